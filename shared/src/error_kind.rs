@@ -1,0 +1,111 @@
+//! The closed list of ways in which a request can fail. One row a kind decides the status and the `type` and
+//! `code` members of both error envelopes (ERR-2), so that no handler invents its own.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a request failed, as the client learns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The HTTP framing or syntax of the request is wrong; the connection closes.
+    BadHttp,
+    /// The body is not what the route takes.
+    InvalidRequest,
+    /// No key, or a wrong, expired or disabled one.
+    InvalidKey,
+    /// The key is valid but may not do this.
+    Forbidden,
+    /// A non-loopback browser origin in the unauthenticated local mode (AUTH-3).
+    ForbiddenOrigin,
+    /// No such path.
+    NotFound,
+    /// The selector names nothing that this caller can use (SEL-1).
+    ModelNotFound,
+    /// The path exists, the method does not.
+    MethodNotAllowed,
+    /// The client took too long to send its request.
+    RequestTimeout,
+    /// The body is larger than allowed (LIM-1).
+    BodyTooLarge,
+    /// A content encoding or type that the route does not read (LIM-2).
+    UnsupportedEncoding,
+    /// A WebSocket upgrade where only HTTP is spoken (LIM-3).
+    UpgradeRequired,
+    /// Header fields over the limits.
+    HeadersTooLarge,
+    /// The caller's quota is used up.
+    QuotaExceeded,
+    /// A route of the specification that this release does not serve yet.
+    NotImplemented,
+    /// Nothing of the plan may be tried now (FAIL-3).
+    NoEligibleTarget,
+    /// The failover budget ran out before output (FAIL-2).
+    BudgetExhausted,
+    /// The gateway holds as many bodies, connections or records as it may.
+    Overloaded,
+    /// The gateway is stopping.
+    Draining,
+    /// The upstream could not be reached or broke off before an answer.
+    UpstreamUnreachable,
+    /// The upstream did not answer in time.
+    UpstreamTimeout,
+    /// The upstream answered with something that is not an answer.
+    UpstreamInvalid,
+    /// The upstream answered with an error; its own status is kept.
+    UpstreamStatus,
+    /// The upstream's stream broke after output had started (ERR-3).
+    UpstreamCut,
+    /// A fault of the gateway itself.
+    Internal,
+}
+
+/// One row of the table: HTTP status, OpenAI `type`, OpenAI `code`, Anthropic `type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorRow {
+    /// HTTP status code.
+    pub status: u16,
+    /// `error.type` in the OpenAI envelope.
+    pub kind: &'static str,
+    /// `error.code` in the OpenAI envelope.
+    pub code: &'static str,
+    /// `error.type` in the Anthropic envelope.
+    pub anthropic: &'static str,
+}
+
+impl ErrorKind {
+    /// The row of this kind. For [`ErrorKind::UpstreamStatus`] the status is only the fallback.
+    pub fn row(self) -> ErrorRow {
+        let (status, kind, code, anthropic) = match self {
+            Self::BadHttp => (400, INVALID, "bad_http", INVALID),
+            Self::InvalidRequest => (400, INVALID, "invalid_request", INVALID),
+            Self::InvalidKey => (401, INVALID, "invalid_api_key", "authentication_error"),
+            Self::Forbidden => (403, "permission_error", "forbidden", "permission_error"),
+            Self::ForbiddenOrigin => (403, "permission_error", "forbidden_origin", "permission_error"),
+            Self::NotFound => (404, INVALID, "not_found", "not_found_error"),
+            Self::ModelNotFound => (404, INVALID, "model_not_found", "not_found_error"),
+            Self::MethodNotAllowed => (405, INVALID, "method_not_allowed", INVALID),
+            Self::RequestTimeout => (408, INVALID, "request_timeout", INVALID),
+            Self::BodyTooLarge => (413, INVALID, "request_too_large", "request_too_large"),
+            Self::UnsupportedEncoding => (415, INVALID, "unsupported_encoding", INVALID),
+            Self::UpgradeRequired => (426, INVALID, "upgrade_required", INVALID),
+            Self::HeadersTooLarge => (431, INVALID, "headers_too_large", INVALID),
+            Self::QuotaExceeded => (429, "rate_limit_error", "quota_exceeded", "rate_limit_error"),
+            Self::NotImplemented => (501, INVALID, "not_implemented", INVALID),
+            Self::NoEligibleTarget => (503, SERVER, "no_eligible_target", "overloaded_error"),
+            Self::BudgetExhausted => (504, SERVER, "failover_budget_exhausted", "timeout_error"),
+            Self::Overloaded => (503, SERVER, "overloaded", "overloaded_error"),
+            Self::Draining => (503, SERVER, "draining", "overloaded_error"),
+            Self::UpstreamUnreachable => (502, SERVER, "upstream_unreachable", API),
+            Self::UpstreamTimeout => (504, SERVER, "upstream_timeout", "timeout_error"),
+            Self::UpstreamInvalid => (502, SERVER, "upstream_invalid_response", API),
+            Self::UpstreamStatus => (502, SERVER, "upstream_error", API),
+            Self::UpstreamCut => (502, SERVER, "upstream_stream_broken", API),
+            Self::Internal => (500, SERVER, "internal_error", API),
+        };
+        ErrorRow { status, kind, code, anthropic }
+    }
+}
+
+const INVALID: &str = "invalid_request_error";
+const SERVER: &str = "server_error";
+const API: &str = "api_error";

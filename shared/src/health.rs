@@ -1,0 +1,153 @@
+//! Circuits: the process-local failure memory of each provider instance (FAIL-5).
+//!
+//! ```text
+//!            threshold failures                cooldown over, one caller
+//!  Closed ------------------------> Open ------------------------------> Probing
+//!    ^  ^                            ^                                     |  |
+//!    |  '---- success --------------(any)          failure ----------------'  |
+//!    '---------------------------- success -----------------------------------'
+//! ```
+//!
+//! A circuit is a few atomics; the data plane writes, anyone reads, nobody locks.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::id::ProviderId;
+use crate::policy::CircuitPolicy;
+
+/// One circuit. Times are milliseconds on a monotonic clock of the caller's choice.
+#[derive(Debug, Default)]
+pub struct Circuit {
+    failures: AtomicU32,
+    /// 0: closed; else the time until which nothing passes.
+    open_until_ms: AtomicU64,
+}
+
+/// What a circuit says to a request that wants to pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// Closed, or this caller is the probe.
+    Pass,
+    /// Open, for this many milliseconds more.
+    Refuse {
+        /// Time left of the cooldown.
+        wait_ms: u64,
+    },
+}
+
+impl Circuit {
+    /// Asks to pass. When a cooldown has just ended, exactly one caller passes as the probe, and the others
+    /// wait for another cooldown unless the probe succeeds first.
+    pub fn ask(&self, now_ms: u64, policy: &CircuitPolicy) -> Passage {
+        let open_until = self.open_until_ms.load(Ordering::Acquire);
+        if open_until == 0 || policy.failure_threshold == 0 {
+            return Passage::Pass;
+        }
+        if now_ms < open_until {
+            return Passage::Refuse { wait_ms: open_until - now_ms };
+        }
+        let next = Self::until(now_ms, policy);
+        match self.open_until_ms.compare_exchange(open_until, next, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Passage::Pass,
+            Err(0) => Passage::Pass,
+            Err(other) => Passage::Refuse { wait_ms: other.saturating_sub(now_ms) },
+        }
+    }
+
+    /// Whether a request would pass now, without becoming the probe.
+    pub fn is_open(&self, now_ms: u64) -> bool {
+        now_ms < self.open_until_ms.load(Ordering::Acquire)
+    }
+
+    /// The attempt worked: the circuit closes.
+    pub fn succeed(&self) {
+        // Loads first, so that the common case writes to no shared cache line.
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Release);
+        }
+        if self.open_until_ms.load(Ordering::Relaxed) != 0 {
+            self.open_until_ms.store(0, Ordering::Release);
+        }
+    }
+
+    /// The attempt failed in a way that says something about the upstream. True if this opened the circuit.
+    pub fn fail(&self, now_ms: u64, policy: &CircuitPolicy) -> bool {
+        let failures = self.failures.fetch_add(1, Ordering::AcqRel).saturating_add(1);
+        if policy.failure_threshold == 0 || failures < policy.failure_threshold {
+            return false;
+        }
+        self.open_until_ms.swap(Self::until(now_ms, policy), Ordering::AcqRel) == 0
+    }
+
+    /// Consecutive failures so far.
+    pub fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    fn until(now_ms: u64, policy: &CircuitPolicy) -> u64 {
+        let cooldown = u64::try_from(policy.cooldown.as_millis()).unwrap_or(u64::MAX);
+        now_ms.saturating_add(cooldown).max(1)
+    }
+}
+
+/// All circuits of the process, by provider instance. A new snapshot takes its circuits from here, so that a
+/// reload forgets nothing.
+#[derive(Debug, Default)]
+pub struct Board {
+    circuits: Mutex<HashMap<ProviderId, Arc<Circuit>>>,
+}
+
+impl Board {
+    /// The circuit of `provider`, made on first use. Never called on the request path.
+    pub fn circuit(&self, provider: &ProviderId) -> Arc<Circuit> {
+        let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(circuits.entry(provider.clone()).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const POLICY: CircuitPolicy =
+        CircuitPolicy { failure_threshold: 2, cooldown: Duration::from_millis(100) };
+
+    #[test]
+    fn opens_at_the_threshold_and_lets_one_probe_through() {
+        let circuit = Circuit::default();
+        assert!(!circuit.fail(1_000, &POLICY));
+        assert_eq!(circuit.ask(1_000, &POLICY), Passage::Pass, "below the threshold");
+        assert!(circuit.fail(1_000, &POLICY), "the second failure opens it");
+        assert_eq!(circuit.ask(1_050, &POLICY), Passage::Refuse { wait_ms: 50 });
+        assert_eq!(circuit.ask(1_100, &POLICY), Passage::Pass, "the probe");
+        assert_eq!(circuit.ask(1_100, &POLICY), Passage::Refuse { wait_ms: 100 }, "only one probe");
+        assert!(!circuit.fail(1_110, &POLICY), "it was open already");
+        assert_eq!(circuit.ask(1_200, &POLICY), Passage::Refuse { wait_ms: 10 });
+        assert_eq!(circuit.ask(1_210, &POLICY), Passage::Pass);
+        circuit.succeed();
+        assert_eq!(circuit.ask(1_211, &POLICY), Passage::Pass);
+        assert_eq!(circuit.failures(), 0);
+    }
+
+    #[test]
+    fn threshold_zero_never_opens() {
+        let off = CircuitPolicy { failure_threshold: 0, ..POLICY };
+        let circuit = Circuit::default();
+        for _ in 0..10 {
+            assert!(!circuit.fail(5, &off));
+        }
+        assert_eq!(circuit.ask(5, &off), Passage::Pass);
+    }
+
+    #[test]
+    fn board_keeps_one_circuit_an_instance() {
+        let board = Board::default();
+        board.circuit(&ProviderId::new("a")).fail(1, &POLICY);
+        assert_eq!(board.circuit(&ProviderId::new("a")).failures(), 1);
+        assert_eq!(board.circuit(&ProviderId::new("b")).failures(), 0);
+    }
+}

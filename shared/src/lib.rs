@@ -1,0 +1,19 @@
+//! The words that both planes speak: plain data, a few pure functions, and the two traits in [`port`].
+//!
+//! Nothing here touches a file, a socket, the environment or an async runtime; both planes may therefore
+//! depend on every item without depending on each other.
+
+pub mod access;
+pub mod clock;
+pub mod error_kind;
+pub mod health;
+pub mod id;
+pub mod operation;
+pub mod policy;
+pub mod port;
+pub mod provider;
+pub mod routing;
+pub mod sanitize;
+pub mod secret;
+pub mod snapshot;
+pub mod usage;

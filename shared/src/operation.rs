@@ -1,0 +1,79 @@
+//! What a data-plane request asks for, and the wire protocols in which targets answer.
+
+use serde::{Deserialize, Serialize};
+
+/// What a data-plane path asks for (ROUTE-1 to ROUTE-5). Aliases of a path are the same operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "each variant is named as the path it stands for")]
+pub enum Operation {
+    ChatCompletions,
+    Responses,
+    Messages,
+    CountTokens,
+    Embeddings,
+    Transcription,
+    Speech,
+    Images,
+    Videos,
+    Models,
+    Health,
+    Ready,
+    Metrics,
+}
+
+impl Operation {
+    /// The name in logs, metrics and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ChatCompletions => "chat_completions",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+            Self::CountTokens => "count_tokens",
+            Self::Embeddings => "embeddings",
+            Self::Transcription => "transcription",
+            Self::Speech => "speech",
+            Self::Images => "images",
+            Self::Videos => "videos",
+            Self::Models => "models",
+            Self::Health => "health",
+            Self::Ready => "ready",
+            Self::Metrics => "metrics",
+        }
+    }
+}
+
+/// A wire protocol with its own request, response and stream shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "each variant is the name of a vendor's protocol")]
+pub enum Dialect {
+    Chat,
+    Responses,
+    Messages,
+    Embeddings,
+    Speech,
+    Transcription,
+    Images,
+    Videos,
+    Gemini,
+    Bedrock,
+}
+
+impl Dialect {
+    /// The name in configuration and in the `protocols` lists.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+            Self::Embeddings => "embeddings",
+            Self::Speech => "speech",
+            Self::Transcription => "transcription",
+            Self::Images => "images",
+            Self::Videos => "videos",
+            Self::Gemini => "gemini",
+            Self::Bedrock => "bedrock",
+        }
+    }
+}

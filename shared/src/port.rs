@@ -1,0 +1,52 @@
+//! The only traits that cross planes: something that answers requests, and something that makes them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+
+/// An error that only a log reads.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// A body whose type neither plane needs to know.
+pub type Body = UnsyncBoxBody<Bytes, BoxError>;
+/// A future that either plane may await on any thread.
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Answers HTTP requests: the control service to the data plane, for paths outside its table, and the data
+/// plane to the control service, for test completions.
+pub trait Handler: Send + Sync {
+    /// Answers one request. `peer` is the address of whoever sent it.
+    fn handle(
+        &self,
+        request: http::Request<Body>,
+        peer: std::net::SocketAddr,
+    ) -> BoxFuture<http::Response<Body>>;
+}
+
+/// Makes one HTTP request to the outside with the data plane's connections, TLS and address rules.
+pub trait HttpClient: Send + Sync {
+    /// Sends `request` (an absolute `http` or `https` URI) and reads the answer up to `limits`. Redirects are
+    /// not followed.
+    fn send(
+        &self,
+        request: http::Request<Bytes>,
+        limits: HttpLimits,
+    ) -> BoxFuture<Result<http::Response<Bytes>, BoxError>>;
+}
+
+/// Bounds of one outgoing request.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpLimits {
+    /// From the call to the last byte of the answer.
+    pub timeout: Duration,
+    /// Bytes of the answer's body.
+    pub body_bytes_max: usize,
+}
+
+/// A whole body.
+pub fn full(bytes: impl Into<Bytes>) -> Body {
+    use http_body_util::BodyExt as _;
+    http_body_util::Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}

@@ -1,0 +1,16 @@
+//! `compatible`: anybody's server that speaks OpenAI Chat Completions.
+
+use std::time::Duration;
+
+use super::{Auth, ProviderKind, Reach};
+use crate::operation::Dialect;
+
+pub(super) static KIND: ProviderKind = ProviderKind {
+    name: "compatible",
+    summary: "A remote server that speaks OpenAI Chat Completions",
+    reach: Reach::BaseUrl,
+    auth: Auth::Bearer,
+    api_key_required: false,
+    dialects: &[Dialect::Chat],
+    timeout: Duration::from_secs(300),
+};

@@ -1,0 +1,185 @@
+//! Where a request can go: provider instances, their models, and the endpoints that order them.
+//!
+//! Everything a request needs is computed when the snapshot is made (header values, paths, addresses), so
+//! that serving only copies references.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderName, HeaderValue};
+
+use crate::health::Circuit;
+use crate::id::{EndpointName, ModelId, ProviderId};
+use crate::operation::Dialect;
+use crate::policy::{CircuitPolicy, RetryPolicy};
+use crate::provider::ProviderKind;
+use crate::secret::Secret;
+
+/// One configured upstream connection.
+#[derive(Debug)]
+pub struct ProviderInstance {
+    /// Its id.
+    pub id: ProviderId,
+    /// Its sort.
+    pub kind: &'static ProviderKind,
+    /// Where and how it is reached.
+    pub reach: InstanceReach,
+    /// Headers sent with every request: the credential (marked sensitive), then the configured fixed ones.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The credential, to be taken out of whatever the upstream says.
+    pub credential: Option<Secret<String>>,
+    /// Dialects that it speaks natively.
+    pub dialects: Vec<Dialect>,
+    /// Bounds an attempt up to the response head.
+    pub timeout: Duration,
+    /// The longest silence inside a stream.
+    pub stream_idle_timeout: Duration,
+    /// Retry settings.
+    pub retry: RetryPolicy,
+    /// Circuit settings.
+    pub circuit_policy: CircuitPolicy,
+    /// Its circuit, which outlives snapshots.
+    pub circuit: Arc<Circuit>,
+    /// Its models, sorted by id.
+    pub models: Vec<Arc<Model>>,
+}
+
+/// How an instance is reached.
+#[derive(Debug)]
+pub enum InstanceReach {
+    /// Over the network.
+    Network(Origin),
+    /// Inside the process.
+    Echo(EchoOptions),
+}
+
+/// The address of an upstream, taken apart once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Whether TLS is spoken.
+    pub tls: bool,
+    /// Host and port as in the URL; the `Host` header.
+    pub authority: Authority,
+    /// Host name or address without brackets; what is resolved and what TLS checks.
+    pub host: String,
+    /// Port, the scheme's default when the URL has none.
+    pub port: u16,
+    /// Path of the base URL joined with `/chat/completions`.
+    pub chat_path: PathAndQuery,
+    /// Path of the base URL joined with `/models`.
+    pub models_path: PathAndQuery,
+    /// Which HTTP version to speak.
+    pub http: HttpVersion,
+}
+
+/// Which HTTP version an upstream is spoken to in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/2 where TLS negotiates it (ALPN), else HTTP/1.1.
+    #[default]
+    Auto,
+    /// HTTP/1.1 only.
+    Http1,
+    /// HTTP/2 only; in clear text with prior knowledge (h2c).
+    Http2,
+}
+
+/// What the echo provider does besides repeating the prompt.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EchoOptions {
+    /// Pause before the response head.
+    pub delay: Duration,
+    /// Pause before each chunk of a stream.
+    pub chunk_delay: Duration,
+    /// Answer with this status and an error body instead of an answer.
+    pub status: Option<u16>,
+    /// `Retry-After` in seconds beside `status`.
+    pub retry_after: Option<u64>,
+    /// Break the stream off after this many content chunks.
+    pub cut_after_chunks: Option<u32>,
+    /// Send an error event inside a 200 stream after this many content chunks.
+    pub error_after_chunks: Option<u32>,
+    /// Fail every n-th request with 503 (1: every one).
+    pub fail_every: Option<u32>,
+    /// Never answer.
+    pub hang: bool,
+}
+
+/// A model of a provider instance, with what is known about it. Unknown stays unknown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// What the provider calls it.
+    pub id: ModelId,
+    /// Name for people.
+    pub display_name: Option<String>,
+    /// Takes image input.
+    pub vision: Option<bool>,
+    /// Can call tools.
+    pub tools: Option<bool>,
+    /// Thinks before it answers.
+    pub reasoning: Option<bool>,
+    /// Dialects that the model speaks, when narrower than its instance's.
+    pub dialects: Option<Vec<Dialect>>,
+    /// Tokens that fit into a conversation.
+    pub context_window: Option<u64>,
+    /// Prices, in micro-dollars per million tokens.
+    pub prices: Option<Prices>,
+}
+
+impl Model {
+    /// A model of which only the id is known.
+    pub fn bare(id: ModelId) -> Self {
+        Self {
+            id,
+            display_name: None,
+            vision: None,
+            tools: None,
+            reasoning: None,
+            dialects: None,
+            context_window: None,
+            prices: None,
+        }
+    }
+}
+
+/// Prices in micro-dollars per million tokens; `None` is unknown, never free (ADM-6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prices {
+    /// Uncached input.
+    pub input: Option<u64>,
+    /// Input read from the provider's cache.
+    pub cached_input: Option<u64>,
+    /// Input written to the provider's cache.
+    pub cache_write: Option<u64>,
+    /// Output.
+    pub output: Option<u64>,
+    /// Reasoning, where billed apart from output.
+    pub reasoning: Option<u64>,
+}
+
+/// One provider instance with one of its models.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The instance.
+    pub provider: Arc<ProviderInstance>,
+    /// Its model.
+    pub model: Arc<Model>,
+}
+
+impl Target {
+    /// Whether the target answers in `dialect` natively.
+    pub fn speaks(&self, dialect: Dialect) -> bool {
+        self.provider.dialects.contains(&dialect)
+            && self.model.dialects.as_ref().is_none_or(|own| own.contains(&dialect))
+    }
+}
+
+/// A named, ordered failover list (SEL-4).
+#[derive(Debug)]
+pub struct Endpoint {
+    /// Its name.
+    pub name: EndpointName,
+    /// Targets in order.
+    pub targets: Vec<Target>,
+}

@@ -1,0 +1,139 @@
+//! The immutable routing view and how it becomes current: control publishes, the data plane reads, nobody
+//! waits.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::access::AccessTable;
+use crate::id::EndpointName;
+use crate::routing::{Endpoint, ProviderInstance, Target};
+use crate::secret::Secret;
+
+/// All that a request may ask about routing and access. Never changed once published.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Counts publications, from 1; 0 is the empty snapshot before the first one.
+    pub generation: u64,
+    /// When it was made, in seconds since the Unix epoch; the `created` of listed models.
+    pub created: u64,
+    /// Provider instances that are not disabled, sorted by id.
+    pub providers: Vec<Arc<ProviderInstance>>,
+    /// Endpoints, sorted by name.
+    pub endpoints: Vec<Arc<Endpoint>>,
+    /// What each selector means: exact model ids, endpoint names and safe aliases (SEL-1, SEL-3).
+    pub routes: HashMap<Box<str>, Route>,
+    /// Keys.
+    pub access: AccessTable,
+    /// The HMAC key under which presented keys are hashed (AUTH-6).
+    pub key_hash_key: Secret<[u8; 32]>,
+}
+
+/// What a selector resolves to.
+#[derive(Clone, Debug)]
+pub enum Route {
+    /// An endpoint's name.
+    Endpoint(Arc<Endpoint>),
+    /// `<provider id>/<model>`.
+    Model(Target),
+    /// A bare model name that exactly one target has.
+    Alias(Target),
+}
+
+impl Route {
+    /// The targets in order.
+    pub fn targets(&self) -> &[Target] {
+        match self {
+            Self::Endpoint(endpoint) => &endpoint.targets,
+            Self::Model(target) | Self::Alias(target) => std::slice::from_ref(target),
+        }
+    }
+
+    /// The endpoint's name, if it is one.
+    pub fn endpoint(&self) -> Option<&EndpointName> {
+        match self {
+            Self::Endpoint(endpoint) => Some(&endpoint.name),
+            Self::Model(_) | Self::Alias(_) => None,
+        }
+    }
+}
+
+impl Snapshot {
+    /// The snapshot before the first publication: no key opens it and nothing is routed.
+    pub fn empty() -> Self {
+        Self {
+            generation: 0,
+            created: 0,
+            providers: Vec::new(),
+            endpoints: Vec::new(),
+            routes: HashMap::new(),
+            access: AccessTable::default(),
+            key_hash_key: Secret::new([0; 32]),
+        }
+    }
+
+    /// Builds the selector table: exact ids, endpoint names, and the safe aliases: bare model names that
+    /// exactly one target has and that no endpoint, provider or exact id is called by (SEL-3).
+    pub fn routes_of(
+        providers: &[Arc<ProviderInstance>],
+        endpoints: &[Arc<Endpoint>],
+    ) -> HashMap<Box<str>, Route> {
+        let mut routes = HashMap::new();
+        let mut aliases: HashMap<&str, Option<Target>> = HashMap::new();
+        for provider in providers {
+            for model in &provider.models {
+                let target = Target { provider: Arc::clone(provider), model: Arc::clone(model) };
+                let exact = format!("{}/{}", provider.id, model.id).into_boxed_str();
+                aliases
+                    .entry(model.id.as_str())
+                    .and_modify(|only| *only = None)
+                    .or_insert_with(|| Some(target.clone()));
+                routes.insert(exact, Route::Model(target));
+            }
+        }
+        for endpoint in endpoints {
+            routes.insert(endpoint.name.as_str().into(), Route::Endpoint(Arc::clone(endpoint)));
+        }
+        for (name, only) in aliases {
+            let taken = routes.contains_key(name) || providers.iter().any(|p| p.id.as_str() == name);
+            if let (Some(target), false) = (only, taken) {
+                routes.insert(name.into(), Route::Alias(target));
+            }
+        }
+        routes
+    }
+}
+
+/// Makes a new snapshot current.
+#[derive(Clone, Debug)]
+pub struct SnapshotPublisher(Arc<ArcSwap<Snapshot>>);
+
+/// Reads the current snapshot.
+#[derive(Clone, Debug)]
+pub struct SnapshotReader(Arc<ArcSwap<Snapshot>>);
+
+/// A publisher and its reader, with the empty snapshot current.
+pub fn channel() -> (SnapshotPublisher, SnapshotReader) {
+    let cell = Arc::new(ArcSwap::from_pointee(Snapshot::empty()));
+    (SnapshotPublisher(Arc::clone(&cell)), SnapshotReader(cell))
+}
+
+impl SnapshotPublisher {
+    /// Makes `snapshot` current; requests that began under the old one keep it.
+    pub fn publish(&self, snapshot: Snapshot) {
+        self.0.store(Arc::new(snapshot));
+    }
+
+    /// The generation that is current now.
+    pub fn generation(&self) -> u64 {
+        self.0.load().generation
+    }
+}
+
+impl SnapshotReader {
+    /// The current snapshot, to be held for one request and no longer than that.
+    pub fn load(&self) -> Arc<Snapshot> {
+        self.0.load_full()
+    }
+}

@@ -1,0 +1,184 @@
+//! The one record of a finished exchange, and the door through which it leaves the data plane.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error_kind::ErrorKind;
+use crate::id::{EndpointName, KeyId, ModelId, PrincipalId, ProjectId, ProviderId};
+use crate::operation::Operation;
+
+/// What one exchange used, and how it went. Made exactly once an exchange that reached routing, whether it
+/// succeeded, failed or was cancelled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UsageEvent {
+    /// The id in `X-Request-Id`.
+    pub request_id: Box<str>,
+    /// When the request's head had arrived, in milliseconds since the Unix epoch.
+    pub started_at_ms: u64,
+    /// From then to the end, in microseconds.
+    pub duration_us: u64,
+    /// What was asked for.
+    pub operation: Operation,
+    /// Whose key.
+    pub key: KeyId,
+    /// Whose budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectId>,
+    /// On whose behalf.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<PrincipalId>,
+    /// The `model` that the client sent, cut to 256 bytes.
+    pub selector: Box<str>,
+    /// The endpoint that it named, if it named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<EndpointName>,
+    /// Who served, or was tried last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<ProviderId>,
+    /// With which model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelId>,
+    /// Whether the client asked for a stream.
+    pub stream: bool,
+    /// The status that the client got; 499 when it left before one was sent.
+    pub status: u16,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorKind>,
+    /// What was used.
+    pub tokens: TokenCounts,
+    /// Where `tokens` comes from.
+    pub provenance: Provenance,
+    /// From the request's head to the upstream's head, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_us: Option<u64>,
+    /// From the request's head to the first content, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_content_us: Option<u64>,
+    /// The route trace: every target considered, in order (FAIL-8).
+    pub trace: Vec<TraceStep>,
+}
+
+/// How an exchange ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The client has the whole answer.
+    Completed,
+    /// No target answered, or the answer was an error.
+    Failed,
+    /// The client left.
+    Cancelled,
+    /// The upstream broke off after output had started.
+    Cut,
+}
+
+/// Token classes, disjoint: each token is counted in exactly one (ADM-6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenCounts {
+    /// Input that no cache served.
+    pub input: u64,
+    /// Input read from the provider's cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_read: u64,
+    /// Input written to the provider's cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write: u64,
+    /// Output without reasoning.
+    pub output: u64,
+    /// Reasoning.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reasoning: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+impl TokenCounts {
+    /// All classes together.
+    pub fn total(&self) -> u64 {
+        [self.input, self.cache_read, self.cache_write, self.output, self.reasoning]
+            .into_iter()
+            .fold(0, u64::saturating_add)
+    }
+}
+
+/// Where token counts come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Provenance {
+    /// The upstream said so.
+    Reported,
+    /// The gateway counted what passed.
+    Measured,
+    /// The gateway estimated.
+    Estimated,
+    /// Nothing was used: no target began to answer.
+    None,
+}
+
+/// One target that was considered for a request: tried, or passed over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TraceStep {
+    /// The instance.
+    pub provider: ProviderId,
+    /// Its model.
+    pub model: ModelId,
+    /// What came of it.
+    pub result: StepResult,
+    /// The upstream's status, where it answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// From the start of the attempt to the upstream's head, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_us: Option<u64>,
+    /// From the start of the attempt to its end or first content, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent_us: Option<u64>,
+}
+
+/// What came of a target in the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepResult {
+    /// It answered.
+    Served,
+    /// Not tried: its circuit is open.
+    CircuitOpen,
+    /// Not tried: it cannot take images (CHAT-2).
+    NoVision,
+    /// Not tried: it does not speak the dialect.
+    NoDialect,
+    /// Connection, TLS or protocol failure.
+    Unreachable,
+    /// Refused as an address that is never dialled (LIM-5).
+    AddressRefused,
+    /// No answer in time.
+    TimedOut,
+    /// An answer that is none.
+    Invalid,
+    /// An error status.
+    Status,
+    /// An error event inside a 200 stream, before any content.
+    StreamError,
+    /// The stream ended before any content.
+    StreamEnded,
+    /// The client left during the attempt.
+    Cancelled,
+    /// The failover budget ran out during the attempt.
+    BudgetExhausted,
+}
+
+/// Takes usage events from one data-plane thread. An implementation makes the event durable against a kill of
+/// the process before it returns, without a lock, an fsync or waking another thread (STATE-5).
+pub trait UsageLog: Send {
+    /// Records one exchange. Called before the client gets the last byte of its answer.
+    fn append(&mut self, event: UsageEvent);
+
+    /// Whether more exchanges may begin: false while so many records wait to be stored that another could be
+    /// lost. A request then gets 503 rather than an unrecorded answer.
+    fn has_room(&self) -> bool;
+}
