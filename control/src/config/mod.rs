@@ -1,0 +1,1 @@
+//! Configuration: built-in defaults, then the YAML file, then the environment (CFG-1).

@@ -1,0 +1,1 @@
+//! Finds model servers that run on this machine.

@@ -1,0 +1,1 @@
+//! Turns configuration into the snapshot that the data plane reads.
