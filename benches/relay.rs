@@ -1,0 +1,2 @@
+//! Times the whole gateway on loopback.
+fn main() {}

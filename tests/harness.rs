@@ -1,0 +1,61 @@
+//! The scripted upstream and the client, tried on each other: a test of the gateway is worth what they are.
+
+use crate::support::{Answer, Client, Gate, Upstream, chat};
+
+fn client_of(upstream: &Upstream) -> Client {
+    let authority = upstream.base_url().replace("http://", "").replace("/v1", "");
+    Client::new(authority.parse().unwrap(), None)
+}
+
+#[tokio::test]
+async fn whole_answers_come_in_the_order_of_the_script() {
+    let upstream = Upstream::start().await;
+    upstream.then(Answer::error(503)).always(Answer::completion("hello"));
+    let client = client_of(&upstream);
+    assert_eq!(client.chat(chat::request("m")).await.status, 503);
+    let answer = client.chat(chat::request("m")).await;
+    assert_eq!(answer.json()["choices"][0]["message"]["content"], "hello");
+    assert_eq!(upstream.requests().len(), 2);
+    assert_eq!(upstream.request(1).await.json()["model"], "m");
+}
+
+#[tokio::test]
+async fn an_event_waits_for_its_gate() {
+    let upstream = Upstream::start().await;
+    let gate = Gate::new();
+    let events = chat::events(&["a", "b"]);
+    upstream.always(Answer::gated_events(&events, &gate));
+    let mut flow = client_of(&upstream).chat_flow(chat::stream_request("m")).await;
+    for event in &events {
+        let sent = upstream.sent_bytes();
+        gate.open(1);
+        assert_eq!(flow.event().await.bytes, *event);
+        assert!(upstream.sent_bytes() > sent, "the event was not there before its gate opened");
+    }
+    assert!(flow.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_cut_and_a_reset_are_seen_as_broken_streams() {
+    let upstream = Upstream::start().await;
+    let events = chat::events(&["a", "b"]);
+    let begun = || Answer::stream().chunk(&events[0]).chunk(&events[1]);
+    upstream.then(begun().close()).then(begun().reset());
+    for _ in 0..2 {
+        let mut flow = client_of(&upstream).chat_flow(chat::stream_request("m")).await;
+        let (_, whole) = flow.rest().await;
+        assert!(!whole);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_is_on_record() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::stream().chunk(chat::role()).hang());
+    let mut flow = client_of(&upstream).chat_flow(chat::stream_request("m")).await;
+    flow.event().await;
+    assert_eq!(upstream.closed_count(), 0);
+    let left = std::time::Instant::now();
+    drop(flow);
+    assert!(upstream.closed(0).await >= left);
+}

@@ -1,0 +1,13 @@
+//! The one test binary: a real gateway process, scripted upstreams and honest or hostile clients on loopback.
+//! Each module holds one behaviour and each test states one fact; nothing here sleeps to let time pass.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a broken expectation in a test is a failed test"
+)]
+
+mod harness;
+#[expect(dead_code, reason = "the modules that use the rest of it come with the behaviour that they test")]
+mod support;

@@ -1,0 +1,92 @@
+//! Configuration files for tests, put together from a few words. Retries are off unless a test turns them
+//! on, so that each upstream call in a record has one cause.
+
+use std::fmt::Write as _;
+
+/// A configuration in the making.
+#[derive(Clone, Default)]
+pub(crate) struct Yaml {
+    providers: String,
+    endpoints: String,
+    policies: Option<String>,
+    rest: String,
+}
+
+impl Yaml {
+    /// An empty configuration.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// One provider `up` with the model `m`, behind `base_url`; clients say `up/m` or `m`.
+    pub(crate) fn one(base_url: impl AsRef<str>) -> Self {
+        Self::new().provider("up", base_url)
+    }
+
+    /// The providers `p0`, `p1`, ... with the model `m` each, in that order behind the endpoint `line`.
+    pub(crate) fn line(base_urls: &[String]) -> Self {
+        let names: Vec<String> = (0..base_urls.len()).map(|index| format!("p{index}")).collect();
+        let yaml =
+            names.iter().zip(base_urls).fold(Self::new(), |yaml, (name, url)| yaml.provider(name, url));
+        let targets: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "m")).collect();
+        yaml.endpoint("line", &targets)
+    }
+
+    /// Adds a compatible provider with the model `m`.
+    pub(crate) fn provider(self, id: &str, base_url: impl AsRef<str>) -> Self {
+        self.provider_with(id, base_url, "")
+    }
+
+    /// As [`Yaml::provider`], with further `key: value` members, one a line.
+    pub(crate) fn provider_with(mut self, id: &str, base_url: impl AsRef<str>, members: &str) -> Self {
+        let base_url = base_url.as_ref();
+        let _ = writeln!(self.providers, "  {id}:\n    type: compatible\n    base_url: {base_url}");
+        let _ = writeln!(self.providers, "    api_key: upstream-secret-of-{id}");
+        if !members.contains("models:") {
+            let _ = writeln!(self.providers, "    models: [m]");
+        }
+        for line in members.lines() {
+            let _ = writeln!(self.providers, "    {line}");
+        }
+        self
+    }
+
+    /// Adds an endpoint over `(provider, model)` pairs.
+    pub(crate) fn endpoint(mut self, name: &str, targets: &[(&str, &str)]) -> Self {
+        let _ = writeln!(self.endpoints, "  {name}:\n    failover:");
+        for (provider, model) in targets {
+            let _ = writeln!(self.endpoints, "      - {{ provider: {provider}, model: {model} }}");
+        }
+        self
+    }
+
+    /// Replaces the members of `policies.defaults`, one a line.
+    pub(crate) fn policies(mut self, members: &str) -> Self {
+        self.policies = Some(members.to_owned());
+        self
+    }
+
+    /// Adds top-level YAML as it is.
+    pub(crate) fn and(mut self, yaml: &str) -> Self {
+        self.rest.push_str(yaml);
+        self.rest.push('\n');
+        self
+    }
+
+    /// The file.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for (section, members) in [("providers", &self.providers), ("endpoints", &self.endpoints)] {
+            if !members.is_empty() {
+                let _ = write!(text, "{section}:\n{members}");
+            }
+        }
+        let policies =
+            self.policies.as_deref().unwrap_or("retry_max_attempts: 1\ncircuit_failure_threshold: 0");
+        text.push_str("policies:\n  defaults:\n");
+        for line in policies.lines() {
+            let _ = writeln!(text, "    {line}");
+        }
+        text + &self.rest
+    }
+}

@@ -1,0 +1,17 @@
+//! What every end-to-end test stands on: the gateway as a process, upstreams that follow a script, clients
+//! that see the time of each event, and raw sockets for everything that a proper client would not do.
+
+pub(crate) mod chat;
+pub(crate) mod client;
+pub(crate) mod config;
+pub(crate) mod gateway;
+pub(crate) mod h2_upstream;
+pub(crate) mod proc;
+pub(crate) mod raw;
+pub(crate) mod tls;
+pub(crate) mod upstream;
+pub(crate) mod wait;
+
+pub(crate) use client::Client;
+pub(crate) use config::Yaml;
+pub(crate) use upstream::{Answer, Gate, Upstream};

@@ -1,0 +1,44 @@
+//! What the kernel says about a process: memory, CPU time, descriptors. Read from `/proc`, so it is the
+//! process's own account and not an estimate.
+
+use std::fs;
+use std::time::Duration;
+
+/// Resident memory in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> u64 {
+    status_kib(pid, "VmRSS:") * 1024
+}
+
+/// CPU time, user and system, of all living threads of the process and of its direct children.
+pub(crate) fn cpu_time(pid: u32) -> Duration {
+    let own = threads_cpu_time(pid);
+    children(pid).into_iter().map(threads_cpu_time).fold(own, |sum, child| sum + child)
+}
+
+/// Open file descriptors.
+pub(crate) fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+/// Direct children, across all threads that may have started them.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+/// The scheduler's account of each thread is in nanoseconds, where `/proc/PID/stat` counts in 10 ms.
+fn threads_cpu_time(pid: u32) -> Duration {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
+    let nanos = threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok())
+        .filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok())
+        .sum();
+    Duration::from_nanos(nanos)
+}
+
+fn status_kib(pid: u32, field: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+    line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default()
+}
