@@ -146,6 +146,7 @@ def run_suites(cache, origin, upstream, key, direct):
         "LLMGW_TEST_DIRECT": "1" if direct else "0",
         "LLMGW_TEST_NODE": str(cache / "node"),
         "NO_PROXY": "127.0.0.1",
+        "PYTHONDONTWRITEBYTECODE": "1",
     }
     python = [sys.executable, "-u", str(SDK / "suite.py")]
     suites = [
