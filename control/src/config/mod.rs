@@ -1,1 +1,34 @@
 //! Configuration: built-in defaults, then the YAML file, then the environment (CFG-1).
+//!
+//! [`Environment`] is the only reader of environment variables, [`load`] makes a [`Config`] of everything, and
+//! [`ConfigError`] carries every fault that was found, not only the first.
+
+mod address;
+mod descriptors;
+mod env;
+mod fault;
+mod file;
+mod layer;
+mod model;
+mod nearest;
+mod provider;
+mod raw;
+mod registry;
+mod schema;
+mod seed;
+mod show;
+mod validate;
+mod yaml;
+
+pub use env::{Environment, VARIABLES, Variable};
+pub use fault::{ConfigError, Fault, Place};
+pub use file::Version;
+pub use layer::{Loaded, Reread, Setting, Source, listens_at, load};
+pub use model::{
+    Config, Endpoint, Lifetimes, LogFormat, Logging, Member, Partner, Policies, Provider, Routing, Server,
+    Sso, TlsFiles,
+};
+pub use registry::{Entry as RegistryEntry, entries as registry_entries};
+pub use schema::json as schema_json;
+pub use seed::{Seed, write_new};
+pub use show::show;

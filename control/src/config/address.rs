@@ -1,0 +1,163 @@
+//! Base URLs, taken apart and checked. Link-local and metadata addresses are refused here already; names are
+//! checked again when they are resolved.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use http::Uri;
+use http::uri::{Authority, PathAndQuery};
+use shared::routing::{HttpVersion, Origin};
+
+/// Takes `base_url` apart, or says what is wrong with it.
+pub(super) fn origin(base_url: &str, http: HttpVersion) -> Result<Origin, String> {
+    const SHAPE: &str = "must be an address such as https://api.example.com/v1";
+    let uri: Uri = base_url.parse().map_err(|_| SHAPE.to_owned())?;
+    let tls = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => false,
+        Some(_) => return Err("only http:// and https:// are spoken".to_owned()),
+        None => return Err(SHAPE.to_owned()),
+    };
+    let authority = uri.authority().ok_or(SHAPE)?;
+    if authority.as_str().contains('@') {
+        return Err("may not hold a user name or password; use api_key or headers".to_owned());
+    }
+    if uri.query().is_some() || base_url.contains('#') {
+        return Err("may not hold a query or fragment".to_owned());
+    }
+    let port = port(authority, tls)?;
+    let host = host(authority)?;
+    let path = uri.path().trim_end_matches('/');
+    if let Some(end) =
+        ["/chat/completions", "/completions", "/models"].iter().find(|end| path.ends_with(*end))
+    {
+        return Err(format!("leave out {end}: llmgw adds it"));
+    }
+    let join = |end: &str| format!("{path}{end}").parse::<PathAndQuery>().map_err(|_| SHAPE.to_owned());
+    Ok(Origin {
+        tls,
+        authority: authority.clone(),
+        host,
+        port,
+        chat_path: join("/chat/completions")?,
+        models_path: join("/models")?,
+        http,
+    })
+}
+
+fn port(authority: &Authority, tls: bool) -> Result<u16, String> {
+    let written = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    match (written, authority.port_u16()) {
+        ("", _) => Ok(if tls { 443 } else { 80 }),
+        (_, Some(port)) if port > 0 => Ok(port),
+        _ => Err("the port must be a number from 1 to 65535".to_owned()),
+    }
+}
+
+fn host(authority: &Authority) -> Result<String, String> {
+    let host = authority.host();
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    if bare.is_empty() {
+        return Err("names no host".to_owned());
+    }
+    match bare.parse::<IpAddr>() {
+        Ok(IpAddr::V4(address)) if address.is_unspecified() => {
+            Err("0.0.0.0 is no address to connect to; write 127.0.0.1".to_owned())
+        }
+        Ok(address) if refused(address) => {
+            Err("link-local, multicast and metadata addresses are never dialled".to_owned())
+        }
+        Ok(_) => Ok(bare.to_owned()),
+        Err(_) if host != bare => Err("holds an IPv6 address that is none".to_owned()),
+        Err(_) => name(bare),
+    }
+}
+
+/// Resolvers read `2852039166` and `0xa9fea9fe` as IPv4 addresses, so a name that ends in a number is an
+/// address in disguise.
+fn name(host: &str) -> Result<String, String> {
+    let plain = host.trim_end_matches('.').to_ascii_lowercase();
+    let last = plain.rsplit('.').next().unwrap_or_default();
+    let digits = last.bytes().all(|byte| byte.is_ascii_digit());
+    let hex = last.strip_prefix("0x").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    if digits || hex {
+        return Err("write an IPv4 address as four decimal numbers, e.g. 127.0.0.1".to_owned());
+    }
+    if METADATA_NAMES.contains(&plain.as_str()) {
+        return Err("metadata services are never dialled".to_owned());
+    }
+    Ok(host.to_owned())
+}
+
+/// Whether an address is one that no upstream ever has, and whose misuse would be costly.
+fn refused(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            v4.is_link_local() || v4.is_broadcast() || v4.is_multicast() || v4 == ALIBABA_METADATA
+        }
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => refused(IpAddr::V4(v4)) || v4.is_unspecified(),
+            None => {
+                v6.is_unicast_link_local() || v6.is_multicast() || v6.is_unspecified() || v6 == AWS_METADATA
+            }
+        },
+    }
+}
+
+const METADATA_NAMES: &[&str] = &["metadata.google.internal", "metadata.goog", "metadata", "instance-data"];
+const ALIBABA_METADATA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
+const AWS_METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_addresses_apart() {
+        let cases = [
+            ("https://api.example.com/v1", true, "api.example.com", 443, "/v1/chat/completions"),
+            ("https://api.example.com/v1/", true, "api.example.com", 443, "/v1/chat/completions"),
+            ("http://127.0.0.1:11434/v1", false, "127.0.0.1", 11434, "/v1/chat/completions"),
+            ("http://[::1]:8080", false, "::1", 8080, "/chat/completions"),
+            ("http://10.0.0.7", false, "10.0.0.7", 80, "/chat/completions"),
+            ("https://h.example/a/b%20c", true, "h.example", 443, "/a/b%20c/chat/completions"),
+        ];
+        for (url, tls, host, port, chat) in cases {
+            let origin = origin(url, HttpVersion::Auto).unwrap_or_else(|e| panic!("{url}: {e}"));
+            assert_eq!((origin.tls, origin.host.as_str(), origin.port), (tls, host, port), "{url}");
+            assert_eq!(origin.chat_path.as_str(), chat, "{url}");
+            assert!(origin.models_path.as_str().ends_with("/models"), "{url}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_upstream() {
+        let cases = [
+            ("", "must be an address"),
+            ("api.example.com/v1", "must be an address"),
+            ("ftp://api.example.com", "only http"),
+            ("https://user:pw@api.example.com", "user name"),
+            ("https://api.example.com/v1?key=1", "query"),
+            ("https://api.example.com/v1#x", "fragment"),
+            ("https://api.example.com:0/", "port"),
+            ("https://api.example.com:99999/", ""),
+            ("https://api.example.com:/", "port"),
+            ("https:///v1", ""),
+            ("https://api.example.com/v1/chat/completions", "leave out /chat/completions"),
+            ("http://169.254.169.254/latest", "metadata"),
+            ("http://[fe80::1]/", "link-local"),
+            ("http://[::ffff:169.254.169.254]/", "metadata"),
+            ("http://[fd00:ec2::254]/", "metadata"),
+            ("http://100.100.100.200/", "metadata"),
+            ("http://0.0.0.0:11434/v1", "127.0.0.1"),
+            ("http://2852039166/", "four decimal"),
+            ("http://0xa9fea9fe/", "four decimal"),
+            ("http://169.254.43518/", "four decimal"),
+            ("http://metadata.google.internal./", "metadata"),
+            ("http://METADATA.GOOGLE.INTERNAL/", "metadata"),
+        ];
+        for (url, want) in cases {
+            let error = origin(url, HttpVersion::Auto).expect_err(url);
+            assert!(error.contains(want), "{url}: {error}");
+        }
+    }
+}

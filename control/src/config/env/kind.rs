@@ -1,0 +1,45 @@
+//! What an environment variable may hold.
+
+/// What a variable may hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Text,
+    Path,
+    Secret,
+    Secrets,
+    /// Base64 of exactly 32 bytes.
+    Key,
+    Flag,
+    /// A whole number, with both bounds allowed.
+    Count(u64, u64),
+    Choice(&'static [&'static str]),
+    Address,
+    Origin,
+    Blocks,
+    Header,
+}
+
+impl Kind {
+    pub(super) fn is_secret(self) -> bool {
+        matches!(self, Self::Secret | Self::Secrets | Self::Key)
+    }
+
+    /// In words.
+    pub(super) fn holds(self) -> String {
+        match self {
+            Self::Text => "text".to_owned(),
+            Self::Path => "a path".to_owned(),
+            Self::Secret => "a secret".to_owned(),
+            Self::Secrets => "secrets separated by commas".to_owned(),
+            Self::Key => "base64 of exactly 32 bytes".to_owned(),
+            Self::Flag => "true or false".to_owned(),
+            Self::Count(min, u64::MAX) => format!("a whole number from {min}"),
+            Self::Count(min, max) => format!("a whole number from {min} to {max}"),
+            Self::Choice(words) => format!("one of {}", words.join(", ")),
+            Self::Address => "an IP address or localhost".to_owned(),
+            Self::Origin => "an origin such as https://llmgw.example.com".to_owned(),
+            Self::Blocks => "addresses or CIDR blocks separated by commas".to_owned(),
+            Self::Header => "a header name".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The only reader of the environment.
+//!
+//! Every `LLMGW_*` variable that is set is parsed strictly, also those that this start does not need; a message
+//! never quotes the value of one. An empty value counts as unset.
+
+mod kind;
+mod parse;
+mod table;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+use shared::secret::Secret;
+
+use super::fault::Fault;
+use super::schema::did_you_mean;
+pub(super) use parse::{Value, address, origin};
+pub use table::{VARIABLES, Variable};
+
+/// The environment, parsed.
+pub struct Environment {
+    values: HashMap<&'static str, Value>,
+    texts: HashMap<String, Secret<String>>,
+    warnings: Vec<String>,
+    faults: Vec<Fault>,
+}
+
+impl Environment {
+    /// The environment of this process.
+    pub fn of_process() -> Self {
+        Self::read(std::env::vars_os())
+    }
+
+    /// The environment of this process, and `others` where it has nothing of the name.
+    pub fn of_process_with(others: impl IntoIterator<Item = (String, String)>) -> Self {
+        let others = others.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let own = std::env::vars_os().filter(|(_, value)| !value.is_empty());
+        Self::read(others.chain(own))
+    }
+
+    /// Parses `variables`; of two with one name the later holds.
+    pub fn read(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let mut environment =
+            Self { values: HashMap::new(), texts: HashMap::new(), warnings: Vec::new(), faults: Vec::new() };
+        let variables: BTreeMap<_, _> =
+            variables.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        for (name, value) in variables {
+            let Some(name) = name.to_str() else { continue };
+            match value.to_str() {
+                Some(value) => environment.take(name, value),
+                None if name.starts_with(PREFIX) => {
+                    environment.faults.push(Fault::variable(name, "is not UTF-8"));
+                }
+                None => {}
+            }
+        }
+        environment
+    }
+
+    fn take(&mut self, name: &str, value: &str) {
+        if name.starts_with(PREFIX) {
+            self.parse(name, value);
+        }
+        self.texts.insert(name.to_owned(), Secret::new(value.to_owned()));
+    }
+
+    fn parse(&mut self, name: &str, value: &str) {
+        if RETIRED.contains(&name) {
+            self.warnings.push(format!(
+                "{name} is no longer read; add the companion daemon as an extension on the console's Providers \
+                 page or with POST /admin/api/extensions, then unset it"
+            ));
+            return;
+        }
+        let Some(variable) = VARIABLES.iter().find(|variable| variable.name == name) else {
+            let hint = did_you_mean(name, VARIABLES.iter().map(|variable| variable.name));
+            self.warnings.push(format!("{name} is not a variable of llmgw and has no effect{hint}"));
+            return;
+        };
+        match parse::value(variable.kind, value) {
+            Ok(value) => {
+                self.values.insert(variable.name, value);
+            }
+            Err(message) => self.faults.push(Fault::variable(name, message)),
+        }
+    }
+
+    /// What deserves a word at start-up, though it keeps nobody from starting.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Variables whose values cannot be.
+    pub(super) fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    /// Any variable's text, for `${ENV:NAME}` and for `HOME`.
+    pub(super) fn text_of(&self, name: &str) -> Option<&Secret<String>> {
+        self.texts.get(name)
+    }
+
+    pub(super) fn flag(&self, name: &str) -> Option<bool> {
+        match self.value(name)? {
+            Value::Flag(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    pub(super) fn count(&self, name: &str) -> Option<u64> {
+        match self.value(name)? {
+            Value::Count(count) => Some(*count),
+            _ => None,
+        }
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        match self.value(name)? {
+            Value::Text(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
+        self.text(name).map(PathBuf::from)
+    }
+
+    pub(super) fn secret(&self, name: &str) -> Option<Secret<String>> {
+        match self.value(name)? {
+            Value::Secret(secret) => Some(secret.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn key(&self, name: &str) -> Option<Secret<[u8; 32]>> {
+        match self.value(name)? {
+            Value::Key(key) => Some(key.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn value(&self, name: &str) -> Option<&Value> {
+        debug_assert!(
+            VARIABLES.iter().any(|variable| variable.name == name),
+            "every name read is in the table"
+        );
+        self.values.get(name)
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names: Vec<_> = self.values.keys().collect();
+        names.sort();
+        f.debug_struct("Environment").field("set", &names).finish_non_exhaustive()
+    }
+}
+
+const PREFIX: &str = "LLMGW_";
+/// Read by earlier releases; a start warns while one of them is set (CFG-7).
+const RETIRED: &[&str] = &["LLMGW_EXTENSION_URL", "LLMGW_EXTENSION_SECRET"];
+
+#[cfg(test)]
+mod tests;

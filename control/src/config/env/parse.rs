@@ -1,0 +1,131 @@
+//! Strict parsing of one variable's text. A message says what was expected and never what was found.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use http::{HeaderName, Uri};
+use shared::secret::Secret;
+
+use super::kind::Kind;
+
+/// A parsed value.
+#[derive(Debug)]
+pub(in crate::config) enum Value {
+    Text(String),
+    Secret(Secret<String>),
+    Secrets(Vec<Secret<String>>),
+    Key(Secret<[u8; 32]>),
+    Flag(bool),
+    Count(u64),
+    Address(IpAddr),
+    Blocks(Vec<(IpAddr, u8)>),
+    Header(HeaderName),
+}
+
+/// Parses `text` as `kind` wants it.
+pub(super) fn value(kind: Kind, text: &str) -> Result<Value, String> {
+    match kind {
+        Kind::Text => Ok(Value::Text(text.to_owned())),
+        Kind::Path if text.contains('\0') => Err("holds a NUL character".to_owned()),
+        Kind::Path => Ok(Value::Text(text.to_owned())),
+        Kind::Secret => secret(text).map(Value::Secret),
+        Kind::Secrets => text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(secret)
+            .collect::<Result<_, _>>()
+            .map(Value::Secrets),
+        Kind::Key => key(text).map(Value::Key),
+        Kind::Flag => flag(text).map(Value::Flag),
+        Kind::Count(min, max) => count(text, min, max).map(Value::Count),
+        Kind::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
+        Kind::Choice(words) => Err(format!("must be one of {}", words.join(", "))),
+        Kind::Address => address(text).map(Value::Address),
+        Kind::Origin => origin(text).map(Value::Text),
+        Kind::Blocks => text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(block)
+            .collect::<Result<_, _>>()
+            .map(Value::Blocks),
+        Kind::Header => HeaderName::from_bytes(text.as_bytes())
+            .map(Value::Header)
+            .map_err(|_| "must be a header name, e.g. x-forwarded-user".to_owned()),
+    }
+}
+
+/// A secret travels in headers and key files, so white space around it is a slip and anything that no header
+/// can carry could never be presented.
+fn secret(text: &str) -> Result<Secret<String>, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("holds nothing but white space".to_owned());
+    }
+    if !text.bytes().all(|byte| (0x21..=0x7e).contains(&byte)) {
+        return Err("may only hold visible ASCII characters, because it travels in a header".to_owned());
+    }
+    Ok(Secret::new(text.to_owned()))
+}
+
+fn key(text: &str) -> Result<Secret<[u8; 32]>, String> {
+    const HOW: &str = "make one with `openssl rand -base64 32`";
+    let bytes =
+        Secret::new(BASE64_STANDARD.decode(text.trim()).map_err(|_| format!("is not valid base64; {HOW}"))?);
+    match <[u8; 32]>::try_from(bytes.expose().as_slice()) {
+        Ok(key) => Ok(Secret::new(key)),
+        Err(_) => {
+            Err(format!("must be base64 of exactly 32 bytes and holds {}; {HOW}", bytes.expose().len()))
+        }
+    }
+}
+
+fn flag(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err("must be true or false".to_owned()),
+    }
+}
+
+fn count(text: &str, min: u64, max: u64) -> Result<u64, String> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse::<u64>() {
+        Ok(count) if digits && (min..=max).contains(&count) => Ok(count),
+        _ => Err(format!("must be a whole number from {min} to {max}")),
+    }
+}
+
+pub(in crate::config) fn address(text: &str) -> Result<IpAddr, String> {
+    if text == "localhost" {
+        return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    bare.parse().map_err(|_| {
+        "must be an IP address, e.g. 127.0.0.1, or 0.0.0.0 for every interface; the port goes into LLMGW_PORT"
+            .to_owned()
+    })
+}
+
+pub(in crate::config) fn origin(text: &str) -> Result<String, String> {
+    let wrong = || "must be an origin such as https://llmgw.example.com, without a path".to_owned();
+    let uri: Uri = text.parse().map_err(|_| wrong())?;
+    let web = matches!(uri.scheme_str(), Some("http" | "https"));
+    let bare = matches!(uri.path(), "" | "/") && uri.query().is_none() && !text.contains('#');
+    let authority = uri.authority().ok_or_else(wrong)?;
+    if !web || !bare || authority.as_str().contains('@') {
+        return Err(wrong());
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+fn block(text: &str) -> Result<(IpAddr, u8), String> {
+    let wrong = || "must be addresses or CIDR blocks separated by commas, e.g. 10.0.0.0/8,::1".to_owned();
+    let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let bits_max = if address.is_ipv4() { 32 } else { 128 };
+    let bits = bits.map_or(Ok(bits_max), str::parse::<u8>).map_err(|_| wrong())?;
+    if bits > bits_max { Err(wrong()) } else { Ok((address, bits)) }
+}

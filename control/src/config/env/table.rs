@@ -1,0 +1,82 @@
+//! Every variable that llmgw reads, one row each. The README's list and `config show` follow this table.
+
+use super::kind::Kind::{
+    self, Address, Blocks, Choice, Count, Flag, Header, Key, Origin, Path, Secret, Secrets, Text,
+};
+
+/// One environment variable.
+#[derive(Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// One line for people.
+    pub doc: &'static str,
+    /// What it may hold.
+    pub(super) kind: Kind,
+    /// What holds when it is unset, in words.
+    pub default: &'static str,
+}
+
+impl Variable {
+    /// Whether its value must not be shown.
+    pub fn secret(&self) -> bool {
+        self.kind.is_secret()
+    }
+
+    /// What it may hold, in words.
+    pub fn holds(&self) -> String {
+        self.kind.holds()
+    }
+}
+
+const fn row(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Variable {
+    Variable { name, doc, kind, default }
+}
+
+/// The table.
+#[rustfmt::skip]
+pub static VARIABLES: &[Variable] = &[
+    row("LLMGW_API_KEY", Secret, "required", "The static administrator key"),
+    row("LLMGW_API_KEYS", Secrets, "none", "Further static administrator keys"),
+    row("LLMGW_CREDENTIAL_ENCRYPTION_KEY", Key, "required", "Encrypts stored credentials; keep it apart from backups"),
+    row("LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY", Key, "none", "The next encryption key; read by `credentials rekey` only"),
+    row("LLMGW_HOST", Address, "127.0.0.1", "Address to listen on"),
+    row("LLMGW_PORT", Count(0, 65_535), "8787", "Port to listen on; 0 takes any free one"),
+    row("LLMGW_STATE_DIR", Path, "~/.llmgw", "Directory of all state"),
+    row("LLMGW_CONFIG", Path, "<state>/config.yaml", "The YAML configuration file"),
+    row("LLMGW_CONFIG_SEED", Path, "none", "File copied once to the configuration's place while that is empty"),
+    row("LLMGW_MAX_REQUEST_BODY_BYTES", Count(1_024, 1 << 40), "67108864", "Largest request body"),
+    row("LLMGW_MAX_BODY_MEMORY_BYTES", Count(1 << 20, 1 << 44), "536870912", "All request bodies held at the same time"),
+    row("LLMGW_MAX_CONNECTIONS", Count(1, 1 << 24), "below half of the descriptor limit", "Open client connections"),
+    row("LLMGW_WORKERS", Count(1, 1_024), "the available cores", "Threads of the data plane"),
+    row("LLMGW_DRAIN_SECONDS", Count(0, 3_600), "30", "How long streams may go on after SIGTERM"),
+    row("LLMGW_STREAM_KEEPALIVE_SECONDS", Count(0, 3_600), "0", "Keep-alives on silent streams; 0 sends none"),
+    row("LLMGW_ALLOW_UNAUTHENTICATED_API", Flag, "false", "The data plane without a key; loopback only"),
+    row("LLMGW_METRICS_PUBLIC", Flag, "false", "Serve /metrics without a key"),
+    row("LLMGW_TLS_CERT_FILE", Path, "none", "PEM certificate chain; with the key file, serve TLS"),
+    row("LLMGW_TLS_KEY_FILE", Path, "none", "PEM private key of the certificate"),
+    row("LLMGW_EXTRA_CA_FILE", Path, "none", "PEM file of further authorities trusted for upstreams"),
+    row("LLMGW_TRUST_SYSTEM_ROOTS", Flag, "false", "Trust the system's authorities beside the built-in ones"),
+    row("LLMGW_LOG", Text, "info", "Log filter, e.g. info,dataplane=debug"),
+    row("LLMGW_LOG_FORMAT", Choice(&["text", "json"]), "text", "Shape of log lines"),
+    row("LLMGW_LOG_REQUESTS", Flag, "false", "Log one line of metadata for each request"),
+    row("LLMGW_LOG_REQUEST_BODIES", Flag, "false", "UNSAFE: log prompts and answers"),
+    row("LLMGW_GATEWAY_PREAMBLE", Text, "empty", "System text put before every request's own"),
+    row("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", Flag, "false", "Use curated providers that need no account"),
+    row("LLMGW_PARTNER_CLIENT_ID", Text, "none", "OAuth client id of the experimental partner connection"),
+    row("LLMGW_PARTNER_CLIENT_SECRET", Secret, "none", "Its secret; never stored"),
+    row("LLMGW_OAUTH_PUBLIC_BASE_URL", Origin, "none", "Public origin for OAuth in the browser"),
+    row("LLMGW_SSO_ENABLED", Flag, "false", "Trust identity headers of a reverse proxy"),
+    row("LLMGW_SSO_SHARED_SECRET", Secret, "none", "What the proxy sends in X-LLMGW-SSO-Secret"),
+    row("LLMGW_SSO_TRUSTED_PROXIES", Blocks, "127.0.0.0/8,::1/128", "Where the proxy may connect from"),
+    row("LLMGW_SSO_ADMIN_GROUP", Text, "llmgw-admin", "Members of this group administer"),
+    row("LLMGW_SSO_AUTO_PROVISION", Flag, "false", "Make unknown humans principals at first sight"),
+    row("LLMGW_SSO_USER_HEADER", Header, "x-forwarded-user", "Header with the user's id"),
+    row("LLMGW_SSO_EMAIL_HEADER", Header, "x-forwarded-email", "Header with the e-mail address"),
+    row("LLMGW_SSO_NAME_HEADER", Header, "x-forwarded-preferred-username", "Header with the name"),
+    row("LLMGW_SSO_GROUPS_HEADER", Header, "x-forwarded-groups", "Header with the groups"),
+    row("LLMGW_RETENTION_USAGE_DAYS", Count(1, 36_500), "90", "Days to keep usage"),
+    row("LLMGW_RETENTION_AUDIT_DAYS", Count(1, 36_500), "365", "Days to keep audit records"),
+    row("LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS", Count(1, 36_500), "400", "Days to keep delivered outbox records"),
+    row("LLMGW_BACKUP_KEEP", Count(1, 10_000), "7", "Verified archives kept in the default directory"),
+];

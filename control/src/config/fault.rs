@@ -1,0 +1,100 @@
+//! What is wrong with a configuration, and where. A fault never quotes a value that may be secret.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where a fault is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An environment variable.
+    Variable(String),
+    /// A file as a whole: missing, unreadable, too large.
+    File(PathBuf),
+    /// A spot in a file.
+    Spot {
+        /// The file.
+        file: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// Where in the document, e.g. `providers.groq.base_url`; empty for the document itself.
+        path: String,
+    },
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where.
+    pub place: Place,
+    /// What, and what to do about it, in one line.
+    pub message: String,
+}
+
+impl Fault {
+    pub(super) fn variable(name: &str, message: impl Into<String>) -> Self {
+        Self { place: Place::Variable(name.to_owned()), message: message.into() }
+    }
+
+    pub(super) fn file(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
+        Self { place: Place::File(path.into()), message: message.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Variable(name) => write!(f, "{name}: {}", self.message),
+            Place::File(file) => write!(f, "{}: {}", file.display(), self.message),
+            Place::Spot { file, line, column, path } if path.is_empty() => {
+                write!(f, "{}:{line}:{column}: {}", file.display(), self.message)
+            }
+            Place::Spot { file, line, column, path } => {
+                write!(f, "{}:{line}:{column}: {path}: {}", file.display(), self.message)
+            }
+        }
+    }
+}
+
+/// Everything that is wrong; never empty. `Display` is one line: the first fault and how many more there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    first: Fault,
+    others: Vec<Fault>,
+}
+
+impl ConfigError {
+    /// All faults as an error, or nothing where there is none.
+    pub(super) fn check(faults: Vec<Fault>) -> Result<(), Self> {
+        let mut faults = faults.into_iter();
+        match faults.next() {
+            Some(first) => Err(Self { first, others: faults.collect() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Every fault, in the order of the file.
+    pub fn faults(&self) -> impl Iterator<Item = &Fault> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+impl From<Fault> for ConfigError {
+    fn from(first: Fault) -> Self {
+        Self { first, others: Vec::new() }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.first)?;
+        match self.others.len() {
+            0 => Ok(()),
+            1 => f.write_str(" (and 1 more fault: `llmgw config check` lists all)"),
+            more => write!(f, " (and {more} more faults: `llmgw config check` lists all)"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}

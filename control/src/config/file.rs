@@ -1,0 +1,171 @@
+//! Reads the YAML file: text, tree, schema, then the typed form of whatever fits, with every fault collected.
+
+use std::io::Read as _;
+use std::path::{Path as FilePath, PathBuf};
+
+use super::fault::{Fault, Place};
+use super::raw;
+use super::schema;
+use super::yaml::{self, Path, Position, Spot, Step};
+
+/// A file that was read, as far as it could be, and what is wrong with it.
+pub(super) struct Reading {
+    pub(super) raw: raw::File,
+    pub(super) notes: Notes,
+    /// Which content was read.
+    pub(super) version: Version,
+}
+
+/// What tells one content of the file from another, without keeping it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// There is no file.
+    Absent,
+    /// There is one that cannot be read.
+    Unreadable,
+    /// SHA-256 of its content.
+    Content([u8; 32]),
+}
+
+/// Collects faults by path while a file is checked; positions are looked up once, at the end.
+pub(super) struct Notes {
+    file: PathBuf,
+    text: String,
+    notes: Vec<(Path, Spot, String)>,
+    /// What has been taken out of the tree: whatever is missing below was there, and was faulty.
+    pruned: Vec<Path>,
+    whole: Option<Fault>,
+}
+
+impl Notes {
+    fn new(file: &FilePath) -> Self {
+        Self {
+            file: file.to_owned(),
+            text: String::new(),
+            notes: Vec::new(),
+            pruned: Vec::new(),
+            whole: None,
+        }
+    }
+
+    /// Notes a fault of the node at `path`, unless the node or one around it has been refused already.
+    pub(super) fn add(&mut self, path: &[Step], message: impl Into<String>) {
+        let told = self.pruned.iter().any(|pruned| path.starts_with(pruned));
+        if !told && self.notes.len() < FAULTS_MAX {
+            self.notes.push((path.to_vec(), Spot::Key, message.into()));
+        }
+    }
+
+    /// All faults, in the order of the text.
+    pub(super) fn into_faults(self) -> Vec<Fault> {
+        let mut faults: Vec<(Position, Fault)> = Vec::new();
+        for (path, spot, message) in self.notes {
+            let position = yaml::locate(&self.text, &path, spot);
+            let place = Place::Spot {
+                file: self.file.clone(),
+                line: position.line,
+                column: position.column,
+                path: yaml::path_text(&path),
+            };
+            faults.push((position, Fault { place, message }));
+        }
+        faults.sort_by_key(|(position, _)| (position.line, position.column));
+        self.whole.into_iter().chain(faults.into_iter().map(|(_, fault)| fault)).collect()
+    }
+}
+
+/// Reads `file`; none is as good as an empty one.
+pub(super) fn read(file: &FilePath) -> Reading {
+    let mut notes = Notes::new(file);
+    match text_of(file) {
+        Ok(Some(text)) => parse(text, notes),
+        Ok(None) => Reading { raw: raw::File::default(), notes, version: Version::Absent },
+        Err(message) => {
+            notes.whole = Some(Fault::file(file, message));
+            Reading { raw: raw::File::default(), notes, version: Version::Unreadable }
+        }
+    }
+}
+
+fn version(text: &str) -> Version {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    <[u8; 32]>::try_from(digest.as_ref()).map_or(Version::Unreadable, Version::Content)
+}
+
+fn text_of(file: &FilePath) -> Result<Option<String>, String> {
+    let open = match std::fs::File::open(file) {
+        Ok(open) => open,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("cannot be read: {error}")),
+    };
+    let mut bytes = Vec::new();
+    open.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("cannot be read: {error}"))?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
+        return Err(format!("is larger than {FILE_BYTES_MAX} bytes"));
+    }
+    String::from_utf8(bytes).map(Some).map_err(|_| "is not UTF-8".to_owned())
+}
+
+fn parse(text: String, mut notes: Notes) -> Reading {
+    let version = version(&text);
+    let document = match yaml::parse(&text) {
+        Ok(document) => document,
+        Err(broken) => {
+            notes.whole = Some(Fault {
+                place: Place::Spot {
+                    file: notes.file.clone(),
+                    line: broken.position.line,
+                    column: broken.position.column,
+                    path: String::new(),
+                },
+                message: broken.message,
+            });
+            return Reading { raw: raw::File::default(), notes, version };
+        }
+    };
+    notes.text = text;
+    for path in document.repeats {
+        let message = "this key is there twice; keep one".to_owned();
+        notes.notes.push((path, Spot::Repeat, message));
+    }
+    let mut tree = document.tree;
+    if let Some(sections) = tree.as_object_mut() {
+        // `providers:` with nothing after it is an empty section.
+        sections.retain(|_, section| !section.is_null());
+    }
+    for misfit in schema::check(&tree) {
+        schema::prune(&mut tree, &misfit.path);
+        notes.pruned.push(list_around(&misfit.path));
+        notes.notes.push((misfit.path, Spot::Key, misfit.message));
+    }
+    compact(&mut tree);
+    let raw = serde_json::from_value(tree).unwrap_or_else(|_| {
+        // The schema is made from these types, so what fits it can be read; this is the net below that.
+        notes.add(&[], "does not fit the schema of the configuration");
+        raw::File::default()
+    });
+    Reading { raw, notes, version }
+}
+
+/// Up to the list that a refused item stands in: its neighbours move up, so their paths are no longer sure.
+fn list_around(path: &[Step]) -> Path {
+    path.iter().take_while(|step| matches!(step, Step::Key(_))).cloned().collect()
+}
+
+/// Takes refused items out of their lists.
+fn compact(tree: &mut serde_json::Value) {
+    match tree {
+        serde_json::Value::Array(list) => {
+            list.retain(|item| !item.is_null());
+            list.iter_mut().for_each(compact);
+        }
+        serde_json::Value::Object(map) => map.values_mut().for_each(compact),
+        _ => {}
+    }
+}
+
+/// Bytes of a configuration file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const FAULTS_MAX: usize = 100;

@@ -1,0 +1,256 @@
+//! The configuration as everybody else uses it: every value checked, every name resolved.
+//!
+//! [`Config::routing`] is what a reload replaces; all the rest holds from start to end of the process.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use shared::id::{EndpointName, ModelId, ProviderId};
+use shared::operation::Dialect;
+use shared::policy::{CircuitPolicy, RetryPolicy};
+use shared::provider::ProviderKind;
+use shared::routing::{EchoOptions, Model, Origin};
+use shared::secret::Secret;
+
+use super::env::Environment;
+use super::file::Version;
+use super::layer::Setting;
+use super::seed::Seed;
+
+/// The whole effective configuration.
+#[derive(Debug)]
+pub struct Config {
+    /// `LLMGW_API_KEY` and the keys of `LLMGW_API_KEYS`; never empty.
+    pub admin_keys: Vec<Secret<String>>,
+    /// `LLMGW_CREDENTIAL_ENCRYPTION_KEY`.
+    pub credential_encryption_key: Secret<[u8; 32]>,
+    /// Where state lives.
+    pub state_dir: PathBuf,
+    /// Where the YAML file is, or would be.
+    pub file: PathBuf,
+    /// How the process serves.
+    pub server: Server,
+    /// What is written about requests.
+    pub logging: Logging,
+    /// Retry and circuit settings; they never reload (FAIL-5).
+    pub policies: Policies,
+    /// The trusted reverse-proxy identity boundary, when enabled.
+    pub sso: Option<Sso>,
+    /// System text put before every request's own; empty by default (MSG-1).
+    pub preamble: String,
+    /// Whether curated anonymous providers may be used (CFG-7).
+    pub anonymous_provider_automation: bool,
+    /// How long things are kept.
+    pub lifetimes: Lifetimes,
+    /// The experimental OAuth connection.
+    pub partner: Partner,
+    /// Providers and endpoints as they were at start-up; a reload publishes newer ones.
+    pub routing: Routing,
+    /// A seed that is still to be planted; see [`Seed::plant`].
+    pub seed: Option<Seed>,
+    /// Every effective value with its source, for people.
+    pub settings: Vec<Setting>,
+    /// Which content of the file this is.
+    pub version: Version,
+    /// What the configuration was made from.
+    pub environment: Arc<Environment>,
+}
+
+/// How the process serves.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Where it listens.
+    pub bind: SocketAddr,
+    /// Certificate and key, when it serves TLS itself.
+    pub tls: Option<TlsFiles>,
+    /// Bytes of one request body (LIM-1).
+    pub body_bytes_max: u64,
+    /// Bytes of all request bodies that are held at the same time (LIM-5).
+    pub body_memory_bytes_max: u64,
+    /// Open client connections.
+    pub connections_max: usize,
+    /// Threads of the data plane.
+    pub workers: usize,
+    /// How long streams may go on after a request to stop (OPS-3).
+    pub drain: Duration,
+    /// Silence after which a waiting stream gets a keep-alive; none by default (FAIL-6).
+    pub stream_keepalive: Option<Duration>,
+    /// Whether `/metrics` needs no key.
+    pub metrics_public: bool,
+    /// The local mode: the data plane without a key, on loopback only (AUTH-3).
+    pub unauthenticated_api: bool,
+    /// Browser origins whose preflights are answered; none by default (ROUTE-3).
+    pub cors_origins: Vec<HeaderValue>,
+    /// Further certificate authorities for upstreams, PEM.
+    pub extra_ca_file: Option<PathBuf>,
+    /// Whether the system's trust store is used beside the built-in roots.
+    pub trust_system_roots: bool,
+}
+
+/// PEM files with which the gateway serves TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Certificate chain.
+    pub cert: PathBuf,
+    /// Private key.
+    pub key: PathBuf,
+}
+
+/// What is written about requests and about the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logging {
+    /// A filter in the syntax of `tracing`.
+    pub filter: String,
+    /// How lines look.
+    pub format: LogFormat,
+    /// One line a request, metadata only.
+    pub requests: bool,
+    /// Prompts and answers too: an explicit, unsafe opt-in.
+    pub request_bodies: bool,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The trusted reverse-proxy identity boundary (AUTH-7).
+#[derive(Clone, Debug)]
+pub struct Sso {
+    /// What the proxy sends to prove itself.
+    pub shared_secret: Secret<String>,
+    /// Addresses from which identity headers are believed, as CIDR blocks.
+    pub trusted_proxies: Vec<(std::net::IpAddr, u8)>,
+    /// Members of this group administer.
+    pub admin_group: String,
+    /// Whether an unknown human becomes a principal at first sight.
+    pub auto_provision: bool,
+    /// Header with the user's id.
+    pub user_header: HeaderName,
+    /// Header with the e-mail address.
+    pub email_header: HeaderName,
+    /// Header with the name for people.
+    pub name_header: HeaderName,
+    /// Header with the groups.
+    pub groups_header: HeaderName,
+}
+
+/// Retry and circuit settings of every provider instance.
+#[derive(Clone, Debug, Default)]
+pub struct Policies {
+    /// What holds where nothing else is said.
+    pub retry: RetryPolicy,
+    /// What holds where nothing else is said.
+    pub circuit: CircuitPolicy,
+    /// By exact provider id, already merged with the defaults.
+    pub overrides: HashMap<ProviderId, (RetryPolicy, CircuitPolicy)>,
+}
+
+impl Policies {
+    /// The settings of `provider`.
+    pub fn of(&self, provider: &ProviderId) -> (RetryPolicy, CircuitPolicy) {
+        self.overrides.get(provider).copied().unwrap_or((self.retry, self.circuit))
+    }
+}
+
+/// How long things are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// Days for usage records.
+    pub usage_days: u32,
+    /// Days for audit records.
+    pub audit_days: u32,
+    /// Days for delivered outbox records; pending ones stay.
+    pub delivered_outbox_days: u32,
+    /// Verified archives in the default backup directory.
+    pub backups_kept: u32,
+}
+
+/// The experimental OAuth connection (CFG-7).
+#[derive(Clone, Debug)]
+pub struct Partner {
+    /// `LLMGW_PARTNER_CLIENT_ID`.
+    pub client_id: Option<String>,
+    /// `LLMGW_PARTNER_CLIENT_SECRET`; never persisted.
+    pub client_secret: Option<Secret<String>>,
+    /// `LLMGW_OAUTH_PUBLIC_BASE_URL`: an origin, without a trailing slash.
+    pub public_base_url: Option<String>,
+}
+
+/// Providers and endpoints: what a reload replaces.
+#[derive(Clone, Debug, Default)]
+pub struct Routing {
+    /// Provider instances by id, the disabled ones included.
+    pub providers: Vec<Arc<Provider>>,
+    /// Endpoints by name.
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// A provider instance as configured.
+#[derive(Debug)]
+pub struct Provider {
+    /// Its id.
+    pub id: ProviderId,
+    /// Its sort.
+    pub kind: &'static ProviderKind,
+    /// The entry of the embedded registry that it was filled in from.
+    pub registry_id: Option<String>,
+    /// The base URL as configured; none for kinds that answer in the process.
+    pub base_url: Option<String>,
+    /// `base_url` taken apart.
+    pub origin: Option<Origin>,
+    /// The credential; none where there is none, and none while disabled.
+    pub api_key: Option<Secret<String>>,
+    /// Fixed further headers, all marked sensitive.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Dialects that it speaks natively.
+    pub dialects: Vec<Dialect>,
+    /// Bounds an attempt up to the response head.
+    pub timeout: Duration,
+    /// The longest silence inside a stream.
+    pub stream_idle_timeout: Duration,
+    /// Region, for kinds that have regions.
+    pub region: Option<String>,
+    /// Project, for kinds that have projects.
+    pub project: Option<String>,
+    /// Location, for kinds that have locations.
+    pub location: Option<String>,
+    /// The voice where a speech request names none.
+    pub default_voice: Option<String>,
+    /// Kept, but out of routing.
+    pub disabled: bool,
+    /// Opts in to the experimental adaptation of Chat to Responses (CHAT-5).
+    pub force_api_support: bool,
+    /// Its models: the configured ones, then those that only an endpoint names.
+    pub models: Vec<Arc<Model>>,
+    /// Options of the `echo` kind.
+    pub echo: EchoOptions,
+}
+
+/// An endpoint as configured.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// Its name.
+    pub name: EndpointName,
+    /// Its members in order; those of disabled providers included.
+    pub failover: Vec<Member>,
+    /// System text put before a request's own.
+    pub preamble: Option<String>,
+}
+
+/// One provider and model of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The instance.
+    pub provider: ProviderId,
+    /// Its model.
+    pub model: ModelId,
+}

@@ -1,0 +1,372 @@
+//! One provider instance: from what the file says to what routing needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use shared::id::{ModelId, ProviderId};
+use shared::operation::Dialect;
+use shared::provider::{Auth, KINDS, KINDS_TO_COME, ProviderKind, Reach, kind};
+use shared::routing::{EchoOptions, HttpVersion, Model, Origin, Prices};
+use shared::secret::Secret;
+
+use super::address;
+use super::env::Environment;
+use super::file::Notes;
+use super::model::Provider;
+use super::raw;
+use super::registry::{self, Entry};
+use super::schema::did_you_mean;
+use super::yaml::{Path, Step};
+
+/// Checks one instance. Faults and warnings are noted; the instance is only made when it could be.
+pub(super) struct Reader<'a> {
+    pub(super) id: &'a str,
+    pub(super) raw: &'a raw::Provider,
+    pub(super) environment: &'a Environment,
+    pub(super) notes: &'a mut Notes,
+    pub(super) warnings: &'a mut Vec<String>,
+}
+
+impl Reader<'_> {
+    pub(super) fn read(mut self) -> Option<Provider> {
+        if !shared::id::is_name(self.id) {
+            self.note(
+                &[],
+                "a provider id is 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit",
+            );
+        }
+        let entry = self.entry();
+        let kind = self.kind(entry);
+        // Everything is looked at before the first missing piece ends the work, so that all faults are told.
+        let models = self.models();
+        let headers = self.headers();
+        let kind = kind?;
+        let base_url = self.base_url(kind, entry);
+        let origin = base_url.as_deref().and_then(|url| self.origin(url));
+        let api_key = self.api_key(kind, entry);
+        self.echo_only_for_echo(kind);
+        Some(Provider {
+            id: ProviderId::new(self.id),
+            kind,
+            registry_id: entry.map(|entry| entry.id.clone()),
+            base_url,
+            origin,
+            api_key,
+            headers,
+            dialects: self
+                .raw
+                .protocols
+                .as_ref()
+                .map_or_else(|| kind.dialects.to_vec(), |list| dialects(list)),
+            timeout: seconds(self.raw.timeout).unwrap_or(kind.timeout),
+            stream_idle_timeout: seconds(self.raw.stream_idle_timeout).unwrap_or(STREAM_IDLE_TIMEOUT),
+            region: self.raw.region.clone(),
+            project: self.raw.project.clone(),
+            location: self.raw.location.clone(),
+            default_voice: self.raw.default_voice.clone(),
+            disabled: self.raw.disabled,
+            force_api_support: self.raw.force_api_support,
+            models,
+            echo: self.raw.echo.as_ref().map(echo).unwrap_or_default(),
+        })
+    }
+
+    fn note(&mut self, below: &[Step], message: impl Into<String>) {
+        let mut path: Path = vec![key("providers"), key(self.id)];
+        path.extend_from_slice(below);
+        self.notes.add(&path, message);
+    }
+
+    fn entry(&mut self) -> Option<&'static Entry> {
+        let id = self.raw.registry_id.as_deref()?;
+        let entry = registry::entry(id);
+        if entry.is_none() {
+            let known: Vec<&str> = registry::entries().iter().map(|entry| entry.id.as_str()).collect();
+            let hint = did_you_mean(id, known.iter().copied());
+            self.note(
+                &[key("registry_id")],
+                format!("'{id}' is not in the registry{hint} (known: {})", known.join(", ")),
+            );
+        }
+        entry
+    }
+
+    fn kind(&mut self, entry: Option<&'static Entry>) -> Option<&'static ProviderKind> {
+        let known = || KINDS.iter().map(|kind| kind.name);
+        let Some(name) = self.raw.kind.as_deref().or_else(|| entry.map(|entry| entry.kind.as_str())) else {
+            if self.raw.registry_id.is_none() {
+                let hint = registry::entry(self.id)
+                    .map(|entry| format!(", or write registry_id: {}", entry.id))
+                    .unwrap_or_default();
+                let list = known().collect::<Vec<_>>().join(", ");
+                self.note(&[key("type")], format!("type is missing: say one of {list}{hint}"));
+            }
+            return None;
+        };
+        let found = kind(name);
+        if found.is_none() && KINDS_TO_COME.contains(&name) {
+            self.note(&[key("type")], format!("type {name} is not served by this release yet"));
+        } else if found.is_none() {
+            let hint = did_you_mean(name, known().chain(KINDS_TO_COME.iter().copied()));
+            let list = known().collect::<Vec<_>>().join(", ");
+            self.note(&[key("type")], format!("'{name}' is not a type of provider{hint} (known: {list})"));
+        }
+        found
+    }
+
+    fn base_url(&mut self, kind: &ProviderKind, entry: Option<&'static Entry>) -> Option<String> {
+        let written = self.raw.base_url.clone();
+        match (kind.reach, written) {
+            (Reach::InProcess, None) => None,
+            (Reach::InProcess, Some(_)) => {
+                let name = kind.name;
+                self.note(
+                    &[key("base_url")],
+                    format!("type {name} answers inside the process and has no address"),
+                );
+                None
+            }
+            (Reach::BaseUrl | Reach::Known(_), Some(url)) => Some(url),
+            (Reach::Known(url), None) => Some(entry.map_or_else(|| url.to_owned(), |e| e.base_url.clone())),
+            (Reach::BaseUrl, None) => {
+                if entry.is_none() {
+                    let message =
+                        format!("type {} needs base_url, e.g. https://api.example.com/v1", kind.name);
+                    self.note(&[key("base_url")], message);
+                }
+                entry.map(|entry| entry.base_url.clone())
+            }
+        }
+    }
+
+    fn origin(&mut self, url: &str) -> Option<Origin> {
+        let http = match self.raw.http_version {
+            raw::HttpVersion::Auto => HttpVersion::Auto,
+            raw::HttpVersion::Http1 => HttpVersion::Http1,
+            raw::HttpVersion::Http2 => HttpVersion::Http2,
+        };
+        address::origin(url, http).map_err(|message| self.note(&[key("base_url")], message)).ok()
+    }
+
+    /// A disabled instance keeps its settings and needs no working credential.
+    fn api_key(&mut self, kind: &ProviderKind, entry: Option<&Entry>) -> Option<Secret<String>> {
+        if self.raw.disabled {
+            return None;
+        }
+        match (self.raw.api_key.as_deref().map(str::trim), kind.auth) {
+            (None | Some(""), _) => {
+                let required = kind.api_key_required || entry.is_some_and(|e| e.api_key_env.is_some());
+                if required && !self.raw.headers.keys().any(|name| is_credential(name)) {
+                    let name = entry.and_then(|e| e.api_key_env.as_deref()).unwrap_or("NAME");
+                    self.note(&[key("api_key")], format!("api_key is missing; write it as ${{ENV:{name}}}"));
+                }
+                None
+            }
+            (Some(_), Auth::None) => {
+                self.warnings.push(format!(
+                    "providers.{}: type {} sends no credential, so api_key has no effect",
+                    self.id, kind.name
+                ));
+                None
+            }
+            (Some(text), Auth::Bearer) => {
+                let secret = self.secret(&[key("api_key")], text)?;
+                if !secret.expose().bytes().all(|byte| (0x21..=0x7e).contains(&byte)) {
+                    self.note(&[key("api_key")], "holds characters that no header can carry");
+                    return None;
+                }
+                if self.raw.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+                    self.note(
+                        &[key("api_key")],
+                        "both api_key and the header authorization are given; keep one",
+                    );
+                }
+                Some(secret)
+            }
+        }
+    }
+
+    /// A literal, or `${ENV:NAME}` resolved.
+    fn secret(&mut self, at: &[Step], text: &str) -> Option<Secret<String>> {
+        let name = text.strip_prefix("${ENV:").and_then(|rest| rest.strip_suffix('}'));
+        match name {
+            Some(name) => {
+                let value = self.environment.text_of(name).map(|value| value.expose().trim().to_owned());
+                let value = value.filter(|value| !value.is_empty()).map(Secret::new);
+                if value.is_none() {
+                    self.note(at, format!("the environment variable {name} is not set"));
+                }
+                value
+            }
+            None if text.contains("${") => {
+                self.note(at, "a reference to the environment is the whole value: ${ENV:NAME}");
+                None
+            }
+            None => Some(Secret::new(text.to_owned())),
+        }
+    }
+
+    fn headers(&mut self) -> Vec<(HeaderName, HeaderValue)> {
+        let mut headers = Vec::new();
+        let raw = self.raw;
+        for (name, text) in &raw.headers {
+            let at = [key("headers"), key(name)];
+            let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+                self.note(&at, "is not a header name");
+                continue;
+            };
+            if RESERVED_HEADERS.contains(&name.as_str()) {
+                self.note(&at, "is set by llmgw itself");
+                continue;
+            }
+            if headers.iter().any(|(earlier, _)| *earlier == name) {
+                self.note(&at, "is there twice in another spelling");
+                continue;
+            }
+            if raw.disabled {
+                continue;
+            }
+            let Some(value) = self.secret(&at, text.trim()) else { continue };
+            match HeaderValue::from_str(value.expose()) {
+                Ok(mut value) => {
+                    value.set_sensitive(true);
+                    headers.push((name, value));
+                }
+                Err(_) => self.note(&at, "holds characters that no header can carry"),
+            }
+        }
+        headers
+    }
+
+    fn models(&mut self) -> Vec<Arc<Model>> {
+        let mut models: Vec<Arc<Model>> = Vec::new();
+        for (index, raw) in self.raw.models.iter().enumerate() {
+            let model = model(raw);
+            let at = [key("models"), Step::Item(index)];
+            if let Err(message) = model_id(model.id.as_str()) {
+                self.note(&at, message);
+            } else if models.iter().any(|earlier| earlier.id == model.id) {
+                self.note(&at, format!("the model '{}' is there twice", model.id));
+            } else {
+                models.push(Arc::new(model));
+            }
+        }
+        models
+    }
+
+    fn echo_only_for_echo(&mut self, kind: &ProviderKind) {
+        if self.raw.echo.is_some() && kind.reach != Reach::InProcess {
+            self.note(&[key("echo")], format!("type {} has no echo options", kind.name));
+        }
+    }
+}
+
+/// What a model may be called.
+pub(super) fn model_id(id: &str) -> Result<(), &'static str> {
+    match id {
+        "" => Err("a model's id may not be empty"),
+        _ if id.len() > 256 => Err("a model's id has at most 256 bytes"),
+        _ if id.chars().any(|c| c.is_control() || c.is_whitespace()) => {
+            Err("a model's id holds no white space and no control characters")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn model(raw: &raw::Model) -> Model {
+    match raw {
+        raw::Model::Id(id) => Model::bare(ModelId::new(id.as_str())),
+        raw::Model::Described(raw) => Model {
+            id: ModelId::new(raw.id.as_str()),
+            display_name: raw.display_name.clone(),
+            vision: raw.vision,
+            tools: raw.tools,
+            reasoning: raw.reasoning,
+            dialects: raw.protocols.as_ref().map(|list| dialects(list)),
+            context_window: raw.context_window,
+            prices: raw.prices.as_ref().map(|prices| Prices {
+                input: micro_dollars(prices.input),
+                cached_input: micro_dollars(prices.cached_input),
+                cache_write: micro_dollars(prices.cache_write),
+                output: micro_dollars(prices.output),
+                reasoning: micro_dollars(prices.reasoning),
+            }),
+        },
+    }
+}
+
+/// Dollars to micro-dollars, rounded. The schema has bounded the number to a million.
+fn micro_dollars(dollars: Option<f64>) -> Option<u64> {
+    dollars.and_then(|dollars| format!("{:.0}", dollars * 1e6).parse().ok())
+}
+
+/// Seconds to a duration. The schema has bounded the number.
+pub(super) fn seconds(seconds: Option<f64>) -> Option<Duration> {
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+}
+
+fn dialects(list: &[raw::Protocol]) -> Vec<Dialect> {
+    let mut dialects = Vec::new();
+    for protocol in list {
+        let dialect = match protocol {
+            raw::Protocol::Chat => Dialect::Chat,
+            raw::Protocol::Responses => Dialect::Responses,
+            raw::Protocol::Messages => Dialect::Messages,
+            raw::Protocol::Embeddings => Dialect::Embeddings,
+            raw::Protocol::Speech => Dialect::Speech,
+            raw::Protocol::Transcription => Dialect::Transcription,
+            raw::Protocol::Images => Dialect::Images,
+            raw::Protocol::Videos => Dialect::Videos,
+            raw::Protocol::Gemini => Dialect::Gemini,
+            raw::Protocol::Bedrock => Dialect::Bedrock,
+        };
+        if !dialects.contains(&dialect) {
+            dialects.push(dialect);
+        }
+    }
+    dialects
+}
+
+fn echo(raw: &raw::Echo) -> EchoOptions {
+    EchoOptions {
+        delay: Duration::from_millis(raw.delay_ms),
+        chunk_delay: Duration::from_millis(raw.chunk_delay_ms),
+        status: raw.status,
+        retry_after: raw.retry_after,
+        cut_after_chunks: raw.cut_after_chunks,
+        error_after_chunks: raw.error_after_chunks,
+        fail_every: raw.fail_every,
+        hang: raw.hang,
+    }
+}
+
+fn is_credential(header: &str) -> bool {
+    let header = header.to_ascii_lowercase();
+    header == "authorization" || header.contains("key") || header.contains("token")
+}
+
+pub(super) fn key(name: &str) -> Step {
+    Step::Key(name.to_owned())
+}
+
+const STREAM_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+/// Headers that decide framing, routing and what the gateway itself negotiates.
+const RESERVED_HEADERS: &[&str] = &[
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "cookie",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];

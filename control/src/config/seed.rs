@@ -1,0 +1,44 @@
+//! The seed: a file copied once to the configuration's place while that is empty, and never again (CFG-1).
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// A copy that is still to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seed {
+    /// The file that `LLMGW_CONFIG_SEED` names.
+    pub from: PathBuf,
+    /// The configuration's place.
+    pub to: PathBuf,
+}
+
+impl Seed {
+    /// Makes the copy, whole or not at all. A file that has appeared there meanwhile stays as it is.
+    pub fn plant(&self) -> io::Result<()> {
+        write_new(&self.to, &fs::read(&self.from)?)
+    }
+}
+
+/// Writes a file that is not there yet, owner-only and whole or not at all; one that is there stays.
+pub fn write_new(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder =
+        file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let fresh = folder.join(name);
+    let result = fill(&fresh, bytes).and_then(|()| match fs::hard_link(&fresh, file) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    });
+    let removed = fs::remove_file(&fresh);
+    result.and(removed)
+}
+
+fn fill(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut open = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    open.write_all(bytes)?;
+    open.sync_all()
+}

@@ -1,0 +1,71 @@
+//! `config show`: the effective values, each with the layer that it came from, secrets as dots.
+
+use std::fmt::{self, Write as _};
+
+use super::layer::Source;
+use super::model::{Config, Provider};
+
+/// The whole effective configuration as text for people.
+pub fn show(config: &Config) -> String {
+    let mut text = String::new();
+    // Writing into a string cannot fail.
+    let _ = write(config, &mut text);
+    text
+}
+
+fn write(config: &Config, out: &mut String) -> fmt::Result {
+    let width = config.settings.iter().map(|setting| setting.name.len()).max().unwrap_or_default();
+    for setting in &config.settings {
+        let value = if setting.value.is_empty() { "-" } else { &setting.value };
+        let source = match setting.source {
+            Source::Default => "default".to_owned(),
+            Source::File => format!("file {}", config.file.display()),
+            Source::Environment => "environment".to_owned(),
+        };
+        writeln!(out, "{:width$}  {}  # {source}", setting.name, one_line(value))?;
+    }
+    let (retry, circuit) = (config.policies.retry, config.policies.circuit);
+    writeln!(out, "\npolicies: {retry:?} {circuit:?}")?;
+    for (id, (retry, circuit)) in &config.policies.overrides {
+        writeln!(out, "policies of {id}: {retry:?} {circuit:?}")?;
+    }
+    writeln!(out, "\nproviders:  # file {}", config.file.display())?;
+    for provider in &config.routing.providers {
+        write_provider(provider, out)?;
+    }
+    writeln!(out, "\nendpoints:  # file {}", config.file.display())?;
+    for endpoint in &config.routing.endpoints {
+        let members: Vec<_> =
+            endpoint.failover.iter().map(|member| format!("{}/{}", member.provider, member.model)).collect();
+        writeln!(out, "  {}: {}", endpoint.name, members.join(", "))?;
+    }
+    Ok(())
+}
+
+fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
+    writeln!(out, "  {}:", provider.id)?;
+    writeln!(out, "    type: {}", provider.kind.name)?;
+    if let Some(url) = &provider.base_url {
+        writeln!(out, "    base_url: {url}")?;
+    }
+    if provider.api_key.is_some() {
+        writeln!(out, "    api_key: ••••")?;
+    }
+    for (name, _) in &provider.headers {
+        writeln!(out, "    header {name}: ••••")?;
+    }
+    let protocols: Vec<_> = provider.dialects.iter().map(|dialect| dialect.name()).collect();
+    writeln!(out, "    protocols: {}", protocols.join(", "))?;
+    writeln!(out, "    timeout: {} s", provider.timeout.as_secs_f64())?;
+    writeln!(out, "    stream_idle_timeout: {} s", provider.stream_idle_timeout.as_secs_f64())?;
+    if provider.disabled {
+        writeln!(out, "    disabled: true")?;
+    }
+    let models: Vec<_> = provider.models.iter().map(|model| model.id.as_str()).collect();
+    writeln!(out, "    models: {}", models.join(", "))
+}
+
+/// Text that stays on its line, whatever it holds.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

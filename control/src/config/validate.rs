@@ -1,0 +1,157 @@
+//! The whole file: names resolved, references followed, everything that dangles told.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::id::{EndpointName, ModelId, ProviderId, is_name};
+use shared::policy::{CircuitPolicy, RetryPolicy};
+use shared::routing::Model;
+
+use super::env::Environment;
+use super::file::Notes;
+use super::model::{Endpoint, Member, Policies, Provider, Routing};
+use super::provider::{Reader, key, model_id, seconds};
+use super::raw;
+use super::schema::did_you_mean;
+use super::yaml::{Path, Step};
+
+/// Providers and endpoints of the file.
+pub(super) fn routing(
+    file: &raw::File,
+    environment: &Environment,
+    notes: &mut Notes,
+    warnings: &mut Vec<String>,
+) -> Routing {
+    let mut providers: Vec<Provider> = Vec::new();
+    for (id, raw) in &file.providers {
+        let reader = Reader { id, raw, environment, notes: &mut *notes, warnings: &mut *warnings };
+        providers.extend(reader.read());
+    }
+    let endpoints = endpoints(file, notes, warnings);
+    learn_models(&mut providers, &endpoints);
+    Routing { providers: providers.into_iter().map(Arc::new).collect(), endpoints }
+}
+
+/// `endpoints`, or the deprecated `categories` where that is absent (SEL-4).
+fn endpoints(file: &raw::File, notes: &mut Notes, warnings: &mut Vec<String>) -> Vec<Endpoint> {
+    let (section, map) = match (&file.endpoints, &file.categories) {
+        (Some(endpoints), None) => ("endpoints", endpoints),
+        (Some(endpoints), Some(_)) => {
+            warnings.push(
+                "categories is deprecated and ignored, because endpoints is there; delete it".to_owned(),
+            );
+            ("endpoints", endpoints)
+        }
+        (None, Some(categories)) => {
+            warnings.push("categories is deprecated; rename it to endpoints".to_owned());
+            ("categories", categories)
+        }
+        (None, None) => return Vec::new(),
+    };
+    map.iter().map(|(name, raw)| endpoint(file, [section, name], raw, notes)).collect()
+}
+
+fn endpoint(file: &raw::File, at: [&str; 2], raw: &raw::Endpoint, notes: &mut Notes) -> Endpoint {
+    let path: Path = at.iter().map(|name| key(name)).collect();
+    let [_, name] = at;
+    if !is_name(name) {
+        notes.add(
+            &path,
+            "an endpoint's name is 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit",
+        );
+    }
+    if file.providers.contains_key(name) {
+        notes.add(&path, "a provider has this name; a selector could mean both, so rename one");
+    }
+    if raw.failover.is_empty() {
+        notes.add(&below(&path, [key("failover")]), "failover needs at least one {provider, model}");
+    }
+    let mut failover = Vec::new();
+    for (index, raw) in raw.failover.iter().enumerate() {
+        let path = below(&path, [key("failover"), Step::Item(index)]);
+        let Some(member) = member(file, &path, raw, notes) else { continue };
+        if failover.contains(&member) {
+            notes.add(&path, format!("{}/{} is in the list twice", member.provider, member.model));
+        } else {
+            failover.push(member);
+        }
+    }
+    let preamble = raw.preamble.clone().filter(|text| !text.is_empty());
+    Endpoint { name: EndpointName::new(name), failover, preamble }
+}
+
+fn member(file: &raw::File, path: &[Step], raw: &raw::Member, notes: &mut Notes) -> Option<Member> {
+    if raw.provider.is_none() {
+        notes.add(&below(path, [key("provider")]), "provider is missing");
+    }
+    if raw.model.is_none() {
+        notes.add(&below(path, [key("model")]), "model is missing");
+    }
+    if let Some(provider) = raw.provider.as_deref().filter(|id| !file.providers.contains_key(*id)) {
+        let hint = did_you_mean(provider, file.providers.keys().map(String::as_str));
+        notes.add(&below(path, [key("provider")]), format!("there is no provider '{provider}'{hint}"));
+    }
+    if let Some(Err(message)) = raw.model.as_deref().map(model_id) {
+        notes.add(&below(path, [key("model")]), message);
+    }
+    Some(Member {
+        provider: ProviderId::new(raw.provider.as_deref()?),
+        model: ModelId::new(raw.model.as_deref()?),
+    })
+}
+
+/// A model that an endpoint names is known on its provider, even when the provider does not list it (SEL-4).
+fn learn_models(providers: &mut [Provider], endpoints: &[Endpoint]) {
+    let mut wanted: BTreeMap<&ProviderId, Vec<&ModelId>> = BTreeMap::new();
+    for member in endpoints.iter().flat_map(|endpoint| &endpoint.failover) {
+        wanted.entry(&member.provider).or_default().push(&member.model);
+    }
+    for provider in providers {
+        let mut known: HashSet<ModelId> = provider.models.iter().map(|model| model.id.clone()).collect();
+        for id in wanted.remove(&provider.id).into_iter().flatten() {
+            if known.insert(id.clone()) {
+                provider.models.push(Arc::new(Model::bare(id.clone())));
+            }
+        }
+        provider.models.sort_by(|a, b| a.id.cmp(&b.id));
+    }
+}
+
+/// Retry and circuit settings of the file; an override inherits field by field (FAIL-5).
+pub(super) fn policies(file: &raw::File, notes: &mut Notes) -> Policies {
+    let built_in = (RetryPolicy::default(), CircuitPolicy::default());
+    let (retry, circuit) = merge(built_in, &file.policies.defaults);
+    let mut overrides = HashMap::new();
+    for (id, raw) in &file.policies.overrides {
+        if !file.providers.contains_key(id) {
+            let hint = did_you_mean(id, file.providers.keys().map(String::as_str));
+            notes.add(
+                &[key("policies"), key("overrides"), key(id)],
+                format!("there is no provider '{id}'{hint}"),
+            );
+        }
+        overrides.insert(ProviderId::new(id.as_str()), merge((retry, circuit), raw));
+    }
+    Policies { retry, circuit, overrides }
+}
+
+fn merge((retry, circuit): (RetryPolicy, CircuitPolicy), raw: &raw::Policy) -> (RetryPolicy, CircuitPolicy) {
+    let pause = |written: Option<f64>, inherited: Duration| seconds(written).unwrap_or(inherited);
+    let attempts = raw.retry_max_attempts.map(|attempts| u32::try_from(attempts.max(1)).unwrap_or(u32::MAX));
+    let retry = RetryPolicy {
+        attempts_max: attempts.unwrap_or(retry.attempts_max),
+        initial_backoff: pause(raw.retry_initial_backoff_seconds, retry.initial_backoff),
+        backoff_max: pause(raw.retry_max_backoff_seconds, retry.backoff_max),
+        multiplier: raw.retry_backoff_multiplier.unwrap_or(retry.multiplier),
+    };
+    let circuit = CircuitPolicy {
+        failure_threshold: raw.circuit_failure_threshold.unwrap_or(circuit.failure_threshold),
+        cooldown: pause(raw.circuit_cooldown_seconds, circuit.cooldown),
+    };
+    (retry, circuit)
+}
+
+fn below<const N: usize>(path: &[Step], steps: [Step; N]) -> Path {
+    path.iter().cloned().chain(steps).collect()
+}

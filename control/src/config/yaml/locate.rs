@@ -1,0 +1,171 @@
+//! A path in the tree back to its line and column: parses again and fails on purpose at the wanted node, because
+//! the parser tells positions only with errors.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::{Position, Spot, Step};
+
+/// Where `path` leads in `text`, or the nearest node above it that exists.
+pub(in crate::config) fn locate(text: &str, path: &[Step], spot: Spot) -> Position {
+    for length in (0..=path.len()).rev() {
+        let Some(path) = path.get(..length) else { continue };
+        let found = RefCell::new(false);
+        let seek = Seek { path, spot, found: &found };
+        let result = seek.deserialize(serde_yaml::Deserializer::from_str(text));
+        if let (Err(error), true) = (result, found.into_inner())
+            && let Some(location) = error.location()
+        {
+            return Position { line: location.line(), column: location.column() };
+        }
+    }
+    Position { line: 1, column: 1 }
+}
+
+/// Walks down `path` and fails at its end, so that the parser says where that is.
+struct Seek<'a> {
+    path: &'a [Step],
+    spot: Spot,
+    found: &'a RefCell<bool>,
+}
+
+impl Seek<'_> {
+    fn arrive<E: serde::de::Error>(&self) -> E {
+        *self.found.borrow_mut() = true;
+        E::custom("here")
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Seek<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if self.path.is_empty() {
+            // A visitor that takes nothing: the error of its first call gets the position of this node.
+            return deserializer.deserialize_any(Stop(&self));
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seek<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a node on the way")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let Some((Step::Item(index), rest)) = self.path.split_first() else {
+            return Err(A::Error::custom("no list expected"));
+        };
+        for _ in 0..*index {
+            items.next_element::<IgnoredAny>()?;
+        }
+        items.next_element_seed(Seek { path: rest, ..self })?;
+        Err(A::Error::custom("no such item"))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let Some((Step::Key(wanted), rest)) = self.path.split_first() else {
+            return Err(A::Error::custom("no map expected"));
+        };
+        let at = match (rest.is_empty(), self.spot) {
+            (true, Spot::Key) => Some(1),
+            (true, Spot::Repeat) => Some(2),
+            (false, _) => None,
+        };
+        let mut seen = 0;
+        loop {
+            let stop = at == Some(seen + 1);
+            match entries.next_key_seed(SeekKey { wanted, stop, seek: &self })? {
+                None => return Err(A::Error::custom("no such key")),
+                Some(false) => {
+                    entries.next_value::<IgnoredAny>()?;
+                }
+                Some(true) if at.is_none() => {
+                    return entries.next_value_seed(Seek { path: rest, ..self });
+                }
+                Some(true) => {
+                    seen += 1;
+                    entries.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+    }
+}
+
+/// Says whether a key is the wanted one, or fails there.
+struct SeekKey<'a, 'b> {
+    wanted: &'a str,
+    stop: bool,
+    seek: &'b Seek<'b>,
+}
+
+impl<'de> DeserializeSeed<'de> for SeekKey<'_, '_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for SeekKey<'_, '_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<bool, E> {
+        match text == self.wanted {
+            true if self.stop => Err(self.seek.arrive()),
+            equal => Ok(equal),
+        }
+    }
+}
+
+/// Refuses whatever node it meets.
+struct Stop<'a, 'b>(&'a Seek<'b>);
+
+impl<'de> Visitor<'de> for Stop<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nothing")
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+        Err(self.0.arrive())
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<(), E> {
+        Err(self.0.arrive())
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<(), E> {
+        Err(self.0.arrive())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<(), E> {
+        Err(self.0.arrive())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<(), E> {
+        Err(self.0.arrive())
+    }
+
+    fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<(), E> {
+        Err(self.0.arrive())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<(), A::Error> {
+        Err(self.0.arrive())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<(), A::Error> {
+        Err(self.0.arrive())
+    }
+}

@@ -1,0 +1,253 @@
+//! YAML text to a tree, and a path in the tree back to its line and column.
+//!
+//! The parser keeps the last of two equal keys without a word, so repeats are collected here; and it reports
+//! positions only with errors, so a spot is found by parsing again and failing there on purpose. The tree is
+//! bounded whatever aliases do (P21).
+
+mod locate;
+
+use std::cell::RefCell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+pub(super) use locate::locate;
+
+/// One step from a node to a node inside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Key(String),
+    Item(usize),
+}
+
+/// Where a node is, from the document down.
+pub(super) type Path = Vec<Step>;
+
+/// `path` as people write it: `endpoints.fast.failover[2].model`.
+pub(super) fn path_text(path: &[Step]) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Key(key) if text.is_empty() => text.push_str(key),
+            Step::Key(key) => text.extend([".", key]),
+            Step::Item(index) => text.push_str(&format!("[{index}]")),
+        }
+    }
+    text.chars().take(PATH_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Line and column, both from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+/// What is looked for at the end of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spot {
+    /// The key, or the item itself.
+    Key,
+    /// The key's second occurrence.
+    Repeat,
+}
+
+/// A document as a tree.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) tree: Value,
+    /// Keys that occur more than once in their map.
+    pub(super) repeats: Vec<Path>,
+}
+
+/// Text that is not YAML, or not such as we take.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) position: Position,
+    pub(super) message: String,
+}
+
+/// Parses `text`. An empty document is an empty map.
+pub(super) fn parse(text: &str) -> Result<Document, Broken> {
+    if let Some(line) = too_deep(text) {
+        let message = format!("is nested deeper than {DEPTH_MAX} levels");
+        return Err(Broken { position: Position { line, column: 1 }, message });
+    }
+    let state = RefCell::new(State::default());
+    let tree = Node { state: &state }
+        .deserialize(serde_yaml::Deserializer::from_str(text))
+        .map_err(|error| broken(&error))?;
+    let tree = if tree.is_null() { Value::Object(Map::new()) } else { tree };
+    Ok(Document { tree, repeats: state.into_inner().repeats })
+}
+
+fn broken(error: &serde_yaml::Error) -> Broken {
+    let position = error.location().map_or(Position { line: 1, column: 1 }, |location| Position {
+        line: location.line(),
+        column: location.column(),
+    });
+    let text = error.to_string();
+    let cause = text.split_once(" at line ").map_or(text.as_str(), |(cause, _)| cause);
+    let cause = cause.rsplit_once(": ").map_or(cause, |(_, cause)| cause);
+    Broken { position, message: format!("is not valid YAML: {cause}") }
+}
+
+/// The first line whose flow brackets nest deeper than any configuration does. The scanner behind the parser
+/// takes time with the square of that depth, so such text must not reach it.
+fn too_deep(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (number, line) in text.lines().enumerate() {
+        for byte in line.bytes() {
+            match byte {
+                b'[' | b'{' => depth += 1,
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth > BRACKETS_MAX {
+                return Some(number + 1);
+            }
+        }
+    }
+    None
+}
+
+#[derive(Default)]
+struct State {
+    path: Path,
+    repeats: Vec<Path>,
+    nodes: usize,
+    bytes: usize,
+}
+
+/// Reads one node and all below it.
+struct Node<'a> {
+    state: &'a RefCell<State>,
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        {
+            let mut state = self.state.borrow_mut();
+            state.nodes += 1;
+            if state.nodes > NODES_MAX {
+                return Err(D::Error::custom(format!("the document has more than {NODES_MAX} values")));
+            }
+            if state.path.len() > DEPTH_MAX {
+                return Err(D::Error::custom(format!("nested deeper than {DEPTH_MAX} levels")));
+            }
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Node<'_> {
+    fn text<E: serde::de::Error>(&self, text: &str) -> Result<String, E> {
+        let mut state = self.state.borrow_mut();
+        state.bytes = state.bytes.saturating_add(text.len());
+        if state.bytes > EXPANDED_BYTES_MAX {
+            return Err(E::custom("aliases expand to too much text"));
+        }
+        Ok(text.to_owned())
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a plain value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("infinity and .nan are no settings"))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
+        self.text(text).map(Value::String)
+    }
+
+    fn visit_enum<A: serde::de::EnumAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
+        Err(A::Error::custom("tags such as !name are not used here"))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        loop {
+            self.state.borrow_mut().path.push(Step::Item(list.len()));
+            let item = items.next_element_seed(Node { state: self.state })?;
+            self.state.borrow_mut().path.pop();
+            match item {
+                Some(item) => list.push(item),
+                None => return Ok(Value::Array(list)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<Key>()? {
+            let key = self.text(&key.0)?;
+            self.state.borrow_mut().path.push(Step::Key(key.clone()));
+            if map.contains_key(&key) {
+                let mut state = self.state.borrow_mut();
+                let path = state.path.clone();
+                if !state.repeats.contains(&path) && state.repeats.len() < REPEATS_MAX {
+                    state.repeats.push(path);
+                }
+            }
+            let value = entries.next_value_seed(Node { state: self.state })?;
+            self.state.borrow_mut().path.pop();
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+/// A key: any scalar, as the text that stands there.
+struct Key(String);
+
+impl<'de> serde::Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Key;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name as key")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Key, E> {
+                Ok(Key(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}
+
+const PATH_CHARS_MAX: usize = 200;
+const DEPTH_MAX: usize = 32;
+const BRACKETS_MAX: usize = 256;
+const NODES_MAX: usize = 200_000;
+const EXPANDED_BYTES_MAX: usize = 16 << 20;
+const REPEATS_MAX: usize = 100;

@@ -1,1 +1,0 @@
-//! Turns configuration into the snapshot that the data plane reads.
