@@ -1,1 +1,11 @@
-//! To be filled.
+//! Bytes to meaning and back: every format that crosses the network, without a socket, a clock or a runtime.
+//!
+//! All readers take input in pieces of any size, keep a bounded amount of it, take time linear in it, and answer
+//! "need more" with a value. Nothing here panics on foreign bytes.
+#![warn(clippy::wildcard_enum_match_arm)]
+
+pub mod chat;
+pub mod envelope;
+pub mod json;
+pub mod retry;
+pub mod sse;

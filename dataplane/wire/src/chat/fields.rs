@@ -1,0 +1,396 @@
+//! Watches the tokens of a chat request go by and writes down the few that matter to the gateway.
+
+use std::ops::Range;
+
+use crate::json::{KEY_BYTES_MAX, Place, Sink, unescape};
+
+/// Bytes of a `model` or `affinity_key` that are looked at; a longer model is refused.
+pub(super) const NAME_BYTES_MAX: usize = 8 * 1024;
+/// Places in one body that may have to be edited: repeated members make more than the usual three.
+pub(super) const EDITS_MAX: usize = 256;
+/// Bytes of any string inside `messages` that are looked at.
+const GLANCE_BYTES: usize = 64;
+/// How deep the members of a content part stand: root, messages, message, content, part.
+const PART_DEPTH: u32 = 5;
+
+/// What was found. Offsets count from the first byte of the body.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    pub(super) model: Value,
+    pub(super) stream: Value,
+    pub(super) messages: Value,
+    pub(super) timeout: Value,
+    pub(super) affinity: Value,
+    pub(super) max_tokens: Value,
+    pub(super) max_completion_tokens: Value,
+    pub(super) has_tools: bool,
+    pub(super) has_functions: bool,
+    pub(super) include_usage: bool,
+    pub(super) has_image: bool,
+    pub(super) text_bytes: u64,
+    /// Every `model` value.
+    pub(super) models: Vec<Range<usize>>,
+    /// Members that are the gateway's own, each with the comma that goes with it.
+    pub(super) removed: Vec<Range<usize>>,
+    /// What makes `stream_options` ask for usage, where the member exists.
+    pub(super) usage_edits: Vec<(Range<usize>, &'static str)>,
+    pub(super) has_options: bool,
+
+    field: Field,
+    value_start: usize,
+    value_is_object: bool,
+    inner_key: InnerKey,
+    inner_start: usize,
+    inner_includes: usize,
+    value_is_empty: bool,
+    taken: Vec<u8>,
+    take_max: usize,
+    text_length: u64,
+    key_start: usize,
+    last_comma: Option<usize>,
+    kept_one: bool,
+    /// The removed member before this comma has nothing kept before it: it takes the next comma along.
+    wants_comma: bool,
+}
+
+/// The last value of a top-level member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Value {
+    #[default]
+    Absent,
+    Text(Vec<u8>),
+    Scalar(Vec<u8>),
+    Object,
+    Array,
+}
+
+/// Top-level members that the gateway knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Field {
+    #[default]
+    Other,
+    Model,
+    Stream,
+    StreamOptions,
+    Messages,
+    Tools,
+    Functions,
+    Timeout,
+    Affinity,
+    MaxTokens,
+    MaxCompletionTokens,
+}
+
+/// Members inside `messages` or `stream_options` that the gateway knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum InnerKey {
+    #[default]
+    Other,
+    Type,
+    Binary,
+    IncludeUsage,
+}
+
+impl Fields {
+    /// Whether so many members repeat that the gateway refuses to edit them all.
+    pub(super) fn too_many_edits(&self) -> bool {
+        self.models.len().saturating_add(self.removed.len()).saturating_add(self.usage_edits.len())
+            > EDITS_MAX
+    }
+
+    fn slot(&mut self) -> Option<&mut Value> {
+        match self.field {
+            Field::Model => Some(&mut self.model),
+            Field::Stream => Some(&mut self.stream),
+            Field::Messages => Some(&mut self.messages),
+            Field::Timeout => Some(&mut self.timeout),
+            Field::Affinity => Some(&mut self.affinity),
+            Field::MaxTokens => Some(&mut self.max_tokens),
+            Field::MaxCompletionTokens => Some(&mut self.max_completion_tokens),
+            Field::Other | Field::StreamOptions | Field::Tools | Field::Functions => None,
+        }
+    }
+
+    fn take(&mut self, max: usize) {
+        self.taken.clear();
+        self.take_max = max;
+    }
+
+    /// A top-level value begins.
+    fn value_begins(&mut self, at: Place) {
+        self.value_start = at.offset;
+        self.value_is_empty = true;
+        match self.field {
+            Field::Messages => {
+                self.text_bytes = 0;
+                self.has_image = false;
+            }
+            Field::StreamOptions => {
+                self.has_options = true;
+                self.include_usage = false;
+                self.inner_includes = 0;
+            }
+            Field::Other
+            | Field::Model
+            | Field::Stream
+            | Field::Tools
+            | Field::Functions
+            | Field::Timeout
+            | Field::Affinity
+            | Field::MaxTokens
+            | Field::MaxCompletionTokens => {}
+        }
+    }
+
+    /// A top-level value has ended.
+    fn value_ends(&mut self, end: usize, value: Value) {
+        let span = self.value_start..end;
+        match self.field {
+            Field::Model => self.edit_model(span),
+            Field::Timeout | Field::Affinity => self.remove(end),
+            Field::StreamOptions => self.edit_options(span, &value),
+            Field::Tools => self.has_tools = value == Value::Array && !self.value_is_empty,
+            Field::Functions => self.has_functions = value == Value::Array && !self.value_is_empty,
+            Field::Other
+            | Field::Stream
+            | Field::Messages
+            | Field::MaxTokens
+            | Field::MaxCompletionTokens => {}
+        }
+        if !matches!(self.field, Field::Timeout | Field::Affinity) {
+            self.kept_one = true;
+        }
+        if let Some(slot) = self.slot() {
+            *slot = value;
+        }
+        self.field = Field::Other;
+    }
+
+    fn edit_model(&mut self, span: Range<usize>) {
+        if self.models.len() <= EDITS_MAX {
+            self.models.push(span);
+        }
+    }
+
+    /// The member that ends at `end` does not go upstream. With a kept member before it, the comma between
+    /// them goes too; otherwise the comma after it.
+    fn remove(&mut self, end: usize) {
+        if self.removed.len() > EDITS_MAX {
+            return;
+        }
+        match self.last_comma {
+            Some(comma) if self.kept_one => self.removed.push(comma..end),
+            Some(_) | None => {
+                self.removed.push(self.key_start..end);
+                self.wants_comma = true;
+            }
+        }
+    }
+
+    fn edit_options(&mut self, span: Range<usize>, value: &Value) {
+        let edit = match value {
+            Value::Scalar(text) if text == b"null" => (span, r#"{"include_usage":true}"#),
+            Value::Object if self.inner_includes == 0 => {
+                let inside = span.start.saturating_add(1);
+                let text =
+                    if self.value_is_empty { r#""include_usage":true"# } else { r#""include_usage":true,"# };
+                (inside..inside, text)
+            }
+            Value::Object | Value::Absent | Value::Text(_) | Value::Scalar(_) | Value::Array => return,
+        };
+        self.push_usage_edit(edit.0, edit.1);
+    }
+
+    fn push_usage_edit(&mut self, span: Range<usize>, text: &'static str) {
+        if self.usage_edits.len() <= EDITS_MAX {
+            self.usage_edits.push((span, text));
+        }
+    }
+
+    /// A value inside `stream_options` has ended.
+    fn option_ends(&mut self, end: usize, is_true: bool) {
+        if self.inner_key == InnerKey::IncludeUsage {
+            self.inner_includes = self.inner_includes.saturating_add(1);
+            self.include_usage = is_true;
+            if !is_true {
+                self.push_usage_edit(self.inner_start..end, "true");
+            }
+        }
+        self.inner_key = InnerKey::Other;
+    }
+
+    /// The name of a member below the root has ended.
+    fn inner_key_ends(&mut self, depth: u32) {
+        let options = self.field == Field::StreamOptions && depth == 2;
+        let part = self.field == Field::Messages && depth >= PART_DEPTH;
+        self.inner_key = match unescaped(&self.taken).as_ref() {
+            b"include_usage" if options => InnerKey::IncludeUsage,
+            b"type" if part => InnerKey::Type,
+            b"data" if part => InnerKey::Binary,
+            _ => InnerKey::Other,
+        };
+    }
+
+    /// A string inside `messages` has ended.
+    fn message_text_ends(&mut self) {
+        let is_image = || matches!(unescaped(&self.taken).as_ref(), b"image_url" | b"input_image" | b"image");
+        if self.inner_key == InnerKey::Type && is_image() {
+            self.has_image = true;
+        }
+        let is_binary = self.inner_key == InnerKey::Binary
+            || (self.taken.starts_with(b"data:") && memchr::memmem::find(&self.taken, b";base64,").is_some());
+        if !is_binary {
+            self.text_bytes = self.text_bytes.saturating_add(self.text_length);
+        }
+        self.inner_key = InnerKey::Other;
+    }
+}
+
+impl Sink for Fields {
+    fn open(&mut self, at: Place, object: bool) {
+        match at.depth {
+            0 => {}
+            1 => {
+                self.value_begins(at);
+                self.value_is_object = object;
+            }
+            _ => {
+                self.value_is_empty = false;
+                if at.depth == 2 {
+                    self.inner_start = at.offset;
+                }
+            }
+        }
+        if at.depth > 2 && self.field == Field::Messages {
+            self.inner_key = InnerKey::Other;
+        }
+    }
+
+    fn close(&mut self, at: Place) {
+        match at.depth {
+            1 => {
+                let value = if self.value_is_object { Value::Object } else { Value::Array };
+                self.value_ends(at.offset, value);
+            }
+            2 if self.field == Field::StreamOptions => self.option_ends(at.offset, false),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn text_start(&mut self, at: Place, key: bool) {
+        self.text_length = 0;
+        match (at.depth, key) {
+            (1, true) => {
+                self.key_start = at.offset;
+                self.take(KEY_BYTES_MAX);
+            }
+            (1, false) => {
+                self.value_begins(at);
+                let kept = matches!(self.field, Field::Model | Field::Affinity);
+                self.take(if kept { NAME_BYTES_MAX.saturating_add(1) } else { 0 });
+            }
+            _ => {
+                self.value_is_empty = false;
+                if at.depth == 2 && !key {
+                    self.inner_start = at.offset;
+                }
+                let looked_at = matches!(self.field, Field::Messages | Field::StreamOptions);
+                self.take(if looked_at { GLANCE_BYTES } else { 0 });
+            }
+        }
+    }
+
+    #[inline]
+    fn text_end(&mut self, at: Place, key: bool) {
+        match (at.depth, key, self.field) {
+            (1, true, _) => self.field = Field::named(&unescaped(&self.taken)),
+            (1, false, _) => {
+                let text = if self.take_max == 0 { Vec::new() } else { std::mem::take(&mut self.taken) };
+                self.value_ends(at.offset, Value::Text(text));
+            }
+            (depth, true, Field::Messages) | (depth @ 2, true, Field::StreamOptions) => {
+                self.inner_key_ends(depth);
+            }
+            (_, false, Field::Messages) => self.message_text_ends(),
+            (2, false, Field::StreamOptions) => self.option_ends(at.offset, false),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn piece(&mut self, bytes: &[u8]) {
+        let room = self.take_max.saturating_sub(self.taken.len());
+        if room > 0 {
+            self.taken.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        }
+        self.text_length = self.text_length.saturating_add(bytes.len().try_into().unwrap_or(u64::MAX));
+    }
+
+    fn scalar_start(&mut self, at: Place) {
+        match at.depth {
+            1 => {
+                self.value_begins(at);
+                self.take(GLANCE_BYTES);
+            }
+            2 => {
+                self.value_is_empty = false;
+                self.inner_start = at.offset;
+                self.take(GLANCE_BYTES);
+            }
+            _ => self.take(0),
+        }
+    }
+
+    fn scalar_end(&mut self, at: Place) {
+        match at.depth {
+            1 => {
+                let text = std::mem::take(&mut self.taken);
+                self.value_ends(at.offset, Value::Scalar(text));
+            }
+            2 if self.field == Field::StreamOptions => {
+                let is_true = self.taken == b"true";
+                self.option_ends(at.offset, is_true);
+            }
+            _ => {}
+        }
+    }
+
+    fn comma(&mut self, at: Place) {
+        if at.depth != 1 {
+            return;
+        }
+        if std::mem::take(&mut self.wants_comma)
+            && let Some(last) = self.removed.last_mut()
+        {
+            last.end = at.offset.saturating_add(1);
+        }
+        self.last_comma = Some(at.offset);
+    }
+}
+
+impl Field {
+    fn named(key: &[u8]) -> Self {
+        match key {
+            b"model" => Self::Model,
+            b"stream" => Self::Stream,
+            b"stream_options" => Self::StreamOptions,
+            b"messages" => Self::Messages,
+            b"tools" => Self::Tools,
+            b"functions" => Self::Functions,
+            b"fallback_timeout_ms" => Self::Timeout,
+            b"affinity_key" => Self::Affinity,
+            b"max_tokens" => Self::MaxTokens,
+            b"max_completion_tokens" => Self::MaxCompletionTokens,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// A member's name, or a glance at a value, as it is meant. Almost always that is how it is written.
+fn unescaped(raw: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', raw).is_none() {
+        return raw.into();
+    }
+    unescape(raw).map_or_else(|| raw.into(), |text| text.into_bytes().into())
+}

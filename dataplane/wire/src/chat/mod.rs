@@ -1,0 +1,24 @@
+//! The chat dialect: OpenAI's chat completions, and what other vendors make of them.
+
+mod answer;
+mod chunk;
+mod fields;
+mod head;
+mod judge;
+mod request;
+mod response;
+mod stream;
+mod synthesize;
+mod usage;
+
+pub use head::{ChatHead, HeadScan, ScanError, ScanFault};
+pub use request::build;
+pub use response::{WholeAnswer, WholeScan};
+pub use stream::{ChatStream, HELD_BYTES_MAX, StreamOptions, StreamState};
+pub use synthesize::synthesize_stream;
+pub use usage::token_counts;
+
+pub use crate::envelope::StreamError;
+
+#[cfg(test)]
+mod tests;

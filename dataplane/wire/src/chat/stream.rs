@@ -1,0 +1,336 @@
+//! A native chat stream on its way to the client: the upstream's own bytes, whole events at a time, and beside
+//! them what the gateway must know of it.
+//!
+//! Bytes pass unchanged, a byte order mark, comments, `id:` lines and blocks without data included, but for:
+//! a usage-only chunk that the client did not ask for; an error event whose text had to be sanitized or was in
+//! a shape that SDKs do not see; all that follows an error event; and a last event that lacks its blank line
+//! while the stream has not finished, which no client would see, and which would swallow the error event that
+//! the gateway puts after it.
+//!
+//! Members are recognised by their plain names; after the first output one that is written with `\u` escapes
+//! is not seen.
+
+use bytes::Bytes;
+use shared::usage::TokenCounts;
+
+use super::answer::Answer;
+use super::chunk::{Judge, Verdict};
+use crate::envelope::StreamError;
+use crate::sse::{Blocks, data_of};
+
+/// Bytes of an event that is not whole yet that are held back. A larger one passes in pieces.
+pub const HELD_BYTES_MAX: usize = 64 * 1024;
+
+/// How a stream is to be treated.
+#[derive(Clone, Default)]
+pub struct StreamOptions {
+    /// The client did not ask for usage: the chunk that holds nothing else does not reach it.
+    pub drop_usage_only: bool,
+    /// Credentials that may not show in errors.
+    pub secrets: Vec<String>,
+}
+
+/// What is known of a stream so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamState {
+    /// Output has been seen: text, reasoning, a refusal, tool data, audio. Role chunks, empty deltas, chunks
+    /// without choices and comments are none.
+    pub content: bool,
+    /// A finish reason has been seen.
+    pub finished: bool,
+    /// `[DONE]` has been seen.
+    pub done: bool,
+    /// The error that ended the stream, sanitized.
+    pub error: Option<StreamError>,
+    /// The last usage reported: totals so far are never added up.
+    pub usage: Option<TokenCounts>,
+    /// Events with output.
+    pub content_events: u64,
+    /// Bytes of output text, as they were escaped: four are about one token.
+    pub output_bytes: u64,
+    /// An `id:` line was seen: from here on a comment of the gateway's own would break OpenAI's Python SDK.
+    pub ids_seen: bool,
+    /// Part of an event larger than [`HELD_BYTES_MAX`] has gone out. An event of the gateway's own may only
+    /// follow after a blank line.
+    pub event_open: bool,
+}
+
+/// The stream. One value an upstream answer.
+#[derive(Debug, Default)]
+pub struct ChatStream {
+    judge: Judge,
+    blocks: Blocks,
+    held: Held,
+    oversized: Option<Box<Oversized>>,
+    /// The first block may begin with a byte order mark.
+    begun: bool,
+    stopped: bool,
+}
+
+/// The beginning of an event whose end has not come.
+#[derive(Debug, Default)]
+enum Held {
+    #[default]
+    Nothing,
+    /// In one read.
+    Slice(Bytes),
+    /// Over several.
+    Copy(Vec<u8>),
+}
+
+/// An event that is passed on while it is read.
+#[derive(Debug, Default)]
+struct Oversized {
+    answer: Answer,
+    broken: bool,
+}
+
+impl StreamOptions {
+    pub(super) fn known(&self) -> Vec<&str> {
+        self.secrets.iter().map(String::as_str).collect()
+    }
+}
+
+impl std::fmt::Debug for StreamOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamOptions")
+            .field("drop_usage_only", &self.drop_usage_only)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ChatStream {
+    /// A stream before its first byte.
+    pub fn new(options: StreamOptions) -> Self {
+        Self { judge: Judge::new(options), ..Self::default() }
+    }
+
+    /// What is known so far.
+    pub fn state(&self) -> &StreamState {
+        &self.judge.state
+    }
+
+    /// Takes one upstream read and appends what goes to the client.
+    pub fn push(&mut self, mut chunk: Bytes, out: &mut Vec<Bytes>) {
+        if self.stopped || chunk.is_empty() {
+            return;
+        }
+        if self.oversized.is_some() || !matches!(self.held, Held::Nothing) {
+            let Some(end) = self.blocks.find(&chunk) else {
+                self.hold(chunk, out);
+                return;
+            };
+            let rest = chunk.split_off(end);
+            self.complete(chunk, out);
+            chunk = rest;
+        }
+        if !self.stopped {
+            self.pass_whole_events(&chunk, out);
+        }
+    }
+
+    /// The upstream's answer has ended.
+    pub fn end(&mut self, out: &mut Vec<Bytes>) {
+        if self.stopped {
+            return;
+        }
+        self.stopped = true;
+        let event = match std::mem::take(&mut self.held) {
+            Held::Nothing => return,
+            Held::Slice(event) => event,
+            Held::Copy(event) => event.into(),
+        };
+        let seen_whole = self.judge.state.clone();
+        let verdict = self.judge_event(&event);
+        let state = &mut self.judge.state;
+        if state.error.is_none() {
+            *state = StreamState { usage: state.usage, ..seen_whole };
+        }
+        let finished = state.finished || state.done;
+        match verdict {
+            Verdict::Pass if finished => out.push(event),
+            Verdict::LastPass => out.extend([event, Bytes::from_static(b"\n\n")]),
+            Verdict::Replace(event) if finished => out.push(event),
+            Verdict::Last(event) => out.extend(event),
+            Verdict::Pass | Verdict::Replace(_) | Verdict::Drop => {}
+        }
+    }
+
+    /// Passes on the events that end in `chunk`, in as few slices as may be, and holds the rest.
+    fn pass_whole_events(&mut self, chunk: &Bytes, out: &mut Vec<Bytes>) {
+        // What stands before `passed` has gone out; what stands before `start` has been judged.
+        let (mut passed, mut start) = (0, 0);
+        while let Some(length) = self.blocks.find(chunk.get(start..).unwrap_or_default()) {
+            let end = start.saturating_add(length);
+            let verdict = self.judge_in(chunk, start, end);
+            if verdict != Verdict::Pass {
+                let keep = if verdict == Verdict::LastPass { end } else { start };
+                push_slice(chunk, passed, keep, out);
+                passed = end;
+                self.replace(verdict, out);
+                if self.stopped {
+                    return;
+                }
+            }
+            start = end;
+        }
+        push_slice(chunk, passed, start, out);
+        if start < chunk.len() {
+            self.hold(chunk.slice(start..), out);
+        }
+    }
+
+    fn judge_in(&mut self, chunk: &Bytes, start: usize, end: usize) -> Verdict {
+        let event = chunk.get(start..end).unwrap_or_default();
+        if self.begun
+            && self.blocks.found_single_line()
+            && let Some(data) = event.strip_prefix(b"data:")
+        {
+            let data = data.strip_prefix(b" ").unwrap_or(data);
+            return self.judge.judge(trim_line_end(data));
+        }
+        self.judge_event(event)
+    }
+
+    /// Judges an event of any form.
+    fn judge_event(&mut self, mut block: &[u8]) -> Verdict {
+        if !std::mem::replace(&mut self.begun, true) {
+            block = block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block);
+        }
+        let data = data_of(block);
+        self.judge.state.ids_seen |= data.has_id;
+        match data.text {
+            Some(text) => self.judge.judge(&text),
+            None => Verdict::Pass,
+        }
+    }
+
+    fn replace(&mut self, verdict: Verdict, out: &mut Vec<Bytes>) {
+        match verdict {
+            Verdict::Pass | Verdict::Drop => {}
+            Verdict::Replace(event) => out.push(event),
+            Verdict::LastPass => self.stopped = true,
+            Verdict::Last(event) => {
+                self.stopped = true;
+                out.extend(event);
+            }
+        }
+    }
+
+    /// `rest` ends the held event.
+    fn complete(&mut self, rest: Bytes, out: &mut Vec<Bytes>) {
+        if self.oversized.is_some() {
+            self.pass_oversized(rest, out);
+            if let Some(oversized) = self.oversized.take() {
+                self.end_oversized(&oversized);
+            }
+            return;
+        }
+        self.extend_held(rest);
+        let event = match std::mem::take(&mut self.held) {
+            Held::Nothing => Bytes::new(),
+            Held::Slice(event) => event,
+            Held::Copy(event) => event.into(),
+        };
+        let verdict = self.judge_event(&event);
+        if matches!(verdict, Verdict::Pass | Verdict::LastPass) {
+            out.push(event);
+        }
+        self.replace(verdict, out);
+    }
+
+    /// No event ends in `part`: it is kept, unless that would be too much.
+    fn hold(&mut self, part: Bytes, out: &mut Vec<Bytes>) {
+        if self.oversized.is_some() {
+            self.pass_oversized(part, out);
+            return;
+        }
+        self.extend_held(part);
+        let held = match &self.held {
+            Held::Nothing => 0,
+            Held::Slice(event) => event.len(),
+            Held::Copy(event) => event.len(),
+        };
+        if held > HELD_BYTES_MAX {
+            self.begin_oversized(out);
+        }
+    }
+
+    fn extend_held(&mut self, part: Bytes) {
+        self.held = match std::mem::take(&mut self.held) {
+            Held::Nothing => Held::Slice(part),
+            Held::Slice(first) => Held::Copy([first, part].concat()),
+            Held::Copy(mut bytes) => {
+                bytes.extend_from_slice(&part);
+                Held::Copy(bytes)
+            }
+        };
+    }
+
+    fn begin_oversized(&mut self, out: &mut Vec<Bytes>) {
+        let part: Bytes = match std::mem::take(&mut self.held) {
+            Held::Nothing => return,
+            Held::Slice(event) => event,
+            Held::Copy(event) => event.into(),
+        };
+        let block = part.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&part);
+        self.begun = true;
+        let mut oversized = Oversized::default();
+        match memchr::memmem::find(block, b"data:") {
+            Some(at) => oversized.push(block.get(at.saturating_add(5)..).unwrap_or_default()),
+            None => oversized.broken = true,
+        }
+        self.pass_part(&oversized, part, out);
+        self.oversized = Some(Box::new(oversized));
+    }
+
+    fn pass_oversized(&mut self, part: Bytes, out: &mut Vec<Bytes>) {
+        if let Some(mut oversized) = self.oversized.take() {
+            oversized.push(&part);
+            self.pass_part(&oversized, part, out);
+            self.oversized = Some(oversized);
+        }
+    }
+
+    /// Lets a part of an oversized event out, unless it has turned out to be an error.
+    fn pass_part(&mut self, oversized: &Oversized, part: Bytes, out: &mut Vec<Bytes>) {
+        if oversized.answer.seen.error_begun() {
+            let was_open = self.judge.state.event_open;
+            let verdict = self.judge.unreadable_error();
+            if was_open {
+                out.push(Bytes::from_static(b"\n\n"));
+            }
+            self.replace(verdict, out);
+            return;
+        }
+        let state = &mut self.judge.state;
+        state.event_open = true;
+        state.content |= oversized.answer.seen.content || oversized.broken;
+        out.push(part);
+    }
+
+    fn end_oversized(&mut self, oversized: &Oversized) {
+        let state = &mut self.judge.state;
+        state.event_open = self.stopped && state.event_open;
+        if !oversized.broken && !self.stopped {
+            let _ = self.judge.note(&oversized.answer.seen);
+        }
+    }
+}
+
+impl Oversized {
+    fn push(&mut self, part: &[u8]) {
+        self.broken = self.broken || self.answer.push(part).is_err();
+    }
+}
+
+fn push_slice(chunk: &Bytes, from: usize, to: usize, out: &mut Vec<Bytes>) {
+    if from < to {
+        out.push(if to.wrapping_sub(from) == chunk.len() { chunk.clone() } else { chunk.slice(from..to) });
+    }
+}
+
+fn trim_line_end(data: &[u8]) -> &[u8] {
+    let end = data.iter().rev().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+    data.get(..data.len().saturating_sub(end)).unwrap_or_default()
+}

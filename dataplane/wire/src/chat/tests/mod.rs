@@ -1,0 +1,1 @@
+//! Tests of the chat dialect, by what they are about.

@@ -1,0 +1,205 @@
+//! What an upstream says went wrong, in whatever shape it says so.
+
+use serde_json::{Map, Value, json};
+use shared::sanitize::diagnostic;
+
+/// Bytes of a message that are passed on.
+const MESSAGE_BYTES_MAX: usize = 4 * 1024;
+/// Bytes of a type, code or param that are passed on.
+const NAME_BYTES_MAX: usize = 128;
+
+/// An error that an upstream reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamError {
+    /// What it says to a person. Never empty once read from a document.
+    pub message: String,
+    /// Its `type`, or what the vendor calls that.
+    pub kind: Option<String>,
+    /// Its `code`; a number is written out.
+    pub code: Option<String>,
+    /// The member of the request that it is about.
+    pub param: Option<String>,
+    /// The HTTP status that it stands for, said outright or meant by its type and code.
+    pub status: Option<u16>,
+}
+
+impl StreamError {
+    /// Reads a whole JSON error document. `None` if nothing in it is known to say what went wrong.
+    pub fn of_document(document: &Value) -> Option<Self> {
+        match document {
+            Value::Array(items) => Self::of_document(items.first()?),
+            Value::Object(members) => {
+                if let Some(error) = members.get("error").filter(|error| is_truthy(error)) {
+                    let mut read = Self::of_member(error);
+                    read.status = read.status.or_else(|| status_in(members));
+                    return Some(read);
+                }
+                let said = members.get("errors").or_else(|| members.get("detail"));
+                if let Some(said) = said.filter(|said| is_truthy(said)) {
+                    return Some(Self::of_member(said));
+                }
+                message_in(members).map(|_| Self::of_object(members))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        }
+    }
+
+    /// Reads the value of an `error`, `errors` or `detail` member.
+    pub fn of_member(error: &Value) -> Self {
+        match error {
+            Value::String(message) => Self { message: message.clone(), ..Self::default() }.with_status(),
+            Value::Object(members) => Self::of_object(members),
+            Value::Array(items) if !items.is_empty() => {
+                let messages: Vec<String> =
+                    items.iter().take(8).map(|item| Self::of_member(item).message).collect();
+                let first = items.first().map(Self::of_member).unwrap_or_default();
+                Self { message: messages.join("; "), ..first }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+                Self { message: format!("The upstream answered with an error: {error}"), ..Self::default() }
+            }
+        }
+    }
+
+    fn of_object(members: &Map<String, Value>) -> Self {
+        let text = |names: &[&str]| names.iter().find_map(|name| word(members.get(*name)?));
+        Self {
+            message: message_in(members).unwrap_or_else(|| Value::from(members.clone()).to_string()),
+            kind: text(&["type"])
+                .filter(|kind| kind != "error")
+                .or_else(|| members.get("status").and_then(Value::as_str).map(str::to_owned)),
+            code: text(&["code"]),
+            param: text(&["param"]),
+            status: status_in(members),
+        }
+        .with_status()
+    }
+
+    fn with_status(mut self) -> Self {
+        self.status = self.status.or_else(|| {
+            let words = [self.code.as_deref(), self.kind.as_deref()];
+            words.into_iter().flatten().find_map(meant_status)
+        });
+        self
+    }
+
+    /// The same without credentials, and no longer than an error need be.
+    pub fn sanitized(&self, known: &[&str]) -> Self {
+        let name = |text: &Option<String>| text.as_deref().map(|text| clean(text, known, NAME_BYTES_MAX));
+        Self {
+            message: clean(&self.message, known, MESSAGE_BYTES_MAX),
+            kind: name(&self.kind),
+            code: name(&self.code),
+            param: name(&self.param),
+            status: self.status,
+        }
+    }
+
+    /// As OpenAI's SDKs expect it.
+    pub(crate) fn to_value(&self) -> Value {
+        let kind = self.kind.as_deref().unwrap_or("server_error");
+        json!({"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}})
+    }
+}
+
+/// `text` without credentials, cut to about `bytes_max`.
+pub(super) fn clean(text: &str, known: &[&str], bytes_max: usize) -> String {
+    let clean = diagnostic(text, known);
+    if clean.len() <= bytes_max {
+        return clean.into_owned();
+    }
+    let end = (0..=bytes_max).rev().find(|&at| clean.is_char_boundary(at)).unwrap_or(0);
+    format!("{}…", clean.get(..end).unwrap_or_default())
+}
+
+/// Sanitizes every text in `value`, names of members included. True if that changed something.
+pub(crate) fn sanitize_value(value: &mut Value, known: &[&str]) -> bool {
+    match value {
+        Value::String(text) => match diagnostic(text, known) {
+            std::borrow::Cow::Borrowed(_) => false,
+            std::borrow::Cow::Owned(clean) => {
+                *text = clean;
+                true
+            }
+        },
+        Value::Array(items) => {
+            let mut changed = false;
+            for item in items {
+                changed |= sanitize_value(item, known);
+            }
+            changed
+        }
+        Value::Object(members) => {
+            let mut changed = false;
+            for item in members.values_mut() {
+                changed |= sanitize_value(item, known);
+            }
+            if members.keys().any(|key| matches!(diagnostic(key, known), std::borrow::Cow::Owned(_))) {
+                let named = std::mem::take(members).into_iter();
+                *members = named.map(|(key, item)| (diagnostic(&key, known).into_owned(), item)).collect();
+                changed = true;
+            }
+            changed
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn message_in(members: &Map<String, Value>) -> Option<String> {
+    const NAMES: [&str; 8] =
+        ["message", "msg", "detail", "error", "error_message", "error_msg", "Message", "error_description"];
+    NAMES.iter().find_map(|name| match members.get(*name)? {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Object(inner) => message_in(inner),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
+    })
+}
+
+fn status_in(members: &Map<String, Value>) -> Option<u16> {
+    ["code", "status", "status_code", "http_status"].iter().find_map(|name| {
+        let status = u16::try_from(members.get(*name)?.as_u64()?).ok()?;
+        (400..=599).contains(&status).then_some(status)
+    })
+}
+
+fn word(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// What the official SDKs take for an error.
+fn is_truthy(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(is) => *is,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+    }
+}
+
+/// The status that a vendor's type or code stands for.
+fn meant_status(word: &str) -> Option<u16> {
+    let word = word.to_ascii_lowercase();
+    let has = |part: &str| word.contains(part);
+    let rows: [(bool, u16); 10] = [
+        (word.len() == 3 && (has("4") || has("5")), word.parse().unwrap_or(0)),
+        (has("rate_limit") || has("quota") || has("resource_exhausted") || has("too_many"), 429),
+        (word == "requests" || word == "tokens", 429),
+        (has("overloaded") || has("unavailable") || has("capacity"), 503),
+        (has("timeout") || has("deadline"), 504),
+        (has("authentication") || has("invalid_api_key") || has("unauthenticated"), 401),
+        (has("permission") || has("forbidden"), 403),
+        (has("not_found"), 404),
+        (
+            has("invalid_request") || has("invalid_argument") || has("bad_request") || has("context_length"),
+            400,
+        ),
+        (has("server_error") || has("api_error") || has("internal"), 500),
+    ];
+    rows.iter().find(|(fits, status)| *fits && (400..=599).contains(status)).map(|(_, status)| *status)
+}

@@ -1,0 +1,85 @@
+//! Errors as clients read them. Every error that the gateway sends is made here, in one of two envelopes, and
+//! everything in it that came from an upstream has been sanitized.
+
+mod diagnosis;
+mod upstream;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use shared::error_kind::ErrorRow;
+use shared::operation::Dialect;
+
+pub use diagnosis::StreamError;
+pub(crate) use diagnosis::sanitize_value;
+pub use upstream::{UpstreamAnswer, upstream_error};
+
+/// Which of the two envelopes a client expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// `{"error":{"message","type","code","param","request_id"}}`
+    OpenAi,
+    /// `{"type":"error","error":{"type","message"},"request_id"}`
+    Anthropic,
+}
+
+impl Family {
+    /// The envelope of a dialect.
+    pub fn of(dialect: Dialect) -> Self {
+        match dialect {
+            Dialect::Messages => Self::Anthropic,
+            Dialect::Chat
+            | Dialect::Responses
+            | Dialect::Embeddings
+            | Dialect::Speech
+            | Dialect::Transcription
+            | Dialect::Images
+            | Dialect::Videos
+            | Dialect::Gemini
+            | Dialect::Bedrock => Self::OpenAi,
+        }
+    }
+}
+
+/// The body of an error of the gateway's own. `message` is for the client as it stands.
+pub fn error_body(
+    family: Family,
+    row: ErrorRow,
+    message: &str,
+    param: Option<&str>,
+    request_id: &str,
+) -> Bytes {
+    match family {
+        Family::OpenAi => open_ai(message, &row.kind.into(), &row.code.into(), param, request_id),
+        Family::Anthropic => anthropic(message, row.anthropic, request_id),
+    }
+}
+
+/// An error as an event of a chat stream. No `[DONE]` may follow it.
+pub fn chat_stream_error(row: ErrorRow, message: &str, request_id: &str) -> Bytes {
+    let body = error_body(Family::OpenAi, row, message, None, request_id);
+    [b"data: ".as_slice(), &body, b"\n\n"].concat().into()
+}
+
+/// `value` as an event without a name.
+pub(crate) fn event_of(value: &Value) -> Bytes {
+    format!("data: {value}\n\n").into()
+}
+
+fn open_ai(message: &str, kind: &Value, code: &Value, param: Option<&str>, request_id: &str) -> Bytes {
+    let mut error = Map::new();
+    error.insert("message".to_owned(), message.into());
+    error.insert("type".to_owned(), kind.clone());
+    error.insert("param".to_owned(), param.into());
+    error.insert("code".to_owned(), code.clone());
+    error.insert("request_id".to_owned(), request_id.into());
+    json!({ "error": error }).to_string().into()
+}
+
+fn anthropic(message: &str, kind: &str, request_id: &str) -> Bytes {
+    json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id})
+        .to_string()
+        .into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! An upstream's error answer in the gateway's envelope: what is meaningful stays, credentials do not.
+
+use bytes::Bytes;
+use serde_json::Value;
+use shared::error_kind::ErrorKind;
+
+use super::diagnosis::{StreamError, clean};
+use super::{Family, anthropic, open_ai};
+
+/// Bytes of a body that is not JSON that are looked at.
+const TEXT_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of such a body that are passed on.
+const EXCERPT_BYTES_MAX: usize = 512;
+
+/// An error answer as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamAnswer<'a> {
+    /// Its status.
+    pub status: u16,
+    /// Its content type, if it named one.
+    pub content_type: Option<&'a str>,
+    /// Its body, or the first part of it.
+    pub body: &'a [u8],
+    /// Credentials that may not show.
+    pub secrets: &'a [&'a str],
+}
+
+/// The body that the client gets for it.
+pub fn upstream_error(family: Family, answer: UpstreamAnswer<'_>, request_id: &str) -> Bytes {
+    let error = answer.diagnosis();
+    let defaults = Defaults::of(answer.status);
+    match family {
+        Family::OpenAi => {
+            let kind = error.kind.map_or_else(|| defaults.kind.into(), Value::from);
+            let code = error.code.map_or_else(|| defaults.code.into(), Value::from);
+            open_ai(&error.message, &kind, &code, error.param.as_deref(), request_id)
+        }
+        Family::Anthropic => anthropic(&error.message, defaults.anthropic, request_id),
+    }
+}
+
+impl UpstreamAnswer<'_> {
+    /// What the answer says went wrong, sanitized.
+    pub fn diagnosis(&self) -> StreamError {
+        let body = self.body.trim_ascii();
+        let json = match body.first() {
+            Some(b'{' | b'[' | b'"') => serde_json::from_slice::<Value>(body).ok(),
+            Some(_) if body.starts_with(b"data:") || body.starts_with(b"event:") => {
+                let end = crate::sse::Blocks::default().find(self.body).unwrap_or(self.body.len());
+                let data = crate::sse::data_of(self.body.get(..end).unwrap_or_default()).text;
+                data.and_then(|data| serde_json::from_slice(&data).ok())
+            }
+            Some(_) | None => None,
+        };
+        let read = match &json {
+            Some(Value::String(text)) => {
+                Some(StreamError { message: text.clone(), ..StreamError::default() })
+            }
+            Some(document) => StreamError::of_document(document),
+            None => None,
+        };
+        let read = read.filter(|error| !error.message.trim().is_empty());
+        let error = read.unwrap_or_else(|| StreamError { message: self.excerpt(), ..StreamError::default() });
+        error.sanitized(self.secrets)
+    }
+
+    /// What can be said of a body that is no JSON error.
+    fn excerpt(&self) -> String {
+        let status = self.status;
+        let body = self.body.get(..TEXT_BYTES_MAX).unwrap_or(self.body);
+        let text = String::from_utf8_lossy(body);
+        let is_html = self.content_type.is_some_and(|kind| kind.to_ascii_lowercase().contains("html"))
+            || text.trim_start().starts_with('<');
+        let said = if is_html { title(&text).unwrap_or_default() } else { text.into_owned() };
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_binary = said.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER);
+        if said.is_empty() || is_binary {
+            return format!("The upstream answered with status {status}.");
+        }
+        // Cleaned before it is cut: a cut through a credential would hide it.
+        let said = clean(&said, self.secrets, EXCERPT_BYTES_MAX);
+        format!("The upstream answered with status {status}: {said}")
+    }
+}
+
+/// The title of an HTML page.
+fn title(html: &str) -> Option<String> {
+    let lower = html.to_ascii_lowercase();
+    let after = lower.find("<title").and_then(|at| Some(at + lower.get(at..)?.find('>')? + 1))?;
+    let end = lower.get(after..)?.find('<')?;
+    html.get(after..after.checked_add(end)?).map(str::to_owned)
+}
+
+/// What a status stands for where the upstream names no type or code.
+struct Defaults {
+    kind: &'static str,
+    code: Option<&'static str>,
+    anthropic: &'static str,
+}
+
+impl Defaults {
+    fn of(status: u16) -> Self {
+        let fallback = ErrorKind::UpstreamStatus.row();
+        let (kind, code, anthropic) = match status {
+            401 => ("authentication_error", None, "authentication_error"),
+            402 => ("billing_error", None, "billing_error"),
+            403 => ("permission_error", None, "permission_error"),
+            404 => ("invalid_request_error", None, "not_found_error"),
+            413 => ("invalid_request_error", Some("request_too_large"), "request_too_large"),
+            429 => ("rate_limit_error", Some("rate_limit_exceeded"), "rate_limit_error"),
+            408 | 504 => (fallback.kind, Some("timeout"), "timeout_error"),
+            400..=499 => ("invalid_request_error", None, "invalid_request_error"),
+            503 | 529 => (fallback.kind, Some("overloaded"), "overloaded_error"),
+            _ => (fallback.kind, Some(fallback.code), fallback.anthropic),
+        };
+        Self { kind, code, anthropic }
+    }
+}

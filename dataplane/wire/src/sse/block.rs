@@ -1,0 +1,171 @@
+//! Where one event ends and the next begins, without decoding what stands between.
+//!
+//! A line ends with LF, CR or CRLF, mixed as they come; an empty line ends a block. No byte is looked at twice,
+//! however the input is cut.
+
+use std::borrow::Cow;
+
+use memchr::memchr2;
+
+/// Finds the ends of blocks in successive pieces of a stream.
+#[derive(Debug, Default)]
+pub struct Blocks {
+    /// Some bytes of the current line were seen.
+    in_line: bool,
+    /// The last byte seen was a CR: an LF right after it belongs to it.
+    after_cr: bool,
+    /// Lines of the current block that have ended.
+    lines: u32,
+    /// Of the block found last.
+    found_lines: u32,
+}
+
+impl Blocks {
+    /// How many bytes of `piece` belong to the current block, its empty line included. `None` if it goes on.
+    #[inline]
+    pub fn find(&mut self, piece: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        loop {
+            if self.after_cr {
+                let next = *piece.get(at)?;
+                self.after_cr = false;
+                at = at.saturating_add(usize::from(next == b'\n'));
+            }
+            let rest = piece.get(at..)?;
+            if !self.in_line {
+                match *rest.first()? {
+                    byte @ (b'\n' | b'\r') => return Some(self.block_ends(piece, at, byte)),
+                    _ => self.in_line = true,
+                }
+            }
+            let end = memchr2(b'\n', b'\r', rest)?;
+            self.in_line = false;
+            self.after_cr = rest.get(end) == Some(&b'\r');
+            self.lines = self.lines.saturating_add(1);
+            at = at.saturating_add(end).saturating_add(1);
+        }
+    }
+
+    /// Whether the block found last was one line.
+    pub fn found_single_line(&self) -> bool {
+        self.found_lines == 1
+    }
+
+    fn block_ends(&mut self, piece: &[u8], at: usize, byte: u8) -> usize {
+        self.found_lines = std::mem::take(&mut self.lines);
+        let mut end = at.saturating_add(1);
+        if byte == b'\r' {
+            match piece.get(end) {
+                Some(b'\n') => end = end.saturating_add(1),
+                Some(_) => {}
+                None => self.after_cr = true,
+            }
+        }
+        end
+    }
+}
+
+/// What a block says, as far as a relay wants to know.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct BlockData<'a> {
+    /// The lines of its `data` fields, joined with LF. `None` if it has none.
+    pub text: Option<Cow<'a, [u8]>>,
+    /// It has an `id` field.
+    pub has_id: bool,
+}
+
+/// Reads one block.
+pub fn data_of(block: &[u8]) -> BlockData<'_> {
+    let mut data = BlockData::default();
+    for line in block.split(|byte| matches!(byte, b'\n' | b'\r')) {
+        let (name, value) = field(line);
+        if name == b"data" {
+            data.text = Some(match data.text.take() {
+                None => Cow::Borrowed(value),
+                Some(before) => {
+                    let mut joined = before.into_owned();
+                    joined.push(b'\n');
+                    joined.extend_from_slice(value);
+                    Cow::Owned(joined)
+                }
+            });
+        }
+        data.has_id |= name == b"id";
+    }
+    data
+}
+
+/// The name and value of a line. A comment has an empty name.
+pub(super) fn field(line: &[u8]) -> (&[u8], &[u8]) {
+    let Some((name, value)) =
+        memchr::memchr(b':', line).and_then(|colon| Some((line.get(..colon)?, line.get(colon + 1..)?)))
+    else {
+        return (line, b"");
+    };
+    (name, value.strip_prefix(b" ").unwrap_or(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(pieces: &[&[u8]]) -> Vec<usize> {
+        let (mut blocks, mut found, mut before) = (Blocks::default(), Vec::new(), 0);
+        for piece in pieces {
+            let mut at = 0;
+            while let Some(length) = blocks.find(&piece[at..]) {
+                at += length;
+                found.push(before + at);
+            }
+            before += piece.len();
+        }
+        found
+    }
+
+    #[test]
+    fn finds_ends_with_every_line_end() {
+        let rows: [(&str, &[u8], &[usize]); 6] = [
+            ("LF", b"data: a\n\ndata: b\n\n", &[9, 18]),
+            ("CRLF", b"data: a\r\n\r\ndata: b\r\n\r\n", &[11, 22]),
+            ("CR", b"data: a\r\rdata: b\r\r", &[9, 18]),
+            ("mixed", b"data: a\r\n\ndata: b\n\rx", &[10, 19]),
+            ("blank lines alone", b"\n\r\n\r", &[1, 3, 4]),
+            ("unfinished", b"data: a\n", &[]),
+        ];
+        for (name, input, want) in rows {
+            assert_eq!(ends(&[input]), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_cut_moves_an_end_by_no_more_than_the_lf_of_its_crlf() {
+        let input = b"data: a\r\n\r\nid: 1\r\rdata: b\n\ndata\r\n\r\n: c\r\n\r\n";
+        let whole = ends(&[input]);
+        for cut in 0..=input.len() {
+            let (left, right) = input.split_at(cut);
+            let cut_ends = ends(&[left, right]);
+            assert_eq!(cut_ends.len(), whole.len(), "{cut}");
+            for (got, want) in cut_ends.iter().zip(&whole) {
+                assert!(got == want || (*got == cut && got + 1 == *want), "{cut}: {got} for {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn reads_data_of_a_block() {
+        type Row = (&'static str, &'static [u8], Option<&'static [u8]>, bool);
+        let rows: [Row; 7] = [
+            ("one", b"data: a\n\n", Some(b"a"), false),
+            ("no space", b"data:a\n\n", Some(b"a"), false),
+            ("two lines", b"data: a\r\ndata:  b\r\n\r\n", Some(b"a\n b"), false),
+            ("name alone", b"data\n\n", Some(b""), false),
+            ("other fields", b"event: x\nid: 1\nretry: 5\n\n", None, true),
+            ("comment", b": data: x\n\n", None, false),
+            ("longer name", b"database: x\n\n", None, false),
+        ];
+        for (name, block, text, has_id) in rows {
+            let data = data_of(block);
+            assert_eq!((data.text.as_deref(), data.has_id), (text, has_id), "{name}");
+        }
+    }
+}

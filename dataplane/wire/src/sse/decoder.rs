@@ -1,0 +1,224 @@
+//! The whole of the WHATWG event stream rules, in pieces of any size.
+//!
+//! The events that come out do not depend on how the input was cut, and no more than the given bound of an
+//! unfinished event is kept.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use super::block::field;
+use memchr::memchr2;
+
+/// The usual bound: as large as a request body may be.
+pub const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// One dispatched event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Its type; `message` if it named none.
+    pub event: String,
+    /// Its data lines, joined with LF.
+    pub data: String,
+    /// The last event ID then in force.
+    pub id: String,
+}
+
+/// An event is larger than the decoder may keep. Nothing can be read after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// The bound.
+    pub bytes_max: usize,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an event is larger than {} bytes", self.bytes_max)
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
+/// The decoder.
+#[derive(Debug)]
+pub struct Decoder {
+    bytes_max: usize,
+    begun: bool,
+    after_cr: bool,
+    /// The line so far, if it began in an earlier piece.
+    line: Vec<u8>,
+    data: Vec<u8>,
+    event: Vec<u8>,
+    id: Vec<u8>,
+    retry_ms: Option<u64>,
+    ready: VecDeque<Event>,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new(EVENT_BYTES_MAX)
+    }
+}
+
+impl Decoder {
+    /// A decoder that keeps at most `bytes_max` of an event.
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            begun: false,
+            after_cr: false,
+            line: Vec::new(),
+            data: Vec::new(),
+            event: Vec::new(),
+            id: Vec::new(),
+            retry_ms: None,
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Reads the next piece. Take the events out before the next one.
+    pub fn push(&mut self, mut piece: &[u8]) -> Result<(), TooLarge> {
+        while !piece.is_empty() {
+            if std::mem::take(&mut self.after_cr)
+                && let Some(rest) = piece.strip_prefix(b"\n")
+            {
+                piece = rest;
+                continue;
+            }
+            let Some(end) = memchr2(b'\n', b'\r', piece) else {
+                self.check(piece.len())?;
+                self.line.extend_from_slice(piece);
+                return Ok(());
+            };
+            let (line, rest) = piece.split_at_checked(end).unwrap_or_default();
+            self.check(line.len())?;
+            self.after_cr = rest.first() == Some(&b'\r');
+            piece = rest.get(1..).unwrap_or_default();
+            if self.line.is_empty() {
+                self.line_ends(line);
+            } else {
+                let mut whole = std::mem::take(&mut self.line);
+                whole.extend_from_slice(line);
+                self.line_ends(&whole);
+                whole.clear();
+                self.line = whole;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next whole event.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.ready.pop_front()
+    }
+
+    /// The last reconnection time that the stream asked for.
+    pub fn retry_ms(&self) -> Option<u64> {
+        self.retry_ms
+    }
+
+    /// The stream has ended. True if that cut an event off, which is then discarded.
+    pub fn finish(self) -> bool {
+        !self.line.is_empty() || !self.data.is_empty()
+    }
+
+    fn check(&self, more: usize) -> Result<(), TooLarge> {
+        let kept = [self.line.len(), self.data.len(), self.event.len(), self.id.len()].iter().sum::<usize>();
+        if kept.saturating_add(more) > self.bytes_max {
+            return Err(TooLarge { bytes_max: self.bytes_max });
+        }
+        Ok(())
+    }
+
+    fn line_ends(&mut self, mut line: &[u8]) {
+        if !std::mem::replace(&mut self.begun, true) {
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        }
+        if line.is_empty() {
+            self.dispatch();
+            return;
+        }
+        let (name, value) = field(line);
+        match name {
+            b"data" => {
+                self.data.extend_from_slice(value);
+                self.data.push(b'\n');
+            }
+            b"event" => value.clone_into(&mut self.event),
+            b"id" if memchr::memchr(0, value).is_none() => value.clone_into(&mut self.id),
+            b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
+                self.retry_ms = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
+            }
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self) {
+        let event = std::mem::take(&mut self.event);
+        if self.data.pop().is_none() {
+            return;
+        }
+        let data = std::mem::take(&mut self.data);
+        self.ready.push_back(Event {
+            event: if event.is_empty() { "message".to_owned() } else { text(event) },
+            data: text(data),
+            id: text(self.id.clone()),
+        });
+    }
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decode(pieces: &[&[u8]]) -> Vec<Event> {
+        let (mut decoder, mut events) = (Decoder::default(), Vec::new());
+        for piece in pieces {
+            decoder.push(piece).unwrap();
+            events.extend(std::iter::from_fn(|| decoder.next_event()));
+        }
+        events
+    }
+
+    #[test]
+    fn keeps_no_more_than_its_bound() {
+        let mut decoder = Decoder::new(16);
+        assert_eq!(decoder.push(b"data: 0123456789"), Ok(()), "exactly the bound");
+        assert_eq!(decoder.push(b"a"), Err(TooLarge { bytes_max: 16 }));
+        let mut decoder = Decoder::new(16);
+        assert_eq!(decoder.push(b"data: 0\ndata: 0\n"), Ok(()));
+        assert_eq!(decoder.push(b"data: 0123456\n"), Err(TooLarge { bytes_max: 16 }), "lines add up");
+    }
+
+    #[test]
+    fn says_whether_the_end_cut_an_event_off() {
+        for (input, cut) in [("data: a\n\n", false), ("data: a\n", true), ("dat", true), (": x\n", false)] {
+            let mut decoder = Decoder::default();
+            decoder.push(input.as_bytes()).unwrap();
+            assert_eq!(decoder.finish(), cut, "{input:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn events_do_not_depend_on_the_cuts(
+            input in r"(\u{feff}?(data|event|id|retry|foo)?(: ?)?[a\u{e9}\u{1f680}:0-9]{0,4}(\n|\r|\r\n)){0,12}",
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let bytes = input.as_bytes();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.sort_unstable();
+            let (mut pieces, mut from) = (Vec::new(), 0);
+            for cut in cuts.into_iter().chain([bytes.len()]) {
+                pieces.push(&bytes[from..cut]);
+                from = cut;
+            }
+            prop_assert_eq!(decode(&pieces), decode(&[bytes]));
+        }
+    }
+}
