@@ -1,2 +1,131 @@
-//! Times the whole gateway on loopback.
-fn main() {}
+//! Times the whole gateway on loopback, beside a bare hyper pass-through and nginx, in interleaved rounds:
+//!
+//! ```text
+//! cargo bench --bench relay -- [--quick] [--rounds N] [--only NAME,..] [--proxies NAME,..]
+//! ```
+//!
+//! The proxy under test has core 0 to itself; upstream and load share core 1. CPU time is what the kernel
+//! charges to the proxy's process, the record of each exchange included. Machines are noisy: trust the
+//! ratios, which are taken inside each round, more than the figures.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a bench prints, and stops when its rig is broken"
+)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use support::proxy::{Kind, Proxy, RIG_CORE, pin};
+use support::report::{self, Rounds};
+use support::scenario::{self, Drive, Scenario};
+use support::upstream::Upstream;
+use support::{floor, payload};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, port, upstream] = arguments.as_slice()
+        && first == "--floor"
+    {
+        return floor::run(port.parse().unwrap(), upstream);
+    }
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    pin(RIG_CORE);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, run(&Options::parse(&arguments)));
+}
+
+/// What the command line asks for.
+struct Options {
+    rounds: usize,
+    quick: bool,
+    only: Option<Vec<String>>,
+    kinds: Vec<Kind>,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Self {
+        let value = |name: &str| {
+            let at = arguments.iter().position(|argument| argument == name)?;
+            arguments.get(at + 1).cloned()
+        };
+        let list =
+            |name: &str| value(name).map(|names| names.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let quick = arguments.iter().any(|argument| argument == "--quick");
+        let wanted = list("--proxies");
+        let is_wanted =
+            |kind: &Kind| wanted.as_ref().is_none_or(|names| names.iter().any(|n| n == kind.name()));
+        Self {
+            rounds: value("--rounds").map_or(if quick { 1 } else { 5 }, |rounds| rounds.parse().unwrap()),
+            quick,
+            only: list("--only"),
+            kinds: Kind::ALL.into_iter().filter(is_wanted).filter(|kind| kind.is_installed()).collect(),
+        }
+    }
+
+    fn takes(&self, scenario: &Scenario) -> bool {
+        match &self.only {
+            Some(names) => names.iter().any(|name| name == scenario.name),
+            // More streams than a proxy on one core can pace; only when asked for.
+            None => scenario.name != "paced-2000",
+        }
+    }
+}
+
+async fn run(options: &Options) {
+    let epoch = Instant::now();
+    let upstream = Upstream::start(epoch).await;
+    let scenarios: Vec<Scenario> = scenario::all().into_iter().filter(|s| options.takes(s)).collect();
+    let proxies = start(&options.kinds, upstream.port).await;
+    println!("key {} characters, model {}", payload::KEY.len(), payload::UPSTREAM_MODEL);
+    for proxy in &proxies {
+        let mib = proxy.resident_bytes() as f64 / f64::from(1 << 20);
+        println!("idle memory of {}: {mib:.1} MiB", proxy.kind.name());
+    }
+    for scenario in &scenarios {
+        let mut rounds = Rounds::new();
+        for _ in 0..options.rounds {
+            rounds.push(round(scenario, &proxies, &upstream, epoch, options).await);
+        }
+        report::print(scenario, &rounds);
+    }
+}
+
+/// Starts all proxies and lets them come to rest.
+async fn start(kinds: &[Kind], upstream_port: u16) -> Vec<Proxy> {
+    let proxies = kinds.iter().map(|&kind| Proxy::start(kind, upstream_port)).collect();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    proxies
+}
+
+/// Measures every proxy once, one after the other.
+async fn round(
+    scenario: &Scenario,
+    proxies: &[Proxy],
+    upstream: &Upstream,
+    epoch: Instant,
+    options: &Options,
+) -> Vec<(Kind, scenario::Sample)> {
+    let mut samples = Vec::new();
+    for proxy in proxies {
+        if proxy.kind == Kind::LlmgwLarge && !scenario.growth {
+            continue;
+        }
+        let sample = if matches!(scenario.drive, Drive::Idle(_)) {
+            // Memory is compared from a fresh process: allocators keep what earlier loads needed.
+            let fresh = start(&[proxy.kind], upstream.port).await;
+            scenario.measure(&fresh[0], upstream, epoch, options.quick).await
+        } else {
+            scenario.measure(proxy, upstream, epoch, options.quick).await
+        };
+        samples.push((proxy.kind, sample));
+    }
+    samples
+}

@@ -1,4 +1,4 @@
-//! What the kernel says about a process: memory, CPU time, descriptors. Read from `/proc`, so it is the
+//! What the kernel says about a process: memory and CPU time. Read from `/proc`, so it is the
 //! process's own account and not an estimate.
 
 use std::fs;
@@ -13,11 +13,6 @@ pub(crate) fn resident_bytes(pid: u32) -> u64 {
 pub(crate) fn cpu_time(pid: u32) -> Duration {
     let own = threads_cpu_time(pid);
     children(pid).into_iter().map(threads_cpu_time).fold(own, |sum, child| sum + child)
-}
-
-/// Open file descriptors.
-pub(crate) fn descriptors(pid: u32) -> usize {
-    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
 /// Direct children, across all threads that may have started them.

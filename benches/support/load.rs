@@ -1,0 +1,163 @@
+//! The load generator: clients that send prepared bytes, check every byte that comes back, and note times.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant as Tick, sleep_until};
+
+use super::answer::{Fault, Follow, Reader, Same};
+use super::payload::Stream;
+
+/// What all clients of one measurement share.
+pub(crate) struct Load {
+    pub(crate) address: SocketAddr,
+    /// The request, head included.
+    pub(crate) request: Bytes,
+    pub(crate) expected: Expected,
+    pub(crate) epoch: Instant,
+    pub(crate) tally: RefCell<Tally>,
+}
+
+/// What the answer must be.
+#[derive(Clone)]
+pub(crate) enum Expected {
+    Whole(Bytes),
+    Flow(Rc<Stream>),
+}
+
+/// What the clients saw.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) answers: u64,
+    pub(crate) events: u64,
+    /// Latencies of whole answers or delays of events, in nanoseconds.
+    pub(crate) nanos: Vec<u64>,
+    pub(crate) faults: Vec<Fault>,
+}
+
+impl Load {
+    /// `connections` clients, each sending its next request when it has the answer, for `time`.
+    pub(crate) async fn closed(self: &Rc<Self>, connections: usize, time: Duration) {
+        let until = Instant::now() + time;
+        self.clients(connections, move |load, _| async move {
+            let mut client = Client::connect(load.address).await?;
+            while Instant::now() < until {
+                client.exchange(&load, Instant::now()).await?;
+            }
+            Ok(())
+        })
+        .await;
+    }
+
+    /// `per_second` requests a second from clients that take turns, for `time`. A request that could not be
+    /// sent on time counts from the time at which it should have been.
+    pub(crate) async fn open(self: &Rc<Self>, per_second: u32, time: Duration) {
+        const CLIENTS: u32 = 32;
+        let begin = Tick::now() + Duration::from_millis(20);
+        let step = Duration::from_secs(1) / per_second;
+        let turns = u32::try_from(time.as_nanos() / (step * CLIENTS).as_nanos()).unwrap();
+        self.clients(CLIENTS as usize, move |load, index| async move {
+            let mut client = Client::connect(load.address).await?;
+            let first = begin + step * u32::try_from(index).unwrap();
+            let mut free = Tick::now();
+            for turn in 0..turns {
+                let due = first + step * CLIENTS * turn;
+                sleep_until(due).await;
+                let from = if free > due { due } else { Tick::now() };
+                client.exchange(&load, from.into_std()).await?;
+                free = Tick::now();
+            }
+            Ok(())
+        })
+        .await;
+    }
+
+    /// `connections` clients, each reading `streams` streams one after the other; the first ones begin
+    /// spread over `spread`.
+    pub(crate) async fn streams(self: &Rc<Self>, connections: usize, streams: usize, spread: Duration) {
+        let begin = Tick::now();
+        self.clients(connections, move |load, index| async move {
+            let share = u32::try_from(connections).unwrap();
+            sleep_until(begin + spread * u32::try_from(index).unwrap() / share).await;
+            let mut client = Client::connect(load.address).await?;
+            for _ in 0..streams {
+                client.exchange(&load, Instant::now()).await?;
+            }
+            Ok(())
+        })
+        .await;
+    }
+
+    /// `requests` requests, each on a connection of its own, from `clients` clients.
+    pub(crate) async fn fresh(self: &Rc<Self>, clients: usize, requests: usize) {
+        self.clients(clients, move |load, _| async move {
+            for _ in 0..requests / clients {
+                let mut client = Client::connect(load.address).await?;
+                client.exchange(&load, Instant::now()).await?;
+                // A reset leaves no port behind in TIME_WAIT, of which there are not enough.
+                let _ = socket2::SockRef::from(&client.stream).set_linger(Some(Duration::ZERO));
+            }
+            Ok(())
+        })
+        .await;
+    }
+
+    async fn clients<F>(self: &Rc<Self>, count: usize, run: impl Fn(Rc<Self>, usize) -> F)
+    where
+        F: Future<Output = Result<(), Fault>> + 'static,
+    {
+        let mut clients = JoinSet::new();
+        for index in 0..count {
+            clients.spawn_local(run(Rc::clone(self), index));
+        }
+        while let Some(outcome) = clients.join_next().await {
+            if let Err(fault) = outcome.unwrap() {
+                self.tally.borrow_mut().faults.push(fault);
+            }
+        }
+    }
+}
+
+/// One connection.
+struct Client {
+    stream: TcpStream,
+    reader: Reader,
+}
+
+impl Client {
+    async fn connect(address: SocketAddr) -> Result<Self, Fault> {
+        let stream = TcpStream::connect(address).await.map_err(|_| Fault::Broken)?;
+        stream.set_nodelay(true).map_err(|_| Fault::Broken)?;
+        Ok(Self { stream, reader: Reader::new() })
+    }
+
+    /// One request and its answer, checked and noted. Latency counts from `from`.
+    async fn exchange(&mut self, load: &Load, from: Instant) -> Result<(), Fault> {
+        self.stream.write_all(&load.request).await.map_err(|_| Fault::Broken)?;
+        match &load.expected {
+            Expected::Whole(body) => {
+                let mut same = Same::new(body.clone());
+                self.reader.answer(&mut self.stream, |bytes| same.take(bytes)).await?;
+                same.finish()?;
+                let nanos = u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                load.tally.borrow_mut().nanos.push(nanos);
+            }
+            Expected::Flow(stream) => {
+                let mut follow = Follow::new(stream, load.epoch);
+                self.reader.answer(&mut self.stream, |bytes| follow.take(bytes)).await?;
+                follow.finish()?;
+                let mut tally = load.tally.borrow_mut();
+                tally.events += follow.events() as u64;
+                tally.nanos.append(&mut follow.delays);
+            }
+        }
+        load.tally.borrow_mut().answers += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,15 @@
+//! The rig of `relay.rs`: processes under test pinned to one core, a scripted upstream and a load generator
+//! on the other, and the arithmetic of interleaved rounds.
+
+pub(crate) mod answer;
+pub(crate) mod floor;
+pub(crate) mod llmgw;
+pub(crate) mod load;
+pub(crate) mod nginx;
+pub(crate) mod payload;
+#[path = "../../tests/support/proc.rs"]
+pub(crate) mod proc;
+pub(crate) mod proxy;
+pub(crate) mod report;
+pub(crate) mod scenario;
+pub(crate) mod upstream;

@@ -1,0 +1,165 @@
+//! A proxy as a process: started on the core under test, waited for, measured, and killed.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+use tempfile::TempDir;
+
+use super::llmgw::{self, Size};
+use super::{nginx, proc};
+
+/// The core of the proxy under test.
+pub(crate) const PROXY_CORE: usize = 0;
+/// The core of everything else.
+pub(crate) const RIG_CORE: usize = 1;
+
+/// What stands between the load and the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing.
+    Direct,
+    /// A bare hyper pass-through.
+    Floor,
+    /// nginx.
+    Nginx,
+    /// The gateway.
+    Llmgw,
+    /// The gateway with many keys and endpoints.
+    LlmgwLarge,
+}
+
+impl Kind {
+    /// All, in the order of the table.
+    pub(crate) const ALL: [Self; 5] = [Self::Direct, Self::Floor, Self::Nginx, Self::Llmgw, Self::LlmgwLarge];
+
+    /// The name in the table.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Floor => "floor",
+            Self::Nginx => "nginx",
+            Self::Llmgw => "llmgw",
+            Self::LlmgwLarge => "llmgw-large",
+        }
+    }
+
+    /// Whether it can be started here.
+    pub(crate) fn is_installed(self) -> bool {
+        self != Self::Nginx || nginx::path().is_some()
+    }
+}
+
+/// A proxy in operation. Its process ends when this is dropped.
+pub(crate) struct Proxy {
+    pub(crate) kind: Kind,
+    pub(crate) address: SocketAddr,
+    child: Option<Child>,
+    _folder: TempDir,
+}
+
+impl Proxy {
+    /// Starts `kind` in front of the upstream and waits until it takes connections.
+    pub(crate) fn start(kind: Kind, upstream_port: u16) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let (child, address) = match kind {
+            Kind::Direct => (None, local(upstream_port)),
+            Kind::Floor => {
+                let mut command = Command::new(std::env::current_exe().unwrap());
+                command.args(["--floor", &port.to_string(), &format!("127.0.0.1:{upstream_port}")]);
+                (Some(spawn(command)), local(port))
+            }
+            Kind::Nginx => {
+                let file = folder.path().join("nginx.conf");
+                std::fs::write(&file, nginx::configuration(folder.path(), port, upstream_port)).unwrap();
+                let mut command = Command::new(nginx::path().expect("asked before"));
+                command.arg("-p").arg(folder.path()).arg("-c").arg(file);
+                (Some(spawn(command)), local(port))
+            }
+            Kind::Llmgw => gateway(llmgw::command(folder.path(), upstream_port, Size::SMALL)),
+            Kind::LlmgwLarge => gateway(llmgw::command(folder.path(), upstream_port, Size::LARGE)),
+        };
+        wait_for(address);
+        Self { kind, address, child, _folder: folder }
+    }
+
+    /// CPU time so far.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        self.child.as_ref().map_or(Duration::ZERO, |child| proc::cpu_time(child.id()))
+    }
+
+    /// Resident memory, of children too.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let Some(child) = &self.child else { return 0 };
+        let own = proc::resident_bytes(child.id());
+        own + proc::children(child.id()).into_iter().map(proc::resident_bytes).sum::<u64>()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        for worker in proc::children(child.id()) {
+            let pid = i32::try_from(worker).ok().and_then(rustix::process::Pid::from_raw);
+            let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// Binds the calling thread, and what it starts from now on, to one core.
+pub(crate) fn pin(core: usize) {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).expect("this machine has two cores");
+}
+
+fn spawn(mut command: Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    // A child inherits the core of the thread that starts it.
+    pin(PROXY_CORE);
+    let child = command.spawn();
+    pin(RIG_CORE);
+    child.unwrap()
+}
+
+/// Starts the gateway and learns its address from what it says.
+fn gateway(mut command: Command) -> (Option<Child>, SocketAddr) {
+    command.stderr(Stdio::piped());
+    let mut child = spawn(command);
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut said = String::new();
+    let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
+        let address = line.split_once("listening on http://").map(|(_, address)| address.trim().to_owned());
+        said.push_str(&line);
+        said.push('\n');
+        address
+    });
+    // Whatever it says later is shown, and its pipe never fills up.
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            eprintln!("llmgw: {line}");
+        }
+    });
+    let address = address.unwrap_or_else(|| panic!("llmgw did not start:\n{said}"));
+    (Some(child), address.parse().unwrap())
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn wait_for(address: SocketAddr) {
+    for _ in 0..2_000 {
+        if TcpStream::connect(address).is_ok() {
+            return;
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    panic!("nobody listens on {address}");
+}

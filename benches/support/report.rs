@@ -1,0 +1,91 @@
+//! From samples to a table: medians over rounds, and ratios taken inside each round before their median is,
+//! because a machine drifts more from round to round than within one.
+
+use super::proxy::Kind;
+use super::scenario::{Sample, Scenario, Unit};
+
+/// The samples of one scenario: for each round, each proxy's.
+pub(crate) type Rounds = Vec<Vec<(Kind, Sample)>>;
+
+/// Prints the table of one scenario.
+pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
+    let unit = match scenario.unit {
+        Unit::Request => "req",
+        Unit::Chunk => "chunk",
+    };
+    println!("\n{}: {} ({} rounds)", scenario.name, scenario.about, rounds.len());
+    println!(
+        "  {:<12} {:>10} {:>8} {:>8} {:>10} {:>9} {:>10} {:>9} {:>10} {:>7} {:>8} {:>6}",
+        "proxy",
+        format!("us/{unit}"),
+        "x floor",
+        "x nginx",
+        format!("{unit}/s"),
+        "p50 us",
+        "p99 us",
+        "+p50",
+        "+p99",
+        "MiB",
+        "KiB/str",
+        "faults"
+    );
+    for kind in Kind::ALL {
+        let samples = of(rounds, kind);
+        if samples.is_empty() {
+            continue;
+        }
+        let median = |field: fn(&Sample) -> f64| median(samples.iter().map(|sample| field(sample)).collect());
+        let against = |other, field| median_ratio(rounds, kind, other, field);
+        let added = |field| median_difference(rounds, kind, Kind::Direct, field);
+        println!(
+            "  {:<12} {:>10} {:>8} {:>8} {:>10} {:>9} {:>10} {:>9} {:>10} {:>7} {:>8} {:>6}",
+            kind.name(),
+            shown(median(|sample| sample.cpu_us), 2),
+            shown(against(Kind::Floor, |sample| sample.cpu_us), 2),
+            shown(against(Kind::Nginx, |sample| sample.cpu_us), 2),
+            shown(median(|sample| sample.per_second), 0),
+            shown(median(|sample| sample.p50_us), 0),
+            shown(median(|sample| sample.p99_us), 0),
+            shown(added(|sample| sample.p50_us), 0),
+            shown(added(|sample| sample.p99_us), 0),
+            shown(median(|sample| sample.resident_mib), 1),
+            shown(median(|sample| sample.stream_kib), 1),
+            samples.iter().map(|sample| sample.faults).sum::<u64>(),
+        );
+    }
+}
+
+fn of(rounds: &Rounds, kind: Kind) -> Vec<&Sample> {
+    rounds.iter().filter_map(|round| in_round(round, kind)).collect()
+}
+
+fn in_round(round: &[(Kind, Sample)], kind: Kind) -> Option<&Sample> {
+    round.iter().find(|(other, _)| *other == kind).map(|(_, sample)| sample)
+}
+
+fn median_ratio(rounds: &Rounds, kind: Kind, other: Kind, field: fn(&Sample) -> f64) -> f64 {
+    paired(rounds, kind, other, |mine, theirs| field(mine) / field(theirs))
+}
+
+fn median_difference(rounds: &Rounds, kind: Kind, other: Kind, field: fn(&Sample) -> f64) -> f64 {
+    paired(rounds, kind, other, |mine, theirs| field(mine) - field(theirs))
+}
+
+fn paired(rounds: &Rounds, kind: Kind, other: Kind, compare: impl Fn(&Sample, &Sample) -> f64) -> f64 {
+    let pairs = rounds.iter().filter_map(|round| Some((in_round(round, kind)?, in_round(round, other)?)));
+    median(pairs.map(|(mine, theirs)| compare(mine, theirs)).collect())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.retain(|value| value.is_finite());
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        length if length % 2 == 1 => values[length / 2],
+        length => f64::midpoint(values[length / 2 - 1], values[length / 2]),
+    }
+}
+
+fn shown(value: f64, decimals: usize) -> String {
+    if value.is_finite() && value != 0.0 { format!("{value:.decimals$}") } else { "-".to_owned() }
+}

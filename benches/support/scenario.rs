@@ -1,0 +1,230 @@
+//! The scenarios: what is asked, what is answered, how the load comes, and one measurement of it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::load::{Expected, Load, Tally};
+use super::payload::{self, Stream};
+use super::proxy::Proxy;
+use super::upstream::{Script, Upstream};
+
+/// What CPU time is divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Request,
+    Chunk,
+}
+
+/// How the load comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Drive {
+    /// So many connections, each asking again as soon as it has its answer.
+    Closed(usize),
+    /// So many requests a second.
+    Open(u32),
+    /// So many streams at once, so often in a row.
+    Streams(usize, usize),
+    /// So many requests, each on a new connection.
+    Fresh(usize),
+    /// So many streams at once that are nearly silent; memory is what counts.
+    Idle(usize),
+}
+
+/// One scenario.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) unit: Unit,
+    pub(crate) drive: Drive,
+    /// Whether the gateway with many keys and endpoints takes part.
+    pub(crate) growth: bool,
+    body: Bytes,
+    script: Script,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sample {
+    pub(crate) cpu_us: f64,
+    pub(crate) per_second: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) resident_mib: f64,
+    /// For streams held open together: memory for each.
+    pub(crate) stream_kib: f64,
+    pub(crate) faults: u64,
+}
+
+/// All scenarios; the quick ones are shorter and smaller.
+pub(crate) fn all() -> Vec<Scenario> {
+    let small = payload::request(1_000, false);
+    let whole = Script::Whole(payload::completion());
+    let asking = payload::request(1_000, true);
+    let flow = |content, per_write, pace_ms: u64| Script::Flow {
+        stream: Rc::new(Stream::new(content)),
+        per_write,
+        pace: (pace_ms > 0).then(|| Duration::from_millis(pace_ms)),
+    };
+    let unary = |name, about, drive, body: &Bytes| Scenario {
+        name,
+        about,
+        unit: Unit::Request,
+        drive,
+        growth: false,
+        body: body.clone(),
+        script: whole.clone(),
+    };
+    let stream = |name, about, drive, script| Scenario {
+        name,
+        about,
+        unit: Unit::Chunk,
+        drive,
+        growth: false,
+        body: asking.clone(),
+        script,
+    };
+    vec![
+        Scenario {
+            growth: true,
+            ..unary("unary", "1 KB in and out, 32 connections, saturated", Drive::Closed(32), &small)
+        },
+        unary("open", "1 KB in and out, 1,000 requests a second", Drive::Open(1_000), &small),
+        unary("large", "request of 1 MB, 4 connections", Drive::Closed(4), &payload::request(1 << 20, false)),
+        unary("fresh", "1 KB in and out, a new connection each, 16 clients", Drive::Fresh(4_000), &small),
+        stream(
+            "burst",
+            "200 chunks, a write each, no pause, 16 streams",
+            Drive::Streams(16, 16),
+            flow(200, 1, 0),
+        ),
+        stream("joined", "200 chunks, 40 to a write, 16 streams", Drive::Streams(16, 60), flow(200, 40, 0)),
+        stream("paced-200", "100 chunks, 20 ms apart, 200 streams", Drive::Streams(200, 1), flow(100, 1, 20)),
+        stream(
+            "paced-1000",
+            "100 chunks, 20 ms apart, 1,000 streams",
+            Drive::Streams(1_000, 1),
+            flow(100, 1, 20),
+        ),
+        stream(
+            "paced-2000",
+            "100 chunks, 20 ms apart, 2,000 streams",
+            Drive::Streams(2_000, 1),
+            flow(100, 1, 20),
+        ),
+        stream("idle", "5,000 streams, a chunk each 2.5 s", Drive::Idle(5_000), flow(3, 1, 2_500)),
+    ]
+}
+
+impl Scenario {
+    /// Measures `proxy` once.
+    pub(crate) async fn measure(
+        &self,
+        proxy: &Proxy,
+        upstream: &Upstream,
+        epoch: Instant,
+        quick: bool,
+    ) -> Sample {
+        upstream.play(self.body.clone(), self.script.clone());
+        let time = Duration::from_millis(if quick { 500 } else { 2_000 });
+        let load = Rc::new(Load {
+            address: proxy.address,
+            request: payload::framed(&self.body),
+            expected: match &self.script {
+                Script::Whole(body) => Expected::Whole(body.clone()),
+                Script::Flow { stream, .. } => Expected::Flow(Rc::clone(stream)),
+            },
+            epoch,
+            tally: RefCell::new(Tally::default()),
+        });
+        if let Drive::Closed(connections) = self.drive {
+            load.closed(connections, time / 8).await;
+            load.tally.take();
+        }
+        let idle_bytes = proxy.resident_bytes();
+        let cpu_before = settled_cpu_time(proxy).await;
+        let begin = Instant::now();
+        let peak_bytes = peak_while(proxy, self.run(&load, time, quick)).await;
+        let elapsed = begin.elapsed();
+        let cpu = settled_cpu_time(proxy).await.saturating_sub(cpu_before);
+        let streams = if let Drive::Idle(streams) = self.drive { streams } else { 0 };
+        let sample = self.sample(&load.tally.take(), cpu, elapsed, (idle_bytes, peak_bytes, streams));
+        Sample { faults: sample.faults + upstream.take_faults(), ..sample }
+    }
+
+    async fn run(&self, load: &Rc<Load>, time: Duration, quick: bool) {
+        match self.drive {
+            Drive::Closed(connections) => load.closed(connections, time).await,
+            Drive::Open(per_second) => load.open(per_second, time).await,
+            Drive::Streams(connections, streams) => {
+                let streams = if quick { streams.div_ceil(4) } else { streams };
+                load.streams(connections, streams, Duration::from_millis(200)).await;
+            }
+            Drive::Fresh(requests) => load.fresh(16, if quick { requests / 4 } else { requests }).await,
+            Drive::Idle(streams) => load.streams(streams, 1, Duration::from_secs(2)).await,
+        }
+    }
+
+    fn sample(
+        &self,
+        tally: &Tally,
+        cpu: Duration,
+        elapsed: Duration,
+        (idle_bytes, peak_bytes, streams): (u64, u64, usize),
+    ) -> Sample {
+        let units = match self.unit {
+            Unit::Request => tally.answers,
+            Unit::Chunk => tally.events,
+        };
+        let mut nanos = tally.nanos.clone();
+        nanos.sort_unstable();
+        let grown = peak_bytes.saturating_sub(idle_bytes);
+        Sample {
+            cpu_us: ratio(cpu.as_secs_f64() * 1e6, units as f64),
+            per_second: units as f64 / elapsed.as_secs_f64(),
+            p50_us: quantile(&nanos, 0.50),
+            p99_us: quantile(&nanos, 0.99),
+            resident_mib: peak_bytes as f64 / f64::from(1 << 20),
+            stream_kib: ratio(grown as f64 / 1024.0, streams as f64),
+            faults: tally.faults.len() as u64,
+        }
+    }
+}
+
+fn quantile(sorted: &[u64], quantile: f64) -> f64 {
+    let index = (sorted.len() as f64 * quantile) as usize;
+    sorted.get(index).map_or(f64::NAN, |&nanos| nanos as f64 / 1e3)
+}
+
+fn ratio(of: f64, to: f64) -> f64 {
+    if to > 0.0 { of / to } else { f64::NAN }
+}
+
+/// The most memory that the proxy held while `work` went on.
+async fn peak_while(proxy: &Proxy, work: impl Future<Output = ()>) -> u64 {
+    let mut peak = proxy.resident_bytes();
+    let mut ticks = tokio::time::interval(Duration::from_millis(250));
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            () = &mut work => return peak.max(proxy.resident_bytes()),
+            _ = ticks.tick() => peak = peak.max(proxy.resident_bytes()),
+        }
+    }
+}
+
+/// CPU time once nothing more is done for the last load: what is written behind an answer counts too.
+async fn settled_cpu_time(proxy: &Proxy) -> Duration {
+    let mut before = proxy.cpu_time();
+    for _ in 0..40 {
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        let now = proxy.cpu_time();
+        if now.saturating_sub(before) < Duration::from_micros(500) {
+            return now;
+        }
+        before = now;
+    }
+    before
+}
