@@ -1,1 +1,147 @@
-//! Finds model servers that run on this machine.
+//! Finds model servers that run on this machine, by asking the usual loopback ports for their models.
+//!
+//! Whatever answers there is a stranger: its answer is bounded, parsed with tolerance, and only ids that could be
+//! configured come back.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use shared::port::{HttpClient, HttpLimits};
+use tokio::task::JoinSet;
+
+use crate::config::{RegistryEntry, is_model_id, registry_entries};
+
+/// A model server that answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detected {
+    /// Its entry in the registry.
+    pub registry_id: &'static str,
+    /// Name for people.
+    pub name: &'static str,
+    /// Its base URL.
+    pub base_url: &'static str,
+    /// Ids of its models, in its own order.
+    pub models: Vec<String>,
+}
+
+/// Asks every local server of the registry at the same time. Those that do not answer in time, or with no model,
+/// are not there.
+pub async fn local_servers(http: &dyn HttpClient) -> Vec<Detected> {
+    let mut asked = JoinSet::new();
+    for (place, entry) in registry_entries().iter().filter(|entry| entry.kind == "local_server").enumerate() {
+        let Ok(request) = http::Request::get(format!("{}/models", entry.base_url)).body(Bytes::new()) else {
+            continue;
+        };
+        let answer = http.send(request, LIMITS);
+        asked.spawn(async move { (place, entry, answer.await) });
+    }
+    let mut found = Vec::new();
+    while let Some(done) = asked.join_next().await {
+        let Ok((place, entry, Ok(response))) = done else { continue };
+        if response.status().is_success() {
+            let models = model_ids(response.body());
+            if !models.is_empty() {
+                found.push((place, detected(entry, models)));
+            }
+        }
+    }
+    found.sort_by_key(|(place, _)| *place);
+    found.into_iter().map(|(_, detected)| detected).collect()
+}
+
+fn detected(entry: &'static RegistryEntry, models: Vec<String>) -> Detected {
+    Detected { registry_id: &entry.id, name: &entry.name, base_url: &entry.base_url, models }
+}
+
+/// The ids in a list of models of any of the usual shapes: `{data: [..]}`, `{models: [..]}` or a bare array, of
+/// objects with `id`, `model` or `name`, or of plain names.
+fn model_ids(body: &[u8]) -> Vec<String> {
+    let Ok(answer) = serde_json::from_slice::<Value>(body) else { return Vec::new() };
+    let list = [answer.get("data"), answer.get("models"), Some(&answer)];
+    let list = list.into_iter().flatten().find_map(|list| list.as_array().filter(|list| !list.is_empty()));
+    let mut ids: Vec<String> = Vec::new();
+    for entry in list.into_iter().flatten() {
+        let fields = [entry.get("id"), entry.get("model"), entry.get("name"), Some(entry)];
+        let id =
+            fields.into_iter().flatten().find_map(Value::as_str).map(|id| id.trim_start_matches("models/"));
+        if let Some(id) = id.filter(|id| is_model_id(id) && !ids.iter().any(|earlier| earlier == id)) {
+            ids.push(id.to_owned());
+        }
+        if ids.len() == MODELS_MAX {
+            break;
+        }
+    }
+    ids
+}
+
+const LIMITS: HttpLimits = HttpLimits { timeout: Duration::from_millis(700), body_bytes_max: 1 << 20 };
+const MODELS_MAX: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use shared::port::{BoxError, BoxFuture};
+
+    use super::*;
+
+    #[test]
+    fn reads_the_usual_shapes_and_nothing_else() {
+        let long = "x".repeat(300);
+        let cases: &[(&str, &[&str])] = &[
+            (
+                r#"{"object":"list","data":[{"id":"qwen3:8b","object":"model"},{"id":"b"}]}"#,
+                &["qwen3:8b", "b"],
+            ),
+            (r#"{"models":[{"name":"models/gemma"},{"model":"m2"}],"data":[]}"#, &["gemma", "m2"]),
+            (r#"[{"id":"a"},{"id":"a"},"plain"]"#, &["a", "plain"]),
+            (r#"{"data":[{"id":7},{"id":""},{"id":"with blank"},{"id":null,"name":"n"}]}"#, &["n"]),
+            (&format!(r#"{{"data":[{{"id":"{long}"}}]}}"#), &[]),
+            (r#"{"data":{"id":"a"}}"#, &[]),
+            (r#"{"error":"no"}"#, &[]),
+            ("<html>", &[]),
+            ("", &[]),
+        ];
+        for (body, want) in cases {
+            assert_eq!(model_ids(body.as_bytes()), *want, "{body:.80}");
+        }
+        let many: Vec<_> = (0..500).map(|n| format!("m{n}")).collect();
+        assert_eq!(model_ids(&serde_json::to_vec(&many).unwrap()).len(), MODELS_MAX);
+    }
+
+    /// Answers by port; refuses all others.
+    struct Machine(HashMap<u16, (u16, &'static str)>);
+
+    impl HttpClient for Machine {
+        fn send(
+            &self,
+            request: http::Request<Bytes>,
+            limits: HttpLimits,
+        ) -> BoxFuture<Result<http::Response<Bytes>, BoxError>> {
+            assert_eq!((request.uri().host(), request.uri().path()), (Some("127.0.0.1"), "/v1/models"));
+            assert!(limits.timeout <= Duration::from_secs(1) && limits.body_bytes_max <= 1 << 20);
+            let answer = request.uri().port_u16().and_then(|port| self.0.get(&port).copied());
+            Box::pin(async move {
+                let (status, body) = answer.ok_or("connection refused")?;
+                Ok(http::Response::builder().status(status).body(Bytes::from(body))?)
+            })
+        }
+    }
+
+    #[test]
+    fn finds_those_that_answer_with_models() {
+        let machine = Machine(HashMap::from([
+            (11434, (200, r#"{"data":[{"id":"qwen3"}]}"#)),
+            (8080, (200, "<html>an unrelated page</html>")),
+            (8000, (401, r#"{"data":[{"id":"locked"}]}"#)),
+            (1234, (200, r#"{"data":[]}"#)),
+            (30000, (200, r#"{"data":[{"id":"a"},{"id":"b"}]}"#)),
+        ]));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let found = runtime.block_on(local_servers(&machine));
+        let brief: Vec<_> = found.iter().map(|server| (server.registry_id, server.models.len())).collect();
+        assert_eq!(brief, [("ollama", 1), ("sglang", 2)]);
+        assert_eq!(found[0].base_url, "http://127.0.0.1:11434/v1");
+    }
+}

@@ -4,10 +4,12 @@
 //! [`ConfigError`] carries every fault that was found, not only the first.
 
 mod address;
+mod describe;
 mod descriptors;
 mod env;
 mod fault;
 mod file;
+mod identity;
 mod layer;
 mod model;
 mod nearest;
@@ -16,6 +18,7 @@ mod raw;
 mod registry;
 mod schema;
 mod seed;
+mod serving;
 mod show;
 mod validate;
 mod yaml;
@@ -32,3 +35,11 @@ pub use registry::{Entry as RegistryEntry, entries as registry_entries};
 pub use schema::json as schema_json;
 pub use seed::{Seed, write_new};
 pub use show::show;
+
+/// Whether `id` may name a model.
+pub fn is_model_id(id: &str) -> bool {
+    describe::model_id(id).is_ok()
+}
+
+#[cfg(test)]
+mod tests;

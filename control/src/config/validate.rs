@@ -8,10 +8,11 @@ use shared::id::{EndpointName, ModelId, ProviderId, is_name};
 use shared::policy::{CircuitPolicy, RetryPolicy};
 use shared::routing::Model;
 
+use super::describe::{model_id, seconds};
 use super::env::Environment;
 use super::file::Notes;
 use super::model::{Endpoint, Member, Policies, Provider, Routing};
-use super::provider::{Reader, key, model_id, seconds};
+use super::provider::{Reader, key};
 use super::raw;
 use super::schema::did_you_mean;
 use super::yaml::{Path, Step};

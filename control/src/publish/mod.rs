@@ -6,3 +6,6 @@ mod snapshot;
 
 pub use reload::{Look, ReloadStatus, Reloader, StatusCell};
 pub use snapshot::{key_hash, snapshot};
+
+#[cfg(test)]
+mod tests;

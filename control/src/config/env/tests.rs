@@ -43,7 +43,7 @@ fn wrong_values_are_refused_with_the_name_and_without_the_value() {
         let error = environment.faults()[0].to_string();
         assert!(error.starts_with(&format!("{name}: ")), "{error}");
         assert!(error.contains(want), "{name}: {error}");
-        assert!(!error.contains(value.trim()) || value.trim().is_empty(), "{name} is quoted: {error}");
+        assert!(value.trim().len() < 4 || !error.contains(value.trim()), "{name} is quoted: {error}");
     }
 }
 

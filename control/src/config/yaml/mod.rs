@@ -90,7 +90,7 @@ fn broken(error: &serde_yaml::Error) -> Broken {
     let text = error.to_string();
     let cause = text.split_once(" at line ").map_or(text.as_str(), |(cause, _)| cause);
     let cause = cause.rsplit_once(": ").map_or(cause, |(_, cause)| cause);
-    Broken { position, message: format!("is not valid YAML: {cause}") }
+    Broken { position, message: format!("cannot be read as YAML: {cause}") }
 }
 
 /// The first line whose flow brackets nest deeper than any configuration does. The scanner behind the parser
@@ -162,6 +162,10 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
     }
 

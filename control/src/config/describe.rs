@@ -1,0 +1,88 @@
+//! Models, prices, protocols and echo options: from what the file says to what routing reads.
+
+use std::time::Duration;
+
+use shared::id::ModelId;
+use shared::operation::Dialect;
+use shared::routing::{EchoOptions, Model, Prices};
+
+use super::raw;
+
+/// What a model may be called.
+pub(super) fn model_id(id: &str) -> Result<(), &'static str> {
+    match id {
+        "" => Err("a model's id may not be empty"),
+        _ if id.len() > 256 => Err("a model's id has at most 256 bytes"),
+        _ if id.chars().any(|c| c.is_control() || c.is_whitespace()) => {
+            Err("a model's id holds no white space and no control characters")
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn model(raw: &raw::Model) -> Model {
+    match raw {
+        raw::Model::Id(id) => Model::bare(ModelId::new(id.as_str())),
+        raw::Model::Described(raw) => Model {
+            id: ModelId::new(raw.id.as_str()),
+            display_name: raw.display_name.clone(),
+            vision: raw.vision,
+            tools: raw.tools,
+            reasoning: raw.reasoning,
+            dialects: raw.protocols.as_ref().map(|list| dialects(list)),
+            context_window: raw.context_window,
+            prices: raw.prices.as_ref().map(|prices| Prices {
+                input: micro_dollars(prices.input),
+                cached_input: micro_dollars(prices.cached_input),
+                cache_write: micro_dollars(prices.cache_write),
+                output: micro_dollars(prices.output),
+                reasoning: micro_dollars(prices.reasoning),
+            }),
+        },
+    }
+}
+
+/// Dollars to micro-dollars, rounded. The schema has bounded the number to a million.
+fn micro_dollars(dollars: Option<f64>) -> Option<u64> {
+    dollars.and_then(|dollars| format!("{:.0}", dollars * 1e6).parse().ok())
+}
+
+/// Seconds to a duration. The schema has bounded the number.
+pub(super) fn seconds(seconds: Option<f64>) -> Option<Duration> {
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+}
+
+pub(super) fn dialects(list: &[raw::Protocol]) -> Vec<Dialect> {
+    let mut dialects = Vec::new();
+    for protocol in list {
+        let dialect = match protocol {
+            raw::Protocol::Chat => Dialect::Chat,
+            raw::Protocol::Responses => Dialect::Responses,
+            raw::Protocol::Messages => Dialect::Messages,
+            raw::Protocol::Embeddings => Dialect::Embeddings,
+            raw::Protocol::Speech => Dialect::Speech,
+            raw::Protocol::Transcription => Dialect::Transcription,
+            raw::Protocol::Images => Dialect::Images,
+            raw::Protocol::Videos => Dialect::Videos,
+            raw::Protocol::Gemini => Dialect::Gemini,
+            raw::Protocol::Bedrock => Dialect::Bedrock,
+        };
+        if !dialects.contains(&dialect) {
+            dialects.push(dialect);
+        }
+    }
+    dialects
+}
+
+pub(super) fn echo(raw: &raw::Echo) -> EchoOptions {
+    EchoOptions {
+        delay: Duration::from_millis(raw.delay_ms),
+        chunk_delay: Duration::from_millis(raw.chunk_delay_ms),
+        status: raw.status,
+        retry_after: raw.retry_after,
+        cut_after_chunks: raw.cut_after_chunks,
+        error_after_chunks: raw.error_after_chunks,
+        fail_every: raw.fail_every,
+        hang: raw.hang,
+    }
+}

@@ -1,0 +1,103 @@
+//! Who may do what to the gateway, and how long it keeps things: settings that only the environment has.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use http::HeaderName;
+use shared::secret::Secret;
+
+use super::env::Value;
+use super::layer::Layers;
+use super::model::{Lifetimes, Partner, Sso};
+
+type Keys = (Vec<Secret<String>>, Secret<[u8; 32]>);
+
+pub(super) fn keys(layers: &mut Layers<'_>, warnings: &mut Vec<String>) -> Option<Keys> {
+    const HOW: &str = "make one with `openssl rand -base64 32`";
+    let environment = layers.environment;
+    let first = layers.secret("LLMGW_API_KEY", environment.secret("LLMGW_API_KEY"));
+    let further = match environment.value("LLMGW_API_KEYS") {
+        Some(Value::Secrets(keys)) => keys.clone(),
+        _ => Vec::new(),
+    };
+    layers.secret("LLMGW_API_KEYS", Some(()).filter(|()| !further.is_empty()));
+    let encryption =
+        layers.secret("LLMGW_CREDENTIAL_ENCRYPTION_KEY", environment.key("LLMGW_CREDENTIAL_ENCRYPTION_KEY"));
+    if first.is_none() && !layers.faulty("LLMGW_API_KEY") {
+        layers.fault("LLMGW_API_KEY", format!("is required: the administrator key; {HOW}"));
+    }
+    if encryption.is_none() && !layers.faulty("LLMGW_CREDENTIAL_ENCRYPTION_KEY") {
+        let message = format!(
+            "is required: base64 of 32 bytes; {HOW} for new state, and never replace the one that existing state \
+             was encrypted with"
+        );
+        layers.fault("LLMGW_CREDENTIAL_ENCRYPTION_KEY", message);
+    }
+    let keys: Vec<_> = first.iter().cloned().chain(further).collect();
+    if keys.iter().any(|key| key.expose().len() < KEY_CHARS_MIN) {
+        warnings.push(format!(
+            "an administrator key has fewer than {KEY_CHARS_MIN} characters and can be guessed; {HOW}"
+        ));
+    }
+    first.and(encryption).map(|encryption| (keys, encryption))
+}
+
+pub(super) fn sso(layers: &mut Layers<'_>) -> Option<Sso> {
+    let environment = layers.environment;
+    let enabled = layers.flag("LLMGW_SSO_ENABLED", None);
+    let secret = layers.secret("LLMGW_SSO_SHARED_SECRET", environment.secret("LLMGW_SSO_SHARED_SECRET"));
+    let trusted_proxies = match environment.value("LLMGW_SSO_TRUSTED_PROXIES") {
+        Some(Value::Blocks(blocks)) => blocks.clone(),
+        _ => vec![(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8), (Ipv6Addr::LOCALHOST.into(), 128)],
+    };
+    let admin_group = environment.text("LLMGW_SSO_ADMIN_GROUP");
+    let admin_group = layers.take("LLMGW_SSO_ADMIN_GROUP", admin_group, None, "llmgw-admin".to_owned());
+    let auto_provision = layers.flag("LLMGW_SSO_AUTO_PROVISION", None);
+    let mut header = |name: &str, default: &'static str| {
+        let written = match environment.value(name) {
+            Some(Value::Header(header)) => Some(header.clone()),
+            _ => None,
+        };
+        layers.take(name, written, None, HeaderName::from_static(default))
+    };
+    let user_header = header("LLMGW_SSO_USER_HEADER", "x-forwarded-user");
+    let email_header = header("LLMGW_SSO_EMAIL_HEADER", "x-forwarded-email");
+    let name_header = header("LLMGW_SSO_NAME_HEADER", "x-forwarded-preferred-username");
+    let groups_header = header("LLMGW_SSO_GROUPS_HEADER", "x-forwarded-groups");
+    if enabled && secret.is_none() && !layers.faulty("LLMGW_SSO_SHARED_SECRET") {
+        layers.fault("LLMGW_SSO_SHARED_SECRET", "is required while LLMGW_SSO_ENABLED is true");
+    }
+    Some(Sso {
+        shared_secret: secret.filter(|_| enabled)?,
+        trusted_proxies,
+        admin_group,
+        auto_provision,
+        user_header,
+        email_header,
+        name_header,
+        groups_header,
+    })
+}
+
+pub(super) fn lifetimes(layers: &mut Layers<'_>) -> Lifetimes {
+    let mut count =
+        |name, default: u32| u32::try_from(layers.count(name, None, u64::from(default))).unwrap_or(u32::MAX);
+    Lifetimes {
+        usage_days: count("LLMGW_RETENTION_USAGE_DAYS", 90),
+        audit_days: count("LLMGW_RETENTION_AUDIT_DAYS", 365),
+        delivered_outbox_days: count("LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS", 400),
+        backups_kept: count("LLMGW_BACKUP_KEEP", 7),
+    }
+}
+
+pub(super) fn partner(layers: &mut Layers<'_>) -> Partner {
+    let environment = layers.environment;
+    Partner {
+        client_id: layers.optional("LLMGW_PARTNER_CLIENT_ID", None),
+        client_secret: layers
+            .secret("LLMGW_PARTNER_CLIENT_SECRET", environment.secret("LLMGW_PARTNER_CLIENT_SECRET")),
+        public_base_url: layers.optional("LLMGW_OAUTH_PUBLIC_BASE_URL", None),
+    }
+}
+
+/// Shorter administrator keys get a warning.
+const KEY_CHARS_MIN: usize = 16;

@@ -1,0 +1,134 @@
+//! How the process serves and what it logs: each setting from the environment, the file or its default.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::HeaderValue;
+use shared::policy::BODY_BYTES_MAX_DEFAULT;
+
+use super::descriptors;
+use super::env::{self, Value};
+use super::file::Notes;
+use super::layer::Layers;
+use super::model::{LogFormat, Logging, Server, TlsFiles};
+use super::provider::key;
+use super::raw;
+use super::yaml::Step;
+
+pub(super) fn server(layers: &mut Layers<'_>, file: &raw::File, notes: &mut Notes) -> Option<Server> {
+    let raw = &file.server;
+    let bind = bind(layers, raw, notes);
+    let tls = tls(layers, raw);
+    let unauthenticated_api = layers.flag("LLMGW_ALLOW_UNAUTHENTICATED_API", None);
+    if unauthenticated_api && bind.is_some_and(|bind| !bind.ip().is_loopback()) {
+        layers.fault(
+            "LLMGW_ALLOW_UNAUTHENTICATED_API",
+            "is only possible on a loopback address; set LLMGW_HOST=127.0.0.1 or unset this",
+        );
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let connections = u64::try_from(descriptors::connections_max()).unwrap_or(u64::MAX);
+    let workers = layers.count("LLMGW_WORKERS", raw.workers, u64::try_from(cores).unwrap_or(1));
+    let connections = layers.count("LLMGW_MAX_CONNECTIONS", raw.max_connections, connections);
+    let keepalive = layers.count("LLMGW_STREAM_KEEPALIVE_SECONDS", raw.stream_keepalive_seconds, 0);
+    let count = |layers: &mut Layers<'_>, name, file, default| layers.count(name, file, default);
+    Some(Server {
+        bind: bind?,
+        tls,
+        body_bytes_max: count(
+            layers,
+            "LLMGW_MAX_REQUEST_BODY_BYTES",
+            raw.max_request_body_bytes,
+            BODY_BYTES_MAX_DEFAULT,
+        ),
+        body_memory_bytes_max: count(
+            layers,
+            "LLMGW_MAX_BODY_MEMORY_BYTES",
+            raw.max_body_memory_bytes,
+            BODY_MEMORY_BYTES,
+        ),
+        connections_max: usize::try_from(connections).unwrap_or(usize::MAX),
+        workers: usize::try_from(workers).unwrap_or(1),
+        drain: Duration::from_secs(count(layers, "LLMGW_DRAIN_SECONDS", raw.drain_seconds, DRAIN_SECONDS)),
+        stream_keepalive: Some(keepalive).filter(|seconds| *seconds > 0).map(Duration::from_secs),
+        metrics_public: layers.flag("LLMGW_METRICS_PUBLIC", raw.metrics_public),
+        unauthenticated_api,
+        cors_origins: cors(layers, &file.cors, notes),
+        extra_ca_file: layers.optional("LLMGW_EXTRA_CA_FILE", raw.extra_ca_file.as_ref()).map(PathBuf::from),
+        trust_system_roots: layers.flag("LLMGW_TRUST_SYSTEM_ROOTS", raw.trust_system_roots),
+    })
+}
+
+fn bind(layers: &mut Layers<'_>, raw: &raw::Server, notes: &mut Notes) -> Option<SocketAddr> {
+    let variable = match layers.environment.value("LLMGW_HOST") {
+        Some(Value::Address(address)) => Some(*address),
+        _ => None,
+    };
+    let mut faulty = false;
+    let written = raw.host.as_deref().and_then(|host| {
+        let note = |message: String| notes.add(&[key("server"), key("host")], message);
+        env::address(host).map_err(note).inspect_err(|()| faulty = true).ok()
+    });
+    let host = layers.take("LLMGW_HOST", variable, written, IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let port = layers.count("LLMGW_PORT", raw.port, DEFAULT_PORT);
+    u16::try_from(port).ok().filter(|_| !faulty).map(|port| SocketAddr::new(host, port))
+}
+
+fn tls(layers: &mut Layers<'_>, raw: &raw::Server) -> Option<TlsFiles> {
+    let cert = layers.optional("LLMGW_TLS_CERT_FILE", raw.tls_cert_file.as_ref());
+    let key = layers.optional("LLMGW_TLS_KEY_FILE", raw.tls_key_file.as_ref());
+    match (cert, key) {
+        (Some(cert), Some(key)) => Some(TlsFiles { cert: cert.into(), key: key.into() }),
+        (None, None) => None,
+        (Some(_), None) => {
+            layers.fault("LLMGW_TLS_KEY_FILE", "is needed beside LLMGW_TLS_CERT_FILE");
+            None
+        }
+        (None, Some(_)) => {
+            layers.fault("LLMGW_TLS_CERT_FILE", "is needed beside LLMGW_TLS_KEY_FILE");
+            None
+        }
+    }
+}
+
+fn cors(layers: &mut Layers<'_>, raw: &raw::Cors, notes: &mut Notes) -> Vec<HeaderValue> {
+    let mut origins = Vec::new();
+    for (index, text) in raw.origins.iter().enumerate() {
+        let origin = if text == "*" { Ok(text.clone()) } else { env::origin(text) };
+        match origin.and_then(|origin| HeaderValue::from_str(&origin).map_err(|error| error.to_string())) {
+            Ok(origin) => origins.push(origin),
+            Err(message) => notes.add(&[key("cors"), key("origins"), Step::Item(index)], message),
+        }
+    }
+    let listed = Some(raw.origins.join(", ")).filter(|listed| !listed.is_empty());
+    layers.take("cors.origins", None, listed, String::new());
+    origins
+}
+
+pub(super) fn logging(layers: &mut Layers<'_>, raw: &raw::Server, warnings: &mut Vec<String>) -> Logging {
+    let environment = layers.environment;
+    let format = raw.log_format.map(|format| match format {
+        raw::LogFormat::Text => "text".to_owned(),
+        raw::LogFormat::Json => "json".to_owned(),
+    });
+    let format =
+        layers.take("LLMGW_LOG_FORMAT", environment.text("LLMGW_LOG_FORMAT"), format, "text".to_owned());
+    let filter = layers.take("LLMGW_LOG", environment.text("LLMGW_LOG"), raw.log.clone(), "info".to_owned());
+    let logging = Logging {
+        filter,
+        format: if format == "json" { LogFormat::Json } else { LogFormat::Text },
+        requests: layers.flag("LLMGW_LOG_REQUESTS", raw.log_requests),
+        request_bodies: layers.flag("LLMGW_LOG_REQUEST_BODIES", raw.log_request_bodies),
+    };
+    if logging.request_bodies {
+        warnings.push(
+            "LLMGW_LOG_REQUEST_BODIES is on: prompts and answers go into the log, which is unsafe".to_owned(),
+        );
+    }
+    logging
+}
+
+const DEFAULT_PORT: u64 = 8_787;
+const DRAIN_SECONDS: u64 = 30;
+const BODY_MEMORY_BYTES: u64 = 512 << 20;

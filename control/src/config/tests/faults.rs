@@ -1,0 +1,234 @@
+//! Each kind of mistake: where it is said to be, what is said, what is suggested.
+
+use super::*;
+
+#[test]
+fn each_mistake_is_told_with_its_line_and_path() {
+    for (name, yaml, want) in MISTAKES {
+        let faults = Place::with(yaml).faults(&[]);
+        assert_eq!(faults.len(), 1, "{name}: {faults:#?}");
+        assert!(faults[0].contains(want), "{name}:\n  got  {}\n  want {want}", faults[0]);
+    }
+}
+
+#[test]
+fn all_faults_are_told_in_the_order_of_the_file() {
+    let place = Place::with(
+        "providers:\n  one:\n    type: echo\n    timeuot: 3\n  two:\n    type: nonsense\n    models: [1, a, a]\n\
+         endpoints:\n  e:\n    failover: [{provider: three, model: m}]\n",
+    );
+    let faults = place.faults(&[("LLMGW_PORT", "none")]);
+    let starts: Vec<_> =
+        faults.iter().map(|fault| fault.split(": ").take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(
+        starts,
+        [
+            "LLMGW_PORT must be a whole number from 0 to 65535",
+            "4:5 providers.one.timeuot",
+            "6:5 providers.two.type",
+            "7:14 providers.two.models[0]",
+            "10:17 endpoints.e.failover[0].provider",
+        ],
+        "{faults:#?}"
+    );
+}
+
+#[test]
+fn no_fault_quotes_a_secret() {
+    let place = Place::with(
+        "providers:\n  a:\n    type: openai\n    api_key: [sekret]\n    headers: {x-token: \"sek\\nret sekret\"}\n  b:\n    \
+         type: openai\n    api_key: \"sekret\\u00e9\"\n  c: {type: compatible, base_url: 'https://u:sekret@h/v1'}\n",
+    );
+    let faults = place.faults(&[("LLMGW_CREDENTIAL_ENCRYPTION_KEY", "sekret")]);
+    assert_eq!(faults.len(), 5, "{faults:#?}");
+    assert!(!faults.join("\n").contains("sekret"), "{faults:#?}");
+}
+
+#[test]
+fn hostile_files_are_refused_quickly() {
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for n in 1..20 {
+        let of = format!("*a{}", n - 1);
+        bomb.push_str(&format!("a{n}: &a{n} [{}]\n", vec![of; 9].join(", ")));
+    }
+    let big_text = format!("a: &a {}\nb: [{}]\n", "x".repeat(400_000), vec!["*a"; 1_000].join(", "));
+    let cases: &[(&str, String, &str)] = &[
+        ("aliases that multiply", bomb, ""),
+        ("aliases of a long text", big_text, "too much text"),
+        ("an alias of itself", "a: &a [*a]\n".to_owned(), ""),
+        ("flow nesting", format!("a: {}", "[".repeat(500_000)), "nested deeper"),
+        ("closed flow nesting", format!("a: {}{}", "[".repeat(200), "]".repeat(200)), "nested deeper"),
+        ("block nesting", format!("{}x", "- ".repeat(100_000)), "nested deeper"),
+        ("map nesting", format!("{}x", "? ".repeat(50_000)), ""),
+        ("indented nesting", (0..1_000).map(|n| format!("{}a:\n", " ".repeat(n))).collect(), "nested deeper"),
+        ("a large file", format!("# {}\n", "x".repeat(1 << 20)), "is larger than 1048576 bytes"),
+        ("many keys", (0..60_000).map(|n| format!("k{n}: 1\n")).collect(), "unknown key"),
+        ("many repeats", "providers: {}\n".repeat(50_000), "twice"),
+        ("long flow", format!("a: [{}]", "{},".repeat(200_000)), ""),
+    ];
+    for (name, yaml, want) in cases {
+        let begin = std::time::Instant::now();
+        let faults = Place::with(yaml).faults(&[]);
+        assert!(!faults.is_empty() && faults.len() <= 101, "{name}: {}", faults.len());
+        assert!(faults[0].contains(want), "{name}: {:.300}", faults[0]);
+        assert!(faults[0].len() < 1_000, "{name}: the fault itself is short");
+        let spent = begin.elapsed();
+        println!("{name}: {spent:?}: {:.150}", faults[0]);
+        assert!(spent < std::time::Duration::from_secs(15), "{name} took {spent:?}");
+    }
+}
+
+#[test]
+fn an_unreadable_or_binary_file_is_a_fault() {
+    let place = Place::empty();
+    std::fs::write(place.file(), [0xff, 0xfe, 0x00]).unwrap();
+    assert!(place.faults(&[])[0].ends_with("is not UTF-8"));
+    let place = Place::empty();
+    std::fs::create_dir(place.file()).unwrap();
+    assert!(place.faults(&[])[0].contains("cannot be read"), "{:?}", place.faults(&[]));
+}
+
+/// A name, a file, and what its only fault says.
+const MISTAKES: &[(&str, &str, &str)] = &[
+    (
+        "misspelt key",
+        "providers:\n  a:\n    type: echo\n    base_ulr: x\n",
+        "4:5: providers.a.base_ulr: unknown key; did you mean base_url?",
+    ),
+    ("unknown section", "endpionts: {}\n", "1:1: endpionts: unknown key; did you mean endpoints?"),
+    (
+        "wrong type",
+        "providers:\n  a:\n    type: echo\n    timeout: soon\n",
+        "4:5: providers.a.timeout: expected a number, found text",
+    ),
+    (
+        "number where text belongs",
+        "providers:\n  a:\n    type: echo\n    models: [12]\n",
+        "4:14: providers.a.models[0]: expected text or a map, found a number (put it in quotes if it is text)",
+    ),
+    (
+        "value out of range",
+        "providers:\n  a: {type: echo, timeout: 0}\n",
+        "2:19: providers.a.timeout: must be at least 0.001",
+    ),
+    (
+        "unknown type",
+        "providers:\n  a:\n    type: compatable\n",
+        "3:5: providers.a.type: 'compatable' is not a type of provider; did you mean compatible? (known: \
+             compatible, local_server, openai, echo)",
+    ),
+    (
+        "type to come",
+        "providers:\n  a:\n    type: bedrock\n",
+        "3:5: providers.a.type: type bedrock is not served by this release yet",
+    ),
+    (
+        "missing type, told at the provider",
+        "providers:\n  groq: {}\n",
+        "2:3: providers.groq.type: type is missing: say one of compatible, local_server, openai, echo, or \
+             write registry_id: groq",
+    ),
+    (
+        "unknown registry entry",
+        "providers:\n  a:\n    registry_id: grok\n",
+        "3:5: providers.a.registry_id: 'grok' is not in the registry; did you mean groq? (known: cerebras,",
+    ),
+    (
+        "missing address",
+        "providers:\n  a: {type: compatible}\n",
+        "2:3: providers.a.base_url: type compatible needs base_url, e.g. https://api.example.com/v1",
+    ),
+    (
+        "metadata address",
+        "providers:\n  a: {type: compatible, base_url: 'http://169.254.169.254/v1'}\n",
+        "2:25: providers.a.base_url: link-local, multicast and metadata addresses are never dialled",
+    ),
+    (
+        "unset variable",
+        "providers:\n  a:\n    type: openai\n    api_key: ${ENV:NO_SUCH}\n",
+        "4:5: providers.a.api_key: the environment variable NO_SUCH is not set",
+    ),
+    (
+        "reference inside text",
+        "providers:\n  a:\n    type: openai\n    api_key: x${ENV:HOME}\n",
+        "4:5: providers.a.api_key: a reference to the environment is the whole value: ${ENV:NAME}",
+    ),
+    (
+        "missing key of a hosted provider",
+        "providers:\n  a:\n    registry_id: groq\n",
+        "2:3: providers.a.api_key: api_key is missing; write it as ${ENV:GROQ_API_KEY}",
+    ),
+    (
+        "framing header",
+        "providers:\n  a:\n    type: echo\n    headers:\n      Content-Length: '5'\n",
+        "5:7: providers.a.headers.Content-Length: is set by llmgw itself",
+    ),
+    (
+        "repeated key",
+        "providers:\n  a: {type: echo}\n  b: {type: echo}\n  a: {type: echo}\n",
+        "4:3: providers.a: this key is there twice; keep one",
+    ),
+    (
+        "repeated section",
+        "endpoints: {}\nproviders: {}\nendpoints: {}\n",
+        "3:1: endpoints: this key is there twice; keep one",
+    ),
+    (
+        "repeated model",
+        "providers:\n  a: {type: echo, models: [m, {id: m}]}\n",
+        "2:31: providers.a.models[1]: the model 'm' is there twice",
+    ),
+    (
+        "unknown provider in an endpoint",
+        "providers:\n  groq: {type: echo}\nendpoints:\n  fast:\n    failover:\n      - {provider: groq, model: m}\n      \
+             - {provider: grok, model: m}\n",
+        "7:10: endpoints.fast.failover[1].provider: there is no provider 'grok'; did you mean groq?",
+    ),
+    (
+        "empty endpoint",
+        "endpoints:\n  fast: {}\n",
+        "2:3: endpoints.fast.failover: failover needs at least one {provider, model}",
+    ),
+    (
+        "member without model",
+        "providers: {a: {type: echo}}\nendpoints:\n  fast:\n    failover: [{provider: a}]\n",
+        "4:16: endpoints.fast.failover[0].model: model is missing",
+    ),
+    (
+        "endpoint named as a provider",
+        "providers: {a: {type: echo}}\nendpoints:\n  a: {failover: [{provider: a, model: m}]}\n",
+        "3:3: endpoints.a: a provider has this name; a selector could mean both, so rename one",
+    ),
+    (
+        "slash in a name",
+        "providers:\n  a/b: {type: echo}\n",
+        "2:3: providers.a/b: a provider id is 1 to 64 letters",
+    ),
+    (
+        "override of nobody",
+        "providers: {a: {type: echo}}\npolicies:\n  overrides:\n    aa: {}\n",
+        "4:5: policies.overrides.aa: there is no provider 'aa'; did you mean a?",
+    ),
+    (
+        "unknown word",
+        "providers: {a: {type: echo, http_version: '1.0'}}\n",
+        "1:29: providers.a.http_version: must be one of auto, 1.1, 2",
+    ),
+    (
+        "unquoted version",
+        "providers: {a: {type: echo, http_version: 1.1}}\n",
+        "1:29: providers.a.http_version: must be one of auto, 1.1, 2; found a number (put it in quotes",
+    ),
+    (
+        "merge key",
+        "providers:\n  a:\n    <<: {}\n    type: echo\n",
+        "3:5: providers.a.<<: merge keys are not used",
+    ),
+    ("broken YAML", "providers:\n  a: [1,\n  b: 2\n", "cannot be read as YAML"),
+    ("tab", "providers:\n\ta: 1\n", "cannot be read as YAML"),
+    ("list at the top", "- a\n- b\n", "1:1: expected a map, found a list"),
+    ("tag", "providers: !secret {}\n", "tags such as !name are not used here"),
+    ("infinity", "providers: {a: {type: echo, timeout: .inf}}\n", "infinity and .nan are no settings"),
+    ("wildcard address", "server: {host: '*'}\n", "1:10: server.host: must be an IP address"),
+    ("cors origin", "cors: {origins: ['*', a.example]}\n", "1:23: cors.origins[1]: must be an origin"),
+];

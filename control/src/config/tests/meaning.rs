@@ -1,0 +1,169 @@
+//! What a good file means.
+
+use std::time::Duration;
+
+use shared::id::ProviderId;
+use shared::operation::Dialect;
+use shared::routing::HttpVersion;
+
+use super::*;
+
+fn provider(config: &Config, id: &str) -> Arc<Provider> {
+    let found = config.routing.providers.iter().find(|provider| provider.id.as_str() == id);
+    Arc::clone(found.expect(id))
+}
+
+const FULL: &str = r#"
+providers:
+  groq:
+    registry_id: groq
+    api_key: ${ENV:GROQ_KEY}
+    timeout: 12.5
+    http_version: "2"
+    region: eu
+    project: p1
+    location: here
+    default_voice: nova
+    force_api_support: true
+    protocols: [chat, embeddings, chat]
+    headers: {X-Team: "${ENV:TEAM}"}
+    models:
+      - llama-3.3-70b
+      - {id: vision/one, display_name: One, vision: true, tools: false, reasoning: true, protocols: [chat],
+         context_window: 131072, prices: {input: 0.59, cached_input: 0, output: 0.79}}
+  local: {type: local_server, base_url: "http://127.0.0.1:9/v1/"}
+  off: {type: openai, api_key: "${ENV:UNSET}", disabled: true}
+  lab:
+    type: echo
+    echo: {delay_ms: 5, chunk_delay_ms: 6, status: 503, retry_after: 7, cut_after_chunks: 8,
+           error_after_chunks: 9, fail_every: 10, hang: true}
+endpoints:
+  fast:
+    preamble: Be brief.
+    failover:
+      - {provider: local, model: qwen3}
+      - {provider: groq, model: llama-3.3-70b}
+      - {provider: off, model: gpt}
+policies:
+  defaults: {retry_max_attempts: 0, circuit_cooldown_seconds: 1.5}
+  overrides:
+    groq: {retry_max_attempts: 4, circuit_failure_threshold: 0}
+"#;
+
+fn full() -> Config {
+    Place::with(FULL).config(&[("GROQ_KEY", " gsk-1 \n"), ("TEAM", "blue")])
+}
+
+#[test]
+fn a_provider_has_everything_that_was_said() {
+    let config = full();
+    let groq = provider(&config, "groq");
+    assert_eq!(groq.base_url.as_deref(), Some("https://api.groq.com/openai/v1"), "from the registry");
+    assert_eq!(groq.origin.as_ref().unwrap().chat_path.as_str(), "/openai/v1/chat/completions");
+    assert_eq!(groq.origin.as_ref().unwrap().http, HttpVersion::Http2);
+    assert_eq!(groq.api_key.as_ref().unwrap().expose(), "gsk-1");
+    assert_eq!(groq.timeout, Duration::from_millis(12_500));
+    assert_eq!(groq.stream_idle_timeout, Duration::from_secs(300));
+    assert_eq!(groq.dialects, [Dialect::Chat, Dialect::Embeddings]);
+    assert_eq!(groq.headers[0].0.as_str(), "x-team");
+    assert!(groq.headers[0].1 == "blue" && groq.headers[0].1.is_sensitive());
+    let names =
+        [&groq.region, &groq.project, &groq.location, &groq.default_voice].map(|text| text.as_deref());
+    assert_eq!(names, [Some("eu"), Some("p1"), Some("here"), Some("nova")]);
+    assert!(groq.force_api_support && !groq.disabled);
+
+    let model = &groq.models[1];
+    assert_eq!((model.id.as_str(), model.display_name.as_deref()), ("vision/one", Some("One")));
+    assert_eq!((model.vision, model.tools, model.reasoning), (Some(true), Some(false), Some(true)));
+    assert_eq!(
+        (model.context_window, model.dialects.as_deref()),
+        (Some(131_072), Some(&[Dialect::Chat][..]))
+    );
+    let prices = model.prices.unwrap();
+    assert_eq!((prices.input, prices.cached_input, prices.output), (Some(590_000), Some(0), Some(790_000)));
+    assert_eq!(prices.reasoning, None, "unknown, not free");
+}
+
+#[test]
+fn kinds_have_their_own_defaults() {
+    let config = full();
+    assert_eq!(provider(&config, "local").timeout, Duration::from_secs(30));
+    assert_eq!(
+        provider(&config, "local").origin.as_ref().unwrap().chat_path.as_str(),
+        "/v1/chat/completions"
+    );
+    let off = provider(&config, "off");
+    assert!(off.disabled && off.api_key.is_none(), "a disabled instance needs no credential");
+    let lab = provider(&config, "lab");
+    assert!(lab.origin.is_none());
+    assert_eq!((lab.echo.delay, lab.echo.chunk_delay), (Duration::from_millis(5), Duration::from_millis(6)));
+    assert_eq!((lab.echo.status, lab.echo.retry_after, lab.echo.hang), (Some(503), Some(7), true));
+    let counts = (lab.echo.cut_after_chunks, lab.echo.error_after_chunks, lab.echo.fail_every);
+    assert_eq!(counts, (Some(8), Some(9), Some(10)));
+}
+
+#[test]
+fn an_endpoint_keeps_its_order_and_makes_its_models_known() {
+    let config = full();
+    let fast = &config.routing.endpoints[0];
+    let members: Vec<_> =
+        fast.failover.iter().map(|member| format!("{}/{}", member.provider, member.model)).collect();
+    assert_eq!(members, ["local/qwen3", "groq/llama-3.3-70b", "off/gpt"]);
+    assert_eq!(fast.preamble.as_deref(), Some("Be brief."));
+    assert_eq!(provider(&config, "local").models[0].id.as_str(), "qwen3");
+    assert_eq!(provider(&config, "groq").models.len(), 2, "known already");
+}
+
+#[test]
+fn policies_inherit_field_by_field() {
+    let config = full();
+    let (retry, circuit) = config.policies.of(&ProviderId::new("local"));
+    assert_eq!((retry.attempts_max, circuit.failure_threshold), (1, 4), "0 attempts means no retry");
+    assert_eq!(circuit.cooldown, Duration::from_millis(1_500));
+    let (retry, circuit) = config.policies.of(&ProviderId::new("groq"));
+    assert_eq!((retry.attempts_max, retry.multiplier), (4, 2.0));
+    assert_eq!((circuit.failure_threshold, circuit.cooldown), (0, Duration::from_millis(1_500)));
+}
+
+#[test]
+fn categories_count_only_without_endpoints() {
+    let providers = "providers: {a: {type: echo}}\n";
+    let old = "categories: {old: {failover: [{provider: a, model: m}]}}\n";
+    let new = "endpoints: {new: {failover: [{provider: a, model: m}]}}\n";
+    let cases = [
+        (format!("{providers}{old}"), vec!["old"], Some("rename it to endpoints")),
+        (format!("{providers}{new}"), vec!["new"], None),
+        (format!("{providers}{old}{new}"), vec!["new"], Some("deprecated and ignored")),
+        (format!("{providers}{old}endpoints: {{}}\n"), vec![], Some("deprecated and ignored")),
+    ];
+    for (yaml, want, warning) in cases {
+        let loaded = Place::with(&yaml).load(&[]).unwrap();
+        let names: Vec<_> = loaded.config.routing.endpoints.iter().map(|e| e.name.as_str()).collect();
+        assert_eq!(names, want, "{yaml}");
+        let told = loaded.warnings.join("\n");
+        assert_eq!(told.contains("categories"), warning.is_some(), "{yaml}: {told}");
+        assert!(told.contains(warning.unwrap_or_default()), "{yaml}: {told}");
+    }
+}
+
+#[test]
+fn nothing_at_all_is_a_configuration() {
+    for yaml in ["", "# only a comment\n", "providers:\nendpoints:\n", "---\n"] {
+        let config = Place::with(yaml).config(&[]);
+        assert!(config.routing.providers.is_empty() && config.routing.endpoints.is_empty(), "{yaml:?}");
+    }
+    assert!(Place::empty().load(&[]).unwrap().warnings.is_empty());
+}
+
+#[test]
+fn anchors_work_within_reason() {
+    let yaml = "providers:\n  a: &p {type: echo, models: [m]}\n  b: *p\n";
+    assert_eq!(provider(&Place::with(yaml).config(&[]), "b").models.len(), 1);
+}
+
+#[test]
+fn a_key_that_no_one_would_send_is_a_warning() {
+    let loaded = Place::with("providers: {a: {registry_id: ollama, api_key: x}}\n").load(&[]).unwrap();
+    assert!(loaded.warnings[0].contains("providers.a: type local_server sends no credential"));
+    assert!(provider(&loaded.config, "a").api_key.is_none());
+}

@@ -1,0 +1,227 @@
+//! What a snapshot holds, and that a changed file is published while a bad one changes nothing.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use shared::access::Role;
+use shared::health::Board;
+use shared::routing::InstanceReach;
+use shared::secret::Secret;
+use shared::snapshot::{Snapshot, SnapshotReader, channel};
+
+use super::*;
+use crate::config::{Config, Environment, load};
+
+const KEY: [u8; 32] = [5; 32];
+
+fn config(folder: &Path, yaml: &str, further: &[(&str, &str)]) -> Arc<Config> {
+    std::fs::write(folder.join("config.yaml"), yaml).unwrap();
+    let key = BASE64_STANDARD.encode([1; 32]);
+    let mut pairs = vec![
+        ("LLMGW_API_KEY", "first-key-0123456789"),
+        ("LLMGW_API_KEYS", "second-key-0123456789"),
+        ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", key.as_str()),
+        ("LLMGW_STATE_DIR", folder.to_str().unwrap()),
+    ];
+    pairs.extend_from_slice(further);
+    let variables = pairs.iter().map(|(name, value)| (name.into(), value.into()));
+    Arc::new(load(&Arc::new(Environment::read(variables))).unwrap().config)
+}
+
+fn of(yaml: &str, further: &[(&str, &str)]) -> Snapshot {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), yaml, further);
+    snapshot(&config, &config.routing, 7, &Board::default(), &Secret::new(KEY))
+}
+
+const YAML: &str = "
+providers:
+  hosted: {type: openai, api_key: sk-1, headers: {X-Team: blue}, models: [big]}
+  off: {type: echo, disabled: true, models: [gone]}
+  lab: {type: echo, models: [echo]}
+endpoints:
+  mixed: {failover: [{provider: off, model: gone}, {provider: lab, model: echo}, {provider: hosted, model: big}]}
+  dark: {failover: [{provider: off, model: gone}]}
+";
+
+#[test]
+fn a_snapshot_has_headers_ready_and_leaves_out_what_is_disabled() {
+    let snapshot = of(YAML, &[]);
+    assert_eq!(snapshot.generation, 7);
+    let ids: Vec<_> = snapshot.providers.iter().map(|provider| provider.id.as_str()).collect();
+    assert_eq!(ids, ["hosted", "lab"]);
+    let hosted = &snapshot.providers[0];
+    let headers: Vec<_> =
+        hosted.headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+    assert_eq!(headers, [("authorization", "Bearer sk-1"), ("x-team", "blue")]);
+    assert!(hosted.headers.iter().all(|(_, value)| value.is_sensitive()));
+    assert!(
+        matches!(&hosted.reach, InstanceReach::Network(origin) if origin.host == "api.openai.com" && origin.tls)
+    );
+    assert!(
+        matches!(snapshot.providers[1].reach, InstanceReach::Echo(_))
+            && snapshot.providers[1].headers.is_empty()
+    );
+}
+
+#[test]
+fn selectors_lead_to_the_members_that_are_left() {
+    let snapshot = of(YAML, &[]);
+    let targets = |selector: &str| {
+        let route = snapshot.routes.get(selector)?;
+        Some(route.targets().iter().map(|t| format!("{}/{}", t.provider.id, t.model.id)).collect::<Vec<_>>())
+    };
+    assert_eq!(targets("mixed").unwrap(), ["lab/echo", "hosted/big"]);
+    assert_eq!(targets("dark").unwrap(), Vec::<String>::new(), "known, with nothing eligible");
+    assert_eq!(targets("hosted/big").unwrap(), ["hosted/big"]);
+    assert_eq!(targets("big").unwrap(), ["hosted/big"], "a safe alias");
+    assert_eq!(targets("off/gone"), None);
+    assert_eq!(targets("mixed/big"), None);
+}
+
+#[test]
+fn administrator_keys_open_and_nothing_else_does() {
+    let snapshot = of("", &[]);
+    let find = |key: &str| snapshot.access.keys.get(&key_hash(&snapshot.key_hash_key, key));
+    for key in ["first-key-0123456789", "second-key-0123456789"] {
+        let access = find(key).expect(key);
+        assert_eq!((access.key.as_str(), access.role), ("admin", Role::Administrator));
+    }
+    assert!(find("first-key-012345678").is_none() && find("").is_none());
+    assert!(snapshot.access.anonymous.is_none());
+    let local = of("", &[("LLMGW_ALLOW_UNAUTHENTICATED_API", "true")]).access.anonymous.unwrap();
+    assert_eq!((local.key.as_str(), local.role), ("local", Role::Local));
+}
+
+#[test]
+fn the_hash_is_the_hmac_of_rfc_4231() {
+    // Test case 1 of the RFC has a key of 20 bytes; zero-padding it to 32 leaves the HMAC as it is.
+    let mut key = [0; 32];
+    key[..20].fill(0x0b);
+    let hash = key_hash(&Secret::new(key), "Hi There").0;
+    assert_eq!(hash[..8], [0xb0, 0x34, 0x4c, 0x61, 0xd8, 0xdb, 0x38, 0x53]);
+    assert_eq!(hash[28..], [0x2e, 0x32, 0xcf, 0xf7]);
+}
+
+#[test]
+fn policies_and_circuits_come_from_the_start_and_from_the_board() {
+    let folder = tempfile::tempdir().unwrap();
+    let yaml = format!("{YAML}policies: {{overrides: {{lab: {{retry_max_attempts: 5}}}}}}\n");
+    let config = config(folder.path(), &yaml, &[]);
+    let board = Board::default();
+    let first = snapshot(&config, &config.routing, 1, &board, &Secret::new(KEY));
+    let second = snapshot(&config, &config.routing, 2, &board, &Secret::new(KEY));
+    assert_eq!((first.providers[0].retry.attempts_max, first.providers[1].retry.attempts_max), (2, 5));
+    assert!(
+        Arc::ptr_eq(&first.providers[0].circuit, &second.providers[0].circuit),
+        "a reload forgets nothing"
+    );
+}
+
+struct Watched {
+    folder: tempfile::TempDir,
+    reader: SnapshotReader,
+    reloader: Reloader,
+    writes: u64,
+}
+
+impl Watched {
+    fn new(yaml: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (publisher, reader) = channel();
+        let config = config(folder.path(), yaml, &[]);
+        let mut reloader = Reloader::start(config, Arc::default(), Secret::new(KEY), publisher);
+        assert_eq!(settled(&mut reloader), Look::Same, "nothing has changed since the start");
+        Self { folder, reader, reloader, writes: 0 }
+    }
+
+    fn write(&mut self, yaml: &str) -> Look {
+        self.put(yaml);
+        settled(&mut self.reloader)
+    }
+
+    /// Writes the file with a time of its own, so that no two writes look alike to a coarse clock.
+    fn put(&mut self, yaml: &str) {
+        self.writes += 1;
+        let mut file = std::fs::File::create(self.folder.path().join("config.yaml")).unwrap();
+        file.write_all(yaml.as_bytes()).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(self.writes)).unwrap();
+    }
+
+    fn providers(&self) -> Vec<String> {
+        self.reader.load().providers.iter().map(|provider| provider.id.to_string()).collect()
+    }
+}
+
+fn settled(reloader: &mut Reloader) -> Look {
+    assert_eq!(reloader.look(), Look::Moving, "a change is not taken at once");
+    reloader.look()
+}
+
+#[test]
+fn a_good_edit_is_published_and_a_bad_one_is_not() {
+    let mut watched = Watched::new("providers: {a: {type: echo}}\n");
+    assert_eq!((watched.providers(), watched.reader.load().generation), (vec!["a".to_owned()], 1));
+    let status = watched.reloader.status();
+
+    assert_eq!(watched.write("providers: {a: {type: echo}, b: {type: echo}}\n"), Look::Published);
+    assert_eq!((watched.providers().len(), watched.reader.load().generation), (2, 2));
+    assert_eq!((status.read().reloads, status.read().last_error), (1, None));
+
+    assert_eq!(watched.write("providers: {a: {type: ecco}}\n"), Look::Refused);
+    assert_eq!(
+        (watched.providers().len(), watched.reader.load().generation),
+        (2, 2),
+        "the last good one stays"
+    );
+    let (_, error) = status.read().last_error.expect("remembered");
+    assert!(error.contains("config.yaml:1:") && error.contains("ecco"), "{error}");
+    assert_eq!(watched.reloader.look(), Look::Same, "told once");
+
+    assert_eq!(watched.write("providers: {c: {type: echo}}\n"), Look::Published);
+    assert_eq!((watched.providers(), watched.reader.load().generation), (vec!["c".to_owned()], 3));
+    assert_eq!((status.read().reloads, status.read().last_error), (2, None));
+}
+
+#[test]
+fn a_file_that_is_touched_or_written_again_is_no_news() {
+    let yaml = "providers: {a: {type: echo}}\n";
+    let mut watched = Watched::new(yaml);
+    assert_eq!(watched.write(yaml), Look::Same);
+    assert_eq!(watched.reader.load().generation, 1);
+}
+
+#[test]
+fn a_file_that_is_still_being_written_is_left_alone() {
+    let mut watched = Watched::new("providers: {a: {type: echo}}\n");
+    watched.put("");
+    assert_eq!(watched.reloader.look(), Look::Moving);
+    watched.put("providers: {a: {type: echo}, b: {type: echo}}\n");
+    assert_eq!(watched.reloader.look(), Look::Moving, "the empty file between was never taken");
+    assert_eq!(watched.reloader.look(), Look::Published);
+    assert_eq!((watched.providers().len(), watched.reader.load().generation), (2, 2));
+}
+
+#[test]
+fn a_file_that_is_gone_leaves_the_routes_and_one_that_returns_counts_again() {
+    let mut watched = Watched::new("providers: {a: {type: echo}}\n");
+    std::fs::remove_file(watched.folder.path().join("config.yaml")).unwrap();
+    assert_eq!(settled(&mut watched.reloader), Look::Refused);
+    assert_eq!(watched.providers(), ["a"]);
+    assert!(watched.reloader.status().read().last_error.unwrap().1.contains("the file is gone"));
+    assert_eq!(watched.write("providers: {b: {type: echo}}\n"), Look::Published);
+    assert_eq!(watched.providers(), ["b"]);
+}
+
+#[test]
+fn policies_do_not_reload() {
+    let mut watched = Watched::new("providers: {a: {type: echo}}\n");
+    let edit = "providers: {a: {type: echo, models: [m]}}\npolicies: {defaults: {retry_max_attempts: 9}}\n";
+    assert_eq!(watched.write(edit), Look::Published);
+    let snapshot = watched.reader.load();
+    assert_eq!((snapshot.providers[0].models.len(), snapshot.providers[0].retry.attempts_max), (1, 2));
+}
