@@ -1,1 +1,25 @@
-//! To be filled.
+//! The data plane: everything between a client's socket and an upstream's.
+//!
+//! It reads immutable snapshots, keeps no lock and no SQL on the request path, and knows the control service
+//! only as a [`Handler`] for paths outside its table. Each worker is one thread with its own runtime,
+//! connections and usage log; a request lives and dies on the thread that accepted it.
+
+mod admit;
+mod attempt;
+mod error;
+mod exchange;
+mod failover;
+mod metrics;
+mod operation;
+mod plan;
+mod plane;
+mod record;
+mod relay;
+mod server;
+mod threads;
+mod upstream;
+mod verdict;
+mod worker;
+
+pub use self::plane::{BuildIdentity, Settings};
+pub use self::threads::{Dataplane, Params, new};

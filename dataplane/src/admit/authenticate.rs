@@ -1,0 +1,92 @@
+//! Key header to [`Access`] (AUTH-1 to AUTH-3).
+
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, ORIGIN};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use shared::access::{Access, Role};
+use shared::clock;
+use shared::error_kind::ErrorKind;
+use shared::snapshot::Snapshot;
+
+use crate::error::Fault;
+use crate::worker::Worker;
+
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Finds out who calls. `x-api-key` wins over `Authorization`; a wrong key is not rescued by another one, and
+/// two different `x-api-key` headers are none.
+pub(crate) fn authenticate(
+    worker: &Worker,
+    snapshot: &Snapshot,
+    headers: &HeaderMap,
+) -> Result<Arc<Access>, Fault> {
+    let Some(presented) = presented(headers)? else {
+        return match &snapshot.access.anonymous {
+            Some(local) => from_local_page(headers).map(|()| Arc::clone(local)),
+            None => Err(invalid(
+                "No API key was sent. Send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'.",
+            )),
+        };
+    };
+    let hash = worker.key_hash(snapshot, presented);
+    if let Some(access) = snapshot.access.keys.get(&hash)
+        && access.expires_at_ms.is_none_or(|end| clock::unix_ms() < end)
+    {
+        return Ok(Arc::clone(access));
+    }
+    match &snapshot.access.anonymous {
+        // SDKs insist on sending some key; in the local mode any will do.
+        Some(local) => from_local_page(headers).map(|()| Arc::clone(local)),
+        None => Err(invalid("The API key is wrong, expired or disabled.")),
+    }
+}
+
+/// Whether the caller is an administrator.
+pub(crate) fn is_administrator(access: &Access) -> bool {
+    access.role == Role::Administrator
+}
+
+fn presented(headers: &HeaderMap) -> Result<Option<&[u8]>, Fault> {
+    let mut keys = headers.get_all(X_API_KEY).iter();
+    if let Some(key) = keys.next() {
+        if keys.any(|other| other != key) {
+            return Err(invalid("Two different x-api-key headers were sent."));
+        }
+        return Ok(Some(key.as_bytes().trim_ascii()));
+    }
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.any(|other| other != value) {
+        return Err(invalid("Two different Authorization headers were sent."));
+    }
+    Ok(Some(bearer(value).ok_or_else(|| invalid("The Authorization header is not 'Bearer KEY'."))?))
+}
+
+fn bearer(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, key) = value.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
+}
+
+/// In the local mode a page from somewhere else must not use the visitor's models (AUTH-3): whatever sends a
+/// browser's `Origin` has to come from this machine.
+fn from_local_page(headers: &HeaderMap) -> Result<(), Fault> {
+    let foreign = |origin: &HeaderValue| {
+        let uri = origin.to_str().ok().and_then(|text| text.parse::<http::Uri>().ok());
+        let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let loopback = bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+        !(loopback || host.eq_ignore_ascii_case("localhost"))
+    };
+    if headers.get_all(ORIGIN).iter().any(foreign) {
+        return Err(Fault::new(
+            ErrorKind::ForbiddenOrigin,
+            "Without a key only pages from this machine may call the gateway.",
+        ));
+    }
+    Ok(())
+}
+
+fn invalid(message: &'static str) -> Fault {
+    Fault::new(ErrorKind::InvalidKey, message)
+}

@@ -1,0 +1,191 @@
+//! The story of one request, top to bottom. Each stage takes what the one before returned; none reaches back.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::header::{CONNECTION, UPGRADE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use shared::error_kind::ErrorKind;
+use shared::operation::Operation;
+use shared::port::BoxError;
+use wire::envelope::Family;
+
+use crate::admit::authenticate::{authenticate, is_administrator};
+use crate::error::Fault;
+use crate::metrics::add;
+use crate::operation::{chat, cors, health, metrics, models};
+use crate::relay::Reply;
+use crate::server::io::{Link, Phase};
+use crate::server::route::{self, Meaning};
+use crate::worker::Worker;
+
+/// Who is at the other end of a connection.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) link: Rc<Link>,
+    pub(crate) peer: SocketAddr,
+}
+
+type ReplyFuture = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>>>>;
+
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Answers one request. Boxed, so that a connection keeps no room for it while it relays or idles.
+pub(crate) fn serve(caller: &Rc<Caller>, request: Request<Incoming>) -> ReplyFuture {
+    let caller = Rc::clone(caller);
+    Box::pin(async move {
+        let http1 = caller.link.phase() != Phase::Http2;
+        if http1 {
+            caller.link.enter(Phase::Busy);
+        }
+        let (parts, body) = request.into_parts();
+        let exchange = Exchange { request_id: request_id(&caller.worker, &parts.headers), http1, caller };
+        let is_head = parts.method == Method::HEAD;
+        let mut response = exchange.answer(parts, body).await;
+        response.headers_mut().insert(X_REQUEST_ID, exchange.request_id.clone());
+        if is_head {
+            *response.body_mut() = Reply::full(bytes::Bytes::new());
+        }
+        if http1 {
+            response.body_mut().ends_turn(&exchange.caller.link);
+        } else {
+            // RFC 9113 section 8.2.2: connection-specific fields do not exist in HTTP/2.
+            response.headers_mut().remove(CONNECTION);
+        }
+        Ok(response)
+    })
+}
+
+/// One request and the response to come.
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) caller: Rc<Caller>,
+    pub(crate) request_id: HeaderValue,
+    http1: bool,
+}
+
+impl Exchange {
+    async fn answer(&self, parts: Parts, body: Incoming) -> Response<Reply> {
+        let path = parts.uri.path();
+        let family = family(path);
+        add(&self.worker().counters.requests, 1);
+        let outcome = if self.http1
+            && let Err(why) = self.caller.link.head_verdict()
+        {
+            Err(Fault::new(ErrorKind::BadHttp, format!("The request is not valid HTTP/1.1: {why}."))
+                .closing())
+        } else {
+            self.dispatch(&parts, body).await
+        };
+        let mut response = outcome.unwrap_or_else(|fault| {
+            add(&self.worker().counters.refused, 1);
+            fault.into_response(family, self.id())
+        });
+        cors::decorate(&self.worker().plane.settings.cors_origins, &parts.headers, response.headers_mut());
+        response
+    }
+
+    async fn dispatch(&self, parts: &Parts, body: Incoming) -> Result<Response<Reply>, Fault> {
+        match route::meaning(&parts.method, parts.uri.path()) {
+            Meaning::Operation(operation, rest) => self.operate(operation, rest, parts, body).await,
+            Meaning::Options(allow) => Ok(cors::options(allow)),
+            Meaning::WrongMethod(operation, allow) => {
+                if operation == Operation::Responses && asks_for_websocket(&parts.headers) {
+                    return Err(websocket_refused());
+                }
+                let message = format!("{} is not a method of this path. It takes {allow}.", parts.method);
+                Err(Fault { allow: Some(allow), ..Fault::new(ErrorKind::MethodNotAllowed, message) })
+            }
+            Meaning::Elsewhere => self.elsewhere(parts, body).await,
+        }
+    }
+
+    async fn operate(
+        &self,
+        operation: Operation,
+        rest: Option<&str>,
+        parts: &Parts,
+        body: Incoming,
+    ) -> Result<Response<Reply>, Fault> {
+        let plane = &self.worker().plane;
+        match operation {
+            Operation::Health => return Ok(health::health(plane)),
+            Operation::Ready => return health::ready(plane),
+            Operation::Metrics if plane.settings.metrics_public => return Ok(metrics::render(plane)),
+            Operation::Responses if asks_for_websocket(&parts.headers) => return Err(websocket_refused()),
+            _ => {}
+        }
+        let snapshot = plane.snapshots.load();
+        let access = authenticate(self.worker(), &snapshot, &parts.headers).map_err(Fault::closing)?;
+        match operation {
+            Operation::ChatCompletions => chat::serve(self, snapshot, access, &parts.headers, body).await,
+            Operation::Models => models::serve(&snapshot, rest, &parts.headers),
+            Operation::Metrics if is_administrator(&access) => Ok(metrics::render(plane)),
+            Operation::Metrics => Err(Fault::new(ErrorKind::Forbidden, "Metrics need an administrator key.")),
+            other => Err(Fault::new(
+                ErrorKind::NotImplemented,
+                format!("This release of llmgw does not serve {} yet.", other.name()),
+            )
+            .closing()),
+        }
+    }
+
+    /// A path outside the data plane's table: the control service answers.
+    async fn elsewhere(&self, parts: &Parts, body: Incoming) -> Result<Response<Reply>, Fault> {
+        let Some(fallback) = self.worker().plane.fallback.get() else {
+            return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());
+        };
+        let body = http_body_util::Limited::new(body, ADMIN_BODY_BYTES_MAX).map_err(BoxError::from);
+        let mut request = Request::new(body.boxed_unsync());
+        *request.method_mut() = parts.method.clone();
+        *request.uri_mut() = parts.uri.clone();
+        *request.headers_mut() = parts.headers.clone();
+        request.headers_mut().insert(X_REQUEST_ID, self.request_id.clone());
+        let response = Arc::clone(fallback).handle(request, self.caller.peer).await;
+        Ok(response.map(Reply::port))
+    }
+
+    pub(crate) fn worker(&self) -> &Rc<Worker> {
+        &self.caller.worker
+    }
+
+    /// The request id as text.
+    pub(crate) fn id(&self) -> &str {
+        self.request_id.to_str().unwrap_or_default()
+    }
+}
+
+/// Bytes of a request to the control service.
+const ADMIN_BODY_BYTES_MAX: usize = 4 << 20;
+
+/// The error envelope of a path (MSG-4).
+fn family(path: &str) -> Family {
+    let bare = path.strip_prefix("/v1").unwrap_or(path);
+    if bare == "/messages" || bare == "/messages/count_tokens" { Family::Anthropic } else { Family::OpenAi }
+}
+
+/// The client's own request id if it is a sane one, else one of ours (FAIL-7).
+fn request_id(worker: &Worker, headers: &HeaderMap) -> HeaderValue {
+    let own = headers.get(X_REQUEST_ID).filter(|value| {
+        let text = value.as_bytes();
+        (1..=128).contains(&text.len())
+            && text.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(b))
+    });
+    own.cloned().unwrap_or_else(|| worker.request_id())
+}
+
+fn asks_for_websocket(headers: &HeaderMap) -> bool {
+    headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// LIM-3: agents fall back to HTTP at once on a 426.
+fn websocket_refused() -> Fault {
+    Fault::new(ErrorKind::UpgradeRequired, "WebSocket is not spoken here. Send a POST.").closing()
+}

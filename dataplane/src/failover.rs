@@ -1,0 +1,275 @@
+//! Walks the plan: retries at one target, then moves to the next, under the request's budget, while no output
+//! has started (FAIL-1 to FAIL-4).
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+use shared::error_kind::ErrorKind;
+use shared::health::Passage;
+use shared::operation::Dialect;
+use shared::policy::RETRY_AFTER_MAX;
+use shared::routing::Target;
+use shared::snapshot::Route;
+use shared::usage::StepResult;
+use wire::chat::{self, ChatHead};
+
+use crate::attempt::{self, Failure, Success, Task};
+use crate::error::Fault;
+use crate::metrics::add;
+use crate::plan::{self, Needs};
+use crate::record::Record;
+use crate::server::body::Held;
+use crate::upstream::request::Draft;
+use crate::verdict::Next;
+use crate::worker::Worker;
+
+/// A request that has been read, and where it may go.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) route: Route,
+    pub(crate) head: ChatHead,
+    pub(crate) body: Held,
+    pub(crate) headers: HeaderMap,
+    pub(crate) request_id: HeaderValue,
+    pub(crate) record: Record,
+    pub(crate) budget: Duration,
+}
+
+/// An answer that has begun, from whom, and its record.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) success: Success,
+    pub(crate) target: Target,
+    pub(crate) attempts: u32,
+    pub(crate) record: Record,
+}
+
+/// No answer: what the client reads, who was tried last, and how often.
+#[derive(Debug)]
+pub(crate) struct Unserved {
+    pub(crate) fault: Fault,
+    pub(crate) target: Option<Target>,
+    pub(crate) attempts: u32,
+}
+
+/// Serves the job. Its body is released when this returns, before the answer is relayed.
+pub(crate) async fn run(mut job: Job) -> Result<Served, Unserved> {
+    let mut record = job.record;
+    let route = job.route;
+    record.note(|event| event.endpoint = route.endpoint().cloned());
+    let needs = Needs {
+        dialect: Dialect::Chat,
+        vision: job.head.has_image,
+        affinity_key: job.head.affinity_key.as_deref(),
+    };
+    let candidates = match plan::order(&route, needs, &mut record) {
+        Ok(candidates) => candidates,
+        Err(fault) => {
+            record.fail(fault.kind, fault.status());
+            return Err(Unserved { fault, target: None, attempts: 0 });
+        }
+    };
+    let segments = std::mem::take(&mut job.body.segments);
+    let source = Source {
+        worker: &job.worker,
+        head: &job.head,
+        segments: &segments,
+        headers: &job.headers,
+        request_id: &job.request_id,
+        budget_end: far(job.budget),
+    };
+    let mut walk = Walk { source, attempts: 0, worst: None, shortest_wait_ms: u64::MAX, last: None };
+    for target in candidates {
+        match walk.target(target, &mut record).await {
+            Step::Served(success) => {
+                let attempts = walk.attempts;
+                return Ok(Served { success: *success, target: target.clone(), attempts, record });
+            }
+            Step::Moved => {}
+            Step::Stopped => break,
+        }
+    }
+    let unserved = walk.unserved();
+    record.fail(unserved.fault.kind, unserved.fault.status());
+    Err(unserved)
+}
+
+fn far(budget: Duration) -> tokio::time::Instant {
+    let now = tokio::time::Instant::now();
+    now.checked_add(budget).unwrap_or(now + Duration::from_secs(86_400))
+}
+
+/// What came of one target.
+enum Step {
+    Served(Box<Success>),
+    Moved,
+    Stopped,
+}
+
+/// What every attempt's request is made from.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    worker: &'a Rc<Worker>,
+    head: &'a ChatHead,
+    segments: &'a [Bytes],
+    headers: &'a HeaderMap,
+    request_id: &'a HeaderValue,
+    budget_end: tokio::time::Instant,
+}
+
+impl<'a> Source<'a> {
+    fn task(&self, target: &Target) -> Task<'a> {
+        // The usage chunk is asked for on every stream; who did not ask for it does not see it (CHAT-4).
+        let segments = chat::build(self.segments, self.head, target.model.id.as_str(), true);
+        Task {
+            worker: self.worker,
+            draft: Draft {
+                provider: Arc::clone(&target.provider),
+                path: |origin| &origin.chat_path,
+                client_headers: self.headers,
+                request_id: self.request_id,
+                stream: self.head.stream,
+                segments,
+            },
+            include_usage: self.head.include_usage,
+            request_id: self.request_id.to_str().unwrap_or_default(),
+            budget_end: self.budget_end,
+        }
+    }
+}
+
+struct Walk<'a> {
+    source: Source<'a>,
+    attempts: u32,
+    /// The most meaningful failure so far.
+    worst: Option<Failure>,
+    shortest_wait_ms: u64,
+    last: Option<Target>,
+}
+
+impl Walk<'_> {
+    async fn target(&mut self, target: &Target, record: &mut Record) -> Step {
+        let provider = &target.provider;
+        let now_ms = self.source.worker.plane.monotonic_ms();
+        if let Passage::Refuse { wait_ms } = provider.circuit.ask(now_ms, &provider.circuit_policy) {
+            self.shortest_wait_ms = self.shortest_wait_ms.min(wait_ms);
+            record.skip(target, StepResult::CircuitOpen);
+            return Step::Moved;
+        }
+        self.last = Some(target.clone());
+        let task = self.source.task(target);
+        for attempt in 1..=provider.retry.attempts_max.max(1) {
+            self.attempts += 1;
+            add(&self.source.worker.counters.attempts, 1);
+            let began = Instant::now();
+            record.begin_step(target);
+            let failure = match attempt::attempt(&task, target, record).await {
+                Ok(success) => {
+                    record.end_step(StepResult::Served, None, began);
+                    provider.circuit.succeed();
+                    return Step::Served(Box::new(success));
+                }
+                Err(failure) => failure,
+            };
+            record.end_step(failure.result, failure.status, began);
+            self.count(target, &failure);
+            let next = failure.next;
+            let wait = back_off(target, attempt, &failure);
+            self.keep(failure);
+            match (next, wait) {
+                (Next::Stop, _) => return Step::Stopped,
+                (Next::Retry, Some(wait)) if self.may_wait(target, wait) => tokio::time::sleep(wait).await,
+                _ => return Step::Moved,
+            }
+        }
+        Step::Moved
+    }
+
+    fn count(&self, target: &Target, failure: &Failure) {
+        add(&self.source.worker.counters.attempt_failures, 1);
+        let provider = &target.provider;
+        let now_ms = self.source.worker.plane.monotonic_ms();
+        if failure.counts && provider.circuit.fail(now_ms, &provider.circuit_policy) {
+            let seconds = provider.circuit_policy.cooldown.as_secs();
+            tracing::warn!(provider.id = %provider.id, cooldown_s = seconds, "circuit opened");
+        }
+    }
+
+    /// Whether another attempt at the same target makes sense after `wait`: the budget must outlast it, and
+    /// the failures so far must not have opened the circuit.
+    fn may_wait(&self, target: &Target, wait: Duration) -> bool {
+        tokio::time::Instant::now() + wait < self.source.budget_end
+            && !target.provider.circuit.is_open(self.source.worker.plane.monotonic_ms())
+    }
+
+    /// Keeps the failure that says most to the client.
+    fn keep(&mut self, failure: Failure) {
+        let retry_after = match (&self.worst, failure.retry_after) {
+            (Some(worst), wait) => wait.max(worst.retry_after),
+            (None, wait) => wait,
+        };
+        match &mut self.worst {
+            Some(worst) if meaning(worst) > meaning(&failure) => worst.retry_after = retry_after,
+            worst => *worst = Some(Failure { retry_after, ..failure }),
+        }
+    }
+
+    fn unserved(self) -> Unserved {
+        let fault = match self.worst {
+            Some(failure) => {
+                let mut fault = Fault::new(failure.kind, failure.message);
+                fault.status = failure.status.filter(|_| failure.kind == ErrorKind::UpstreamStatus);
+                fault.body = failure.body;
+                fault.retry_after = failure.retry_after.map(|wait| wait.min(CLIENT_WAIT_MAX));
+                fault
+            }
+            None => {
+                let message =
+                    "Every model that could serve this request has failed too often and is resting.";
+                let wait = Duration::from_millis(self.shortest_wait_ms).min(CLIENT_WAIT_MAX);
+                Fault::new(ErrorKind::NoEligibleTarget, message).retry_after(wait)
+            }
+        };
+        Unserved { fault, target: self.last, attempts: self.attempts }
+    }
+}
+
+/// The longest wait that is passed on to a client: Anthropic's SDK obeys any.
+const CLIENT_WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// How much a failure tells the client: what is wrong with its request most, that nobody was there least.
+fn meaning(failure: &Failure) -> u8 {
+    match (failure.kind, failure.status) {
+        (ErrorKind::BudgetExhausted, _) => 7,
+        (ErrorKind::UpstreamStatus, Some(400 | 405..=407 | 409..=428 | 430..=499)) => 6,
+        (ErrorKind::UpstreamStatus, Some(429)) => 5,
+        (ErrorKind::UpstreamStatus, Some(401..=404)) => 4,
+        (ErrorKind::UpstreamStatus, _) => 3,
+        (ErrorKind::UpstreamTimeout, _) => 2,
+        _ => 1,
+    }
+}
+
+/// How long to wait before the same target is tried again: what it asked for, else full jitter under an
+/// exponential bound. `None`: it asked for more than a request waits, so the next one is due.
+fn back_off(target: &Target, attempt: u32, failure: &Failure) -> Option<Duration> {
+    if attempt >= target.provider.retry.attempts_max {
+        return None;
+    }
+    match failure.retry_after {
+        Some(wait) if wait > RETRY_AFTER_MAX => None,
+        Some(wait) => Some(wait),
+        None => Some(target.provider.retry.backoff_bound(attempt).mul_f64(random_fraction())),
+    }
+}
+
+/// From 0 to 1, evenly.
+fn random_fraction() -> f64 {
+    use std::hash::BuildHasher as _;
+    let bits = std::hash::RandomState::new().hash_one(0_u8) >> 32;
+    f64::from(u32::try_from(bits).unwrap_or(u32::MAX)) / f64::from(u32::MAX)
+}

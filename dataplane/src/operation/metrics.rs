@@ -1,0 +1,91 @@
+//! `GET /metrics`: Prometheus text (ROUTE-5). Written by hand because the counters are per-worker atomics that
+//! no registry may lock.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response};
+
+use crate::metrics::{BOUNDS_US, Counters, Histogram};
+use crate::plane::Plane;
+use crate::relay::Reply;
+
+/// All workers added up.
+pub(crate) fn render(plane: &Plane) -> Response<Reply> {
+    let mut text = Text { out: String::with_capacity(4096), counters: plane };
+    text.counter("llmgw_requests_total", "Requests that arrived.", |c| &c.requests);
+    text.counter("llmgw_requests_refused_total", "Requests answered with an error.", |c| &c.refused);
+    text.counter("llmgw_exchanges_completed_total", "Exchanges whose client has the whole answer.", |c| {
+        &c.completed
+    });
+    text.counter("llmgw_exchanges_failed_total", "Exchanges that no target answered.", |c| &c.failed);
+    text.counter("llmgw_exchanges_cancelled_total", "Exchanges whose client left.", |c| &c.cancelled);
+    text.counter("llmgw_exchanges_cut_total", "Exchanges whose upstream broke off.", |c| &c.cut);
+    text.counter("llmgw_attempts_total", "Requests sent to upstreams.", |c| &c.attempts);
+    text.counter("llmgw_attempt_failures_total", "Attempts without an answer.", |c| &c.attempt_failures);
+    text.counter("llmgw_input_tokens_total", "Tokens taken in.", |c| &c.input_tokens);
+    text.counter("llmgw_output_tokens_total", "Tokens given out.", |c| &c.output_tokens);
+    text.histogram("llmgw_first_content_seconds", "From request to first content.", |c| &c.first_content);
+    text.histogram("llmgw_exchange_seconds", "From request to the end of the answer.", |c| &c.duration);
+    text.gauge("llmgw_connections", "Client connections.", plane.connections.load(Ordering::Relaxed) as u64);
+    text.gauge("llmgw_held_body_bytes", "Request bodies in memory.", plane.held_bytes());
+    text.gauge(
+        "llmgw_snapshot_generation",
+        "Number of the routing snapshot.",
+        plane.snapshots.load().generation,
+    );
+    let mut response = Response::new(Reply::full(Bytes::from(text.out)));
+    let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+struct Text<'a> {
+    out: String,
+    counters: &'a Plane,
+}
+
+impl Text<'_> {
+    fn sum(&self, pick: impl Fn(&Counters) -> &AtomicU64) -> u64 {
+        self.counters.counters.iter().map(|counters| pick(counters).load(Ordering::Relaxed)).sum()
+    }
+
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        // Writing to a String cannot fail.
+        writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
+    }
+
+    fn counter(&mut self, name: &str, help: &str, pick: impl Fn(&Counters) -> &AtomicU64) {
+        self.head(name, help, "counter");
+        let value = self.sum(pick);
+        writeln!(self.out, "{name} {value}").ok();
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "gauge");
+        writeln!(self.out, "{name} {value}").ok();
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, pick: impl Fn(&Counters) -> &Histogram) {
+        self.head(name, help, "histogram");
+        let mut cumulative = 0;
+        for (index, bound) in BOUNDS_US.iter().enumerate() {
+            let bucket = |counters: &Counters| {
+                pick(counters).buckets.get(index).map_or(0, |bucket| bucket.load(Ordering::Relaxed))
+            };
+            cumulative += self.counters.counters.iter().map(|counters| bucket(counters)).sum::<u64>();
+            let seconds = seconds(*bound);
+            writeln!(self.out, "{name}_bucket{{le=\"{seconds}\"}} {cumulative}").ok();
+        }
+        let count = self.sum(|counters| &pick(counters).count);
+        let sum = seconds(self.sum(|counters| &pick(counters).sum_us));
+        writeln!(self.out, "{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {sum}\n{name}_count {count}")
+            .ok();
+    }
+}
+
+fn seconds(us: u64) -> f64 {
+    std::time::Duration::from_micros(us).as_secs_f64()
+}

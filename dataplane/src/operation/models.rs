@@ -1,0 +1,188 @@
+//! `GET /v1/models` and `/v1/models/{id}` (SEL-2, SEL-3, ROUTE-4): one body that the OpenAI and the Anthropic
+//! SDKs both read.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use serde_json::{Map, Value, json};
+use shared::error_kind::ErrorKind;
+use shared::routing::{Model, Prices, Target};
+use shared::snapshot::{Route, Snapshot};
+
+use crate::error::Fault;
+use crate::relay::Reply;
+
+const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+
+/// Lists every selector, or shows the one that `id` (percent-encoded) names.
+pub(crate) fn serve(
+    snapshot: &Snapshot,
+    id: Option<&str>,
+    headers: &HeaderMap,
+) -> Result<Response<Reply>, Fault> {
+    let anthropic = headers.contains_key(ANTHROPIC_VERSION);
+    let body = match id {
+        None => list(snapshot, anthropic),
+        Some(encoded) => {
+            let id = percent_decode(encoded);
+            let route = id.as_deref().and_then(|id| snapshot.routes.get(id));
+            match (id, route) {
+                (Some(id), Some(route)) => entry(snapshot, &id, route, anthropic),
+                _ => {
+                    return Err(
+                        Fault::new(ErrorKind::ModelNotFound, "There is no such model.").param("model")
+                    );
+                }
+            }
+        }
+    };
+    let mut response = Response::new(Reply::full(Bytes::from(body.to_string())));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+fn list(snapshot: &Snapshot, anthropic: bool) -> Value {
+    let mut routes: Vec<_> = snapshot.routes.iter().collect();
+    routes.sort_by(|a, b| a.0.cmp(b.0));
+    let data: Vec<_> = routes.iter().map(|(id, route)| entry(snapshot, id, route, anthropic)).collect();
+    if anthropic {
+        let id = |entry: Option<&(&Box<str>, &Route)>| entry.map(|(id, _)| id.to_string());
+        let (first, last) = (id(routes.first()), id(routes.last()));
+        json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
+    } else {
+        json!({"object": "list", "data": data})
+    }
+}
+
+fn entry(snapshot: &Snapshot, id: &str, route: &Route, anthropic: bool) -> Value {
+    let mut entry = Map::new();
+    let mut put = |name: &str, value: Value| {
+        if !value.is_null() {
+            entry.insert(name.to_owned(), value);
+        }
+    };
+    let model = match route {
+        Route::Endpoint(_) => None,
+        Route::Model(target) | Route::Alias(target) => Some(&*target.model),
+    };
+    put("id", json!(id));
+    let name = model.and_then(|model| model.display_name.as_deref());
+    if anthropic {
+        put("type", json!("model"));
+        put("display_name", json!(name.unwrap_or(id)));
+        put("created_at", json!(rfc3339(snapshot.created)));
+        put("lifecycle", json!("active"));
+        put("max_input_tokens", json!(model.and_then(|model| model.context_window)));
+        return Value::Object(entry);
+    }
+    put("object", json!("model"));
+    put("created", json!(snapshot.created));
+    match route {
+        Route::Endpoint(endpoint) => {
+            put("owned_by", json!("endpoint"));
+            let target = |target: &Target| json!({"provider": target.provider.id, "model": target.model.id});
+            put("failover", endpoint.targets.iter().map(target).collect());
+        }
+        Route::Model(target) | Route::Alias(target) => put("owned_by", json!(target.provider.id)),
+    }
+    put("display_name", json!(name));
+    if let Some(model) = model {
+        known(model, &mut put);
+    }
+    Value::Object(entry)
+}
+
+/// What is known of a model; what is not is left out, never guessed.
+fn known(model: &Model, put: &mut dyn FnMut(&str, Value)) {
+    put("context_window", json!(model.context_window));
+    if let Some(vision) = model.vision {
+        put("input_modalities", if vision { json!(["text", "image"]) } else { json!(["text"]) });
+    }
+    let capability = |name: &str, has: Option<bool>| (has == Some(true)).then(|| json!(name));
+    let capabilities: Vec<_> = [
+        capability("vision", model.vision),
+        capability("tools", model.tools),
+        capability("reasoning", model.reasoning),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if model.vision.or(model.tools).or(model.reasoning).is_some() {
+        put("capabilities", Value::Array(capabilities));
+    }
+    if let Some(prices) = model.prices {
+        put("prices", price_table(&prices));
+    }
+}
+
+/// Dollars per million tokens.
+fn price_table(prices: &Prices) -> Value {
+    let classes = [
+        ("input", prices.input),
+        ("cached_input", prices.cached_input),
+        ("cache_write", prices.cache_write),
+        ("output", prices.output),
+        ("reasoning", prices.reasoning),
+    ];
+    let dollars = |micros: u64| {
+        let number = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+        number.parse::<f64>().map_or(Value::Null, |number| json!(number))
+    };
+    classes.into_iter().filter_map(|(name, micros)| Some((name.to_owned(), dollars(micros?)))).collect()
+}
+
+/// Seconds since the epoch as RFC 3339 in UTC. The day count is Howard Hinnant's `civil_from_days`.
+fn rfc3339(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// `None` if what comes out is no text.
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || char::from(rest.next()?).to_digit(16);
+            let value = digit()? * 16 + digit()?;
+            bytes.push(u8::try_from(value).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_rfc_3339() {
+        for (seconds, want) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_795_219_199, "2026-11-20T23:59:59Z"),
+        ] {
+            assert_eq!(rfc3339(seconds), want);
+        }
+    }
+
+    #[test]
+    fn ids_are_decoded_or_refused() {
+        assert_eq!(percent_decode("groq%2Fa%20b").as_deref(), Some("groq/a b"));
+        assert_eq!(percent_decode("a/b").as_deref(), Some("a/b"));
+        for broken in ["%", "%2", "%zz", "%ff"] {
+            assert_eq!(percent_decode(broken), None, "{broken}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What all workers share: settings, the snapshot reader, TLS, and a few counters that bound the whole
+//! process.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use http::HeaderValue;
+use rustls::ServerConfig;
+use shared::port::Handler;
+use shared::snapshot::SnapshotReader;
+
+use crate::metrics::Counters;
+use crate::upstream::dial::Tls;
+
+/// What the operator decides about the data plane, fixed at start-up.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bytes of one request body (LIM-1).
+    pub body_bytes_max: u64,
+    /// Bytes of all request bodies held at once (LIM-5).
+    pub held_bytes_max: u64,
+    /// Client connections at once.
+    pub connections_max: usize,
+    /// How long streams in flight may go on after the stop signal (OPS-3).
+    pub drain: Duration,
+    /// Silence after which a stream's head is committed early and keep-alives are sent (FAIL-6).
+    pub stream_keepalive: Option<Duration>,
+    /// Origins that browsers may call from; empty: no CORS (ROUTE-3).
+    pub cors_origins: Vec<HeaderValue>,
+    /// `GET /metrics` needs no key (ROUTE-5).
+    pub metrics_public: bool,
+    /// One log line a request (CFG-7).
+    pub log_requests: bool,
+    /// Serve TLS with this configuration.
+    pub tls: Option<Arc<ServerConfig>>,
+}
+
+/// What was built, when and from what; shown by `/health` and `llmgw version` (HEALTH-1).
+#[derive(Clone, Copy, Debug)]
+pub struct BuildIdentity {
+    /// The release.
+    pub version: &'static str,
+    /// The git commit, or `unknown`.
+    pub commit: &'static str,
+    /// When, in RFC 3339.
+    pub built_at: &'static str,
+    /// The target triple.
+    pub target: &'static str,
+}
+
+/// See the module.
+pub(crate) struct Plane {
+    pub(crate) settings: Settings,
+    pub(crate) build: BuildIdentity,
+    pub(crate) snapshots: SnapshotReader,
+    pub(crate) tls: Tls,
+    pub(crate) fallback: OnceLock<Arc<dyn Handler>>,
+    pub(crate) draining: AtomicBool,
+    pub(crate) connections: AtomicUsize,
+    pub(crate) counters: Vec<Arc<Counters>>,
+    held_bytes: AtomicU64,
+    began: Instant,
+}
+
+impl std::fmt::Debug for Plane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plane").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Plane {
+    pub(crate) fn new(
+        settings: Settings,
+        build: BuildIdentity,
+        snapshots: SnapshotReader,
+        tls: Tls,
+        workers: usize,
+    ) -> Self {
+        Self {
+            settings,
+            build,
+            snapshots,
+            tls,
+            fallback: OnceLock::new(),
+            draining: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            counters: (0..workers).map(|_| Arc::default()).collect(),
+            held_bytes: AtomicU64::new(0),
+            began: Instant::now(),
+        }
+    }
+
+    /// Milliseconds on the process's monotonic clock; what circuits count in.
+    pub(crate) fn monotonic_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of request bodies held now.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes room for `bytes` of request bodies, or none.
+    pub(crate) fn hold(&self, bytes: u64) -> bool {
+        let before = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) <= self.settings.held_bytes_max {
+            return true;
+        }
+        self.release(bytes);
+        false
+    }
+
+    pub(crate) fn release(&self, bytes: u64) {
+        self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}

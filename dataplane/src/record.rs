@@ -1,0 +1,203 @@
+//! The record of one exchange while it is being made. Whatever ends the exchange, and also if nothing does
+//! but the client's leaving, exactly one usage event comes of it.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use shared::access::Access;
+use shared::error_kind::ErrorKind;
+use shared::id::{ModelId, ProviderId};
+use shared::operation::Operation;
+use shared::routing::Target;
+use shared::usage::{Outcome, Provenance, StepResult, TokenCounts, TraceStep, UsageEvent};
+
+use crate::worker::Worker;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Record {
+    worker: Rc<Worker>,
+    started: Instant,
+    /// Taken when the event is sent.
+    event: Option<Box<UsageEvent>>,
+    /// What the input will be taken for when no upstream reports it.
+    input_estimate: u64,
+}
+
+/// What a record begins with.
+#[derive(Debug)]
+pub(crate) struct Opening<'a> {
+    pub(crate) started: Instant,
+    pub(crate) started_at_ms: u64,
+    pub(crate) request_id: &'a str,
+    pub(crate) operation: Operation,
+    pub(crate) access: &'a Access,
+    pub(crate) selector: &'a str,
+    pub(crate) stream: bool,
+    pub(crate) input_estimate: u64,
+}
+
+/// Bytes of a client's selector that are kept.
+const SELECTOR_BYTES_MAX: usize = 256;
+/// The status of an exchange whose client left before it got one, as nginx logs it.
+const CLIENT_CLOSED: u16 = 499;
+
+impl Record {
+    pub(crate) fn open(worker: &Rc<Worker>, opening: &Opening<'_>) -> Self {
+        let selector = opening.selector;
+        let cut = selector.floor_char_boundary(SELECTOR_BYTES_MAX);
+        let event = UsageEvent {
+            request_id: opening.request_id.into(),
+            started_at_ms: opening.started_at_ms,
+            duration_us: 0,
+            operation: opening.operation,
+            key: opening.access.key.clone(),
+            project: opening.access.project.clone(),
+            principal: opening.access.acts_as.clone(),
+            selector: selector.get(..cut).unwrap_or_default().into(),
+            endpoint: None,
+            provider: None,
+            model: None,
+            stream: opening.stream,
+            status: CLIENT_CLOSED,
+            outcome: Outcome::Cancelled,
+            error: None,
+            tokens: TokenCounts::default(),
+            provenance: Provenance::None,
+            head_us: None,
+            first_content_us: None,
+            trace: Vec::new(),
+        };
+        Self {
+            worker: Rc::clone(worker),
+            started: opening.started,
+            event: Some(Box::new(event)),
+            input_estimate: opening.input_estimate,
+        }
+    }
+
+    /// Changes what is known so far.
+    pub(crate) fn note(&mut self, change: impl FnOnce(&mut UsageEvent)) {
+        if let Some(event) = &mut self.event {
+            change(event);
+        }
+    }
+
+    /// An attempt at `target` begins: from now on input counts as used. The step is corrected when it ends.
+    pub(crate) fn begin_step(&mut self, target: &Target) {
+        let tokens = TokenCounts { input: self.input_estimate, ..TokenCounts::default() };
+        self.note(|event| {
+            event.provider = Some(target.provider.id.clone());
+            event.model = Some(target.model.id.clone());
+            event.tokens = tokens;
+            event.provenance = Provenance::Estimated;
+            event.trace.push(step(target, StepResult::Cancelled));
+        });
+    }
+
+    /// The attempt that began last has ended.
+    pub(crate) fn end_step(&mut self, result: StepResult, status: Option<u16>, began: Instant) {
+        let spent = micros(began);
+        let served = result == StepResult::Served;
+        self.note(|event| {
+            if !served {
+                event.tokens = TokenCounts::default();
+                event.provenance = Provenance::None;
+            }
+            if let Some(step) = event.trace.last_mut() {
+                step.result = result;
+                step.status = status.or(step.status);
+                step.spent_us = Some(spent);
+            }
+        });
+    }
+
+    /// The upstream's head has come.
+    pub(crate) fn head(&mut self, status: u16, began: Instant) {
+        let (step_us, us) = (micros(began), micros(self.started));
+        self.note(|event| {
+            event.head_us = Some(us);
+            if let Some(step) = event.trace.last_mut() {
+                step.status = Some(status);
+                step.head_us = Some(step_us);
+            }
+        });
+    }
+
+    /// The first content has come.
+    pub(crate) fn first_content(&mut self) {
+        let us = micros(self.started);
+        self.note(|event| event.first_content_us = Some(us));
+    }
+
+    /// A target was passed over.
+    pub(crate) fn skip(&mut self, target: &Target, result: StepResult) {
+        self.note(|event| event.trace.push(step(target, result)));
+    }
+
+    /// The exchange failed with what the client reads.
+    pub(crate) fn fail(&mut self, kind: ErrorKind, status: u16) {
+        self.note(|event| {
+            event.error = Some(kind);
+            event.status = status;
+        });
+        self.close(Outcome::Failed);
+    }
+
+    /// Sends the event. Called before the client has the last byte; later calls do nothing.
+    pub(crate) fn close(&mut self, outcome: Outcome) {
+        let Some(mut event) = self.event.take() else { return };
+        event.outcome = outcome;
+        event.duration_us = micros(self.started);
+        self.worker.counters.observe(&event);
+        if self.worker.plane.settings.log_requests {
+            log(&event);
+        }
+        self.worker.log_usage(*event);
+    }
+
+    /// Whether the event has been sent.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.event.is_none()
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.close(Outcome::Cancelled);
+    }
+}
+
+/// One line of metadata; never a body, a key or a prompt (CFG-7).
+fn log(event: &UsageEvent) {
+    tracing::info!(
+        request.id = %event.request_id,
+        operation = event.operation.name(),
+        key.id = %event.key,
+        selector = %event.selector,
+        provider.id = event.provider.as_ref().map(ProviderId::as_str),
+        model = event.model.as_ref().map(ModelId::as_str),
+        status = event.status,
+        outcome = ?event.outcome,
+        attempts = event.trace.len(),
+        duration_us = event.duration_us,
+        tokens = event.tokens.total(),
+        "request"
+    );
+}
+
+fn step(target: &Target, result: StepResult) -> TraceStep {
+    TraceStep {
+        provider: target.provider.id.clone(),
+        model: target.model.id.clone(),
+        result,
+        status: None,
+        head_us: None,
+        spent_us: None,
+    }
+}
+
+/// Microseconds since `instant`.
+pub(crate) fn micros(instant: Instant) -> u64 {
+    u64::try_from(instant.elapsed().as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,76 @@
+//! A stream whose head is committed before there is content, because something between the gateway and the
+//! client cuts silent connections (FAIL-6, `stream_keepalive_seconds`). Failover goes on inside the body;
+//! until it ends the client gets comments, which every SSE parser skips.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use shared::port::BoxError;
+use tokio::time::{Instant, Sleep};
+
+use super::stream::Relay;
+
+/// How the failover ended.
+#[derive(Debug)]
+pub(crate) enum Finished {
+    /// A target answers.
+    Relay(Box<Relay>),
+    /// All that there is: a short answer, or the error event that says why there is none.
+    Whole(Bytes),
+}
+
+/// See the module.
+pub(crate) struct Early {
+    state: State,
+    interval: Duration,
+    timer: Pin<Box<Sleep>>,
+}
+
+enum State {
+    Waiting(Pin<Box<dyn Future<Output = Finished>>>),
+    Relaying(Box<Relay>),
+    Ended,
+}
+
+impl std::fmt::Debug for Early {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Early").field("interval", &self.interval).finish_non_exhaustive()
+    }
+}
+
+/// What keeps a silent stream alive.
+const KEEPALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
+
+impl Early {
+    /// Commits the head now and sends the first keep-alive at once.
+    pub(crate) fn new(failover: Pin<Box<dyn Future<Output = Finished>>>, interval: Duration) -> Self {
+        Self {
+            state: State::Waiting(failover),
+            interval,
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+        }
+    }
+
+    pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
+        loop {
+            match &mut self.state {
+                State::Waiting(failover) => match failover.as_mut().poll(cx) {
+                    Poll::Ready(Finished::Relay(relay)) => self.state = State::Relaying(relay),
+                    Poll::Ready(Finished::Whole(event)) => {
+                        self.state = State::Ended;
+                        return Poll::Ready(Some(Ok(event)));
+                    }
+                    Poll::Pending => {
+                        std::task::ready!(self.timer.as_mut().poll(cx));
+                        self.timer.as_mut().reset(Instant::now() + self.interval);
+                        return Poll::Ready(Some(Ok(KEEPALIVE)));
+                    }
+                },
+                State::Relaying(relay) => return relay.poll_data(cx),
+                State::Ended => return Poll::Ready(None),
+            }
+        }
+    }
+}

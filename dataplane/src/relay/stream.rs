@@ -1,0 +1,277 @@
+//! The relay: upstream bytes to client bytes, after the first content.
+//!
+//! It runs inside the client connection's task, and the upstream's connection inside it. Nothing is buffered
+//! between the two: a client that does not read is a relay that is not polled, and so an upstream that is not
+//! read. Dropping the relay is the client's leaving; the record then says cancelled.
+//!
+//! ```text
+//!   Flow --upstream ended well----------> End   (record closed before the last byte goes out)
+//!    |----upstream broke off------------> Flush --client has it all--> Abort
+//!    '----error event of the upstream---> Flush
+//! ```
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use shared::error_kind::ErrorKind;
+use shared::port::BoxError;
+use shared::routing::ProviderInstance;
+use shared::usage::{Outcome, Provenance, TokenCounts};
+use tokio::time::{Instant, Sleep};
+use wire::chat::{ChatStream, WholeScan};
+use wire::envelope;
+
+use crate::record::Record;
+use crate::server::io::Link;
+use crate::upstream::AnswerBody;
+use crate::worker::Worker;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    worker: Rc<Worker>,
+    link: Rc<Link>,
+    provider: Arc<ProviderInstance>,
+    request_id: Box<str>,
+    record: Record,
+    body: AnswerBody,
+    scan: Scan,
+    /// What goes to the client next, last piece first.
+    ready: Vec<Bytes>,
+    phase: Phase,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// When the upstream was last heard, on the worker's coarse clock.
+    heard: u32,
+}
+
+/// What a relay is made of.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) link: Rc<Link>,
+    pub(crate) provider: Arc<ProviderInstance>,
+    pub(crate) request_id: Box<str>,
+    pub(crate) record: Record,
+    pub(crate) body: AnswerBody,
+    pub(crate) scan: Scan,
+    /// What has been read already, in order.
+    pub(crate) held: Vec<Bytes>,
+}
+
+/// What is read of the bytes that pass.
+#[derive(Debug)]
+pub(crate) enum Scan {
+    Stream(Box<ChatStream>),
+    Whole(Box<WholeScan>),
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Flow,
+    Flush { polls: u8 },
+    Abort,
+    End,
+}
+
+/// The upstream broke off; hyper ends the connection on it.
+#[derive(Debug)]
+struct BrokenOff;
+
+impl std::fmt::Display for BrokenOff {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the upstream broke off in the middle of its answer")
+    }
+}
+
+impl std::error::Error for BrokenOff {}
+
+/// What a token is taken for where nobody counted.
+pub(crate) const BYTES_PER_TOKEN: u64 = 4;
+/// How long an upstream may keep its connection open after `[DONE]`.
+const AFTER_DONE: Duration = Duration::from_secs(2);
+
+impl Relay {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let mut ready = parts.held;
+        ready.reverse();
+        let mut relay = Self {
+            heard: parts.worker.now(),
+            worker: parts.worker,
+            link: parts.link,
+            provider: parts.provider,
+            request_id: parts.request_id,
+            record: parts.record,
+            body: parts.body,
+            scan: parts.scan,
+            ready,
+            phase: Phase::Flow,
+            timer: None,
+        };
+        relay.after_push();
+        relay
+    }
+
+    /// The next bytes for the client.
+    pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
+        loop {
+            if let Some(bytes) = self.ready.pop() {
+                return Poll::Ready(Some(Ok(bytes)));
+            }
+            match self.phase {
+                Phase::Flow => match self.body.poll_data(cx) {
+                    Poll::Pending => std::task::ready!(self.poll_silence(cx)),
+                    Poll::Ready(Some(Ok(bytes))) => self.take(bytes),
+                    Poll::Ready(Some(Err(_))) => self.break_off(ErrorKind::UpstreamCut, CUT),
+                    Poll::Ready(None) => self.upstream_ended(),
+                },
+                Phase::Flush { polls } => std::task::ready!(self.poll_flushed(polls, cx)),
+                Phase::Abort => return Poll::Ready(Some(Err(Box::new(BrokenOff)))),
+                Phase::End => return Poll::Ready(None),
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: Bytes) {
+        self.heard = self.worker.now();
+        match &mut self.scan {
+            Scan::Stream(stream) => {
+                stream.push(bytes, &mut self.ready);
+                self.ready.reverse();
+                self.after_push();
+            }
+            Scan::Whole(scan) => {
+                scan.push(&bytes);
+                self.ready.push(bytes);
+            }
+        }
+    }
+
+    /// What the events that have just been read mean for the exchange.
+    fn after_push(&mut self) {
+        let Scan::Stream(stream) = &self.scan else { return };
+        let state = stream.state();
+        if state.error.is_some() {
+            self.record.note(|event| event.error = Some(ErrorKind::UpstreamStatus));
+            self.settle(Outcome::Cut);
+            self.body = AnswerBody::Ended;
+            self.phase = Phase::Flush { polls: 0 };
+        } else if state.done && !self.record.is_closed() {
+            self.settle(Outcome::Completed);
+            self.timer = None;
+        }
+    }
+
+    fn upstream_ended(&mut self) {
+        let whole = match &mut self.scan {
+            Scan::Stream(stream) => {
+                stream.end(&mut self.ready);
+                self.ready.reverse();
+                let state = stream.state();
+                state.error.is_none() && (state.done || state.finished)
+            }
+            Scan::Whole(_) => true,
+        };
+        self.after_push();
+        if self.phase != Phase::Flow {
+            return;
+        }
+        if whole {
+            self.settle(Outcome::Completed);
+            self.body.recycle(&self.worker, &self.provider);
+            self.phase = Phase::End;
+        } else {
+            self.break_off(ErrorKind::UpstreamCut, CUT);
+        }
+    }
+
+    /// Ends an answer that has begun: an error event in a stream, then the connection (ERR-3).
+    fn break_off(&mut self, kind: ErrorKind, message: &str) {
+        self.body = AnswerBody::Ended;
+        self.record.note(|event| event.error = Some(kind));
+        self.settle(Outcome::Cut);
+        if let Scan::Stream(_) = self.scan {
+            let event = envelope::chat_stream_error(kind.row(), message, &self.request_id);
+            self.ready.insert(0, event);
+        }
+        self.phase = Phase::Flush { polls: 0 };
+    }
+
+    /// Nothing from the upstream for the moment: waits for it or for the end of patience.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let ended = self.record.is_closed();
+        let limit = if ended { AFTER_DONE } else { self.provider.stream_idle_timeout };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        std::task::ready!(timer.as_mut().poll(cx));
+        // The timer is not moved with every chunk; when it fires, the clock says whether it was right.
+        let silent = Duration::from_secs(u64::from(self.worker.now().wrapping_sub(self.heard)));
+        let left = limit.saturating_sub(silent);
+        if ended {
+            self.body = AnswerBody::Ended;
+            self.phase = Phase::End;
+        } else if left.is_zero() {
+            self.break_off(ErrorKind::UpstreamTimeout, SILENT);
+        } else {
+            timer.as_mut().reset(Instant::now() + left);
+        }
+        Poll::Ready(())
+    }
+
+    /// Waits until hyper has written all that it was given, because ending the connection discards the rest.
+    /// hyper flushes whenever the body has nothing; a blocked socket wakes the connection when it goes on.
+    fn poll_flushed(&mut self, polls: u8, cx: &mut Context<'_>) -> Poll<()> {
+        if self.link.write_blocked.get() {
+            return Poll::Pending;
+        }
+        if polls < FLUSH_POLLS {
+            self.phase = Phase::Flush { polls: polls + 1 };
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.phase = Phase::Abort;
+        Poll::Ready(())
+    }
+
+    /// Closes the record with what has passed so far.
+    fn settle(&mut self, outcome: Outcome) {
+        if self.record.is_closed() {
+            return;
+        }
+        let (tokens, output_bytes) = match &mut self.scan {
+            Scan::Stream(stream) => {
+                let state = stream.state();
+                (state.usage, state.output_bytes.max(u64::from(state.content)))
+            }
+            Scan::Whole(scan) => {
+                let answer = std::mem::take(&mut **scan).finish();
+                (answer.usage, answer.output_bytes)
+            }
+        };
+        let output_estimate = output_bytes.div_ceil(BYTES_PER_TOKEN);
+        self.record.note(|event| match tokens {
+            Some(tokens) => (event.tokens, event.provenance) = (tokens, Provenance::Reported),
+            None => {
+                event.tokens = TokenCounts { output: output_estimate, ..event.tokens };
+                event.provenance = Provenance::Estimated;
+            }
+        });
+        self.record.close(outcome);
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.settle(Outcome::Cancelled);
+    }
+}
+
+/// Turns of the connection's task that an error event gets to leave before the connection ends.
+const FLUSH_POLLS: u8 = 2;
+
+const CUT: &str = "The upstream broke off in the middle of its answer. What came so far is incomplete.";
+const SILENT: &str = "The upstream fell silent in the middle of its answer. What came so far is incomplete.";

@@ -1,0 +1,242 @@
+//! Request bodies: read under the limit, kept as the slices in which they came, counted against the process's
+//! budget, decompressed where the client compressed them (LIM-1, LIM-2, LIM-5).
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use shared::error_kind::ErrorKind;
+
+use crate::error::Fault;
+use crate::plane::Plane;
+
+/// A request body. Its bytes leave the budget when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) segments: Vec<Bytes>,
+    /// The end of the body so far, while it comes in crumbs.
+    crumbs: BytesMut,
+    bytes: u64,
+    plane: Arc<Plane>,
+}
+
+/// After this many segments small ones are copied together, so that a body sent byte by byte costs its size
+/// and not a multiple of it.
+const SEGMENTS_FREE: usize = 64;
+/// What counts as small then.
+const CRUMB_BYTES: usize = 4 << 10;
+/// The longest pause between two pieces of a body.
+const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
+
+impl Held {
+    fn new(plane: &Arc<Plane>) -> Self {
+        Self { segments: Vec::new(), crumbs: BytesMut::new(), bytes: 0, plane: Arc::clone(plane) }
+    }
+
+    fn push(&mut self, piece: Bytes) -> Result<(), Fault> {
+        let count = piece.len() as u64;
+        if !self.plane.hold(count) {
+            return Err(Fault::new(
+                ErrorKind::Overloaded,
+                "The gateway holds as many request bodies as it may. Try again.",
+            )
+            .retry_after(Duration::from_secs(1))
+            .closing());
+        }
+        self.bytes += count;
+        if self.segments.len() >= SEGMENTS_FREE && piece.len() < CRUMB_BYTES {
+            self.crumbs.extend_from_slice(&piece);
+            if self.crumbs.len() >= CRUMB_BYTES {
+                self.segments.push(self.crumbs.split().freeze());
+            }
+        } else {
+            self.finish();
+            self.segments.push(piece);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        if !self.crumbs.is_empty() {
+            self.segments.push(self.crumbs.split().freeze());
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.plane.release(self.bytes);
+    }
+}
+
+/// Reads a body of at most `limit` bytes. `each` sees every piece as it comes, decompressed.
+pub(crate) async fn read(
+    plane: &Arc<Plane>,
+    headers: &HeaderMap,
+    mut body: Incoming,
+    limit: u64,
+    each: &mut dyn FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<Held, Fault> {
+    let encoding = Encoding::of(headers)?;
+    let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if declared.or_else(|| body.size_hint().exact()).is_some_and(|length| length > limit) {
+        return Err(too_large(limit));
+    }
+    let mut held = Held::new(plane);
+    while let Some(frame) = next(&mut body).await? {
+        let Ok(piece) = frame.into_data() else { continue };
+        if held.bytes + piece.len() as u64 > limit {
+            return Err(too_large(limit));
+        }
+        if encoding == Encoding::Identity {
+            each(&piece)?;
+        }
+        held.push(piece)?;
+    }
+    held.finish();
+    if encoding == Encoding::Identity {
+        return Ok(held);
+    }
+    let plain = decode(plane, encoding, held, limit).await?;
+    for segment in &plain.segments {
+        each(segment)?;
+    }
+    Ok(plain)
+}
+
+async fn next(body: &mut Incoming) -> Result<Option<hyper::body::Frame<Bytes>>, Fault> {
+    let frame = match futures_now(body).await {
+        Some(frame) => frame,
+        None => tokio::time::timeout(PIECE_TIMEOUT, body.frame()).await.map_err(|_| {
+            Fault::new(ErrorKind::RequestTimeout, "The rest of the request body did not come within 30 s.")
+                .closing()
+        })?,
+    };
+    frame.transpose().map_err(|error| {
+        Fault::new(ErrorKind::BadHttp, format!("The request body is broken: {error}.")).closing()
+    })
+}
+
+/// The next frame if it is there already: then no timer is needed.
+async fn futures_now(body: &mut Incoming) -> Option<Option<Result<hyper::body::Frame<Bytes>, hyper::Error>>> {
+    std::future::poll_fn(|cx| {
+        std::task::Poll::Ready(match std::pin::Pin::new(&mut *body).poll_frame(cx) {
+            std::task::Poll::Ready(frame) => Some(frame),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+fn too_large(limit: u64) -> Fault {
+    Fault::new(ErrorKind::BodyTooLarge, format!("The request body is larger than {limit} bytes.")).closing()
+}
+
+/// How a body is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    Identity,
+    Gzip,
+    Deflate,
+    Zstd,
+    Brotli,
+}
+
+impl Encoding {
+    fn of(headers: &HeaderMap) -> Result<Self, Fault> {
+        let mut values = headers.get_all(CONTENT_ENCODING).iter();
+        let Some(value) = values.next() else { return Ok(Self::Identity) };
+        let name = value.as_bytes().trim_ascii().to_ascii_lowercase();
+        let known = match name.as_slice() {
+            b"" | b"identity" => Some(Self::Identity),
+            b"gzip" | b"x-gzip" => Some(Self::Gzip),
+            b"deflate" => Some(Self::Deflate),
+            b"zstd" => Some(Self::Zstd),
+            b"br" => Some(Self::Brotli),
+            _ => None,
+        };
+        known.filter(|_| values.next().is_none()).ok_or_else(|| {
+            Fault::new(
+                ErrorKind::UnsupportedEncoding,
+                "The Content-Encoding of the request is not one of gzip, deflate, zstd, br and identity.",
+            )
+            .closing()
+        })
+    }
+
+    fn reader<'a>(self, source: impl Read + 'a) -> std::io::Result<Box<dyn Read + 'a>> {
+        Ok(match self {
+            Self::Identity => Box::new(source),
+            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(source)),
+            Self::Deflate => Box::new(flate2::read::ZlibDecoder::new(source)),
+            Self::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::new(source)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+                Box::new(decoder)
+            }
+            Self::Brotli => Box::new(brotli_decompressor::Decompressor::new(source, 4096)),
+        })
+    }
+}
+
+/// A frame may ask for a window of this many bits, 8 MiB: what RFC 9659 lets HTTP use.
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+
+/// Decompresses on the blocking pool, because a body of the largest size takes tens of milliseconds.
+async fn decode(plane: &Arc<Plane>, encoding: Encoding, packed: Held, limit: u64) -> Result<Held, Fault> {
+    let plain = Held::new(plane);
+    tokio::task::spawn_blocking(move || decode_now(encoding, &packed, plain, limit)).await.unwrap_or_else(
+        |_| Err(Fault::new(ErrorKind::Internal, "The request body could not be decompressed.")),
+    )
+}
+
+fn decode_now(encoding: Encoding, packed: &Held, mut plain: Held, limit: u64) -> Result<Held, Fault> {
+    let broken = |error: std::io::Error| {
+        Fault::new(ErrorKind::InvalidRequest, format!("The request body cannot be decompressed: {error}."))
+    };
+    let source = Segments { left: &packed.segments, at: 0 };
+    let mut reader = encoding.reader(source).map_err(broken)?;
+    loop {
+        let mut piece = vec![0; DECODED_PIECE_BYTES];
+        let count = reader.read(&mut piece).map_err(broken)?;
+        if count == 0 {
+            plain.finish();
+            return Ok(plain);
+        }
+        if plain.bytes + count as u64 > limit {
+            return Err(too_large(limit));
+        }
+        piece.truncate(count);
+        plain.push(Bytes::from(piece))?;
+    }
+}
+
+/// Reads segments one after the other.
+struct Segments<'a> {
+    left: &'a [Bytes],
+    at: usize,
+}
+
+impl Read for Segments<'_> {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        while let Some((first, rest)) = self.left.split_first() {
+            let mut unread = first.get(self.at..).unwrap_or_default();
+            if unread.is_empty() {
+                (self.left, self.at) = (rest, 0);
+                continue;
+            }
+            let count = unread.read(room)?;
+            self.at += count;
+            return Ok(count);
+        }
+        Ok(0)
+    }
+}
+
+const DECODED_PIECE_BYTES: usize = 64 << 10;

@@ -1,0 +1,293 @@
+//! The strict reading of a request head (LIM-5), over the raw bytes before hyper parses them.
+//!
+//! hyper decides the framing; this decides whether the framing was ambiguous. Whatever another HTTP parser
+//! in front of or behind the gateway could read differently is refused: bare line feeds, NUL, folded lines, a
+//! missing or second `Host`, more than one length, a length beside a transfer coding, any transfer coding but
+//! one `chunked`. A head that breaks a rule is answered with 400 and the connection ends.
+
+use std::collections::VecDeque;
+
+use memchr::memchr;
+
+/// Follows the bytes of one connection through its heads and bodies.
+///
+/// ```text
+///   Head --blank line--> Body(n) --n bytes--> Head
+///     '-----------------> Chunked --request finished--> Head
+/// ```
+///
+/// Where a body of stated length ends is known here too, so pipelined heads are judged. Where a chunked one
+/// ends is known only to hyper: bytes pipelined behind it stay unjudged, and their request is refused.
+#[derive(Debug, Default)]
+pub(crate) struct HeadCheck {
+    place: Place,
+    /// The start of a line whose end has not arrived.
+    partial: Vec<u8>,
+    seen: Seen,
+    verdicts: VecDeque<Verdict>,
+}
+
+/// What was wrong with a head, if anything.
+pub(crate) type Verdict = Result<(), &'static str>;
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Place {
+    #[default]
+    Head,
+    Body(u64),
+    Chunked,
+    /// A head was wrong; the connection ends with it.
+    Lost,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    lines: u32,
+    http10: bool,
+    hosts: u32,
+    lengths: u32,
+    length: u64,
+    codings: u32,
+    ended: bool,
+}
+
+/// Longer lines fail in hyper anyway; it bounds what is kept of an unfinished line.
+const LINE_BYTES_MAX: usize = 64 << 10;
+/// Heads judged ahead of the request that is being served.
+const VERDICTS_MAX: usize = 64;
+
+impl HeadCheck {
+    /// Takes the next bytes of the connection.
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            match self.place {
+                Place::Head => bytes = self.head(bytes),
+                Place::Body(left) => {
+                    let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+                    bytes = bytes.get(count..).unwrap_or_default();
+                    let left = left.saturating_sub(count as u64);
+                    self.place = if left == 0 { Place::Head } else { Place::Body(left) };
+                }
+                Place::Chunked | Place::Lost => return,
+            }
+        }
+    }
+
+    /// Whether the start of a head has arrived, but not its end.
+    pub(crate) fn is_inside_head(&self) -> bool {
+        matches!(self.place, Place::Head) && (self.seen.lines > 0 || !self.partial.is_empty())
+    }
+
+    /// The verdict on the next head that hyper has parsed.
+    pub(crate) fn take_verdict(&mut self) -> Verdict {
+        self.verdicts.pop_front().unwrap_or(Err("the request was sent before the one before it had ended"))
+    }
+
+    /// The request that was being served has ended, and with it its body.
+    pub(crate) fn request_finished(&mut self) {
+        if matches!(self.place, Place::Chunked) {
+            self.place = Place::Head;
+        }
+    }
+
+    /// Reads the next line of a head; returns what follows it.
+    fn head<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let Some(end) = memchr(b'\n', bytes) else {
+            if self.partial.len() + bytes.len() > LINE_BYTES_MAX {
+                self.judge(Err("a line of the request head is too long"));
+            } else {
+                self.partial.extend_from_slice(bytes);
+            }
+            return &[];
+        };
+        let (line, rest) = bytes.split_at_checked(end + 1).unwrap_or((bytes, &[]));
+        let outcome = if self.partial.is_empty() {
+            self.seen.line(line)
+        } else {
+            self.partial.extend_from_slice(line);
+            let outcome = self.seen.line(&self.partial);
+            self.partial.clear();
+            outcome
+        };
+        if outcome.is_err() {
+            self.judge(outcome);
+        } else if self.seen.ended {
+            self.judge(self.seen.verdict());
+        }
+        rest
+    }
+
+    fn judge(&mut self, verdict: Verdict) {
+        let seen = std::mem::take(&mut self.seen);
+        self.place = match verdict {
+            Err(_) => Place::Lost,
+            Ok(()) if seen.codings > 0 => Place::Chunked,
+            Ok(()) if seen.length > 0 => Place::Body(seen.length),
+            Ok(()) => Place::Head,
+        };
+        if self.verdicts.len() < VERDICTS_MAX {
+            self.verdicts.push_back(verdict);
+        } else {
+            self.place = Place::Lost;
+        }
+    }
+}
+
+impl Seen {
+    /// Takes one line with its line feed.
+    fn line(&mut self, line: &[u8]) -> Verdict {
+        let Some(text) = line.strip_suffix(b"\r\n") else {
+            return Err("a line of the request head ends without a carriage return");
+        };
+        if memchr(0, text).is_some() || memchr(b'\r', text).is_some() {
+            return Err("the request head holds a NUL or a lone carriage return");
+        }
+        if text.is_empty() {
+            // RFC 9112 section 2.2: an empty line before the request line is skipped, as hyper does.
+            self.ended = self.lines > 0;
+            return Ok(());
+        }
+        self.lines += 1;
+        if self.lines == 1 { self.request_line(text) } else { self.field(text) }
+    }
+
+    fn request_line(&mut self, text: &[u8]) -> Verdict {
+        self.http10 = text.ends_with(b" HTTP/1.0");
+        if !self.http10 && !text.ends_with(b" HTTP/1.1") {
+            return Err("the request line names no HTTP/1 version");
+        }
+        if text.iter().any(|&b| b < b' ' || b == 0x7f) {
+            return Err("the request line holds a control character");
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, text: &[u8]) -> Verdict {
+        let first = text.first().copied().unwrap_or_default();
+        if first == b' ' || first == b'\t' {
+            return Err("a header line is folded");
+        }
+        let Some(colon) = memchr(b':', text) else {
+            return Err("a header line has no colon");
+        };
+        let (name, value) = text.split_at_checked(colon).unwrap_or((text, b""));
+        // The first letter decides for nearly every header that no further comparison is needed.
+        match first | 0x20 {
+            b'h' if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,
+            b'c' if name.eq_ignore_ascii_case(b"content-length") => return self.length(value),
+            b't' if name.eq_ignore_ascii_case(b"transfer-encoding") => return self.coding(value),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn length(&mut self, value: &[u8]) -> Verdict {
+        self.lengths += 1;
+        let digits = value.get(1..).unwrap_or_default().trim_ascii();
+        let all_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+        let number = std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok());
+        self.length = number.filter(|_| all_digits).ok_or("Content-Length is not a number")?;
+        Ok(())
+    }
+
+    fn coding(&mut self, value: &[u8]) -> Verdict {
+        self.codings += 1;
+        let coding = value.get(1..).unwrap_or_default().trim_ascii();
+        if coding.eq_ignore_ascii_case(b"chunked") {
+            Ok(())
+        } else {
+            Err("Transfer-Encoding is something other than one 'chunked'")
+        }
+    }
+
+    fn verdict(&self) -> Verdict {
+        if self.hosts > 1 || (self.hosts == 0 && !self.http10) {
+            return Err("the request has no Host header, or more than one");
+        }
+        if self.lengths > 1 || self.codings > 1 || (self.lengths > 0 && self.codings > 0) {
+            return Err("the request states its length more than once");
+        }
+        if self.codings > 0 && self.http10 {
+            return Err("an HTTP/1.0 request cannot be chunked");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[(&str, &[u8], bool)] = &[
+        ("plain", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", true),
+        ("length", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", true),
+        ("chunked", b"POST / HTTP/1.1\r\nHost: a\r\ntransfer-encoding: Chunked\r\n\r\n", true),
+        ("empty line first", b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", true),
+        ("1.0 without host", b"GET / HTTP/1.0\r\n\r\n", true),
+        ("body bytes are not head", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n\n\0", true),
+        ("bare line feed", b"GET / HTTP/1.1\nHost: a\r\n\r\n", false),
+        ("bare line feed at the end", b"GET / HTTP/1.1\r\nHost: a\r\n\n", false),
+        ("nul", b"GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n", false),
+        ("lone carriage return", b"GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n", false),
+        ("folded", b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n", false),
+        ("no colon", b"GET / HTTP/1.1\r\nHost: a\r\nnonsense\r\n\r\n", false),
+        ("no host", b"GET / HTTP/1.1\r\nX: a\r\n\r\n", false),
+        ("two hosts", b"GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n", false),
+        (
+            "two lengths",
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n",
+            false,
+        ),
+        ("length list", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3\r\n\r\n", false),
+        ("signed length", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +3\r\n\r\n", false),
+        ("empty length", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n", false),
+        (
+            "length and coding",
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n",
+            false,
+        ),
+        (
+            "twice chunked",
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n",
+            false,
+        ),
+        ("gzip coding", b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", false),
+        ("chunked in 1.0", b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", false),
+        ("version 9.9", b"GET / HTTP/9.9\r\nHost: a\r\n\r\n", false),
+        ("tab in the target", b"GET /\t HTTP/1.1\r\nHost: a\r\n\r\n", false),
+    ];
+
+    #[test]
+    fn judges_every_head_the_same_however_it_is_cut() {
+        for (name, head, good) in TABLE {
+            for cut in 0..=head.len() {
+                let mut check = HeadCheck::default();
+                check.push(&head[..cut]);
+                check.push(&head[cut..]);
+                assert_eq!(check.take_verdict().is_ok(), *good, "{name}, cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn judges_pipelined_heads_behind_a_stated_length() {
+        let mut check = HeadCheck::default();
+        check.push(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\nGET /");
+        assert_eq!(check.take_verdict(), Ok(()));
+        assert_eq!(check.take_verdict(), Ok(()));
+        assert!(check.is_inside_head());
+        check.push(b" HTTP/1.1\n");
+        assert!(check.take_verdict().is_err());
+    }
+
+    #[test]
+    fn refuses_what_is_pipelined_behind_a_chunked_body() {
+        let mut check = HeadCheck::default();
+        check.push(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(check.take_verdict(), Ok(()));
+        assert!(check.take_verdict().is_err());
+        check.request_finished();
+        check.push(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(check.take_verdict(), Ok(()));
+    }
+}

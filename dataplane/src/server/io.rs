@@ -1,0 +1,245 @@
+//! A client's socket as hyper sees it: every byte passes through here once, and the bytes of request heads
+//! pass the [`HeadCheck`]. What the connection is doing right now stands in [`Link`], which the sweeper and
+//! the request share.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use super::head_check::HeadCheck;
+
+/// What a connection is doing, shared by its socket, its requests and the sweeper.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// What the next bytes from the client are.
+    phase: Cell<Phase>,
+    /// When the phase began.
+    since: Cell<u32>,
+    /// The last write to the client did not go through.
+    pub(crate) write_blocked: Cell<bool>,
+    /// Set by the sweeper or by the drain; the connection's task acts on it.
+    pub(crate) order: Cell<Order>,
+    head: RefCell<HeadCheck>,
+    task: RefCell<Option<Waker>>,
+    clock: Rc<Cell<u32>>,
+}
+
+/// What is expected from the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing has arrived of the next request.
+    Idle,
+    /// A part of a head has arrived.
+    Head,
+    /// A request is being served.
+    Busy,
+    /// An HTTP/2 connection; its library has its own limits.
+    Http2,
+}
+
+/// What a connection's task has been told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Go on.
+    None,
+    /// Finish what is being served, then close.
+    Finish,
+    /// Close now.
+    Close,
+}
+
+impl Link {
+    /// `clock` counts the worker's seconds.
+    pub(crate) fn new(clock: Rc<Cell<u32>>) -> Self {
+        Self {
+            phase: Cell::new(Phase::Idle),
+            since: Cell::new(clock.get()),
+            write_blocked: Cell::new(false),
+            order: Cell::new(Order::None),
+            head: RefCell::default(),
+            task: RefCell::new(None),
+            clock,
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// For how many seconds the phase has lasted.
+    pub(crate) fn seconds_in_phase(&self) -> u32 {
+        self.clock.get().wrapping_sub(self.since.get())
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.set(phase);
+        self.since.set(self.clock.get());
+    }
+
+    /// Called when hyper hands over a parsed request: the verdict on its raw head.
+    pub(crate) fn head_verdict(&self) -> Result<(), &'static str> {
+        self.head.borrow_mut().take_verdict()
+    }
+
+    /// The request that was being served has ended; the next bytes may begin another.
+    pub(crate) fn request_finished(&self) {
+        if self.phase.get() == Phase::Busy {
+            let mut head = self.head.borrow_mut();
+            head.request_finished();
+            self.enter(if head.is_inside_head() { Phase::Head } else { Phase::Idle });
+        }
+    }
+
+    /// Remembers whom to wake when an order is given.
+    pub(crate) fn register(&self, waker: &Waker) {
+        let mut task = self.task.borrow_mut();
+        match task.as_ref() {
+            Some(known) if known.will_wake(waker) => {}
+            _ => *task = Some(waker.clone()),
+        }
+    }
+
+    /// Gives an order to the connection's task.
+    pub(crate) fn command(&self, order: Order) {
+        self.order.set(order);
+        if let Some(task) = self.task.borrow().as_ref() {
+            task.wake_by_ref();
+        }
+    }
+
+    fn arrived(&self, bytes: &[u8]) {
+        if self.phase.get() == Phase::Http2 {
+            return;
+        }
+        self.head.borrow_mut().push(bytes);
+        if self.phase.get() == Phase::Idle {
+            self.enter(Phase::Head);
+        }
+    }
+}
+
+/// The socket, with or without TLS.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ServerIo {
+    socket: Socket,
+    link: Rc<Link>,
+    /// Bytes read while the protocol was being told, to be read again.
+    first: Vec<u8>,
+}
+
+impl ServerIo {
+    pub(crate) fn new(socket: Socket, link: Rc<Link>) -> Self {
+        Self { socket, link, first: Vec::new() }
+    }
+
+    /// Whether the client opens with the HTTP/2 preface (RFC 9113 section 3.4). Reads no more than that.
+    pub(crate) async fn begins_http2(&mut self) -> io::Result<bool> {
+        use tokio::io::AsyncReadExt as _;
+        while self.first.len() < PREFACE_MARK.len() {
+            let mut byte = [0_u8; PREFACE_MARK.len()];
+            let room = byte.get_mut(self.first.len()..).unwrap_or_default();
+            let count = match &mut self.socket {
+                Socket::Plain(tcp) => tcp.read(room).await?,
+                Socket::Tls(tls) => tls.read(room).await?,
+            };
+            let read = room.get(..count).unwrap_or_default();
+            self.first.extend_from_slice(read);
+            if count == 0 || !PREFACE_MARK.starts_with(&self.first) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn poll_socket(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.first.is_empty() {
+            let count = self.first.len().min(buf.remaining());
+            buf.put_slice(self.first.get(..count).unwrap_or_default());
+            self.first.drain(..count);
+            return Poll::Ready(Ok(()));
+        }
+        match &mut self.socket {
+            Socket::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Socket::Tls(tls) => Pin::new(&mut **tls).poll_read(cx, buf),
+        }
+    }
+
+    fn note_write<T>(&self, outcome: Poll<T>) -> Poll<T> {
+        self.link.write_blocked.set(outcome.is_pending());
+        outcome
+    }
+}
+
+/// How the preface begins; no HTTP/1 request line does.
+const PREFACE_MARK: &[u8; 4] = b"PRI ";
+
+impl AsyncRead for ServerIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let outcome = self.poll_socket(cx, buf);
+        if let Some(arrived) = buf.filled().get(before..).filter(|arrived| !arrived.is_empty()) {
+            self.link.arrived(arrived);
+        }
+        outcome
+    }
+}
+
+impl AsyncWrite for ServerIo {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let outcome = match &mut self.socket {
+            Socket::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
+            Socket::Tls(tls) => Pin::new(&mut **tls).poll_write(cx, buf),
+        };
+        self.note_write(outcome)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = match &mut self.socket {
+            Socket::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
+            Socket::Tls(tls) => Pin::new(&mut **tls).poll_write_vectored(cx, bufs),
+        };
+        self.note_write(outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.socket {
+            Socket::Plain(tcp) => tcp.is_write_vectored(),
+            Socket::Tls(tls) => tls.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.socket {
+            Socket::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Socket::Tls(tls) => Pin::new(&mut **tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.socket {
+            Socket::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Socket::Tls(tls) => Pin::new(&mut **tls).poll_shutdown(cx),
+        }
+    }
+}

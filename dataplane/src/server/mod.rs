@@ -1,0 +1,8 @@
+//! The listener's side: sockets, HTTP framing, paths and bodies.
+
+pub(crate) mod accept;
+pub(crate) mod body;
+pub(crate) mod connection;
+mod head_check;
+pub(crate) mod io;
+pub(crate) mod route;

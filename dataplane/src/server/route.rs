@@ -1,0 +1,111 @@
+//! Method and path to operation: the one table of the data plane's paths (ROUTE-1 to ROUTE-5). What is not
+//! in it belongs to the fallback.
+
+use http::Method;
+use shared::operation::Operation;
+
+/// What a method and a path mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning<'a> {
+    /// An operation; the rest is the id in `/v1/models/{id}`, percent-encoded as it came.
+    Operation(Operation, Option<&'a str>),
+    /// A known path with a wrong method, and the `Allow` header.
+    WrongMethod(Operation, &'static str),
+    /// `OPTIONS` on a known path.
+    Options(&'static str),
+    /// Not the data plane's.
+    Elsewhere,
+}
+
+const GET: &str = "GET, HEAD, OPTIONS";
+const POST: &str = "POST, OPTIONS";
+
+/// Looks a path up. `/v1/completions` is not there on purpose (M-159).
+fn find(path: &str) -> Option<(Operation, Option<&str>)> {
+    let (versioned, bare) = match path.strip_prefix("/v1") {
+        Some(rest) => (true, rest),
+        None => (false, path),
+    };
+    let operation = match bare {
+        "/chat/completions" => Operation::ChatCompletions,
+        "/completions" if !versioned => Operation::ChatCompletions,
+        "/responses" => Operation::Responses,
+        "/messages" => Operation::Messages,
+        "/messages/count_tokens" => Operation::CountTokens,
+        "/embeddings" => Operation::Embeddings,
+        "/audio/transcriptions" => Operation::Transcription,
+        "/audio/speech" => Operation::Speech,
+        "/images/generations" => Operation::Images,
+        "/videos/generations" => Operation::Videos,
+        "/models" => Operation::Models,
+        "/health" if !versioned => Operation::Health,
+        "/ready" if !versioned => Operation::Ready,
+        "/metrics" if !versioned => Operation::Metrics,
+        _ => {
+            let id = bare.strip_prefix("/models/").filter(|id| !id.is_empty())?;
+            return Some((Operation::Models, Some(id)));
+        }
+    };
+    Some((operation, None))
+}
+
+/// What `method` on `path` means.
+pub(crate) fn meaning<'a>(method: &Method, path: &'a str) -> Meaning<'a> {
+    let Some((operation, id)) = find(path) else { return Meaning::Elsewhere };
+    let allow = match operation {
+        Operation::Models | Operation::Health | Operation::Ready | Operation::Metrics => GET,
+        _ => POST,
+    };
+    let fits = match allow {
+        GET => method == Method::GET || method == Method::HEAD,
+        _ => method == Method::POST,
+    };
+    if fits {
+        Meaning::Operation(operation, id)
+    } else if method == Method::OPTIONS {
+        Meaning::Options(allow)
+    } else {
+        Meaning::WrongMethod(operation, allow)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_and_its_alias_mean_the_same() {
+        let table = [
+            ("/chat/completions", Operation::ChatCompletions),
+            ("/responses", Operation::Responses),
+            ("/messages", Operation::Messages),
+            ("/messages/count_tokens", Operation::CountTokens),
+            ("/embeddings", Operation::Embeddings),
+            ("/audio/transcriptions", Operation::Transcription),
+            ("/audio/speech", Operation::Speech),
+            ("/images/generations", Operation::Images),
+            ("/videos/generations", Operation::Videos),
+        ];
+        for (path, operation) in table {
+            let want = Meaning::Operation(operation, None);
+            assert_eq!(meaning(&Method::POST, path), want, "{path}");
+            assert_eq!(meaning(&Method::POST, &format!("/v1{path}")), want, "/v1{path}");
+            assert_eq!(meaning(&Method::GET, path), Meaning::WrongMethod(operation, POST), "{path}");
+        }
+    }
+
+    #[test]
+    fn completions_exists_without_the_version_only() {
+        let chat = Meaning::Operation(Operation::ChatCompletions, None);
+        assert_eq!(meaning(&Method::POST, "/completions"), chat);
+        assert_eq!(meaning(&Method::POST, "/v1/completions"), Meaning::Elsewhere);
+    }
+
+    #[test]
+    fn a_model_id_may_hold_slashes() {
+        let want = Meaning::Operation(Operation::Models, Some("groq/a/b"));
+        assert_eq!(meaning(&Method::GET, "/v1/models/groq/a/b"), want);
+        assert_eq!(meaning(&Method::GET, "/v1/models/"), Meaning::Elsewhere);
+        assert_eq!(meaning(&Method::GET, "/v1/health"), Meaning::Elsewhere);
+    }
+}

@@ -1,0 +1,195 @@
+//! The worker threads: how they start, what reaches them, how they stop.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use shared::port::{BoxError, BoxFuture, Handler, HttpClient, HttpLimits};
+use shared::snapshot::SnapshotReader;
+use shared::usage::UsageLog;
+use tokio::net::TcpListener;
+use tokio::runtime::LocalOptions;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::plane::{BuildIdentity, Plane, Settings};
+use crate::server::accept::{self, Door, Message};
+use crate::server::io::Order;
+use crate::upstream::dial::Tls;
+use crate::upstream::fetch;
+use crate::worker::Worker;
+
+/// What the data plane is made of. There are as many workers as usage logs.
+pub struct Params {
+    /// See [`Settings`].
+    pub settings: Settings,
+    /// See [`BuildIdentity`].
+    pub build: BuildIdentity,
+    /// Where snapshots come from.
+    pub snapshots: SnapshotReader,
+    /// One for each worker.
+    pub usage_logs: Vec<Box<dyn UsageLog>>,
+    /// Trust roots for upstreams; ALPN is set here.
+    pub upstream_tls: rustls::ClientConfig,
+}
+
+impl std::fmt::Debug for Params {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Params").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// The running workers.
+#[derive(Debug)]
+pub struct Dataplane {
+    plane: Arc<Plane>,
+    doors: Vec<Door>,
+    threads: Vec<JoinHandle<()>>,
+    stop: watch::Sender<bool>,
+}
+
+/// Messages waiting for a worker.
+const INBOX_MAX: usize = 1_024;
+/// How often the drain looks whether it is done.
+const DRAIN_LOOK: Duration = Duration::from_millis(20);
+/// How long cut connections get to end after the drain.
+const CUT_GRACE: Duration = Duration::from_millis(500);
+
+/// Starts the workers. They serve nobody until [`Dataplane::serve`].
+pub fn new(params: Params) -> io::Result<Dataplane> {
+    let tls = Tls::new(&params.upstream_tls);
+    let workers = params.usage_logs.len();
+    let plane = Arc::new(Plane::new(params.settings, params.build, params.snapshots, tls, workers));
+    let mut dataplane =
+        Dataplane { plane, doors: Vec::new(), threads: Vec::new(), stop: watch::Sender::new(false) };
+    for (index, usage) in params.usage_logs.into_iter().enumerate() {
+        let (sender, inbox) = mpsc::channel(INBOX_MAX);
+        let live = Arc::new(AtomicUsize::new(0));
+        dataplane.doors.push(Door { inbox: sender, live: Arc::clone(&live) });
+        let (plane, counters) = (Arc::clone(&dataplane.plane), dataplane.plane.counters.get(index).cloned());
+        let thread = std::thread::Builder::new().name(format!("data-{index}")).spawn(move || {
+            // Made on its own thread: a worker never leaves it.
+            let worker = Rc::new(Worker::new(plane, counters.unwrap_or_default(), usage));
+            if let Err(error) = run(&worker, inbox, &live) {
+                tracing::error!(%error, "a data-plane thread cannot run");
+            }
+        })?;
+        dataplane.threads.push(thread);
+    }
+    Ok(dataplane)
+}
+
+/// One worker's life: until its inbox closes.
+fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, live: &Arc<AtomicUsize>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .build_local(LocalOptions::default())?;
+    runtime.block_on(async {
+        tokio::task::spawn_local(Rc::clone(worker).sweep());
+        while let Some(message) = inbox.recv().await {
+            match message {
+                Message::Socket(tcp, peer) => accept::receive(worker, tcp, peer, live),
+                Message::Listen { listener, doors, stop } => match TcpListener::from_std(listener) {
+                    Ok(listener) => {
+                        let accepting = accept::accept(listener, Rc::clone(worker), doors, stop);
+                        tokio::task::spawn_local(accepting);
+                    }
+                    Err(error) => tracing::error!(%error, "cannot listen"),
+                },
+                Message::Fetch { request, limits, reply } => {
+                    let worker = Rc::clone(worker);
+                    tokio::task::spawn_local(async move {
+                        // Whoever asked may have gone.
+                        reply.send(fetch::fetch(&worker, request, limits).await).ok();
+                    });
+                }
+                Message::Order(order) => worker.command_all(order),
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Threads for name resolution and decompression, per worker.
+const BLOCKING_THREADS_MAX: usize = 16;
+
+impl Dataplane {
+    /// Serves `listener`; paths outside the data plane's table go to `fallback`.
+    pub fn serve(&self, listener: StdListener, fallback: Arc<dyn Handler>) -> io::Result<SocketAddr> {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        self.plane.fallback.set(fallback).ok();
+        let stop = self.stop.subscribe();
+        let message = Message::Listen { listener, doors: self.doors.clone(), stop };
+        let first = self.doors.first().ok_or_else(|| io::Error::other("there is no worker"))?;
+        first.inbox.try_send(message).map_err(io::Error::other)?;
+        Ok(address)
+    }
+
+    /// Requests to the outside over the data plane's connections.
+    pub fn http_client(&self) -> Arc<dyn HttpClient> {
+        Arc::new(Client(self.doors.first().map(|door| door.inbox.clone())))
+    }
+
+    /// Takes no new connections and lets requests in flight end, for as long as the settings say; then cuts
+    /// what is left, visibly, and ends the threads (OPS-3).
+    pub async fn stop(mut self) {
+        self.plane.draining.store(true, Ordering::Relaxed);
+        self.stop.send_replace(true);
+        self.order(Order::Finish).await;
+        if !self.wait_for_none(self.plane.settings.drain).await {
+            let left = self.plane.connections.load(Ordering::Relaxed);
+            tracing::warn!(connections = left, "the drain time is over; what is left is cut");
+            self.order(Order::Close).await;
+            self.wait_for_none(CUT_GRACE).await;
+        }
+        self.doors.clear();
+        let threads = std::mem::take(&mut self.threads);
+        tokio::task::spawn_blocking(move || threads.into_iter().for_each(|thread| drop(thread.join())))
+            .await
+            .ok();
+    }
+
+    async fn order(&self, order: Order) {
+        for door in &self.doors {
+            door.inbox.send(Message::Order(order)).await.ok();
+        }
+    }
+
+    async fn wait_for_none(&self, limit: Duration) -> bool {
+        let end = tokio::time::Instant::now() + limit;
+        while self.plane.connections.load(Ordering::Relaxed) > 0 {
+            if tokio::time::Instant::now() >= end {
+                return false;
+            }
+            tokio::time::sleep(DRAIN_LOOK).await;
+        }
+        true
+    }
+}
+
+#[derive(Debug)]
+struct Client(Option<mpsc::Sender<Message>>);
+
+impl HttpClient for Client {
+    fn send(
+        &self,
+        request: Request<Bytes>,
+        limits: HttpLimits,
+    ) -> BoxFuture<Result<Response<Bytes>, BoxError>> {
+        let inbox = self.0.clone();
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            let inbox = inbox.ok_or("the data plane has no worker")?;
+            let message = Message::Fetch { request: Box::new(request), limits, reply };
+            inbox.send(message).await.map_err(|_| "the data plane has stopped")?;
+            answer.await.map_err(|_| "the data plane has stopped")?
+        })
+    }
+}

@@ -1,0 +1,268 @@
+//! Connecting: name to addresses, addresses judged, socket, TLS.
+//!
+//! Addresses are judged after resolution and right before the connect (LIM-5): what a name meant when it was
+//! configured proves nothing about what it means now.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use shared::port::BoxError;
+use shared::routing::{HttpVersion, Origin};
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+/// Why no connection came about.
+#[derive(Debug)]
+pub(crate) enum DialError {
+    /// The address must never be called.
+    Refused(IpAddr),
+    /// Resolution, connect or TLS failed.
+    Io(io::Error),
+    /// None of them ended in time.
+    TimedOut,
+}
+
+impl DialError {
+    /// Finds the dial error inside what the TLS connector made of it.
+    fn from_boxed(error: BoxError) -> Self {
+        match error.downcast::<Self>() {
+            Ok(own) => *own,
+            Err(other) => Self::Io(io::Error::other(other)),
+        }
+    }
+}
+
+impl std::error::Error for DialError {}
+
+impl std::fmt::Display for DialError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(address) => write!(f, "{address} is a link-local or metadata address"),
+            Self::Io(error) => write!(f, "{error}"),
+            Self::TimedOut => f.write_str("no connection within 10 s"),
+        }
+    }
+}
+
+/// A socket to an upstream.
+#[derive(Debug)]
+pub(crate) enum UpstreamIo {
+    Plain(TokioIo<TcpStream>),
+    // Boxed: TLS state is over a kilobyte, which plain connections need not carry.
+    Tls(Box<MaybeHttpsStream<TokioIo<TcpStream>>>),
+}
+
+/// The client side of TLS: one connector for each set of protocols that ALPN may offer.
+#[derive(Clone, Debug)]
+pub(crate) struct Tls {
+    auto: HttpsConnector<Tcp>,
+    http1: HttpsConnector<Tcp>,
+    http2: HttpsConnector<Tcp>,
+}
+
+impl Tls {
+    pub(crate) fn new(config: &ClientConfig) -> Self {
+        let builder = || HttpsConnectorBuilder::new().with_tls_config(config.clone()).https_only();
+        Self {
+            auto: builder().enable_all_versions().wrap_connector(Tcp),
+            http1: builder().enable_http1().wrap_connector(Tcp),
+            http2: builder().enable_http2().wrap_connector(Tcp),
+        }
+    }
+
+    async fn connect(&self, origin: &Origin) -> Result<(UpstreamIo, bool), DialError> {
+        let mut connector = match origin.http {
+            HttpVersion::Auto => self.auto.clone(),
+            HttpVersion::Http1 => self.http1.clone(),
+            HttpVersion::Http2 => self.http2.clone(),
+        };
+        let uri = Uri::builder()
+            .scheme("https")
+            .authority(origin.authority.clone())
+            .path_and_query("/")
+            .build()
+            .map_err(|error| DialError::Io(io::Error::other(error)))?;
+        let stream = connector.call(uri).await.map_err(DialError::from_boxed)?;
+        let http2 = match &stream {
+            MaybeHttpsStream::Https(tls) => tls.inner().get_ref().1.alpn_protocol() == Some(b"h2"),
+            MaybeHttpsStream::Http(_) => false,
+        };
+        Ok((UpstreamIo::Tls(Box::new(stream)), http2))
+    }
+}
+
+/// Resolution, connect and TLS together.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Connects to `origin`; the second value says whether HTTP/2 is to be spoken.
+pub(crate) async fn dial(origin: &Origin, tls: &Tls) -> Result<(UpstreamIo, bool), DialError> {
+    let connect = async {
+        if origin.tls {
+            return tls.connect(origin).await;
+        }
+        let tcp = connect_tcp(&origin.host, origin.port).await?;
+        Ok((UpstreamIo::Plain(TokioIo::new(tcp)), origin.http == HttpVersion::Http2))
+    };
+    tokio::time::timeout(DIAL_TIMEOUT, connect).await.unwrap_or(Err(DialError::TimedOut))
+}
+
+/// What the TLS connectors dial with, so that their sockets pass the same checks.
+#[derive(Clone, Copy, Debug)]
+struct Tcp;
+
+impl Service<Uri> for Tcp {
+    type Response = TokioIo<TcpStream>;
+    type Error = DialError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, DialError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(async move {
+            let host = uri.host().unwrap_or_default();
+            let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+            connect_tcp(host, uri.port_u16().unwrap_or(443)).await.map(TokioIo::new)
+        })
+    }
+}
+
+async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, DialError> {
+    let mut last = DialError::Io(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    for address in resolve(host, port).await.map_err(DialError::Io)? {
+        if is_forbidden(address.ip()) {
+            last = DialError::Refused(address.ip());
+            continue;
+        }
+        match TcpStream::connect(address).await {
+            Ok(tcp) => {
+                tcp.set_nodelay(true).map_err(DialError::Io)?;
+                return Ok(tcp);
+            }
+            Err(error) => last = DialError::Io(error),
+        }
+    }
+    Err(last)
+}
+
+async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    // A literal address needs no resolver and so no other thread.
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    Ok(tokio::net::lookup_host((host, port)).await?.collect())
+}
+
+/// Link-local addresses and the metadata services of clouds, whatever form they come in. Loopback and private
+/// addresses are allowed: local model servers are a feature, and only administrators set addresses.
+pub(crate) fn is_forbidden(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => is_forbidden_v4(v4),
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => is_forbidden_v4(v4),
+            None => (v6.segments()[0] & 0xffc0) == 0xfe80 || v6 == AWS_METADATA_V6 || v6.is_multicast(),
+        },
+    }
+}
+
+fn is_forbidden_v4(v4: Ipv4Addr) -> bool {
+    // 168.63.129.16 is Azure's, 100.100.100.200 Alibaba's metadata service.
+    v4.is_link_local()
+        || v4.is_broadcast()
+        || v4.is_multicast()
+        || v4 == Ipv4Addr::new(168, 63, 129, 16)
+        || v4 == Ipv4Addr::new(100, 100, 100, 200)
+}
+
+const AWS_METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
+impl Read for UpstreamIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(io) => Pin::new(io).poll_read(cx, buf),
+            Self::Tls(io) => Pin::new(&mut **io).poll_read(cx, buf),
+        }
+    }
+}
+
+impl Write for UpstreamIo {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(io) => Pin::new(io).poll_write(cx, buf),
+            Self::Tls(io) => Pin::new(&mut **io).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(io) => Pin::new(io).poll_write_vectored(cx, bufs),
+            Self::Tls(io) => Pin::new(&mut **io).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(io) => io.is_write_vectored(),
+            Self::Tls(io) => io.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(io) => Pin::new(io).poll_flush(cx),
+            Self::Tls(io) => Pin::new(&mut **io).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(io) => Pin::new(io).poll_shutdown(cx),
+            Self::Tls(io) => Pin::new(&mut **io).poll_shutdown(cx),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_metadata_and_link_local_addresses_in_every_form() {
+        for (text, forbidden) in [
+            ("169.254.169.254", true),
+            ("169.254.0.1", true),
+            ("::ffff:169.254.169.254", true),
+            ("fe80::1", true),
+            ("febf::1", true),
+            ("fd00:ec2::254", true),
+            ("168.63.129.16", true),
+            ("100.100.100.200", true),
+            ("127.0.0.1", false),
+            ("::1", false),
+            ("10.0.0.1", false),
+            ("192.168.1.1", false),
+            ("fd00::1", false),
+            ("1.1.1.1", false),
+        ] {
+            assert_eq!(is_forbidden(text.parse().unwrap()), forbidden, "{text}");
+        }
+    }
+}

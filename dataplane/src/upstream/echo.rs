@@ -1,0 +1,206 @@
+//! The `echo` provider: answers inside the process with the prompt's own words, deterministically, and fails
+//! on demand. It speaks the same bytes as a real upstream, so that everything behind it is the real thing.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use shared::id::ProviderId;
+use shared::routing::EchoOptions;
+use tokio::time::Sleep;
+
+use super::request::Draft;
+use super::{Answer, AnswerBody, Broken};
+
+/// Counts the requests of all echo instances, for `fail_every`.
+static REQUESTS: AtomicU32 = AtomicU32::new(0);
+
+/// Answers one request as `options` say.
+pub(super) async fn answer(provider: &ProviderId, options: &EchoOptions, draft: &Draft<'_>) -> Answer {
+    if options.hang {
+        std::future::pending::<()>().await;
+    }
+    if !options.delay.is_zero() {
+        tokio::time::sleep(options.delay).await;
+    }
+    let turn = REQUESTS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    let unlucky = options.fail_every.is_some_and(|every| every > 0 && turn.is_multiple_of(every));
+    if let Some(status) = options.status.or_else(|| unlucky.then_some(503)) {
+        return failure(provider, status, options.retry_after);
+    }
+    let Some(prompt) = Prompt::read(&draft.segments) else {
+        return failure(provider, 400, None);
+    };
+    if prompt.stream { stream(&prompt, options) } else { whole(&prompt) }
+}
+
+/// What the echo needs of a request.
+struct Prompt {
+    model: String,
+    words: Vec<String>,
+    prompt_tokens: usize,
+    stream: bool,
+    include_usage: bool,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    model: String,
+    messages: Vec<Message>,
+    #[serde(default)]
+    stream: Option<bool>,
+    #[serde(default)]
+    stream_options: Option<StreamOptions>,
+}
+
+#[derive(Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    role: String,
+    #[serde(default)]
+    content: Value,
+}
+
+impl Prompt {
+    fn read(segments: &[Bytes]) -> Option<Self> {
+        let body: Body = serde_json::from_slice(&segments.concat()).ok()?;
+        let text = |message: &Message| match &message.content {
+            Value::String(text) => text.clone(),
+            Value::Array(parts) => {
+                parts.iter().filter_map(|part| part.get("text")?.as_str()).collect::<Vec<_>>().join("\n")
+            }
+            _ => String::new(),
+        };
+        let last = body.messages.iter().rev().find(|message| message.role == "user").map(text);
+        Some(Self {
+            model: body.model,
+            words: split_words(&last.unwrap_or_default()),
+            prompt_tokens: body.messages.iter().map(|message| split_words(&text(message)).len()).sum(),
+            stream: body.stream.unwrap_or(false),
+            include_usage: body.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
+        })
+    }
+
+    fn usage(&self, completion_tokens: usize) -> Value {
+        json!({
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": self.prompt_tokens + completion_tokens,
+        })
+    }
+}
+
+/// Words with the white space behind them, so that joining them gives the text back.
+fn split_words(text: &str) -> Vec<String> {
+    text.split_inclusive(char::is_whitespace).map(str::to_owned).collect()
+}
+
+const ID: &str = "chatcmpl-echo";
+
+fn failure(provider: &ProviderId, status: u16, retry_after: Option<u64>) -> Answer {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(seconds) = retry_after {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    let message = format!("The echo provider '{provider}' was told to answer with {status}.");
+    let body = json!({"error": {"message": message, "type": "echo_error", "param": null, "code": null}});
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    Answer { status, headers, body: EchoBody::whole(&body) }
+}
+
+fn whole(prompt: &Prompt) -> Answer {
+    let body = json!({
+        "id": ID, "object": "chat.completion", "created": 0, "model": prompt.model,
+        "choices": [{
+            "index": 0,
+            "message": {"role": "assistant", "content": prompt.words.concat(), "refusal": null},
+            "logprobs": null, "finish_reason": "stop",
+        }],
+        "usage": prompt.usage(prompt.words.len()),
+    });
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Answer { status: StatusCode::OK, headers, body: EchoBody::whole(&body) }
+}
+
+fn stream(prompt: &Prompt, options: &EchoOptions) -> Answer {
+    let chunk = |choices: Value, usage: Option<Value>| {
+        let mut chunk = json!({
+            "id": ID, "object": "chat.completion.chunk", "created": 0, "model": prompt.model, "choices": choices,
+        });
+        if let (Some(usage), Some(object)) = (usage, chunk.as_object_mut()) {
+            object.insert("usage".to_owned(), usage);
+        }
+        Bytes::from(format!("data: {chunk}\n\n"))
+    };
+    let choice = |delta: Value, finish: Option<&str>| json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]);
+    let mut pieces = vec![chunk(choice(json!({"role": "assistant", "content": ""}), None), None)];
+    let limit = options.cut_after_chunks.or(options.error_after_chunks);
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let words = prompt.words.iter().take(limit);
+    pieces.extend(words.map(|word| chunk(choice(json!({"content": word}), None), None)));
+    if options.error_after_chunks.is_some() {
+        let error = json!({"error": {"message": "The echo provider was told to fail.", "type": "server_error",
+            "param": null, "code": null}});
+        pieces.push(Bytes::from(format!("data: {error}\n\n")));
+    } else if options.cut_after_chunks.is_none() {
+        pieces.push(chunk(choice(json!({}), Some("stop")), None));
+        if prompt.include_usage {
+            pieces.push(chunk(json!([]), Some(prompt.usage(prompt.words.len()))));
+        }
+        pieces.push(Bytes::from_static(b"data: [DONE]\n\n"));
+    }
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    let body = EchoBody {
+        pieces: pieces.into_iter(),
+        pace: options.chunk_delay,
+        sleep: None,
+        cut: options.cut_after_chunks.is_some(),
+    };
+    Answer { status: StatusCode::OK, headers, body: AnswerBody::Echo(Box::new(body)) }
+}
+
+/// Pieces of an answer, one every `pace`.
+#[derive(Debug)]
+pub(crate) struct EchoBody {
+    pieces: std::vec::IntoIter<Bytes>,
+    pace: Duration,
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Break off instead of ending.
+    cut: bool,
+}
+
+impl EchoBody {
+    fn whole(body: &Value) -> AnswerBody {
+        let pieces = vec![Bytes::from(body.to_string())].into_iter();
+        AnswerBody::Echo(Box::new(Self { pieces, pace: Duration::ZERO, sleep: None, cut: false }))
+    }
+
+    pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        if !self.pace.is_zero() && self.pieces.len() > 0 {
+            let pace = self.pace;
+            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(pace)));
+            ready!(sleep.as_mut().poll(cx));
+            self.sleep = None;
+        }
+        Poll::Ready(match self.pieces.next() {
+            Some(piece) => Some(Ok(piece)),
+            None if std::mem::take(&mut self.cut) => Some(Err(Broken)),
+            None => None,
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! Idle connections to upstreams, kept per worker so that taking one is a map look-up without a lock.
+//!
+//! HTTP/1.1 connections are handed out last in, first out, and polled once before they are, so that one that
+//! the upstream has closed is noticed. HTTP/2 connections are shared by the requests of the worker.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use hyper::client::conn::http2;
+use shared::routing::{HttpVersion, Origin};
+
+use super::connection::Connection;
+use super::outgoing::Outgoing;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    /// By authority, in one map for each way of speaking to it.
+    slots: RefCell<[HashMap<Box<str>, Slot>; SPEECHES]>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    http1: Vec<Idle>,
+    http2: Vec<Shared>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: Box<Connection>,
+    since: u32,
+}
+
+/// An HTTP/2 connection and how many requests are on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) sender: http2::SendRequest<Outgoing>,
+    pub(crate) live: Rc<Cell<u32>>,
+}
+
+/// Idle connections that a worker keeps to one origin; further ones are closed.
+const IDLE_MAX: usize = 1_024;
+/// Seconds after which an idle connection is closed.
+const IDLE_SECONDS_MAX: u32 = 60;
+/// Requests on one HTTP/2 connection before another is opened: the limit that most servers announce.
+const HTTP2_STREAMS_MAX: u32 = 100;
+/// TLS or not, times the versions of HTTP.
+const SPEECHES: usize = 6;
+
+fn speech(origin: &Origin) -> usize {
+    let version = match origin.http {
+        HttpVersion::Auto => 0,
+        HttpVersion::Http1 => 1,
+        HttpVersion::Http2 => 2,
+    };
+    version + if origin.tls { 3 } else { 0 }
+}
+
+impl Pool {
+    /// A live idle HTTP/1.1 connection to `origin`.
+    pub(crate) fn take(&self, origin: &Origin) -> Option<Box<Connection>> {
+        self.with_slot(origin, |slot| {
+            while let Some(mut idle) = slot.http1.pop() {
+                if idle.connection.is_reusable() {
+                    idle.connection.reused = true;
+                    return Some(idle.connection);
+                }
+            }
+            None
+        })
+    }
+
+    /// A live HTTP/2 connection to `origin` with room for one more request.
+    pub(crate) fn share(&self, origin: &Origin) -> Option<Shared> {
+        self.with_slot(origin, |slot| {
+            slot.http2.retain(|shared| !shared.sender.is_closed());
+            slot.http2.iter().find(|shared| shared.live.get() < HTTP2_STREAMS_MAX).cloned()
+        })
+    }
+
+    fn with_slot<T>(&self, origin: &Origin, f: impl FnOnce(&mut Slot) -> Option<T>) -> Option<T> {
+        let mut slots = self.slots.borrow_mut();
+        f(slots.get_mut(speech(origin))?.get_mut(origin.authority.as_str())?)
+    }
+
+    /// Takes back a connection that has answered completely, if it can serve again. `now` is the worker's
+    /// coarse clock.
+    pub(crate) fn put(&self, origin: &Origin, mut connection: Box<Connection>, now: u32) {
+        if !connection.is_reusable() {
+            return;
+        }
+        self.insert(origin, |slot| {
+            if slot.http1.len() < IDLE_MAX {
+                slot.http1.push(Idle { connection, since: now });
+            }
+        });
+    }
+
+    /// Offers a new HTTP/2 connection to the requests that follow.
+    pub(crate) fn put_shared(&self, origin: &Origin, shared: Shared) {
+        self.insert(origin, |slot| slot.http2.push(shared));
+    }
+
+    fn insert(&self, origin: &Origin, f: impl FnOnce(&mut Slot)) {
+        let mut slots = self.slots.borrow_mut();
+        let Some(map) = slots.get_mut(speech(origin)) else { return };
+        match map.get_mut(origin.authority.as_str()) {
+            Some(slot) => f(slot),
+            None => f(map.entry(origin.authority.as_str().into()).or_default()),
+        }
+    }
+
+    /// Closes what has idled too long or was closed by its upstream. Called once a second.
+    pub(crate) fn sweep(&self, now: u32) {
+        for map in self.slots.borrow_mut().iter_mut() {
+            map.retain(|_, slot| {
+                slot.http1.retain_mut(|idle| {
+                    now.wrapping_sub(idle.since) < IDLE_SECONDS_MAX && idle.connection.is_reusable()
+                });
+                slot.http2.retain(|shared| !shared.sender.is_closed());
+                !slot.http1.is_empty() || !slot.http2.is_empty()
+            });
+        }
+    }
+}

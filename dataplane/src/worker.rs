@@ -1,0 +1,147 @@
+//! One data-plane thread and what belongs to it alone: its connections, its usage log, its clock. Nothing
+//! here is shared with another thread, so nothing here is locked.
+
+use std::cell::{Cell, RefCell};
+use std::hash::{BuildHasher as _, RandomState};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use ring::hmac;
+use shared::access::KeyHash;
+use shared::snapshot::Snapshot;
+use shared::usage::{UsageEvent, UsageLog};
+
+use crate::metrics::Counters;
+use crate::plane::Plane;
+use crate::server::io::{Link, Order, Phase};
+use crate::upstream::pool::Pool;
+
+/// See the module.
+pub(crate) struct Worker {
+    pub(crate) plane: Arc<Plane>,
+    pub(crate) pool: Pool,
+    pub(crate) counters: Arc<Counters>,
+    usage: RefCell<Box<dyn UsageLog>>,
+    clock: Rc<Cell<u32>>,
+    links: RefCell<Vec<Weak<Link>>>,
+    ids: (RandomState, Cell<u64>),
+    /// The key under which presented keys are hashed, ready to use, and the generation it came with.
+    hash_key: RefCell<Option<(u64, hmac::Key)>>,
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+/// A request head must be complete after this many seconds.
+const HEAD_SECONDS_MAX: u32 = 28;
+/// A connection without a request is closed after this many seconds.
+const IDLE_SECONDS_MAX: u32 = 120;
+
+impl Worker {
+    pub(crate) fn new(plane: Arc<Plane>, counters: Arc<Counters>, usage: Box<dyn UsageLog>) -> Self {
+        Self {
+            plane,
+            pool: Pool::default(),
+            counters,
+            usage: RefCell::new(usage),
+            clock: Rc::new(Cell::new(0)),
+            links: RefCell::default(),
+            ids: (RandomState::new(), Cell::new(0)),
+            hash_key: RefCell::new(None),
+        }
+    }
+
+    /// Seconds that this worker has run: a clock that costs nothing to read.
+    pub(crate) fn now(&self) -> u32 {
+        self.clock.get()
+    }
+
+    /// A connection's state, seen by the sweeper for as long as the connection lives.
+    pub(crate) fn link(&self) -> Rc<Link> {
+        let link = Rc::new(Link::new(Rc::clone(&self.clock)));
+        self.links.borrow_mut().push(Rc::downgrade(&link));
+        link
+    }
+
+    /// Records an exchange. On return it survives a kill of the process.
+    pub(crate) fn log_usage(&self, event: UsageEvent) {
+        self.usage.borrow_mut().append(event);
+    }
+
+    /// Whether another exchange can be recorded.
+    pub(crate) fn can_log_usage(&self) -> bool {
+        self.usage.borrow().has_room()
+    }
+
+    /// A request id of our own: `req_` and 32 hexadecimal digits (FAIL-7).
+    pub(crate) fn request_id(&self) -> HeaderValue {
+        let (hasher, counter) = &self.ids;
+        let number = counter.get();
+        counter.set(number.wrapping_add(2));
+        let digits = [hasher.hash_one(number), hasher.hash_one(number.wrapping_add(1))];
+        let mut text = [0_u8; 36];
+        let (prefix, hex) = text.split_at_mut(4);
+        prefix.copy_from_slice(b"req_");
+        let nibbles = digits.iter().flat_map(|digits| (0..16).map(move |place| (digits >> (place * 4)) & 15));
+        for (slot, nibble) in hex.iter_mut().zip(nibbles) {
+            *slot = *HEX.get(usize::try_from(nibble).unwrap_or_default()).unwrap_or(&b'0');
+        }
+        HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("req_"))
+    }
+
+    /// The hash under which `presented` stands in the snapshot's access table (AUTH-6).
+    pub(crate) fn key_hash(&self, snapshot: &Snapshot, presented: &[u8]) -> KeyHash {
+        let mut cached = self.hash_key.borrow_mut();
+        if cached.as_ref().is_none_or(|(generation, _)| *generation != snapshot.generation) {
+            let key = hmac::Key::new(hmac::HMAC_SHA256, snapshot.key_hash_key.expose());
+            *cached = Some((snapshot.generation, key));
+        }
+        let mut hash = KeyHash([0; 32]);
+        if let Some((_, key)) = cached.as_ref() {
+            hash.0.copy_from_slice(hmac::sign(key, presented).as_ref());
+        }
+        hash
+    }
+
+    /// Runs once a second for as long as the worker lives: moves the clock, cuts slow heads and idle
+    /// connections, closes idle upstream connections.
+    pub(crate) async fn sweep(self: Rc<Self>) {
+        let mut second = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            second.tick().await;
+            self.clock.set(self.clock.get().wrapping_add(1));
+            self.sweep_links();
+            self.pool.sweep(self.now());
+        }
+    }
+
+    fn sweep_links(&self) {
+        self.links.borrow_mut().retain(|link| {
+            let Some(link) = link.upgrade() else { return false };
+            let limit = match link.phase() {
+                Phase::Idle => IDLE_SECONDS_MAX,
+                Phase::Head => HEAD_SECONDS_MAX,
+                Phase::Busy | Phase::Http2 => return true,
+            };
+            if link.seconds_in_phase() > limit {
+                link.command(Order::Close);
+            }
+            true
+        });
+    }
+
+    /// Tells every connection what to do.
+    pub(crate) fn command_all(&self, order: Order) {
+        let links: Vec<_> = self.links.borrow().iter().filter_map(Weak::upgrade).collect();
+        for link in links {
+            link.command(order);
+        }
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
