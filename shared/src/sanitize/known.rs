@@ -1,0 +1,125 @@
+//! Marks the credentials that are known, verbatim and encoded.
+
+use memchr::memmem;
+
+use super::{Spans, is_word, run_end, run_start};
+
+/// A shorter secret is not searched for: words like `test` and `EMPTY` stand in for keys of local servers.
+pub(super) const SECRET_BYTES_MIN: usize = 6;
+/// So much of the beginning of a secret gives it away, whatever follows.
+const PREFIX_BYTES_MIN: usize = 8;
+
+pub(super) fn mark(text: &str, secret: &str, spans: &mut Spans) {
+    let secret = secret.trim();
+    if secret.len() < SECRET_BYTES_MIN || super::MARK.contains(secret) {
+        return;
+    }
+    let bytes = text.as_bytes();
+    find(bytes, secret.as_bytes(), spans);
+    mark_prefixes(bytes, secret, spans);
+    for hex in [hex(secret, b"0123456789abcdef"), hex(secret, b"0123456789ABCDEF")] {
+        find(bytes, &hex, spans);
+    }
+    mark_base64(bytes, secret, spans);
+    if memchr::memchr(b'%', bytes).is_some() {
+        mark_percent(bytes, secret, spans);
+    }
+}
+
+fn find(text: &[u8], needle: &[u8], spans: &mut Spans) {
+    spans.extend(memmem::find_iter(text, needle).map(|at| at..at.saturating_add(needle.len())));
+}
+
+/// The beginning of a secret, and what is left of it behind a mask.
+fn mark_prefixes(text: &[u8], secret: &str, spans: &mut Spans) {
+    let Some(prefix) = secret.get(..PREFIX_BYTES_MIN) else { return };
+    let mut end = 0;
+    for at in memmem::find_iter(text, prefix) {
+        if at < end {
+            continue;
+        }
+        // A mask is made of stars, dots or bullets; the last two may be outside ASCII.
+        end = run_end(text, at.saturating_add(prefix.len()), |byte| {
+            is_word(byte) || byte == b'.' || byte >= 0x80
+        });
+        spans.push(at..end);
+    }
+}
+
+fn hex(secret: &str, digits: &[u8; 16]) -> Vec<u8> {
+    let digit = |nibble: u8| digits.get(usize::from(nibble)).copied().unwrap_or_default();
+    secret.bytes().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// Base64 of anything that holds the secret: it may begin at any of three places in a group.
+fn mark_base64(text: &[u8], secret: &str, spans: &mut Spans) {
+    for before in 0..3 {
+        let core = base64_core(secret, before);
+        let url_core: Vec<u8> = core
+            .iter()
+            .map(|&byte| match byte {
+                b'+' => b'-',
+                b'/' => b'_',
+                other => other,
+            })
+            .collect();
+        mark_encoded(text, &core, spans);
+        if url_core != core {
+            mark_encoded(text, &url_core, spans);
+        }
+    }
+}
+
+/// Marks the whole run of base64 that `core` stands in.
+fn mark_encoded(text: &[u8], core: &[u8], spans: &mut Spans) {
+    if core.len() < PREFIX_BYTES_MIN {
+        return;
+    }
+    let is_base64 =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=');
+    let mut end = 0;
+    for at in memmem::find_iter(text, core) {
+        if at >= end {
+            end = run_end(text, at, is_base64);
+            spans.push(run_start(text, at, is_base64)..end);
+        }
+    }
+}
+
+/// The characters of its base64 that depend on the secret alone, with `before` bytes in front of it.
+fn base64_core(secret: &str, before: usize) -> Vec<u8> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut core = Vec::new();
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    for byte in std::iter::repeat_n(0, before).chain(secret.bytes()) {
+        bits = (bits << 8 | u32::from(byte)) & 0xffff;
+        count = count.saturating_add(8);
+        while count >= 6 {
+            count -= 6;
+            let index = usize::try_from(bits >> count & 63).unwrap_or_default();
+            core.push(ALPHABET.get(index).copied().unwrap_or_default());
+        }
+    }
+    core.split_off([0, 2, 3].get(before).copied().unwrap_or_default().min(core.len()))
+}
+
+/// The secret with any of its characters written as `%XX`.
+fn mark_percent(text: &[u8], secret: &str, spans: &mut Spans) {
+    let (mut decoded, mut origins) = (Vec::with_capacity(text.len()), Vec::with_capacity(text.len()));
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        let pair = text.get(at.saturating_add(1)..at.saturating_add(3));
+        let value = pair.filter(|_| byte == b'%').and_then(|pair| {
+            let digit = |index: usize| char::from(*pair.get(index)?).to_digit(16);
+            u8::try_from(digit(0)? * 16 + digit(1)?).ok()
+        });
+        decoded.push(value.unwrap_or(byte));
+        origins.push(at);
+        at = at.saturating_add(if value.is_some() { 3 } else { 1 });
+    }
+    for found in memmem::find_iter(&decoded, secret) {
+        let start = origins.get(found).copied().unwrap_or(text.len());
+        let end = origins.get(found.saturating_add(secret.len())).copied().unwrap_or(text.len());
+        spans.push(start..end);
+    }
+}

@@ -1,0 +1,133 @@
+//! Marks text that has the shape of a credential wherever it stands: keys with a vendor's prefix, JSON web
+//! tokens, private keys, and passwords in URLs.
+
+use memchr::memmem;
+
+use super::{Spans, is_word, run_end};
+
+/// Beginnings of keys, and how many characters must follow for it to be one.
+const PREFIXES: [(&str, usize); 28] = [
+    ("sk-", 8),
+    ("sk_live_", 8),
+    ("sk_test_", 8),
+    ("rk_live_", 8),
+    ("pk-lf-", 8),
+    ("AIza", 16),
+    ("gsk_", 8),
+    ("xai-", 8),
+    ("hf_", 8),
+    ("r8_", 8),
+    ("llmgw_", 8),
+    ("AKIA", 12),
+    ("ASIA", 12),
+    ("ghp_", 8),
+    ("gho_", 8),
+    ("ghu_", 8),
+    ("ghs_", 8),
+    ("ghr_", 8),
+    ("github_pat_", 8),
+    ("glpat-", 8),
+    ("pplx-", 16),
+    ("nvapi-", 16),
+    ("csk-", 16),
+    ("fw_", 16),
+    ("tgp_v1_", 8),
+    ("xoxb-", 8),
+    ("xoxp-", 8),
+    ("ya29.", 8),
+];
+
+/// How far a user name and password in a URL are searched for.
+const USERINFO_BYTES_MAX: usize = 512;
+
+pub(super) fn mark(text: &str, spans: &mut Spans) {
+    let bytes = text.as_bytes();
+    for (prefix, more) in PREFIXES {
+        mark_prefix(bytes, prefix.as_bytes(), more, spans);
+    }
+    mark_web_tokens(bytes, spans);
+    mark_userinfo(bytes, spans);
+    mark_private_keys(bytes, spans);
+}
+
+fn mark_prefix(text: &[u8], prefix: &[u8], more: usize, spans: &mut Spans) {
+    let mut end = 0;
+    for at in memmem::find_iter(text, prefix) {
+        if at < end || !begins_word(text, at) {
+            continue;
+        }
+        let body = at.saturating_add(prefix.len());
+        end = run_end(text, body, is_key);
+        let body = text.get(body..end).unwrap_or_default();
+        let body = body.get(..body.len().saturating_sub(dots(body))).unwrap_or_default();
+        if body.len() >= more && !is_prose(body) {
+            spans.push(at..at.saturating_add(prefix.len()).saturating_add(body.len()));
+        }
+    }
+}
+
+/// Keys are shown masked with dots or bullets too; those outside ASCII come in several bytes.
+fn is_key(byte: u8) -> bool {
+    is_word(byte) || byte == b'.' || byte >= 0x80
+}
+
+fn dots(body: &[u8]) -> usize {
+    body.iter().rev().take_while(|&&byte| byte == b'.').count()
+}
+
+/// Lower-case words joined by hyphens, like a name of a package.
+fn is_prose(body: &[u8]) -> bool {
+    body.len() < 24 && body.iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'-')
+}
+
+fn begins_word(text: &[u8], at: usize) -> bool {
+    let before = at.checked_sub(1).and_then(|before| text.get(before));
+    let encoded = at.checked_sub(3).and_then(|before| text.get(before)) == Some(&b'%');
+    encoded || !before.is_some_and(u8::is_ascii_alphanumeric)
+}
+
+/// `eyJ`, the beginning of a JSON object in base64, with at least one dot after it.
+fn mark_web_tokens(text: &[u8], spans: &mut Spans) {
+    let mut end = 0;
+    for at in memmem::find_iter(text, b"eyJ") {
+        if at < end || !begins_word(text, at) {
+            continue;
+        }
+        end = run_end(text, at, |byte| is_word(byte) || byte == b'.' || byte == b'=');
+        let token = text.get(at..end).unwrap_or_default();
+        let token = token.get(..token.len().saturating_sub(dots(token))).unwrap_or_default();
+        if token.len() >= 16 {
+            spans.push(at..at.saturating_add(token.len()));
+        }
+    }
+}
+
+fn mark_userinfo(text: &[u8], spans: &mut Spans) {
+    for at in memmem::find_iter(text, b"://") {
+        let start = at.saturating_add(3);
+        let rest = text.get(start..).unwrap_or_default();
+        let rest = rest.get(..USERINFO_BYTES_MAX).unwrap_or(rest);
+        let ends = |byte: &u8| byte.is_ascii_whitespace() || b"/?#\"'<>\\[".contains(byte);
+        let authority = rest.get(..rest.iter().position(ends).unwrap_or(rest.len())).unwrap_or_default();
+        if let Some(userinfo) = memchr::memrchr(b'@', authority).filter(|&length| length > 0) {
+            spans.push(start..start.saturating_add(userinfo));
+        }
+    }
+}
+
+fn mark_private_keys(text: &[u8], spans: &mut Spans) {
+    let mut end = 0;
+    for at in memmem::find_iter(text, b"-----BEGIN ") {
+        if at < end {
+            continue;
+        }
+        let rest = text.get(at..).unwrap_or_default();
+        let label = rest.get(..64).unwrap_or(rest);
+        if memmem::find(label, b"PRIVATE KEY").is_none() {
+            continue;
+        }
+        let length = memmem::find(rest, b"-----END ").unwrap_or(rest.len());
+        end = at.saturating_add(length);
+        spans.push(at..end);
+    }
+}
