@@ -102,6 +102,13 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     Ok(Loaded { config, warnings })
 }
 
+/// The state directory and the configuration file of a gateway with this environment.
+pub fn places_of(environment: &Arc<Environment>) -> Result<(PathBuf, PathBuf), ConfigError> {
+    let mut layers = Layers { environment, settings: Vec::new(), faults: Vec::new() };
+    let places = places(&mut layers);
+    ConfigError::check(layers.faults).map(|()| places)
+}
+
 /// Where a gateway with this environment listens, and whether with TLS; faults elsewhere do not matter.
 pub fn listens_at(environment: &Arc<Environment>) -> Result<(SocketAddr, bool), ConfigError> {
     let mut layers = Layers { environment, settings: Vec::new(), faults: Vec::new() };

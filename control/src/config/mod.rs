@@ -9,6 +9,7 @@ mod descriptors;
 mod env;
 mod fault;
 mod file;
+mod first;
 mod identity;
 mod layer;
 mod model;
@@ -17,6 +18,7 @@ mod provider;
 mod raw;
 mod registry;
 mod schema;
+mod secrets;
 mod seed;
 mod serving;
 mod show;
@@ -26,13 +28,15 @@ mod yaml;
 pub use env::{Environment, VARIABLES, Variable};
 pub use fault::{ConfigError, Fault, Place};
 pub use file::Version;
-pub use layer::{Loaded, Reread, Setting, Source, listens_at, load};
+pub use first::first_file;
+pub use layer::{Loaded, Reread, Setting, Source, listens_at, load, places_of};
 pub use model::{
     Config, Endpoint, Lifetimes, LogFormat, Logging, Member, Partner, Policies, Provider, Routing, Server,
     Sso, TlsFiles,
 };
 pub use registry::{Entry as RegistryEntry, entries as registry_entries};
 pub use schema::json as schema_json;
+pub use secrets::{Kept, SecretsError, keep_secrets, secrets_file};
 pub use seed::{Seed, write_new};
 pub use show::show;
 

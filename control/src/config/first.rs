@@ -1,0 +1,109 @@
+//! The configuration file that a machine without one begins with: the model servers that were found on it, and
+//! `echo`, which needs nothing.
+
+use std::fmt::Write as _;
+
+use crate::detect::Detected;
+
+/// The text of the file. Its endpoint `default` tries what was found, in order, and `echo` last.
+pub fn first_file(found: &[Detected]) -> String {
+    let mut text = String::from(HEAD);
+    let mut members = String::new();
+    for server in found {
+        let models: Vec<_> = server.models.iter().map(|model| quoted(model)).collect();
+        // Writing into a string cannot fail.
+        let _ = write!(
+            text,
+            "\n  # {}, found on this machine\n  {}:\n    registry_id: {}\n    models: [{}]\n",
+            server.name,
+            server.registry_id,
+            server.registry_id,
+            models.join(", ")
+        );
+        if let Some(model) = first_chat_model(&server.models) {
+            let _ =
+                writeln!(members, "      - {{provider: {}, model: {}}}", server.registry_id, quoted(model));
+        }
+    }
+    text.push_str(ENDPOINTS);
+    text.push_str(&members);
+    text.push_str("      - {provider: echo, model: echo}\n");
+    text
+}
+
+/// The first model that is not plainly for something other than chat.
+fn first_chat_model(models: &[String]) -> Option<&String> {
+    const OTHERS: &[&str] = &["embed", "rerank", "whisper", "tts"];
+    let chats = |model: &&String| !OTHERS.iter().any(|other| model.to_ascii_lowercase().contains(other));
+    models.iter().find(chats)
+}
+
+/// A model's id is a stranger's text; JSON's quotes are YAML's too.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+const HEAD: &str = "\
+# Configuration of llmgw. Providers and endpoints reload when this file changes; a bad edit changes nothing.
+# `llmgw config check` tells every fault, `llmgw config schema` prints a JSON Schema for your editor.
+
+providers:
+  # Repeats the prompt inside the process; its options rehearse failures.
+  echo:
+    type: echo
+    models: [echo]
+    echo: {chunk_delay_ms: 40}
+";
+
+const ENDPOINTS: &str = "
+endpoints:
+  # Tried in order until one begins to answer.
+  default:
+    failover:
+";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::{Environment, load};
+
+    fn detected(registry_id: &'static str, models: &[&str]) -> Detected {
+        let models = models.iter().map(|&model| model.to_owned()).collect();
+        Detected { registry_id, name: registry_id, base_url: "http://127.0.0.1:1/v1", models }
+    }
+
+    #[test]
+    fn is_a_good_file_whatever_was_found() {
+        let strange = ["a\"b: {c}", "#x", "- y", "é☃", "true", "12"];
+        let cases: Vec<(Vec<Detected>, Vec<&str>)> = vec![
+            (vec![], vec!["echo/echo"]),
+            (
+                vec![detected("ollama", &["nomic-embed-text", "qwen3:8b"]), detected("vllm", &["m"])],
+                vec!["ollama/qwen3:8b", "vllm/m", "echo/echo"],
+            ),
+            (vec![detected("ollama", &["nomic-embed-text"])], vec!["echo/echo"]),
+            (vec![detected("lmstudio", &strange[3..])], vec!["lmstudio/é☃", "echo/echo"]),
+        ];
+        for (found, want) in cases {
+            let folder = tempfile::tempdir().unwrap();
+            let text = first_file(&found);
+            std::fs::write(folder.path().join("config.yaml"), &text).unwrap();
+            let variables = [
+                ("LLMGW_API_KEY", "admin-key-0123456789"),
+                ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="),
+                ("LLMGW_STATE_DIR", folder.path().to_str().unwrap()),
+            ];
+            let variables = variables.map(|(name, value)| (name.into(), value.into()));
+            let loaded =
+                load(&Arc::new(Environment::read(variables))).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let routing = loaded.config.routing;
+            let members: Vec<_> =
+                routing.endpoints[0].failover.iter().map(|m| format!("{}/{}", m.provider, m.model)).collect();
+            assert_eq!(members, want);
+            assert_eq!(routing.providers.len(), found.len() + 1);
+            assert!(loaded.warnings.is_empty());
+        }
+    }
+}
