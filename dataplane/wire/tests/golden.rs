@@ -1,4 +1,5 @@
 //! Every recorded exchange in `fixtures/`, whole and cut at every byte.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may")]
 
 use std::path::PathBuf;
 
@@ -186,7 +187,7 @@ fn request_heads_are_read_however_they_are_cut() {
             assert_eq!(head.stream, body["stream"] == true, "{}", case["id"]);
             assert_eq!(head.has_tools, body["tools"].is_array(), "{}", case["id"]);
             assert_eq!(head.has_image, text.contains("\"image_url\""), "{}", case["id"]);
-            let max = body["max_completion_tokens"].as_u64().or(body["max_tokens"].as_u64());
+            let max = body["max_completion_tokens"].as_u64().or_else(|| body["max_tokens"].as_u64());
             assert_eq!(head.max_output_tokens, max, "{}", case["id"]);
         }
     }

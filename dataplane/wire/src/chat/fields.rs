@@ -9,7 +9,7 @@ pub(super) const NAME_BYTES_MAX: usize = 8 * 1024;
 /// Places in one body that may have to be edited: repeated members make more than the usual three.
 pub(super) const EDITS_MAX: usize = 256;
 /// Bytes of any string inside `messages` that are looked at.
-const GLANCE_BYTES: usize = 64;
+const GLANCE_BYTES: usize = 96;
 /// How deep the members of a content part stand: root, messages, message, content, part.
 const PART_DEPTH: u32 = 5;
 

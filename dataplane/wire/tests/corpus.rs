@@ -1,0 +1,41 @@
+//! Replays the fuzz corpora, so that what a fuzzer once found is tried on every run.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "a test may")]
+
+mod hold;
+
+fn replay(target: &str, holds: fn(&[u8])) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/");
+    let mut files = 0;
+    for entry in std::fs::read_dir(format!("{folder}{target}")).unwrap() {
+        let path = entry.unwrap().path();
+        println!("{}", path.display());
+        holds(&std::fs::read(path).unwrap());
+        files += 1;
+    }
+    assert!(files >= 5, "{target} has a corpus");
+}
+
+#[test]
+fn sse_decoder_holds_on_its_corpus() {
+    replay("sse_decoder", hold::sse_decoder);
+}
+
+#[test]
+fn json_scan_holds_on_its_corpus() {
+    replay("json_scan", hold::json_scan);
+}
+
+#[test]
+fn chat_splice_holds_on_its_corpus() {
+    replay("chat_splice", hold::chat_splice);
+}
+
+#[test]
+fn chat_stream_holds_on_its_corpus() {
+    replay("chat_stream", hold::chat_stream);
+}
+
+#[test]
+fn sanitize_holds_on_its_corpus() {
+    replay("sanitize", hold::sanitize);
+}

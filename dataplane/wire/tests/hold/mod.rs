@@ -1,0 +1,200 @@
+//! What must hold for any input at all. The fuzz targets and the replay of their corpora both call these; each
+//! panics when it does not hold. The first byte of an input says how the rest is cut.
+
+use bytes::Bytes;
+use serde_json::Value;
+use wire::chat::{ChatStream, HeadScan, StreamOptions, StreamState, WholeScan};
+use wire::json::{Place, Scanner, Sink};
+use wire::sse::{Blocks, Decoder, Event};
+
+/// The input in pieces whose sizes follow from its first byte.
+fn pieces(input: &[u8]) -> Vec<&[u8]> {
+    let Some((&seed, rest)) = input.split_first() else { return Vec::new() };
+    let (mut pieces, mut rest, mut size) = (Vec::new(), rest, usize::from(seed));
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at((size % 17 + 1).min(rest.len()));
+        pieces.push(piece);
+        rest = after;
+        size = (size * 5 + 3) % 1009;
+    }
+    pieces
+}
+
+fn decode(pieces: &[&[u8]]) -> Vec<Event> {
+    let (mut decoder, mut events) = (Decoder::new(1 << 20), Vec::new());
+    for piece in pieces {
+        decoder.push(piece).unwrap();
+        events.extend(std::iter::from_fn(|| decoder.next_event()));
+    }
+    events
+}
+
+/// The decoder and the finder of block ends agree, and neither depends on the cuts.
+pub(crate) fn sse_decoder(input: &[u8]) {
+    let pieces = pieces(input);
+    let whole = pieces.concat();
+    let want = decode(&[&whole]);
+    assert_eq!(decode(&pieces), want);
+    let mut blocks = Blocks::default();
+    let (mut rest, mut found) = (whole.as_slice(), 0);
+    while let Some(length) = blocks.find(rest) {
+        let block = &rest[..length];
+        let block = if found == 0 && rest.len() == whole.len() {
+            block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block)
+        } else {
+            block
+        };
+        if let Some(data) = wire::sse::data_of(block).text {
+            assert_eq!(String::from_utf8_lossy(&data), want[found].data);
+            found += 1;
+        }
+        rest = &rest[length..];
+    }
+    assert_eq!(found, want.len());
+}
+
+#[derive(Default, PartialEq, Debug)]
+struct Count {
+    opened: usize,
+    closed: usize,
+    names: usize,
+    last: usize,
+    text: Vec<u8>,
+}
+
+impl Sink for Count {
+    fn open(&mut self, at: Place, _object: bool) {
+        self.opened += 1;
+        self.last = at.offset;
+    }
+    fn close(&mut self, at: Place) {
+        self.closed += 1;
+        self.last = at.offset;
+    }
+    fn text_start(&mut self, _at: Place, key: bool) {
+        self.names += usize::from(key);
+    }
+    fn piece(&mut self, bytes: &[u8]) {
+        self.text.extend_from_slice(bytes);
+    }
+}
+
+/// The scanner takes every object that serde_json takes, is balanced, and does not depend on the cuts.
+pub(crate) fn json_scan(input: &[u8]) {
+    let pieces = pieces(input);
+    let whole = pieces.concat();
+    let scan = |pieces: &[&[u8]]| {
+        let (mut scanner, mut count) = (Scanner::new(), Count::default());
+        let result = pieces.iter().try_for_each(|piece| scanner.push(piece, &mut count));
+        (result.and_then(|()| scanner.finish()), count)
+    };
+    let (result, count) = scan(&pieces);
+    let (whole_result, whole_count) = scan(&[&whole]);
+    assert_eq!(result, whole_result);
+    if result.is_ok() {
+        assert_eq!(count, whole_count);
+        assert_eq!(count.opened, count.closed);
+    } else if let Ok(value) = serde_json::from_slice::<Value>(&whole) {
+        assert!(!value.is_object(), "{result:?}");
+    }
+}
+
+/// A request body that is taken goes upstream with nothing changed but what must.
+pub(crate) fn chat_splice(input: &[u8]) {
+    let pieces = pieces(input);
+    let whole = pieces.concat();
+    let scan = |pieces: &[&[u8]]| {
+        let mut scan = HeadScan::new();
+        pieces.iter().try_for_each(|piece| scan.push(piece))?;
+        scan.finish()
+    };
+    let head = scan(&pieces);
+    let Ok(head) = head else {
+        assert_eq!(head.map(drop), scan(&[&whole]).map(drop));
+        return;
+    };
+    let segments: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
+    let built = wire::chat::build(&segments, &head, "a\"b", true).concat();
+    assert_eq!(
+        built,
+        wire::chat::build(&[whole.clone().into()], &scan(&[&whole]).unwrap(), "a\"b", true).concat()
+    );
+    let Ok(mut want) = serde_json::from_slice::<Value>(&whole) else { return };
+    let got: Value = serde_json::from_slice(&built).unwrap();
+    assert_eq!(got, expected_upstream(&mut want, "a\"b", &head.model));
+}
+
+/// The body that goes upstream, computed on a tree.
+pub(crate) fn expected_upstream(body: &mut Value, model: &str, selector: &str) -> Value {
+    assert_eq!(body["model"], *selector);
+    body["model"] = model.into();
+    let stream = body.get("stream") == Some(&Value::Bool(true));
+    let members = body.as_object_mut().unwrap();
+    members.remove("fallback_timeout_ms");
+    members.remove("affinity_key");
+    if stream {
+        let options = members.entry("stream_options").or_insert(Value::Null);
+        if options.is_null() {
+            *options = serde_json::json!({});
+        }
+        if let Some(options) = options.as_object_mut() {
+            options.insert("include_usage".to_owned(), true.into());
+        }
+    }
+    body.take()
+}
+
+fn relay(pieces: &[&[u8]], drop_usage_only: bool) -> (Vec<u8>, StreamState) {
+    let options = StreamOptions { drop_usage_only, secrets: vec!["canary-secret".to_owned()] };
+    let (mut stream, mut out) = (ChatStream::new(options), Vec::new());
+    for piece in pieces {
+        stream.push(Bytes::copy_from_slice(piece), &mut out);
+    }
+    stream.end(&mut out);
+    (out.concat(), stream.state().clone())
+}
+
+/// A stream means the same however it is cut; without an error all that is dispatched goes through.
+pub(crate) fn chat_stream(input: &[u8]) {
+    let pieces = pieces(input);
+    let whole = pieces.concat();
+    let (out, state) = relay(&pieces, false);
+    let (whole_out, whole_state) = relay(&[&whole], false);
+    assert_eq!(state, whole_state);
+    assert_eq!(out, whole_out);
+    if state.error.is_none() && !out.windows(10).any(|part| part == b"[redacted]") && !state.done {
+        assert!(whole.starts_with(&out));
+        assert_eq!(decode(&[&out]), decode(&[&whole]));
+    }
+    assert_eq!(relay(&pieces, true), relay(&[&whole], true));
+    let answer = |pieces: &[&[u8]]| {
+        let mut scan = WholeScan::new();
+        pieces.iter().for_each(|piece| scan.push(piece));
+        scan.finish()
+    };
+    assert_eq!(answer(&pieces), answer(&[&whole]));
+    let _ = wire::chat::synthesize_stream(&whole, true);
+    let answer = wire::envelope::UpstreamAnswer {
+        status: 500,
+        content_type: None,
+        body: &whole,
+        secrets: &["canary-secret"],
+    };
+    let error = wire::envelope::upstream_error(wire::envelope::Family::OpenAi, answer, "req_1");
+    assert!(!String::from_utf8_lossy(&error).contains("canary-secret"));
+}
+
+/// A known secret never survives, and cleaning twice changes nothing.
+pub(crate) fn sanitize(input: &[u8]) {
+    let Some((&seed, rest)) = input.split_first() else { return };
+    let text = String::from_utf8_lossy(rest);
+    let split = text.floor_char_boundary(usize::from(seed).min(text.len()));
+    let (secret, text) = text.split_at(split);
+    let clean = shared::sanitize::diagnostic(text, &[secret]);
+    assert_eq!(shared::sanitize::diagnostic(&clean, &[secret]), clean);
+    let secret = secret.trim();
+    if secret.len() >= 6 && !shared::sanitize::MARK.contains(secret) {
+        let text = format!("{text}{secret}{text}");
+        assert!(!shared::sanitize::diagnostic(&text, &[secret]).contains(secret));
+    }
+}
