@@ -167,5 +167,5 @@ fn compact(tree: &mut serde_json::Value) {
 }
 
 /// Bytes of a configuration file.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+const FILE_BYTES_MAX: u64 = 16 << 20;
 const FAULTS_MAX: usize = 100;

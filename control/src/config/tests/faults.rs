@@ -61,7 +61,7 @@ fn hostile_files_are_refused_quickly() {
         ("block nesting", format!("{}x", "- ".repeat(100_000)), "nested deeper"),
         ("map nesting", format!("{}x", "? ".repeat(50_000)), ""),
         ("indented nesting", (0..1_000).map(|n| format!("{}a:\n", " ".repeat(n))).collect(), "nested deeper"),
-        ("a large file", format!("# {}\n", "x".repeat(1 << 20)), "is larger than 1048576 bytes"),
+        ("a large file", format!("# {}\n", "x".repeat(16 << 20)), "is larger than 16777216 bytes"),
         ("many keys", (0..60_000).map(|n| format!("k{n}: 1\n")).collect(), "unknown key"),
         ("many repeats", "providers: {}\n".repeat(50_000), "twice"),
         ("long flow", format!("a: [{}]", "{},".repeat(200_000)), ""),
