@@ -8,6 +8,14 @@
     reason = "a broken expectation in a test is a failed test"
 )]
 
+mod access;
+mod cancel;
+mod failover;
 mod harness;
+mod http;
+mod http2;
+mod limits;
+mod process;
+mod streaming;
 #[expect(dead_code, reason = "the modules that use the rest of it come with the behaviour that they test")]
 mod support;

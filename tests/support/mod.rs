@@ -14,4 +14,5 @@ pub(crate) mod wait;
 
 pub(crate) use client::Client;
 pub(crate) use config::Yaml;
+pub(crate) use gateway::Gateway;
 pub(crate) use upstream::{Answer, Gate, Upstream};

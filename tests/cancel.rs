@@ -1,0 +1,201 @@
+//! Clients that leave (CAN-1, P1 to P3): the upstream is let go at once, nothing is tried again, and the
+//! exchange is on record as cancelled.
+
+use std::time::{Duration, Instant};
+
+use crate::support::raw::{self, Raw};
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat, gateway::ADMIN_KEY, wait};
+
+/// The most that may pass between a client's leaving and the upstream's connection being closed.
+const RELEASE_MAX: Duration = Duration::from_millis(250);
+/// What half of all cancellations must stay under.
+const RELEASE_MEDIAN: Duration = Duration::from_millis(100);
+
+/// Two upstreams behind `line`, with retries on, so that a retry or failover would show.
+async fn watched_line() -> (Gateway, Upstream, Upstream) {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    second.always(Answer::completion("never asked"));
+    let yaml = Yaml::line(&[first.base_url(), second.base_url()]);
+    let policies = "retry_max_attempts: 3\nretry_initial_backoff_seconds: 0.05\ncircuit_failure_threshold: 0";
+    (Gateway::start(&yaml.policies(policies)).await, first, second)
+}
+
+/// Leaves twenty times at the moment that `leave` describes and checks how fast the upstream is let go.
+async fn leaves(answer: Answer, leave: impl AsyncFn(&Gateway, &Upstream, usize) -> Instant) {
+    const ROUNDS: usize = 20;
+    let (gateway, first, second) = watched_line().await;
+    first.always(answer);
+    let mut times = Vec::new();
+    for round in 0..ROUNDS {
+        let left = leave(&gateway, &first, round).await;
+        times.push(first.closed(round).await.saturating_duration_since(left));
+    }
+    times.sort_unstable();
+    assert!(times[ROUNDS / 2] <= RELEASE_MEDIAN && times[ROUNDS - 1] <= RELEASE_MAX, "{times:?}");
+    let records = gateway.records(ROUNDS).await;
+    assert_eq!(records.len(), ROUNDS, "one record an exchange");
+    for record in records {
+        assert_eq!(record["outcome"], "cancelled", "{record}");
+    }
+    assert_eq!(first.requests().len(), ROUNDS, "no retry");
+    assert_eq!(second.requests().len(), 0, "no failover");
+}
+
+#[tokio::test]
+async fn leaving_before_the_head_lets_the_upstream_go() {
+    leaves(Answer::hang_forever(), async |gateway, upstream, round| {
+        let mut client = Raw::open(gateway.address()).await;
+        client.send(raw::post(ADMIN_KEY, "", &chat::request("line"))).await;
+        upstream.request(round).await;
+        drop(client);
+        Instant::now()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn leaving_with_a_reset_lets_the_upstream_go() {
+    leaves(Answer::hang_forever(), async |gateway, upstream, round| {
+        let mut client = Raw::open(gateway.address()).await;
+        client.send(raw::post(ADMIN_KEY, "", &chat::stream_request("line"))).await;
+        upstream.request(round).await;
+        client.reset();
+        Instant::now()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn leaving_between_head_and_content_lets_the_upstream_go() {
+    leaves(Answer::stream().chunk(chat::role()).hang(), async |gateway, upstream, round| {
+        let mut client = Raw::open(gateway.address()).await;
+        client.send(raw::post(ADMIN_KEY, "", &chat::stream_request("line"))).await;
+        upstream.request(round).await;
+        drop(client);
+        Instant::now()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn leaving_a_silent_stream_lets_the_upstream_go() {
+    let answer = Answer::stream().chunk(chat::role()).chunk(chat::content("some")).hang();
+    leaves(answer, async |gateway, _, _| {
+        let mut flow = gateway.client().chat_flow(chat::stream_request("line")).await;
+        flow.event().await;
+        flow.event().await;
+        drop(flow);
+        Instant::now()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn leaving_a_busy_stream_lets_the_upstream_go() {
+    let answer = Answer::stream().chunk(chat::role()).repeat_chunk(chat::content("more and more"));
+    leaves(answer, async |gateway, _, _| {
+        let mut flow = gateway.client().chat_flow(chat::stream_request("line")).await;
+        for _ in 0..50 {
+            flow.event().await;
+        }
+        drop(flow);
+        Instant::now()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cancelled_stream_is_not_free() {
+    let (gateway, first, _second) = watched_line().await;
+    first.always(Answer::stream().chunk(chat::role()).chunk(chat::content("some words of output")).hang());
+    let mut flow = gateway.client().chat_flow(chat::stream_request("line")).await;
+    flow.event().await;
+    flow.event().await;
+    drop(flow);
+    let record = gateway.records(1).await.remove(0);
+    assert_eq!(record["provenance"], "estimated", "{record}");
+    let tokens = |class: &str| record["tokens"][class].as_u64().unwrap_or_default();
+    assert!(tokens("input") > 0 && tokens("output") > 0, "{record}");
+    assert!(tokens("output") < 20, "never more than was relayed: {record}");
+}
+
+#[tokio::test]
+async fn nothing_is_tried_after_the_client_left_during_a_back_off() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    second.always(Answer::completion("never asked"));
+    let gate = crate::support::Gate::new();
+    let busy = Answer::new().wait(&gate);
+    first.always(Answer { steps: [busy.steps, Answer::error(503).steps].concat() });
+    let policies = "retry_max_attempts: 3\nretry_initial_backoff_seconds: 0.2\ncircuit_failure_threshold: 0";
+    let yaml = Yaml::line(&[first.base_url(), second.base_url()]).policies(policies);
+    let gateway = Gateway::start(&yaml).await;
+    let mut client = Raw::open(gateway.address()).await;
+    client.send(raw::post(ADMIN_KEY, "", &chat::request("line"))).await;
+    first.request(0).await;
+    drop(client);
+    gate.open(10);
+    // The record is written when the exchange is over, so whatever would be tried has been tried by then.
+    let record = gateway.records(1).await.remove(0);
+    assert_eq!(record["outcome"], "cancelled", "{record}");
+    // P2 gives two seconds in which no further request may come.
+    let further = tokio::time::timeout(Duration::from_secs(2), async {
+        loop {
+            if first.requests().len() > 1 || !second.requests().is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(further.await.is_err(), "a request came after the client had left");
+}
+
+#[tokio::test]
+async fn two_hundred_clients_leave_at_once() {
+    const CLIENTS: usize = 200;
+    let (gateway, first, second) = watched_line().await;
+    first.always(Answer::stream().chunk(chat::role()).chunk(chat::content("some")).hang());
+    // One exchange first, so that everything that is opened once is open.
+    drop(gateway.client().chat_flow(chat::stream_request("line")).await);
+    first.closed(0).await;
+    let descriptors = gateway.descriptors();
+    let mut flows = Vec::new();
+    for _ in 0..CLIENTS {
+        flows.push(gateway.client().chat_flow(chat::stream_request("line")).await);
+    }
+    assert!(gateway.descriptors() >= descriptors + 2 * CLIENTS);
+    let left = Instant::now();
+    drop(flows);
+    wait::eventually("all upstream connections closed", async || {
+        (first.closed_count() == CLIENTS + 1).then_some(())
+    })
+    .await;
+    assert!(left.elapsed() < Duration::from_millis(1_500), "{:?}", left.elapsed());
+    wait::eventually("descriptors back to where they were", async || {
+        (gateway.descriptors() <= descriptors + 2).then_some(())
+    })
+    .await;
+    let records = gateway.records(CLIENTS + 1).await;
+    assert_eq!(records.len(), CLIENTS + 1);
+    assert!(records.iter().all(|record| record["outcome"] == "cancelled"));
+    assert_eq!(second.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn fifteen_hundred_cancels_leave_no_memory_behind() {
+    let (gateway, first, _second) = watched_line().await;
+    first.always(Answer::stream().chunk(chat::role()).chunk(chat::content("some")).hang());
+    let cancel = async |count: usize| {
+        for _ in 0..count / 50 {
+            let mut flows = Vec::new();
+            for _ in 0..50 {
+                flows.push(gateway.client().chat_flow(chat::stream_request("line")).await);
+            }
+        }
+    };
+    cancel(300).await;
+    let before = gateway.resident_bytes();
+    cancel(1_500).await;
+    gateway.records(1_000).await;
+    let grown = gateway.resident_bytes().saturating_sub(before);
+    assert!(grown < 24 << 20, "{} KiB", grown >> 10);
+}

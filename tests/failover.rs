@@ -1,0 +1,368 @@
+//! Retry, failover, budgets, affinity and circuits (FAIL-1 to FAIL-8, P13): who is asked, how often, in which
+//! order, and what the client learns when nobody answers.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use crate::support::upstream::refusing_url;
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat};
+
+/// `count` upstreams behind the endpoint `line`.
+async fn line(count: usize) -> (Gateway, Vec<Upstream>) {
+    line_with(count, "retry_max_attempts: 1\ncircuit_failure_threshold: 0").await
+}
+
+async fn line_with(count: usize, policies: &str) -> (Gateway, Vec<Upstream>) {
+    let mut upstreams = Vec::new();
+    for _ in 0..count {
+        upstreams.push(Upstream::start().await);
+    }
+    let urls: Vec<String> = upstreams.iter().map(Upstream::base_url).collect();
+    (Gateway::start(&Yaml::line(&urls).policies(policies)).await, upstreams)
+}
+
+/// The results in the route trace of a request.
+async fn trace(gateway: &Gateway, request_id: &str) -> Vec<(String, String)> {
+    let record = gateway.record_of(request_id).await;
+    let text = |step: &serde_json::Value, member: &str| step[member].as_str().unwrap_or_default().to_owned();
+    let steps = record["trace"].as_array().unwrap_or_else(|| panic!("a trace in {record}"));
+    steps.iter().map(|step| (text(step, "provider"), text(step, "result"))).collect()
+}
+
+fn steps(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected.iter().map(|&(provider, result)| (provider.to_owned(), result.to_owned())).collect()
+}
+
+#[tokio::test]
+async fn the_third_answers_when_the_first_refuses_and_the_second_hangs() {
+    for body in [chat::request("line"), chat::stream_request("line")] {
+        let (hanging, third) = (Upstream::start().await, Upstream::start().await);
+        hanging.always(Answer::hang_forever());
+        if body.contains("stream") {
+            third.always(Answer::events(&chat::events(&["third"])));
+        } else {
+            third.always(Answer::completion("third"));
+        }
+        let yaml = Yaml::new()
+            .provider("p0", refusing_url().await)
+            .provider_with("p1", hanging.base_url(), "timeout: 0.3")
+            .provider("p2", third.base_url())
+            .endpoint("line", &[("p0", "m"), ("p1", "m"), ("p2", "m")]);
+        let gateway = Gateway::start(&yaml).await;
+        let answer = gateway.client().chat(body).await;
+        assert_eq!(answer.status, 200);
+        assert!(String::from_utf8_lossy(&answer.body).contains("third"));
+        assert_eq!(answer.header("x-llmgw-provider"), Some("p2"));
+        assert_eq!(answer.header("x-llmgw-attempts"), Some("3"));
+        let id = answer.header("x-request-id").unwrap();
+        let expected = steps(&[("p0", "unreachable"), ("p1", "timed_out"), ("p2", "served")]);
+        assert_eq!(trace(&gateway, id).await, expected);
+        assert_eq!((hanging.requests().len(), third.requests().len()), (1, 1));
+        hanging.closed(0).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_request_never_fails_over() {
+    for status in [400, 405, 406, 409, 410, 411, 415, 422] {
+        let (gateway, upstreams) = line(2).await;
+        upstreams[0].always(Answer::error(status));
+        upstreams[1].always(Answer::completion("never"));
+        let answer = gateway.client().chat(chat::request("line")).await;
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.json()["error"]["message"], "scripted failure", "{status}");
+        assert_eq!(upstreams[1].requests().len(), 0, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_upstream_moves_on() {
+    let (gateway, upstreams) = line(2).await;
+    upstreams[1].always(Answer::completion("second"));
+    let statuses = [401, 402, 403, 404, 408, 429, 500, 502, 503, 504, 520, 524, 529];
+    for (index, status) in statuses.into_iter().enumerate() {
+        upstreams[0].then(Answer::error(status));
+        let answer = gateway.client().chat(chat::request("line")).await;
+        assert_eq!(answer.status, 200, "{status}");
+        assert_eq!(answer.header("x-llmgw-provider"), Some("p1"), "{status}");
+        assert_eq!(upstreams[1].requests().len(), index + 1, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_moves_on() {
+    let events = chat::events(&["a"]).concat();
+    let stream = |bytes: &[u8]| Answer::whole(200, &[("content-type", "text/event-stream")], bytes);
+    let html = Answer::whole(200, &[("content-type", "text/html")], "<html>busy</html>");
+    let two_lengths = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{} ";
+    let switching = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+    let redirect = Answer::whole(307, &[("location", "http://127.0.0.1:1/")], "");
+    let error_event = format!("data: {}\n\n", chat::error("no capacity", "overloaded"));
+    let cases = vec![
+        ("nothing", Answer::new().close()),
+        ("a reset", Answer::new().reset()),
+        ("half a head", Answer::new().send("HTTP/1.1 200 OK\r\ncontent-").close()),
+        ("not HTTP", Answer::new().send("SSH-2.0-OpenSSH_9.2\r\n").close()),
+        ("an HTML page", html),
+        ("two lengths", Answer::new().send(two_lengths).close()),
+        ("an unsolicited 101", Answer::new().send(switching)),
+        ("a redirect", redirect),
+        ("an empty stream", stream(b"")),
+        ("comments only", stream(b": hello\n\n: bye\n\n")),
+        ("a stream with the role only", stream(&chat::role())),
+        ("an error event first", stream(error_event.as_bytes())),
+        ("an error event after the role", stream(&[&chat::role()[..], error_event.as_bytes()].concat())),
+        ("a cut before content", Answer::stream().chunk(chat::role()).close()),
+        ("a stream cut in its head", Answer::events(&[&events]).cut_after(60)),
+    ];
+    for (name, answer) in cases {
+        let (gateway, upstreams) = line(2).await;
+        upstreams[0].always(answer);
+        upstreams[1].always(Answer::events(&chat::events(&["second"])));
+        let answer = gateway.client().chat(chat::stream_request("line")).await;
+        assert_eq!(answer.status, 200, "{name}");
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(text.contains("second") && text.matches("assistant").count() == 1, "{name}: {text}");
+        assert_eq!(upstreams[0].requests().len(), 1, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_short_whole_answer_that_breaks_off_moves_on() {
+    let (gateway, upstreams) = line(2).await;
+    upstreams[0].always(Answer::completion("first").cut_after(150));
+    upstreams[1].always(Answer::completion("second"));
+    let answer = gateway.client().chat(chat::request("line")).await;
+    assert_eq!(answer.json()["choices"][0]["message"]["content"], "second");
+}
+
+#[tokio::test]
+async fn a_redirect_is_never_followed() {
+    let elsewhere = Upstream::start().await;
+    elsewhere.always(Answer::completion("elsewhere"));
+    for status in [301, 302, 303, 307, 308] {
+        let (gateway, upstreams) = line(1).await;
+        let location = format!("{}/chat/completions", elsewhere.base_url());
+        upstreams[0].always(Answer::whole(status, &[("location", &location)], ""));
+        let answer = gateway.client().chat(chat::request("line")).await;
+        assert_eq!(answer.status, 502, "{status}");
+        assert_eq!(answer.header("location"), None, "{status}");
+    }
+    assert_eq!(elsewhere.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_hundred_at_once_pass_a_failing_first_target() {
+    let (gateway, upstreams) = line(2).await;
+    upstreams[0].always(Answer::error(503));
+    upstreams[1].always(Answer::completion("second"));
+    let mut clients = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let client = gateway.client();
+        clients.spawn(async move { client.chat(chat::request("line")).await.status });
+    }
+    assert_eq!(clients.join_all().await, vec![200; 100]);
+    assert_eq!(upstreams[1].requests().len(), 100);
+}
+
+#[tokio::test]
+async fn a_failure_is_retried_on_the_same_target_first() {
+    let policies = "retry_max_attempts: 3\nretry_initial_backoff_seconds: 0.01\ncircuit_failure_threshold: 0";
+    let (gateway, upstreams) = line_with(2, policies).await;
+    upstreams[0].then(Answer::error(503)).then(Answer::error(500)).always(Answer::completion("first"));
+    let answer = gateway.client().chat(chat::request("line")).await;
+    assert_eq!(answer.header("x-llmgw-provider"), Some("p0"));
+    assert_eq!(answer.header("x-llmgw-attempts"), Some("3"));
+    assert_eq!((upstreams[0].requests().len(), upstreams[1].requests().len()), (3, 0));
+}
+
+#[tokio::test]
+async fn a_short_retry_after_is_waited_for_and_a_long_one_moves_on() {
+    let policies = "retry_max_attempts: 2\nretry_initial_backoff_seconds: 0.01\ncircuit_failure_threshold: 0";
+    let (gateway, upstreams) = line_with(2, policies).await;
+    let limited = |name, value| Answer::whole(429, &[(name, value)], chat::error("slow down", "rate"));
+    upstreams[0].then(limited("retry-after-ms", "300")).then(Answer::completion("first"));
+    let asked = Instant::now();
+    let answer = gateway.client().chat(chat::request("line")).await;
+    assert_eq!(answer.header("x-llmgw-provider"), Some("p0"));
+    assert!(asked.elapsed() >= Duration::from_millis(300), "{:?}", asked.elapsed());
+
+    upstreams[0].then(limited("retry-after", "60"));
+    upstreams[1].then(Answer::completion("second"));
+    let answer = gateway.client().chat(chat::request("line")).await;
+    assert_eq!(answer.header("x-llmgw-provider"), Some("p1"));
+    assert_eq!(upstreams[0].requests().len(), 3, "a wait of a minute is not a retry");
+}
+
+#[tokio::test]
+async fn the_client_learns_the_most_meaningful_failure() {
+    let (gateway, upstreams) = line(3).await;
+    upstreams[0].always(Answer::whole(429, &[("retry-after", "7")], chat::error("rate limited", "rate")));
+    upstreams[1].always(Answer::new().close());
+    upstreams[2].always(Answer::error(503));
+    let answer = gateway.client().chat(chat::request("line")).await;
+    assert_eq!(answer.status, 429);
+    assert_eq!(answer.json()["error"]["message"], "rate limited");
+    assert_eq!(answer.header("retry-after"), Some("7"));
+    assert_eq!(answer.header("x-llmgw-attempts"), Some("3"));
+}
+
+#[tokio::test]
+async fn an_unreachable_only_target_is_a_bad_gateway() {
+    let gateway = Gateway::start(&Yaml::one(refusing_url().await)).await;
+    let answer = gateway.client().chat(chat::request("m")).await;
+    assert_eq!((answer.status, answer.error_code().as_str()), (502, "upstream_unreachable"));
+}
+
+#[tokio::test]
+async fn a_spent_budget_is_a_gateway_timeout() {
+    let (gateway, upstreams) = line(2).await;
+    upstreams[0].always(Answer::hang_forever());
+    let client = gateway.client();
+    let by_header = client.clone().with("x-llmgw-fallback-timeout-ms", "200");
+    let in_body = chat::request("line").replacen('{', r#"{"fallback_timeout_ms": 200, "#, 1);
+    for (name, client, body) in [("header", by_header, chat::request("line")), ("body", client, in_body)] {
+        let asked = Instant::now();
+        let answer = client.chat(body).await;
+        assert_eq!(
+            (answer.status, answer.error_code().as_str()),
+            (504, "failover_budget_exhausted"),
+            "{name}"
+        );
+        assert!(asked.elapsed() < Duration::from_secs(3), "{name}: {:?}", asked.elapsed());
+    }
+    assert_eq!(upstreams[1].requests().len(), 0, "a spent budget buys no further attempt");
+    for index in 0..2 {
+        upstreams[0].closed(index).await;
+        let sent = upstreams[0].request(index).await;
+        assert!(!String::from_utf8_lossy(&sent.body).contains("fallback_timeout_ms"));
+        assert_eq!(sent.header("x-llmgw-fallback-timeout-ms"), None);
+    }
+}
+
+#[tokio::test]
+async fn the_budget_never_cuts_an_answer_that_has_begun() {
+    let (gateway, upstreams) = line(1).await;
+    let gate = crate::support::Gate::new();
+    let rest = Answer::stream().chunk(chat::content("a")).wait(&gate);
+    upstreams[0].always(rest.chunk(chat::finish()).chunk(chat::done()).end());
+    let client = gateway.client().with("x-llmgw-fallback-timeout-ms", "100");
+    let mut flow = client.chat_flow(chat::stream_request("line")).await;
+    flow.event().await;
+    // Three budgets long.
+    let pause = tokio::time::timeout(Duration::from_millis(300), flow.next()).await;
+    assert!(pause.is_err(), "nothing comes while the upstream pauses, not even an end");
+    gate.open(1);
+    let (rest, whole) = flow.rest().await;
+    assert!(whole && rest.last().unwrap().bytes == chat::done());
+}
+
+#[tokio::test]
+async fn an_affinity_key_always_starts_at_the_same_member() {
+    let (gateway, upstreams) = line(3).await;
+    for upstream in &upstreams {
+        upstream.always(Answer::completion("ok"));
+    }
+    let mut used = BTreeSet::new();
+    for conversation in 0..24 {
+        let key = format!("conversation-{conversation}");
+        let by_header = gateway.client().with("x-llmgw-affinity-key", &key);
+        let in_body = chat::request("line").replacen('{', &format!(r#"{{"affinity_key": "{key}", "#), 1);
+        let answers = [
+            by_header.chat(chat::request("line")).await,
+            by_header.chat(chat::request("line")).await,
+            gateway.client().chat(in_body).await,
+        ];
+        let members: BTreeSet<String> =
+            answers.iter().map(|answer| answer.header("x-llmgw-provider").unwrap().to_owned()).collect();
+        assert_eq!(members.len(), 1, "{key}: {members:?}");
+        used.extend(members);
+    }
+    assert_eq!(used.len(), 3, "24 conversations use all three members");
+    for received in upstreams.iter().flat_map(Upstream::requests) {
+        assert!(!String::from_utf8_lossy(&received.body).contains("affinity_key"));
+        assert_eq!(received.header("x-llmgw-affinity-key"), None);
+    }
+}
+
+#[tokio::test]
+async fn losing_a_member_moves_only_its_own_conversations() {
+    let (gateway, upstreams) = line(3).await;
+    for upstream in &upstreams {
+        upstream.always(Answer::completion("ok"));
+    }
+    let member = async |key: &str| {
+        let answer = gateway.client().with("x-llmgw-affinity-key", key).chat(chat::request("line")).await;
+        answer.header("x-llmgw-provider").unwrap().to_owned()
+    };
+    let keys: Vec<String> = (0..24).map(|index| format!("conversation-{index}")).collect();
+    let mut before = Vec::new();
+    for key in &keys {
+        before.push(member(key).await);
+    }
+    upstreams[1].always(Answer::error(503));
+    for (key, before) in keys.iter().zip(before) {
+        let after = member(key).await;
+        assert_eq!(after == before, before != "p1", "{key}: {before} became {after}");
+    }
+}
+
+#[tokio::test]
+async fn an_open_circuit_is_skipped_until_a_restart() {
+    let policies = "retry_max_attempts: 1\ncircuit_failure_threshold: 2\ncircuit_cooldown_seconds: 600";
+    let (gateway, upstreams) = line_with(2, policies).await;
+    upstreams[0].always(Answer::error(503));
+    upstreams[1].always(Answer::completion("second"));
+    let mut last = String::new();
+    for _ in 0..5 {
+        let answer = gateway.client().chat(chat::request("line")).await;
+        assert_eq!(answer.header("x-llmgw-provider"), Some("p1"));
+        last = answer.header("x-request-id").unwrap().to_owned();
+    }
+    assert_eq!(upstreams[0].requests().len(), 2, "two failures open the circuit");
+    assert_eq!(trace(&gateway, &last).await, steps(&[("p0", "circuit_open"), ("p1", "served")]));
+
+    let gateway = gateway.restart().await;
+    upstreams[0].always(Answer::completion("first"));
+    let answer = gateway.client().chat(chat::request("line")).await;
+    assert_eq!(answer.header("x-llmgw-provider"), Some("p0"), "circuits do not outlive the process");
+}
+
+#[tokio::test]
+async fn a_circuit_closes_after_a_probe_that_works() {
+    let policies = "retry_max_attempts: 1\ncircuit_failure_threshold: 1\ncircuit_cooldown_seconds: 1";
+    let (gateway, upstreams) = line_with(1, policies).await;
+    upstreams[0].then(Answer::error(503)).always(Answer::completion("back"));
+    assert_eq!(gateway.client().chat(chat::request("line")).await.status, 503);
+    let refused = gateway.client().chat(chat::request("line")).await;
+    assert_eq!((refused.status, refused.error_code().as_str()), (503, "no_eligible_target"));
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(upstreams[0].requests().len(), 1);
+    crate::support::wait::eventually("the end of the cooldown", async || {
+        (gateway.client().chat(chat::request("line")).await.status == 200).then_some(())
+    })
+    .await;
+    assert_eq!(upstreams[0].requests().len(), 2, "the first request after the cooldown is the probe");
+}
+
+#[tokio::test]
+async fn wrong_requests_do_not_open_a_circuit() {
+    let (gateway, upstreams) = line_with(1, "retry_max_attempts: 1\ncircuit_failure_threshold: 1").await;
+    for _ in 0..3 {
+        upstreams[0].then(Answer::error(400));
+        assert_eq!(gateway.client().chat(chat::request("line")).await.status, 400);
+    }
+    assert_eq!(upstreams[0].requests().len(), 3);
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_while_idle_costs_no_request() {
+    let policies = "retry_max_attempts: 1\ncircuit_failure_threshold: 0";
+    let (gateway, upstreams) = line_with(1, policies).await;
+    upstreams[0].always(Answer::completion("ok").close());
+    for round in 0..60 {
+        let answer = gateway.client().chat(chat::request("line")).await;
+        assert_eq!(answer.status, 200, "round {round}: {:?}", answer.body);
+    }
+    assert_eq!(upstreams[0].requests().len(), 60, "nothing was asked twice");
+}

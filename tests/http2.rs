@@ -1,0 +1,270 @@
+//! HTTP/2 on both sides, TLS to upstreams, and the ways to abuse frames (P12).
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::support::gateway::{ADMIN_KEY, Setup};
+use crate::support::h2_upstream::{H2Answer, H2Upstream};
+use crate::support::tls::Authority;
+use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat};
+
+/// A connection to the gateway that speaks HTTP/2 with prior knowledge.
+async fn connect(gateway: &Gateway) -> SendRequest<Full<Bytes>> {
+    let stream = TcpStream::connect(gateway.address()).await.unwrap();
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+fn post(body: String) -> http::Request<Full<Bytes>> {
+    http::Request::post("http://gateway.test/v1/chat/completions")
+        .header("authorization", format!("Bearer {ADMIN_KEY}"))
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body)))
+        .unwrap()
+}
+
+fn whole(text: &str) -> H2Answer {
+    let pieces = vec![Bytes::from(chat::completion(text))];
+    H2Answer { status: 200, content_type: "application/json", pieces, gate: None, reset: false }
+}
+
+fn stream(pieces: Vec<Bytes>, gate: Option<Gate>, reset: bool) -> H2Answer {
+    H2Answer { status: 200, content_type: "text/event-stream", pieces, gate, reset }
+}
+
+#[tokio::test]
+async fn many_exchanges_share_a_connection_of_the_client() {
+    let upstream = Upstream::start().await;
+    let gate = Gate::new();
+    upstream.always(Answer::gated_events(&chat::events(&["a"]), &gate));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let mut sender = connect(&gateway).await;
+    let mut exchanges = Vec::new();
+    for _ in 0..50 {
+        sender.ready().await.unwrap();
+        exchanges.push(tokio::spawn(sender.send_request(post(chat::stream_request_with_usage("m")))));
+    }
+    upstream.request(49).await;
+    gate.open(50 * chat::events(&["a"]).len());
+    for exchange in exchanges {
+        let answer = exchange.await.unwrap().unwrap();
+        assert_eq!(answer.status(), 200);
+        assert!(answer.headers().get("connection").is_none());
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, chat::events(&["a"]).concat());
+    }
+}
+
+#[tokio::test]
+async fn a_reset_stream_lets_its_upstream_go_and_no_other() {
+    let upstream = Upstream::start().await;
+    let gate = Gate::new();
+    let begun = || Answer::stream().chunk(chat::content("a"));
+    upstream.then(begun().hang());
+    upstream.then(begun().wait(&gate).chunk(chat::finish()).chunk(chat::done()).end());
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let mut sender = connect(&gateway).await;
+    let leaving = sender.send_request(post(chat::stream_request("m"))).await.unwrap();
+    sender.ready().await.unwrap();
+    let staying = sender.send_request(post(chat::stream_request("m"))).await.unwrap();
+    let left = Instant::now();
+    drop(leaving);
+    let closed = upstream.closed(0).await;
+    assert!(closed.saturating_duration_since(left) < Duration::from_millis(250));
+    gate.open(1);
+    let body = staying.into_body().collect().await.unwrap().to_bytes();
+    assert!(body.ends_with(b"data: [DONE]\n\n"));
+    let records = gateway.records(2).await;
+    let cancelled = records.iter().filter(|record| record["outcome"] == "cancelled").count();
+    assert_eq!(cancelled, 1, "{records:?}");
+}
+
+#[tokio::test]
+async fn an_upstream_may_speak_http2() {
+    let upstream = H2Upstream::start(whole("over frames")).await;
+    let yaml = Yaml::new().provider_with("up", upstream.base_url(), "http_version: \"2\"");
+    let gateway = Gateway::start(&yaml).await;
+    let answer = gateway.client().chat(chat::request("m")).await;
+    assert_eq!(answer.json()["choices"][0]["message"]["content"], "over frames");
+    let received = upstream.request(0).await;
+    assert_eq!(received.header("authorization"), Some("Bearer upstream-secret-of-up"));
+    assert_eq!(received.header("connection"), None);
+    assert_eq!(received.json()["model"], "m");
+}
+
+#[tokio::test]
+async fn an_http2_stream_passes_event_by_event() {
+    let gate = Gate::new();
+    let events = chat::events(&["a", "b", "c"]);
+    let upstream = H2Upstream::start(stream(events.clone(), Some(gate.clone()), false)).await;
+    let yaml = Yaml::new().provider_with("up", upstream.base_url(), "http_version: \"2\"");
+    let gateway = Gateway::start(&yaml).await;
+    gate.open(2);
+    let mut flow = gateway.client().chat_flow(chat::stream_request_with_usage("m")).await;
+    assert_eq!(flow.event().await.bytes, events[0]);
+    assert_eq!(flow.event().await.bytes, events[1]);
+    for event in &events[2..] {
+        gate.open(1);
+        assert_eq!(flow.event().await.bytes, *event);
+    }
+    assert!(flow.next().await.is_none());
+}
+
+#[tokio::test]
+async fn leaving_resets_the_upstreams_http2_stream() {
+    let gate = Gate::new();
+    let upstream = H2Upstream::start(stream(chat::events(&["a", "b"]), Some(gate.clone()), false)).await;
+    let yaml = Yaml::new().provider_with("up", upstream.base_url(), "http_version: \"2\"");
+    let gateway = Gateway::start(&yaml).await;
+    gate.open(2);
+    let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
+    flow.event().await;
+    let left = Instant::now();
+    drop(flow);
+    let released = upstream.released(0).await;
+    assert!(released.saturating_duration_since(left) < Duration::from_millis(250));
+    assert_eq!(gateway.records(1).await[0]["outcome"], "cancelled");
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn an_http2_reset_after_content_ends_with_an_error_event() {
+    let upstream = H2Upstream::start(stream(vec![chat::role(), chat::content("a")], None, true)).await;
+    let yaml = Yaml::new().provider_with("up", upstream.base_url(), "http_version: \"2\"");
+    let gateway = Gateway::start(&yaml).await;
+    let (events, _) = gateway.client().chat_flow(chat::stream_request("m")).await.rest().await;
+    let text: String =
+        events.iter().map(|event| String::from_utf8_lossy(&event.bytes).into_owned()).collect();
+    assert!(text.contains("\"error\"") && !text.contains("[DONE]"), "{text}");
+    assert_eq!(gateway.records(1).await[0]["outcome"], "cut");
+}
+
+#[tokio::test]
+async fn tls_upstreams_need_a_certificate_that_is_trusted() {
+    let authority = Authority::new(&[b"http/1.1"]);
+    let upstream = Upstream::start_tls(authority.acceptor()).await;
+    upstream.always(Answer::completion("behind TLS"));
+    let yaml = Yaml::one(upstream.base_url());
+    let trusting = Setup::new(&yaml).env("LLMGW_EXTRA_CA_FILE", authority.ca_file().to_str().unwrap());
+    let answer = trusting.start().await.client().chat(chat::request("m")).await;
+    assert_eq!(answer.json()["choices"][0]["message"]["content"], "behind TLS", "{answer:?}");
+    let answer = Gateway::start(&yaml).await.client().chat(chat::request("m")).await;
+    assert_eq!((answer.status, answer.error_code().as_str()), (502, "upstream_unreachable"));
+    assert_eq!(upstream.requests().len(), 1, "nothing is said to who is not trusted");
+}
+
+/// One HTTP/2 frame.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut bytes = vec![length[1], length[2], length[3], kind, flags];
+    bytes.extend_from_slice(&stream.to_be_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// `GET /health`, as a header block without any table.
+fn header_block(method: u8) -> Vec<u8> {
+    let mut block = vec![method, 0x86, 0x04, 7];
+    block.extend_from_slice(b"/health");
+    block.extend_from_slice(&[0x01, 1, b'a']);
+    block
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+const GET: u8 = 0x82;
+const POST: u8 = 0x83;
+const END_HEADERS: u8 = 4;
+
+/// The frames of one round of a flood.
+type Round = Box<dyn Fn(u32) -> Vec<u8> + Send>;
+
+/// Floods: for each, the frames that open it, and those of each round.
+fn floods() -> Vec<(&'static str, Vec<u8>, Round)> {
+    let open = frame(HEADERS, END_HEADERS, 1, &header_block(POST));
+    vec![
+        (
+            "rapid reset",
+            Vec::new(),
+            Box::new(|round| {
+                let stream = 2 * round + 1;
+                let mut frames = frame(HEADERS, END_HEADERS, stream, &header_block(GET));
+                frames.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
+                frames
+            }),
+        ),
+        (
+            "resets that the other side is made to send",
+            Vec::new(),
+            Box::new(|round| {
+                let stream = 2 * round + 1;
+                let mut frames = frame(HEADERS, END_HEADERS, stream, &header_block(POST));
+                frames.extend(frame(WINDOW_UPDATE, 0, stream, &[0, 0, 0, 0]));
+                frames
+            }),
+        ),
+        ("endless CONTINUATION", frame(HEADERS, 0, 1, &header_block(GET)), {
+            Box::new(|_| frame(CONTINUATION, 0, 1, &[0x00, 1, b'x', 1, b'y'].repeat(200)))
+        }),
+        ("PING", Vec::new(), Box::new(|_| frame(PING, 0, 0, &[7; 8]))),
+        ("SETTINGS", Vec::new(), Box::new(|_| frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0]))),
+        ("empty DATA", open.clone(), Box::new(|_| frame(DATA, 0, 1, &[]))),
+        ("empty SETTINGS", Vec::new(), Box::new(|_| frame(SETTINGS, 0, 0, &[]))),
+        ("WINDOW_UPDATE", open, Box::new(|_| frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]))),
+    ]
+}
+
+#[tokio::test]
+async fn floods_of_frames_cost_little_and_hold_nobody_up() {
+    const ROUNDS: u32 = 50_000;
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    for (name, opening, round) in floods() {
+        let before = gateway.resident_bytes();
+        let connection = TcpStream::connect(gateway.address()).await.unwrap();
+        let (mut read, mut write) = connection.into_split();
+        let reading = tokio::spawn(async move {
+            let mut sink = vec![0; 64 << 10];
+            while read.read(&mut sink).await.is_ok_and(|length| length > 0) {}
+        });
+        let flooding = tokio::spawn(async move {
+            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+            bytes.extend(frame(SETTINGS, 0, 0, &[]));
+            bytes.extend(opening);
+            for index in 0..ROUNDS {
+                bytes.extend(round(index));
+                if bytes.len() > 32 << 10 {
+                    if write.write_all(&bytes).await.is_err() {
+                        return;
+                    }
+                    bytes.clear();
+                }
+            }
+            let _ = write.write_all(&bytes).await;
+        });
+        for _ in 0..5 {
+            let asked = Instant::now();
+            assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200, "{name}");
+            assert!(asked.elapsed() < Duration::from_secs(1), "{name}: {:?}", asked.elapsed());
+        }
+        let _ = tokio::time::timeout(Duration::from_secs(5), flooding).await;
+        let grown = gateway.resident_bytes().saturating_sub(before);
+        assert!(grown <= 32 << 20, "{name}: {} KiB", grown >> 10);
+        reading.abort();
+    }
+}

@@ -1,0 +1,343 @@
+//! Limits (LIM-1, LIM-2, P4, P6 to P9, P11): exact where they count bytes, and bounds on memory and time
+//! whatever the other side does. Memory is the process's own resident size.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use crate::support::gateway::{ADMIN_KEY, Setup};
+use crate::support::raw::{self, Raw};
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
+
+const MIB: u64 = 1 << 20;
+
+async fn upstream() -> Upstream {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    upstream
+}
+
+/// A chat request of exactly `bytes` bytes.
+fn request_of(bytes: usize) -> String {
+    let empty = r#"{"model":"m","messages":[{"role":"user","content":""}]}"#;
+    let (head, tail) = empty.split_at(empty.len() - 4);
+    format!("{head}{}{tail}", "x".repeat(bytes - empty.len()))
+}
+
+fn head(lines: &str) -> String {
+    format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {ADMIN_KEY}\r\n\
+         content-type: application/json\r\n{lines}\r\n"
+    )
+}
+
+fn chunked(body: &[u8], chunk_bytes: usize) -> Vec<u8> {
+    let mut bytes = head("transfer-encoding: chunked\r\nconnection: close\r\n").into_bytes();
+    for chunk in body.chunks(chunk_bytes) {
+        bytes.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
+        bytes.extend_from_slice(chunk);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"0\r\n\r\n");
+    bytes
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// `mib` MiB of zeros, compressed without ever holding them.
+fn gzip_bomb(mib: usize) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    for _ in 0..mib {
+        encoder.write_all(&[b' '; 1 << 20]).unwrap();
+    }
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn the_body_limit_is_exact_to_the_byte() {
+    const LIMIT: usize = 100_000;
+    let upstream = upstream().await;
+    let setup = Setup::new(&Yaml::one(upstream.base_url()));
+    let gateway = setup.env("LLMGW_MAX_REQUEST_BODY_BYTES", LIMIT.to_string()).start().await;
+    let (fits, exceeds) = (request_of(LIMIT), request_of(LIMIT + 1));
+    assert_eq!((fits.len(), exceeds.len()), (LIMIT, LIMIT + 1));
+    let client = gateway.client();
+    for (name, client, fits, exceeds) in [
+        ("plain", client.clone(), fits.clone().into_bytes(), exceeds.clone().into_bytes()),
+        (
+            "gzip",
+            client.clone().with("content-encoding", "gzip"),
+            gzip(fits.as_bytes()),
+            gzip(exceeds.as_bytes()),
+        ),
+        (
+            "zstd",
+            client.clone().with("content-encoding", "zstd"),
+            zstd::bulk::compress(fits.as_bytes(), 3).unwrap(),
+            zstd::bulk::compress(exceeds.as_bytes(), 3).unwrap(),
+        ),
+    ] {
+        assert_eq!(client.chat(fits).await.status, 200, "{name}");
+        let refused = client.chat(exceeds).await;
+        assert_eq!((refused.status, refused.error_code().as_str()), (413, "request_too_large"), "{name}");
+    }
+    for (body, status) in [(&fits, 200), (&exceeds, 413)] {
+        let mut connection = Raw::open(gateway.address()).await;
+        connection.send(chunked(body.as_bytes(), 777)).await;
+        assert_eq!(connection.reply().await.status, status, "chunked");
+    }
+    for received in upstream.requests() {
+        assert_eq!(received.body.len(), LIMIT);
+        assert_eq!(received.header("content-encoding"), None);
+    }
+    assert_eq!(upstream.requests().len(), 4);
+}
+
+#[tokio::test]
+async fn sixty_four_mebibytes_pass_and_one_more_does_not() {
+    const LIMIT: usize = 64 << 20;
+    let upstream = upstream().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let before = gateway.resident_bytes();
+    assert_eq!(gateway.client().chat(request_of(LIMIT)).await.status, 200);
+    assert_eq!(upstream.request(0).await.body.len(), LIMIT);
+    let grown = gateway.resident_bytes().saturating_sub(before);
+    assert!(grown <= 3 * LIMIT as u64, "{} MiB for a body of 64", grown / MIB);
+    // Declared too long: refused before a byte of the body.
+    let mut connection = Raw::open(gateway.address()).await;
+    connection.send(head(&format!("content-length: {}\r\n", LIMIT + 1))).await;
+    let reply = connection.reply().await;
+    assert!(reply.status == 413 && reply.closed, "{reply:?}");
+    let mut connection = Raw::open(gateway.address()).await;
+    connection.send(head(&format!("content-length: {}\r\nexpect: 100-continue\r\n", LIMIT + 1))).await;
+    let reply = connection.reply().await;
+    assert!(reply.status == 413 && !reply.text.contains("100 Continue"), "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_compressed_bomb_stops_at_the_limit() {
+    let upstream = upstream().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let bomb = gzip_bomb(1_024);
+    let before = gateway.resident_bytes();
+    let answer = gateway.client().with("content-encoding", "gzip").chat(bomb).await;
+    assert_eq!(answer.status, 413);
+    let grown = gateway.resident_bytes().saturating_sub(before);
+    assert!(grown <= 3 * 64 * MIB, "{} MiB", grown / MIB);
+    assert_eq!(upstream.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn other_encodings_are_refused_and_damaged_ones_too() {
+    let upstream = upstream().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let mut damaged = gzip(chat::request("m").as_bytes());
+    damaged.truncate(damaged.len() - 9);
+    for (encoding, body, status) in [
+        ("compress", chat::request("m").into_bytes(), 415),
+        ("gzip, gzip, gzip", chat::request("m").into_bytes(), 415),
+        ("gzip", damaged, 400),
+        ("gzip", chat::request("m").into_bytes(), 400),
+        ("zstd", b"not zstd".to_vec(), 400),
+    ] {
+        let answer = gateway.client().with("content-encoding", encoding).chat(body).await;
+        assert_eq!(answer.status, status, "{encoding}");
+    }
+    let identity = gateway.client().with("content-encoding", "identity").chat(chat::request("m")).await;
+    assert_eq!(identity.status, 200);
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_chat_request_are_refused_here() {
+    let upstream = upstream().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let deep = format!(r#"{{"model":"m","x":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
+    for (name, body) in [
+        ("nothing", ""),
+        ("no JSON", "hello"),
+        ("a list", "[]"),
+        ("a text", "\"m\""),
+        ("half an object", r#"{"model":"m","messages":["#),
+        ("no model", r#"{"messages":[]}"#),
+        ("a model that is a number", r#"{"model":7,"messages":[]}"#),
+        ("a model that is null", r#"{"model":null,"messages":[]}"#),
+        ("two models", r#"{"model":"m","model":"n","messages":[]}"#),
+        ("something behind it", r#"{"model":"m","messages":[]} x"#),
+        ("not UTF-8", "{\"model\":\"m\",\"messages\":[\"\u{0}\"]}"),
+        ("ten thousand levels", deep.as_str()),
+    ] {
+        let answer = gateway.client().chat(body.to_owned()).await;
+        assert_eq!(answer.status, 400, "{name}: {:?}", answer.body);
+        assert_eq!(answer.json()["error"]["type"], "invalid_request_error", "{name}");
+    }
+    assert_eq!(upstream.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_stops_the_upstream() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::stream().repeat_chunk(chat::content(&"x".repeat(4_000))));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let stop = async || {
+        let mut connection = Raw::open(gateway.address()).await;
+        connection.send(raw::post(ADMIN_KEY, "", &chat::stream_request("m"))).await;
+        connection.read_until("data: ").await;
+        connection
+    };
+    let before = gateway.resident_bytes();
+    let one = stop().await;
+    let taken = settled(&upstream).await;
+    assert!(taken <= 16 * MIB, "{taken} bytes taken for nobody");
+    let grown = gateway.resident_bytes().saturating_sub(before);
+    assert!(grown <= 16 * MIB, "{} KiB", grown >> 10);
+
+    let mut stopped = vec![one];
+    while stopped.len() < 50 {
+        stopped.push(stop().await);
+    }
+    settled(&upstream).await;
+    let grown = gateway.resident_bytes().saturating_sub(before);
+    assert!(grown <= 64 * MIB, "{} MiB for fifty", grown / MIB);
+    let descriptors = gateway.descriptors();
+    drop(stopped);
+    wait::eventually("the descriptors of fifty readers released", async || {
+        (gateway.descriptors() + 100 <= descriptors).then_some(())
+    })
+    .await;
+}
+
+/// The bytes that were taken from an upstream, once no more are.
+async fn settled(upstream: &Upstream) -> u64 {
+    let mut before = u64::MAX;
+    wait::eventually("an upstream that is slowed to a stop", async || {
+        let now = upstream.sent_bytes();
+        let same = now == before;
+        before = now;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        same.then_some(now)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_endless_line_passes_without_being_held() {
+    const BYTES: usize = 64 << 20;
+    let upstream = Upstream::start().await;
+    let line = chat::content(&"y".repeat(BYTES));
+    upstream.always(Answer::events(&[chat::role(), line.clone(), chat::finish(), chat::done()]));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let before = gateway.resident_bytes();
+    let answer = gateway.client().chat(chat::stream_request("m")).await;
+    assert!(answer.body.len() > BYTES);
+    let grown = gateway.resident_bytes().saturating_sub(before);
+    assert!(grown <= 96 * MIB, "{} MiB", grown / MIB);
+}
+
+#[tokio::test]
+async fn a_large_whole_answer_passes_without_being_held() {
+    const BYTES: usize = 64 << 20;
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion(&"z".repeat(BYTES)));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let before = gateway.resident_bytes();
+    let answer = gateway.client().chat(chat::request("m")).await;
+    assert_eq!(answer.body.len(), chat::completion(&"z".repeat(BYTES)).len());
+    let grown = gateway.resident_bytes().saturating_sub(before);
+    assert!(grown <= 192 * MIB, "{} MiB", grown / MIB);
+    assert_eq!(gateway.records(1).await[0]["tokens"]["output"], 7, "usage at the very end is found");
+}
+
+#[tokio::test]
+async fn a_compressed_answer_does_not_inflate_here() {
+    let upstream = Upstream::start().await;
+    let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
+    upstream.always(Answer::whole(200, &headers, gzip_bomb(1_024)));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let before = gateway.resident_bytes();
+    let answer = gateway.client().chat(chat::request("m")).await;
+    // Passed on as it is, or refused as an answer that was not asked for.
+    let passed = answer.status == 200 && answer.header("content-encoding") == Some("gzip");
+    assert!(passed || answer.status == 502, "{} {:?}", answer.status, answer.headers);
+    let grown = gateway.resident_bytes().saturating_sub(before);
+    assert!(grown <= 64 * MIB, "{} MiB", grown / MIB);
+}
+
+#[tokio::test]
+async fn eight_large_bodies_are_held_or_shed() {
+    const BYTES: usize = 60 << 20;
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::hang_forever());
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let before = gateway.resident_bytes();
+    let mut clients = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let client = gateway.client().with("x-llmgw-fallback-timeout-ms", "6000");
+        clients.spawn(async move { client.chat(request_of(BYTES)).await });
+    }
+    let mut peak = 0_u64;
+    loop {
+        let answer = tokio::select! {
+            ended = clients.join_next() => match ended {
+                Some(answer) => answer.unwrap(),
+                None => break,
+            },
+            () = tokio::time::sleep(Duration::from_millis(20)) => {
+                peak = peak.max(gateway.resident_bytes());
+                continue;
+            }
+        };
+        assert!([503, 504].contains(&answer.status), "{answer:?}");
+        assert!(answer.status == 504 || answer.header("retry-after").is_some(), "{answer:?}");
+    }
+    let grown = peak.saturating_sub(before);
+    assert!(grown <= 700 * MIB, "{} MiB", grown / MIB);
+}
+
+#[tokio::test]
+async fn slow_senders_are_cut_and_hold_nobody_up() {
+    let upstream = upstream().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let began = Instant::now();
+    let mut slow = Vec::new();
+    for index in 0..300 {
+        let mut connection = Raw::open(gateway.address()).await;
+        let part = ["", "POST /v1/chat", "POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nx-slow: "];
+        connection.send(part[index % 3]).await;
+        slow.push(connection);
+    }
+    for _ in 0..10 {
+        let asked = Instant::now();
+        assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+        assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    }
+    for mut connection in slow {
+        let reply = connection.reply_within(Duration::from_secs(32)).await;
+        assert!(reply.closed, "a half-open head is cut: {:?}", began.elapsed());
+        assert!([0, 400, 408].contains(&reply.status), "{reply:?}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(32), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_thousand_idle_connections_cost_little() {
+    let upstream = upstream().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let request = raw::post(ADMIN_KEY, "", &chat::request("m"));
+    let mut warm = Raw::open(gateway.address()).await;
+    warm.send(&request).await;
+    warm.read_until("total_tokens").await;
+    let before = gateway.resident_bytes();
+    let mut idle = Vec::new();
+    for _ in 0..1_000 {
+        let mut connection = Raw::open(gateway.address()).await;
+        connection.send(&request).await;
+        connection.read_until("total_tokens").await;
+        idle.push(connection);
+    }
+    let grown = gateway.resident_bytes().saturating_sub(before);
+    assert!(grown < 64 * MIB, "{} KiB for a thousand", grown >> 10);
+}

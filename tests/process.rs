@@ -1,0 +1,343 @@
+//! The binary as an operator meets it: exit codes, signals, the state directory, configuration while it runs,
+//! and what is left after kill -9 (P16, P17, P20 to P22, CFG-2, CFG-5, OPS-3).
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::gateway::{ADMIN_KEY, ENCRYPTION_KEY, Setup};
+use crate::support::{Answer, Client, Gate, Gateway, Upstream, Yaml, chat, wait};
+
+/// Base64 of 32 other bytes.
+const OTHER_KEY: &str = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=";
+
+fn setup() -> Setup {
+    Setup::new(&Yaml::one("http://127.0.0.1:9/v1"))
+}
+
+/// Runs `serve`, which must fail with `code`, and returns what it said.
+async fn refused(setup: &Setup, code: i32) -> String {
+    let output = setup.run(&["serve"]).await;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    said
+}
+
+#[tokio::test]
+async fn start_up_names_the_secret_that_is_wrong_and_never_shows_it() {
+    let key = "LLMGW_CREDENTIAL_ENCRYPTION_KEY";
+    for (name, value) in [
+        ("LLMGW_API_KEY", None),
+        ("LLMGW_API_KEY", Some("")),
+        (key, None),
+        (key, Some("")),
+        (key, Some("bm90IHRoaXJ0eS10d28gYnl0ZXMgYnV0IDMxIQo=")),
+        (key, Some("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY4")),
+        (key, Some("&&&not-base64-at-all-but-44-characters-long=")),
+    ] {
+        let setup = match value {
+            Some(value) => setup().env(name, value),
+            None => setup().without(name),
+        };
+        let said = refused(&setup, 78).await;
+        assert!(said.contains(name), "{said}");
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            assert!(!said.contains(value), "{said}");
+        }
+        assert!(!setup.state().join("gateway.db").exists(), "nothing is made before the secrets are right");
+    }
+}
+
+#[tokio::test]
+async fn another_encryption_key_is_refused_and_the_state_stays_whole() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let setup = gateway.kill().await.env("LLMGW_CREDENTIAL_ENCRYPTION_KEY", OTHER_KEY);
+    let said = refused(&setup, 78).await;
+    assert!(said.contains("LLMGW_CREDENTIAL_ENCRYPTION_KEY"), "{said}");
+    assert!(!said.contains(OTHER_KEY) && !said.contains(ENCRYPTION_KEY), "{said}");
+    setup.env("LLMGW_CREDENTIAL_ENCRYPTION_KEY", ENCRYPTION_KEY).start().await;
+}
+
+#[tokio::test]
+async fn a_second_process_on_one_state_is_refused() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let said = refused(gateway.setup(), 75).await;
+    assert!(said.contains("another"), "{said}");
+    assert_eq!(gateway.client().get("/ready").await.unwrap().status, 200, "the first one goes on");
+}
+
+#[tokio::test]
+async fn a_state_directory_that_cannot_be_is_refused() {
+    let setup = setup();
+    let file = setup.config_path().with_file_name("a-file");
+    std::fs::write(&file, "x").unwrap();
+    let setup = setup.env("LLMGW_STATE_DIR", file.join("state").to_str().unwrap());
+    let said = refused(&setup, 74).await;
+    assert!(said.contains("a-file"), "{said}");
+}
+
+#[tokio::test]
+async fn a_newer_database_is_refused_and_left_alone() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let database = gateway.state().join("gateway.db");
+    let setup = gateway.kill().await;
+    let version = |db: &rusqlite::Connection| -> i64 {
+        db.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap()
+    };
+    {
+        let db = rusqlite::Connection::open(&database).unwrap();
+        assert!(version(&db) > 0);
+        db.pragma_update(None, "user_version", 9_999).unwrap();
+    }
+    refused(&setup, 78).await;
+    assert_eq!(version(&rusqlite::Connection::open(&database).unwrap()), 9_999);
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_never_replaced() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let database = gateway.state().join("gateway.db");
+    let setup = gateway.kill().await;
+    for suffix in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(database.with_file_name(format!("gateway.db{suffix}")));
+    }
+    let damaged = vec![b'#'; 8_192];
+    std::fs::write(&database, &damaged).unwrap();
+    let output = setup.run(&["serve"]).await;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
+    assert!(said.contains("gateway.db") && !said.contains("panicked"), "{said}");
+    assert_eq!(std::fs::read(&database).unwrap(), damaged);
+}
+
+#[tokio::test]
+async fn faults_of_the_configuration_are_named_by_line() {
+    let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n\
+                d: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\n\
+                g: &g [*f,*f,*f,*f,*f,*f,*f,*f]\nproviders: *g\n";
+    let deep = format!("providers: {}{}\n", "[".repeat(20_000), "]".repeat(20_000));
+    for (name, yaml, mention) in [
+        ("broken YAML", "providers:\n  a: {type: compatible\n", "config.yaml:"),
+        (
+            "an unknown key",
+            "providers:\n  a:\n    type: local_server\n    base_ur: http://127.0.0.1:1/v1\n",
+            ":4",
+        ),
+        ("a wrong type", "providers:\n  a:\n    type: local_server\n    base_url: [1]\n", ":4"),
+        (
+            "an unknown provider",
+            "endpoints:\n  line:\n    failover: [{provider: nobody, model: m}]\n",
+            "nobody",
+        ),
+        (
+            "an unset variable",
+            "providers:\n  a:\n    type: compatible\n    base_url: http://127.0.0.1:1/v1\n    api_key: ${ENV:NOT_SET_ANYWHERE}\n",
+            "NOT_SET_ANYWHERE",
+        ),
+        ("the same key twice", "providers:\n  a: {type: echo}\n  a: {type: echo}\n", ":3"),
+        ("an anchors bomb", bomb, "config.yaml"),
+        ("deep nesting", deep.as_str(), "config.yaml"),
+    ] {
+        let setup = setup().yaml(yaml);
+        for arguments in [&["serve"][..], &["config", "check"]] {
+            let began = Instant::now();
+            let output = setup.run(arguments).await;
+            let said = [output.stdout, output.stderr]
+                .map(|said| String::from_utf8_lossy(&said).into_owned())
+                .concat();
+            assert_eq!(output.status.code(), Some(78), "{name} {arguments:?}: {said}");
+            assert!(said.contains(mention) && !said.contains("panicked"), "{name} {arguments:?}: {said}");
+            assert!(began.elapsed() < Duration::from_secs(15), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_command_line_and_its_small_commands() {
+    let setup = setup();
+    for (arguments, code, mention) in [
+        (&["version"][..], 0, env!("CARGO_PKG_VERSION")),
+        (&["config", "check"], 0, ""),
+        (&["config", "show"], 0, "base_url"),
+        (&["config", "schema"], 0, "\"providers\""),
+        (&["no-such-command"], 64, "no-such-command"),
+        (&["serve", "--no-such-option"], 64, "--no-such-option"),
+    ] {
+        let output = setup.run(arguments).await;
+        let said =
+            [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(mention), "{arguments:?}: {said}");
+        assert!(!said.contains("upstream-secret") && !said.contains(ADMIN_KEY), "{arguments:?}: {said}");
+    }
+    assert!(!setup.state().exists(), "no small command makes state");
+}
+
+#[tokio::test]
+async fn the_healthcheck_tells_the_living_from_the_dead() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let port = gateway.address().port().to_string();
+    let check = setup().env("LLMGW_PORT", port);
+    assert_eq!(check.run(&["healthcheck"]).await.status.code(), Some(0));
+    gateway.kill().await;
+    assert_eq!(check.run(&["healthcheck"]).await.status.code(), Some(1));
+}
+
+#[tokio::test]
+async fn a_stop_lets_a_stream_finish() {
+    let upstream = Upstream::start().await;
+    let gate = Gate::new();
+    let rest = Answer::stream().chunk(chat::content("before")).wait(&gate);
+    upstream.always(rest.chunk(chat::content("after")).chunk(chat::finish()).chunk(chat::done()).end());
+    let mut gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
+    flow.event().await;
+    gateway.signal(Signal::TERM);
+    let address = gateway.address();
+    wait::eventually("no new connections", async || tokio::net::TcpStream::connect(address).await.err())
+        .await;
+    gate.open(1);
+    let (events, whole) = flow.rest().await;
+    assert!(whole && events.last().unwrap().bytes == chat::done(), "{events:?}");
+    assert_eq!(gateway.exit().await.code(), Some(0), "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn a_stop_cuts_what_does_not_finish() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::stream().chunk(chat::content("before")).hang());
+    let setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_DRAIN_SECONDS", "1");
+    let mut gateway = setup.start().await;
+    let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
+    flow.event().await;
+    let stopped = Instant::now();
+    gateway.signal(Signal::TERM);
+    let (events, _) = flow.rest().await;
+    assert!(events.iter().all(|event| event.bytes != chat::done()), "{events:?}");
+    assert_eq!(gateway.exit().await.code(), Some(0), "{}", gateway.log());
+    assert!(stopped.elapsed() < Duration::from_secs(6), "{:?}", stopped.elapsed());
+    // What was cut is on record when it starts again.
+    let gateway = gateway.kill().await.start().await;
+    assert_eq!(gateway.records(1).await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_edit_takes_effect_and_a_bad_one_does_not() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    first.always(Answer::completion("first"));
+    second.always(Answer::completion("second"));
+    let gateway = Gateway::start(&Yaml::one(first.base_url())).await;
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+
+    gateway.write_config("providers:\n  up: {type: compatible");
+    let log = async |mark: &str| {
+        wait::eventually(mark, async || gateway.log().contains(mark).then_some(())).await;
+    };
+    log("config.yaml").await;
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200, "the last good one goes on");
+
+    gateway.write_config(Yaml::one(second.base_url()).text());
+    wait::eventually("the edited provider", async || {
+        let answer = gateway.client().chat(chat::request("m")).await;
+        assert_eq!(answer.status, 200, "no request fails over an edit");
+        (answer.json()["choices"][0]["message"]["content"] == "second").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn state_is_readable_by_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&gateway.state()), 0o700);
+    let mut folders = vec![gateway.state()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            assert_eq!(mode(&path) & 0o077, 0, "{}", path.display());
+            if path.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+}
+
+/// STATE-5, P16: whoever has seen the end of an answer finds its record after a kill -9.
+#[tokio::test]
+async fn no_record_of_a_whole_answer_is_lost_by_a_kill() {
+    const ROUNDS: usize = 20;
+    const STREAMS: usize = 500;
+    let upstream = Upstream::start().await;
+    let gate = Gate::new();
+    let first = Answer::stream().chunk(chat::content("x")).wait(&gate);
+    upstream.always(first.chunk(chat::finish()).chunk(chat::usage()).chunk(chat::done()).end());
+    let mut setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_LOG", "warn");
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    for round in 0..ROUNDS {
+        let gateway = setup.start().await;
+        let mut streams = tokio::task::JoinSet::new();
+        let ready = Gate::new();
+        for index in 0..STREAMS {
+            let (client, ready) = (gateway.client(), ready.clone());
+            streams.spawn(async move {
+                let id = format!("kill-{round}-{index}");
+                let mut flow = client.with("x-request-id", &id).chat_flow(chat::stream_request("m")).await;
+                flow.event().await;
+                ready.open(1);
+                let (events, whole) = flow.rest().await;
+                (whole && events.last().is_some_and(|event| event.bytes == chat::done())).then_some(id)
+            });
+        }
+        for _ in 0..STREAMS {
+            ready.pass().await;
+        }
+        // All streams end now; the kill falls a little further into that with each round.
+        gate.open(STREAMS);
+        let ended = STREAMS * round / ROUNDS;
+        let mut whole = Vec::new();
+        while whole.len() < ended {
+            whole.extend(streams.join_next().await.unwrap().unwrap());
+        }
+        setup = gateway.kill().await;
+        whole.extend(streams.join_all().await.into_iter().flatten());
+        seen.extend(whole);
+    }
+    let gateway = setup.start().await;
+    let recorded = all_request_ids(&gateway).await;
+    let distinct: BTreeSet<&String> = recorded.iter().collect();
+    assert_eq!(distinct.len(), recorded.len(), "no record is doubled");
+    let lost: Vec<&String> = seen.iter().filter(|id| !distinct.contains(id)).collect();
+    assert!(lost.is_empty(), "{} of {} lost: {lost:?}", lost.len(), seen.len());
+    assert!(seen.len() >= STREAMS * ROUNDS / 4, "the kills left {} whole answers", seen.len());
+}
+
+/// The ids of all records, page by page, once no more come in.
+async fn all_request_ids(gateway: &Gateway) -> Vec<String> {
+    let client = gateway.client();
+    let mut before = usize::MAX;
+    wait::eventually("a number of records that stays", async || {
+        let ids = pages(&client).await;
+        let same = ids.len() == before;
+        before = ids.len();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        same.then_some(ids)
+    })
+    .await
+}
+
+async fn pages(client: &Client) -> Vec<String> {
+    let mut ids = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = client.get(&format!("/admin/api/requests?limit=500{cursor}")).await.unwrap().json();
+        let data = page["data"].as_array().unwrap_or_else(|| panic!("a list: {page}"));
+        ids.extend(data.iter().map(|record| record["request_id"].as_str().unwrap().to_owned()));
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return ids,
+        }
+    }
+}
