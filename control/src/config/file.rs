@@ -51,7 +51,7 @@ impl Notes {
     /// Notes a fault of the node at `path`, unless the node or one around it has been refused already.
     pub(super) fn add(&mut self, path: &[Step], message: impl Into<String>) {
         let told = self.pruned.iter().any(|pruned| path.starts_with(pruned));
-        if !told && self.notes.len() < FAULTS_MAX {
+        if !told && self.notes.len() < NOTES_MAX {
             self.notes.push((path.to_vec(), Spot::Key, message.into()));
         }
     }
@@ -59,7 +59,9 @@ impl Notes {
     /// All faults, in the order of the text.
     pub(super) fn into_faults(self) -> Vec<Fault> {
         let mut faults: Vec<(Position, Fault)> = Vec::new();
-        for (path, spot, message) in self.notes {
+        let told = (LOCATED_BYTES_MAX / self.text.len().max(1)).clamp(1, FAULTS_MAX);
+        let untold = self.notes.len().saturating_sub(told);
+        for (path, spot, message) in self.notes.into_iter().take(told) {
             let position = yaml::locate(&self.text, &path, spot);
             let place = Place::Spot {
                 file: self.file.clone(),
@@ -70,7 +72,9 @@ impl Notes {
             faults.push((position, Fault { place, message }));
         }
         faults.sort_by_key(|(position, _)| (position.line, position.column));
-        self.whole.into_iter().chain(faults.into_iter().map(|(_, fault)| fault)).collect()
+        let rest =
+            (untold > 0).then(|| Fault::file(&self.file, format!("{untold} more faults are not told yet")));
+        self.whole.into_iter().chain(faults.into_iter().map(|(_, fault)| fault)).chain(rest).collect()
     }
 }
 
@@ -168,4 +172,7 @@ fn compact(tree: &mut serde_json::Value) {
 
 /// Bytes of a configuration file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+const NOTES_MAX: usize = 10_000;
 const FAULTS_MAX: usize = 100;
+/// Each position costs a pass over the text; this bounds all passes together to a few seconds (P21).
+const LOCATED_BYTES_MAX: usize = 24 << 20;

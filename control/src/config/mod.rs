@@ -35,7 +35,7 @@ pub use model::{
     Sso, TlsFiles,
 };
 pub use registry::{Entry as RegistryEntry, entries as registry_entries};
-pub use schema::json as schema_json;
+pub use schema::{json as schema_json, text as schema_text};
 pub use secrets::{Kept, SecretsError, keep_secrets, secrets_file};
 pub use seed::{Seed, write_new};
 pub use show::show;

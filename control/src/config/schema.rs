@@ -17,6 +17,11 @@ pub fn json() -> &'static Value {
     &SCHEMA
 }
 
+/// The schema as the text that is committed.
+pub fn text() -> String {
+    format!("{:#}\n", json())
+}
+
 /// A node that does not fit, and why.
 #[derive(Debug)]
 pub(super) struct Misfit {

@@ -57,10 +57,7 @@ impl std::error::Error for SecretsError {}
 
 /// Where the secrets of the state in `state_dir` are kept.
 pub fn secrets_file(state_dir: &Path) -> PathBuf {
-    let mut name = state_dir.as_os_str().to_owned();
-    while name.as_encoded_bytes().len() > 1 && name.as_encoded_bytes().ends_with(b"/") {
-        name = PathBuf::from(name).components().as_path().as_os_str().to_owned();
-    }
+    let mut name = state_dir.components().collect::<PathBuf>().into_os_string();
     name.push(".secrets");
     PathBuf::from(name)
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use shared::policy::{CircuitPolicy, RetryPolicy};
+
 use super::layer::Source;
 use super::model::{Config, Provider};
 
@@ -24,10 +26,12 @@ fn write(config: &Config, out: &mut String) -> fmt::Result {
         };
         writeln!(out, "{:width$}  {}  # {source}", setting.name, one_line(value))?;
     }
-    let (retry, circuit) = (config.policies.retry, config.policies.circuit);
-    writeln!(out, "\npolicies: {retry:?} {circuit:?}")?;
-    for (id, (retry, circuit)) in &config.policies.overrides {
-        writeln!(out, "policies of {id}: {retry:?} {circuit:?}")?;
+    writeln!(out, "\npolicies:  # the defaults, then file {}", config.file.display())?;
+    write_policy("defaults", config.policies.retry, config.policies.circuit, out)?;
+    let mut overrides: Vec<_> = config.policies.overrides.iter().collect();
+    overrides.sort_by_key(|(id, _)| *id);
+    for (id, (retry, circuit)) in overrides {
+        write_policy(id.as_str(), *retry, *circuit, out)?;
     }
     writeln!(out, "\nproviders:  # file {}", config.file.display())?;
     for provider in &config.routing.providers {
@@ -40,6 +44,20 @@ fn write(config: &Config, out: &mut String) -> fmt::Result {
         writeln!(out, "  {}: {}", endpoint.name, members.join(", "))?;
     }
     Ok(())
+}
+
+fn write_policy(name: &str, retry: RetryPolicy, circuit: CircuitPolicy, out: &mut String) -> fmt::Result {
+    writeln!(
+        out,
+        "  {name}: retry_max_attempts {}, retry_initial_backoff_seconds {}, retry_max_backoff_seconds {}, \
+         retry_backoff_multiplier {}, circuit_failure_threshold {}, circuit_cooldown_seconds {}",
+        retry.attempts_max,
+        retry.initial_backoff.as_secs_f64(),
+        retry.backoff_max.as_secs_f64(),
+        retry.multiplier,
+        circuit.failure_threshold,
+        circuit.cooldown.as_secs_f64(),
+    )
 }
 
 fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {

@@ -96,8 +96,9 @@ fn endpoints(configured: &[config::Endpoint], providers: &[Arc<ProviderInstance>
         providers.iter().map(|provider| (&provider.id, provider)).collect();
     let target = |member: &config::Member| {
         let provider = by_id.get(&member.provider)?;
-        let model = provider.models.iter().find(|model| model.id == member.model)?;
-        Some(Target { provider: Arc::clone(provider), model: Arc::clone(model) })
+        let place = provider.models.binary_search_by(|model| model.id.cmp(&member.model)).ok()?;
+        let model = Arc::clone(provider.models.get(place)?);
+        Some(Target { provider: Arc::clone(provider), model })
     };
     let mut endpoints: Vec<_> = configured
         .iter()

@@ -92,6 +92,11 @@ impl Environment {
         &self.warnings
     }
 
+    /// Whether a seed is named, so that the configuration's place is not to be filled otherwise.
+    pub fn names_seed(&self) -> bool {
+        self.path("LLMGW_CONFIG_SEED").is_some()
+    }
+
     /// Variables whose values cannot be.
     pub(super) fn faults(&self) -> &[Fault] {
         &self.faults

@@ -64,7 +64,16 @@ fn hostile_files_are_refused_quickly() {
         ("a large file", format!("# {}\n", "x".repeat(16 << 20)), "is larger than 16777216 bytes"),
         ("many keys", (0..60_000).map(|n| format!("k{n}: 1\n")).collect(), "unknown key"),
         ("many repeats", "providers: {}\n".repeat(50_000), "twice"),
-        ("long flow", format!("a: [{}]", "{},".repeat(200_000)), ""),
+        ("long flow", format!("a: [{}]", "{},".repeat(4_000_000)), "more than 200000 values"),
+        ("long list", format!("a:\n{}", "- x\n".repeat(4_000_000)), "more than 200000 values"),
+        ("long block nesting", format!("{}x", "- ".repeat(8_000_000)), "more than 200000 values"),
+        ("long key", format!("{}: 1", "x".repeat(15 << 20)), ""),
+        ("long quote", format!("a: \"{}\"", "\\u0041".repeat(2_000_000)), "unknown key"),
+        (
+            "many faults in much text",
+            format!("# {}\n{}", "x".repeat(15 << 20), "k: 1\n".repeat(150)),
+            "twice",
+        ),
     ];
     for (name, yaml, want) in cases {
         let begin = std::time::Instant::now();

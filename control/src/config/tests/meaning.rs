@@ -156,6 +156,19 @@ fn nothing_at_all_is_a_configuration() {
 }
 
 #[test]
+fn ten_thousand_endpoints_fit() {
+    let mut yaml = "providers: {a: {type: echo}}\nendpoints:\n".to_owned();
+    for n in 0..10_000 {
+        yaml.push_str(&format!(
+            "  endpoint-{n:05}:\n    failover:\n      - {{provider: a, model: model-{n:05}}}\n"
+        ));
+    }
+    let config = Place::with(&yaml).config(&[]);
+    assert_eq!(config.routing.endpoints.len(), 10_000);
+    assert_eq!(provider(&config, "a").models.len(), 10_000);
+}
+
+#[test]
 fn anchors_work_within_reason() {
     let yaml = "providers:\n  a: &p {type: echo, models: [m]}\n  b: *p\n";
     assert_eq!(provider(&Place::with(yaml).config(&[]), "b").models.len(), 1);

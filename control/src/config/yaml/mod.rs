@@ -70,9 +70,12 @@ pub(super) struct Broken {
 
 /// Parses `text`. An empty document is an empty map.
 pub(super) fn parse(text: &str) -> Result<Document, Broken> {
+    let whole = |line, message| Broken { position: Position { line, column: 1 }, message };
     if let Some(line) = too_deep(text) {
-        let message = format!("is nested deeper than {DEPTH_MAX} levels");
-        return Err(Broken { position: Position { line, column: 1 }, message });
+        return Err(whole(line, format!("is nested deeper than {DEPTH_MAX} levels")));
+    }
+    if text.bytes().filter(|byte| STRUCTURE.contains(byte)).count() > STRUCTURE_MAX {
+        return Err(whole(1, format!("the document has more than {NODES_MAX} values")));
     }
     let state = RefCell::new(State::default());
     let tree = Node { state: &state }
@@ -253,5 +256,8 @@ const PATH_CHARS_MAX: usize = 200;
 const DEPTH_MAX: usize = 32;
 const BRACKETS_MAX: usize = 256;
 const NODES_MAX: usize = 200_000;
+/// What begins or ends a value; the parser takes about 150 bytes for each, so a text has a bound of these too.
+const STRUCTURE: &[u8] = b",[{:-?\n";
+const STRUCTURE_MAX: usize = 2_000_000;
 const EXPANDED_BYTES_MAX: usize = 16 << 20;
 const REPEATS_MAX: usize = 100;

@@ -1,0 +1,50 @@
+//! `llmgw config`: looks at the configuration and starts nothing.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use control::config::{self, Environment};
+
+use super::{Failure, exit, print};
+
+/// Tells every fault, each on a line of its own.
+pub(super) fn check(environment: &Arc<Environment>) -> Result<(), Failure> {
+    match config::load(environment) {
+        Ok(loaded) => {
+            let mut text = String::new();
+            for warning in &loaded.warnings {
+                let _ = writeln!(text, "warning: {warning}");
+            }
+            let routing = &loaded.config.routing;
+            let _ = writeln!(
+                text,
+                "{}: good; providers: {}, endpoints: {}",
+                loaded.config.file.display(),
+                routing.providers.len(),
+                routing.endpoints.len()
+            );
+            print(&text)
+        }
+        Err(error) => {
+            let mut count = 0_usize;
+            for fault in error.faults() {
+                let _ = writeln!(std::io::stderr(), "{fault}");
+                count += 1;
+            }
+            let noun = if count == 1 { "fault" } else { "faults" };
+            Err(Failure::new(exit::CONFIG, format!("{count} {noun}")))
+        }
+    }
+}
+
+/// Prints the effective values with their sources.
+pub(super) fn show(environment: &Arc<Environment>) -> Result<(), Failure> {
+    let loaded = config::load(environment).map_err(|error| Failure::new(exit::CONFIG, error))?;
+    print(&config::show(&loaded.config))
+}
+
+/// Prints the JSON Schema of the file.
+pub(super) fn schema() -> Result<(), Failure> {
+    print(&config::schema_text())
+}

@@ -1,0 +1,39 @@
+//! `llmgw healthcheck`: whether the gateway of this environment is alive. For images without shell and curl.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::config::{self, Environment};
+use shared::port::HttpLimits;
+
+use super::{Failure, exit, loopback};
+
+/// Asks `/health` at the configured address.
+pub(super) fn run(environment: &Arc<Environment>) -> Result<(), Failure> {
+    let (bind, tls) = config::listens_at(environment).map_err(|error| Failure::new(exit::CONFIG, error))?;
+    if bind.port() == 0 {
+        return Err(Failure::new(exit::CONFIG, "LLMGW_PORT: is 0, so nobody knows the port to ask"));
+    }
+    let address = SocketAddr::new(reachable(bind.ip()), bind.port());
+    let unhealthy = |why: String| Failure::new(exit::UNHEALTHY, format!("http://{address}/health: {why}"));
+    let answer = loopback::ask(address, "/health", LIMITS).map_err(|error| unhealthy(error.to_string()))?;
+    match loopback::take_apart(&answer) {
+        // A listener with TLS refuses clear text at once, which no process does that hangs.
+        _ if tls => Ok(()),
+        Some((200, _)) => Ok(()),
+        Some((status, _)) => Err(unhealthy(format!("answers {status}"))),
+        None => Err(unhealthy("the answer is not HTTP".to_owned())),
+    }
+}
+
+/// The address under which this machine reaches a listener on `ip`.
+fn reachable(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(v4) if v4.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(v6) if v6.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        other => other,
+    }
+}
+
+const LIMITS: HttpLimits = HttpLimits { timeout: Duration::from_secs(5), body_bytes_max: 64 << 10 };

@@ -1,0 +1,125 @@
+//! The commands. Each answers with nothing or a [`Failure`], which holds one line for people and an exit code.
+
+mod config;
+mod gateway;
+mod healthcheck;
+mod logs;
+mod loopback;
+mod quickstart;
+mod serve;
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Parser, Subcommand};
+use control::config::Environment;
+
+/// A gateway for model inference.
+#[derive(Parser)]
+#[command(name = "llmgw", version, after_help = AFTER_HELP)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the gateway
+    Serve,
+    /// Run the gateway on a machine with nothing set up: makes secrets and a configuration where there are none
+    Quickstart,
+    /// Ask the gateway of this environment whether its process is alive; exits 0 or 1
+    Healthcheck,
+    /// Print the version
+    Version,
+    /// Look at the configuration without starting anything
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Tell every fault of the environment and the file
+    Check,
+    /// Print the effective values and where each comes from, secrets masked
+    Show,
+    /// Print the JSON Schema of the file
+    Schema,
+}
+
+/// Why a command ended without doing what it should.
+#[derive(Debug)]
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    fn new(code: u8, message: impl Display) -> Self {
+        Self { code, message: message.to_string() }
+    }
+}
+
+/// Runs what `arguments` ask for.
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version come as errors too, for stdout.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    let environment = || Arc::new(Environment::of_process());
+    let result = match arguments.command {
+        Command::Serve => serve::run(&environment()),
+        Command::Quickstart => quickstart::run(&environment()),
+        Command::Healthcheck => healthcheck::run(&environment()),
+        Command::Version => print(&format!("llmgw {}\n", env!("CARGO_PKG_VERSION"))),
+        Command::Config { command: ConfigCommand::Check } => config::check(&environment()),
+        Command::Config { command: ConfigCommand::Show } => config::show(&environment()),
+        Command::Config { command: ConfigCommand::Schema } => config::schema(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let _ = writeln!(std::io::stderr(), "llmgw: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// Writes to stdout. A reader that has gone away is no fault of ours.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(exit::IO, format!("stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Exit codes, those of sysexits.h where it has one.
+mod exit {
+    /// The gateway that was asked is not alive.
+    pub(super) const UNHEALTHY: u8 = 1;
+    /// The command line is wrong.
+    pub(super) const USAGE: u8 = 64;
+    /// A fault of the gateway itself.
+    pub(super) const INTERNAL: u8 = 70;
+    /// State, files, sockets.
+    pub(super) const IO: u8 = 74;
+    /// Configuration or secrets.
+    pub(super) const CONFIG: u8 = 78;
+}
+
+const AFTER_HELP: &str = "\
+Everything else is configured by LLMGW_* variables and a YAML file; `llmgw config show` lists them all.
+Exit codes: 0 as asked, 64 command line, 70 internal, 74 state or input/output, 75 another process holds the
+state, 78 configuration or secrets.";

@@ -1,0 +1,114 @@
+//! `llmgw quickstart`: from an empty machine to an answer. What is set or there already is used as it is.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use control::config::{self, Environment, Kept, SecretsError};
+use control::detect::{self, Detected};
+
+use super::loopback::Loopback;
+use super::{Failure, exit, print, serve};
+
+/// Makes what is missing, runs the gateway, and says how to use it.
+pub(super) fn run(environment: &Arc<Environment>) -> Result<(), Failure> {
+    let failed = |error| Failure::new(exit::CONFIG, error);
+    let (state_dir, file) = config::places_of(environment).map_err(failed)?;
+    let kept = config::keep_secrets(environment, &state_dir).map_err(|error| match error {
+        SecretsError::KeyLost { .. } => Failure::new(exit::CONFIG, error),
+        SecretsError::File(..) => Failure::new(exit::IO, error),
+    })?;
+    let environment = Arc::new(Environment::of_process_with(kept.variables.iter().cloned()));
+    let (bind, _) = config::listens_at(&environment).map_err(failed)?;
+    serve::expect_free(bind)?;
+    let found = if environment.names_seed() { Vec::new() } else { first_file(&file)? };
+    let loaded = serve::load(&environment)?;
+    let echo = loaded.config.routing.providers.iter().any(|provider| provider.id.as_str() == "echo");
+    let tls = loaded.config.server.tls.is_some();
+    let gateway = serve::start(loaded)?;
+    let origin = format!("{}://{}", if tls { "https" } else { "http" }, gateway.address());
+    let model = if echo { "echo/echo" } else { "default" };
+    print(&told(&Told {
+        origin: &origin,
+        kept: &kept,
+        file: &file,
+        state_dir: &state_dir,
+        found: &found,
+        model,
+    }))?;
+    gateway.run_until_stopped();
+    Ok(())
+}
+
+/// Writes the first configuration where there is none, and says which model servers went into it.
+fn first_file(file: &Path) -> Result<Vec<Detected>, Failure> {
+    if file.exists() {
+        return Ok(Vec::new());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(|error| Failure::new(exit::INTERNAL, error))?;
+    let found = runtime.block_on(detect::local_servers(&Loopback));
+    config::write_new(file, config::first_file(&found).as_bytes())
+        .map_err(|error| Failure::new(exit::IO, format!("{}: {error}", file.display())))?;
+    Ok(found)
+}
+
+struct Told<'a> {
+    origin: &'a str,
+    kept: &'a Kept,
+    file: &'a Path,
+    state_dir: &'a Path,
+    found: &'a [Detected],
+    model: &'a str,
+}
+
+/// What a person needs to know next. The key itself is never printed: the command reads it where it is kept.
+fn told(told: &Told<'_>) -> String {
+    let Told { origin, kept, file, state_dir, found, model } = told;
+    let in_file = kept.variables.iter().any(|(name, _)| name == "LLMGW_API_KEY");
+    let secrets = kept.file.display();
+    let (key, place) = if in_file {
+        (format!("$(sed -n 's/^LLMGW_API_KEY=//p' {})", quoted(&kept.file)), format!("in {secrets}"))
+    } else {
+        ("$LLMGW_API_KEY".to_owned(), "the one in LLMGW_API_KEY".to_owned())
+    };
+    let servers: String = found
+        .iter()
+        .map(|server| {
+            format!(
+                "  found          {} at {}, {} models\n",
+                server.name,
+                server.base_url,
+                server.models.len()
+            )
+        })
+        .collect();
+    let made = if kept.made { " (made now; keep that file, no backup of the state holds it)" } else { "" };
+    format!(
+        "
+llmgw is running.
+
+  console        {origin}/console
+  administrator  key {place}{made}
+  configuration  {file}
+  state          {state}
+{servers}
+Paste this into another terminal; the answer streams in at once:
+
+  curl -N {origin}/v1/chat/completions \\
+    -H \"Authorization: Bearer {key}\" -H \"Content-Type: application/json\" \\
+    -d '{{\"model\":\"{model}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello from the gateway, word by word.\"}}]}}'
+
+This is the administrator's key. Give clients a project key of their own, never this one.
+
+",
+        file = file.display(),
+        state = state_dir.display(),
+    )
+}
+
+/// A path as one word of a shell command.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
+}
