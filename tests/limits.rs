@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::raw::{self, Raw};
-use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat, proc, wait};
 
 const MIB: u64 = 1 << 20;
 
@@ -320,6 +320,19 @@ async fn slow_senders_are_cut_and_hold_nobody_up() {
         assert!([0, 400, 408].contains(&reply.status), "{reply:?}");
     }
     assert!(began.elapsed() < Duration::from_secs(32), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_gateway_without_work_sleeps() {
+    let upstream = upstream().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    gateway.records(1).await;
+    let before = proc::cpu_time(gateway.pid());
+    // CPU time can only be told over a time.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let used = proc::cpu_time(gateway.pid()) - before;
+    assert!(used < Duration::from_millis(90), "{used:?} in three seconds");
 }
 
 #[tokio::test]

@@ -17,5 +17,4 @@ mod http2;
 mod limits;
 mod process;
 mod streaming;
-#[expect(dead_code, reason = "the modules that use the rest of it come with the behaviour that they test")]
 mod support;

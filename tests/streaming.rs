@@ -75,6 +75,17 @@ async fn every_byte_of_a_stream_in_pieces_arrives_unchanged() {
 }
 
 #[tokio::test]
+async fn an_answer_byte_by_byte_arrives_unchanged() {
+    let (gateway, upstream) = gateway_with_upstream().await;
+    let stream = chat::events(&["a", "b"]).concat();
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\ntransfer-encoding:chunked\r\n\r\n";
+    let size = format!("{:X};x=y\r\n", stream.len());
+    let framed = [head.as_bytes(), size.as_bytes(), &stream, b"\r\n0\r\n\r\n"].concat();
+    upstream.then(Answer::new().drip(&framed));
+    assert_eq!(gateway.client().chat(chat::stream_request_with_usage("m")).await.body, stream);
+}
+
+#[tokio::test]
 async fn a_stream_with_a_length_instead_of_chunks_arrives_unchanged() {
     let (gateway, upstream) = gateway_with_upstream().await;
     let stream = chat::events(&["a"]).concat();

@@ -125,11 +125,6 @@ impl Client {
 }
 
 impl Flow {
-    /// The header called `name`.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
-    }
-
     /// The next event; `None` after the proper end of the body, an error if the body was broken off.
     pub(crate) async fn next(&mut self) -> Option<Result<Event, Failure>> {
         wait::within(wait::PATIENCE, "the next event", async {

@@ -9,7 +9,6 @@ pub(crate) struct Yaml {
     providers: String,
     endpoints: String,
     policies: Option<String>,
-    rest: String,
 }
 
 impl Yaml {
@@ -66,13 +65,6 @@ impl Yaml {
         self
     }
 
-    /// Adds top-level YAML as it is.
-    pub(crate) fn and(mut self, yaml: &str) -> Self {
-        self.rest.push_str(yaml);
-        self.rest.push('\n');
-        self
-    }
-
     /// The file.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
@@ -87,6 +79,6 @@ impl Yaml {
         for line in policies.lines() {
             let _ = writeln!(text, "    {line}");
         }
-        text + &self.rest
+        text
     }
 }

@@ -208,7 +208,7 @@ impl Gateway {
     pub(crate) async fn records(&self, count: usize) -> Vec<serde_json::Value> {
         let client = self.client();
         wait::eventually(&format!("{count} usage records"), async || {
-            let answer = client.get("/admin/api/requests?limit=1000").await.ok()?;
+            let answer = client.get("/admin/api/requests?limit=500").await.ok()?;
             let data = answer.json().get("data")?.as_array()?.clone();
             (data.len() >= count).then_some(data)
         })

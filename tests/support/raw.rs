@@ -69,11 +69,6 @@ impl Raw {
         .await
     }
 
-    /// Makes the kernel take little on behalf of this client, so that a reader that stops is felt early.
-    pub(crate) fn shrink_receive_buffer(&self, bytes: usize) {
-        socket2::SockRef::from(&self.0).set_recv_buffer_size(bytes).unwrap();
-    }
-
     /// Leaves with a reset instead of a proper end.
     pub(crate) fn reset(self) {
         socket2::SockRef::from(&self.0).set_linger(Some(Duration::ZERO)).unwrap();
