@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
 
-use control::config::{self, Environment};
+use control::config::{self, Environment, Version};
 
 use super::{Failure, exit, print};
 
@@ -17,9 +17,11 @@ pub(super) fn check(environment: &Arc<Environment>) -> Result<(), Failure> {
                 let _ = writeln!(text, "warning: {warning}");
             }
             let routing = &loaded.config.routing;
+            let state =
+                if loaded.config.version == Version::Absent { "no such file, so defaults" } else { "good" };
             let _ = writeln!(
                 text,
-                "{}: good; providers: {}, endpoints: {}",
+                "{}: {state}; providers: {}, endpoints: {}",
                 loaded.config.file.display(),
                 routing.providers.len(),
                 routing.endpoints.len()

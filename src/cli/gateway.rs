@@ -29,7 +29,7 @@ impl Gateway {
     }
 
     pub(super) fn run_until_stopped(self) {
-        drop(self);
+        let Self { address: _ } = self;
     }
 }
 
