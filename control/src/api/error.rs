@@ -1,0 +1,83 @@
+//! Errors of the admin API, in the one envelope that the OpenAI routes use (ADM-2).
+
+use std::borrow::Cow;
+
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde_json::json;
+use shared::error_kind::ErrorKind;
+use shared::port::{Body, full};
+
+use crate::store::error::StoreError;
+
+/// Why a request to the admin API has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    kind: ErrorKind,
+    message: Cow<'static, str>,
+    /// The parameter at fault.
+    param: Option<String>,
+    allow: Option<Cow<'static, str>>,
+}
+
+impl ApiError {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, message: message.into(), param: None, allow: None }
+    }
+
+    /// A parameter is not what it may be.
+    pub(crate) fn parameter(name: &str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { param: Some(name.to_owned()), ..Self::new(ErrorKind::InvalidRequest, message) }
+    }
+
+    /// The path knows other methods.
+    pub(crate) fn method_not_allowed(allow: impl Into<Cow<'static, str>>) -> Self {
+        let allow = allow.into();
+        let message = format!("This path takes {allow}.");
+        Self { allow: Some(allow), ..Self::new(ErrorKind::MethodNotAllowed, message) }
+    }
+
+    pub(crate) fn response(&self, id: &RequestId) -> Response<Body> {
+        let row = self.kind.row();
+        let envelope = json!({"error": {
+            "message": self.message,
+            "type": row.kind,
+            "code": row.code,
+            "param": self.param,
+            "request_id": id.0,
+        }});
+        let mut response = Response::new(full(envelope.to_string()));
+        *response.status_mut() =
+            StatusCode::from_u16(row.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(allow) = self.allow.as_ref().and_then(|allow| HeaderValue::from_str(allow).ok()) {
+            headers.insert(ALLOW, allow);
+        }
+        if self.kind == ErrorKind::InvalidKey {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        if let StoreError::Sql(error) = &error {
+            tracing::error!("the database cannot be read: {error}");
+        }
+        let (kind, message) = error.answer();
+        Self::new(kind, message)
+    }
+}
+
+/// The id that the data plane gave the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestId(Option<String>);
+
+impl RequestId {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        Self(headers.get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned))
+    }
+}

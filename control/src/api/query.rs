@@ -1,0 +1,119 @@
+//! Query parameters: each is taken by name, and one that nobody took is refused by name.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+
+use super::ApiError;
+
+/// The parameters of a request that have not been taken yet.
+#[derive(Debug)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads `a=b&c=d`. A name may stand there once.
+    pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = (decode(name)?, decode(value)?);
+            if pairs.iter().any(|(other, _)| *other == name) {
+                return Err(ApiError::parameter(&name, format!("The parameter {name} is given twice.")));
+            }
+            if pairs.len() >= PARAMETERS_MAX {
+                return Err(ApiError::parameter(&name, "There are too many parameters."));
+            }
+            pairs.push((name, value));
+        }
+        Ok(Self(pairs))
+    }
+
+    /// The text of `name`. An empty value is as good as none.
+    pub(crate) fn text(&mut self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|(other, _)| other == name)?;
+        Some(self.0.swap_remove(at).1).filter(|value| !value.is_empty())
+    }
+
+    /// `name` as a number from `min` to `max`.
+    pub(crate) fn number<T>(&mut self, name: &str, min: T, max: T) -> Result<Option<T>, ApiError>
+    where
+        T: FromStr + PartialOrd + Display + Copy,
+    {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        match text.parse::<T>() {
+            Ok(number) if number >= min && number <= max => Ok(Some(number)),
+            Ok(_) | Err(_) => {
+                Err(ApiError::parameter(name, format!("{name} must be a number from {min} to {max}.")))
+            }
+        }
+    }
+
+    /// `name` as a moment, in milliseconds since the Unix epoch: such a number, or RFC 3339.
+    pub(crate) fn moment(&mut self, name: &str) -> Result<Option<u64>, ApiError> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let number = text.parse::<u64>().ok();
+        let parsed = || text.parse::<Timestamp>().ok().and_then(|at| u64::try_from(at.as_millisecond()).ok());
+        match number.or_else(parsed).filter(|at| *at <= MOMENT_MAX) {
+            Some(at) => Ok(Some(at)),
+            None => Err(ApiError::parameter(
+                name,
+                format!("{name} must be RFC 3339 (2026-01-31T12:00:00Z) or milliseconds since 1970."),
+            )),
+        }
+    }
+
+    /// `name` as one of `choices`.
+    pub(crate) fn choice<T: Copy>(
+        &mut self,
+        name: &str,
+        choices: &[(&str, T)],
+    ) -> Result<Option<T>, ApiError> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        choose(name, &text, choices).map(Some)
+    }
+
+    /// Refuses what is left.
+    pub(crate) fn finish(self) -> Result<(), ApiError> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => {
+                Err(ApiError::parameter(name, format!("This path does not know the parameter {name}.")))
+            }
+        }
+    }
+}
+
+/// What `text` stands for.
+pub(crate) fn choose<T: Copy>(name: &str, text: &str, choices: &[(&str, T)]) -> Result<T, ApiError> {
+    choices.iter().find(|(known, _)| *known == text).map(|(_, choice)| *choice).ok_or_else(|| {
+        let known: Vec<&str> = choices.iter().map(|(known, _)| *known).collect();
+        ApiError::parameter(name, format!("{name} must be one of: {}.", known.join(", ")))
+    })
+}
+
+/// Undoes the encoding of one name or value, or of one part of a path.
+pub(crate) fn decode(text: &str) -> Result<String, ApiError> {
+    let broken = || ApiError::parameter("", "The query or path is not well encoded.");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let mut digit = || {
+                    let digit = char::from(rest.next()?).to_digit(16)?;
+                    u8::try_from(digit).ok()
+                };
+                let (high, low) = (digit().ok_or_else(broken)?, digit().ok_or_else(broken)?);
+                high << 4 | low
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| broken())
+}
+
+const PARAMETERS_MAX: usize = 32;
+/// The year 9999.
+const MOMENT_MAX: u64 = 253_402_300_799_999;

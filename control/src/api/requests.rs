@@ -1,0 +1,57 @@
+//! `GET /admin/api/requests` and `requests/{request_id}`: finished exchanges, newest first (FAIL-8).
+
+use std::time::Duration;
+
+use http::Response;
+use serde::Serialize;
+use shared::error_kind::ErrorKind;
+use shared::port::Body;
+
+use super::query::{Query, decode};
+use super::{ApiError, App, json};
+use crate::store::requests::{Column, Cursor, Filter, Page, Row, page, row};
+
+/// One page of exchanges, without their traces.
+pub(crate) async fn list(app: &App, mut query: Query) -> Result<Response<Body>, ApiError> {
+    let limit = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
+    let cursor = query.text("cursor").map(|text| cursor(&text)).transpose()?;
+    let (from_ms, to_ms) = (query.moment("from")?, query.moment("to")?);
+    let status = query.number::<u16>("status", 100, 999)?;
+    let filter = Filter { from_ms, to_ms, status, names: names(&mut query) };
+    query.finish()?;
+    app.flusher.flush(FLUSH_TIME_MAX).await;
+    let Page { rows, next } = app.readers.ask(move |db| page(db, &filter, cursor, limit)).await?;
+    json(&List { data: rows, next_cursor: next.map(|next| format!("{}-{}", next.started_at_ms, next.id)) })
+}
+
+/// The newest exchange of that id, with its trace.
+pub(crate) async fn show(app: &App, query: Query, id: &str) -> Result<Response<Body>, ApiError> {
+    query.finish()?;
+    let id = decode(id)?;
+    app.flusher.flush(FLUSH_TIME_MAX).await;
+    let found: Option<Row> = app.readers.ask(move |db| row(db, &id)).await?;
+    json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no record of such a request."))?)
+}
+
+/// The filters by name that are given.
+pub(crate) fn names(query: &mut Query) -> Vec<(Column, String)> {
+    Column::ALL.iter().filter_map(|column| Some((*column, query.text(column.name())?))).collect()
+}
+
+fn cursor(text: &str) -> Result<Cursor, ApiError> {
+    let parsed = text.split_once('-').and_then(|(started_at_ms, id)| {
+        Some(Cursor { started_at_ms: started_at_ms.parse().ok()?, id: id.parse().ok()? })
+    });
+    parsed.ok_or_else(|| ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier page."))
+}
+
+#[derive(Serialize)]
+struct List {
+    data: Vec<Row>,
+    next_cursor: Option<String>,
+}
+
+const LIMIT_DEFAULT: u32 = 50;
+const LIMIT_MAX: u32 = 500;
+/// What has just ended is waited for this long; the question is asked in any case.
+pub(crate) const FLUSH_TIME_MAX: Duration = Duration::from_millis(500);

@@ -1,0 +1,122 @@
+//! `GET /admin/api/state`: how the gateway is doing. It asks no database, so that it answers when that fails.
+
+use http::Response;
+use serde::Serialize;
+use shared::port::Body;
+use shared::snapshot::Snapshot;
+
+use super::query::Query;
+use super::{ApiError, App, json};
+use crate::meter::gauge::read;
+use crate::service::BuildIdentity;
+
+pub(crate) fn show(app: &App, query: Query) -> Result<Response<Body>, ApiError> {
+    query.finish()?;
+    let snapshot = app.snapshot.load();
+    json(&State {
+        auth_required: true,
+        build: app.build,
+        started_at_ms: app.started_at_ms,
+        uptime_seconds: app.started.elapsed().as_secs(),
+        generation: snapshot.generation,
+        snapshot_created_at_ms: snapshot.created.saturating_mul(1_000),
+        counts: Counts::of(&snapshot),
+        reload: Reload::of(app),
+        usage: Usage::of(app),
+        warnings: &app.warnings,
+    })
+}
+
+#[derive(Serialize)]
+struct State<'a> {
+    /// The admin API is never open.
+    auth_required: bool,
+    #[serde(flatten)]
+    build: BuildIdentity,
+    started_at_ms: u64,
+    uptime_seconds: u64,
+    generation: u64,
+    snapshot_created_at_ms: u64,
+    counts: Counts,
+    reload: Reload,
+    usage: Usage,
+    warnings: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Counts {
+    providers: usize,
+    endpoints: usize,
+    models: usize,
+    keys: usize,
+}
+
+impl Counts {
+    fn of(snapshot: &Snapshot) -> Self {
+        Self {
+            providers: snapshot.providers.len(),
+            endpoints: snapshot.endpoints.len(),
+            models: snapshot.providers.iter().map(|provider| provider.models.len()).sum(),
+            keys: snapshot.access.keys.len(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Reload {
+    reloads: u64,
+    last_ok_at_ms: u64,
+    last_error_at_ms: Option<u64>,
+    last_error: Option<String>,
+}
+
+impl Reload {
+    fn of(app: &App) -> Self {
+        let status = app.reload.read();
+        let (last_error_at_ms, last_error) = status.last_error.unzip();
+        Self { reloads: status.reloads, last_ok_at_ms: status.last_ok_at_ms, last_error_at_ms, last_error }
+    }
+}
+
+#[derive(Serialize)]
+struct Usage {
+    /// Events that wait for the writer thread.
+    queued: usize,
+    /// Rows stored since the start.
+    stored: u64,
+    stored_at_ms: u64,
+    /// Events that went by way of the journal because the queue was full.
+    spilled: u64,
+    lost: u64,
+    rejected: u64,
+    journal_segments: u64,
+    /// Bytes of the files that wait to be stored or deleted.
+    journal_waiting_bytes: u64,
+    journal_failures: u64,
+    journal_garbage_lines: u64,
+    /// Since when storing fails.
+    failing_since_ms: Option<u64>,
+    failing_error: Option<String>,
+}
+
+impl Usage {
+    fn of(app: &App) -> Self {
+        let gauge = app.journal.gauge();
+        let failing = gauge.failing().map(|failing| (failing.since_ms, failing.error));
+        let (failing_since_ms, failing_error) = failing.unzip();
+        Self {
+            queued: app.journal.queued(),
+            stored: read(&gauge.stored),
+            stored_at_ms: read(&gauge.stored_at_ms),
+            spilled: read(&gauge.spilled),
+            lost: read(&gauge.lost),
+            rejected: read(&gauge.rejected),
+            journal_segments: read(&gauge.segments),
+            journal_waiting_bytes: read(&gauge.sealed_bytes),
+            journal_failures: read(&gauge.journal_failures),
+            journal_garbage_lines: read(&gauge.garbage_lines),
+            failing_since_ms,
+            failing_error,
+        }
+    }
+}

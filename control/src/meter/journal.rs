@@ -1,0 +1,274 @@
+//! The usage journal: where a data-plane thread leaves its events.
+//!
+//! One write(2) to a file of its own makes an event survive the end of the process; the queue brings it to the
+//! writer thread without waking that. No lock, no fsync, nothing that waits. Every bound is a constant at the
+//! end of this file.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use shared::usage::{UsageEvent, UsageLog};
+
+use super::gauge::{Gauge, add, read};
+use super::segment::{LineOut, Segment, file_name, origin_of};
+use crate::store::usage::EventId;
+use crate::vault::random;
+
+/// One event on its way to the writer thread.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) id: EventId,
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) event: UsageEvent,
+}
+
+/// The journal of a state directory, as the data plane's side sees it.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    dir: PathBuf,
+    queue: Sender<Box<Queued>>,
+    /// New segments; one every [`SEGMENT_BYTES`] of events, so its length needs no bound of its own.
+    segments: Sender<Arc<Segment>>,
+    gauge: Arc<Gauge>,
+}
+
+/// The same journal, as the writer thread sees it.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    pub(crate) queue: Receiver<Box<Queued>>,
+    pub(crate) segments: Receiver<Arc<Segment>>,
+}
+
+impl Journal {
+    /// Opens the journal in `dir` and offers what earlier processes left to the reader.
+    pub(crate) fn open(dir: PathBuf, queue_max: usize) -> io::Result<(Self, Inbox)> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        let (queue, queued) = bounded(queue_max);
+        let (segments, fresh) = unbounded();
+        let gauge = Arc::new(Gauge::default());
+        for path in left_over(&dir)? {
+            let Some(origin) = origin_of(&path) else {
+                tracing::warn!("{} is no file of the usage journal and is left alone", path.display());
+                continue;
+            };
+            let bytes = fs::metadata(&path)?.len();
+            add(&gauge.sealed_bytes, bytes);
+            add(&gauge.segments, 1);
+            let _ = segments.send(Arc::new(Segment::left_over(path, origin, bytes)));
+        }
+        let inbox = Inbox { queue: queued, segments: fresh };
+        Ok((Self { dir, queue, segments, gauge }, inbox))
+    }
+
+    /// A log for one thread.
+    pub(crate) fn log(&self) -> io::Result<Log> {
+        let origin = random::<8>().map(u64::from_be_bytes).map_err(io::Error::other)? >> 1;
+        let (file, segment) = self.segment(origin, 0)?;
+        Ok(Log {
+            origin,
+            file,
+            segment,
+            number: 0,
+            bytes: 0,
+            rotate_at: SEGMENT_BYTES,
+            sequence: 0,
+            offered: 0,
+            state: FileState::Good,
+            line: Vec::with_capacity(1_024),
+            queue: self.queue.clone(),
+            segments: self.segments.clone(),
+            gauge: Arc::clone(&self.gauge),
+            dir: self.dir.clone(),
+        })
+    }
+
+    /// Where the files are.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Events that wait in the queue now.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Counts and failures.
+    pub(crate) fn gauge(&self) -> &Arc<Gauge> {
+        &self.gauge
+    }
+
+    fn segment(&self, origin: u64, number: u64) -> io::Result<(File, Arc<Segment>)> {
+        new_segment(&self.dir, &self.segments, &self.gauge, (origin, number))
+    }
+}
+
+/// The log of one thread.
+#[derive(Debug)]
+pub(crate) struct Log {
+    origin: u64,
+    file: File,
+    segment: Arc<Segment>,
+    number: u64,
+    /// Size of the file.
+    bytes: u64,
+    /// The size at which another file is tried.
+    rotate_at: u64,
+    sequence: u64,
+    /// Events of this segment that went through the queue.
+    offered: u64,
+    state: FileState,
+    line: Vec<u8>,
+    queue: Sender<Box<Queued>>,
+    segments: Sender<Arc<Segment>>,
+    gauge: Arc<Gauge>,
+    dir: PathBuf,
+}
+
+/// How the last write to the file went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileState {
+    Good,
+    /// Nothing was written.
+    Failing,
+    /// A part of a line was written, and the next line must not be glued to it.
+    Torn,
+}
+
+impl UsageLog for Log {
+    fn append(&mut self, event: UsageEvent) {
+        self.sequence += 1;
+        let written = self.write(&event);
+        let id = EventId { origin: self.origin, sequence: self.sequence };
+        let queued = Box::new(Queued { id, segment: Arc::clone(&self.segment), event });
+        match self.queue.try_send(queued) {
+            Ok(()) => self.offered += 1,
+            Err(_) if written => {
+                self.segment.mark_dirty();
+                add(&self.gauge.spilled, 1);
+            }
+            Err(_) => {
+                add(&self.gauge.lost, 1);
+                tracing::error!("a usage record is lost: neither the journal nor the queue takes it");
+            }
+        }
+        if self.bytes >= self.rotate_at {
+            self.rotate();
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        match self.state {
+            FileState::Good => read(&self.gauge.sealed_bytes).saturating_add(self.bytes) < JOURNAL_BYTES_MAX,
+            // Half of the queue is for the exchanges that are on their way already.
+            FileState::Failing | FileState::Torn => self.queue.len() < self.queue.capacity().unwrap_or(0) / 2,
+        }
+    }
+}
+
+impl Log {
+    /// Writes the event to the file; false if it is not there now.
+    fn write(&mut self, event: &UsageEvent) -> bool {
+        self.line.clear();
+        if self.state == FileState::Torn {
+            self.line.push(b'\n');
+        }
+        if serde_json::to_writer(&mut self.line, &LineOut { s: self.sequence, e: event }).is_err() {
+            return false;
+        }
+        self.line.push(b'\n');
+        let before = self.state;
+        self.state = match write_once(&self.file, &self.line) {
+            Ok(written) if written == self.line.len() => FileState::Good,
+            Ok(0) if before == FileState::Torn => FileState::Torn,
+            Ok(0) => FileState::Failing,
+            Ok(_) => FileState::Torn,
+            Err(error) => {
+                if before == FileState::Good {
+                    tracing::error!(
+                        "the usage journal cannot be written; records go to the database alone: {error}"
+                    );
+                }
+                if before == FileState::Torn { FileState::Torn } else { FileState::Failing }
+            }
+        };
+        if self.state != FileState::Good {
+            add(&self.gauge.journal_failures, 1);
+            return false;
+        }
+        self.bytes += u64::try_from(self.line.len()).unwrap_or(u64::MAX);
+        true
+    }
+
+    /// Goes on in a new file. If there can be none, the old one goes on, and the next event tries again.
+    fn rotate(&mut self) {
+        let next = (self.origin, self.number + 1);
+        match new_segment(&self.dir, &self.segments, &self.gauge, next) {
+            Ok((file, segment)) => {
+                self.seal();
+                self.file = file;
+                self.segment = segment;
+                self.number += 1;
+                (self.bytes, self.offered, self.rotate_at) = (0, 0, SEGMENT_BYTES);
+                self.state = FileState::Good;
+            }
+            Err(error) => {
+                tracing::warn!(
+                    "the usage journal cannot begin a new file, and goes on in the old one: {error}"
+                );
+                self.rotate_at = self.bytes.saturating_add(SEGMENT_BYTES);
+            }
+        }
+    }
+
+    fn seal(&self) {
+        add(&self.gauge.sealed_bytes, self.bytes);
+        self.segment.seal(self.offered, self.bytes);
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.seal();
+    }
+}
+
+fn write_once(mut file: &File, line: &[u8]) -> io::Result<usize> {
+    loop {
+        match file.write(line) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+fn new_segment(
+    dir: &Path,
+    segments: &Sender<Arc<Segment>>,
+    gauge: &Gauge,
+    (origin, number): (u64, u64),
+) -> io::Result<(File, Arc<Segment>)> {
+    let path = dir.join(file_name(origin, number));
+    let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
+    let segment = Arc::new(Segment::fresh(path, origin));
+    add(&gauge.segments, 1);
+    let _ = segments.send(Arc::clone(&segment));
+    Ok((file, segment))
+}
+
+/// The files of the journal, oldest name first.
+fn left_over(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Events that wait for the writer thread. A place costs 16 bytes while it is empty.
+pub(crate) const QUEUE_MAX: usize = 16_384;
+/// A file of the journal is left for a new one at this size.
+const SEGMENT_BYTES: u64 = 8 << 20;
+/// Bytes of files that are not stored yet; above it no more exchanges begin.
+const JOURNAL_BYTES_MAX: u64 = 1 << 30;

@@ -1,0 +1,207 @@
+//! The control thread: takes requests for paths outside the data plane, answers them, and keeps the snapshot
+//! current. It runs until [`Control::stop`], whatever a request does.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use http::request;
+use http::{Request, Response};
+use shared::error_kind::ErrorKind;
+use shared::health::Board;
+use shared::port::{Body, BoxFuture, Handler, HttpClient};
+use shared::snapshot::{SnapshotPublisher, SnapshotReader};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use crate::api::{self, ApiError, App, RequestId};
+use crate::config::Config;
+use crate::console::Asset;
+use crate::meter::writer::Writer;
+use crate::publish::Reloader;
+use crate::state::{Parts, State};
+use crate::store::lock::StateLock;
+use crate::store::readers::Readers;
+
+/// What [`start`] needs.
+pub struct Params {
+    /// The opened state.
+    pub state: State,
+    /// The configuration as it was at start-up.
+    pub config: Arc<Config>,
+    /// What start-up warned of; shown in `GET /admin/api/state`.
+    pub warnings: Vec<String>,
+    /// Where snapshots go.
+    pub publisher: SnapshotPublisher,
+    /// Where they are read.
+    pub reader: SnapshotReader,
+    /// The data plane, for requests that are to take the path that clients take.
+    pub plane: Arc<dyn Handler>,
+    /// The way to the outside.
+    pub http: Arc<dyn HttpClient>,
+    /// The console's files.
+    pub asset: fn(&str) -> Option<Asset>,
+    /// What this binary is.
+    pub build: BuildIdentity,
+}
+
+impl fmt::Debug for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Params")
+            .field("config", &self.config)
+            .field("build", &self.build)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a binary is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct BuildIdentity {
+    /// The release.
+    pub version: &'static str,
+    /// The commit it was built from.
+    pub commit: &'static str,
+    /// When it was built.
+    pub built_at: &'static str,
+    /// The platform it was built for.
+    pub target: &'static str,
+}
+
+/// The running control plane.
+#[derive(Debug)]
+pub struct Control {
+    door: Arc<Door>,
+    thread: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
+    readers: Vec<JoinHandle<()>>,
+    writer: Writer,
+    lock: StateLock,
+}
+
+/// Publishes the first snapshot and starts the threads.
+pub fn start(params: Params) -> io::Result<Control> {
+    let Parts { lock, path, meter, journal, key_hash_key } = params.state.into_parts();
+    let reloader = Reloader::start(
+        Arc::clone(&params.config),
+        Arc::new(Board::default()),
+        key_hash_key,
+        params.publisher,
+    );
+    let (readers, reader_threads) = Readers::start(&path).map_err(io::Error::other)?;
+    let writer = Writer::start(meter)?;
+    let app = App {
+        snapshot: params.reader,
+        readers,
+        flusher: writer.flusher(),
+        journal,
+        reload: reloader.status(),
+        warnings: params.warnings,
+        build: params.build,
+        asset: params.asset,
+        started: Instant::now(),
+        started_at_ms: shared::clock::unix_ms(),
+    };
+    let (visits, arriving) = mpsc::channel(VISITS_MAX);
+    let (stop, stopped) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let thread = thread::Builder::new()
+        .name("llmgw-control".into())
+        .spawn(move || runtime.block_on(run(Arc::new(app), reloader, arriving, stopped)))?;
+    let door = Arc::new(Door { visits, room: Arc::new(Semaphore::new(VISITS_MAX)) });
+    Ok(Control { door, thread, stop, readers: reader_threads, writer, lock })
+}
+
+impl Control {
+    /// Answers what the data plane does not.
+    pub fn handler(&self) -> Arc<dyn Handler> {
+        Arc::<Door>::clone(&self.door)
+    }
+
+    /// Ends the control plane: stores all usage that is queued, then lets go of the state directory. Blocks for
+    /// as long as that takes, a few seconds at most. The data plane's usage logs should be dropped before.
+    pub fn stop(self) {
+        let Self { door, thread, stop, readers, writer, lock } = self;
+        drop(door);
+        let _ = stop.send(());
+        for thread in std::iter::once(thread).chain(readers) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the control plane had ended before its time");
+            }
+        }
+        writer.stop();
+        drop(lock);
+    }
+}
+
+/// The way into the control thread.
+#[derive(Debug)]
+struct Door {
+    visits: mpsc::Sender<Visit>,
+    /// Requests that may be inside at the same time.
+    room: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct Visit {
+    request: request::Parts,
+    reply: oneshot::Sender<Response<Body>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Handler for Door {
+    fn handle(&self, request: Request<Body>, _peer: SocketAddr) -> BoxFuture<Response<Body>> {
+        let id = RequestId::of(request.headers());
+        let (request, _) = request.into_parts();
+        let (reply, answer) = oneshot::channel();
+        let entered = match Arc::clone(&self.room).try_acquire_owned() {
+            Ok(permit) => {
+                self.visits.try_send(Visit { request, reply, _permit: permit }).map_err(|_| STOPPING)
+            }
+            Err(_) => Err(FULL),
+        };
+        Box::pin(async move {
+            match entered {
+                Ok(()) => answer.await.unwrap_or_else(|_| refusal(STOPPING, &id)),
+                Err(refused) => refusal(refused, &id),
+            }
+        })
+    }
+}
+
+fn refusal((kind, message): (ErrorKind, &'static str), id: &RequestId) -> Response<Body> {
+    ApiError::new(kind, message).response(id)
+}
+
+async fn run(
+    app: Arc<App>,
+    reloader: Reloader,
+    mut arriving: mpsc::Receiver<Visit>,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let reloading = tokio::spawn(reloader.run());
+    loop {
+        let visit = tokio::select! {
+            _ = &mut stopped => break,
+            visit = arriving.recv() => visit,
+        };
+        let Some(visit) = visit else { break };
+        tokio::spawn(receive(Arc::clone(&app), visit));
+    }
+    reloading.abort();
+}
+
+async fn receive(app: Arc<App>, visit: Visit) {
+    let id = RequestId::of(&visit.request.headers);
+    let answer = tokio::time::timeout(ANSWER_TIME_MAX, api::answer(&app, &visit.request, &id)).await;
+    let _ = visit.reply.send(answer.unwrap_or_else(|_| refusal(TOO_SLOW, &id)));
+}
+
+/// Requests inside the control plane at the same time.
+const VISITS_MAX: usize = 64;
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+const FULL: (ErrorKind, &str) =
+    (ErrorKind::Overloaded, "Too many requests to the admin API at the same time.");
+const STOPPING: (ErrorKind, &str) = (ErrorKind::Draining, "The gateway is stopping.");
+const TOO_SLOW: (ErrorKind, &str) = (ErrorKind::Overloaded, "The admin API took too long to answer.");

@@ -1,0 +1,197 @@
+//! What can be wrong with the state directory at start, and with the database while serving.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use shared::error_kind::ErrorKind;
+
+/// Why the state could not be opened. Its `Display` is one line that says what to do; nothing was changed.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The directory or a file in it cannot be made, read or written.
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Another process holds the directory.
+    Locked {
+        /// The directory.
+        dir: PathBuf,
+        /// Who, as far as it told.
+        holder: Option<u32>,
+    },
+    /// The database was made by a newer release.
+    Newer {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version that this release knows.
+        known: i64,
+    },
+    /// The encryption key is not the one of the database.
+    WrongKey {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The file is not a whole database of the gateway.
+    Damaged {
+        /// The database.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The database is gone, but what belongs to it is there.
+    Missing {
+        /// Where the database should be.
+        path: PathBuf,
+        /// What is there.
+        beside: PathBuf,
+    },
+    /// SQLite cannot work on the file.
+    Sql {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+    /// The operating system gives no random bytes.
+    NoRandom,
+}
+
+impl OpenError {
+    /// The exit code of a process that ends for this reason.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Locked { .. } => 75,
+            Self::Newer { .. } | Self::WrongKey { .. } => 78,
+            Self::Io { .. } | Self::Damaged { .. } | Self::Missing { .. } | Self::Sql { .. } => 74,
+            Self::NoRandom => 70,
+        }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { path, source } => write!(
+                f,
+                "cannot use {}: {source}; make the state directory writable for this user, or set \
+                 LLMGW_STATE_DIR to one that is",
+                path.display()
+            ),
+            Self::Locked { dir, holder } => {
+                write!(f, "state directory {} is in use by another process", dir.display())?;
+                if let Some(pid) = holder {
+                    write!(f, " (pid {pid})")?;
+                }
+                f.write_str("; stop it, or set LLMGW_STATE_DIR to another directory")
+            }
+            Self::Newer { path, found, known } => write!(
+                f,
+                "database {} has version {found}, and this release knows versions up to {known}; start the \
+                 newer release that it belongs to, or restore a backup of this one",
+                path.display()
+            ),
+            Self::WrongKey { path } => write!(
+                f,
+                "LLMGW_CREDENTIAL_ENCRYPTION_KEY is not the key that {} was encrypted with; set it to the \
+                 original key (nothing was changed)",
+                path.display()
+            ),
+            Self::Damaged { path, detail } => write!(
+                f,
+                "database {} is damaged: {detail}; nothing was changed: restore a backup, or move the state \
+                 directory away to begin anew",
+                path.display()
+            ),
+            Self::Missing { path, beside } => write!(
+                f,
+                "database {} is missing, but {} belongs to one; restore a backup, or move the state directory \
+                 away to begin anew",
+                path.display(),
+                beside.display()
+            ),
+            Self::Sql { path, source } => write!(
+                f,
+                "cannot open database {}: {source}; check that the file is readable and writable and that the \
+                 disk has room",
+                path.display()
+            ),
+            Self::NoRandom => f.write_str("the operating system gives no random bytes"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Sql { source, .. } => Some(source),
+            Self::Locked { .. }
+            | Self::Newer { .. }
+            | Self::WrongKey { .. }
+            | Self::Damaged { .. }
+            | Self::Missing { .. }
+            | Self::NoRandom => None,
+        }
+    }
+}
+
+/// Why a question to the database has no answer.
+#[derive(Debug)]
+pub(crate) enum StoreError {
+    /// Too many questions wait already.
+    Busy,
+    /// The answer took too long and was given up.
+    TooSlow,
+    /// The gateway is stopping.
+    Stopping,
+    /// The database fails.
+    Sql(rusqlite::Error),
+}
+
+impl StoreError {
+    /// What the caller of the admin API hears.
+    pub(crate) fn answer(&self) -> (ErrorKind, &'static str) {
+        match self {
+            Self::Busy => {
+                (ErrorKind::Overloaded, "Too many questions to the database wait already; try again.")
+            }
+            Self::TooSlow => (
+                ErrorKind::Overloaded,
+                "The database took too long; ask for a shorter time, or with other filters.",
+            ),
+            Self::Stopping => (ErrorKind::Draining, "The gateway is stopping."),
+            Self::Sql(_) => (
+                ErrorKind::Internal,
+                "The database cannot be read at the moment; the log of the gateway says why.",
+            ),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::OperationInterrupted) => Self::TooSlow,
+            _ => Self::Sql(error),
+        }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => f.write_str("too many questions to the database wait already"),
+            Self::TooSlow => f.write_str("the database took too long"),
+            Self::Stopping => f.write_str("the database is closed"),
+            Self::Sql(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

@@ -1,0 +1,54 @@
+//! One process holds a state directory: an exclusive lock on a file in it, which the system lets go of when the
+//! process ends, however it ends.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use super::error::OpenError;
+
+/// The lock, held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct StateLock {
+    _file: File,
+}
+
+impl StateLock {
+    /// Takes the lock of `dir`, or says who holds it.
+    pub(crate) fn take(dir: &Path) -> Result<Self, OpenError> {
+        let path = dir.join(FILE);
+        let io = |source| OpenError::Io { path: path.clone(), source };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::Locked { dir: dir.into(), holder: holder(&mut file) });
+            }
+            Err(TryLockError::Error(source)) => return Err(io(source)),
+        }
+        name_holder(&mut file).map_err(io)?;
+        Ok(Self { _file: file })
+    }
+}
+
+fn name_holder(file: &mut File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn holder(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(16).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+const FILE: &str = "lock";

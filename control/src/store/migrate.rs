@@ -1,0 +1,77 @@
+//! Forward-only, numbered migrations, one transaction each; `user_version` names the last one.
+//!
+//! A migration is never edited after it has landed, and there is no way back: an older binary refuses.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+/// Every migration in order; the first one makes version 1.
+pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
+    ("0001_vault.sql", include_str!("migrations/0001_vault.sql")),
+    ("0002_usage.sql", include_str!("migrations/0002_usage.sql")),
+];
+
+/// The newest version that this binary knows.
+pub(crate) fn newest() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
+/// The version of an open database; 0 for an empty one.
+pub(crate) fn version(db: &Connection) -> rusqlite::Result<i64> {
+    db.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Brings the database to [`newest`]. Killed at any moment, it goes on where it stopped.
+pub(crate) fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
+    let from = version(db)?;
+    let done = usize::try_from(from).unwrap_or(usize::MAX);
+    for (number, (name, sql)) in (1_i64..).zip(MIGRATIONS).skip(done) {
+        let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        tx.execute_batch(sql)?;
+        tx.pragma_update(None, "user_version", number)?;
+        tx.commit()?;
+        tracing::debug!(migration = name, "database migrated");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_the_folder() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/migrations");
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        let listed: Vec<_> = MIGRATIONS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, listed);
+        for (number, name) in (1..).zip(listed) {
+            assert!(name.starts_with(&format!("{number:04}_")), "{name}");
+        }
+    }
+
+    #[test]
+    fn goes_from_each_version_to_the_newest() {
+        for start in 0..MIGRATIONS.len() {
+            let mut db = Connection::open_in_memory().unwrap();
+            for (_, sql) in &MIGRATIONS[..start] {
+                db.execute_batch(sql).unwrap();
+            }
+            db.pragma_update(None, "user_version", i64::try_from(start).unwrap()).unwrap();
+            migrate(&mut db).unwrap();
+            assert_eq!(version(&db).unwrap(), newest());
+            migrate(&mut db).unwrap();
+        }
+    }
+
+    #[test]
+    fn every_table_is_strict() {
+        let mut db = Connection::open_in_memory().unwrap();
+        migrate(&mut db).unwrap();
+        let loose: i64 = db
+            .query_row("SELECT count(*) FROM pragma_table_list WHERE schema = 'main' AND NOT strict AND name NOT LIKE 'sqlite_%'", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(loose, 0);
+    }
+}

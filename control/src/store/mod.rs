@@ -1,0 +1,16 @@
+//! State on SQLite. All SQL stands in this folder; one connection writes, a few read, and nobody else opens the
+//! file.
+
+pub(crate) mod error;
+pub(crate) mod lock;
+pub(crate) mod migrate;
+pub(crate) mod open;
+pub(crate) mod readers;
+pub(crate) mod report;
+pub(crate) mod requests;
+pub(crate) mod rollup;
+pub(crate) mod usage;
+pub(crate) mod vault;
+
+#[cfg(test)]
+mod tests;

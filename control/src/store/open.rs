@@ -1,0 +1,214 @@
+//! Opening the database: everything is checked before anything is written.
+//!
+//! ```text
+//!  directory -> lock -> is there a database?
+//!    no:  make it beside its place, with all tables and keys, then rename it into place
+//!    yes: read-only: ours? not newer? whole? right key?  then read-write: migrate
+//! ```
+//!
+//! A file called `gateway.db` is therefore always whole; an empty or foreign one is damage and is left alone.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::Read as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use shared::secret::Secret;
+
+use super::error::OpenError;
+use super::lock::StateLock;
+use super::migrate;
+use crate::vault::{self, Keys, KeysError};
+
+/// An opened state directory.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) lock: StateLock,
+    /// The one connection that writes.
+    pub(crate) writer: Connection,
+    /// The database file.
+    pub(crate) path: PathBuf,
+    pub(crate) keys: Keys,
+}
+
+/// Opens the state in `dir`, or makes it where there is none.
+pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Opened, OpenError> {
+    make_directory(dir)?;
+    let lock = StateLock::take(dir)?;
+    let path = dir.join(DATABASE);
+    if path.try_exists().map_err(|source| OpenError::Io { path: path.clone(), source })? {
+        check(&path, encryption_key)?;
+    } else {
+        nothing_left_over(dir, &path)?;
+        make(dir, &path, encryption_key)?;
+    }
+    let sql = |source| OpenError::Sql { path: path.clone(), source };
+    let mut writer = connect_writer(&path).map_err(sql)?;
+    migrate::migrate(&mut writer).map_err(sql)?;
+    let keys = vault::open_keys(&writer, encryption_key).map_err(|error| keys_error(&path, error))?;
+    close_to_others(dir, 0o700);
+    close_to_others(&path, 0o600);
+    Ok(Opened { lock, writer, path, keys })
+}
+
+/// A connection that only reads, with its own small cache.
+pub(crate) fn connect_reader(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    db.pragma_update(None, "query_only", true)?;
+    db.pragma_update(None, "cache_size", -1_024)?;
+    Ok(db)
+}
+
+fn connect_writer(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    db.pragma_update(None, "synchronous", "FULL")?;
+    db.pragma_update(None, "foreign_keys", true)?;
+    db.pragma_update(None, "trusted_schema", false)?;
+    db.pragma_update(None, "cache_size", -2_048)?;
+    db.pragma_update_and_check(None, "journal_size_limit", WAL_BYTES_KEPT, |_| Ok(()))?;
+    db.set_prepared_statement_cache_capacity(32);
+    Ok(db)
+}
+
+/// Looks at an existing database without writing to it.
+fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<(), OpenError> {
+    let damaged = |detail: &str| OpenError::Damaged { path: path.into(), detail: detail.into() };
+    let io = |source| OpenError::Io { path: path.into(), source };
+    let mut magic = [0; MAGIC.len()];
+    let mut file = File::open(path).map_err(io)?;
+    let bytes = file.metadata().map_err(io)?.len();
+    if file.read_exact(&mut magic).is_err() || &magic != MAGIC {
+        return Err(damaged(if bytes == 0 { "it is empty" } else { "it is not an SQLite database" }));
+    }
+    drop(file);
+    let sql = |source: rusqlite::Error| sql_error(path, source);
+    let db = connect_reader(path).map_err(sql)?;
+    let ours: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql)?;
+    if ours != i64::from(APPLICATION_ID) {
+        return Err(damaged("it does not belong to this gateway"));
+    }
+    let (found, known) = (migrate::version(&db).map_err(sql)?, migrate::newest());
+    if found > known {
+        return Err(OpenError::Newer { path: path.into(), found, known });
+    }
+    let finding = quick_check(&db, bytes).map_err(sql)?;
+    if finding != "ok" {
+        return Err(damaged(finding.lines().next().unwrap_or_default()));
+    }
+    vault::open_keys(&db, encryption_key).map_err(|error| keys_error(path, error))?;
+    Ok(())
+}
+
+/// The first thing wrong with the pages. Of a large database only the keys are read, because all of it would
+/// take longer than a start may.
+fn quick_check(db: &Connection, bytes: u64) -> rusqlite::Result<String> {
+    let all = bytes <= CHECKED_BYTES_MAX;
+    db.query_row(if all { CHECK_ALL } else { CHECK_KEYS }, [], |row| row.get(0))
+}
+
+/// Makes a new database under another name and moves it into place when it is whole.
+fn make(dir: &Path, path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<(), OpenError> {
+    let draft = dir.join(DRAFT);
+    let io = |source| OpenError::Io { path: draft.clone(), source };
+    for leftover in [&draft, &beside(&draft, "-wal"), &beside(&draft, "-shm")] {
+        match fs::remove_file(leftover) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => return Err(io(source)),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).map_err(io)?;
+    let sql = |source| OpenError::Sql { path: path.into(), source };
+    let mut db = connect_writer(&draft).map_err(sql)?;
+    db.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql)?;
+    migrate::migrate(&mut db).map_err(sql)?;
+    let tx = db.transaction().map_err(sql)?;
+    vault::make_keys(&tx, encryption_key).map_err(|error| keys_error(path, error))?;
+    tx.commit().map_err(sql)?;
+    db.close().map_err(|(_, source)| sql(source))?;
+    let settle = || {
+        File::open(&draft)?.sync_all()?;
+        fs::rename(&draft, path)?;
+        File::open(dir)?.sync_all()
+    };
+    settle().map_err(io)
+}
+
+/// Refuses to make a new database where an old one has left something behind.
+fn nothing_left_over(dir: &Path, path: &Path) -> Result<(), OpenError> {
+    let missing = |beside: &Path| OpenError::Missing { path: path.into(), beside: beside.into() };
+    let wal = beside(path, "-wal");
+    if wal.exists() {
+        return Err(missing(&wal));
+    }
+    let journal = dir.join(JOURNAL);
+    let holds_something = fs::read_dir(&journal).is_ok_and(|mut entries| entries.next().is_some());
+    if holds_something { Err(missing(&journal)) } else { Ok(()) }
+}
+
+/// Makes the directory, for this user only, where there is none.
+pub(crate) fn make_directory(dir: &Path) -> Result<(), OpenError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|source| OpenError::Io { path: dir.into(), source })
+}
+
+/// Takes away what others may do. A file system that knows no permissions is no reason not to start.
+fn close_to_others(path: &Path, mode: u32) {
+    let open = fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0);
+    if !open {
+        return;
+    }
+    if let Err(error) = fs::set_permissions(path, Permissions::from_mode(mode)) {
+        tracing::warn!("others may read {}, and that cannot be changed: {error}", path.display());
+    }
+}
+
+fn sql_error(path: &Path, source: rusqlite::Error) -> OpenError {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    match source.sqlite_error_code() {
+        Some(DatabaseCorrupt | NotADatabase) => {
+            OpenError::Damaged { path: path.into(), detail: source.to_string() }
+        }
+        _ => OpenError::Sql { path: path.into(), source },
+    }
+}
+
+fn keys_error(path: &Path, error: KeysError) -> OpenError {
+    match error {
+        KeysError::WrongKey => OpenError::WrongKey { path: path.into() },
+        KeysError::NoRandom => OpenError::NoRandom,
+        KeysError::Sql(source) => sql_error(path, source),
+        KeysError::Unreadable(_) | KeysError::Seal(_) => {
+            OpenError::Damaged { path: path.into(), detail: error.to_string() }
+        }
+    }
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// The database in the state directory.
+pub(crate) const DATABASE: &str = "gateway.db";
+/// The folder of the usage journal in the state directory.
+pub(crate) const JOURNAL: &str = "journal";
+const DRAFT: &str = "gateway.db.new";
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// `llmg` in ASCII: tells the databases of the gateway from others.
+pub(crate) const APPLICATION_ID: i32 = 0x6c6c_6d67;
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+const WAL_BYTES_KEPT: i64 = 16 << 20;
+const CHECKED_BYTES_MAX: u64 = 256 << 20;
+const CHECK_ALL: &str = "PRAGMA quick_check(1)";
+const CHECK_KEYS: &str = "PRAGMA quick_check('vault')";

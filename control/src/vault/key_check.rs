@@ -1,0 +1,80 @@
+//! The keys of the database: made once, sealed, and opened at every start. That they open is the proof that
+//! the key from the environment is the right one.
+
+use std::fmt;
+
+use rusqlite::Connection;
+use shared::secret::Secret;
+
+use super::{Place, SealError, open, random, seal};
+use crate::store::vault as rows;
+
+/// The opened keys of a database.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// Presented keys are hashed under it (AUTH-6).
+    pub(crate) key_hash_key: Secret<[u8; 32]>,
+}
+
+/// Makes the keys of a new database and stores them sealed. Runs inside the caller's transaction.
+pub(crate) fn make_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> Result<(), KeysError> {
+    let data_key = Secret::new(random::<32>().map_err(|_| KeysError::NoRandom)?);
+    let key_hash_key = Secret::new(random::<32>().map_err(|_| KeysError::NoRandom)?);
+    for (name, by, key) in
+        [(rows::DATA_KEY, encryption_key, &data_key), (rows::KEY_HASH_KEY, &data_key, &key_hash_key)]
+    {
+        let sealed = seal(by, &place(name), key.expose()).map_err(KeysError::Seal)?;
+        rows::insert(db, name, &sealed, shared::clock::unix_ms()).map_err(KeysError::Sql)?;
+    }
+    Ok(())
+}
+
+/// Opens the keys of an existing database, changing nothing.
+pub(crate) fn open_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> Result<Keys, KeysError> {
+    let data_key = open_key(db, rows::DATA_KEY, encryption_key, KeysError::WrongKey)?;
+    let key_hash_key =
+        open_key(db, rows::KEY_HASH_KEY, &data_key, KeysError::Unreadable(rows::KEY_HASH_KEY))?;
+    Ok(Keys { key_hash_key })
+}
+
+fn open_key(
+    db: &Connection,
+    name: &'static str,
+    by: &Secret<[u8; 32]>,
+    unopened: KeysError,
+) -> Result<Secret<[u8; 32]>, KeysError> {
+    let sealed = rows::sealed(db, name).map_err(KeysError::Sql)?.ok_or(KeysError::Unreadable(name))?;
+    let plain = open(by, &place(name), &sealed).map_err(|_| unopened)?;
+    let key: [u8; 32] = plain.expose().as_slice().try_into().map_err(|_| KeysError::Unreadable(name))?;
+    Ok(Secret::new(key))
+}
+
+fn place(name: &str) -> Place<'_> {
+    Place { table: "vault", column: "sealed", id: name }
+}
+
+/// Why the keys of a database are not to be had.
+#[derive(Debug)]
+pub(crate) enum KeysError {
+    /// The key from the environment does not open the data key.
+    WrongKey,
+    /// A row is missing, or is not what the data key sealed.
+    Unreadable(&'static str),
+    NoRandom,
+    Seal(SealError),
+    Sql(rusqlite::Error),
+}
+
+impl fmt::Display for KeysError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WrongKey => f.write_str("another encryption key"),
+            Self::Unreadable(name) => write!(f, "its {name} is missing or unreadable"),
+            Self::NoRandom => f.write_str("the operating system gives no random bytes"),
+            Self::Seal(error) => error.fmt(f),
+            Self::Sql(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for KeysError {}

@@ -1,0 +1,10 @@
+//! Secrets at rest. A data key of the database's own seals every stored secret; the key from the environment
+//! seals only the data key. No plain secret is ever written.
+
+mod key_check;
+mod random;
+mod seal;
+
+pub(crate) use key_check::{Keys, KeysError, make_keys, open_keys};
+pub(crate) use random::random;
+pub(crate) use seal::{Place, SealError, open, seal};

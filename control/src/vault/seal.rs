@@ -1,0 +1,118 @@
+//! Sealing: AES-256-GCM, bound to the place where the sealed bytes are kept.
+//!
+//! The associated data names table, column and row, so that a sealed value copied to another place does not
+//! open there. Layout: one version byte, 12 bytes of nonce, ciphertext, 16 bytes of tag.
+
+use std::fmt;
+
+use aes_gcm::aead::{Aead as _, Payload};
+use aes_gcm::{Aes256Gcm, KeyInit as _};
+use shared::secret::Secret;
+
+use super::random;
+
+/// Where sealed bytes are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) table: &'a str,
+    pub(crate) column: &'a str,
+    pub(crate) id: &'a str,
+}
+
+impl Place<'_> {
+    /// Every part with its length before it, so that no two places read alike.
+    fn associated_data(&self) -> Vec<u8> {
+        let mut data = b"llmgw sealed 1".to_vec();
+        for part in [self.table, self.column, self.id] {
+            data.extend_from_slice(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            data.extend_from_slice(part.as_bytes());
+        }
+        data
+    }
+}
+
+/// `plain`, readable only with `key` and only at `place`.
+pub(crate) fn seal(key: &Secret<[u8; 32]>, place: &Place<'_>, plain: &[u8]) -> Result<Vec<u8>, SealError> {
+    let nonce: [u8; NONCE_BYTES] = random().map_err(|_| SealError)?;
+    let aad = place.associated_data();
+    let payload = Payload { msg: plain, aad: &aad };
+    let sealed = cipher(key)?.encrypt(&nonce.into(), payload).map_err(|_| SealError)?;
+    Ok([&[VERSION], &nonce[..], &sealed[..]].concat())
+}
+
+/// What was sealed at `place`, or an error that tells nothing about why.
+pub(crate) fn open(
+    key: &Secret<[u8; 32]>,
+    place: &Place<'_>,
+    sealed: &[u8],
+) -> Result<Secret<Vec<u8>>, SealError> {
+    let (&version, rest) = sealed.split_first().ok_or(SealError)?;
+    let (nonce, ciphertext) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(SealError)?;
+    if version != VERSION {
+        return Err(SealError);
+    }
+    let aad = place.associated_data();
+    let payload = Payload { msg: ciphertext, aad: &aad };
+    let plain = cipher(key)?.decrypt(&(*nonce).into(), payload).map_err(|_| SealError)?;
+    Ok(Secret::new(plain))
+}
+
+fn cipher(key: &Secret<[u8; 32]>) -> Result<Aes256Gcm, SealError> {
+    Aes256Gcm::new_from_slice(key.expose()).map_err(|_| SealError)
+}
+
+/// Bytes that could not be sealed or opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SealError;
+
+impl fmt::Display for SealError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a stored secret does not open with this key at this place")
+    }
+}
+
+impl std::error::Error for SealError {}
+
+const VERSION: u8 = 1;
+const NONCE_BYTES: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Place<'static> = Place { table: "vault", column: "sealed", id: "data_key" };
+
+    #[test]
+    fn opens_only_with_its_key_and_at_its_place() {
+        let key = Secret::new([7; 32]);
+        let sealed = seal(&key, &HERE, b"secret").unwrap();
+        assert_eq!(open(&key, &HERE, &sealed).unwrap().expose(), b"secret");
+        assert_eq!(open(&Secret::new([8; 32]), &HERE, &sealed), Err(SealError));
+        for elsewhere in [
+            Place { table: "keys", ..HERE },
+            Place { column: "other", ..HERE },
+            Place { id: "other", ..HERE },
+            Place { table: "vaults", column: "ealed", id: "data_key" },
+        ] {
+            assert_eq!(open(&key, &elsewhere, &sealed), Err(SealError), "{elsewhere:?}");
+        }
+    }
+
+    #[test]
+    fn every_damage_is_noticed() {
+        let key = Secret::new([7; 32]);
+        let sealed = seal(&key, &HERE, b"secret").unwrap();
+        for at in 0..sealed.len() {
+            let mut damaged = sealed.clone();
+            damaged[at] ^= 1;
+            assert_eq!(open(&key, &HERE, &damaged), Err(SealError), "byte {at}");
+            assert_eq!(open(&key, &HERE, &sealed[..at]), Err(SealError), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn the_same_secret_never_looks_the_same() {
+        let key = Secret::new([7; 32]);
+        assert_ne!(seal(&key, &HERE, b"secret").unwrap(), seal(&key, &HERE, b"secret").unwrap());
+    }
+}
