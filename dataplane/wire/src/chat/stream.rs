@@ -64,6 +64,8 @@ pub struct ChatStream {
     oversized: Option<Box<Oversized>>,
     /// The first block may begin with a byte order mark.
     begun: bool,
+    /// The last event went on as it came.
+    passed: bool,
     stopped: bool,
 }
 
@@ -112,6 +114,13 @@ impl ChatStream {
 
     /// Takes one upstream read and appends what goes to the client.
     pub fn push(&mut self, mut chunk: Bytes, out: &mut Vec<Bytes>) {
+        if self.blocks.takes_lf(&chunk) {
+            // It belongs to the event before it, and goes where that went.
+            let lf = chunk.split_to(1);
+            if self.passed {
+                out.push(lf);
+            }
+        }
         if self.stopped || chunk.is_empty() {
             return;
         }
@@ -163,6 +172,7 @@ impl ChatStream {
         while let Some(length) = self.blocks.find(chunk.get(start..).unwrap_or_default()) {
             let end = start.saturating_add(length);
             let verdict = self.judge_in(chunk, start, end);
+            self.passed = matches!(verdict, Verdict::Pass | Verdict::LastPass);
             if verdict != Verdict::Pass {
                 let keep = if verdict == Verdict::LastPass { end } else { start };
                 push_slice(chunk, passed, keep, out);
@@ -221,6 +231,7 @@ impl ChatStream {
     fn complete(&mut self, rest: Bytes, out: &mut Vec<Bytes>) {
         if self.oversized.is_some() {
             self.pass_oversized(rest, out);
+            self.passed = true;
             if let Some(oversized) = self.oversized.take() {
                 self.end_oversized(&oversized);
             }
@@ -233,7 +244,8 @@ impl ChatStream {
             Held::Copy(event) => event.into(),
         };
         let verdict = self.judge_event(&event);
-        if matches!(verdict, Verdict::Pass | Verdict::LastPass) {
+        self.passed = matches!(verdict, Verdict::Pass | Verdict::LastPass);
+        if self.passed {
             out.push(event);
         }
         self.replace(verdict, out);

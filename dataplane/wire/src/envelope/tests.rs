@@ -1,1 +1,216 @@
-//! Tests.
+//! Both envelopes, and every shape of error that upstreams answer with.
+
+use serde_json::Value;
+use shared::error_kind::ErrorKind;
+
+use super::*;
+
+fn parse(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap()
+}
+
+#[test]
+fn own_errors_fill_both_envelopes() {
+    let row = ErrorKind::ModelNotFound.row();
+    let ours = parse(&error_body(Family::OpenAi, row, "No \"x\".", Some("model"), "req_1"));
+    let want = json!({"error": {"message": "No \"x\".", "type": "invalid_request_error",
+        "code": "model_not_found", "param": "model", "request_id": "req_1"}});
+    assert_eq!(ours, want);
+    let ours = parse(&error_body(Family::Anthropic, row, "No.", Some("model"), "req_1"));
+    let want = json!({"type": "error", "error": {"type": "not_found_error", "message": "No."},
+        "request_id": "req_1"});
+    assert_eq!(ours, want);
+}
+
+#[test]
+fn a_stream_error_is_one_event() {
+    let event = chat_stream_error(ErrorKind::UpstreamCut.row(), "Broke\noff.", "req_1");
+    let text = std::str::from_utf8(&event).unwrap();
+    let data = text.strip_prefix("data: ").unwrap().strip_suffix("\n\n").unwrap();
+    assert!(!data.contains('\n'));
+    assert_eq!(parse(data.as_bytes())["error"]["code"], "upstream_stream_broken");
+}
+
+fn answer<'a>(status: u16, content_type: Option<&'a str>, body: &'a str) -> UpstreamAnswer<'a> {
+    UpstreamAnswer { status, content_type, body: body.as_bytes(), secrets: &["canary-secret"] }
+}
+
+type Row = (&'static str, u16, &'static str, &'static str, Option<&'static str>, Option<&'static str>);
+/// (name, status, body, message, type, code)
+const SHAPES: [Row; 16] = [
+    ("text", 400, r#"{"error":"bad thing"}"#, "bad thing", Some("invalid_request_error"), None),
+    ("detail", 422, r#"{"detail":"bad"}"#, "bad", Some("invalid_request_error"), None),
+    (
+        "FastAPI list",
+        422,
+        r#"{"detail":[{"loc":["body","x"],"msg":"field required","type":"missing"},{"msg":"two"}]}"#,
+        "field required; two",
+        Some("missing"),
+        None,
+    ),
+    ("message", 500, r#"{"message":"boom","code":7}"#, "boom", Some("server_error"), Some("7")),
+    (
+        "array",
+        429,
+        r#"[{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED"}}]"#,
+        "slow",
+        Some("RESOURCE_EXHAUSTED"),
+        Some("429"),
+    ),
+    (
+        "errors",
+        400,
+        r#"{"errors":[{"message":"one"},{"message":"two"}]}"#,
+        "one; two",
+        Some("invalid_request_error"),
+        None,
+    ),
+    (
+        "Anthropic",
+        529,
+        r#"{"type":"error","error":{"type":"overloaded_error","message":"busy"}}"#,
+        "busy",
+        Some("overloaded_error"),
+        Some("overloaded"),
+    ),
+    (
+        "older vLLM",
+        400,
+        r#"{"object":"error","message":"bad","type":"BadRequestError","param":null,"code":400}"#,
+        "bad",
+        Some("BadRequestError"),
+        Some("400"),
+    ),
+    (
+        "OAuth",
+        401,
+        r#"{"error":"invalid_grant","error_description":"expired"}"#,
+        "invalid_grant",
+        Some("authentication_error"),
+        None,
+    ),
+    (
+        "plain text",
+        502,
+        "upstream  connect\nerror",
+        "The upstream answered with status 502: upstream connect error",
+        Some("server_error"),
+        Some("upstream_error"),
+    ),
+    (
+        "HTML",
+        503,
+        "<html><head><title>503 Busy</title></head><body>x</body></html>",
+        "The upstream answered with status 503: 503 Busy",
+        Some("server_error"),
+        Some("overloaded"),
+    ),
+    (
+        "HTML without a title",
+        502,
+        "<!DOCTYPE html><p>x",
+        "The upstream answered with status 502.",
+        Some("server_error"),
+        Some("upstream_error"),
+    ),
+    (
+        "nothing",
+        429,
+        "",
+        "The upstream answered with status 429.",
+        Some("rate_limit_error"),
+        Some("rate_limit_exceeded"),
+    ),
+    (
+        "an event",
+        400,
+        "event: error\ndata: {\"error\":{\"message\":\"bad\"}}\n\n",
+        "bad",
+        Some("invalid_request_error"),
+        None,
+    ),
+    (
+        "binary",
+        500,
+        "\u{1}\u{2}\u{3}",
+        "The upstream answered with status 500.",
+        Some("server_error"),
+        Some("upstream_error"),
+    ),
+    (
+        "empty object",
+        404,
+        "{}",
+        "The upstream answered with status 404: {}",
+        Some("invalid_request_error"),
+        None,
+    ),
+];
+
+#[test]
+fn upstream_errors_of_every_shape_are_understood() {
+    for (name, status, body, message, kind, code) in SHAPES {
+        let ours = parse(&upstream_error(Family::OpenAi, answer(status, None, body), "req_1"));
+        assert_eq!(ours["error"]["message"], message, "{name}");
+        assert_eq!((&ours["error"]["type"], &ours["error"]["code"]), (&json!(kind), &json!(code)), "{name}");
+        let ours = parse(&upstream_error(Family::Anthropic, answer(status, None, body), "req_1"));
+        assert_eq!(ours["error"]["message"], message, "{name}");
+    }
+}
+
+#[test]
+fn upstream_errors_give_nothing_away() {
+    let rows = [
+        r#"{"error":{"message":"bad key canary-secret","code":"canary-secret","type":"x"}}"#,
+        "<title>canary-secret</title>",
+        "proxy said: canary-secret",
+        r#"{"unknown":"canary-secret"}"#,
+        r#"{"error":{"nested":{"deep":["canary-secret"]}}}"#,
+        r#"{"error":{"message":"\u0063anary-secret"}}"#,
+    ];
+    for body in rows {
+        for family in [Family::OpenAi, Family::Anthropic] {
+            let ours = upstream_error(family, answer(401, None, body), "req_1");
+            let text = std::str::from_utf8(&ours).unwrap();
+            assert!(!text.contains("canary") && text.contains("[redacted]"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn long_messages_are_cut() {
+    let body = json!({"error": {"message": "ü".repeat(100_000), "code": "c".repeat(1000)}}).to_string();
+    let ours = upstream_error(Family::OpenAi, answer(500, None, &body), "req_1");
+    assert!(ours.len() < 6_000, "{}", ours.len());
+    assert!(upstream_error(Family::OpenAi, answer(500, None, &"x ".repeat(100_000)), "r").len() < 1_000);
+}
+
+#[test]
+fn statuses_that_types_stand_for_are_hinted() {
+    let rows = [
+        (json!({"error":{"message":"m","code":429}}), Some(429)),
+        (json!({"error":{"message":"m","code":"502"}}), Some(502)),
+        (json!({"error":{"message":"m","type":"insufficient_quota"}}), Some(429)),
+        (json!({"error":{"message":"m","type":"requests","code":"rate_limit_exceeded"}}), Some(429)),
+        (json!({"error":{"message":"m","type":"overloaded_error"}}), Some(503)),
+        (json!({"error":{"message":"m","type":"server_error"}}), Some(500)),
+        (
+            json!({"error":{"message":"m","code":"context_length_exceeded","type":"invalid_request_error"}}),
+            Some(400),
+        ),
+        (json!({"error":{"message":"m","code":"invalid_api_key","type":"invalid_request_error"}}), Some(401)),
+        (json!({"error":{"message":"m","code":"model_not_found"}}), Some(404)),
+        (json!({"error":{"message":"m"},"status":418}), Some(418)),
+        (json!({"error":{"message":"m","code":99}}), None),
+        (json!({"error":"m"}), None),
+    ];
+    for (document, want) in rows {
+        assert_eq!(StreamError::of_document(&document).unwrap().status, want, "{document}");
+    }
+}
+
+#[test]
+fn every_dialect_has_an_envelope() {
+    assert_eq!(Family::of(Dialect::Messages), Family::Anthropic);
+    assert_eq!(Family::of(Dialect::Chat), Family::OpenAi);
+}

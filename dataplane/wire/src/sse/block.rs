@@ -51,6 +51,13 @@ impl Blocks {
         self.found_lines == 1
     }
 
+    /// Whether the last block found ended in a CR whose LF may be the next byte. If it is, it is read.
+    pub fn takes_lf(&mut self, piece: &[u8]) -> bool {
+        let takes = self.after_cr && self.lines == 0 && piece.first() == Some(&b'\n');
+        self.after_cr &= !takes;
+        takes
+    }
+
     fn block_ends(&mut self, piece: &[u8], at: usize, byte: u8) -> usize {
         self.found_lines = std::mem::take(&mut self.lines);
         let mut end = at.saturating_add(1);

@@ -1,0 +1,162 @@
+//! What is read from request bodies, and which bodies are refused.
+
+use crate::chat::{ChatHead, HeadScan, ScanError, ScanFault};
+
+fn scan(body: &str) -> Result<ChatHead, ScanError> {
+    let mut scan = HeadScan::new();
+    scan.push(body.as_bytes())?;
+    scan.finish()
+}
+
+#[test]
+fn refuses_what_is_no_chat_request_and_says_why() {
+    let rows = [
+        ("not JSON", "{nope}", None, "The body is not valid JSON: unexpected 'n' at byte 1."),
+        (
+            "cut short",
+            r#"{"model":"#,
+            None,
+            "The body is not valid JSON: the document ends too early, at byte 9.",
+        ),
+        ("empty", "", None, "The body is not valid JSON: the document ends too early, at byte 0."),
+        ("array", "[]", None, "The body must be a JSON object."),
+        ("no model", r#"{"messages":[]}"#, Some("model"), "Missing required member: 'model'."),
+        ("number", r#"{"model":4,"messages":[]}"#, Some("model"), "'model' must be a string."),
+        ("null", r#"{"model":null,"messages":[]}"#, Some("model"), "'model' must be a string."),
+        ("lone surrogate", r#"{"model":"\ud800","messages":[]}"#, Some("model"), "'model' must be a string."),
+        ("no messages", r#"{"model":"m"}"#, Some("messages"), "Missing required member: 'messages'."),
+        ("text", r#"{"model":"m","messages":"hi"}"#, Some("messages"), "'messages' must be an array."),
+        ("object", r#"{"model":"m","messages":{}}"#, Some("messages"), "'messages' must be an array."),
+        (
+            "stream as text",
+            r#"{"model":"m","messages":[],"stream":"true"}"#,
+            Some("stream"),
+            "'stream' must be true, false or null.",
+        ),
+        (
+            "stream as number",
+            r#"{"model":"m","messages":[],"stream":1}"#,
+            Some("stream"),
+            "'stream' must be true, false or null.",
+        ),
+    ];
+    for (name, body, param, message) in rows {
+        let error = scan(body).unwrap_err();
+        assert_eq!((error.param, error.to_string().as_str()), (param, message), "{name}");
+    }
+}
+
+#[test]
+fn nesting_is_bounded() {
+    let body = |levels: usize| {
+        format!(r#"{{"model":"m","messages":[{}{}]}}"#, "[".repeat(levels), "]".repeat(levels))
+    };
+    assert!(scan(&body(126)).is_ok());
+    assert_eq!(scan(&body(127)).unwrap_err().fault, ScanFault::TooDeep);
+}
+
+#[test]
+fn repeats_are_bounded() {
+    let body = |times: usize| format!(r#"{{{}"messages":[]}}"#, r#""model":"m","#.repeat(times));
+    assert!(scan(&body(256)).is_ok());
+    assert_eq!(scan(&body(257)).unwrap_err().fault, ScanFault::TooManyRepeats);
+    assert_eq!(scan(&body(100_000)).unwrap_err().fault, ScanFault::TooManyRepeats);
+}
+
+#[test]
+fn model_length_is_bounded() {
+    let body = |length: usize| format!(r#"{{"model":"{}","messages":[]}}"#, "m".repeat(length));
+    assert!(scan(&body(8 * 1024)).is_ok());
+    assert_eq!(scan(&body(8 * 1024 + 1)).unwrap_err().fault, ScanFault::ModelTooLong);
+}
+
+#[test]
+fn the_last_of_repeated_members_counts() {
+    let head = scan(
+        r#"{"model":1,"model":"a","model":"b","messages":"x","messages":[{"content":[{"type":"image_url"}]}],
+            "messages":[],"stream":true,"stream":null,"tools":[{}],"tools":[],
+            "stream_options":{"include_usage":true},"stream_options":{}}"#,
+    )
+    .unwrap();
+    assert_eq!(head.model, "b");
+    assert!(!head.stream && !head.has_image && !head.has_tools && !head.include_usage);
+}
+
+#[test]
+fn names_written_with_escapes_are_read() {
+    let head = scan(
+        r#"{"m\u006fdel":"\u0067pt","\u006d\u0065\u0073\u0073\u0061\u0067\u0065\u0073":[{"content":[{"t\u0079pe":"image\u005furl"}]}],
+            "str\u0065am":true,"stream_options":{"\u0069\u006e\u0063\u006c\u0075\u0064\u0065\u005f\u0075\u0073\u0061\u0067\u0065":true}}"#,
+    )
+    .unwrap();
+    assert_eq!(head.model, "gpt");
+    assert!(head.stream && head.has_image && head.include_usage);
+}
+
+#[test]
+fn members_of_the_same_name_deeper_down_do_not_count() {
+    let head = scan(
+        r#"{"metadata":{"model":"x","stream":true,"affinity_key":"k"},"model":"m",
+            "messages":[{"model":"y","role":"user","content":"model","type":"image_url"}],"extra":[{"tools":[1]}]}"#,
+    )
+    .unwrap();
+    assert_eq!(head.model, "m");
+    assert!(!head.stream && !head.has_tools && !head.has_image);
+    assert_eq!(head.affinity_key, None);
+}
+
+#[test]
+fn images_are_seen_in_content_parts_of_every_name() {
+    for (kind, image) in [("image_url", true), ("input_image", true), ("image", true), ("text", false)] {
+        let body = format!(
+            r#"{{"messages":[{{"role":"user","content":[{{"type":"text","text":"image_url"}},{{"a":[{{}}],"type":"{kind}"}}]}}],"model":"m"}}"#
+        );
+        assert_eq!(scan(&body).unwrap().has_image, image, "{kind}");
+    }
+}
+
+#[test]
+fn the_gateways_own_members_are_read_leniently() {
+    let rows = [
+        ("5000", Some(5000)),
+        ("0", Some(0)),
+        ("-1", None),
+        ("1.5", None),
+        ("1e3", None),
+        ("\"5000\"", None),
+        ("null", None),
+        ("[1]", None),
+        ("99999999999999999999", None),
+    ];
+    for (value, want) in rows {
+        let body = format!(r#"{{"model":"m","messages":[],"fallback_timeout_ms":{value}}}"#);
+        assert_eq!(scan(&body).unwrap().fallback_timeout_ms, want, "{value}");
+    }
+    for (value, want) in [("\"a\\u0062\"", Some("ab")), ("\"\"", None), ("7", None), ("null", None)] {
+        let body = format!(r#"{{"model":"m","messages":[],"affinity_key":{value}}}"#);
+        assert_eq!(scan(&body).unwrap().affinity_key.as_deref(), want, "{value}");
+    }
+}
+
+#[test]
+fn the_newer_name_of_the_output_limit_wins() {
+    let head = scan(r#"{"max_completion_tokens":7,"max_tokens":9,"model":"m","messages":[]}"#).unwrap();
+    assert_eq!(head.max_output_tokens, Some(7));
+    let head = scan(r#"{"max_completion_tokens":null,"max_tokens":9,"model":"m","messages":[]}"#).unwrap();
+    assert_eq!(head.max_output_tokens, Some(9), "null means absent");
+}
+
+#[test]
+fn base64_data_is_no_text() {
+    let data = "A".repeat(10_000);
+    let body = format!(
+        r#"{{"model":"m","messages":[{{"role":"user","content":[
+            {{"type":"text","text":"12345678"}},
+            {{"type":"image_url","image_url":{{"url":"data:image/png;base64,{data}"}}}},
+            {{"type":"input_audio","input_audio":{{"data":"{data}","format":"wav"}}}}]}}]}}"#
+    );
+    let bytes = scan(&body).unwrap().input_text_bytes;
+    assert!((8..64).contains(&bytes), "{bytes}");
+    let text = scan(r#"{"model":"m","messages":[{"content":"data: is not always a URL"}]}"#).unwrap();
+    assert_eq!(text.input_text_bytes, 25);
+}

@@ -1,0 +1,63 @@
+//! Unary answers.
+
+use crate::chat::{WholeAnswer, WholeScan, synthesize_stream};
+
+fn scan(answer: &[u8]) -> WholeAnswer {
+    let mut scan = WholeScan::new();
+    scan.push(answer);
+    scan.finish()
+}
+
+#[test]
+fn an_error_with_status_200_is_seen() {
+    let answer = scan(br#"{"error":{"message":"No capacity","code":503,"type":"overloaded"},"user_id":"u"}"#);
+    let error = answer.error.unwrap();
+    assert_eq!((error.message.as_str(), error.status), ("No capacity", Some(503)));
+    assert!(!answer.has_choices);
+}
+
+#[test]
+fn errors_that_sdks_pass_over_are_none() {
+    for falsy in ["null", "false", "0", "\"\"", "{}", "[]", "{ }"] {
+        let answer = scan(format!(r#"{{"choices":[{{}}],"error":{falsy}}}"#).as_bytes());
+        assert_eq!(answer.error, None, "{falsy}");
+        assert!(answer.has_choices && answer.is_json);
+    }
+}
+
+#[test]
+fn what_is_no_json_object_is_none() {
+    for body in ["<html></html>", "", "[]", "{\"choices\":[", "{\"choices\":[]} x"] {
+        assert!(!scan(body.as_bytes()).is_json, "{body}");
+    }
+}
+
+#[test]
+fn a_large_answer_passes_in_constant_memory() {
+    let mut scan = WholeScan::new();
+    scan.push(br#"{"choices":[{"message":{"content":""#);
+    let piece = "x\\\"".repeat(20_000);
+    for _ in 0..200 {
+        scan.push(piece.as_bytes());
+    }
+    scan.push(br#""},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#);
+    assert!(size_of_val(&scan) < 1024);
+    let answer = scan.finish();
+    assert_eq!(answer.output_bytes, 200 * 60_000);
+    assert_eq!(answer.usage.unwrap().output, 2);
+}
+
+#[test]
+fn usage_before_choices_and_repeated_usage_are_read() {
+    let answer = scan(
+        br#"{"usage":{"prompt_tokens":9,"completion_tokens":9},"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#,
+    );
+    assert_eq!(answer.usage.unwrap().input, 1, "the last one counts");
+}
+
+#[test]
+fn what_is_no_completion_becomes_no_stream() {
+    for body in ["{}", "[]", "x", r#"{"choices":{}}"#, r#"{"choices":[1]}"#, r#"{"error":{"message":"x"}}"#] {
+        assert_eq!(synthesize_stream(body.as_bytes(), true), None, "{body}");
+    }
+}
