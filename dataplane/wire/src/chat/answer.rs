@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde_json::Value;
 use shared::usage::TokenCounts;
 
-use super::usage::token_counts;
+use super::usage::token_counts_raw;
 use crate::json::{Fault, KEY_BYTES_MAX, Place, Scanner, Sink, unescape};
 
 /// Bytes of a `usage` or `error` value that are kept; a longer one counts as unreadable.
@@ -120,9 +120,7 @@ impl Answer {
 impl Seen {
     /// The last usage in it.
     pub(super) fn token_counts(&self) -> Option<TokenCounts> {
-        [&self.usage, &self.groq_usage]
-            .into_iter()
-            .find_map(|capture| token_counts(&serde_json::from_slice(&capture.bytes).ok()?))
+        [&self.usage, &self.groq_usage].into_iter().find_map(|capture| token_counts_raw(&capture.bytes))
     }
 
     /// Whether a `usage` object stands at the top.

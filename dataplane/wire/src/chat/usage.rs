@@ -3,52 +3,165 @@
 use serde_json::Value;
 use shared::usage::TokenCounts;
 
+use crate::json::{KEY_BYTES_MAX, Place, Scanner, Sink};
+
 /// The counts in a `usage` object of any vendor. `None` if it counts neither input nor output.
 ///
 /// Cached input is part of `prompt_tokens`, reasoning part of `completion_tokens`; only where the total says
 /// so (xAI) does reasoning come on top.
 pub fn token_counts(usage: &Value) -> Option<TokenCounts> {
-    let prompt = first(usage, &["/prompt_tokens", "/input_tokens"]);
-    let completion = first(usage, &["/completion_tokens", "/output_tokens"]);
-    if prompt.is_none() && completion.is_none() {
-        return None;
+    let mut counts = Counts::default();
+    for (name, value) in usage.as_object()? {
+        match value {
+            Value::Number(number) => counts.note(name.as_bytes(), b"", count(&number.to_string())),
+            Value::Object(inner) => {
+                for (inner_name, value) in inner {
+                    if let Value::Number(number) = value {
+                        counts.note(name.as_bytes(), inner_name.as_bytes(), count(&number.to_string()));
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) => {}
+        }
     }
-    let (prompt, completion) = (prompt.unwrap_or(0), completion.unwrap_or(0));
-    let cache_read = first(usage, CACHE_READ).unwrap_or(0).min(prompt);
-    let cache_write = first(usage, CACHE_WRITE).unwrap_or(0).min(prompt.saturating_sub(cache_read));
-    let reasoning = first(usage, REASONING).unwrap_or(0);
-    let input = prompt.saturating_sub(cache_read).saturating_sub(cache_write);
-    let on_top = reasoning > completion
-        || first(usage, &["/total_tokens"])
-            .is_some_and(|total| total == prompt.saturating_add(completion).saturating_add(reasoning));
-    let output = if on_top { completion } else { completion.saturating_sub(reasoning) };
-    Some(TokenCounts { input, cache_read, cache_write, output, reasoning })
+    counts.classes()
 }
 
-const CACHE_READ: &[&str] = &[
-    "/prompt_tokens_details/cached_tokens",
-    "/input_tokens_details/cached_tokens",
-    "/prompt_cache_hit_tokens",
-    "/cached_tokens",
-];
-const CACHE_WRITE: &[&str] =
-    &["/prompt_tokens_details/cache_write_tokens", "/input_tokens_details/cache_write_tokens"];
-const REASONING: &[&str] = &[
-    "/completion_tokens_details/reasoning_tokens",
-    "/output_tokens_details/reasoning_tokens",
-    "/reasoning_tokens",
-];
+/// The same of the raw bytes of a `usage` object, without a tree.
+pub(super) fn token_counts_raw(usage: &[u8]) -> Option<TokenCounts> {
+    let (mut scanner, mut reader) = (Scanner::new(), Reader::default());
+    scanner.push(usage, &mut reader).and_then(|()| scanner.finish()).ok()?;
+    reader.counts.classes()
+}
 
-fn first(usage: &Value, paths: &[&str]) -> Option<u64> {
-    paths.iter().find_map(|path| usage.pointer(path).and_then(count))
+/// What one `usage` object counts, under whatever names.
+#[derive(Debug, Default)]
+struct Counts {
+    prompt: Slot,
+    completion: Slot,
+    total: Slot,
+    cache_read: Slot,
+    cache_write: Slot,
+    reasoning: Slot,
+}
+
+/// A count, and the rank of the name it came under: the lower one wins.
+type Slot = Option<(u8, u64)>;
+
+impl Counts {
+    fn note(&mut self, name: &[u8], inner: &[u8], count: Option<u64>) {
+        let (slot, rank) = match (name, inner) {
+            (b"prompt_tokens", b"") => (&mut self.prompt, 0),
+            (b"input_tokens", b"") => (&mut self.prompt, 1),
+            (b"completion_tokens", b"") => (&mut self.completion, 0),
+            (b"output_tokens", b"") => (&mut self.completion, 1),
+            (b"total_tokens", b"") => (&mut self.total, 0),
+            (b"prompt_tokens_details" | b"input_tokens_details", b"cached_tokens") => {
+                (&mut self.cache_read, 0)
+            }
+            (b"prompt_cache_hit_tokens", b"") => (&mut self.cache_read, 1),
+            (b"cached_tokens", b"") => (&mut self.cache_read, 2),
+            (b"prompt_tokens_details" | b"input_tokens_details", b"cache_write_tokens") => {
+                (&mut self.cache_write, 0)
+            }
+            (b"completion_tokens_details" | b"output_tokens_details", b"reasoning_tokens") => {
+                (&mut self.reasoning, 0)
+            }
+            (b"reasoning_tokens", b"") => (&mut self.reasoning, 1),
+            _ => return,
+        };
+        if let Some(count) = count
+            && slot.is_none_or(|(before, _)| rank <= before)
+        {
+            *slot = Some((rank, count));
+        }
+    }
+
+    fn classes(&self) -> Option<TokenCounts> {
+        if self.prompt.is_none() && self.completion.is_none() {
+            return None;
+        }
+        let of = |slot: Slot| slot.map_or(0, |(_, count)| count);
+        let (prompt, completion) = (of(self.prompt), of(self.completion));
+        let cache_read = of(self.cache_read).min(prompt);
+        let cache_write = of(self.cache_write).min(prompt.saturating_sub(cache_read));
+        let reasoning = of(self.reasoning);
+        let input = prompt.saturating_sub(cache_read).saturating_sub(cache_write);
+        let sum = prompt.saturating_add(completion).saturating_add(reasoning);
+        let on_top = reasoning > completion || self.total.is_some_and(|(_, total)| total == sum);
+        let output = if on_top { completion } else { completion.saturating_sub(reasoning) };
+        Some(TokenCounts { input, cache_read, cache_write, output, reasoning })
+    }
+}
+
+/// Reads counts off the tokens of a `usage` object.
+#[derive(Debug, Default)]
+struct Reader {
+    counts: Counts,
+    name: Vec<u8>,
+    inner: Vec<u8>,
+    number: Vec<u8>,
+    taking: Taking,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Taking {
+    #[default]
+    Nothing,
+    Name,
+    Inner,
+    Number,
+}
+
+impl Sink for Reader {
+    fn text_start(&mut self, at: Place, key: bool) {
+        self.taking = match (key, at.depth) {
+            (true, 1) => Taking::Name,
+            (true, 2) => Taking::Inner,
+            _ => Taking::Nothing,
+        };
+        match self.taking {
+            Taking::Name => {
+                self.name.clear();
+                self.inner.clear();
+            }
+            Taking::Inner => self.inner.clear(),
+            Taking::Nothing | Taking::Number => {}
+        }
+    }
+
+    fn scalar_start(&mut self, at: Place) {
+        self.number.clear();
+        self.taking = if at.depth <= 2 { Taking::Number } else { Taking::Nothing };
+    }
+
+    fn piece(&mut self, bytes: &[u8]) {
+        let taken = match self.taking {
+            Taking::Nothing => return,
+            Taking::Name => &mut self.name,
+            Taking::Inner => &mut self.inner,
+            Taking::Number => &mut self.number,
+        };
+        if taken.len().saturating_add(bytes.len()) <= KEY_BYTES_MAX {
+            taken.extend_from_slice(bytes);
+        }
+    }
+
+    fn scalar_end(&mut self, at: Place) {
+        if at.depth <= 2 {
+            let count = std::str::from_utf8(&self.number).ok().and_then(count);
+            let inner = if at.depth == 1 { &[] } else { self.inner.as_slice() };
+            self.counts.note(&self.name, inner, count);
+        }
+    }
 }
 
 /// A count, also where a vendor writes `12.0`; a negative one counts nothing.
-fn count(value: &Value) -> Option<u64> {
-    if let Some(count) = value.as_u64() {
+fn count(number: &str) -> Option<u64> {
+    if let Ok(count) = number.parse() {
         return Some(count);
     }
-    let number = value.as_f64()?;
+    let number: f64 = number.parse().ok()?;
     format!("{:.0}", number.clamp(0.0, 1e15)).parse().ok()
 }
 
@@ -116,6 +229,7 @@ mod tests {
         ];
         for (name, usage, want) in rows {
             assert_eq!(token_counts(&usage), Some(want), "{name}");
+            assert_eq!(token_counts_raw(usage.to_string().as_bytes()), Some(want), "{name}, raw");
         }
     }
 
@@ -123,6 +237,7 @@ mod tests {
     fn usage_that_counts_nothing_is_none() {
         for usage in [json!({}), json!(null), json!("12"), json!({"total_tokens": 3}), json!([1])] {
             assert_eq!(token_counts(&usage), None, "{usage}");
+            assert_eq!(token_counts_raw(usage.to_string().as_bytes()), None, "{usage}, raw");
         }
     }
 }
