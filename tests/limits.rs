@@ -165,7 +165,6 @@ async fn bodies_that_are_no_chat_request_are_refused_here() {
         ("no model", r#"{"messages":[]}"#),
         ("a model that is a number", r#"{"model":7,"messages":[]}"#),
         ("a model that is null", r#"{"model":null,"messages":[]}"#),
-        ("two models", r#"{"model":"m","model":"n","messages":[]}"#),
         ("something behind it", r#"{"model":"m","messages":[]} x"#),
         ("not UTF-8", "{\"model\":\"m\",\"messages\":[\"\u{0}\"]}"),
         ("ten thousand levels", deep.as_str()),
@@ -175,6 +174,18 @@ async fn bodies_that_are_no_chat_request_are_refused_here() {
         assert_eq!(answer.json()["error"]["type"], "invalid_request_error", "{name}");
     }
     assert_eq!(upstream.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn of_two_models_the_last_counts_and_no_other_is_sent_on() {
+    let upstream = upstream().await;
+    let gateway =
+        Gateway::start(&Yaml::new().provider_with("up", upstream.base_url(), "models: [m, n]")).await;
+    let answer = gateway.client().chat(r#"{"model":"m","model":"up/n","messages":[]}"#).await;
+    assert_eq!(answer.header("x-llmgw-model"), Some("n"));
+    let sent = upstream.request(0).await;
+    assert!(!String::from_utf8_lossy(&sent.body).contains("\"m\""), "{:?}", sent.body);
+    assert_eq!(sent.json()["model"], "n");
 }
 
 #[tokio::test]
