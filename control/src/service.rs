@@ -147,7 +147,8 @@ struct Door {
 struct Visit {
     request: request::Parts,
     reply: oneshot::Sender<Response<Body>>,
-    _permit: OwnedSemaphorePermit,
+    /// Held until the answer is ready.
+    permit: OwnedSemaphorePermit,
 }
 
 impl Handler for Door {
@@ -156,9 +157,7 @@ impl Handler for Door {
         let (request, _) = request.into_parts();
         let (reply, answer) = oneshot::channel();
         let entered = match Arc::clone(&self.room).try_acquire_owned() {
-            Ok(permit) => {
-                self.visits.try_send(Visit { request, reply, _permit: permit }).map_err(|_| STOPPING)
-            }
+            Ok(permit) => self.visits.try_send(Visit { request, reply, permit }).map_err(|_| STOPPING),
             Err(_) => Err(FULL),
         };
         Box::pin(async move {
@@ -195,6 +194,7 @@ async fn run(
 async fn receive(app: Arc<App>, visit: Visit) {
     let id = RequestId::of(&visit.request.headers);
     let answer = tokio::time::timeout(ANSWER_TIME_MAX, api::answer(&app, &visit.request, &id)).await;
+    drop(visit.permit);
     let _ = visit.reply.send(answer.unwrap_or_else(|_| refusal(TOO_SLOW, &id)));
 }
 
@@ -205,3 +205,26 @@ const FULL: (ErrorKind, &str) =
     (ErrorKind::Overloaded, "Too many requests to the admin API at the same time.");
 const STOPPING: (ErrorKind, &str) = (ErrorKind::Draining, "The gateway is stopping.");
 const TOO_SLOW: (ErrorKind, &str) = (ErrorKind::Overloaded, "The admin API took too long to answer.");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_request_too_many_is_refused_at_once() {
+        let (visits, mut arriving) = mpsc::channel(1);
+        let door = Door { visits, room: Arc::new(Semaphore::new(1)) };
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let request = || Request::get("/admin/api/state").body(shared::port::full("")).unwrap();
+        let waiting = door.handle(request(), peer);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let refused = runtime.block_on(door.handle(request(), peer));
+        assert_eq!(refused.status(), 503);
+        let visit = arriving.try_recv().unwrap();
+        let _ = visit.reply.send(Response::new(shared::port::full("answer")));
+        assert_eq!(runtime.block_on(waiting).status(), 200);
+        drop(visit.permit);
+        drop(door.handle(request(), peer));
+        assert!(arriving.try_recv().is_ok(), "there is room again");
+    }
+}

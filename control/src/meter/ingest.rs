@@ -116,6 +116,11 @@ impl Meter {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn db(&self) -> &Connection {
+        &self.db
+    }
+
     fn work(&mut self) -> rusqlite::Result<Round> {
         let mut round = Round::Idle;
         for _ in 0..BATCHES_MAX {

@@ -224,6 +224,17 @@ impl Log {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn replace_file(&mut self, file: File) -> File {
+        std::mem::replace(&mut self.file, file)
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_torn(&mut self) {
+        self.state = FileState::Torn;
+        self.sequence += 1;
+    }
+
     fn seal(&self) {
         add(&self.gauge.sealed_bytes, self.bytes);
         self.segment.seal(self.offered, self.bytes);

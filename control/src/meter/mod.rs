@@ -18,4 +18,4 @@ pub(crate) mod segment;
 pub(crate) mod writer;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -34,7 +34,8 @@ impl StateLock {
             }
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
-        name_holder(&mut file).map_err(io)?;
+        // On a full disk the lock holds without a name.
+        let _ = name_holder(&mut file);
         Ok(Self { _file: file })
     }
 }

@@ -1,1 +1,221 @@
-//! Tests of this folder.
+//! Opening a state directory: what is made, what is refused, and that a refusal changes nothing.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use shared::secret::Secret;
+use tempfile::TempDir;
+
+use super::error::OpenError;
+use super::migrate;
+use super::open::{DATABASE, JOURNAL, Opened, open};
+
+static KEY: std::sync::LazyLock<Secret<[u8; 32]>> = std::sync::LazyLock::new(|| Secret::new([1; 32]));
+
+fn key(byte: u8) -> Secret<[u8; 32]> {
+    Secret::new([byte; 32])
+}
+
+/// A state directory with a database, closed.
+fn made() -> (TempDir, PathBuf) {
+    let dir = TempDir::new().unwrap();
+    drop(open(dir.path(), &KEY).unwrap());
+    let path = dir.path().join(DATABASE);
+    (dir, path)
+}
+
+fn refused(dir: &Path, key: &Secret<[u8; 32]>) -> OpenError {
+    let before = files(dir);
+    let error = open(dir, key).map(|_: Opened| ()).unwrap_err();
+    assert_eq!(files(dir), before, "a refusal changes no file: {error}");
+    let line = error.to_string();
+    assert!(!line.contains('\n') && line.len() > 20, "{line}");
+    error
+}
+
+/// Every file that holds state, with its content. The lock and SQLite's shared memory hold none.
+fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.is_file() && !path.ends_with("lock") && path.extension().is_some_and(|e| e != "db-shm")
+        })
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .filter(|(path, content)| path.extension().is_some_and(|e| e != "db-wal") || !content.is_empty())
+        .collect();
+    files.sort();
+    files
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_new_state_is_closed_to_others_and_durable() {
+    let dir = TempDir::new().unwrap();
+    let state = dir.path().join("a/state");
+    let opened = open(&state, &KEY).unwrap();
+    opened.writer.execute("CREATE TABLE t (a INTEGER) STRICT", []).unwrap();
+    assert_eq!(mode(&state), 0o700);
+    for file in [DATABASE, "gateway.db-wal", "lock"] {
+        assert_eq!(mode(&state.join(file)), 0o600, "{file}");
+    }
+    let pragma = |name: &str| -> String {
+        opened
+            .writer
+            .pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0))
+            .map(|v| format!("{v:?}"))
+            .unwrap()
+    };
+    assert_eq!(pragma("journal_mode"), "Text(\"wal\")");
+    assert_eq!(pragma("synchronous"), "Integer(2)");
+    assert_eq!(pragma("foreign_keys"), "Integer(1)");
+}
+
+#[test]
+fn permissions_that_were_too_wide_are_taken_away() {
+    let (dir, path) = made();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    drop(open(dir.path(), &KEY).unwrap());
+    assert_eq!((mode(dir.path()), mode(&path)), (0o700, 0o600));
+}
+
+#[test]
+fn keys_stay_the_same_and_are_nowhere_in_plain() {
+    let dir = TempDir::new().unwrap();
+    let first = open(dir.path(), &KEY).unwrap().keys.key_hash_key;
+    let again = open(dir.path(), &KEY).unwrap().keys.key_hash_key;
+    assert_eq!(first, again);
+    assert_ne!(first.expose(), &[0; 32]);
+    for (path, content) in files(dir.path()) {
+        for secret in [first.expose(), KEY.expose()] {
+            assert!(!content.windows(32).any(|bytes| bytes == secret), "{}", path.display());
+        }
+    }
+    let other = TempDir::new().unwrap();
+    assert_ne!(open(other.path(), &KEY).unwrap().keys.key_hash_key, first, "each database has its own");
+}
+
+#[test]
+fn another_encryption_key_is_refused_by_name() {
+    let (dir, _) = made();
+    let error = refused(dir.path(), &key(2));
+    assert!(error.to_string().starts_with("LLMGW_CREDENTIAL_ENCRYPTION_KEY is not the key"), "{error}");
+    assert_eq!(error.exit_code(), 78);
+    drop(open(dir.path(), &KEY).expect("the right key still opens it"));
+}
+
+#[test]
+fn a_newer_database_is_refused() {
+    let (dir, path) = made();
+    let newer = migrate::newest() + 1;
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", newer).unwrap();
+    let error = refused(dir.path(), &KEY);
+    assert!(matches!(error, OpenError::Newer { found, .. } if found == newer), "{error}");
+    assert_eq!(error.exit_code(), 78);
+}
+
+#[test]
+fn a_damaged_database_is_refused_and_kept() {
+    let whole = fs::read(made().1).unwrap();
+    let page = 4_096;
+    let mut torn = whole.clone();
+    torn[page..2 * page].fill(0xa5);
+    let mut header = whole.clone();
+    header[..16].fill(0);
+    let foreign = {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("other.db");
+        Connection::open(&path).unwrap().execute("CREATE TABLE t (a)", []).unwrap();
+        fs::read(path).unwrap()
+    };
+    let cases = [
+        ("empty", Vec::new()),
+        ("short", whole[..10].to_vec()),
+        ("cut", whole[..2 * page].to_vec()),
+        ("a page overwritten", torn),
+        ("no header", header),
+        ("text", b"hello, this is no database at all".to_vec()),
+        ("another program's", foreign),
+    ];
+    for (what, content) in cases {
+        let (dir, path) = made();
+        fs::write(&path, content).unwrap();
+        let error = refused(dir.path(), &KEY);
+        assert!(matches!(error, OpenError::Damaged { .. }), "{what}: {error:?}");
+        assert_eq!(error.exit_code(), 74, "{what}");
+    }
+}
+
+#[test]
+fn a_lost_row_of_the_vault_is_damage() {
+    for name in [super::vault::DATA_KEY, super::vault::KEY_HASH_KEY] {
+        let (dir, path) = made();
+        Connection::open(&path).unwrap().execute("DELETE FROM vault WHERE name = ?", [name]).unwrap();
+        assert!(matches!(refused(dir.path(), &KEY), OpenError::Damaged { .. }), "{name}");
+    }
+}
+
+#[test]
+fn a_missing_database_is_not_silently_made_anew() {
+    let (dir, path) = made();
+    fs::create_dir_all(dir.path().join(JOURNAL)).unwrap();
+    let waiting = dir.path().join(JOURNAL).join("0000000000000001-000000.jsonl");
+    fs::write(&waiting, "{}\n").unwrap();
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(refused(dir.path(), &KEY), OpenError::Missing { .. }));
+    fs::remove_file(&waiting).unwrap();
+    let wal = dir.path().join("gateway.db-wal");
+    fs::write(&wal, "what a killed process left").unwrap();
+    assert!(matches!(refused(dir.path(), &KEY), OpenError::Missing { .. }));
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_start_that_was_killed_while_making_the_database_is_begun_anew() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("gateway.db.new"), "half of it").unwrap();
+    fs::write(dir.path().join("gateway.db.new-wal"), "and more").unwrap();
+    drop(open(dir.path(), &KEY).unwrap());
+    assert!(!dir.path().join("gateway.db.new").exists());
+}
+
+#[test]
+fn a_database_of_an_older_release_is_brought_forward() {
+    let (dir, path) = made();
+    let db = Connection::open(&path).unwrap();
+    db.execute_batch("DROP TABLE usage; DROP TABLE usage_hour; PRAGMA user_version = 1").unwrap();
+    drop(db);
+    let opened = open(dir.path(), &KEY).unwrap();
+    assert_eq!(migrate::version(&opened.writer).unwrap(), migrate::newest());
+    opened.writer.query_row("SELECT count(*) FROM usage, usage_hour", [], |_| Ok(())).unwrap();
+}
+
+#[test]
+fn a_second_holder_is_refused_until_the_first_lets_go() {
+    let dir = TempDir::new().unwrap();
+    let first = open(dir.path(), &KEY).unwrap();
+    let error = open(dir.path(), &KEY).map(|_| ()).unwrap_err();
+    assert!(matches!(error, OpenError::Locked { holder: Some(pid), .. } if pid == std::process::id()));
+    assert_eq!(error.exit_code(), 75);
+    drop(first);
+    drop(open(dir.path(), &KEY).unwrap());
+}
+
+#[test]
+fn a_directory_that_cannot_be_is_an_error_that_says_so() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    for place in [file.join("state"), file] {
+        let error = open(&place, &KEY).map(|_| ()).unwrap_err();
+        assert!(matches!(error, OpenError::Io { .. }), "{error:?}");
+        assert!(error.to_string().contains("LLMGW_STATE_DIR"), "{error}");
+        assert_eq!(error.exit_code(), 74);
+    }
+}
