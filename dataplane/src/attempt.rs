@@ -6,8 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderValue;
 use shared::error_kind::ErrorKind;
 use shared::routing::{ProviderInstance, Target};
 use shared::usage::{StepResult, TokenCounts};
@@ -19,7 +18,7 @@ use wire::retry;
 use crate::record::Record;
 use crate::relay::Scan;
 use crate::upstream::request::Draft;
-use crate::upstream::{self, Answer, AnswerBody, SendError};
+use crate::upstream::{self, Answer, AnswerBody, Kept, SendError};
 use crate::verdict::{Next, sort};
 use crate::worker::Worker;
 
@@ -77,9 +76,6 @@ const ERROR_BYTES_MAX: usize = 64 << 10;
 /// A whole answer that is turned into a stream must fit into this.
 const SYNTHESIZED_BYTES_MAX: usize = 8 << 20;
 
-const PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
-const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
-
 /// Tries `target` once.
 pub(crate) async fn attempt(
     task: &Task<'_>,
@@ -89,14 +85,13 @@ pub(crate) async fn attempt(
     let began = Instant::now();
     let provider = &*target.provider;
     let mut patience = Patience::new(task.budget_end);
-    let sent = patience.wait(provider.timeout, upstream::send(task.worker, provider, &task.draft)).await;
+    let sent = patience.wait(provider.timeout, upstream::send(task.worker, &task.draft)).await;
     let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
-    record.head(answer.status.as_u16(), began);
-    if !answer.status.is_success() {
+    record.head(answer.status, began);
+    if !(200..300).contains(&answer.status) {
         return Err(of_status(task, &mut answer, provider, &mut patience).await);
     }
-    let content_type = answer.headers.remove(CONTENT_TYPE);
-    let processing_ms = answer.headers.remove(PROCESSING_MS);
+    let Kept { content_type, processing_ms, .. } = answer.head;
     let is_stream = content_type.as_ref().is_some_and(|value| is_event_stream(value.as_bytes()));
     let begun = match (task.draft.stream, is_stream) {
         (true, true) => first_content(task, provider, answer.body, &mut patience).await?,
@@ -197,12 +192,7 @@ fn of_send_error(error: &SendError, provider: &ProviderInstance) -> Failure {
             let message = format!("The provider '{id}' cannot be reached.");
             Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message)
         }
-        SendError::Http(error) if error.is_parse() || error.is_parse_too_large() => {
-            tracing::debug!(provider.id = %id, error = %error, "not an HTTP answer");
-            let message = format!("The provider '{id}' answered with something that is not HTTP.");
-            Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message)
-        }
-        SendError::Http(error) => {
+        SendError::Broke(error) => {
             tracing::debug!(provider.id = %id, error = %error, "the connection broke");
             let message = format!("The connection to the provider '{id}' broke before it answered.");
             Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message)
@@ -221,7 +211,7 @@ async fn of_status(
     provider: &ProviderInstance,
     patience: &mut Patience,
 ) -> Failure {
-    let status = answer.status.as_u16();
+    let status = answer.status;
     let mut body = Vec::new();
     while let Ok(Some(Ok(bytes))) = patience.wait(provider.stream_idle_timeout, answer.body.data()).await {
         let room = ERROR_BYTES_MAX.saturating_sub(body.len());
@@ -231,15 +221,17 @@ async fn of_status(
         }
     }
     answer.body.recycle(task.worker, provider);
-    if answer.status.is_redirection() {
-        let message =
-            format!("The provider '{}' answered with a redirect, which is never followed.", provider.id);
+    if status < 400 {
+        let message = format!(
+            "The provider '{}' answered with a redirect or nothing usable; redirects are never followed.",
+            provider.id
+        );
         let failure = Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message);
         return Failure { next: Next::FailOver, status: Some(status), ..failure };
     }
-    let content_type = answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
     Failure {
-        retry_after: wait_asked_for(&answer.headers),
+        retry_after: wait_asked_for(&answer.head),
         ..of_error_answer(task, provider, status, content_type, &body)
     }
 }
@@ -265,12 +257,12 @@ fn of_error_answer(
     }
 }
 
-fn wait_asked_for(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+fn wait_asked_for(head: &Kept) -> Option<Duration> {
+    let text = |value: &Option<HeaderValue>| value.as_ref()?.to_str().ok().map(str::to_owned);
     let now_ms = shared::clock::unix_ms();
-    text(&RETRY_AFTER_MS)
-        .and_then(retry::retry_after_ms)
-        .or_else(|| text(&RETRY_AFTER).and_then(|value| retry::retry_after(value, now_ms)))
+    text(&head.retry_after_ms)
+        .and_then(|value| retry::retry_after_ms(&value))
+        .or_else(|| text(&head.retry_after).and_then(|value| retry::retry_after(&value, now_ms)))
 }
 
 /// Reads a stream up to its first content, holding back what comes before it.

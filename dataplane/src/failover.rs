@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use shared::error_kind::ErrorKind;
 use shared::health::Passage;
 use shared::operation::Dialect;
@@ -33,7 +33,8 @@ pub(crate) struct Job {
     pub(crate) route: Route,
     pub(crate) head: ChatHead,
     pub(crate) body: Held,
-    pub(crate) headers: HeaderMap,
+    /// The client's headers that go upstream.
+    pub(crate) forwarded: Vec<(HeaderName, HeaderValue)>,
     pub(crate) request_id: HeaderValue,
     pub(crate) record: Record,
     pub(crate) budget: Duration,
@@ -78,7 +79,7 @@ pub(crate) async fn run(mut job: Job) -> Result<Served, Unserved> {
         worker: &job.worker,
         head: &job.head,
         segments: &segments,
-        headers: &job.headers,
+        forwarded: &job.forwarded,
         request_id: &job.request_id,
         budget_end: far(job.budget),
     };
@@ -116,7 +117,7 @@ struct Source<'a> {
     worker: &'a Rc<Worker>,
     head: &'a ChatHead,
     segments: &'a [Bytes],
-    headers: &'a HeaderMap,
+    forwarded: &'a [(HeaderName, HeaderValue)],
     request_id: &'a HeaderValue,
     budget_end: tokio::time::Instant,
 }
@@ -130,7 +131,7 @@ impl<'a> Source<'a> {
             draft: Draft {
                 provider: Arc::clone(&target.provider),
                 path: |origin| &origin.chat_path,
-                client_headers: self.headers,
+                forwarded: self.forwarded,
                 request_id: self.request_id,
                 stream: self.head.stream,
                 segments,

@@ -24,6 +24,7 @@ use crate::plan;
 use crate::record::{Opening, Record};
 use crate::relay::{BYTES_PER_TOKEN, Early, Finished, Parts, Relay, Reply};
 use crate::server::body;
+use crate::upstream::request;
 
 const X_AFFINITY_KEY: HeaderName = HeaderName::from_static("x-llmgw-affinity-key");
 const X_FALLBACK_TIMEOUT_MS: HeaderName = HeaderName::from_static("x-llmgw-fallback-timeout-ms");
@@ -83,7 +84,7 @@ pub(crate) async fn serve(
         route,
         head,
         body,
-        headers: headers.clone(),
+        forwarded: request::forwarded(headers),
         request_id: exchange.request_id.clone(),
         record,
         budget,

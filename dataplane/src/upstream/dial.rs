@@ -11,13 +11,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use shared::port::BoxError;
 use shared::routing::{HttpVersion, Origin};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 use tower_service::Service;
 
 /// Why no connection came about.
@@ -56,9 +57,9 @@ impl std::fmt::Display for DialError {
 /// A socket to an upstream.
 #[derive(Debug)]
 pub(crate) enum UpstreamIo {
-    Plain(TokioIo<TcpStream>),
+    Plain(TcpStream),
     // Boxed: TLS state is over a kilobyte, which plain connections need not carry.
-    Tls(Box<MaybeHttpsStream<TokioIo<TcpStream>>>),
+    Tls(Box<TlsStream<TokioIo<TokioIo<TcpStream>>>>),
 }
 
 /// The client side of TLS: one connector for each set of protocols that ALPN may offer.
@@ -92,10 +93,11 @@ impl Tls {
             .build()
             .map_err(|error| DialError::Io(io::Error::other(error)))?;
         let stream = connector.call(uri).await.map_err(DialError::from_boxed)?;
-        let http2 = match &stream {
-            MaybeHttpsStream::Https(tls) => tls.inner().get_ref().1.alpn_protocol() == Some(b"h2"),
-            MaybeHttpsStream::Http(_) => false,
+        let MaybeHttpsStream::Https(stream) = stream else {
+            return Err(DialError::Io(io::Error::other("the connector spoke no TLS")));
         };
+        let stream = stream.into_inner();
+        let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         Ok((UpstreamIo::Tls(Box::new(stream)), http2))
     }
 }
@@ -110,7 +112,7 @@ pub(crate) async fn dial(origin: &Origin, tls: &Tls) -> Result<(UpstreamIo, bool
             return tls.connect(origin).await;
         }
         let tcp = connect_tcp(&origin.host, origin.port).await?;
-        Ok((UpstreamIo::Plain(TokioIo::new(tcp)), origin.http == HttpVersion::Http2))
+        Ok((UpstreamIo::Plain(tcp), origin.http == HttpVersion::Http2))
     };
     tokio::time::timeout(DIAL_TIMEOUT, connect).await.unwrap_or(Err(DialError::TimedOut))
 }
@@ -186,11 +188,11 @@ fn is_forbidden_v4(v4: Ipv4Addr) -> bool {
 
 const AWS_METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
-impl Read for UpstreamIo {
+impl AsyncRead for UpstreamIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        buf: ReadBufCursor<'_>,
+        buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match &mut *self {
             Self::Plain(io) => Pin::new(io).poll_read(cx, buf),
@@ -199,7 +201,7 @@ impl Read for UpstreamIo {
     }
 }
 
-impl Write for UpstreamIo {
+impl AsyncWrite for UpstreamIo {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match &mut *self {
             Self::Plain(io) => Pin::new(io).poll_write(cx, buf),

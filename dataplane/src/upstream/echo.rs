@@ -8,8 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::id::ProviderId;
@@ -17,7 +16,7 @@ use shared::routing::EchoOptions;
 use tokio::time::Sleep;
 
 use super::request::Draft;
-use super::{Answer, AnswerBody, Broken};
+use super::{Answer, AnswerBody, Broken, Kept};
 
 /// Counts the requests of all echo instances, for `fail_every`.
 static REQUESTS: AtomicU32 = AtomicU32::new(0);
@@ -107,18 +106,17 @@ fn split_words(text: &str) -> Vec<String> {
     text.split_inclusive(char::is_whitespace).map(str::to_owned).collect()
 }
 
+fn kept(content_type: &'static str) -> Kept {
+    Kept { content_type: Some(HeaderValue::from_static(content_type)), ..Kept::default() }
+}
+
 const ID: &str = "chatcmpl-echo";
 
 fn failure(provider: &ProviderId, status: u16, retry_after: Option<u64>) -> Answer {
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(seconds) = retry_after {
-        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
     let message = format!("The echo provider '{provider}' was told to answer with {status}.");
     let body = json!({"error": {"message": message, "type": "echo_error", "param": null, "code": null}});
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-    Answer { status, headers, body: EchoBody::whole(&body) }
+    let head = Kept { retry_after: retry_after.map(HeaderValue::from), ..kept("application/json") };
+    Answer { status, head, body: EchoBody::whole(&body) }
 }
 
 fn whole(prompt: &Prompt) -> Answer {
@@ -131,9 +129,7 @@ fn whole(prompt: &Prompt) -> Answer {
         }],
         "usage": prompt.usage(prompt.words.len()),
     });
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Answer { status: StatusCode::OK, headers, body: EchoBody::whole(&body) }
+    Answer { status: 200, head: kept("application/json"), body: EchoBody::whole(&body) }
 }
 
 fn stream(prompt: &Prompt, options: &EchoOptions) -> Answer {
@@ -163,15 +159,13 @@ fn stream(prompt: &Prompt, options: &EchoOptions) -> Answer {
         }
         pieces.push(Bytes::from_static(b"data: [DONE]\n\n"));
     }
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     let body = EchoBody {
         pieces: pieces.into_iter(),
         pace: options.chunk_delay,
         sleep: None,
         cut: options.cut_after_chunks.is_some(),
     };
-    Answer { status: StatusCode::OK, headers, body: AnswerBody::Echo(Box::new(body)) }
+    Answer { status: 200, head: kept("text/event-stream"), body: AnswerBody::Echo(Box::new(body)) }
 }
 
 /// Pieces of an answer, one every `pace`.

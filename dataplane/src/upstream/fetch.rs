@@ -4,16 +4,15 @@
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
-use http::header::HOST;
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, Response, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use shared::port::{BoxError, HttpLimits};
 use shared::routing::{HttpVersion, Origin};
 
-use super::AnswerBody;
-use super::connection::Connection;
 use super::dial::dial;
-use super::outgoing::Outgoing;
+use super::http1::Connection;
+use super::{AnswerBody, SendError};
 use crate::worker::Worker;
 
 /// Makes one request and reads its whole answer.
@@ -34,9 +33,18 @@ async fn exchange(
 ) -> Result<Response<Bytes>, BoxError> {
     let origin = origin(request.uri())?;
     let (io, _) = dial(&origin, &worker.plane.tls).await?;
-    let mut connection = Connection::handshake(io).await?;
-    let (head, incoming) = connection.send(outgoing(request, &origin)?).await?.into_parts();
-    let mut body = AnswerBody::Http1 { connection: Box::new(connection), incoming };
+    let mut connection = Box::new(Connection::new(io));
+    let mut headers = HeaderMap::new();
+    let mut keep = |name: &str, value: &[u8]| {
+        let parsed = (HeaderName::try_from(name), HeaderValue::from_bytes(value));
+        if let (Ok(name), Ok(value)) = parsed {
+            headers.append(name, value);
+        }
+    };
+    let (head, body) = outgoing(&request, &origin);
+    let sent = connection.send(head, &body, &mut keep).await.map_err(SendError::from);
+    let status = sent.map_err(|error| format!("{error:?}"))?.status;
+    let mut body = AnswerBody::Http1(connection);
     let mut whole = BytesMut::new();
     while let Some(piece) = body.data().await {
         let piece = piece.map_err(|_| "the answer broke off")?;
@@ -45,17 +53,30 @@ async fn exchange(
         }
         whole.extend_from_slice(&piece);
     }
-    Ok(Response::from_parts(head, whole.freeze()))
+    let mut response = Response::new(whole.freeze());
+    *response.status_mut() = StatusCode::from_u16(status)?;
+    *response.headers_mut() = headers;
+    Ok(response)
 }
 
-/// The same request with a path for a target and a `Host`.
-fn outgoing(request: Request<Bytes>, origin: &Origin) -> Result<Request<Outgoing>, BoxError> {
-    let (mut parts, body) = request.into_parts();
-    let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-    parts.uri = Uri::from(path);
-    parts.headers.insert(HOST, HeaderValue::from_str(origin.authority.as_str())?);
-    Ok(Request::from_parts(parts, Outgoing::new(if body.is_empty() { Vec::new() } else { vec![body] })))
+/// The request as HTTP/1.1 writes it. Whoever asks sets what they need; framing fields are set here.
+fn outgoing(request: &Request<Bytes>, origin: &Origin) -> (Bytes, Vec<Bytes>) {
+    let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+    let mut head =
+        format!("{} {path} HTTP/1.1\r\nhost: {}\r\n", request.method(), origin.authority).into_bytes();
+    let own = request.headers().iter().filter(|(name, _)| !FRAMING.contains(name));
+    for (name, value) in own {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    }
+    let framing = format!("connection: close\r\ncontent-length: {}\r\n\r\n", request.body().len());
+    head.extend_from_slice(framing.as_bytes());
+    let body = Some(request.body().clone()).filter(|body| !body.is_empty());
+    (head.into(), body.into_iter().collect())
 }
+
+const FRAMING: [HeaderName; 4] = [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING];
 
 fn origin(uri: &Uri) -> Result<Origin, BoxError> {
     let tls = match uri.scheme_str() {

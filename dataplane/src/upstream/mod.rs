@@ -2,25 +2,29 @@
 //! inside the process. Knows nothing of retries.
 
 use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Request};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
+use hyper_util::rt::TokioIo;
+use shared::port::BoxError;
 use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
-pub(crate) mod connection;
 pub(crate) mod dial;
 mod echo;
 pub(crate) mod fetch;
+pub(crate) mod http1;
 pub(crate) mod outgoing;
 pub(crate) mod pool;
 pub(crate) mod request;
 
-use self::connection::{Connection, poll_data};
 use self::dial::{DialError, UpstreamIo, dial};
+use self::http1::{Connection, Fault};
 use self::outgoing::Outgoing;
 use self::pool::Shared;
 use crate::worker::Worker;
@@ -28,9 +32,40 @@ use crate::worker::Worker;
 /// The head of an upstream's answer, with a body that is read piece by piece.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
+    pub(crate) status: u16,
+    pub(crate) head: Kept,
     pub(crate) body: AnswerBody,
+}
+
+/// What is kept of the fields of an answer's head.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) content_type: Option<HeaderValue>,
+    pub(crate) processing_ms: Option<HeaderValue>,
+    pub(crate) retry_after: Option<HeaderValue>,
+    pub(crate) retry_after_ms: Option<HeaderValue>,
+}
+
+impl Kept {
+    /// Looks at one field; the length of its name decides for nearly every one that it is not kept.
+    fn field(&mut self, name: &str, value: &[u8]) {
+        let slot = match name.len() {
+            11 if name.eq_ignore_ascii_case("retry-after") => &mut self.retry_after,
+            12 if name.eq_ignore_ascii_case("content-type") => &mut self.content_type,
+            14 if name.eq_ignore_ascii_case("retry-after-ms") => &mut self.retry_after_ms,
+            20 if name.eq_ignore_ascii_case("openai-processing-ms") => &mut self.processing_ms,
+            _ => return,
+        };
+        *slot = HeaderValue::from_bytes(value).ok();
+    }
+
+    fn of(headers: &HeaderMap) -> Self {
+        let mut kept = Self::default();
+        for (name, value) in headers {
+            kept.field(name.as_str(), value.as_bytes());
+        }
+        kept
+    }
 }
 
 /// Why there is no answer.
@@ -38,20 +73,33 @@ pub(crate) struct Answer {
 pub(crate) enum SendError {
     /// No connection.
     Dial(DialError),
-    /// The connection broke or spoke something other than HTTP.
-    Http(hyper::Error),
-    /// The answer cannot be an answer.
+    /// The connection broke.
+    Broke(BoxError),
+    /// What came is not an answer.
     Invalid(&'static str),
+}
+
+impl From<Fault> for SendError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Closed => Self::Broke("closed before an answer".into()),
+            Fault::Io(error) => Self::Broke(Box::new(error)),
+            Fault::Invalid(why) => Self::Invalid(why),
+        }
+    }
+}
+
+impl From<hyper::Error> for SendError {
+    fn from(error: hyper::Error) -> Self {
+        Self::Broke(Box::new(error))
+    }
 }
 
 /// The body of an answer. Dropping it before its end closes the connection or resets the stream, which is
 /// how a request is cancelled.
 #[derive(Debug)]
 pub(crate) enum AnswerBody {
-    Http1 {
-        connection: Box<Connection>,
-        incoming: Incoming,
-    },
+    Http1(Box<Connection>),
     Http2 {
         incoming: Incoming,
         _lease: Lease,
@@ -68,13 +116,14 @@ pub(crate) struct Broken;
 impl AnswerBody {
     /// The next piece. After the end or a fault, `None`.
     pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
-        let outcome = match self {
-            Self::Http1 { connection, incoming } => connection.poll_data(incoming, cx),
-            Self::Http2 { incoming, .. } => poll_data(incoming, cx),
-            Self::Echo(echo) => return echo.poll_data(cx),
+        match self {
+            Self::Http1(connection) => {
+                connection.poll_data(cx).map(|item| item.map(|data| data.map_err(|_| Broken)))
+            }
+            Self::Http2 { incoming, .. } => poll_http2(incoming, cx),
+            Self::Echo(echo) => echo.poll_data(cx),
             Self::Ended => Poll::Ready(None),
-        };
-        outcome.map(|item| item.map(|data| data.map_err(|_| Broken)))
+        }
     }
 
     pub(crate) async fn data(&mut self) -> Option<Result<Bytes, Broken>> {
@@ -84,8 +133,23 @@ impl AnswerBody {
     /// Ends the body after its last piece: a connection that can serve again goes back to the pool.
     pub(crate) fn recycle(&mut self, worker: &Worker, provider: &ProviderInstance) {
         let body = std::mem::replace(self, Self::Ended);
-        if let (Self::Http1 { connection, .. }, InstanceReach::Network(origin)) = (body, &provider.reach) {
+        if let (Self::Http1(connection), InstanceReach::Network(origin)) = (body, &provider.reach) {
             worker.pool.put(origin, connection, worker.now());
+        }
+    }
+}
+
+/// Skips trailers, which are never relayed.
+fn poll_http2(body: &mut Incoming, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+    loop {
+        match std::task::ready!(Pin::new(&mut *body).poll_frame(cx)) {
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Poll::Ready(Some(Ok(data)));
+                }
+            }
+            Some(Err(_)) => return Poll::Ready(Some(Err(Broken))),
+            None => return Poll::Ready(None),
         }
     }
 }
@@ -100,15 +164,11 @@ impl Drop for Lease {
     }
 }
 
-/// Sends `parts` with `segments` as its body to `provider`.
-pub(crate) async fn send(
-    worker: &Rc<Worker>,
-    provider: &ProviderInstance,
-    make: &request::Draft<'_>,
-) -> Result<Answer, SendError> {
-    match &provider.reach {
-        InstanceReach::Network(origin) => send_network(worker, origin, make).await,
-        InstanceReach::Echo(options) => Ok(echo::answer(&provider.id, options, make).await),
+/// Sends the request that `draft` describes.
+pub(crate) async fn send(worker: &Rc<Worker>, draft: &request::Draft<'_>) -> Result<Answer, SendError> {
+    match &draft.provider.reach {
+        InstanceReach::Network(origin) => send_network(worker, origin, draft).await,
+        InstanceReach::Echo(options) => Ok(echo::answer(&draft.provider.id, options, draft).await),
     }
 }
 
@@ -118,11 +178,11 @@ async fn send_network(
     draft: &request::Draft<'_>,
 ) -> Result<Answer, SendError> {
     if let Some(connection) = worker.pool.take(origin) {
-        match send_http1(connection, draft.http1(origin)).await {
+        match send_http1(connection, origin, draft).await {
             // The upstream closed the idle connection while the request was on its way to it. No byte of an
             // answer had come, so the request goes out once more on a connection that is new.
-            Err(SendError::Http(error)) if error.is_incomplete_message() || error.is_canceled() => {}
-            outcome => return outcome,
+            Err(Fault::Closed | Fault::Io(_)) => {}
+            outcome => return Ok(outcome?),
         }
     }
     if let Some(shared) = worker.pool.share(origin) {
@@ -130,45 +190,32 @@ async fn send_network(
     }
     let (io, is_http2) = dial(origin, &worker.plane.tls).await.map_err(SendError::Dial)?;
     if is_http2 {
-        let shared = handshake_http2(io).await.map_err(SendError::Http)?;
+        let shared = handshake_http2(io).await?;
         worker.pool.put_shared(origin, shared.clone());
         return send_http2(shared, draft.http2(origin)).await;
     }
-    let connection = Connection::handshake(io).await.map_err(SendError::Http)?;
-    send_http1(Box::new(connection), draft.http1(origin)).await
+    Ok(send_http1(Box::new(Connection::new(io)), origin, draft).await?)
 }
 
 async fn send_http1(
     mut connection: Box<Connection>,
-    request: Request<Outgoing>,
-) -> Result<Answer, SendError> {
-    let (head, incoming) = connection.send(request).await.map_err(SendError::Http)?.into_parts();
-    check_head(head.status, &head.headers)?;
-    let body = AnswerBody::Http1 { connection, incoming };
-    Ok(Answer { status: head.status, headers: head.headers, body })
+    origin: &Origin,
+    draft: &request::Draft<'_>,
+) -> Result<Answer, Fault> {
+    let mut kept = Kept::default();
+    let head = draft.http1(origin);
+    let mut keep = |name: &str, value: &[u8]| kept.field(name, value);
+    let status = connection.send(head, &draft.segments, &mut keep).await?.status;
+    Ok(Answer { status, head: kept, body: AnswerBody::Http1(connection) })
 }
 
 async fn send_http2(mut shared: Shared, request: Request<Outgoing>) -> Result<Answer, SendError> {
     shared.live.set(shared.live.get() + 1);
     let lease = Lease(Rc::clone(&shared.live));
-    shared.sender.ready().await.map_err(SendError::Http)?;
-    let (head, incoming) = shared.sender.send_request(request).await.map_err(SendError::Http)?.into_parts();
-    check_head(head.status, &head.headers)?;
+    shared.sender.ready().await?;
+    let (head, incoming) = shared.sender.send_request(request).await?.into_parts();
     let body = AnswerBody::Http2 { incoming, _lease: lease };
-    Ok(Answer { status: head.status, headers: head.headers, body })
-}
-
-/// Refuses answers that leave in doubt where they end: nothing asked for a switch of protocols, and an answer
-/// with two lengths may carry the start of somebody else's (LIM-5). The connection is dropped with it.
-fn check_head(status: StatusCode, headers: &HeaderMap) -> Result<(), SendError> {
-    if status.is_informational() {
-        return Err(SendError::Invalid("it switched protocols unasked"));
-    }
-    let lengths = headers.get_all(http::header::CONTENT_LENGTH).iter().count();
-    if lengths > 1 || (lengths == 1 && headers.contains_key(http::header::TRANSFER_ENCODING)) {
-        return Err(SendError::Invalid("it states the length of its answer more than once"));
-    }
-    Ok(())
+    Ok(Answer { status: head.status.as_u16(), head: Kept::of(&head.headers), body })
 }
 
 async fn handshake_http2(io: UpstreamIo) -> hyper::Result<Shared> {
@@ -176,7 +223,7 @@ async fn handshake_http2(io: UpstreamIo) -> hyper::Result<Shared> {
         .initial_stream_window_size(HTTP2_WINDOW_BYTES)
         .initial_connection_window_size(HTTP2_WINDOW_BYTES * 16)
         .max_header_list_size(32 << 10)
-        .handshake(io)
+        .handshake(TokioIo::new(io))
         .await?;
     // Ends when the last sender is dropped or the upstream goes; its faults reach the requests themselves.
     tokio::task::spawn_local(async move { driver.await.ok() });

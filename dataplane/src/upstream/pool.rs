@@ -10,7 +10,7 @@ use std::rc::Rc;
 use hyper::client::conn::http2;
 use shared::routing::{HttpVersion, Origin};
 
-use super::connection::Connection;
+use super::http1::Connection;
 use super::outgoing::Outgoing;
 
 /// See the module.
@@ -63,7 +63,6 @@ impl Pool {
         self.with_slot(origin, |slot| {
             while let Some(mut idle) = slot.http1.pop() {
                 if idle.connection.is_reusable() {
-                    idle.connection.reused = true;
                     return Some(idle.connection);
                 }
             }
@@ -92,6 +91,7 @@ impl Pool {
         }
         self.insert(origin, |slot| {
             if slot.http1.len() < IDLE_MAX {
+                connection.rest();
                 slot.http1.push(Idle { connection, since: now });
             }
         });

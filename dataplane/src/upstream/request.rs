@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HOST, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 use shared::routing::{Origin, ProviderInstance};
@@ -16,66 +16,87 @@ use super::outgoing::Outgoing;
 pub(crate) struct Draft<'a> {
     pub(crate) provider: Arc<ProviderInstance>,
     pub(crate) path: fn(&Origin) -> &PathAndQuery,
-    /// The client's own headers, of which only [`FORWARDED`] ones go on.
-    pub(crate) client_headers: &'a HeaderMap,
+    /// The client's own headers that go on, from [`forwarded`].
+    pub(crate) forwarded: &'a [(HeaderName, HeaderValue)],
     pub(crate) request_id: &'a HeaderValue,
     pub(crate) stream: bool,
     pub(crate) segments: Vec<Bytes>,
 }
 
-/// What of the client's headers goes upstream in the chat dialect. None of them can change a destination, a
-/// credential or an account.
+/// The allow-list of the chat dialect. None of them can change a destination, a credential or an account.
 const FORWARDED: [HeaderName; 1] = [HeaderName::from_static("openai-beta")];
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
-const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("llmgw/", env!("CARGO_PKG_VERSION")));
+static JSON: HeaderValue = HeaderValue::from_static("application/json");
+static EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+static IDENTITY: HeaderValue = HeaderValue::from_static("identity");
+static AGENT: HeaderValue = HeaderValue::from_static(concat!("llmgw/", env!("CARGO_PKG_VERSION")));
 
 impl Draft<'_> {
-    /// As HTTP/1.1: a path and a `Host`.
-    pub(crate) fn http1(&self, origin: &Origin) -> Request<Outgoing> {
-        let mut request = self.request(Uri::from((self.path)(origin).clone()));
-        if let Ok(host) = HeaderValue::from_str(origin.authority.as_str()) {
-            request.headers_mut().insert(HOST, host);
+    /// The head of an HTTP/1.1 request, written straight into one buffer.
+    pub(crate) fn http1(&self, origin: &Origin) -> Bytes {
+        let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
+        let path = (self.path)(origin).as_str();
+        for part in ["POST ", path, " HTTP/1.1\r\nhost: ", origin.authority.as_str(), "\r\n"] {
+            head.extend_from_slice(part.as_bytes());
         }
-        request
+        self.each_header(&mut |name, value| {
+            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                head.extend_from_slice(part);
+            }
+        });
+        head.extend_from_slice(b"content-length: ");
+        head.extend_from_slice(self.body_bytes().to_string().as_bytes());
+        head.extend_from_slice(b"\r\n\r\n");
+        Bytes::from(head)
     }
 
-    /// As HTTP/2: a whole URI.
+    /// The same as an HTTP/2 request: a whole URI, and no `Host`.
     pub(crate) fn http2(&self, origin: &Origin) -> Request<Outgoing> {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(if origin.tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
         parts.authority = Some(origin.authority.clone());
         parts.path_and_query = Some((self.path)(origin).clone());
-        let mut request = self.request(Uri::from_parts(parts).unwrap_or_default());
+        let mut request = Request::new(Outgoing::new(self.segments.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
         *request.version_mut() = Version::HTTP_2;
+        let headers = request.headers_mut();
+        self.each_header(&mut |name, value| {
+            headers.insert(name.clone(), value.clone());
+        });
         request
     }
 
-    fn request(&self, uri: Uri) -> Request<Outgoing> {
-        let mut request = Request::new(Outgoing::new(self.segments.clone()));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri;
-        let headers = request.headers_mut();
-        headers.reserve(HEADERS_USUAL);
-        for name in FORWARDED {
-            if let Some(value) = self.client_headers.get(&name) {
-                headers.insert(name, value.clone());
-            }
+    /// The instance's own headers come last and so win.
+    fn each_header(&self, put: &mut dyn FnMut(&HeaderName, &HeaderValue)) {
+        let fixed = |name: &HeaderName| self.provider.headers.iter().any(|(own, _)| own == name);
+        let usual = [
+            (CONTENT_TYPE, &JSON),
+            (ACCEPT, if self.stream { &EVENT_STREAM } else { &JSON }),
+            (ACCEPT_ENCODING, &IDENTITY),
+            (USER_AGENT, &AGENT),
+            (X_REQUEST_ID, self.request_id),
+        ];
+        let forwarded = self.forwarded.iter().map(|(name, value)| (name, value));
+        let usual = usual.iter().map(|(name, value)| (name, *value));
+        for (name, value) in usual.chain(forwarded).filter(|(name, _)| !fixed(name)) {
+            put(name, value);
         }
-        headers.insert(CONTENT_TYPE, JSON);
-        headers.insert(ACCEPT, if self.stream { EVENT_STREAM } else { JSON });
-        headers.insert(ACCEPT_ENCODING, IDENTITY);
-        headers.insert(USER_AGENT, AGENT);
-        headers.insert(X_REQUEST_ID, self.request_id.clone());
         for (name, value) in &self.provider.headers {
-            headers.insert(name.clone(), value.clone());
+            put(name, value);
         }
-        request
+    }
+
+    fn body_bytes(&self) -> usize {
+        self.segments.iter().map(Bytes::len).sum()
     }
 }
 
-/// Headers of an ordinary request, `Host` and the credential included.
-const HEADERS_USUAL: usize = 10;
+/// What of the client's headers goes upstream in the chat dialect.
+pub(crate) fn forwarded(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+    FORWARDED.iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone()))).collect()
+}
+
+/// Room for an ordinary head, the credential included.
+const HEAD_BYTES_USUAL: usize = 512;
