@@ -12,7 +12,7 @@ use http::request;
 use http::{Request, Response};
 use shared::error_kind::ErrorKind;
 use shared::health::Board;
-use shared::port::{Body, BoxFuture, Handler, HttpClient};
+use shared::port::{Body, BoxFuture, Handler};
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -37,10 +37,6 @@ pub struct Params {
     pub publisher: SnapshotPublisher,
     /// Where they are read.
     pub reader: SnapshotReader,
-    /// The data plane, for requests that are to take the path that clients take.
-    pub plane: Arc<dyn Handler>,
-    /// The way to the outside.
-    pub http: Arc<dyn HttpClient>,
     /// The console's files.
     pub asset: fn(&str) -> Option<Asset>,
     /// What this binary is.

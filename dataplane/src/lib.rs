@@ -17,6 +17,7 @@ mod record;
 mod relay;
 mod server;
 mod threads;
+pub mod tls;
 mod upstream;
 mod verdict;
 mod worker;

@@ -8,20 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use shared::port::{BoxError, BoxFuture, Handler, HttpClient, HttpLimits};
+use shared::port::Handler;
 use shared::snapshot::SnapshotReader;
 use shared::usage::UsageLog;
 use tokio::net::TcpListener;
 use tokio::runtime::LocalOptions;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::plane::{BuildIdentity, Plane, Settings};
 use crate::server::accept::{self, Door, Message};
 use crate::server::io::Order;
 use crate::upstream::dial::Tls;
-use crate::upstream::fetch;
 use crate::worker::Worker;
 
 /// What the data plane is made of. There are as many workers as usage logs.
@@ -102,13 +99,6 @@ fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, live: &Arc<Atomi
                     }
                     Err(error) => tracing::error!(%error, "cannot listen"),
                 },
-                Message::Fetch { request, limits, reply } => {
-                    let worker = Rc::clone(worker);
-                    tokio::task::spawn_local(async move {
-                        // Whoever asked may have gone.
-                        reply.send(fetch::fetch(&worker, request, limits).await).ok();
-                    });
-                }
                 Message::Order(order) => worker.command_all(order),
             }
         }
@@ -130,11 +120,6 @@ impl Dataplane {
         let first = self.doors.first().ok_or_else(|| io::Error::other("there is no worker"))?;
         first.inbox.try_send(message).map_err(io::Error::other)?;
         Ok(address)
-    }
-
-    /// Requests to the outside over the data plane's connections.
-    pub fn http_client(&self) -> Arc<dyn HttpClient> {
-        Arc::new(Client(self.doors.first().map(|door| door.inbox.clone())))
     }
 
     /// Takes no new connections and lets requests in flight end, for as long as the settings say; then cuts
@@ -171,25 +156,5 @@ impl Dataplane {
             tokio::time::sleep(DRAIN_LOOK).await;
         }
         true
-    }
-}
-
-#[derive(Debug)]
-struct Client(Option<mpsc::Sender<Message>>);
-
-impl HttpClient for Client {
-    fn send(
-        &self,
-        request: Request<Bytes>,
-        limits: HttpLimits,
-    ) -> BoxFuture<Result<Response<Bytes>, BoxError>> {
-        let inbox = self.0.clone();
-        Box::pin(async move {
-            let (reply, answer) = oneshot::channel();
-            let inbox = inbox.ok_or("the data plane has no worker")?;
-            let message = Message::Fetch { request: Box::new(request), limits, reply };
-            inbox.send(message).await.map_err(|_| "the data plane has stopped")?;
-            answer.await.map_err(|_| "the data plane has stopped")?
-        })
     }
 }

@@ -1,7 +1,6 @@
 //! The commands. Each answers with nothing or a [`Failure`], which holds one line for people and an exit code.
 
 mod config;
-mod gateway;
 mod healthcheck;
 mod logs;
 mod loopback;
@@ -80,7 +79,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Serve => serve::run(&environment()),
         Command::Quickstart => quickstart::run(&environment()),
         Command::Healthcheck => healthcheck::run(&environment()),
-        Command::Version => print(&format!("llmgw {}\n", env!("CARGO_PKG_VERSION"))),
+        Command::Version => print(&version()),
         Command::Config { command: ConfigCommand::Check } => config::check(&environment()),
         Command::Config { command: ConfigCommand::Show } => config::show(&environment()),
         Command::Config { command: ConfigCommand::Schema } => config::schema(),
@@ -123,3 +122,9 @@ const AFTER_HELP: &str = "\
 Everything else is configured by LLMGW_* variables and a YAML file; `llmgw config show` lists them all.
 Exit codes: 0 as asked, 64 command line, 70 internal, 74 state or input/output, 75 another process holds the
 state, 78 configuration or secrets.";
+
+/// The release and what it was built from.
+fn version() -> String {
+    let build = llmgw::BUILD;
+    format!("llmgw {} ({}, built {}, {})\n", build.version, build.commit, build.built_at, build.target)
+}

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use control::config::{self, Config, Environment, Loaded};
 
-use super::gateway::Gateway;
 use super::{Failure, exit, logs};
+use llmgw::Gateway;
 
 /// Runs the gateway until it is asked to stop.
 pub(super) fn run(environment: &Arc<Environment>) -> Result<(), Failure> {

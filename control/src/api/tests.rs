@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use shared::access::{Access, Role};
 use shared::error_kind::ErrorKind;
 use shared::id::{EndpointName, KeyId, ModelId, ProjectId, ProviderId};
-use shared::port::{Body, BoxError, BoxFuture, Handler, HttpClient, HttpLimits, full};
+use shared::port::{Body, Handler, full};
 use shared::snapshot::{self, Snapshot, SnapshotPublisher, SnapshotReader};
 use shared::usage::{Outcome, StepResult, TokenCounts, TraceStep, UsageEvent, UsageLog};
 use tempfile::TempDir;
@@ -33,7 +33,10 @@ struct Gateway {
 
 impl Gateway {
     fn start() -> Self {
-        let home = TempDir::new().unwrap();
+        Self::start_in(TempDir::new().unwrap())
+    }
+
+    fn start_in(home: TempDir) -> Self {
         let dir = home.path().join("state");
         let key = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [3; 32]);
         let variables = [
@@ -54,8 +57,6 @@ impl Gateway {
             warnings: vec!["a warning".into()],
             publisher: publisher.clone(),
             reader: reader.clone(),
-            plane: Arc::new(Nobody),
-            http: Arc::new(Nobody),
             asset,
             build: BuildIdentity { version: "1.2.3", commit: "abc", built_at: "today", target: "here" },
         })
@@ -107,25 +108,6 @@ impl Gateway {
         drop(self.log);
         self.control.stop();
         assert_eq!(std::fs::read_dir(self.home.path().join("state/journal")).unwrap().count(), 0);
-    }
-}
-
-/// The data plane and the outside, which these tests do not reach.
-struct Nobody;
-
-impl Handler for Nobody {
-    fn handle(&self, _request: Request<Body>, _peer: SocketAddr) -> BoxFuture<Response<Body>> {
-        Box::pin(async { Response::new(full("")) })
-    }
-}
-
-impl HttpClient for Nobody {
-    fn send(
-        &self,
-        _request: Request<bytes::Bytes>,
-        _limits: HttpLimits,
-    ) -> BoxFuture<Result<Response<bytes::Bytes>, BoxError>> {
-        Box::pin(async { Err("nobody is there".into()) })
     }
 }
 
@@ -517,4 +499,50 @@ fn after_the_stop_the_handler_says_so_and_the_state_is_free() {
     assert!(text(response.into_body()).contains("\"draining\""));
     let key = shared::secret::Secret::new([3; 32]);
     State::open(OpenParams { dir: &home.join("state"), encryption_key: &key }).unwrap();
+}
+
+#[test]
+#[ignore = "probe"]
+fn probe_full_disk() {
+    let mut gateway = Gateway::start_in(TempDir::new_in("/tmp/full").unwrap());
+    for n in 0..100 {
+        gateway.log.append(event(n));
+    }
+    gateway.get("/admin/api/requests");
+    let ballast = "/tmp/full/ballast";
+    let mut file = std::fs::File::create(ballast).unwrap();
+    while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {}
+    while std::io::Write::write(&mut file, &[1; 1]).is_ok_and(|n| n > 0) {}
+    drop(file);
+    let mut n = 100;
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(8);
+    while std::time::Instant::now() < until && gateway.log.has_room() {
+        gateway.log.append(event(n));
+        n += 1;
+        if n % 500 == 0 {
+            std::thread::park_timeout(std::time::Duration::from_millis(20));
+        }
+    }
+    println!("appended {n}, room {}", gateway.log.has_room());
+    println!("{}", gateway.get("/admin/api/state")["usage"]);
+    let (s, v, _) = gateway.call(Method::GET, "/admin/api/usage", &[("x-api-key", ADMIN)]);
+    println!("usage while full: {s} {}", v["totals"]);
+    for _ in 0..5 {
+        std::thread::park_timeout(std::time::Duration::from_secs(2));
+    }
+    std::fs::remove_file(ballast).unwrap();
+    let t = std::time::Instant::now();
+    loop {
+        let total = gateway.get("/admin/api/usage")["totals"]["requests"].as_u64().unwrap();
+        if total == n {
+            break;
+        }
+        assert!(t.elapsed().as_secs() < 30, "{total} of {n}: {}", gateway.get("/admin/api/state"));
+        std::thread::park_timeout(std::time::Duration::from_millis(20));
+    }
+    println!("recovered after {:?}: {}", t.elapsed(), gateway.get("/admin/api/state")["usage"]);
+    assert!(gateway.log.has_room());
+    gateway.log.append(event(n));
+    assert_eq!(gateway.get("/admin/api/usage")["totals"]["requests"], n + 1);
+    gateway.stop();
 }

@@ -7,12 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use shared::port::{BoxError, HttpLimits};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::plane::Plane;
 use crate::server::connection;
@@ -33,12 +30,6 @@ pub(crate) enum Message {
     Socket(std::net::TcpStream, SocketAddr),
     /// Accept connections from now on.
     Listen { listener: std::net::TcpListener, doors: Vec<Door>, stop: watch::Receiver<bool> },
-    /// Make a request for the control service.
-    Fetch {
-        request: Box<Request<Bytes>>,
-        limits: HttpLimits,
-        reply: oneshot::Sender<Result<Response<Bytes>, BoxError>>,
-    },
     /// Tell all connections.
     Order(Order),
 }

@@ -17,7 +17,6 @@ use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
 pub(crate) mod dial;
 mod echo;
-pub(crate) mod fetch;
 pub(crate) mod http1;
 pub(crate) mod outgoing;
 pub(crate) mod pool;

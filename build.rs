@@ -1,0 +1,33 @@
+//! Puts the build's identity into the binary: commit, time and target (HEALTH-1).
+
+use std::process::Command;
+
+fn main() {
+    let commit = said("git", &["rev-parse", "--short=12", "HEAD"]);
+    let built_at = said("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]);
+    println!("cargo::rustc-env=LLMGW_COMMIT={commit}");
+    println!("cargo::rustc-env=LLMGW_BUILT_AT={built_at}");
+    println!("cargo::rustc-env=LLMGW_TARGET={}", said_by_cargo("TARGET"));
+    // HEAD changes with the branch, the log with every commit on it.
+    for file in [".git/HEAD", ".git/logs/HEAD"] {
+        if std::path::Path::new(file).exists() {
+            println!("cargo::rerun-if-changed={file}");
+        }
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+}
+
+/// What a command prints, or `unknown` where it cannot be run: a source archive builds without git.
+fn said(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "cargo tells a build script about the build by its environment"
+)]
+fn said_by_cargo(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| "unknown".to_owned())
+}

@@ -1,0 +1,46 @@
+//! TLS from PEM text: what the gateway proves itself with, and whom it trusts.
+
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+/// Serves TLS with a certificate chain and its key, offering HTTP/2 and HTTP/1.1. The error names what is
+/// wrong with which of the two.
+pub fn server(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, String> {
+    let chain = certificates(chain).map_err(|error| format!("the certificate chain {error}"))?;
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|error| format!("the private key cannot be read: {error}"))?;
+    let mut config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|error| format!("the certificate and the private key do not go together: {error}"))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Trusts the built-in roots, the system's where `system` says so, and the certificates in `extra`.
+pub fn client(extra: Option<&[u8]>, system: bool) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    if system {
+        let found = rustls_native_certs::load_native_certs();
+        let (added, ignored) = roots.add_parsable_certificates(found.certs);
+        tracing::debug!(added, ignored, faults = found.errors.len(), "the system's trust roots");
+    }
+    for certificate in extra.map(certificates).transpose()?.unwrap_or_default() {
+        roots
+            .add(certificate)
+            .map_err(|error| format!("holds a certificate that cannot be trusted: {error}"))?;
+    }
+    Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err("holds no certificate in PEM".to_owned()),
+        Ok(found) => Ok(found),
+        Err(error) => Err(format!("cannot be read: {error}")),
+    }
+}
