@@ -3,7 +3,7 @@
 //! `cargo bench --bench wire` prints one line a piece; a word after `--` picks the lines that contain it. Each
 //! figure is the best of several rounds, since noise on a shared machine only ever adds.
 
-#![expect(clippy::print_stdout, clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench, not a product")]
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a bench, not a product")]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
