@@ -166,7 +166,6 @@ async fn bodies_that_are_no_chat_request_are_refused_here() {
         ("a model that is a number", r#"{"model":7,"messages":[]}"#),
         ("a model that is null", r#"{"model":null,"messages":[]}"#),
         ("something behind it", r#"{"model":"m","messages":[]} x"#),
-        ("not UTF-8", "{\"model\":\"m\",\"messages\":[\"\u{0}\"]}"),
         ("ten thousand levels", deep.as_str()),
     ] {
         let answer = gateway.client().chat(body.to_owned()).await;

@@ -122,7 +122,7 @@ async fn faults_of_the_configuration_are_named_by_line() {
         ("broken YAML", "providers:\n  a: {type: compatible\n", "config.yaml:"),
         (
             "an unknown key",
-            "providers:\n  a:\n    type: local_server\n    base_ur: http://127.0.0.1:1/v1\n",
+            "providers:\n  a:\n    type: local_server\n    base_ulr: x\n    base_url: http://127.0.0.1:1/v1\n",
             ":4",
         ),
         ("a wrong type", "providers:\n  a:\n    type: local_server\n    base_url: [1]\n", ":4"),
@@ -274,7 +274,7 @@ async fn no_record_of_a_whole_answer_is_lost_by_a_kill() {
     let gate = Gate::new();
     let first = Answer::stream().chunk(chat::content("x")).wait(&gate);
     upstream.always(first.chunk(chat::finish()).chunk(chat::usage()).chunk(chat::done()).end());
-    let mut setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_LOG", "warn");
+    let mut setup = Setup::new(&Yaml::one(upstream.base_url()));
     let mut seen: BTreeSet<String> = BTreeSet::new();
     for round in 0..ROUNDS {
         let gateway = setup.start().await;

@@ -40,7 +40,7 @@ pub(crate) fn command(folder: &Path, upstream_port: u16, size: Size) -> Command 
         .env("LLMGW_STATE_DIR", folder.join("state"))
         .env("LLMGW_CONFIG", config)
         .env("LLMGW_WORKERS", "1")
-        .env("LLMGW_LOG", "warn");
+        .env("LLMGW_LOG", "info");
     command
 }
 
