@@ -25,7 +25,7 @@ use support::proxy::{Kind, Proxy, RIG_CORE, pin};
 use support::report::{self, Rounds};
 use support::scenario::{self, Drive, Scenario};
 use support::upstream::Upstream;
-use support::{floor, payload};
+use support::{floor, library, payload};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -33,6 +33,11 @@ fn main() {
         && first == "--floor"
     {
         return floor::run(port.parse().unwrap(), upstream);
+    }
+    if let [first, keys] = arguments.as_slice()
+        && first == "--library"
+    {
+        return library::run(keys.parse().unwrap());
     }
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -83,7 +88,9 @@ async fn run(options: &Options) {
     let epoch = Instant::now();
     let upstream = Upstream::start(epoch).await;
     let scenarios: Vec<Scenario> = scenario::all().into_iter().filter(|s| options.takes(s)).collect();
-    let proxies = start(&options.kinds, upstream.port).await;
+    let needed = |kind: &&Kind| scenarios.iter().any(|scenario| scenario.kinds.contains(kind));
+    let kinds: Vec<Kind> = options.kinds.iter().filter(needed).copied().collect();
+    let proxies = start(&kinds, upstream.port).await;
     println!("key {} characters, model {}", payload::KEY.len(), payload::UPSTREAM_MODEL);
     for proxy in &proxies {
         let mib = proxy.resident_bytes() as f64 / f64::from(1 << 20);
@@ -115,7 +122,7 @@ async fn round(
 ) -> Vec<(Kind, scenario::Sample)> {
     let mut samples = Vec::new();
     for proxy in proxies {
-        if proxy.kind == Kind::LlmgwLarge && !scenario.growth {
+        if !scenario.kinds.contains(&proxy.kind) {
             continue;
         }
         let sample = if matches!(scenario.drive, Drive::Idle(_)) {

@@ -7,30 +7,27 @@ use std::process::Command;
 
 use super::payload::{KEY, SELECTOR, UPSTREAM_MODEL};
 
-/// How much there is to look up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Size {
-    /// Static keys.
-    pub(crate) keys: usize,
-    /// Endpoints, each with two targets.
-    pub(crate) endpoints: usize,
-}
+/// How many endpoints a small installation has.
+pub(crate) const FEW: usize = 10;
+/// How many endpoints a large one has.
+pub(crate) const MANY_ENDPOINTS: usize = 10_000;
+/// How many keys a large one has.
+pub(crate) const MANY_KEYS: usize = 100_000;
 
-impl Size {
-    /// A small installation.
-    pub(crate) const SMALL: Self = Self { keys: 10, endpoints: 10 };
-    /// A large one. A string of the environment holds at most 128 KiB, and so this many keys.
-    pub(crate) const LARGE: Self = Self { keys: 2_500, endpoints: 10_000 };
-}
-
-/// The command that starts it in `folder`.
-pub(crate) fn command(folder: &Path, upstream_port: u16, size: Size) -> Command {
-    let config = folder.join("config.yaml");
-    std::fs::write(&config, configuration(upstream_port, size.endpoints)).unwrap();
-    let keys: Vec<String> = (0..size.keys).map(|index| format!("bench-other-key-{index:027}")).collect();
+/// The command that starts it in `folder`, with so many endpoints.
+pub(crate) fn command(folder: &Path, upstream_port: u16, endpoints: usize) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_llmgw"));
+    command.arg("serve");
+    prepare(&mut command, folder, upstream_port, endpoints);
     command
-        .arg("serve")
+}
+
+/// Gives `command` the configuration and the environment of a gateway.
+pub(crate) fn prepare(command: &mut Command, folder: &Path, upstream_port: u16, endpoints: usize) {
+    let config = folder.join("config.yaml");
+    std::fs::write(&config, configuration(upstream_port, endpoints)).unwrap();
+    let keys: Vec<String> = (0..FEW).map(|index| format!("bench-other-key-{index:027}")).collect();
+    command
         .env_clear()
         .env("HOME", folder)
         .env("LLMGW_API_KEY", KEY)
@@ -41,7 +38,6 @@ pub(crate) fn command(folder: &Path, upstream_port: u16, size: Size) -> Command 
         .env("LLMGW_CONFIG", config)
         .env("LLMGW_WORKERS", "1")
         .env("LLMGW_LOG", "info");
-    command
 }
 
 fn configuration(upstream_port: u16, endpoints: usize) -> String {

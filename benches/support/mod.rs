@@ -3,6 +3,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod floor;
+pub(crate) mod library;
 pub(crate) mod llmgw;
 pub(crate) mod load;
 pub(crate) mod nginx;
@@ -12,4 +13,5 @@ pub(crate) mod proc;
 pub(crate) mod proxy;
 pub(crate) mod report;
 pub(crate) mod scenario;
+pub(crate) mod threads;
 pub(crate) mod upstream;

@@ -1,15 +1,16 @@
 //! A proxy as a process: started on the core under test, waited for, measured, and killed.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tempfile::TempDir;
 
-use super::llmgw::{self, Size};
-use super::{nginx, proc};
+use super::{llmgw, nginx, proc, threads};
 
 /// The core of the proxy under test.
 pub(crate) const PROXY_CORE: usize = 0;
@@ -27,13 +28,16 @@ pub(crate) enum Kind {
     Nginx,
     /// The gateway.
     Llmgw,
-    /// The gateway with many keys and endpoints.
-    LlmgwLarge,
+    /// The gateway inside the bench, with few keys and endpoints.
+    Few,
+    /// The gateway inside the bench, with many.
+    Many,
 }
 
 impl Kind {
     /// All, in the order of the table.
-    pub(crate) const ALL: [Self; 5] = [Self::Direct, Self::Floor, Self::Nginx, Self::Llmgw, Self::LlmgwLarge];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Direct, Self::Floor, Self::Nginx, Self::Llmgw, Self::Few, Self::Many];
 
     /// The name in the table.
     pub(crate) fn name(self) -> &'static str {
@@ -42,7 +46,8 @@ impl Kind {
             Self::Floor => "floor",
             Self::Nginx => "nginx",
             Self::Llmgw => "llmgw",
-            Self::LlmgwLarge => "llmgw-large",
+            Self::Few => "llmgw-few",
+            Self::Many => "llmgw-many",
         }
     }
 
@@ -80,8 +85,9 @@ impl Proxy {
                 command.arg("-p").arg(folder.path()).arg("-c").arg(file);
                 (Some(spawn(command)), local(port))
             }
-            Kind::Llmgw => gateway(llmgw::command(folder.path(), upstream_port, Size::SMALL)),
-            Kind::LlmgwLarge => gateway(llmgw::command(folder.path(), upstream_port, Size::LARGE)),
+            Kind::Llmgw => gateway(llmgw::command(folder.path(), upstream_port, llmgw::FEW)),
+            Kind::Few => library(folder.path(), upstream_port, llmgw::FEW, llmgw::FEW),
+            Kind::Many => library(folder.path(), upstream_port, llmgw::MANY_ENDPOINTS, llmgw::MANY_KEYS),
         };
         wait_for(address);
         Self { kind, address, child, _folder: folder }
@@ -90,6 +96,11 @@ impl Proxy {
     /// CPU time so far.
     pub(crate) fn cpu_time(&self) -> Duration {
         self.child.as_ref().map_or(Duration::ZERO, |child| proc::cpu_time(child.id()))
+    }
+
+    /// CPU time so far of each of its threads.
+    pub(crate) fn threads(&self) -> BTreeMap<String, Duration> {
+        self.child.as_ref().map(|child| threads::cpu_times(child.id())).unwrap_or_default()
     }
 
     /// Resident memory, of children too.
@@ -126,6 +137,14 @@ fn spawn(mut command: Command) -> Child {
     let child = command.spawn();
     pin(RIG_CORE);
     child.unwrap()
+}
+
+/// The gateway inside this very binary.
+fn library(folder: &Path, upstream_port: u16, endpoints: usize, keys: usize) -> (Option<Child>, SocketAddr) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--library", &keys.to_string()]);
+    llmgw::prepare(&mut command, folder, upstream_port, endpoints);
+    gateway(command)
 }
 
 /// Starts the gateway and learns its address from what it says.

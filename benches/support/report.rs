@@ -1,6 +1,8 @@
 //! From samples to a table: medians over rounds, and ratios taken inside each round before their median is,
 //! because a machine drifts more from round to round than within one.
 
+use std::collections::BTreeSet;
+
 use super::proxy::Kind;
 use super::scenario::{Sample, Scenario, Unit};
 
@@ -52,6 +54,28 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
             shown(median(|sample| sample.stream_kib), 1),
             samples.iter().map(|sample| sample.faults).sum::<u64>(),
         );
+        print_threads(&samples);
+    }
+    let growth = median_ratio(rounds, Kind::Many, Kind::Few, |sample| sample.cpu_us);
+    if growth.is_finite() {
+        println!("  many to few: {growth:.2} x CPU");
+    }
+}
+
+/// Where the CPU time of a process with several busy threads went.
+fn print_threads(samples: &[&Sample]) {
+    let names: BTreeSet<&String> = samples.iter().flat_map(|sample| sample.threads_us.keys()).collect();
+    let shares: Vec<String> = names
+        .into_iter()
+        .map(|name| {
+            let times = samples.iter().map(|sample| sample.threads_us.get(name).copied().unwrap_or(0.0));
+            (name, median(times.collect()))
+        })
+        .filter(|(_, us)| *us >= 0.01)
+        .map(|(name, us)| format!("{name} {us:.2}"))
+        .collect();
+    if shares.len() > 1 {
+        println!("  {:<12} {}", "", shares.join(", "));
     }
 }
 

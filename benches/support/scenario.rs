@@ -1,6 +1,7 @@
 //! The scenarios: what is asked, what is answered, how the load comes, and one measurement of it.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,8 @@ use bytes::Bytes;
 
 use super::load::{Expected, Load, Tally};
 use super::payload::{self, Stream};
-use super::proxy::Proxy;
+use super::proxy::{Kind, Proxy};
+use super::threads;
 use super::upstream::{Script, Upstream};
 
 /// What CPU time is divided by.
@@ -39,8 +41,8 @@ pub(crate) struct Scenario {
     pub(crate) about: &'static str,
     pub(crate) unit: Unit,
     pub(crate) drive: Drive,
-    /// Whether the gateway with many keys and endpoints takes part.
-    pub(crate) growth: bool,
+    /// Who takes part.
+    pub(crate) kinds: &'static [Kind],
     body: Bytes,
     script: Script,
 }
@@ -56,6 +58,8 @@ pub(crate) struct Sample {
     /// For streams held open together: memory for each.
     pub(crate) stream_kib: f64,
     pub(crate) faults: u64,
+    /// CPU time of each thread.
+    pub(crate) threads_us: BTreeMap<String, f64>,
 }
 
 /// All scenarios; the quick ones are shorter and smaller.
@@ -73,7 +77,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         about,
         unit: Unit::Request,
         drive,
-        growth: false,
+        kinds: USUAL,
         body: body.clone(),
         script: whole.clone(),
     };
@@ -82,15 +86,12 @@ pub(crate) fn all() -> Vec<Scenario> {
         about,
         unit: Unit::Chunk,
         drive,
-        growth: false,
+        kinds: USUAL,
         body: asking.clone(),
         script,
     };
     vec![
-        Scenario {
-            growth: true,
-            ..unary("unary", "1 KB in and out, 32 connections, saturated", Drive::Closed(32), &small)
-        },
+        unary("unary", "1 KB in and out, 32 connections, saturated", Drive::Closed(32), &small),
         unary("open", "1 KB in and out, 1,000 requests a second", Drive::Open(1_000), &small),
         unary("large", "request of 1 MB, 4 connections", Drive::Closed(4), &payload::request(1 << 20, false)),
         unary("fresh", "1 KB in and out, a new connection each, 16 clients", Drive::Fresh(4_000), &small),
@@ -114,9 +115,16 @@ pub(crate) fn all() -> Vec<Scenario> {
             Drive::Streams(2_000, 1),
             flow(100, 1, 20),
         ),
+        Scenario {
+            kinds: GROWTH,
+            ..unary("growth", "as unary; 100,000 keys and 10,000 endpoints, or 10", Drive::Closed(32), &small)
+        },
         stream("idle", "5,000 streams, a chunk each 2.5 s", Drive::Idle(5_000), flow(3, 1, 2_500)),
     ]
 }
+
+const USUAL: &[Kind] = &[Kind::Direct, Kind::Floor, Kind::Nginx, Kind::Llmgw];
+const GROWTH: &[Kind] = &[Kind::Direct, Kind::Floor, Kind::Few, Kind::Many];
 
 impl Scenario {
     /// Measures `proxy` once.
@@ -145,13 +153,19 @@ impl Scenario {
         }
         let idle_bytes = proxy.resident_bytes();
         let cpu_before = settled_cpu_time(proxy).await;
+        let threads_before = proxy.threads();
         let begin = Instant::now();
         let peak_bytes = peak_while(proxy, self.run(&load, time, quick)).await;
         let elapsed = begin.elapsed();
         let cpu = settled_cpu_time(proxy).await.saturating_sub(cpu_before);
+        let added = threads::since(&threads_before, proxy.threads());
         let streams = if let Drive::Idle(streams) = self.drive { streams } else { 0 };
-        let sample = self.sample(&load.tally.take(), cpu, elapsed, (idle_bytes, peak_bytes, streams));
-        Sample { faults: sample.faults + upstream.take_faults(), ..sample }
+        let tally = load.tally.take();
+        let units = self.units(&tally) as f64;
+        let threads_us =
+            added.into_iter().map(|(name, time)| (name, ratio(time.as_secs_f64() * 1e6, units))).collect();
+        let sample = self.sample(&tally, cpu, elapsed, (idle_bytes, peak_bytes, streams));
+        Sample { faults: sample.faults + upstream.take_faults(), threads_us, ..sample }
     }
 
     async fn run(&self, load: &Rc<Load>, time: Duration, quick: bool) {
@@ -167,6 +181,13 @@ impl Scenario {
         }
     }
 
+    fn units(&self, tally: &Tally) -> u64 {
+        match self.unit {
+            Unit::Request => tally.answers,
+            Unit::Chunk => tally.events,
+        }
+    }
+
     fn sample(
         &self,
         tally: &Tally,
@@ -174,10 +195,7 @@ impl Scenario {
         elapsed: Duration,
         (idle_bytes, peak_bytes, streams): (u64, u64, usize),
     ) -> Sample {
-        let units = match self.unit {
-            Unit::Request => tally.answers,
-            Unit::Chunk => tally.events,
-        };
+        let units = self.units(tally);
         let mut nanos = tally.nanos.clone();
         nanos.sort_unstable();
         let grown = peak_bytes.saturating_sub(idle_bytes);
@@ -189,6 +207,7 @@ impl Scenario {
             resident_mib: peak_bytes as f64 / f64::from(1 << 20),
             stream_kib: ratio(grown as f64 / 1024.0, streams as f64),
             faults: tally.faults.len() as u64,
+            threads_us: BTreeMap::new(),
         }
     }
 }

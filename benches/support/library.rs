@@ -1,0 +1,17 @@
+//! The gateway inside the bench's own binary, for what no environment can hold: as many keys as one likes.
+
+use std::sync::Arc;
+
+use control::config::{self, Environment};
+use llmgw::Gateway;
+use shared::secret::Secret;
+
+/// Serves as `llmgw serve` does, with `keys` static keys more.
+pub(crate) fn run(keys: usize) {
+    let environment = Arc::new(Environment::of_process());
+    let mut loaded = config::load(&environment).unwrap_or_else(|error| panic!("{error}"));
+    loaded.config.admin_keys.extend((0..keys).map(|index| Secret::new(format!("bench-key-{index:033}"))));
+    let gateway = Gateway::start(loaded.config, loaded.warnings).unwrap_or_else(|error| panic!("{error}"));
+    eprintln!("listening on http://{}", gateway.address());
+    gateway.run_until_stopped();
+}
