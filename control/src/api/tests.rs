@@ -33,10 +33,7 @@ struct Gateway {
 
 impl Gateway {
     fn start() -> Self {
-        Self::start_in(TempDir::new().unwrap())
-    }
-
-    fn start_in(home: TempDir) -> Self {
+        let home = TempDir::new().unwrap();
         let dir = home.path().join("state");
         let key = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [3; 32]);
         let variables = [
@@ -456,6 +453,19 @@ fn usage_is_grouped_by_names_and_time() {
 }
 
 #[test]
+fn an_answer_with_too_many_groups_is_refused() {
+    let mut gateway = Gateway::start();
+    let model = |n: u64| Some(ModelId::new(format!("m{n}")));
+    (0..10_000).for_each(|n| gateway.log.append(UsageEvent { model: model(n), ..event(n) }));
+    let path = "/admin/api/usage?group_by=model";
+    assert_eq!(gateway.get(path)["data"].as_array().unwrap().len(), 10_000);
+    gateway.log.append(UsageEvent { model: model(10_000), ..event(0) });
+    let (status, _, param) = gateway.refusal(Method::GET, path, &[("x-api-key", ADMIN)]);
+    assert_eq!((status, param), (400, json!("group_by")));
+    gateway.stop();
+}
+
+#[test]
 fn the_console_needs_no_key_and_runs_nothing_foreign() {
     let gateway = Gateway::start();
     for path in ["/console", "/console/", "/console/index.html"] {
@@ -499,50 +509,4 @@ fn after_the_stop_the_handler_says_so_and_the_state_is_free() {
     assert!(text(response.into_body()).contains("\"draining\""));
     let key = shared::secret::Secret::new([3; 32]);
     State::open(OpenParams { dir: &home.join("state"), encryption_key: &key }).unwrap();
-}
-
-#[test]
-#[ignore = "probe"]
-fn probe_full_disk() {
-    let mut gateway = Gateway::start_in(TempDir::new_in("/tmp/full").unwrap());
-    for n in 0..100 {
-        gateway.log.append(event(n));
-    }
-    gateway.get("/admin/api/requests");
-    let ballast = "/tmp/full/ballast";
-    let mut file = std::fs::File::create(ballast).unwrap();
-    while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {}
-    while std::io::Write::write(&mut file, &[1; 1]).is_ok_and(|n| n > 0) {}
-    drop(file);
-    let mut n = 100;
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(8);
-    while std::time::Instant::now() < until && gateway.log.has_room() {
-        gateway.log.append(event(n));
-        n += 1;
-        if n % 500 == 0 {
-            std::thread::park_timeout(std::time::Duration::from_millis(20));
-        }
-    }
-    println!("appended {n}, room {}", gateway.log.has_room());
-    println!("{}", gateway.get("/admin/api/state")["usage"]);
-    let (s, v, _) = gateway.call(Method::GET, "/admin/api/usage", &[("x-api-key", ADMIN)]);
-    println!("usage while full: {s} {}", v["totals"]);
-    for _ in 0..5 {
-        std::thread::park_timeout(std::time::Duration::from_secs(2));
-    }
-    std::fs::remove_file(ballast).unwrap();
-    let t = std::time::Instant::now();
-    loop {
-        let total = gateway.get("/admin/api/usage")["totals"]["requests"].as_u64().unwrap();
-        if total == n {
-            break;
-        }
-        assert!(t.elapsed().as_secs() < 30, "{total} of {n}: {}", gateway.get("/admin/api/state"));
-        std::thread::park_timeout(std::time::Duration::from_millis(20));
-    }
-    println!("recovered after {:?}: {}", t.elapsed(), gateway.get("/admin/api/state")["usage"]);
-    assert!(gateway.log.has_room());
-    gateway.log.append(event(n));
-    assert_eq!(gateway.get("/admin/api/usage")["totals"]["requests"], n + 1);
-    gateway.stop();
 }

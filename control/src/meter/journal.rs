@@ -9,6 +9,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use shared::usage::{UsageEvent, UsageLog};
@@ -150,10 +151,7 @@ impl UsageLog for Log {
                 self.segment.mark_dirty();
                 add(&self.gauge.spilled, 1);
             }
-            Err(_) => {
-                add(&self.gauge.lost, 1);
-                tracing::error!("a usage record is lost: neither the journal nor the queue takes it");
-            }
+            Err(_) => self.lose(),
         }
         if self.bytes >= self.rotate_at {
             self.rotate();
@@ -170,6 +168,14 @@ impl UsageLog for Log {
 }
 
 impl Log {
+    /// Says so in the log, ever more rarely.
+    fn lose(&self) {
+        let lost = self.gauge.lost.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if lost.is_power_of_two() {
+            tracing::error!(lost, "usage records are lost: neither the journal nor the queue takes them");
+        }
+    }
+
     /// Writes the event to the file; false if it is not there now.
     fn write(&mut self, event: &UsageEvent) -> bool {
         self.line.clear();
@@ -282,4 +288,4 @@ pub(crate) const QUEUE_MAX: usize = 16_384;
 /// A file of the journal is left for a new one at this size.
 const SEGMENT_BYTES: u64 = 8 << 20;
 /// Bytes of files that are not stored yet; above it no more exchanges begin.
-const JOURNAL_BYTES_MAX: u64 = 1 << 30;
+pub(super) const JOURNAL_BYTES_MAX: u64 = 1 << 30;

@@ -12,9 +12,9 @@ use shared::operation::Operation;
 use shared::usage::{Outcome, Provenance, TokenCounts, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
-use super::gauge::{Gauge, read};
+use super::gauge::{Gauge, add, read};
 use super::ingest::{Meter, Round};
-use super::journal::{Journal, Log};
+use super::journal::{JOURNAL_BYTES_MAX, Journal, Log};
 use super::segment::{Segment, read_chunk};
 use super::writer::Writer;
 use crate::store::migrate::migrate;
@@ -309,6 +309,20 @@ fn a_journal_that_cannot_be_written_stops_admission_before_anything_is_lost() {
     drop(log);
     process.settle();
     assert_eq!((process.stored(), process.files()), ([10; 3], 0));
+}
+
+#[test]
+fn a_journal_that_is_too_large_stops_admission() {
+    let home = TempDir::new().unwrap();
+    let process = Process::start(home.path(), 8);
+    let mut log = process.journal.log().unwrap();
+    log.append(event(0));
+    let line =
+        fs::metadata(fs::read_dir(&process.dir).unwrap().next().unwrap().unwrap().path()).unwrap().len();
+    add(&process.gauge().sealed_bytes, JOURNAL_BYTES_MAX - line - 1);
+    assert!(log.has_room());
+    add(&process.gauge().sealed_bytes, 1);
+    assert!(!log.has_room());
 }
 
 #[test]

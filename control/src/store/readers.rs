@@ -42,7 +42,7 @@ impl Readers {
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         let job: Question = Box::new(move |db| {
-            let _ = reply.send(in_time(db, question));
+            let _ = reply.send(answer_until(Instant::now() + ANSWER_TIME_MAX, db, question));
         });
         self.questions.try_send(job).map_err(|_| StoreError::Busy)?;
         answer.await.map_err(|_| StoreError::Stopping)?
@@ -55,11 +55,11 @@ fn serve(db: &mut Connection, waiting: &Receiver<Question>) {
     }
 }
 
-fn in_time<T>(
+fn answer_until<T>(
+    until: Instant,
     db: &mut Connection,
     question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> Result<T, StoreError> {
-    let until = Instant::now() + ANSWER_TIME_MAX;
     db.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || Instant::now() > until))?;
     Ok(question(db)?)
 }
@@ -68,3 +68,55 @@ const THREADS: usize = 2;
 const QUESTIONS_MAX: usize = 64;
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 const STEPS_BETWEEN_LOOKS: i32 = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNT: &str =
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+
+    #[test]
+    fn a_question_without_end_is_given_up_and_the_next_one_answered() {
+        let mut db = Connection::open_in_memory().unwrap();
+        let count = |sql| move |db: &Connection| db.query_row(sql, [], |row| row.get::<_, i64>(0));
+        let given_up = answer_until(Instant::now(), &mut db, count(COUNT)).unwrap_err();
+        assert!(matches!(given_up, StoreError::TooSlow), "{given_up:?}");
+        let until = Instant::now() + ANSWER_TIME_MAX;
+        assert_eq!(answer_until(until, &mut db, count("SELECT 7")).unwrap(), 7);
+    }
+
+    #[test]
+    fn one_question_too_many_is_refused_at_once() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("test.db");
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE t (a INTEGER) STRICT").unwrap();
+        let (readers, threads) = Readers::start(&path).unwrap();
+        let (go, wait) = bounded::<()>(0);
+        let (started, starts) = bounded(THREADS);
+        for _ in 0..THREADS {
+            let (wait, started) = (wait.clone(), started.clone());
+            let hold = move |_: &mut Connection| {
+                started.send(()).unwrap();
+                let _ = wait.recv();
+            };
+            readers.questions.try_send(Box::new(hold)).unwrap();
+        }
+        (0..THREADS).for_each(|_| starts.recv().unwrap());
+        (0..QUESTIONS_MAX).for_each(|_| readers.questions.try_send(Box::new(|_| ())).unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let refused = runtime.block_on(readers.ask(|_| Ok(())));
+        assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
+        drop(go);
+        let written = loop {
+            // Room comes back as the questions before are answered.
+            match runtime.block_on(readers.ask(|db| db.execute("DELETE FROM t", []))) {
+                Err(StoreError::Busy) => thread::yield_now(),
+                other => break other,
+            }
+        };
+        assert!(matches!(written, Err(StoreError::Sql(_))), "readers do not write: {written:?}");
+        drop(readers);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
