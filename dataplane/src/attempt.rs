@@ -88,6 +88,12 @@ pub(crate) async fn attempt(
     let sent = patience.wait(provider.timeout, upstream::send(task.worker, &task.draft)).await;
     let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
     record.head(answer.status, began);
+    if answer.head.encoded {
+        // What cannot be read cannot be accounted for, and inflating it here would be a way to fill the memory.
+        let message =
+            format!("The provider '{}' compressed its answer, which it was not asked to.", provider.id);
+        return Err(Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message));
+    }
     if !(200..300).contains(&answer.status) {
         return Err(of_status(task, &mut answer, provider, &mut patience).await);
     }

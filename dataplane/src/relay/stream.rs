@@ -195,9 +195,13 @@ impl Relay {
         self.body = AnswerBody::Ended;
         self.record.note(|event| event.error = Some(kind));
         self.settle(Outcome::Cut);
-        if let Scan::Stream(_) = self.scan {
+        if let Scan::Stream(stream) = &self.scan {
             let event = envelope::chat_stream_error(kind.row(), message, &self.request_id);
             self.ready.insert(0, event);
+            if stream.state().event_open {
+                // Half of an event too large to hold back has gone out; what follows must not run into it.
+                self.ready.insert(1, EVENT_END);
+            }
         }
         self.phase = Phase::Flush { polls: 0 };
     }
@@ -209,7 +213,9 @@ impl Relay {
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         std::task::ready!(timer.as_mut().poll(cx));
         // The timer is not moved with every chunk; when it fires, the clock says whether it was right.
-        let silent = Duration::from_secs(u64::from(self.worker.now().wrapping_sub(self.heard)));
+        // The clock ticks in seconds, so the last of them may not have passed yet.
+        let seconds = self.worker.now().wrapping_sub(self.heard).saturating_sub(1);
+        let silent = Duration::from_secs(u64::from(seconds));
         let left = limit.saturating_sub(silent);
         if ended {
             self.body = AnswerBody::Ended;
@@ -270,6 +276,7 @@ impl Drop for Relay {
     }
 }
 
+const EVENT_END: Bytes = Bytes::from_static(b"\n\n");
 /// Turns of the connection's task that an error event gets to leave before the connection ends.
 const FLUSH_POLLS: u8 = 2;
 

@@ -173,12 +173,20 @@ impl Seen {
         let (name, value) = text.split_at_checked(colon).unwrap_or((text, b""));
         // The first letter decides for nearly every header that no further comparison is needed.
         match first | 0x20 {
-            b'h' if name.eq_ignore_ascii_case(b"host") => self.hosts += 1,
+            b'h' if name.eq_ignore_ascii_case(b"host") => return self.host(value),
             b'c' if name.eq_ignore_ascii_case(b"content-length") => return self.length(value),
             b't' if name.eq_ignore_ascii_case(b"transfer-encoding") => return self.coding(value),
             _ => {}
         }
         Ok(())
+    }
+
+    fn host(&mut self, value: &[u8]) -> Verdict {
+        self.hosts += 1;
+        // RFC 9110 section 7.2: a host and a port, nothing else of a URL.
+        let host = value.get(1..).unwrap_or_default().trim_ascii();
+        let legal = |b: &u8| b.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(b);
+        if host.iter().all(legal) { Ok(()) } else { Err("the Host header is not a host and a port") }
     }
 
     fn length(&mut self, value: &[u8]) -> Verdict {
@@ -232,6 +240,10 @@ mod tests {
         ("folded", b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n", false),
         ("no colon", b"GET / HTTP/1.1\r\nHost: a\r\nnonsense\r\n\r\n", false),
         ("no host", b"GET / HTTP/1.1\r\nX: a\r\n\r\n", false),
+        ("host with a space", b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", false),
+        ("host with a path", b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", false),
+        ("host with a user", b"GET / HTTP/1.1\r\nHost: u@a\r\n\r\n", false),
+        ("host with a port", b"GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", true),
         ("two hosts", b"GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n", false),
         (
             "two lengths",

@@ -43,6 +43,8 @@ pub(crate) struct Kept {
     pub(crate) processing_ms: Option<HeaderValue>,
     pub(crate) retry_after: Option<HeaderValue>,
     pub(crate) retry_after_ms: Option<HeaderValue>,
+    /// It is compressed, though that was not asked for.
+    pub(crate) encoded: bool,
 }
 
 impl Kept {
@@ -51,6 +53,10 @@ impl Kept {
         let slot = match name.len() {
             11 if name.eq_ignore_ascii_case("retry-after") => &mut self.retry_after,
             12 if name.eq_ignore_ascii_case("content-type") => &mut self.content_type,
+            16 if name.eq_ignore_ascii_case("content-encoding") => {
+                self.encoded |= !value.trim_ascii().eq_ignore_ascii_case(b"identity");
+                return;
+            }
             14 if name.eq_ignore_ascii_case("retry-after-ms") => &mut self.retry_after_ms,
             20 if name.eq_ignore_ascii_case("openai-processing-ms") => &mut self.processing_ms,
             _ => return,
