@@ -1,16 +1,17 @@
 //! Watches the tokens of a chat answer go by, whole or one chunk of a stream, and notes what the gateway needs:
 //! whether it holds output, an error, a finish reason, and where its usage stands.
 
-use std::ops::Range;
+use std::borrow::Cow;
 
 use serde_json::Value;
 use shared::usage::TokenCounts;
 
-use super::usage::token_counts_raw;
-use crate::json::{Fault, KEY_BYTES_MAX, Place, Scanner, Sink, unescape};
+use super::capture::Capture;
+use super::usage::UsageReader;
+use crate::json::{Fault, KEY_BYTES_MAX, Place, Scanner, Sink, Text, Word, unescape};
 
-/// Bytes of a `usage` or `error` value that are kept; a longer one counts as unreadable.
-const CAPTURE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a `usage` object that is read; a longer one counts as unreadable.
+const USAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// The names under which text arrives in a delta. The first few are searched for in later chunks.
 pub(super) const TEXT_KEYS: [&str; 5] = ["content", "reasoning_content", "reasoning", "arguments", "refusal"];
@@ -40,10 +41,15 @@ pub(super) struct Seen {
     pub(super) text_key: Option<usize>,
     /// Top-level members that errors of odd shapes have: `message`, `detail`, `object: "error"`.
     pub(super) odd: bool,
-    usage: Capture,
-    groq_usage: Capture,
+    usage: Usage,
+    groq_usage: Usage,
     error: Capture,
 
+    /// The `usage` object that is open.
+    reader: UsageReader,
+    /// The depth of its members; 0 if none is open.
+    reading_depth: u32,
+    reading_from: usize,
     top: Top,
     choice_key: ChoiceKey,
     delta_key: DeltaKey,
@@ -51,16 +57,15 @@ pub(super) struct Seen {
     nested_text: bool,
     taken: Vec<u8>,
     take_max: usize,
-    length: u64,
+    length: usize,
 }
 
-/// Raw bytes of one value.
-#[derive(Debug, Default)]
-struct Capture {
-    span: Option<Range<usize>>,
-    open: bool,
-    bytes: Vec<u8>,
-    overflowed: bool,
+/// What one `usage` member came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    /// It was an object.
+    is_object: bool,
+    counts: Option<TokenCounts>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,9 +101,7 @@ enum DeltaKey {
 impl Answer {
     pub(super) fn push(&mut self, piece: &[u8]) -> Result<(), Fault> {
         let result = self.scanner.push(piece, &mut self.seen);
-        for capture in [&mut self.seen.usage, &mut self.seen.groq_usage, &mut self.seen.error] {
-            capture.copy(self.before, piece);
-        }
+        self.seen.error.copy(self.before, piece);
         self.before = self.before.saturating_add(piece.len());
         result
     }
@@ -120,69 +123,91 @@ impl Answer {
 impl Seen {
     /// The last usage in it.
     pub(super) fn token_counts(&self) -> Option<TokenCounts> {
-        [&self.usage, &self.groq_usage].into_iter().find_map(|capture| token_counts_raw(&capture.bytes))
+        self.usage.counts.or(self.groq_usage.counts)
     }
 
     /// Whether a `usage` object stands at the top.
     pub(super) fn has_usage(&self) -> bool {
-        self.usage.bytes.first() == Some(&b'{')
+        self.usage.is_object
     }
 
     /// The raw `error` value, unless it is one that the official SDKs pass over: null, false, 0, "", [] or {}.
     pub(super) fn error(&self) -> Option<&[u8]> {
-        let raw = self.error.bytes.as_slice();
-        let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default().trim_ascii();
-        let is_falsy = match raw.first() {
-            None => !self.error.overflowed,
-            Some(b'"' | b'[' | b'{') => inner.is_empty() && raw.len() > 1,
-            Some(_) => matches!(raw, b"null" | b"false" | b"0" | b"-0" | b"0.0"),
-        };
-        (!is_falsy).then_some(raw)
+        self.error.truthy()
     }
 
     /// Whether an error has begun in a document that has not ended.
     pub(super) fn error_begun(&self) -> bool {
-        let begun = matches!(self.error.bytes.first(), Some(b'{' | b'[' | b'"' | b't' | b'1'..=b'9'));
-        if self.error.open { begun || self.error.overflowed } else { self.error().is_some() }
+        self.error.begun()
     }
 
+    #[inline]
     fn value_starts(&mut self, at: Place) {
-        match self.top {
-            Top::Usage if at.depth == 1 => self.usage.start(at.offset),
-            Top::Error if at.depth == 1 => self.error.start(at.offset),
-            Top::Groq if at.depth == 2 && self.groq_usage_key => self.groq_usage.start(at.offset),
-            Top::Usage | Top::Error | Top::Groq | Top::Other | Top::Choices | Top::Object => {}
-        }
-        if at.depth == 2 && self.top == Top::Choices {
-            self.has_choice = true;
-        }
-        if at.depth > 4 && self.in_output() {
-            self.content = true;
+        match at.depth {
+            0 | 3 | 4 => {}
+            1 => match self.top {
+                Top::Usage => self.usage = Usage::default(),
+                Top::Error => self.error.start(at.offset),
+                Top::Other | Top::Choices | Top::Groq | Top::Object => {}
+            },
+            2 => {
+                self.has_choice |= self.top == Top::Choices;
+                if self.top == Top::Groq && self.groq_usage_key {
+                    self.groq_usage = Usage::default();
+                }
+            }
+            _ => self.content |= self.in_output(),
         }
     }
 
+    #[inline]
     fn value_ends(&mut self, at: Place) {
-        if at.depth <= 2 {
-            self.usage.end(at.offset, at.depth == 1);
-            self.error.end(at.offset, at.depth == 1);
-            self.groq_usage.end(at.offset, true);
-        }
         if at.depth == 1 {
+            if self.top == Top::Error {
+                self.error.end(at.offset);
+            }
             self.top = Top::Other;
         }
     }
 
+    /// A member of the open `usage` object, or of one inside it, begins.
+    #[inline]
+    fn usage_key(&mut self, depth: u32, key: &[u8]) {
+        if depth == self.reading_depth {
+            self.reader.name(key);
+        } else {
+            self.reader.inner_name(key);
+        }
+    }
+
+    #[inline]
+    fn usage_begins(&mut self, at: Place) {
+        self.reader = UsageReader::default();
+        self.reading_depth = at.depth.wrapping_add(1);
+        self.reading_from = at.offset;
+    }
+
+    fn usage_ends(&mut self, at: Place) {
+        let usage = if at.depth == 1 { &mut self.usage } else { &mut self.groq_usage };
+        if at.offset.saturating_sub(self.reading_from) <= USAGE_BYTES_MAX {
+            *usage = Usage { is_object: true, counts: self.reader.counts() };
+        }
+        self.reading_depth = 0;
+    }
+
     /// Below a member of a delta that is output.
+    #[inline]
     fn in_output(&self) -> bool {
         self.top == Top::Choices
             && self.choice_key == ChoiceKey::Delta
             && !matches!(self.delta_key, DeltaKey::Other)
     }
 
-    fn key_ends(&mut self, depth: u32) {
-        let unescaped =
-            if memchr::memchr(b'\\', &self.taken).is_some() { unescape(&self.taken) } else { None };
-        let key = unescaped.as_ref().map_or(self.taken.as_slice(), String::as_bytes);
+    #[inline]
+    fn key_ends(&mut self, depth: u32, key: &[u8]) {
+        if self.reading_depth > 0 {
+            return self.usage_key(depth, key);
+        }
         match (depth, self.top) {
             (1, _) => {
                 self.top = Top::named(key);
@@ -191,7 +216,7 @@ impl Seen {
             (2, Top::Groq) => self.groq_usage_key = key == b"usage",
             (3, Top::Choices) => self.choice_key = ChoiceKey::named(key),
             (4, Top::Choices) => self.delta_key = DeltaKey::named(key),
-            (_, Top::Choices) => {
+            (5.., Top::Choices) => {
                 self.nested_text =
                     matches!(key, b"text" | b"arguments" | b"name" | b"input" | b"thinking" | b"transcript");
                 if key == b"arguments" {
@@ -202,31 +227,43 @@ impl Seen {
         }
     }
 
-    fn text_value_ends(&mut self, at: Place) {
-        if self.top == Top::Object && at.depth == 1 {
-            self.odd |= self.taken == b"error";
-        }
-        if self.top != Top::Choices || self.length == 0 {
+    /// A string of `length` raw bytes, which begin with `taken`, has ended.
+    #[inline]
+    fn text_value_ends(&mut self, depth: u32, length: usize, taken: &[u8]) {
+        if self.top != Top::Choices {
+            self.odd |= self.top == Top::Object && depth == 1 && taken == b"error";
             return;
         }
-        match (at.depth, self.choice_key, self.delta_key) {
+        if length == 0 {
+            return;
+        }
+        match (depth, self.choice_key, self.delta_key) {
             (3, ChoiceKey::Finish, _) => self.finished = true,
-            (3, ChoiceKey::Text, _) => self.output(self.length),
+            (3, ChoiceKey::Text, _) => self.output(length),
             (4, ChoiceKey::Delta, DeltaKey::Text(key)) => {
                 self.text_key = Some(key);
-                self.output(self.length);
+                self.output(length);
             }
-            (4, ChoiceKey::Delta, DeltaKey::Output) => self.output(self.length),
+            (4, ChoiceKey::Delta, DeltaKey::Output) => self.output(length),
             (5.., ChoiceKey::Delta, DeltaKey::Text(_) | DeltaKey::Output) if self.nested_text => {
-                self.output(self.length);
+                self.output(length);
             }
             _ => {}
         }
     }
 
-    fn output(&mut self, bytes: u64) {
+    #[inline]
+    fn scalar_value_ends(&mut self, depth: u32, raw: &[u8]) {
+        if self.reading_depth > 0 {
+            self.reader.scalar(raw);
+        } else if depth == 3 && self.top == Top::Choices && self.choice_key == ChoiceKey::Finish {
+            self.finished |= raw != b"null";
+        }
+    }
+
+    fn output(&mut self, bytes: usize) {
         self.content = true;
-        self.text_bytes = self.text_bytes.saturating_add(bytes);
+        self.text_bytes = self.text_bytes.saturating_add(bytes.try_into().unwrap_or(u64::MAX));
     }
 }
 
@@ -234,25 +271,47 @@ impl Seen {
 const ARGUMENTS: usize = 3;
 
 impl Sink for Seen {
+    #[inline]
     fn open(&mut self, at: Place, object: bool) {
         self.value_starts(at);
-        if at.depth == 1 && self.top == Top::Choices {
-            self.has_choices = !object;
-            self.has_choice = false;
+        match (at.depth, self.top) {
+            (1, Top::Choices) => {
+                self.has_choices = !object;
+                self.has_choice = false;
+            }
+            (1, Top::Usage) if object => self.usage_begins(at),
+            (1, Top::Groq) => self.groq_usage_key = false,
+            (2, Top::Groq) if object && self.groq_usage_key => self.usage_begins(at),
+            (2, _) => self.choice_key = ChoiceKey::Other,
+            (3, _) => self.delta_key = DeltaKey::Other,
+            _ => {}
         }
-        if at.depth == 2 {
-            self.choice_key = ChoiceKey::Other;
-        }
-        if at.depth == 3 {
-            self.delta_key = DeltaKey::Other;
-        }
-    }
-
-    fn close(&mut self, at: Place) {
-        self.value_ends(at);
     }
 
     #[inline]
+    fn skips(&self, at: Place, object: bool) -> bool {
+        if self.reading_depth > 0 {
+            let inner = at.depth.wrapping_sub(self.reading_depth);
+            return inner < u32::MAX && !(inner == 0 && object && self.reader.has_details());
+        }
+        match at.depth {
+            0 => false,
+            1 => self.top != Top::Choices && !(self.top == Top::Groq && object),
+            2 => self.top == Top::Groq,
+            3 => self.choice_key != ChoiceKey::Delta,
+            4 => self.delta_key == DeltaKey::Other,
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn close(&mut self, at: Place) {
+        if at.depth.wrapping_add(1) == self.reading_depth {
+            self.usage_ends(at);
+        }
+        self.value_ends(at);
+    }
+
     fn text_start(&mut self, at: Place, key: bool) {
         self.taken.clear();
         self.length = 0;
@@ -262,67 +321,67 @@ impl Sink for Seen {
         }
     }
 
-    #[inline]
     fn text_end(&mut self, at: Place, key: bool) {
+        let taken = std::mem::take(&mut self.taken);
         if key {
-            self.key_ends(at.depth);
+            self.key_ends(at.depth, &unescaped(&taken));
         } else {
-            self.text_value_ends(at);
+            self.text_value_ends(at.depth, self.length, &taken);
             self.value_ends(at);
         }
+        self.taken = taken;
     }
 
-    #[inline]
     fn piece(&mut self, bytes: &[u8]) {
         let room = self.take_max.saturating_sub(self.taken.len());
         if room > 0 {
             self.taken.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         }
-        self.length = self.length.saturating_add(bytes.len().try_into().unwrap_or(u64::MAX));
+        self.length = self.length.saturating_add(bytes.len());
+    }
+
+    #[inline]
+    fn whole_text(&mut self, text: Text<'_>) {
+        let depth = text.start.depth;
+        if !text.key {
+            self.value_starts(text.start);
+            self.text_value_ends(depth, text.raw.len(), text.raw);
+            self.value_ends(text.end);
+        } else if text.plain {
+            self.key_ends(depth, text.raw);
+        } else {
+            self.key_ends(depth, &unescaped(text.raw));
+        }
     }
 
     fn scalar_start(&mut self, at: Place) {
         self.taken.clear();
-        self.length = 0;
         self.take_max = KEY_BYTES_MAX;
         self.value_starts(at);
     }
 
     fn scalar_end(&mut self, at: Place) {
-        let finish = at.depth == 3 && self.top == Top::Choices && self.choice_key == ChoiceKey::Finish;
-        self.finished |= finish && self.taken != b"null";
+        let taken = std::mem::take(&mut self.taken);
+        self.scalar_value_ends(at.depth, &taken);
         self.value_ends(at);
+        self.taken = taken;
+    }
+
+    #[inline]
+    fn whole_scalar(&mut self, word: Word<'_>) {
+        self.value_starts(word.start);
+        self.scalar_value_ends(word.start.depth, word.raw);
+        self.value_ends(word.end);
     }
 }
 
-impl Capture {
-    fn start(&mut self, at: usize) {
-        *self = Self { span: Some(at..at), open: true, bytes: Vec::new(), overflowed: false };
+/// A member's name as it is meant. Almost always that is how it is written.
+#[cold]
+fn unescaped(raw: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', raw).is_none() {
+        return raw.into();
     }
-
-    fn end(&mut self, at: usize, here: bool) {
-        if here && self.open {
-            self.open = false;
-            if let Some(span) = &mut self.span {
-                span.end = at;
-            }
-        }
-    }
-
-    /// Takes what belongs to it from a piece that begins at `before`.
-    fn copy(&mut self, before: usize, piece: &[u8]) {
-        let Some(span) = self.span.as_ref().filter(|_| !self.overflowed) else { return };
-        let after = before.saturating_add(piece.len());
-        let from = span.start.saturating_add(self.bytes.len()).saturating_sub(before);
-        let to = if self.open { after } else { span.end.min(after) }.saturating_sub(before);
-        let Some(bytes) = piece.get(from..to) else { return };
-        if self.bytes.len().saturating_add(bytes.len()) > CAPTURE_BYTES_MAX {
-            self.overflowed = true;
-            self.bytes = Vec::new();
-        } else {
-            self.bytes.extend_from_slice(bytes);
-        }
-    }
+    unescape(raw).map_or_else(|| raw.into(), |text| text.into_bytes().into())
 }
 
 impl Top {

@@ -1,6 +1,7 @@
 //! The chat dialect: OpenAI's chat completions, and what other vendors make of them.
 
 mod answer;
+mod capture;
 mod chunk;
 mod fields;
 mod head;

@@ -1,163 +1,147 @@
 //! What vendors call usage, as disjoint token classes (CHAT-3).
+//!
+//! The counts are read off the tokens of a `usage` object as they go by; nothing of it is kept but its numbers.
 
 use serde_json::Value;
 use shared::usage::TokenCounts;
-
-use crate::json::{KEY_BYTES_MAX, Place, Scanner, Sink};
 
 /// The counts in a `usage` object of any vendor. `None` if it counts neither input nor output.
 ///
 /// Cached input is part of `prompt_tokens`, reasoning part of `completion_tokens`; only where the total says
 /// so (xAI) does reasoning come on top.
 pub fn token_counts(usage: &Value) -> Option<TokenCounts> {
-    let mut counts = Counts::default();
+    let mut reader = UsageReader::default();
     for (name, value) in usage.as_object()? {
+        reader.name(name.as_bytes());
         match value {
-            Value::Number(number) => counts.note(name.as_bytes(), b"", count(&number.to_string())),
+            Value::Number(number) => reader.scalar(number.to_string().as_bytes()),
             Value::Object(inner) => {
-                for (inner_name, value) in inner {
+                for (name, value) in inner {
+                    reader.inner_name(name.as_bytes());
                     if let Value::Number(number) = value {
-                        counts.note(name.as_bytes(), inner_name.as_bytes(), count(&number.to_string()));
+                        reader.scalar(number.to_string().as_bytes());
                     }
                 }
             }
             Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) => {}
         }
     }
-    counts.classes()
+    reader.counts()
 }
 
-/// The same of the raw bytes of a `usage` object, without a tree.
-pub(super) fn token_counts_raw(usage: &[u8]) -> Option<TokenCounts> {
-    let (mut scanner, mut reader) = (Scanner::new(), Reader::default());
-    scanner.push(usage, &mut reader).and_then(|()| scanner.finish()).ok()?;
-    reader.counts.classes()
-}
-
-/// What one `usage` object counts, under whatever names.
+/// Reads one `usage` object: give it every name and what stands right after it.
 #[derive(Debug, Default)]
-struct Counts {
-    prompt: Slot,
-    completion: Slot,
-    total: Slot,
-    cache_read: Slot,
-    cache_write: Slot,
-    reasoning: Slot,
+pub(super) struct UsageReader {
+    slots: [Slot; CLASSES],
+    /// What the last name counts, and its rank among the names of the same count.
+    counted: Option<(Count, u8)>,
+    details: Details,
 }
 
 /// A count, and the rank of the name it came under: the lower one wins.
 type Slot = Option<(u8, u64)>;
 
-impl Counts {
-    fn note(&mut self, name: &[u8], inner: &[u8], count: Option<u64>) {
-        let (slot, rank) = match (name, inner) {
-            (b"prompt_tokens", b"") => (&mut self.prompt, 0),
-            (b"input_tokens", b"") => (&mut self.prompt, 1),
-            (b"completion_tokens", b"") => (&mut self.completion, 0),
-            (b"output_tokens", b"") => (&mut self.completion, 1),
-            (b"total_tokens", b"") => (&mut self.total, 0),
-            (b"prompt_tokens_details" | b"input_tokens_details", b"cached_tokens") => {
-                (&mut self.cache_read, 0)
-            }
-            (b"prompt_cache_hit_tokens", b"") => (&mut self.cache_read, 1),
-            (b"cached_tokens", b"") => (&mut self.cache_read, 2),
-            (b"prompt_tokens_details" | b"input_tokens_details", b"cache_write_tokens") => {
-                (&mut self.cache_write, 0)
-            }
-            (b"completion_tokens_details" | b"output_tokens_details", b"reasoning_tokens") => {
-                (&mut self.reasoning, 0)
-            }
-            (b"reasoning_tokens", b"") => (&mut self.reasoning, 1),
-            _ => return,
+const CLASSES: usize = 6;
+
+#[derive(Clone, Copy, Debug)]
+enum Count {
+    Prompt,
+    Completion,
+    Total,
+    CacheRead,
+    CacheWrite,
+    Reasoning,
+}
+
+/// What the object under the last name tells more of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Details {
+    #[default]
+    None,
+    Prompt,
+    Completion,
+}
+
+impl UsageReader {
+    /// A member of the `usage` object begins.
+    #[inline]
+    pub(super) fn name(&mut self, name: &[u8]) {
+        self.details = Details::None;
+        self.counted = None;
+        match name {
+            b"prompt_tokens" => self.counted = Some((Count::Prompt, 0)),
+            b"completion_tokens" => self.counted = Some((Count::Completion, 0)),
+            b"total_tokens" => self.counted = Some((Count::Total, 0)),
+            b"prompt_tokens_details" | b"input_tokens_details" => self.details = Details::Prompt,
+            b"completion_tokens_details" | b"output_tokens_details" => self.details = Details::Completion,
+            b"input_tokens" => self.counted = Some((Count::Prompt, 1)),
+            b"output_tokens" => self.counted = Some((Count::Completion, 1)),
+            b"prompt_cache_hit_tokens" => self.counted = Some((Count::CacheRead, 1)),
+            b"cached_tokens" => self.counted = Some((Count::CacheRead, 2)),
+            b"reasoning_tokens" => self.counted = Some((Count::Reasoning, 1)),
+            _ => {}
+        }
+    }
+
+    /// A member of an object inside it begins.
+    #[inline]
+    pub(super) fn inner_name(&mut self, name: &[u8]) {
+        self.counted = match (self.details, name) {
+            (Details::Prompt, b"cached_tokens") => Some((Count::CacheRead, 0)),
+            (Details::Prompt, b"cache_write_tokens") => Some((Count::CacheWrite, 0)),
+            (Details::Completion, b"reasoning_tokens") => Some((Count::Reasoning, 0)),
+            _ => None,
         };
-        if let Some(count) = count
+    }
+
+    /// Whether an object under the last name holds anything to be counted.
+    pub(super) fn has_details(&self) -> bool {
+        self.details != Details::None
+    }
+
+    /// The value under the last name is this number, or no number at all.
+    #[inline]
+    pub(super) fn scalar(&mut self, raw: &[u8]) {
+        if let Some((class, rank)) = self.counted.take()
+            && let Some(slot) = self.slots.get_mut(class as usize)
             && slot.is_none_or(|(before, _)| rank <= before)
+            && let Some(count) = count(raw)
         {
             *slot = Some((rank, count));
         }
     }
 
-    fn classes(&self) -> Option<TokenCounts> {
-        if self.prompt.is_none() && self.completion.is_none() {
+    /// The object has ended. `None` if it counts neither input nor output.
+    pub(super) fn counts(&self) -> Option<TokenCounts> {
+        let [prompt, completion, total, cache_read, cache_write, reasoning] = self.slots;
+        if prompt.is_none() && completion.is_none() {
             return None;
         }
         let of = |slot: Slot| slot.map_or(0, |(_, count)| count);
-        let (prompt, completion) = (of(self.prompt), of(self.completion));
-        let cache_read = of(self.cache_read).min(prompt);
-        let cache_write = of(self.cache_write).min(prompt.saturating_sub(cache_read));
-        let reasoning = of(self.reasoning);
+        let (prompt, completion) = (of(prompt), of(completion));
+        let cache_read = of(cache_read).min(prompt);
+        let cache_write = of(cache_write).min(prompt.saturating_sub(cache_read));
+        let reasoning = of(reasoning);
         let input = prompt.saturating_sub(cache_read).saturating_sub(cache_write);
         let sum = prompt.saturating_add(completion).saturating_add(reasoning);
-        let on_top = reasoning > completion || self.total.is_some_and(|(_, total)| total == sum);
+        let on_top = reasoning > completion || total.is_some_and(|(_, total)| total == sum);
         let output = if on_top { completion } else { completion.saturating_sub(reasoning) };
         Some(TokenCounts { input, cache_read, cache_write, output, reasoning })
     }
 }
 
-/// Reads counts off the tokens of a `usage` object.
-#[derive(Debug, Default)]
-struct Reader {
-    counts: Counts,
-    name: Vec<u8>,
-    inner: Vec<u8>,
-    number: Vec<u8>,
-    taking: Taking,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-enum Taking {
-    #[default]
-    Nothing,
-    Name,
-    Inner,
-    Number,
-}
-
-impl Sink for Reader {
-    fn text_start(&mut self, at: Place, key: bool) {
-        self.taking = match (key, at.depth) {
-            (true, 1) => Taking::Name,
-            (true, 2) => Taking::Inner,
-            _ => Taking::Nothing,
-        };
-        match self.taking {
-            Taking::Name => {
-                self.name.clear();
-                self.inner.clear();
-            }
-            Taking::Inner => self.inner.clear(),
-            Taking::Nothing | Taking::Number => {}
-        }
-    }
-
-    fn scalar_start(&mut self, at: Place) {
-        self.number.clear();
-        self.taking = if at.depth <= 2 { Taking::Number } else { Taking::Nothing };
-    }
-
-    fn piece(&mut self, bytes: &[u8]) {
-        let taken = match self.taking {
-            Taking::Nothing => return,
-            Taking::Name => &mut self.name,
-            Taking::Inner => &mut self.inner,
-            Taking::Number => &mut self.number,
-        };
-        if taken.len().saturating_add(bytes.len()) <= KEY_BYTES_MAX {
-            taken.extend_from_slice(bytes);
-        }
-    }
-
-    fn scalar_end(&mut self, at: Place) {
-        if at.depth <= 2 {
-            let count = std::str::from_utf8(&self.number).ok().and_then(count);
-            let inner = if at.depth == 1 { &[] } else { self.inner.as_slice() };
-            self.counts.note(&self.name, inner, count);
-        }
-    }
-}
-
 /// A count, also where a vendor writes `12.0`; a negative one counts nothing.
-fn count(number: &str) -> Option<u64> {
+#[inline]
+fn count(raw: &[u8]) -> Option<u64> {
+    if raw.len() < 19 && raw.iter().all(u8::is_ascii_digit) {
+        let add = |count: u64, digit: &u8| count * 10 + u64::from(digit & 0xf);
+        return Some(raw.iter().fold(0, add));
+    }
+    odd_count(std::str::from_utf8(raw).ok()?)
+}
+
+#[cold]
+fn odd_count(number: &str) -> Option<u64> {
     if let Ok(count) = number.parse() {
         return Some(count);
     }
@@ -170,6 +154,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// What the same object gives without a tree, as part of an answer.
+    fn token_counts_raw(usage: &[u8]) -> Option<TokenCounts> {
+        let answer = [br#"{"usage":"#, usage, b"}"].concat();
+        crate::chat::answer::Answer::of(&answer).unwrap().token_counts()
+    }
 
     fn counts(input: u64, cache_read: u64, cache_write: u64, output: u64, reasoning: u64) -> TokenCounts {
         TokenCounts { input, cache_read, cache_write, output, reasoning }

@@ -1,11 +1,17 @@
 //! JSON without a tree: a scanner over successive pieces of one document, and the text of single strings.
 
+mod fault;
 mod limit;
+mod scalar;
 mod scan;
+mod sink;
 mod text;
+mod text_end;
 
+pub use fault::{Fault, What};
 pub use limit::{DEPTH_MAX, KEY_BYTES_MAX};
-pub use scan::{Fault, Place, Scanner, Sink, What};
+pub use scan::Scanner;
+pub use sink::{Place, Sink, Text, Word};
 pub use text::{quote, unescape};
 
 #[cfg(test)]

@@ -1,116 +1,38 @@
 //! An incremental scanner over the pieces of one JSON object.
 //!
 //! It tells a [`Sink`] where each token stands and keeps nothing but its place: one bit a level of nesting, so
-//! that pieces may be cut anywhere and any size of document passes in constant memory. Strings are skipped by
-//! searching for the next quote and counting the backslashes before it. The structure, numbers and literals are
-//! checked everywhere; what stands inside a string is not.
+//! that pieces may be cut anywhere and any size of document passes in constant memory. The structure, numbers and
+//! literals are checked everywhere; what stands inside a string is not. A token that stands in one piece is told
+//! at once; only one that a cut goes through is told in parts.
 
-use std::fmt;
-
-use memchr::memchr;
-
+use super::fault::{Fault, What};
 use super::limit::DEPTH_MAX;
-
-/// Where a token stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Of the container that holds the token: 0 for the root object itself, 1 for its members.
-    pub depth: u32,
-    /// Bytes before it, over all pieces.
-    pub offset: usize,
-}
-
-/// What is done with the tokens. Every method does nothing unless it is given.
-pub trait Sink {
-    /// An object or array begins at `at`.
-    fn open(&mut self, at: Place, object: bool) {
-        let _ = (at, object);
-    }
-    /// It has ended before `at`.
-    fn close(&mut self, at: Place) {
-        let _ = at;
-    }
-    /// A string begins with the quote at `at`; it is a member's name if `key`.
-    fn text_start(&mut self, at: Place, key: bool) {
-        let _ = (at, key);
-    }
-    /// It has ended before `at`.
-    fn text_end(&mut self, at: Place, key: bool) {
-        let _ = (at, key);
-    }
-    /// A number, `true`, `false` or `null` begins at `at`.
-    fn scalar_start(&mut self, at: Place) {
-        let _ = at;
-    }
-    /// It has ended before `at`.
-    fn scalar_end(&mut self, at: Place) {
-        let _ = at;
-    }
-    /// Some raw bytes of the string (without its quotes) or scalar that is open.
-    fn piece(&mut self, bytes: &[u8]) {
-        let _ = bytes;
-    }
-    /// A comma between two members or elements.
-    fn comma(&mut self, at: Place) {
-        let _ = at;
-    }
-}
-
-/// What is wrong with a document, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// Bytes before the fault.
-    pub offset: usize,
-    /// What it is.
-    pub what: What,
-}
-
-/// The ways in which a document can be wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// The root is JSON but not an object.
-    NotObject,
-    /// More than [`DEPTH_MAX`] levels.
-    TooDeep,
-    /// This byte cannot stand here.
-    Unexpected(u8),
-    /// The document ended before the root object did.
-    Truncated,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let offset = self.offset;
-        match self.what {
-            What::NotObject => write!(f, "expected a JSON object at byte {offset}"),
-            What::TooDeep => write!(f, "more than {DEPTH_MAX} levels of nesting at byte {offset}"),
-            What::Unexpected(byte) => {
-                write!(f, "unexpected '{}' at byte {offset}", std::ascii::escape_default(byte))
-            }
-            What::Truncated => write!(f, "the document ends too early, at byte {offset}"),
-        }
-    }
-}
-
-impl std::error::Error for Fault {}
+use super::scalar::{Scalar, ends_scalar, whole_length};
+use super::sink::{Deaf, Place, Sink, Text, Word};
+use super::text_end::{ends_escaping, text_length, text_length_from};
 
 /// The scanner. After a fault it is not to be pushed to again.
 #[derive(Debug, Default)]
 pub struct Scanner {
     state: State,
+    /// Of [`State::Scalar`].
+    scalar: Scalar,
+    /// Of the two text states: the part that was seen ends in an odd run of backslashes.
+    escaping: bool,
     depth: u32,
-    /// Bit `n` is set if the container at depth `n + 1` is an object.
+    /// Below this depth the sink is told nothing. 0 if it listens.
+    skipped_depth: u32,
+    /// One bit a level, the innermost lowest: set if the container is an object.
     objects: u128,
     /// Bytes of all earlier pieces.
     before: usize,
-    /// The part of the open string that was seen ends in an odd run of backslashes.
-    escaping: bool,
 }
 
 /// ```text
-/// Start -{-> FirstKey -"-> Text(key) -"-> Colon -:-> Value -> Text, Scalar, FirstKey or FirstValue -> After
+/// Start -{-> FirstKey -"-> KeyText -"-> Colon -:-> Value -> ValueText, Scalar, FirstKey or FirstValue -> After
 ///   After -,-> Key or Value     After -}]-> After, or End when the root object closes
 /// ```
+/// The text and scalar states are those of a token that began in an earlier piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
@@ -120,12 +42,11 @@ enum State {
     Colon,
     FirstValue,
     Value,
-    Text {
-        key: bool,
-    },
-    Scalar(Scalar),
     After,
     End,
+    KeyText,
+    ValueText,
+    Scalar,
 }
 
 impl Scanner {
@@ -137,24 +58,16 @@ impl Scanner {
     /// Reads the next piece.
     pub fn push<S: Sink>(&mut self, piece: &[u8], sink: &mut S) -> Result<(), Fault> {
         let mut at = 0;
-        while let Some(&byte) = piece.get(at) {
-            at = match self.state {
-                State::Text { key } => self.text(piece, at, key, sink),
-                State::Scalar(scalar) => self.scalar(piece, at, scalar, sink)?,
-                State::Start
-                | State::FirstKey
-                | State::Key
-                | State::Colon
-                | State::FirstValue
-                | State::Value
-                | State::After
-                | State::End => {
-                    if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
-                        self.structure(byte, at, sink)?;
-                    }
-                    at.saturating_add(usize::from(!matches!(self.state, State::Scalar(_))))
+        while at < piece.len() {
+            if self.skipped_depth == 0 {
+                at = self.walk(piece, at, sink)?;
+            } else {
+                at = self.walk(piece, at, &mut Deaf)?;
+                if self.depth < self.skipped_depth {
+                    self.skipped_depth = 0;
+                    sink.close(self.place(at));
                 }
-            };
+            }
         }
         self.before = self.before.saturating_add(piece.len());
         Ok(())
@@ -170,192 +83,186 @@ impl Scanner {
         if self.is_complete() { Ok(()) } else { Err(Fault { offset: self.before, what: What::Truncated }) }
     }
 
+    #[inline]
     fn place(&self, at: usize) -> Place {
-        Place { depth: self.depth, offset: self.before.saturating_add(at) }
-    }
-
-    fn in_object(&self) -> bool {
-        self.objects & bit(self.depth) != 0
+        Place { depth: self.depth, offset: self.before.wrapping_add(at) }
     }
 
     #[inline]
-    fn structure<S: Sink>(&mut self, byte: u8, at: usize, sink: &mut S) -> Result<(), Fault> {
-        let here = self.place(at);
-        let unexpected = Err(Fault { offset: here.offset, what: What::Unexpected(byte) });
-        let value_fits = matches!(self.state, State::Value | State::FirstValue);
-        self.state = match byte {
-            b'"' if matches!(self.state, State::Key | State::FirstKey) => self.quote(here, true, sink),
-            b'"' if value_fits => self.quote(here, false, sink),
-            b':' if self.state == State::Colon => State::Value,
-            b',' if self.state == State::After => {
-                sink.comma(here);
-                if self.in_object() { State::Key } else { State::Value }
-            }
-            b'{' if value_fits || self.state == State::Start => self.open(here, true, sink)?,
-            b'[' if value_fits => self.open(here, false, sink)?,
-            b'}' if self.in_object() && matches!(self.state, State::FirstKey | State::After) => {
-                self.close(here, sink)
-            }
-            b']' if !self.in_object()
-                && self.depth > 0
-                && matches!(self.state, State::FirstValue | State::After) =>
-            {
-                self.close(here, sink)
-            }
-            _ if value_fits => match Scalar::start(byte) {
-                Some(scalar) => {
-                    sink.scalar_start(here);
-                    State::Scalar(scalar)
+    fn in_object(&self) -> bool {
+        self.objects & 1 == 1
+    }
+
+    /// Reads from `at` on, up to the end of `piece` or to where the sink ceases or begins to be told.
+    #[inline]
+    fn walk<S: Sink>(&mut self, piece: &[u8], mut at: usize, sink: &mut S) -> Result<usize, Fault> {
+        while let Some(&byte) = piece.get(at) {
+            at = match (self.state, byte) {
+                (State::FirstKey | State::Key, b'"') => self.key(piece, at, sink),
+                (State::FirstValue | State::Value, b'"') => self.text(piece, at, sink),
+                (State::FirstValue | State::Value, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
+                    self.scalar(piece, at, byte, sink)?
                 }
-                None => return unexpected,
-            },
-            b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n' if self.state == State::Start => {
-                return Err(Fault { offset: here.offset, what: What::NotObject });
-            }
-            _ => return unexpected,
-        };
-        Ok(())
+                (State::After, b',') => self.comma(at, sink),
+                (State::Colon, b':') => self.go(State::Value, at),
+                (State::FirstValue | State::Value, b'{' | b'[') | (State::Start, b'{') => {
+                    at = self.open(at, byte == b'{', sink)?;
+                    if self.skipped_depth == self.depth {
+                        return Ok(at);
+                    }
+                    at
+                }
+                (State::FirstKey | State::After, b'}') if self.in_object() => {
+                    at = self.close(at, sink);
+                    if self.depth < self.skipped_depth {
+                        return Ok(at);
+                    }
+                    at
+                }
+                (State::FirstValue | State::After, b']') if !self.in_object() => {
+                    at = self.close(at, sink);
+                    if self.depth < self.skipped_depth {
+                        return Ok(at);
+                    }
+                    at
+                }
+                (State::KeyText | State::ValueText, _) => self.rest_of_text(piece, at, sink),
+                (State::Scalar, _) => self.rest_of_scalar(piece, at, sink)?,
+                (_, b' ' | b'\n' | b'\r' | b'\t') => at.wrapping_add(1),
+                _ => return Err(self.fault(byte, at)),
+            };
+        }
+        Ok(at)
     }
 
-    fn quote<S: Sink>(&mut self, here: Place, key: bool, sink: &mut S) -> State {
-        self.escaping = false;
-        sink.text_start(here, key);
-        State::Text { key }
+    #[inline]
+    fn go(&mut self, state: State, at: usize) -> usize {
+        self.state = state;
+        at.wrapping_add(1)
     }
 
-    fn open<S: Sink>(&mut self, here: Place, object: bool, sink: &mut S) -> Result<State, Fault> {
+    #[inline]
+    fn comma<S: Sink>(&mut self, at: usize, sink: &mut S) -> usize {
+        sink.comma(self.place(at));
+        self.go(if self.in_object() { State::Key } else { State::Value }, at)
+    }
+
+    #[inline]
+    fn open<S: Sink>(&mut self, at: usize, object: bool, sink: &mut S) -> Result<usize, Fault> {
+        let here = self.place(at);
         if self.depth >= DEPTH_MAX {
             return Err(Fault { offset: here.offset, what: What::TooDeep });
         }
         sink.open(here, object);
-        self.depth += 1;
-        if object {
-            self.objects |= bit(self.depth);
-            Ok(State::FirstKey)
-        } else {
-            self.objects &= !bit(self.depth);
-            Ok(State::FirstValue)
+        self.depth = self.depth.wrapping_add(1);
+        self.objects = self.objects << 1 | u128::from(object);
+        if sink.skips(here, object) {
+            self.skipped_depth = self.depth;
         }
+        Ok(self.go(if object { State::FirstKey } else { State::FirstValue }, at))
     }
 
-    fn close<S: Sink>(&mut self, here: Place, sink: &mut S) -> State {
-        self.depth = self.depth.saturating_sub(1);
-        sink.close(Place { depth: self.depth, offset: here.offset.saturating_add(1) });
-        if self.depth == 0 { State::End } else { State::After }
-    }
-
-    /// Reads on inside a string, from `at`, and says where to go on.
     #[inline]
-    fn text<S: Sink>(&mut self, piece: &[u8], at: usize, key: bool, sink: &mut S) -> usize {
-        let rest = piece.get(at..).unwrap_or_default();
-        let mut from = 0;
-        while let Some(found) = memchr(b'"', rest.get(from..).unwrap_or_default()) {
-            let quote = from.saturating_add(found);
-            let text = rest.get(..quote).unwrap_or_default();
-            from = quote.saturating_add(1);
-            if !ends_escaping(text, self.escaping) {
-                sink.piece(text);
-                let next = at.saturating_add(from);
-                self.state = if key { State::Colon } else { State::After };
-                sink.text_end(self.place(next), key);
-                return next;
-            }
-        }
-        self.escaping = ends_escaping(rest, self.escaping);
-        sink.piece(rest);
-        piece.len()
+    fn close<S: Sink>(&mut self, at: usize, sink: &mut S) -> usize {
+        self.depth = self.depth.saturating_sub(1);
+        self.objects >>= 1;
+        let next = self.go(if self.depth == 0 { State::End } else { State::After }, at);
+        sink.close(self.place(next));
+        next
     }
 
-    fn scalar<S: Sink>(
-        &mut self,
-        piece: &[u8],
-        at: usize,
-        mut scalar: Scalar,
-        sink: &mut S,
-    ) -> Result<usize, Fault> {
+    /// Reads a member's name, and the colon if it follows at once.
+    #[inline]
+    fn key<S: Sink>(&mut self, piece: &[u8], at: usize, sink: &mut S) -> usize {
+        let next = self.string(piece, at, true, sink);
+        if self.state == State::Colon && piece.get(next) == Some(&b':') {
+            return self.go(State::Value, next);
+        }
+        next
+    }
+
+    #[inline]
+    fn text<S: Sink>(&mut self, piece: &[u8], at: usize, sink: &mut S) -> usize {
+        self.string(piece, at, false, sink)
+    }
+
+    #[inline]
+    fn string<S: Sink>(&mut self, piece: &[u8], at: usize, key: bool, sink: &mut S) -> usize {
+        let inside = at.wrapping_add(1);
+        let rest = piece.get(inside..).unwrap_or_default();
+        let Some((length, plain)) = text_length(rest) else {
+            self.state = if key { State::KeyText } else { State::ValueText };
+            self.escaping = ends_escaping(rest, false);
+            sink.text_start(self.place(at), key);
+            sink.piece(rest);
+            return piece.len();
+        };
+        let next = inside.wrapping_add(length).wrapping_add(1);
+        let raw = rest.get(..length).unwrap_or_default();
+        sink.whole_text(Text { start: self.place(at), end: self.place(next), raw, key, plain });
+        self.state = if key { State::Colon } else { State::After };
+        next
+    }
+
+    /// Reads on inside a string that began in an earlier piece.
+    #[cold]
+    fn rest_of_text<S: Sink>(&mut self, piece: &[u8], at: usize, sink: &mut S) -> usize {
+        let key = self.state == State::KeyText;
+        let rest = piece.get(at..).unwrap_or_default();
+        let Some(length) = text_length_from(rest, 0, self.escaping) else {
+            self.escaping = ends_escaping(rest, self.escaping);
+            sink.piece(rest);
+            return piece.len();
+        };
+        sink.piece(rest.get(..length).unwrap_or_default());
+        let next = at.wrapping_add(length).wrapping_add(1);
+        self.state = if key { State::Colon } else { State::After };
+        sink.text_end(self.place(next), key);
+        next
+    }
+
+    #[inline]
+    fn scalar<S: Sink>(&mut self, piece: &[u8], at: usize, first: u8, sink: &mut S) -> Result<usize, Fault> {
+        let rest = piece.get(at..).unwrap_or_default();
+        if let Some(length) = whole_length(rest, first) {
+            let end = at.wrapping_add(length);
+            let raw = rest.get(..length).unwrap_or_default();
+            sink.whole_scalar(Word { start: self.place(at), end: self.place(end), raw });
+            self.state = State::After;
+            return Ok(end);
+        }
+        let Some(scalar) = Scalar::start(first) else { return Err(self.fault(first, at)) };
+        (self.state, self.scalar) = (State::Scalar, scalar);
+        sink.scalar_start(self.place(at));
+        self.rest_of_scalar(piece, at, sink)
+    }
+
+    /// Reads a scalar of any form, from any byte of it.
+    #[cold]
+    fn rest_of_scalar<S: Sink>(&mut self, piece: &[u8], at: usize, sink: &mut S) -> Result<usize, Fault> {
         let rest = piece.get(at..).unwrap_or_default();
         for (index, &byte) in rest.iter().enumerate() {
-            let here = self.place(at.saturating_add(index));
-            if matches!(byte, b',' | b']' | b'}' | b' ' | b'\n' | b'\r' | b'\t') && scalar.is_whole() {
+            if ends_scalar(byte) && self.scalar.is_whole() {
+                let end = at.wrapping_add(index);
                 sink.piece(rest.get(..index).unwrap_or_default());
-                sink.scalar_end(here);
+                sink.scalar_end(self.place(end));
                 self.state = State::After;
-                return Ok(at.saturating_add(index));
+                return Ok(end);
             }
-            let Some(next) = scalar.step(byte) else {
-                return Err(Fault { offset: here.offset, what: What::Unexpected(byte) });
+            let Some(next) = self.scalar.step(byte) else {
+                return Err(self.fault(byte, at.wrapping_add(index)));
             };
-            scalar = next;
+            self.scalar = next;
         }
         sink.piece(rest);
-        self.state = State::Scalar(scalar);
         Ok(piece.len())
     }
-}
 
-fn bit(depth: u32) -> u128 {
-    1_u128.checked_shl(depth.wrapping_sub(1)).unwrap_or_default()
-}
-
-/// Whether the byte after `text` is escaped: an odd number of backslashes stands before it. `carried` says the
-/// same of what came before `text`.
-fn ends_escaping(text: &[u8], carried: bool) -> bool {
-    let run = text.iter().rev().take_while(|&&byte| byte == b'\\').count();
-    (run % 2 == 1) != (carried && run == text.len())
-}
-
-/// How far a number or literal has been read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scalar {
-    /// Of a literal, what is still to come.
-    Literal(&'static [u8]),
-    /// The first byte of a number is to come again.
-    Begin,
-    Minus,
-    Zero,
-    Digits,
-    Dot,
-    Fraction,
-    E,
-    Sign,
-    Exponent,
-}
-
-impl Scalar {
-    /// The state before `byte`, which begins a scalar.
-    fn start(byte: u8) -> Option<Self> {
-        match byte {
-            b't' => Some(Self::Literal(b"true")),
-            b'f' => Some(Self::Literal(b"false")),
-            b'n' => Some(Self::Literal(b"null")),
-            b'-' | b'0'..=b'9' => Some(Self::Begin),
-            _ => None,
-        }
-    }
-
-    fn step(self, byte: u8) -> Option<Self> {
-        match (self, byte) {
-            (Self::Literal(rest), _) => match rest.split_first() {
-                Some((&first, rest)) if first == byte => Some(Self::Literal(rest)),
-                Some(_) | None => None,
-            },
-            (Self::Begin, b'-') => Some(Self::Minus),
-            (Self::Begin | Self::Minus, b'0') => Some(Self::Zero),
-            (Self::Begin | Self::Minus, b'1'..=b'9') | (Self::Digits, b'0'..=b'9') => Some(Self::Digits),
-            (Self::Zero | Self::Digits, b'.') => Some(Self::Dot),
-            (Self::Dot | Self::Fraction, b'0'..=b'9') => Some(Self::Fraction),
-            (Self::Zero | Self::Digits | Self::Fraction, b'e' | b'E') => Some(Self::E),
-            (Self::E, b'+' | b'-') => Some(Self::Sign),
-            (Self::E | Self::Sign | Self::Exponent, b'0'..=b'9') => Some(Self::Exponent),
-            _ => None,
-        }
-    }
-
-    fn is_whole(self) -> bool {
-        match self {
-            Self::Literal(rest) => rest.is_empty(),
-            Self::Zero | Self::Digits | Self::Fraction | Self::Exponent => true,
-            Self::Begin | Self::Minus | Self::Dot | Self::E | Self::Sign => false,
-        }
+    #[cold]
+    fn fault(&self, byte: u8, at: usize) -> Fault {
+        let is_value = matches!(byte, b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n');
+        let what =
+            if self.state == State::Start && is_value { What::NotObject } else { What::Unexpected(byte) };
+        Fault { offset: self.place(at).offset, what }
     }
 }

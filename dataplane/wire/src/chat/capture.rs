@@ -1,0 +1,70 @@
+//! Keeps the raw bytes of one member's value while an answer goes by in pieces.
+
+use std::ops::Range;
+
+/// Bytes that are kept; a longer value counts as unreadable.
+const CAPTURE_BYTES_MAX: usize = 64 * 1024;
+
+/// Raw bytes of one value.
+#[derive(Debug, Default)]
+pub(super) struct Capture {
+    span: Option<Range<usize>>,
+    open: bool,
+    bytes: Vec<u8>,
+    overflowed: bool,
+}
+
+impl Capture {
+    /// A value begins at `at`; what was kept of an earlier one is forgotten.
+    pub(super) fn start(&mut self, at: usize) {
+        *self = Self { span: Some(at..at), open: true, bytes: Vec::new(), overflowed: false };
+    }
+
+    /// It has ended before `at`.
+    pub(super) fn end(&mut self, at: usize) {
+        self.open = false;
+        if let Some(span) = &mut self.span {
+            span.end = at;
+        }
+    }
+
+    /// Takes what belongs to it from a piece that begins at `before`.
+    #[inline]
+    pub(super) fn copy(&mut self, before: usize, piece: &[u8]) {
+        if self.span.is_some() && !self.overflowed {
+            self.copy_span(before, piece);
+        }
+    }
+
+    fn copy_span(&mut self, before: usize, piece: &[u8]) {
+        let Some(span) = &self.span else { return };
+        let after = before.saturating_add(piece.len());
+        let from = span.start.saturating_add(self.bytes.len()).saturating_sub(before);
+        let to = if self.open { after } else { span.end.min(after) }.saturating_sub(before);
+        let Some(bytes) = piece.get(from..to) else { return };
+        if self.bytes.len().saturating_add(bytes.len()) > CAPTURE_BYTES_MAX {
+            self.overflowed = true;
+            self.bytes = Vec::new();
+        } else {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// The value, unless JavaScript and Python take it for false: null, false, 0, "", [] or {}.
+    pub(super) fn truthy(&self) -> Option<&[u8]> {
+        let raw = self.bytes.as_slice();
+        let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default().trim_ascii();
+        let is_falsy = match raw.first() {
+            None => !self.overflowed,
+            Some(b'"' | b'[' | b'{') => inner.is_empty() && raw.len() > 1,
+            Some(_) => matches!(raw, b"null" | b"false" | b"0" | b"-0" | b"0.0"),
+        };
+        (!is_falsy).then_some(raw)
+    }
+
+    /// The same of a value that may not have ended.
+    pub(super) fn begun(&self) -> bool {
+        let begun = matches!(self.bytes.first(), Some(b'{' | b'[' | b'"' | b't' | b'1'..=b'9'));
+        if self.open { begun || self.overflowed } else { self.truthy().is_some() }
+    }
+}

@@ -1,0 +1,103 @@
+//! Numbers and literals: whole ones at a glance, others byte by byte.
+
+/// How far a number or literal has been read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Scalar {
+    /// Of a literal, what is still to come.
+    Literal(&'static [u8]),
+    /// The first byte of a number is to come again.
+    #[default]
+    Begin,
+    Minus,
+    Zero,
+    Digits,
+    Dot,
+    Fraction,
+    E,
+    Sign,
+    Exponent,
+}
+
+impl Scalar {
+    /// The state before `byte`, which begins a scalar.
+    pub(super) fn start(byte: u8) -> Option<Self> {
+        match byte {
+            b't' => Some(Self::Literal(b"true")),
+            b'f' => Some(Self::Literal(b"false")),
+            b'n' => Some(Self::Literal(b"null")),
+            b'-' | b'0'..=b'9' => Some(Self::Begin),
+            _ => None,
+        }
+    }
+
+    pub(super) fn step(self, byte: u8) -> Option<Self> {
+        match (self, byte) {
+            (Self::Literal(rest), _) => match rest.split_first() {
+                Some((&first, rest)) if first == byte => Some(Self::Literal(rest)),
+                Some(_) | None => None,
+            },
+            (Self::Begin, b'-') => Some(Self::Minus),
+            (Self::Begin | Self::Minus, b'0') => Some(Self::Zero),
+            (Self::Begin | Self::Minus, b'1'..=b'9') | (Self::Digits, b'0'..=b'9') => Some(Self::Digits),
+            (Self::Zero | Self::Digits, b'.') => Some(Self::Dot),
+            (Self::Dot | Self::Fraction, b'0'..=b'9') => Some(Self::Fraction),
+            (Self::Zero | Self::Digits | Self::Fraction, b'e' | b'E') => Some(Self::E),
+            (Self::E, b'+' | b'-') => Some(Self::Sign),
+            (Self::E | Self::Sign | Self::Exponent, b'0'..=b'9') => Some(Self::Exponent),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_whole(self) -> bool {
+        match self {
+            Self::Literal(rest) => rest.is_empty(),
+            Self::Zero | Self::Digits | Self::Fraction | Self::Exponent => true,
+            Self::Begin | Self::Minus | Self::Dot | Self::E | Self::Sign => false,
+        }
+    }
+}
+
+/// Whether `byte` may stand right after a scalar.
+#[inline]
+pub(super) fn ends_scalar(byte: u8) -> bool {
+    matches!(byte, b',' | b']' | b'}' | b' ' | b'\n' | b'\r' | b'\t')
+}
+
+/// The length of the scalar that `rest` begins with, if it is one of the usual forms and its end can be seen.
+#[inline]
+pub(super) fn whole_length(rest: &[u8], first: u8) -> Option<usize> {
+    let length = match first {
+        b'n' if rest.starts_with(b"null") => 4,
+        b't' if rest.starts_with(b"true") => 4,
+        b'f' if rest.starts_with(b"false") => 5,
+        b'0' => decimals(rest, 1)?,
+        b'1'..=b'9' => decimals(rest, digits(rest, 1))?,
+        b'-' => match *rest.get(1)? {
+            b'0' => decimals(rest, 2)?,
+            b'1'..=b'9' => decimals(rest, digits(rest, 2))?,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    rest.get(length).is_some_and(|&byte| ends_scalar(byte)).then_some(length)
+}
+
+/// Where the digits that go on at `at` end.
+#[inline]
+fn digits(rest: &[u8], mut at: usize) -> usize {
+    while rest.get(at).is_some_and(u8::is_ascii_digit) {
+        at = at.wrapping_add(1);
+    }
+    at
+}
+
+/// Where the decimals that may stand at `at` end.
+#[inline]
+fn decimals(rest: &[u8], at: usize) -> Option<usize> {
+    if rest.get(at) != Some(&b'.') {
+        return Some(at);
+    }
+    let from = at.wrapping_add(1);
+    let end = digits(rest, from);
+    (end > from).then_some(end)
+}

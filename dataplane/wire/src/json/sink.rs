@@ -1,0 +1,102 @@
+//! Who listens to a scanner, and what it is told.
+
+/// Where a token stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Of the container that holds the token: 0 for the root object itself, 1 for its members.
+    pub depth: u32,
+    /// Bytes before it, over all pieces.
+    pub offset: usize,
+}
+
+/// A string that stands in one piece, whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    /// Of its first quote.
+    pub start: Place,
+    /// After its last quote.
+    pub end: Place,
+    /// What stands between the quotes.
+    pub raw: &'a [u8],
+    /// It is a member's name.
+    pub key: bool,
+    /// It is known to hold no backslash. A long one may hold none either.
+    pub plain: bool,
+}
+
+/// A number, `true`, `false` or `null` that stands in one piece, whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Word<'a> {
+    /// Of its first byte.
+    pub start: Place,
+    /// After its last byte.
+    pub end: Place,
+    /// All of it.
+    pub raw: &'a [u8],
+}
+
+/// What is done with the tokens. Every method does nothing unless it is given.
+pub trait Sink {
+    /// An object or array begins at `at`.
+    fn open(&mut self, at: Place, object: bool) {
+        let _ = (at, object);
+    }
+    /// Whether nothing is to be told of what stands inside the container that has just been opened at `at`, up
+    /// to its close. It is checked all the same.
+    fn skips(&self, at: Place, object: bool) -> bool {
+        let _ = (at, object);
+        false
+    }
+    /// It has ended before `at`.
+    fn close(&mut self, at: Place) {
+        let _ = at;
+    }
+    /// A string begins with the quote at `at`; it is a member's name if `key`.
+    fn text_start(&mut self, at: Place, key: bool) {
+        let _ = (at, key);
+    }
+    /// It has ended before `at`.
+    fn text_end(&mut self, at: Place, key: bool) {
+        let _ = (at, key);
+    }
+    /// A number, `true`, `false` or `null` begins at `at`.
+    fn scalar_start(&mut self, at: Place) {
+        let _ = at;
+    }
+    /// It has ended before `at`.
+    fn scalar_end(&mut self, at: Place) {
+        let _ = at;
+    }
+    /// Some raw bytes of the string (without its quotes) or scalar that is open.
+    fn piece(&mut self, bytes: &[u8]) {
+        let _ = bytes;
+    }
+    /// Start, piece and end of a string at once, as most strings come.
+    #[inline]
+    fn whole_text(&mut self, text: Text<'_>) {
+        self.text_start(text.start, text.key);
+        self.piece(text.raw);
+        self.text_end(text.end, text.key);
+    }
+    /// Start, piece and end of a scalar at once.
+    #[inline]
+    fn whole_scalar(&mut self, word: Word<'_>) {
+        self.scalar_start(word.start);
+        self.piece(word.raw);
+        self.scalar_end(word.end);
+    }
+    /// A comma between two members or elements.
+    fn comma(&mut self, at: Place) {
+        let _ = at;
+    }
+}
+
+/// Listens to nothing.
+pub(super) struct Deaf;
+
+impl Sink for Deaf {
+    #[inline]
+    fn whole_text(&mut self, _text: Text<'_>) {}
+    #[inline]
+    fn whole_scalar(&mut self, _word: Word<'_>) {}
+}
