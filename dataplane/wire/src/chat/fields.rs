@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::json::{KEY_BYTES_MAX, Place, Sink, unescape};
+use crate::json::{KEY_BYTES_MAX, Place, Sink, Text, Word, unescape};
 
 /// Bytes of a `model` or `affinity_key` that are looked at; a longer model is refused.
 pub(super) const NAME_BYTES_MAX: usize = 8 * 1024;
@@ -45,7 +45,7 @@ pub(super) struct Fields {
     value_is_empty: bool,
     taken: Vec<u8>,
     take_max: usize,
-    text_length: u64,
+    text_length: usize,
     key_start: usize,
     last_comma: Option<usize>,
     kept_one: bool,
@@ -58,10 +58,32 @@ pub(super) struct Fields {
 pub(super) enum Value {
     #[default]
     Absent,
+    /// Its raw bytes, where they matter.
     Text(Vec<u8>),
-    Scalar(Vec<u8>),
+    Scalar(Scalar),
     Object,
     Array,
+}
+
+/// A number or literal, as far as it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scalar {
+    Null,
+    True,
+    False,
+    /// A number, if it is a whole one.
+    Number(Option<u64>),
+}
+
+impl Scalar {
+    fn of(raw: &[u8]) -> Self {
+        match raw {
+            b"null" => Self::Null,
+            b"true" => Self::True,
+            b"false" => Self::False,
+            number => Self::Number(std::str::from_utf8(number).ok().and_then(|digits| digits.parse().ok())),
+        }
+    }
 }
 
 /// Top-level members that the gateway knows.
@@ -189,7 +211,7 @@ impl Fields {
 
     fn edit_options(&mut self, span: Range<usize>, value: &Value) {
         let edit = match value {
-            Value::Scalar(text) if text == b"null" => (span, r#"{"include_usage":true}"#),
+            Value::Scalar(Scalar::Null) => (span, r#"{"include_usage":true}"#),
             Value::Object if self.inner_includes == 0 => {
                 let inside = span.start.saturating_add(1);
                 let text =
@@ -220,10 +242,11 @@ impl Fields {
     }
 
     /// The name of a member below the root has ended.
-    fn inner_key_ends(&mut self, depth: u32) {
+    #[inline]
+    fn inner_key_ends(&mut self, depth: u32, name: &[u8]) {
         let options = self.field == Field::StreamOptions && depth == 2;
         let part = self.field == Field::Messages && depth >= PART_DEPTH;
-        self.inner_key = match unescaped(&self.taken).as_ref() {
+        self.inner_key = match name {
             b"include_usage" if options => InnerKey::IncludeUsage,
             b"type" if part => InnerKey::Type,
             b"data" if part => InnerKey::Binary,
@@ -231,22 +254,95 @@ impl Fields {
         };
     }
 
-    /// A string inside `messages` has ended.
-    fn message_text_ends(&mut self) {
-        let is_image = || matches!(unescaped(&self.taken).as_ref(), b"image_url" | b"input_image" | b"image");
-        if self.inner_key == InnerKey::Type && is_image() {
+    /// A string of `length` raw bytes inside `messages` has ended; `glance` is how it begins.
+    #[inline]
+    fn message_text_ends(&mut self, length: usize, glance: &[u8]) {
+        if self.inner_key == InnerKey::Type
+            && matches!(unescaped(glance).as_ref(), b"image_url" | b"input_image" | b"image")
+        {
             self.has_image = true;
         }
         let is_binary = self.inner_key == InnerKey::Binary
-            || (self.taken.starts_with(b"data:") && memchr::memmem::find(&self.taken, b";base64,").is_some());
+            || (glance.starts_with(b"data:") && memchr::memmem::find(glance, b";base64,").is_some());
         if !is_binary {
-            self.text_bytes = self.text_bytes.saturating_add(self.text_length);
+            self.text_bytes = self.text_bytes.saturating_add(length.try_into().unwrap_or(u64::MAX));
         }
         self.inner_key = InnerKey::Other;
+    }
+
+    /// Bytes of a string at this place that are wanted.
+    #[inline]
+    fn wanted(&self, depth: u32, key: bool) -> usize {
+        match (depth, key) {
+            (1, true) => KEY_BYTES_MAX,
+            (1, false) if matches!(self.field, Field::Model | Field::Affinity) => {
+                NAME_BYTES_MAX.saturating_add(1)
+            }
+            (1, false) => 0,
+            _ if matches!(self.field, Field::Messages | Field::StreamOptions) => GLANCE_BYTES,
+            _ => 0,
+        }
+    }
+
+    #[inline]
+    fn text_begins(&mut self, at: Place, key: bool) {
+        match (at.depth, key) {
+            (1, true) => self.key_start = at.offset,
+            (1, false) => self.value_begins(at),
+            _ => {
+                self.value_is_empty = false;
+                if at.depth == 2 && !key {
+                    self.inner_start = at.offset;
+                }
+            }
+        }
+    }
+
+    /// A member's name has ended.
+    #[inline]
+    fn key_ends(&mut self, depth: u32, name: &[u8]) {
+        match (depth, self.field) {
+            (1, _) => self.field = Field::named(name),
+            (_, Field::Messages) | (2, Field::StreamOptions) => self.inner_key_ends(depth, name),
+            _ => {}
+        }
+    }
+
+    /// Another string of `length` raw bytes has ended; `taken` is what was wanted of it.
+    #[inline]
+    fn text_value_ends(&mut self, at: Place, length: usize, taken: &[u8]) {
+        match (at.depth, self.field) {
+            (1, _) => self.value_ends(at.offset, Value::Text(taken.to_vec())),
+            (_, Field::Messages) => self.message_text_ends(length, taken),
+            (2, Field::StreamOptions) => self.option_ends(at.offset, false),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn scalar_begins(&mut self, at: Place) {
+        match at.depth {
+            1 => self.value_begins(at),
+            2 => {
+                self.value_is_empty = false;
+                self.inner_start = at.offset;
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn scalar_value_ends(&mut self, at: Place, raw: &[u8]) {
+        match at.depth {
+            1 => self.value_ends(at.offset, Value::Scalar(Scalar::of(raw))),
+            2 if self.field == Field::StreamOptions => self.option_ends(at.offset, raw == b"true"),
+            _ => {}
+        }
     }
 }
 
 impl Sink for Fields {
+    #[inline]
     fn open(&mut self, at: Place, object: bool) {
         match at.depth {
             0 => {}
@@ -266,6 +362,23 @@ impl Sink for Fields {
         }
     }
 
+    #[inline]
+    fn skips(&self, at: Place, _object: bool) -> bool {
+        match self.field {
+            Field::Messages => false,
+            // Whether they are empty matters.
+            Field::StreamOptions | Field::Tools | Field::Functions => at.depth > 1,
+            Field::Other
+            | Field::Model
+            | Field::Stream
+            | Field::Timeout
+            | Field::Affinity
+            | Field::MaxTokens
+            | Field::MaxCompletionTokens => at.depth > 0,
+        }
+    }
+
+    #[inline]
     fn close(&mut self, at: Place) {
         match at.depth {
             1 => {
@@ -277,85 +390,65 @@ impl Sink for Fields {
         }
     }
 
-    #[inline]
     fn text_start(&mut self, at: Place, key: bool) {
         self.text_length = 0;
-        match (at.depth, key) {
-            (1, true) => {
-                self.key_start = at.offset;
-                self.take(KEY_BYTES_MAX);
-            }
-            (1, false) => {
-                self.value_begins(at);
-                let kept = matches!(self.field, Field::Model | Field::Affinity);
-                self.take(if kept { NAME_BYTES_MAX.saturating_add(1) } else { 0 });
-            }
-            _ => {
-                self.value_is_empty = false;
-                if at.depth == 2 && !key {
-                    self.inner_start = at.offset;
-                }
-                let looked_at = matches!(self.field, Field::Messages | Field::StreamOptions);
-                self.take(if looked_at { GLANCE_BYTES } else { 0 });
-            }
-        }
+        self.take(self.wanted(at.depth, key));
+        self.text_begins(at, key);
     }
 
-    #[inline]
     fn text_end(&mut self, at: Place, key: bool) {
-        match (at.depth, key, self.field) {
-            (1, true, _) => self.field = Field::named(&unescaped(&self.taken)),
-            (1, false, _) => {
-                let text = if self.take_max == 0 { Vec::new() } else { std::mem::take(&mut self.taken) };
-                self.value_ends(at.offset, Value::Text(text));
-            }
-            (depth, true, Field::Messages) | (depth @ 2, true, Field::StreamOptions) => {
-                self.inner_key_ends(depth);
-            }
-            (_, false, Field::Messages) => self.message_text_ends(),
-            (2, false, Field::StreamOptions) => self.option_ends(at.offset, false),
-            _ => {}
+        let taken = std::mem::take(&mut self.taken);
+        if key {
+            self.key_ends(at.depth, &unescaped(&taken));
+        } else {
+            self.text_value_ends(at, self.text_length, &taken);
         }
+        self.taken = taken;
     }
 
-    #[inline]
     fn piece(&mut self, bytes: &[u8]) {
         let room = self.take_max.saturating_sub(self.taken.len());
         if room > 0 {
             self.taken.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         }
-        self.text_length = self.text_length.saturating_add(bytes.len().try_into().unwrap_or(u64::MAX));
+        self.text_length = self.text_length.saturating_add(bytes.len());
+    }
+
+    #[inline]
+    fn whole_text(&mut self, text: Text<'_>) {
+        let depth = text.start.depth;
+        self.text_begins(text.start, text.key);
+        if text.key && text.plain {
+            self.key_ends(depth, text.raw);
+            return;
+        }
+        let wanted = self.wanted(depth, text.key);
+        let taken = text.raw.get(..wanted).unwrap_or(text.raw);
+        if text.key {
+            self.key_ends(depth, &unescaped(taken));
+        } else {
+            self.text_value_ends(text.end, text.raw.len(), taken);
+        }
     }
 
     fn scalar_start(&mut self, at: Place) {
-        match at.depth {
-            1 => {
-                self.value_begins(at);
-                self.take(GLANCE_BYTES);
-            }
-            2 => {
-                self.value_is_empty = false;
-                self.inner_start = at.offset;
-                self.take(GLANCE_BYTES);
-            }
-            _ => self.take(0),
-        }
+        self.take(GLANCE_BYTES);
+        self.scalar_begins(at);
     }
 
     fn scalar_end(&mut self, at: Place) {
-        match at.depth {
-            1 => {
-                let text = std::mem::take(&mut self.taken);
-                self.value_ends(at.offset, Value::Scalar(text));
-            }
-            2 if self.field == Field::StreamOptions => {
-                let is_true = self.taken == b"true";
-                self.option_ends(at.offset, is_true);
-            }
-            _ => {}
-        }
+        let taken = std::mem::take(&mut self.taken);
+        self.scalar_value_ends(at, &taken);
+        self.taken = taken;
     }
 
+    #[inline]
+    fn whole_scalar(&mut self, word: Word<'_>) {
+        self.scalar_begins(word.start);
+        self.scalar_value_ends(word.end, word.raw);
+    }
+
+    #[inline]
     fn comma(&mut self, at: Place) {
         if at.depth != 1 {
             return;

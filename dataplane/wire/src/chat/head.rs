@@ -6,8 +6,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::fields::{EDITS_MAX, Fields, NAME_BYTES_MAX, Value};
-use crate::json::{Fault, Scanner, What, unescape};
+use super::fields::{EDITS_MAX, Fields, NAME_BYTES_MAX, Scalar, Value};
+use crate::json::{Fault, Scanner, What, unescape, unescape_owned};
 
 /// Reads a request body piece by piece.
 #[derive(Debug, Default)]
@@ -96,7 +96,7 @@ impl HeadScan {
     pub fn finish(self) -> Result<ChatHead, ScanError> {
         self.scanner.finish()?;
         let fields = self.fields;
-        let model = model(&fields.model)?;
+        let model = model(fields.model)?;
         let stream = stream(&fields.stream)?;
         match fields.messages {
             Value::Array => {}
@@ -124,10 +124,10 @@ impl HeadScan {
     }
 }
 
-fn model(value: &Value) -> Result<String, ScanError> {
+fn model(value: Value) -> Result<String, ScanError> {
     let fault = match value {
         Value::Text(raw) if raw.len() > NAME_BYTES_MAX => ScanFault::ModelTooLong,
-        Value::Text(raw) => return unescape(raw).ok_or_else(|| ScanFault::ModelNotString.into()),
+        Value::Text(raw) => return unescape_owned(raw).ok_or_else(|| ScanFault::ModelNotString.into()),
         Value::Absent => ScanFault::ModelMissing,
         Value::Scalar(_) | Value::Object | Value::Array => ScanFault::ModelNotString,
     };
@@ -137,9 +137,9 @@ fn model(value: &Value) -> Result<String, ScanError> {
 fn stream(value: &Value) -> Result<bool, ScanError> {
     match value {
         Value::Absent => Ok(false),
-        Value::Scalar(text) if text == b"true" => Ok(true),
-        Value::Scalar(text) if text == b"false" || text == b"null" => Ok(false),
-        Value::Scalar(_) | Value::Text(_) | Value::Object | Value::Array => {
+        Value::Scalar(Scalar::True) => Ok(true),
+        Value::Scalar(Scalar::False | Scalar::Null) => Ok(false),
+        Value::Scalar(Scalar::Number(_)) | Value::Text(_) | Value::Object | Value::Array => {
             Err(ScanFault::StreamNotBool.into())
         }
     }
@@ -147,8 +147,8 @@ fn stream(value: &Value) -> Result<bool, ScanError> {
 
 fn whole_number(value: &Value) -> Option<u64> {
     match value {
-        Value::Scalar(text) => std::str::from_utf8(text).ok()?.parse().ok(),
-        Value::Absent | Value::Text(_) | Value::Object | Value::Array => None,
+        Value::Scalar(Scalar::Number(number)) => *number,
+        Value::Scalar(_) | Value::Absent | Value::Text(_) | Value::Object | Value::Array => None,
     }
 }
 

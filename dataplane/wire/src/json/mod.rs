@@ -12,7 +12,7 @@ pub use fault::{Fault, What};
 pub use limit::{DEPTH_MAX, KEY_BYTES_MAX};
 pub use scan::Scanner;
 pub use sink::{Place, Sink, Text, Word};
-pub use text::{quote, unescape};
+pub use text::{quote, unescape, unescape_owned};
 
 #[cfg(test)]
 mod tests;

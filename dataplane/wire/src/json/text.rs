@@ -3,7 +3,7 @@
 /// What the raw bytes between two quotes stand for. `None` if an escape is wrong, a surrogate stands alone, a
 /// control character is bare, or the bytes are not UTF-8.
 pub fn unescape(raw: &[u8]) -> Option<String> {
-    if memchr::memchr(b'\\', raw).is_none() && raw.iter().all(|&byte| byte >= 0x20) {
+    if stands_for_itself(raw) {
         return std::str::from_utf8(raw).ok().map(str::to_owned);
     }
     let mut quoted = Vec::with_capacity(raw.len().saturating_add(2));
@@ -11,6 +11,15 @@ pub fn unescape(raw: &[u8]) -> Option<String> {
     quoted.extend_from_slice(raw);
     quoted.push(b'"');
     serde_json::from_slice(&quoted).ok()
+}
+
+/// The same of bytes that are not needed any more.
+pub fn unescape_owned(raw: Vec<u8>) -> Option<String> {
+    if stands_for_itself(&raw) { String::from_utf8(raw).ok() } else { unescape(&raw) }
+}
+
+fn stands_for_itself(raw: &[u8]) -> bool {
+    raw.iter().all(|&byte| byte >= 0x20 && byte != b'\\')
 }
 
 /// `text` as a JSON string, quotes included.
