@@ -1,12 +1,13 @@
 //! What one event of a chat stream means, and what becomes of it.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use super::answer::{Answer, Seen, tree};
-use super::judge::{may_be_error, needs_a_look, text_bytes};
+use super::judge::{may_be_error, needs_a_look, text_span};
 use super::stream::{StreamOptions, StreamState};
 use crate::envelope::{StreamError, event_of, sanitize_value};
 
@@ -40,25 +41,39 @@ impl Judge {
     }
 
     /// Judges one whole event by its data.
-    #[inline]
     pub(super) fn judge(&mut self, data: &[u8]) -> Verdict {
-        if self.state.done {
-            return self.after_done(data);
+        match self.plain_text(data) {
+            Some((_, text)) => {
+                self.add_text(text.len());
+                Verdict::Pass
+            }
+            None => self.judge_closely(data),
         }
-        if data.first() == Some(&b'{') && self.state.content && !needs_a_look(data) && self.count_text(data) {
-            return Verdict::Pass;
-        }
-        self.look(data)
     }
 
-    /// Counts the text of a chunk that holds nothing else, if it stands where text stood before.
-    fn count_text(&mut self, data: &[u8]) -> bool {
-        let Some(length) = self.text_key.and_then(|key| text_bytes(data, key)) else { return false };
-        self.add_text(length.try_into().unwrap_or(u64::MAX));
-        true
+    /// The same of a chunk that holds more than text where text stood before.
+    pub(super) fn judge_closely(&mut self, data: &[u8]) -> Verdict {
+        if self.state.done { self.after_done(data) } else { self.look(data) }
     }
 
-    fn add_text(&mut self, bytes: u64) {
+    /// Under which member, and where, the text of a chunk stands that holds nothing else, if text stood there
+    /// before.
+    #[inline]
+    pub(super) fn plain_text(&self, data: &[u8]) -> Option<(usize, Range<usize>)> {
+        let key = self.text_key().filter(|_| data.first() == Some(&b'{'))?;
+        if needs_a_look(data) { None } else { Some((key, text_span(data, key)?)) }
+    }
+
+    /// Where text is looked for. `None` if every event is looked at.
+    #[inline]
+    pub(super) fn text_key(&self) -> Option<usize> {
+        self.text_key.filter(|_| self.state.content && !self.state.done)
+    }
+
+    /// Counts one more event with output.
+    #[inline]
+    pub(super) fn add_text(&mut self, bytes: usize) {
+        let bytes = bytes.try_into().unwrap_or(u64::MAX);
         self.state.content_events = self.state.content_events.saturating_add(1);
         self.state.output_bytes = self.state.output_bytes.saturating_add(bytes);
     }
@@ -96,7 +111,7 @@ impl Judge {
         if seen.content {
             self.state.content = true;
             self.text_key = seen.text_key.or(self.text_key);
-            self.add_text(seen.text_bytes);
+            self.add_text(seen.text_bytes.try_into().unwrap_or(usize::MAX));
         }
         let usage_only = seen.has_usage() && !seen.has_choice;
         if usage_only && self.options.drop_usage_only { Verdict::Drop } else { Verdict::Pass }

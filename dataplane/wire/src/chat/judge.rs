@@ -3,11 +3,13 @@
 //! A chunk that holds nothing but output is never parsed. A member's name is searched for with its quotes, which
 //! never stand unescaped inside a string, so that text about usage or errors costs nothing but a closer look.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
 use super::answer::TEXT_KEYS;
+use crate::json::text_length;
 
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
 static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
@@ -25,21 +27,14 @@ pub(super) fn may_be_error(payload: &[u8]) -> bool {
     has_value(&ERROR, payload)
 }
 
-/// How many raw bytes of text stand under the given one of [`TEXT_KEYS`]. `None` if there is no text there.
-pub(super) fn text_bytes(payload: &[u8], key: usize) -> Option<usize> {
+/// Where in `payload` the raw text stands under the given one of [`TEXT_KEYS`]. `None` if there is no text there.
+pub(super) fn text_span(payload: &[u8], key: usize) -> Option<Range<usize>> {
     let finder = TEXTS.get(key)?;
     let after = finder.find(payload)?.saturating_add(finder.needle().len());
     let value = after_colon(payload.get(after..)?)?.strip_prefix(b"\"")?;
-    let mut from = 0;
-    loop {
-        let quote = from + memchr::memchr(b'"', value.get(from..)?)?;
-        let text = value.get(..quote)?;
-        let escapes = text.iter().rev().take_while(|&&byte| byte == b'\\').count();
-        if escapes % 2 == 0 {
-            return Some(quote).filter(|&length| length > 0);
-        }
-        from = quote.checked_add(1)?;
-    }
+    let (length, _) = text_length(value)?;
+    let start = payload.len().checked_sub(value.len())?;
+    (length > 0).then_some(start..start.wrapping_add(length))
 }
 
 /// Whether the name stands in `payload` with anything but null after it.

@@ -10,6 +10,7 @@ mod request;
 mod response;
 mod stream;
 mod synthesize;
+mod template;
 mod usage;
 
 pub use head::{ChatHead, HeadScan, ScanError, ScanFault};

@@ -15,6 +15,7 @@ use shared::usage::TokenCounts;
 
 use super::answer::Answer;
 use super::chunk::{Judge, Verdict};
+use super::template::Template;
 use crate::envelope::StreamError;
 use crate::sse::{Blocks, data_of};
 
@@ -62,6 +63,7 @@ pub struct ChatStream {
     blocks: Blocks,
     held: Held,
     oversized: Option<Box<Oversized>>,
+    template: Template,
     /// The first block may begin with a byte order mark.
     begun: bool,
     /// The last event went on as it came.
@@ -134,7 +136,7 @@ impl ChatStream {
             chunk = rest;
         }
         if !self.stopped {
-            self.pass_whole_events(&chunk, out);
+            self.pass_whole_events(chunk, out);
         }
     }
 
@@ -166,16 +168,16 @@ impl ChatStream {
     }
 
     /// Passes on the events that end in `chunk`, in as few slices as may be, and holds the rest.
-    fn pass_whole_events(&mut self, chunk: &Bytes, out: &mut Vec<Bytes>) {
+    fn pass_whole_events(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
         // What stands before `passed` has gone out; what stands before `start` has been judged.
-        let (mut passed, mut start) = (0, 0);
+        let (mut passed, mut start) = (0, self.pass_alike(&chunk));
         while let Some(length) = self.blocks.find(chunk.get(start..).unwrap_or_default()) {
             let end = start.saturating_add(length);
-            let verdict = self.judge_in(chunk, start, end);
+            let verdict = self.judge_in(&chunk, start, end);
             self.passed = matches!(verdict, Verdict::Pass | Verdict::LastPass);
             if verdict != Verdict::Pass {
                 let keep = if verdict == Verdict::LastPass { end } else { start };
-                push_slice(chunk, passed, keep, out);
+                push_slice(&chunk, passed, keep, out);
                 passed = end;
                 self.replace(verdict, out);
                 if self.stopped {
@@ -183,11 +185,29 @@ impl ChatStream {
                 }
             }
             start = end;
+            start = start.saturating_add(self.pass_alike(chunk.get(start..).unwrap_or_default()));
         }
-        push_slice(chunk, passed, start, out);
         if start < chunk.len() {
+            push_slice(&chunk, passed, start, out);
             self.hold(chunk.slice(start..), out);
+        } else if passed == 0 && start > 0 {
+            out.push(chunk);
+        } else {
+            push_slice(&chunk, passed, start, out);
         }
+    }
+
+    /// Bytes of the events at the beginning of `rest` that differ from the last one in their text alone.
+    #[inline]
+    fn pass_alike(&mut self, rest: &[u8]) -> usize {
+        let mut length = 0_usize;
+        let Some(key) = self.judge.text_key().filter(|_| self.blocks.at_start()) else { return length };
+        while let Some(fit) = rest.get(length..).and_then(|rest| self.template.fit(rest, key)) {
+            self.judge.add_text(fit.text);
+            self.passed = true;
+            length = length.saturating_add(fit.length);
+        }
+        length
     }
 
     fn judge_in(&mut self, chunk: &Bytes, start: usize, end: usize) -> Verdict {
@@ -197,7 +217,14 @@ impl ChatStream {
             && let Some(data) = event.strip_prefix(b"data:")
         {
             let data = data.strip_prefix(b" ").unwrap_or(data);
-            return self.judge.judge(trim_line_end(data));
+            let before = event.len().wrapping_sub(data.len());
+            let data = trim_line_end(data);
+            let Some((key, text)) = self.judge.plain_text(data) else {
+                return self.judge.judge_closely(data);
+            };
+            self.judge.add_text(text.len());
+            self.template.learn(event, key, text.start.wrapping_add(before)..text.end.wrapping_add(before));
+            return Verdict::Pass;
         }
         self.judge_event(event)
     }

@@ -13,6 +13,7 @@ pub use limit::{DEPTH_MAX, KEY_BYTES_MAX};
 pub use scan::Scanner;
 pub use sink::{Place, Sink, Text, Word};
 pub use text::{quote, unescape, unescape_owned};
+pub(crate) use text_end::text_length;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ const SHORT_BYTES: usize = 40;
 /// The length of the string that `rest` begins inside of, and whether it is known to hold no backslash. `None`
 /// if its last quote is not in `rest`.
 #[inline]
-pub(super) fn text_length(rest: &[u8]) -> Option<(usize, bool)> {
+pub(crate) fn text_length(rest: &[u8]) -> Option<(usize, bool)> {
     let mut at = 0_usize;
     while at < SHORT_BYTES {
         let Some(word) = rest.get(at..).and_then(<[u8]>::first_chunk) else { break };

@@ -46,12 +46,20 @@ impl Blocks {
         }
     }
 
+    /// Whether the next byte begins a block.
+    #[inline]
+    pub fn at_start(&self) -> bool {
+        !self.in_line && !self.after_cr && self.lines == 0
+    }
+
     /// Whether the block found last was one line.
+    #[inline]
     pub fn found_single_line(&self) -> bool {
         self.found_lines == 1
     }
 
     /// Whether the last block found ended in a CR whose LF may be the next byte. If it is, it is read.
+    #[inline]
     pub fn takes_lf(&mut self, piece: &[u8]) -> bool {
         let takes = self.after_cr && self.lines == 0 && piece.first() == Some(&b'\n');
         self.after_cr &= !takes;
