@@ -96,12 +96,14 @@ mod tests {
         template.fit(rest, 0).map(|fit| (fit.length, fit.text))
     }
 
+    type Row = (&'static str, &'static [u8], Option<(usize, usize)>);
+
     #[test]
     fn only_the_text_may_differ() {
         let mut template = Template::default();
         assert_eq!(fit(&template, b"data: \"a\"\n\n"), None, "nothing learnt");
         template.learn(b"data: \"a\"\n\n", 0, 7..8);
-        let rows: [(&str, &[u8], Option<(usize, usize)>); 12] = [
+        let rows: [Row; 12] = [
             ("itself", b"data: \"a\"\n\n", Some((11, 1))),
             ("other text, and more behind it", b"data: \"bcd\"\n\ndata", Some((13, 3))),
             ("escaped quote", b"data: \"\\\"\"\n\n", Some((12, 2))),

@@ -5,6 +5,8 @@
 use serde_json::Value;
 use shared::usage::TokenCounts;
 
+use crate::json::whole_number;
+
 /// The counts in a `usage` object of any vendor. `None` if it counts neither input nor output.
 ///
 /// Cached input is part of `prompt_tokens`, reasoning part of `completion_tokens`; only where the total says
@@ -133,19 +135,12 @@ impl UsageReader {
 /// A count, also where a vendor writes `12.0`; a negative one counts nothing.
 #[inline]
 fn count(raw: &[u8]) -> Option<u64> {
-    if raw.len() < 19 && raw.iter().all(u8::is_ascii_digit) {
-        let add = |count: u64, digit: &u8| count * 10 + u64::from(digit & 0xf);
-        return Some(raw.iter().fold(0, add));
-    }
-    odd_count(std::str::from_utf8(raw).ok()?)
+    whole_number(raw).or_else(|| odd_count(raw))
 }
 
 #[cold]
-fn odd_count(number: &str) -> Option<u64> {
-    if let Ok(count) = number.parse() {
-        return Some(count);
-    }
-    let number: f64 = number.parse().ok()?;
+fn odd_count(raw: &[u8]) -> Option<u64> {
+    let number: f64 = std::str::from_utf8(raw).ok()?.parse().ok()?;
     format!("{:.0}", number.clamp(0.0, 1e15)).parse().ok()
 }
 

@@ -10,6 +10,7 @@ mod text_end;
 
 pub use fault::{Fault, What};
 pub use limit::{DEPTH_MAX, KEY_BYTES_MAX};
+pub(crate) use scalar::whole_number;
 pub use scan::Scanner;
 pub use sink::{Place, Sink, Text, Word};
 pub use text::{quote, unescape, unescape_owned};

@@ -64,7 +64,7 @@ pub(super) fn ends_scalar(byte: u8) -> bool {
 }
 
 /// The length of the scalar that `rest` begins with, if it is one of the usual forms and its end can be seen.
-#[inline]
+#[inline(always)]
 pub(super) fn whole_length(rest: &[u8], first: u8) -> Option<usize> {
     let length = match first {
         b'n' if rest.starts_with(b"null") => 4,
@@ -100,4 +100,13 @@ fn decimals(rest: &[u8], at: usize) -> Option<usize> {
     let from = at.wrapping_add(1);
     let end = digits(rest, from);
     (end > from).then_some(end)
+}
+
+/// The value of a scalar that is a whole number, not negative, without a fraction or exponent.
+#[inline]
+pub(crate) fn whole_number(raw: &[u8]) -> Option<u64> {
+    if !raw.first().is_some_and(u8::is_ascii_digit) || !raw.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    raw.iter().try_fold(0_u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit & 0xf)))
 }

@@ -98,8 +98,8 @@ impl Scanner {
     fn walk<S: Sink>(&mut self, piece: &[u8], mut at: usize, sink: &mut S) -> Result<usize, Fault> {
         while let Some(&byte) = piece.get(at) {
             at = match (self.state, byte) {
-                (State::FirstKey | State::Key, b'"') => self.key(piece, at, sink),
-                (State::FirstValue | State::Value, b'"') => self.text(piece, at, sink),
+                (State::FirstKey | State::Key, b'"') => self.member(piece, at, sink)?,
+                (State::FirstValue | State::Value, b'"') => self.string(piece, at, false, sink),
                 (State::FirstValue | State::Value, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
                     self.scalar(piece, at, byte, sink)?
                 }
@@ -171,22 +171,28 @@ impl Scanner {
         next
     }
 
-    /// Reads a member's name, and the colon if it follows at once.
+    /// Reads a member's name, and as much of what mostly comes next as does: colon, string or scalar, comma.
     #[inline]
-    fn key<S: Sink>(&mut self, piece: &[u8], at: usize, sink: &mut S) -> usize {
-        let next = self.string(piece, at, true, sink);
-        if self.state == State::Colon && piece.get(next) == Some(&b':') {
-            return self.go(State::Value, next);
+    fn member<S: Sink>(&mut self, piece: &[u8], at: usize, sink: &mut S) -> Result<usize, Fault> {
+        let mut at = self.string(piece, at, true, sink);
+        if self.state != State::Colon || piece.get(at) != Some(&b':') {
+            return Ok(at);
         }
-        next
+        at = self.go(State::Value, at);
+        at = match piece.get(at) {
+            Some(b'"') => self.string(piece, at, false, sink),
+            Some(&byte @ (b'-' | b'0'..=b'9' | b't' | b'f' | b'n')) => self.scalar(piece, at, byte, sink)?,
+            _ => return Ok(at),
+        };
+        if self.state == State::After && piece.get(at) == Some(&b',') {
+            sink.comma(self.place(at));
+            at = self.go(State::Key, at);
+        }
+        Ok(at)
     }
 
-    #[inline]
-    fn text<S: Sink>(&mut self, piece: &[u8], at: usize, sink: &mut S) -> usize {
-        self.string(piece, at, false, sink)
-    }
-
-    #[inline]
+    /// Reads a string, or as much of it as is there.
+    #[inline(always)]
     fn string<S: Sink>(&mut self, piece: &[u8], at: usize, key: bool, sink: &mut S) -> usize {
         let inside = at.wrapping_add(1);
         let rest = piece.get(inside..).unwrap_or_default();
@@ -199,7 +205,12 @@ impl Scanner {
         };
         let next = inside.wrapping_add(length).wrapping_add(1);
         let raw = rest.get(..length).unwrap_or_default();
-        sink.whole_text(Text { start: self.place(at), end: self.place(next), raw, key, plain });
+        let text = Text { start: self.place(at), raw, plain };
+        if key {
+            sink.whole_key(text);
+        } else {
+            sink.whole_text(text);
+        }
         self.state = if key { State::Colon } else { State::After };
         next
     }
@@ -227,7 +238,7 @@ impl Scanner {
         if let Some(length) = whole_length(rest, first) {
             let end = at.wrapping_add(length);
             let raw = rest.get(..length).unwrap_or_default();
-            sink.whole_scalar(Word { start: self.place(at), end: self.place(end), raw });
+            sink.whole_scalar(Word { start: self.place(at), raw });
             self.state = State::After;
             return Ok(end);
         }

@@ -14,12 +14,8 @@ pub struct Place {
 pub struct Text<'a> {
     /// Of its first quote.
     pub start: Place,
-    /// After its last quote.
-    pub end: Place,
     /// What stands between the quotes.
     pub raw: &'a [u8],
-    /// It is a member's name.
-    pub key: bool,
     /// It is known to hold no backslash. A long one may hold none either.
     pub plain: bool,
 }
@@ -29,10 +25,25 @@ pub struct Text<'a> {
 pub struct Word<'a> {
     /// Of its first byte.
     pub start: Place,
-    /// After its last byte.
-    pub end: Place,
     /// All of it.
     pub raw: &'a [u8],
+}
+
+impl Text<'_> {
+    /// After its last quote.
+    #[inline]
+    pub fn end(&self) -> Place {
+        let offset = self.start.offset.wrapping_add(self.raw.len()).wrapping_add(2);
+        Place { offset, ..self.start }
+    }
+}
+
+impl Word<'_> {
+    /// After its last byte.
+    #[inline]
+    pub fn end(&self) -> Place {
+        Place { offset: self.start.offset.wrapping_add(self.raw.len()), ..self.start }
+    }
 }
 
 /// What is done with the tokens. Every method does nothing unless it is given.
@@ -71,19 +82,26 @@ pub trait Sink {
     fn piece(&mut self, bytes: &[u8]) {
         let _ = bytes;
     }
-    /// Start, piece and end of a string at once, as most strings come.
+    /// Start, piece and end of a member's name at once, as most names come.
+    #[inline]
+    fn whole_key(&mut self, text: Text<'_>) {
+        self.text_start(text.start, true);
+        self.piece(text.raw);
+        self.text_end(text.end(), true);
+    }
+    /// Start, piece and end of another string at once.
     #[inline]
     fn whole_text(&mut self, text: Text<'_>) {
-        self.text_start(text.start, text.key);
+        self.text_start(text.start, false);
         self.piece(text.raw);
-        self.text_end(text.end, text.key);
+        self.text_end(text.end(), false);
     }
     /// Start, piece and end of a scalar at once.
     #[inline]
     fn whole_scalar(&mut self, word: Word<'_>) {
         self.scalar_start(word.start);
         self.piece(word.raw);
-        self.scalar_end(word.end);
+        self.scalar_end(word.end());
     }
     /// A comma between two members or elements.
     fn comma(&mut self, at: Place) {
@@ -95,6 +113,8 @@ pub trait Sink {
 pub(super) struct Deaf;
 
 impl Sink for Deaf {
+    #[inline]
+    fn whole_key(&mut self, _text: Text<'_>) {}
     #[inline]
     fn whole_text(&mut self, _text: Text<'_>) {}
     #[inline]

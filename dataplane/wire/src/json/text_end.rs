@@ -1,30 +1,44 @@
-//! Where a string ends. Most strings are shorter than it takes to call a vector search, so that the first bytes
-//! are looked at a word at a time.
+//! Where a string ends. Most strings are so short that the call of a search for long ones would cost more than
+//! the search: the first few blocks are searched in place.
 
+#[cfg(target_arch = "aarch64")]
+use memchr::arch::aarch64::neon::memchr::Two;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+use memchr::arch::all::memchr::Two;
+#[cfg(target_arch = "x86_64")]
+use memchr::arch::x86_64::sse2::memchr::Two;
 use memchr::memchr;
 
-/// Bytes that are looked at in words before a vector search begins.
-const SHORT_BYTES: usize = 40;
+/// Bytes that are searched at once in a short string. The search for either mark then comes down to a handful of
+/// instructions without a loop.
+const BLOCK_BYTES: usize = 16;
+
+/// Bytes that are searched in place.
+const SHORT_BYTES: usize = 3 * BLOCK_BYTES;
 
 /// The length of the string that `rest` begins inside of, and whether it is known to hold no backslash. `None`
 /// if its last quote is not in `rest`.
-#[inline]
+#[inline(always)]
 pub(crate) fn text_length(rest: &[u8]) -> Option<(usize, bool)> {
     let mut at = 0_usize;
+    let Some(marks) = marks() else { return long_text_length(rest, at) };
     while at < SHORT_BYTES {
-        let Some(word) = rest.get(at..).and_then(<[u8]>::first_chunk) else { break };
-        let marks = marks(*word);
-        if marks == 0 {
-            at = at.wrapping_add(8);
-            continue;
+        let Some(block) = rest.get(at..).and_then(<[u8]>::first_chunk::<BLOCK_BYTES>) else { break };
+        if let Some(mark) = marks.find(block) {
+            at = at.wrapping_add(mark);
+            if rest.get(at) == Some(&b'"') {
+                return Some((at, true));
+            }
+            break;
         }
-        at = at.wrapping_add(usize::try_from(marks.trailing_zeros() / 8).unwrap_or_default());
-        if rest.get(at) == Some(&b'"') {
-            return Some((at, true));
-        }
-        break;
+        at = at.wrapping_add(BLOCK_BYTES);
     }
-    text_length_from(rest, at, false).map(|length| (length, false))
+    long_text_length(rest, at)
+}
+
+#[inline(never)]
+fn long_text_length(rest: &[u8], from: usize) -> Option<(usize, bool)> {
+    text_length_from(rest, from, false).map(|length| (length, false))
 }
 
 /// The same from `from` on. `carried` says that the first byte of `rest` is escaped.
@@ -45,12 +59,11 @@ pub(super) fn ends_escaping(text: &[u8], carried: bool) -> bool {
     (run % 2 == 1) != (carried && run == text.len())
 }
 
-/// The high bit of the first byte of `word` that is a quote or backslash; perhaps of later bytes too.
+/// What finds the first quote or backslash. Always there: both instruction sets are part of their architecture.
 #[inline]
-fn marks(word: [u8; 8]) -> u64 {
-    const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
-    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    let word = u64::from_le_bytes(word);
-    let zero = |word: u64| word.wrapping_sub(LOW) & !word;
-    (zero(word ^ u64::from_ne_bytes([b'"'; 8])) | zero(word ^ u64::from_ne_bytes([b'\\'; 8]))) & HIGH
+fn marks() -> Option<Two> {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    return Two::new(b'"', b'\\');
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return Some(Two::new(b'"', b'\\'));
 }

@@ -6,9 +6,11 @@ use std::borrow::Cow;
 use serde_json::Value;
 use shared::usage::TokenCounts;
 
-use super::capture::Capture;
-use super::usage::UsageReader;
-use crate::json::{Fault, KEY_BYTES_MAX, Place, Scanner, Sink, Text, Word, unescape};
+use crate::chat::capture::Capture;
+use crate::chat::usage::UsageReader;
+use crate::json::{Fault, Place, Scanner, unescape};
+
+mod listen;
 
 /// Bytes of a `usage` object that is read; a longer one counts as unreadable.
 const USAGE_BYTES_MAX: usize = 64 * 1024;
@@ -269,111 +271,6 @@ impl Seen {
 
 /// `arguments` in [`TEXT_KEYS`].
 const ARGUMENTS: usize = 3;
-
-impl Sink for Seen {
-    #[inline]
-    fn open(&mut self, at: Place, object: bool) {
-        self.value_starts(at);
-        match (at.depth, self.top) {
-            (1, Top::Choices) => {
-                self.has_choices = !object;
-                self.has_choice = false;
-            }
-            (1, Top::Usage) if object => self.usage_begins(at),
-            (1, Top::Groq) => self.groq_usage_key = false,
-            (2, Top::Groq) if object && self.groq_usage_key => self.usage_begins(at),
-            (2, _) => self.choice_key = ChoiceKey::Other,
-            (3, _) => self.delta_key = DeltaKey::Other,
-            _ => {}
-        }
-    }
-
-    #[inline]
-    fn skips(&self, at: Place, object: bool) -> bool {
-        if self.reading_depth > 0 {
-            let inner = at.depth.wrapping_sub(self.reading_depth);
-            return inner < u32::MAX && !(inner == 0 && object && self.reader.has_details());
-        }
-        match at.depth {
-            0 => false,
-            1 => self.top != Top::Choices && !(self.top == Top::Groq && object),
-            2 => self.top == Top::Groq,
-            3 => self.choice_key != ChoiceKey::Delta,
-            4 => self.delta_key == DeltaKey::Other,
-            _ => false,
-        }
-    }
-
-    #[inline]
-    fn close(&mut self, at: Place) {
-        if at.depth.wrapping_add(1) == self.reading_depth {
-            self.usage_ends(at);
-        }
-        self.value_ends(at);
-    }
-
-    fn text_start(&mut self, at: Place, key: bool) {
-        self.taken.clear();
-        self.length = 0;
-        self.take_max = if key || self.top == Top::Object { KEY_BYTES_MAX } else { 0 };
-        if !key {
-            self.value_starts(at);
-        }
-    }
-
-    fn text_end(&mut self, at: Place, key: bool) {
-        let taken = std::mem::take(&mut self.taken);
-        if key {
-            self.key_ends(at.depth, &unescaped(&taken));
-        } else {
-            self.text_value_ends(at.depth, self.length, &taken);
-            self.value_ends(at);
-        }
-        self.taken = taken;
-    }
-
-    fn piece(&mut self, bytes: &[u8]) {
-        let room = self.take_max.saturating_sub(self.taken.len());
-        if room > 0 {
-            self.taken.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
-        }
-        self.length = self.length.saturating_add(bytes.len());
-    }
-
-    #[inline]
-    fn whole_text(&mut self, text: Text<'_>) {
-        let depth = text.start.depth;
-        if !text.key {
-            self.value_starts(text.start);
-            self.text_value_ends(depth, text.raw.len(), text.raw);
-            self.value_ends(text.end);
-        } else if text.plain {
-            self.key_ends(depth, text.raw);
-        } else {
-            self.key_ends(depth, &unescaped(text.raw));
-        }
-    }
-
-    fn scalar_start(&mut self, at: Place) {
-        self.taken.clear();
-        self.take_max = KEY_BYTES_MAX;
-        self.value_starts(at);
-    }
-
-    fn scalar_end(&mut self, at: Place) {
-        let taken = std::mem::take(&mut self.taken);
-        self.scalar_value_ends(at.depth, &taken);
-        self.value_ends(at);
-        self.taken = taken;
-    }
-
-    #[inline]
-    fn whole_scalar(&mut self, word: Word<'_>) {
-        self.value_starts(word.start);
-        self.scalar_value_ends(word.start.depth, word.raw);
-        self.value_ends(word.end);
-    }
-}
 
 /// A member's name as it is meant. Almost always that is how it is written.
 #[cold]

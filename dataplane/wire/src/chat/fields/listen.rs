@@ -1,0 +1,127 @@
+//! How the tokens of a request reach its fields: whole where they come whole, else gathered piece by piece.
+
+use super::{Field, Fields, GLANCE_BYTES, InnerKey, Value, unescaped};
+use crate::json::{Place, Sink, Text, Word};
+
+impl Sink for Fields {
+    #[inline]
+    fn open(&mut self, at: Place, object: bool) {
+        match at.depth {
+            0 => {}
+            1 => {
+                self.value_begins(at);
+                self.value_is_object = object;
+            }
+            _ => {
+                self.value_is_empty = false;
+                if at.depth == 2 {
+                    self.inner_start = at.offset;
+                }
+            }
+        }
+        if at.depth > 2 && self.field == Field::Messages {
+            self.inner_key = InnerKey::Other;
+        }
+    }
+
+    #[inline]
+    fn skips(&self, at: Place, _object: bool) -> bool {
+        match self.field {
+            Field::Messages => false,
+            // Whether they are empty matters.
+            Field::StreamOptions | Field::Tools | Field::Functions => at.depth > 1,
+            Field::Other
+            | Field::Model
+            | Field::Stream
+            | Field::Timeout
+            | Field::Affinity
+            | Field::MaxTokens
+            | Field::MaxCompletionTokens => at.depth > 0,
+        }
+    }
+
+    #[inline]
+    fn close(&mut self, at: Place) {
+        match at.depth {
+            1 => {
+                let value = if self.value_is_object { Value::Object } else { Value::Array };
+                self.value_ends(at.offset, value);
+            }
+            2 if self.field == Field::StreamOptions => self.option_ends(at.offset, false),
+            _ => {}
+        }
+    }
+
+    fn text_start(&mut self, at: Place, key: bool) {
+        self.text_length = 0;
+        self.take(self.wanted(at.depth, key));
+        self.text_begins(at, key);
+    }
+
+    fn text_end(&mut self, at: Place, key: bool) {
+        let taken = std::mem::take(&mut self.taken);
+        if key {
+            self.key_ends(at.depth, &unescaped(&taken));
+        } else {
+            self.text_value_ends(at, self.text_length, &taken);
+        }
+        self.taken = taken;
+    }
+
+    fn piece(&mut self, bytes: &[u8]) {
+        let room = self.take_max.saturating_sub(self.taken.len());
+        if room > 0 {
+            self.taken.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        }
+        self.text_length = self.text_length.saturating_add(bytes.len());
+    }
+
+    #[inline]
+    fn whole_key(&mut self, text: Text<'_>) {
+        let depth = text.start.depth;
+        self.text_begins(text.start, true);
+        if text.plain {
+            self.key_ends(depth, text.raw);
+        } else {
+            let taken = text.raw.get(..self.wanted(depth, true)).unwrap_or(text.raw);
+            self.key_ends(depth, &unescaped(taken));
+        }
+    }
+
+    #[inline]
+    fn whole_text(&mut self, text: Text<'_>) {
+        self.text_begins(text.start, false);
+        let taken = text.raw.get(..self.wanted(text.start.depth, false)).unwrap_or(text.raw);
+        self.text_value_ends(text.end(), text.raw.len(), taken);
+    }
+
+    fn scalar_start(&mut self, at: Place) {
+        self.take(GLANCE_BYTES);
+        self.scalar_begins(at);
+    }
+
+    fn scalar_end(&mut self, at: Place) {
+        let taken = std::mem::take(&mut self.taken);
+        self.scalar_value_ends(at, &taken);
+        self.taken = taken;
+    }
+
+    #[inline]
+    fn whole_scalar(&mut self, word: Word<'_>) {
+        self.scalar_begins(word.start);
+        self.scalar_value_ends(word.end(), word.raw);
+    }
+
+    #[inline]
+    fn comma(&mut self, at: Place) {
+        if at.depth != 1 {
+            return;
+        }
+        if std::mem::take(&mut self.wants_comma)
+            && let Some(last) = self.removed.last_mut()
+        {
+            last.end = at.offset.saturating_add(1);
+        }
+        self.last_comma = Some(at.offset);
+    }
+}
