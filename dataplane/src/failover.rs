@@ -81,7 +81,7 @@ pub(crate) async fn run(mut job: Job) -> Result<Served, Unserved> {
         segments: &segments,
         forwarded: &job.forwarded,
         request_id: &job.request_id,
-        budget_end: far(job.budget),
+        budget_end: far(record.started(), job.budget),
     };
     let mut walk = Walk { source, attempts: 0, worst: None, shortest_wait_ms: u64::MAX, last: None };
     for target in candidates {
@@ -99,9 +99,9 @@ pub(crate) async fn run(mut job: Job) -> Result<Served, Unserved> {
     Err(unserved)
 }
 
-fn far(budget: Duration) -> tokio::time::Instant {
-    let now = tokio::time::Instant::now();
-    now.checked_add(budget).unwrap_or(now + Duration::from_secs(86_400))
+/// When a budget that began with the request ends; a day at most.
+fn far(started: Instant, budget: Duration) -> tokio::time::Instant {
+    tokio::time::Instant::from_std(started) + budget.min(Duration::from_secs(86_400))
 }
 
 /// What came of one target.
@@ -155,8 +155,9 @@ struct Walk<'a> {
 impl Walk<'_> {
     async fn target(&mut self, target: &Target, record: &mut Record) -> Step {
         let provider = &target.provider;
-        let now_ms = self.source.worker.plane.monotonic_ms();
-        if let Passage::Refuse { wait_ms } = provider.circuit.ask(now_ms, &provider.circuit_policy) {
+        let plane = &self.source.worker.plane;
+        let passage = provider.circuit.ask(|| plane.monotonic_ms(), &provider.circuit_policy);
+        if let Passage::Refuse { wait_ms } = passage {
             self.shortest_wait_ms = self.shortest_wait_ms.min(wait_ms);
             record.skip(target, StepResult::CircuitOpen);
             return Step::Moved;
@@ -170,13 +171,15 @@ impl Walk<'_> {
             record.begin_step(target);
             let failure = match attempt::attempt(&task, target, record).await {
                 Ok(success) => {
-                    record.end_step(StepResult::Served, None, began);
+                    let now = Instant::now();
+                    record.end_step(StepResult::Served, None, now - began);
+                    record.first_content(now);
                     provider.circuit.succeed();
                     return Step::Served(Box::new(success));
                 }
                 Err(failure) => failure,
             };
-            record.end_step(failure.result, failure.status, began);
+            record.end_step(failure.result, failure.status, began.elapsed());
             self.count(target, &failure);
             let next = failure.next;
             let wait = back_off(target, attempt, &failure);

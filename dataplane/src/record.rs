@@ -2,7 +2,7 @@
 //! but the client's leaving, exactly one usage event comes of it.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
@@ -96,8 +96,7 @@ impl Record {
     }
 
     /// The attempt that began last has ended.
-    pub(crate) fn end_step(&mut self, result: StepResult, status: Option<u16>, began: Instant) {
-        let spent = micros(began);
+    pub(crate) fn end_step(&mut self, result: StepResult, status: Option<u16>, spent: Duration) {
         let served = result == StepResult::Served;
         self.note(|event| {
             if !served {
@@ -107,27 +106,33 @@ impl Record {
             if let Some(step) = event.trace.last_mut() {
                 step.result = result;
                 step.status = status.or(step.status);
-                step.spent_us = Some(spent);
+                step.spent_us = Some(micros(spent));
             }
         });
     }
 
     /// The upstream's head has come.
     pub(crate) fn head(&mut self, status: u16, began: Instant) {
-        let (step_us, us) = (micros(began), micros(self.started));
+        let now = Instant::now();
+        let started = self.started;
         self.note(|event| {
-            event.head_us = Some(us);
+            event.head_us = Some(micros(now - started));
             if let Some(step) = event.trace.last_mut() {
                 step.status = Some(status);
-                step.head_us = Some(step_us);
+                step.head_us = Some(micros(now - began));
             }
         });
     }
 
-    /// The first content has come.
-    pub(crate) fn first_content(&mut self) {
-        let us = micros(self.started);
-        self.note(|event| event.first_content_us = Some(us));
+    /// The first content came at `now`.
+    pub(crate) fn first_content(&mut self, now: Instant) {
+        let started = self.started;
+        self.note(|event| event.first_content_us = Some(micros(now - started)));
+    }
+
+    /// When the request came.
+    pub(crate) fn started(&self) -> Instant {
+        self.started
     }
 
     /// A target was passed over.
@@ -148,7 +153,7 @@ impl Record {
     pub(crate) fn close(&mut self, outcome: Outcome) {
         let Some(mut event) = self.event.take() else { return };
         event.outcome = outcome;
-        event.duration_us = micros(self.started);
+        event.duration_us = micros(self.started.elapsed());
         self.worker.counters.observe(&event);
         if self.worker.plane.settings.log_requests {
             log(&event);
@@ -197,7 +202,6 @@ fn step(target: &Target, result: StepResult) -> TraceStep {
     }
 }
 
-/// Microseconds since `instant`.
-pub(crate) fn micros(instant: Instant) -> u64 {
-    u64::try_from(instant.elapsed().as_micros()).unwrap_or(u64::MAX)
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -38,13 +38,14 @@ pub enum Passage {
 }
 
 impl Circuit {
-    /// Asks to pass. When a cooldown has just ended, exactly one caller passes as the probe, and the others
+    /// Asks to pass; the clock is read only if the circuit is not closed. When a cooldown has just ended, exactly one caller passes as the probe, and the others
     /// wait for another cooldown unless the probe succeeds first.
-    pub fn ask(&self, now_ms: u64, policy: &CircuitPolicy) -> Passage {
+    pub fn ask(&self, now_ms: impl FnOnce() -> u64, policy: &CircuitPolicy) -> Passage {
         let open_until = self.open_until_ms.load(Ordering::Acquire);
         if open_until == 0 || policy.failure_threshold == 0 {
             return Passage::Pass;
         }
+        let now_ms = now_ms();
         if now_ms < open_until {
             return Passage::Refuse { wait_ms: open_until - now_ms };
         }
@@ -120,16 +121,16 @@ mod tests {
     fn opens_at_the_threshold_and_lets_one_probe_through() {
         let circuit = Circuit::default();
         assert!(!circuit.fail(1_000, &POLICY));
-        assert_eq!(circuit.ask(1_000, &POLICY), Passage::Pass, "below the threshold");
+        assert_eq!(circuit.ask(|| 1_000, &POLICY), Passage::Pass, "below the threshold");
         assert!(circuit.fail(1_000, &POLICY), "the second failure opens it");
-        assert_eq!(circuit.ask(1_050, &POLICY), Passage::Refuse { wait_ms: 50 });
-        assert_eq!(circuit.ask(1_100, &POLICY), Passage::Pass, "the probe");
-        assert_eq!(circuit.ask(1_100, &POLICY), Passage::Refuse { wait_ms: 100 }, "only one probe");
+        assert_eq!(circuit.ask(|| 1_050, &POLICY), Passage::Refuse { wait_ms: 50 });
+        assert_eq!(circuit.ask(|| 1_100, &POLICY), Passage::Pass, "the probe");
+        assert_eq!(circuit.ask(|| 1_100, &POLICY), Passage::Refuse { wait_ms: 100 }, "only one probe");
         assert!(!circuit.fail(1_110, &POLICY), "it was open already");
-        assert_eq!(circuit.ask(1_200, &POLICY), Passage::Refuse { wait_ms: 10 });
-        assert_eq!(circuit.ask(1_210, &POLICY), Passage::Pass);
+        assert_eq!(circuit.ask(|| 1_200, &POLICY), Passage::Refuse { wait_ms: 10 });
+        assert_eq!(circuit.ask(|| 1_210, &POLICY), Passage::Pass);
         circuit.succeed();
-        assert_eq!(circuit.ask(1_211, &POLICY), Passage::Pass);
+        assert_eq!(circuit.ask(|| 1_211, &POLICY), Passage::Pass);
         assert_eq!(circuit.failures(), 0);
     }
 
@@ -140,7 +141,7 @@ mod tests {
         for _ in 0..10 {
             assert!(!circuit.fail(5, &off));
         }
-        assert_eq!(circuit.ask(5, &off), Passage::Pass);
+        assert_eq!(circuit.ask(|| 5, &off), Passage::Pass);
     }
 
     #[test]

@@ -139,7 +139,6 @@ fn answer(exchange: &Exchange, served: Served) -> Response<Reply> {
     }
     name_target(headers, Some((target.provider.id.as_str(), target.model.id.as_str())));
     headers.insert(X_ATTEMPTS, HeaderValue::from(attempts));
-    record.first_content();
     record.note(|event| event.status = StatusCode::OK.as_u16());
     *response.body_mut() = match success.begun {
         Begun::Whole { body, usage, output_bytes } => {

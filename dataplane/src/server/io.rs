@@ -145,23 +145,22 @@ impl ServerIo {
         Self { socket, link, first: Vec::new() }
     }
 
-    /// Whether the client opens with the HTTP/2 preface (RFC 9113 section 3.4). Reads no more than that.
+    /// Whether the client opens with the HTTP/2 preface (RFC 9113 section 3.4). What is read to find out, the
+    /// whole first request as a rule, is read again by hyper.
     pub(crate) async fn begins_http2(&mut self) -> io::Result<bool> {
         use tokio::io::AsyncReadExt as _;
-        while self.first.len() < PREFACE_MARK.len() {
-            let mut byte = [0_u8; PREFACE_MARK.len()];
-            let room = byte.get_mut(self.first.len()..).unwrap_or_default();
+        self.first.reserve_exact(FIRST_BYTES_MAX);
+        loop {
             let count = match &mut self.socket {
-                Socket::Plain(tcp) => tcp.read(room).await?,
-                Socket::Tls(tls) => tls.read(room).await?,
+                Socket::Plain(tcp) => tcp.read_buf(&mut self.first).await?,
+                Socket::Tls(tls) => tls.read_buf(&mut self.first).await?,
             };
-            let read = room.get(..count).unwrap_or_default();
-            self.first.extend_from_slice(read);
-            if count == 0 || !PREFACE_MARK.starts_with(&self.first) {
-                return Ok(false);
+            let told = self.first.len().min(PREFACE_MARK.len());
+            let like_preface = self.first.get(..told) == PREFACE_MARK.get(..told);
+            if count == 0 || !like_preface || told == PREFACE_MARK.len() {
+                return Ok(like_preface && told == PREFACE_MARK.len());
             }
         }
-        Ok(true)
     }
 
     fn poll_socket(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -169,6 +168,9 @@ impl ServerIo {
             let count = self.first.len().min(buf.remaining());
             buf.put_slice(self.first.get(..count).unwrap_or_default());
             self.first.drain(..count);
+            if self.first.is_empty() {
+                self.first = Vec::new();
+            }
             return Poll::Ready(Ok(()));
         }
         match &mut self.socket {
@@ -185,6 +187,8 @@ impl ServerIo {
 
 /// How the preface begins; no HTTP/1 request line does.
 const PREFACE_MARK: &[u8; 4] = b"PRI ";
+/// Room for the first read of a connection.
+const FIRST_BYTES_MAX: usize = 4 << 10;
 
 impl AsyncRead for ServerIo {
     fn poll_read(
