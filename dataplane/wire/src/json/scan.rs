@@ -98,7 +98,7 @@ impl Scanner {
     fn walk<S: Sink>(&mut self, piece: &[u8], mut at: usize, sink: &mut S) -> Result<usize, Fault> {
         while let Some(&byte) = piece.get(at) {
             at = match (self.state, byte) {
-                (State::FirstKey | State::Key, b'"') => self.member(piece, at, sink)?,
+                (State::FirstKey | State::Key, b'"') => self.members(piece, at, sink)?,
                 (State::FirstValue | State::Value, b'"') => self.string(piece, at, false, sink),
                 (State::FirstValue | State::Value, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
                     self.scalar(piece, at, byte, sink)?
@@ -171,24 +171,32 @@ impl Scanner {
         next
     }
 
-    /// Reads a member's name, and as much of what mostly comes next as does: colon, string or scalar, comma.
+    /// Reads members as they mostly come, name, colon, string or scalar, and comma without a blank between them,
+    /// up to where they do not.
     #[inline]
-    fn member<S: Sink>(&mut self, piece: &[u8], at: usize, sink: &mut S) -> Result<usize, Fault> {
-        let mut at = self.string(piece, at, true, sink);
-        if self.state != State::Colon || piece.get(at) != Some(&b':') {
-            return Ok(at);
-        }
-        at = self.go(State::Value, at);
-        at = match piece.get(at) {
-            Some(b'"') => self.string(piece, at, false, sink),
-            Some(&byte @ (b'-' | b'0'..=b'9' | b't' | b'f' | b'n')) => self.scalar(piece, at, byte, sink)?,
-            _ => return Ok(at),
-        };
-        if self.state == State::After && piece.get(at) == Some(&b',') {
+    fn members<S: Sink>(&mut self, piece: &[u8], mut at: usize, sink: &mut S) -> Result<usize, Fault> {
+        loop {
+            at = self.string(piece, at, true, sink);
+            if self.state != State::Colon || piece.get(at) != Some(&b':') {
+                return Ok(at);
+            }
+            at = self.go(State::Value, at);
+            at = match piece.get(at) {
+                Some(b'"') => self.string(piece, at, false, sink),
+                Some(&byte @ (b'-' | b'0'..=b'9' | b't' | b'f' | b'n')) => {
+                    self.scalar(piece, at, byte, sink)?
+                }
+                _ => return Ok(at),
+            };
+            if self.state != State::After || piece.get(at) != Some(&b',') {
+                return Ok(at);
+            }
             sink.comma(self.place(at));
             at = self.go(State::Key, at);
+            if piece.get(at) != Some(&b'"') {
+                return Ok(at);
+            }
         }
-        Ok(at)
     }
 
     /// Reads a string, or as much of it as is there.
@@ -232,16 +240,26 @@ impl Scanner {
         next
     }
 
-    #[inline]
+    /// Reads a scalar that begins with `first`.
+    #[inline(always)]
     fn scalar<S: Sink>(&mut self, piece: &[u8], at: usize, first: u8, sink: &mut S) -> Result<usize, Fault> {
         let rest = piece.get(at..).unwrap_or_default();
-        if let Some(length) = whole_length(rest, first) {
-            let end = at.wrapping_add(length);
-            let raw = rest.get(..length).unwrap_or_default();
-            sink.whole_scalar(Word { start: self.place(at), raw });
-            self.state = State::After;
-            return Ok(end);
-        }
+        let Some(length) = whole_length(rest, first) else { return self.odd_scalar(piece, at, first, sink) };
+        let raw = rest.get(..length).unwrap_or_default();
+        sink.whole_scalar(Word { start: self.place(at), raw });
+        self.state = State::After;
+        Ok(at.wrapping_add(length))
+    }
+
+    /// Reads a scalar of an unusual form, or the part of one that is there.
+    #[cold]
+    fn odd_scalar<S: Sink>(
+        &mut self,
+        piece: &[u8],
+        at: usize,
+        first: u8,
+        sink: &mut S,
+    ) -> Result<usize, Fault> {
         let Some(scalar) = Scalar::start(first) else { return Err(self.fault(first, at)) };
         (self.state, self.scalar) = (State::Scalar, scalar);
         sink.scalar_start(self.place(at));
