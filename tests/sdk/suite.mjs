@@ -58,9 +58,17 @@ async function eventually(what, probe, seconds) {
   }
 }
 
+const upstreamMetrics = async () => (await (await fetch(`${UPSTREAM}/metrics`)).text()).split("\n");
+
 async function upstreamIsIdle() {
-  const lines = (await (await fetch(`${UPSTREAM}/metrics`)).text()).split("\n");
+  const lines = await upstreamMetrics();
   return lines.includes("llamacpp:requests_processing 0") && lines.includes("llamacpp:requests_deferred 0");
+}
+
+async function tokensPredicted() {
+  const line = (await upstreamMetrics()).find((text) => text.startsWith("llamacpp:tokens_predicted_total "));
+  assert.ok(line, "the model server counts its tokens");
+  return Number(line.split(" ")[1]);
 }
 
 function record(requestId) {
@@ -177,7 +185,9 @@ const gatewayChecks = {
   async cancellation_before_the_first_content_is_recorded() {
     const requestId = `node-early-${Date.now()}`;
     const gone = new AbortController();
-    const long = [{ role: "user", content: "word ".repeat(1500) }];
+    await eventually("the model is idle", upstreamIsIdle, 30);
+    const before = await tokensPredicted();
+    const long = [{ role: "user", content: "word ".repeat(1000) }];
     const pending = client.chat.completions.create(
       { ...endless, messages: long },
       { signal: gone.signal, headers: { "x-request-id": requestId } },
@@ -186,7 +196,9 @@ const gatewayChecks = {
     gone.abort();
     await assert.rejects(pending, OpenAI.APIUserAbortError);
     assert.equal((await record(requestId)).outcome, "cancelled");
-    await eventually("the model stops", upstreamIsIdle, 5);
+    // It looks up from a long prompt only after a batch of it, which takes seconds on a busy machine.
+    await eventually("the model stops", upstreamIsIdle, 30);
+    assert.ok((await tokensPredicted()) - before < 400, "it stopped long before the answer's end");
   },
 
   async one_model_by_its_id() {
