@@ -92,6 +92,58 @@ fn depth_is_bounded() {
     assert_eq!(fault.what, What::TooDeep);
 }
 
+/// Listens to nothing below the members named `skipped`.
+#[derive(Default)]
+struct Choosy {
+    log: Log,
+    skips: bool,
+}
+
+impl Sink for Choosy {
+    fn open(&mut self, at: Place, object: bool) {
+        self.log.open(at, object);
+    }
+    fn skips(&self, _at: Place, _object: bool) -> bool {
+        self.skips
+    }
+    fn close(&mut self, at: Place) {
+        self.log.close(at);
+    }
+    fn text_start(&mut self, at: Place, key: bool) {
+        self.log.text_start(at, key);
+    }
+    fn text_end(&mut self, at: Place, key: bool) {
+        self.skips = key && self.log.text == b"skipped";
+        self.log.text_end(at, key);
+    }
+    fn piece(&mut self, bytes: &[u8]) {
+        self.log.piece(bytes);
+    }
+}
+
+#[test]
+fn what_is_skipped_is_not_told_but_checked() {
+    let document = r#"{"a":["b"],"skipped":{"c":[{"d":"}"},1.5],"skipped":[]},"e":"f"}"#;
+    let mut whole = Vec::new();
+    for cut in 0..=document.len() {
+        let (left, right) = document.as_bytes().split_at(cut);
+        let (mut scanner, mut choosy) = (Scanner::new(), Choosy::default());
+        scanner.push(left, &mut choosy).unwrap();
+        scanner.push(right, &mut choosy).unwrap();
+        assert!(scanner.is_complete());
+        if cut == 0 {
+            whole = choosy.log.lines.clone();
+        }
+        assert_eq!(choosy.log.lines, whole, "cut at {cut}");
+    }
+    let told = whole.join("; ");
+    assert!(told.contains("1 21 {; 1 55 close; 1 56 key=true; 1 59 \"e\""), "{told}");
+    let wrong = r#"{"skipped":{"a":[1,]}}"#;
+    let (mut scanner, mut choosy) = (Scanner::new(), Choosy::default());
+    let fault = scanner.push(wrong.as_bytes(), &mut choosy).unwrap_err();
+    assert_eq!(fault, Fault { offset: 19, what: What::Unexpected(b']') });
+}
+
 fn json() -> impl Strategy<Value = serde_json::Value> {
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),

@@ -2,11 +2,11 @@
 //! the search: the first few blocks are searched in place.
 
 #[cfg(target_arch = "aarch64")]
-use memchr::arch::aarch64::neon::memchr::Two;
+use memchr::arch::aarch64::neon::memchr::{One, Two};
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-use memchr::arch::all::memchr::Two;
+use memchr::arch::all::memchr::{One, Two};
 #[cfg(target_arch = "x86_64")]
-use memchr::arch::x86_64::sse2::memchr::Two;
+use memchr::arch::x86_64::sse2::memchr::{One, Two};
 use memchr::memchr;
 
 /// Bytes that are searched at once in a short string. The search for either mark then comes down to a handful of
@@ -44,12 +44,19 @@ fn long_text_length(rest: &[u8], from: usize) -> Option<(usize, bool)> {
 /// The same from `from` on. `carried` says that the first byte of `rest` is escaped.
 pub(super) fn text_length_from(rest: &[u8], mut from: usize, carried: bool) -> Option<usize> {
     loop {
-        let quote = from.checked_add(memchr(b'"', rest.get(from..)?)?)?;
+        let quote = from.checked_add(quote_in(rest.get(from..)?)?)?;
         if !ends_escaping(rest.get(..quote)?, carried) {
             return Some(quote);
         }
         from = quote.checked_add(1)?;
     }
+}
+
+/// Where the next quote stands. In text that quotes much it is near.
+#[inline]
+fn quote_in(rest: &[u8]) -> Option<usize> {
+    let near = rest.first_chunk::<BLOCK_BYTES>();
+    near.and_then(|block| quotes()?.find(block)).or_else(|| memchr(b'"', rest))
 }
 
 /// Whether the byte after `text` is escaped: an odd number of backslashes stands before it. `carried` says the
@@ -66,4 +73,42 @@ fn marks() -> Option<Two> {
     return Two::new(b'"', b'\\');
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     return Some(Two::new(b'"', b'\\'));
+}
+
+/// What finds the first quote.
+#[inline]
+fn quotes() -> Option<One> {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    return One::new(b'"');
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return Some(One::new(b'"'));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_end_at_any_length_behind_any_escape() {
+        for length in 0..150 {
+            let plain = "x".repeat(length);
+            let rest = format!("{plain}\",\"more\"");
+            assert_eq!(text_length(rest.as_bytes()).map(|found| found.0), Some(length));
+            assert_eq!(text_length(plain.as_bytes()), None, "no quote");
+            for at in 0..length {
+                for escape in [r#"\""#, r"\\", r#"\\\""#, r#"\"\""#] {
+                    let text = format!("{}{escape}{}", &plain[..at], &plain[at..]);
+                    let rest = format!("{text}\"\\\"");
+                    assert_eq!(text_length(rest.as_bytes()), Some((text.len(), false)), "{rest}");
+                    assert_eq!(text_length(text.as_bytes()), None, "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_string_without_a_backslash_is_plain() {
+        assert_eq!(text_length(b"model\":\"gpt\\n\"}    "), Some((5, true)));
+        assert_eq!(text_length(b"m\\u006f\":\"gpt\\n\"}  "), Some((7, false)));
+    }
 }
