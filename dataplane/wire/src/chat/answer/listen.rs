@@ -1,7 +1,7 @@
 //! How the tokens of an answer reach what is noted of it: whole where they come whole, else gathered piece by
 //! piece.
 
-use super::{ChoiceKey, DeltaKey, Seen, Top, unescaped};
+use super::seen::{ChoiceKey, DeltaKey, Seen, Top, unescaped};
 use crate::json::{KEY_BYTES_MAX, Place, Sink, Text, Word};
 
 impl Sink for Seen {

@@ -1,6 +1,6 @@
 //! How the tokens of a request reach its fields: whole where they come whole, else gathered piece by piece.
 
-use super::{Field, Fields, GLANCE_BYTES, InnerKey, Value, unescaped};
+use super::field::{Field, Fields, GLANCE_BYTES, InnerKey, Value, unescaped};
 use crate::json::{Place, Sink, Text, Word};
 
 impl Sink for Fields {

@@ -1,0 +1,324 @@
+//! Watches the tokens of a chat answer go by, whole or one chunk of a stream, and notes what the gateway needs:
+//! whether it holds output, an error, a finish reason, and where its usage stands.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+use shared::usage::TokenCounts;
+
+use crate::chat::capture::Capture;
+use crate::chat::usage::UsageReader;
+use crate::json::{Fault, Place, Scanner, unescape};
+
+/// Bytes of a `usage` object that is read; a longer one counts as unreadable.
+const USAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// The names under which text arrives in a delta. The first few are searched for in later chunks.
+pub(in crate::chat) const TEXT_KEYS: [&str; 5] =
+    ["content", "reasoning_content", "reasoning", "arguments", "refusal"];
+
+/// A scan of one answer, fed in pieces.
+#[derive(Debug, Default)]
+pub(in crate::chat) struct Answer {
+    scanner: Scanner,
+    pub(in crate::chat) seen: Seen,
+    before: usize,
+}
+
+/// What an answer holds.
+#[derive(Debug, Default)]
+pub(in crate::chat) struct Seen {
+    /// `choices` is an array.
+    pub(in crate::chat) has_choices: bool,
+    /// It has elements.
+    pub(in crate::chat) has_choice: bool,
+    /// Output of any sort: text, reasoning, refusal, tool data, audio, images.
+    pub(in crate::chat) content: bool,
+    /// A finish reason that is not null.
+    pub(in crate::chat) finished: bool,
+    /// Raw bytes of output strings.
+    pub(in crate::chat) text_bytes: u64,
+    /// Which of [`TEXT_KEYS`] held text last.
+    pub(in crate::chat) text_key: Option<usize>,
+    /// Top-level members that errors of odd shapes have: `message`, `detail`, `object: "error"`.
+    pub(in crate::chat) odd: bool,
+    usage: Usage,
+    groq_usage: Usage,
+    error: Capture,
+
+    /// The `usage` object that is open.
+    pub(super) reader: UsageReader,
+    /// The depth of its members; 0 if none is open.
+    pub(super) reading_depth: u32,
+    reading_from: usize,
+    pub(super) top: Top,
+    pub(super) choice_key: ChoiceKey,
+    pub(super) delta_key: DeltaKey,
+    pub(super) groq_usage_key: bool,
+    nested_text: bool,
+    pub(super) taken: Vec<u8>,
+    pub(super) take_max: usize,
+    pub(super) length: usize,
+}
+
+/// What one `usage` member came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usage {
+    /// It was an object.
+    is_object: bool,
+    counts: Option<TokenCounts>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Top {
+    #[default]
+    Other,
+    Choices,
+    Usage,
+    Groq,
+    Error,
+    Object,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ChoiceKey {
+    #[default]
+    Other,
+    Delta,
+    Finish,
+    Text,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum DeltaKey {
+    #[default]
+    Other,
+    /// One of [`TEXT_KEYS`].
+    Text(usize),
+    /// Other output.
+    Output,
+}
+
+impl Answer {
+    pub(in crate::chat) fn push(&mut self, piece: &[u8]) -> Result<(), Fault> {
+        let result = self.scanner.push(piece, &mut self.seen);
+        self.seen.error.copy(self.before, piece);
+        self.before = self.before.saturating_add(piece.len());
+        result
+    }
+
+    /// What one whole document holds, or that it is not JSON.
+    pub(in crate::chat) fn of(document: &[u8]) -> Result<Seen, Fault> {
+        let mut answer = Self::default();
+        answer.push(document)?;
+        answer.scanner.finish()?;
+        Ok(answer.seen)
+    }
+
+    pub(in crate::chat) fn finish(self) -> (Seen, Result<(), Fault>) {
+        let result = self.scanner.finish();
+        (self.seen, result)
+    }
+}
+
+impl Seen {
+    /// The last usage in it.
+    pub(in crate::chat) fn token_counts(&self) -> Option<TokenCounts> {
+        self.usage.counts.or(self.groq_usage.counts)
+    }
+
+    /// Whether a `usage` object stands at the top.
+    pub(in crate::chat) fn has_usage(&self) -> bool {
+        self.usage.is_object
+    }
+
+    /// The raw `error` value, unless it is one that the official SDKs pass over: null, false, 0, "", [] or {}.
+    pub(in crate::chat) fn error(&self) -> Option<&[u8]> {
+        self.error.truthy()
+    }
+
+    /// Whether an error has begun in a document that has not ended.
+    pub(in crate::chat) fn error_begun(&self) -> bool {
+        self.error.begun()
+    }
+
+    #[inline]
+    pub(super) fn value_starts(&mut self, at: Place) {
+        match at.depth {
+            0 | 3 | 4 => {}
+            1 => match self.top {
+                Top::Usage => self.usage = Usage::default(),
+                Top::Error => self.error.start(at.offset),
+                Top::Other | Top::Choices | Top::Groq | Top::Object => {}
+            },
+            2 => {
+                self.has_choice |= self.top == Top::Choices;
+                if self.top == Top::Groq && self.groq_usage_key {
+                    self.groq_usage = Usage::default();
+                }
+            }
+            _ => self.content |= self.in_output(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn value_ends(&mut self, at: Place) {
+        if at.depth == 1 {
+            if self.top == Top::Error {
+                self.error.end(at.offset);
+            }
+            self.top = Top::Other;
+        }
+    }
+
+    /// A member of the open `usage` object, or of one inside it, begins.
+    #[inline]
+    fn usage_key(&mut self, depth: u32, key: &[u8]) {
+        if depth == self.reading_depth {
+            self.reader.name(key);
+        } else {
+            self.reader.inner_name(key);
+        }
+    }
+
+    #[inline]
+    pub(super) fn usage_begins(&mut self, at: Place) {
+        self.reader = UsageReader::default();
+        self.reading_depth = at.depth.wrapping_add(1);
+        self.reading_from = at.offset;
+    }
+
+    pub(super) fn usage_ends(&mut self, at: Place) {
+        let usage = if at.depth == 1 { &mut self.usage } else { &mut self.groq_usage };
+        if at.offset.saturating_sub(self.reading_from) <= USAGE_BYTES_MAX {
+            *usage = Usage { is_object: true, counts: self.reader.counts() };
+        }
+        self.reading_depth = 0;
+    }
+
+    /// Below a member of a delta that is output.
+    #[inline]
+    fn in_output(&self) -> bool {
+        self.top == Top::Choices
+            && self.choice_key == ChoiceKey::Delta
+            && !matches!(self.delta_key, DeltaKey::Other)
+    }
+
+    #[inline]
+    pub(super) fn key_ends(&mut self, depth: u32, key: &[u8]) {
+        if self.reading_depth > 0 {
+            return self.usage_key(depth, key);
+        }
+        match (depth, self.top) {
+            (1, _) => {
+                self.top = Top::named(key);
+                self.odd |= matches!(key, b"message" | b"detail");
+            }
+            (2, Top::Groq) => self.groq_usage_key = key == b"usage",
+            (3, Top::Choices) => self.choice_key = ChoiceKey::named(key),
+            (4, Top::Choices) => self.delta_key = DeltaKey::named(key),
+            (5.., Top::Choices) => {
+                self.nested_text =
+                    matches!(key, b"text" | b"arguments" | b"name" | b"input" | b"thinking" | b"transcript");
+                if key == b"arguments" {
+                    self.text_key = Some(ARGUMENTS);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A string of `length` raw bytes, which begin with `taken`, has ended.
+    #[inline]
+    pub(super) fn text_value_ends(&mut self, depth: u32, length: usize, taken: &[u8]) {
+        if self.top != Top::Choices {
+            self.odd |= self.top == Top::Object && depth == 1 && taken == b"error";
+            return;
+        }
+        if length == 0 {
+            return;
+        }
+        match (depth, self.choice_key, self.delta_key) {
+            (3, ChoiceKey::Finish, _) => self.finished = true,
+            (3, ChoiceKey::Text, _) => self.output(length),
+            (4, ChoiceKey::Delta, DeltaKey::Text(key)) => {
+                self.text_key = Some(key);
+                self.output(length);
+            }
+            (4, ChoiceKey::Delta, DeltaKey::Output) => self.output(length),
+            (5.., ChoiceKey::Delta, DeltaKey::Text(_) | DeltaKey::Output) if self.nested_text => {
+                self.output(length);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    pub(super) fn scalar_value_ends(&mut self, depth: u32, raw: &[u8]) {
+        if self.reading_depth > 0 {
+            self.reader.scalar(raw);
+        } else if depth == 3 && self.top == Top::Choices && self.choice_key == ChoiceKey::Finish {
+            self.finished |= raw != b"null";
+        }
+    }
+
+    fn output(&mut self, bytes: usize) {
+        self.content = true;
+        self.text_bytes = self.text_bytes.saturating_add(bytes.try_into().unwrap_or(u64::MAX));
+    }
+}
+
+/// `arguments` in [`TEXT_KEYS`].
+const ARGUMENTS: usize = 3;
+
+/// A member's name as it is meant. Almost always that is how it is written.
+#[cold]
+pub(super) fn unescaped(raw: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', raw).is_none() {
+        return raw.into();
+    }
+    unescape(raw).map_or_else(|| raw.into(), |text| text.into_bytes().into())
+}
+
+impl Top {
+    fn named(key: &[u8]) -> Self {
+        match key {
+            b"choices" => Self::Choices,
+            b"usage" => Self::Usage,
+            b"x_groq" => Self::Groq,
+            b"error" => Self::Error,
+            b"object" => Self::Object,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl ChoiceKey {
+    fn named(key: &[u8]) -> Self {
+        match key {
+            b"delta" | b"message" => Self::Delta,
+            b"finish_reason" => Self::Finish,
+            b"text" => Self::Text,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl DeltaKey {
+    fn named(key: &[u8]) -> Self {
+        match key {
+            b"content" => Self::Text(0),
+            b"reasoning_content" => Self::Text(1),
+            b"reasoning" => Self::Text(2),
+            b"refusal" => Self::Text(4),
+            b"tool_calls" | b"function_call" | b"audio" | b"reasoning_details" | b"thinking"
+            | b"thinking_blocks" | b"images" => Self::Output,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// A value as a tree; only for errors, which end a stream.
+pub(in crate::chat) fn tree(document: &[u8]) -> Option<Value> {
+    serde_json::from_slice(document).ok()
+}
