@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl Gateway {
         rustls::crypto::ring::default_provider().install_default().ok();
         let settings = settings(&config)?;
         let upstream_tls = upstream_tls(&config)?;
-        let listener = TcpListener::bind(config.server.bind)
+        let listener = dataplane::listen(config.server.bind)
             .map_err(|error| StartError::Listen(config.server.bind, error))?;
         let state = State::open(OpenParams {
             dir: &config.state_dir,

@@ -23,4 +23,4 @@ mod verdict;
 mod worker;
 
 pub use self::plane::{BuildIdentity, Settings};
-pub use self::threads::{Dataplane, Params, new};
+pub use self::threads::{Dataplane, Params, listen, new};

@@ -11,6 +11,7 @@ use std::time::Duration;
 use shared::port::Handler;
 use shared::snapshot::SnapshotReader;
 use shared::usage::UsageLog;
+use socket2::{Domain, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
@@ -108,6 +109,18 @@ fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, live: &Arc<Atomi
 
 /// Threads for name resolution and decompression, per worker.
 const BLOCKING_THREADS_MAX: usize = 16;
+
+/// Binds `address` with room for a burst of clients: the kernel drops what does not fit into the queue.
+pub fn listen(address: SocketAddr) -> io::Result<StdListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Connections that may wait to be accepted; the kernel cuts it to its own limit.
+const BACKLOG: i32 = 4_096;
 
 impl Dataplane {
     /// Serves `listener`; paths outside the data plane's table go to `fallback`.
