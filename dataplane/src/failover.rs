@@ -16,14 +16,13 @@ use shared::snapshot::Route;
 use shared::usage::StepResult;
 use wire::chat::{self, ChatHead};
 
-use crate::attempt::{self, Failure, Success, Task};
+use crate::attempt::{self, Failure, Next, Success, Task};
 use crate::error::Fault;
 use crate::metrics::add;
 use crate::plan::{self, Needs};
 use crate::record::Record;
 use crate::server::body::Held;
 use crate::upstream::request::Draft;
-use crate::verdict::Next;
 use crate::worker::Worker;
 
 /// A request that has been read, and where it may go.

@@ -19,7 +19,6 @@ mod server;
 mod threads;
 pub mod tls;
 mod upstream;
-mod verdict;
 mod worker;
 
 pub use self::plane::{BuildIdentity, Settings};

@@ -14,7 +14,7 @@ pub(crate) enum Next {
 }
 
 /// What to do after an error status, and whether the circuit counts it.
-pub(crate) fn sort(status: u16, error: &StreamError) -> (Next, bool) {
+pub(super) fn sort(status: u16, error: &StreamError) -> (Next, bool) {
     match status {
         429 if says(error, QUOTA) => (Next::FailOver, true),
         408 | 429 | 500 | 502 | 503 | 504 | 520..=524 | 529 => (Next::Retry, true),

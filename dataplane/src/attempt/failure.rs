@@ -1,0 +1,157 @@
+//! Why an attempt failed, in words that a client may read, and whether another one makes sense.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use shared::error_kind::ErrorKind;
+use shared::routing::ProviderInstance;
+use shared::usage::StepResult;
+use wire::envelope::{self, Family, StreamError, UpstreamAnswer};
+use wire::retry;
+
+use super::Task;
+use super::patience::Patience;
+use super::verdict::{Next, sort};
+use crate::upstream::dial::DialError;
+use crate::upstream::{Answer, Kept, SendError};
+
+/// Why an attempt did not lead to an answer.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) result: StepResult,
+    pub(crate) kind: ErrorKind,
+    pub(crate) next: Next,
+    /// Whether it says something about the health of the upstream.
+    pub(crate) counts: bool,
+    pub(crate) status: Option<u16>,
+    pub(crate) retry_after: Option<Duration>,
+    /// The upstream's own error, in our envelope and sanitized.
+    pub(crate) body: Option<Bytes>,
+    pub(crate) message: String,
+}
+
+/// Bytes of an upstream's error body that are read.
+const ERROR_BYTES_MAX: usize = 64 << 10;
+impl Failure {
+    /// A failure that may be retried and counts for the circuit.
+    pub(super) fn new(result: StepResult, kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            result,
+            kind,
+            next: Next::Retry,
+            counts: true,
+            status: None,
+            retry_after: None,
+            body: None,
+            message: message.into(),
+        }
+    }
+}
+
+pub(super) fn secrets(provider: &ProviderInstance) -> Vec<&str> {
+    provider.credential.iter().map(|secret| secret.expose().as_str()).collect()
+}
+
+pub(super) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> Failure {
+    let id = &provider.id;
+    match error {
+        SendError::Dial(DialError::Refused(address)) => {
+            tracing::warn!(provider.id = %id, %address, "an address that is never dialled was refused");
+            let message = format!("The provider '{id}' has an address that is never dialled.");
+            let failure = Failure::new(StepResult::AddressRefused, ErrorKind::UpstreamUnreachable, message);
+            Failure { next: Next::FailOver, ..failure }
+        }
+        SendError::Dial(error) => {
+            tracing::debug!(provider.id = %id, error = %error, "cannot connect");
+            let message = format!("The provider '{id}' cannot be reached.");
+            Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message)
+        }
+        SendError::Broke(error) => {
+            tracing::debug!(provider.id = %id, error = %error, "the connection broke");
+            let message = format!("The connection to the provider '{id}' broke before it answered.");
+            Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message)
+        }
+        SendError::Invalid(why) => {
+            let message = format!("The provider '{id}' sent no valid answer: {why}.");
+            Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message)
+        }
+    }
+}
+
+/// An error status: reads what the upstream says about it and sorts it (FAIL-3).
+pub(super) async fn of_status(
+    task: &Task<'_>,
+    answer: &mut Answer,
+    provider: &ProviderInstance,
+    patience: &mut Patience,
+) -> Failure {
+    let status = answer.status;
+    let mut body = Vec::new();
+    while let Ok(Some(Ok(bytes))) = patience.wait(provider.stream_idle_timeout, answer.body.data()).await {
+        let room = ERROR_BYTES_MAX.saturating_sub(body.len());
+        body.extend_from_slice(bytes.get(..bytes.len().min(room)).unwrap_or_default());
+        if body.len() >= ERROR_BYTES_MAX {
+            break;
+        }
+    }
+    answer.body.recycle(task.worker, provider);
+    if status < 400 {
+        let message = format!(
+            "The provider '{}' answered with a redirect or nothing usable; redirects are never followed.",
+            provider.id
+        );
+        let failure = Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message);
+        return Failure { next: Next::FailOver, status: Some(status), ..failure };
+    }
+    let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
+    Failure {
+        retry_after: wait_asked_for(&answer.head),
+        ..of_error_answer(task, provider, status, content_type, &body)
+    }
+}
+
+/// An error as it came, sorted, sanitized and in our envelope.
+fn of_error_answer(
+    task: &Task<'_>,
+    provider: &ProviderInstance,
+    status: u16,
+    content_type: Option<&str>,
+    body: &[u8],
+) -> Failure {
+    let secrets = secrets(provider);
+    let upstream = UpstreamAnswer { status, content_type, body, secrets: &secrets };
+    let error = upstream.diagnosis();
+    let (next, counts) = sort(status, &error);
+    Failure {
+        next,
+        counts,
+        status: Some(status),
+        body: Some(envelope::upstream_error(Family::OpenAi, upstream, task.request_id)),
+        ..Failure::new(StepResult::Status, ErrorKind::UpstreamStatus, error.message)
+    }
+}
+
+fn wait_asked_for(head: &Kept) -> Option<Duration> {
+    let text = |value: &Option<HeaderValue>| value.as_ref()?.to_str().ok().map(str::to_owned);
+    let now_ms = shared::clock::unix_ms();
+    text(&head.retry_after_ms)
+        .and_then(|value| retry::retry_after_ms(&value))
+        .or_else(|| text(&head.retry_after).and_then(|value| retry::retry_after(&value, now_ms)))
+}
+
+pub(super) fn broke_off(provider: &ProviderInstance) -> Failure {
+    let message = format!("The provider '{}' broke off before its answer began.", provider.id);
+    Failure::new(StepResult::StreamEnded, ErrorKind::UpstreamInvalid, message)
+}
+
+/// An error event inside a 200, before any content: as if its status had been the answer's.
+pub(super) fn of_stream_error(task: &Task<'_>, provider: &ProviderInstance, error: &StreamError) -> Failure {
+    let status = error.status.filter(|status| (400..600).contains(status)).unwrap_or(500);
+    let document = serde_json::json!({"error": {
+        "message": error.message, "type": error.kind, "code": error.code, "param": error.param,
+    }});
+    let body = document.to_string();
+    let failure = of_error_answer(task, provider, status, Some("application/json"), body.as_bytes());
+    Failure { result: StepResult::StreamError, ..failure }
+}

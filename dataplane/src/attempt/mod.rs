@@ -1,0 +1,94 @@
+//! One try at one target: from dispatch to the first content of a stream, or to the whole of a short answer.
+//! Says what came of it and whether another try makes sense; decides nothing.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use shared::error_kind::ErrorKind;
+use shared::routing::Target;
+use shared::usage::{StepResult, TokenCounts};
+
+use self::patience::Patience;
+use crate::record::Record;
+use crate::relay::Scan;
+use crate::upstream::request::Draft;
+use crate::upstream::{self, AnswerBody, Kept};
+use crate::worker::Worker;
+
+mod begin;
+mod failure;
+mod patience;
+mod verdict;
+
+pub(crate) use self::failure::Failure;
+pub(crate) use self::verdict::Next;
+
+/// What an attempt needs besides its target.
+#[derive(Debug)]
+pub(crate) struct Task<'a> {
+    pub(crate) worker: &'a Rc<Worker>,
+    pub(crate) draft: Draft<'a>,
+    /// The client asked for the usage chunk.
+    pub(crate) include_usage: bool,
+    pub(crate) request_id: &'a str,
+    /// When the failover budget runs out.
+    pub(crate) budget_end: tokio::time::Instant,
+}
+
+/// An answer that has begun.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// All of it.
+    Whole { body: Bytes, usage: Option<TokenCounts>, output_bytes: u64 },
+    /// Its first content, or the first part of a long whole answer, and where the rest comes from.
+    Flowing { held: Vec<Bytes>, scan: Scan, body: AnswerBody },
+}
+
+/// An answer and the headers of its upstream.
+#[derive(Debug)]
+pub(crate) struct Success {
+    pub(crate) begun: Begun,
+    pub(crate) content_type: HeaderValue,
+    pub(crate) processing_ms: Option<HeaderValue>,
+}
+
+/// Tries `target` once.
+pub(crate) async fn attempt(
+    task: &Task<'_>,
+    target: &Target,
+    record: &mut Record,
+) -> Result<Success, Failure> {
+    let began = Instant::now();
+    let provider = &*target.provider;
+    let mut patience = Patience::new(task.budget_end);
+    let sent = patience.wait(provider.timeout, upstream::send(task.worker, &task.draft)).await;
+    let mut answer = sent?.map_err(|error| failure::of_send_error(&error, provider))?;
+    record.head(answer.status, began);
+    if answer.head.encoded {
+        // What cannot be read cannot be accounted for, and inflating it here would be a way to fill the memory.
+        let message =
+            format!("The provider '{}' compressed its answer, which it was not asked to.", provider.id);
+        return Err(Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message));
+    }
+    if !(200..300).contains(&answer.status) {
+        return Err(failure::of_status(task, &mut answer, provider, &mut patience).await);
+    }
+    let Kept { content_type, processing_ms, .. } = answer.head;
+    let is_stream = content_type.as_ref().is_some_and(|value| is_event_stream(value.as_bytes()));
+    let begun = match (task.draft.stream, is_stream) {
+        (true, true) => begin::first_content(task, provider, answer.body, &mut patience).await?,
+        (true, false) => begin::synthesize(task, provider, answer.body, &mut patience).await?,
+        (false, _) => begin::whole(task, provider, answer.body, &mut patience).await?,
+    };
+    let content_type = if task.draft.stream { EVENT_STREAM } else { content_type.unwrap_or(JSON) };
+    Ok(Success { begun, content_type, processing_ms })
+}
+
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+fn is_event_stream(content_type: &[u8]) -> bool {
+    content_type.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
+}
