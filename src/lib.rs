@@ -86,6 +86,9 @@ impl Gateway {
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
+        if config.logging.request_bodies {
+            tracing::warn!("LLMGW_LOG_REQUEST_BODIES is set, but this release writes no bodies");
+        }
         // A second start in one process finds the provider installed, which is as good.
         rustls::crypto::ring::default_provider().install_default().ok();
         let settings = settings(&config)?;

@@ -82,7 +82,9 @@ pub(crate) async fn attempt(
         (true, false) => begin::synthesize(task, provider, answer.body, &mut patience).await?,
         (false, _) => begin::whole(task, provider, answer.body, &mut patience).await?,
     };
-    let content_type = if task.draft.stream { EVENT_STREAM } else { content_type.unwrap_or(JSON) };
+    let content_type = if task.draft.stream { EVENT_STREAM } else { JSON };
+    // A header is as good a place for a secret as a body; only a number passes.
+    let processing_ms = processing_ms.filter(|value| value.as_bytes().iter().all(u8::is_ascii_digit));
     Ok(Success { begun, content_type, processing_ms })
 }
 

@@ -41,7 +41,7 @@ impl std::fmt::Debug for Early {
 }
 
 /// What keeps a silent stream alive.
-const KEEPALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
+pub(super) const KEEPALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 impl Early {
     /// Commits the head now and sends the first keep-alive at once.

@@ -26,6 +26,7 @@ use tokio::time::{Instant, Sleep};
 use wire::chat::{ChatStream, WholeScan};
 use wire::envelope;
 
+use super::early::KEEPALIVE;
 use crate::record::Record;
 use crate::server::io::Link;
 use crate::upstream::AnswerBody;
@@ -206,14 +207,16 @@ impl Relay {
         self.phase = Phase::Flush { polls: 0 };
     }
 
-    /// Nothing from the upstream for the moment: waits for it or for the end of patience.
+    /// Nothing from the upstream for the moment: waits for it, keeps the client's side alive meanwhile, and
+    /// gives up when patience ends.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let ended = self.record.is_closed();
         let limit = if ended { AFTER_DONE } else { self.provider.stream_idle_timeout };
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        let keepalive = self.keepalive().unwrap_or(limit).min(limit);
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(keepalive)));
         std::task::ready!(timer.as_mut().poll(cx));
-        // The timer is not moved with every chunk; when it fires, the clock says whether it was right.
-        // The clock ticks in seconds, so the last of them may not have passed yet.
+        // The timer is not moved with every chunk; when it fires, the clock says whether it was right. The
+        // clock ticks in seconds, and the last of them may not have passed yet.
         let seconds = self.worker.now().wrapping_sub(self.heard).saturating_sub(1);
         let silent = Duration::from_secs(u64::from(seconds));
         let left = limit.saturating_sub(silent);
@@ -223,9 +226,21 @@ impl Relay {
         } else if left.is_zero() {
             self.break_off(ErrorKind::UpstreamTimeout, SILENT);
         } else {
-            timer.as_mut().reset(Instant::now() + left);
+            timer.as_mut().reset(Instant::now() + left.min(keepalive));
+            if keepalive < limit {
+                self.ready.push(KEEPALIVE);
+            }
         }
         Poll::Ready(())
+    }
+
+    /// How often a silent stream gets a comment (FAIL-6), where one does no harm: not inside an event, and not
+    /// behind an `id:` line, after which OpenAI's Python SDK takes a comment for an event.
+    fn keepalive(&self) -> Option<Duration> {
+        let Scan::Stream(stream) = &self.scan else { return None };
+        let state = stream.state();
+        let harmless = !state.event_open && !state.ids_seen;
+        self.worker.plane.settings.stream_keepalive.filter(|_| harmless)
     }
 
     /// Waits until hyper has written all that it was given, because ending the connection discards the rest.
