@@ -10,13 +10,15 @@ use shared::clock::unix_ms;
 pub(crate) struct Gauge {
     /// Rows stored.
     pub(crate) stored: AtomicU64,
-    /// Events that found the queue full and wait in the journal.
+    /// Events that wait in the journal, when the writer thread last looked.
+    pub(crate) waiting: AtomicU64,
+    /// Events that the journal did not take, and that went to the writer thread through memory.
     pub(crate) spilled: AtomicU64,
     /// Events that found neither journal nor queue. Admission stops long before.
     pub(crate) lost: AtomicU64,
-    /// Events that no table takes.
+    /// Events whose sums no table takes.
     pub(crate) rejected: AtomicU64,
-    /// Lines of the journal that are no events.
+    /// Runs of bytes in the journal that are no events.
     pub(crate) garbage_lines: AtomicU64,
     /// Journal writes that failed.
     pub(crate) journal_failures: AtomicU64,

@@ -1,23 +1,24 @@
-//! The meter: takes events from the queue and, where that was not enough, from journal files, and stores them
-//! in batches, one transaction each.
+//! The meter: reads on in the journal files, takes from the queue what no file took, and stores it all in
+//! batches, one transaction each.
 //!
-//! A batch that cannot be stored stays and is tried again with growing pauses; nothing is taken from the queue
-//! meanwhile, so that what waits stays bounded by the queue and the journal.
+//! A batch that cannot be stored is tried again with growing pauses; nothing is taken from the queue meanwhile,
+//! so that what waits stays bounded by the queue and the journal.
 
-use std::fs;
-use std::io;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
 use shared::clock::unix_ms;
-use shared::usage::UsageEvent;
 
+use super::frame::{self, Frame};
 use super::gauge::{Gauge, add};
-use super::journal::{Inbox, Queued};
-use super::segment::{Segment, read_chunk};
-use crate::store::usage::{self, EventId};
+use super::journal::Inbox;
+use super::tracked::Tracked;
+use crate::store::marks::{self, FileId};
+use crate::store::record::{Record, Texts, Trace};
+use crate::store::usage::{Stored, Usage};
 
 /// Moves events into the database. Runs on the writer thread.
 #[derive(Debug)]
@@ -25,31 +26,17 @@ pub(crate) struct Meter {
     db: Connection,
     inbox: Inbox,
     gauge: Arc<Gauge>,
+    usage: Usage,
     tracked: Vec<Tracked>,
-    /// Taken from the queue and not stored yet.
-    #[expect(clippy::vec_box, reason = "the queue carries boxes, and what is large stays where it is")]
-    batch: Vec<Box<Queued>>,
+    /// Whether what earlier processes left has been looked at.
+    is_caught_up: bool,
+    /// Frames taken from the queue and not stored yet.
+    batch: Vec<Box<[u8]>>,
+    /// Files that are gone, and whose marks can go.
+    gone: Vec<FileId>,
+    buffer: Vec<u8>,
+    stored_at: Option<Instant>,
     trouble: Option<Trouble>,
-}
-
-/// A journal file that is still needed.
-#[derive(Debug)]
-struct Tracked {
-    segment: Arc<Segment>,
-    reading: Reading,
-    /// When to look again at a file that could not be read or deleted.
-    retry_at: Option<Instant>,
-}
-
-/// Whether and how far a file has been read again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
-    /// All its events came through the queue so far.
-    NotNeeded,
-    /// There is more to read from this byte on.
-    From(u64),
-    /// It was read to its end, which was here.
-    Done(u64),
 }
 
 /// Storing fails at the moment.
@@ -75,14 +62,42 @@ pub(crate) enum Round {
 impl Meter {
     /// A meter that stores into `db` what comes out of `inbox`.
     pub(crate) fn new(db: Connection, inbox: Inbox, gauge: Arc<Gauge>) -> Self {
-        Self { db, inbox, gauge, tracked: Vec::new(), batch: Vec::new(), trouble: None }
+        Self {
+            db,
+            inbox,
+            gauge,
+            usage: Usage::default(),
+            tracked: Vec::new(),
+            is_caught_up: false,
+            batch: Vec::new(),
+            gone: Vec::new(),
+            buffer: Vec::new(),
+            stored_at: None,
+            trouble: None,
+        }
     }
 
-    /// Stores what there is, as far as one round goes.
-    pub(crate) fn round(&mut self) -> Round {
-        for segment in self.inbox.segments.try_iter() {
-            self.tracked.push(Tracked { segment, reading: Reading::NotNeeded, retry_at: None });
+    /// Whether it is time for a round: enough waits to be worth a transaction, or something has waited enough.
+    pub(crate) fn is_due(&mut self) -> bool {
+        if !self.is_caught_up || self.trouble.is_some() || self.holds_some() {
+            return true;
         }
+        self.track_new();
+        let now = Instant::now();
+        let waiting: u64 = self.tracked.iter().map(|tracked| tracked.waiting_bytes(now)).sum();
+        self.count_waiting();
+        let is_time = self.stored_at.is_none_or(|at| now.duration_since(at) >= STORE_EVERY);
+        let waits = waiting > 0 || self.tracked.iter().any(Tracked::is_stored);
+        waiting >= WORTH_BYTES || (is_time && waits)
+    }
+
+    /// Whether something waits, due or not.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.holds_some() || self.tracked.iter().any(|tracked| tracked.waiting_bytes(Instant::now()) > 0)
+    }
+
+    /// Stores what there is, as far as one transaction goes.
+    pub(crate) fn round(&mut self) -> Round {
         if let Some(trouble) = self.trouble {
             let wait = trouble.retry_at.saturating_duration_since(Instant::now());
             if !wait.is_zero() {
@@ -92,6 +107,7 @@ impl Meter {
         match self.work() {
             Ok(round) => {
                 self.sweep();
+                self.count_waiting();
                 round
             }
             Err(error) => Round::Failing(self.fail(&error)),
@@ -100,11 +116,11 @@ impl Meter {
 
     /// Whether everything that was offered is stored.
     pub(crate) fn is_done(&self) -> bool {
-        let nothing_left = self.tracked.iter().all(|tracked| !tracked.segment.is_sealed());
-        self.batch.is_empty() && self.inbox.queue.is_empty() && nothing_left
+        let left = |tracked: &Tracked| tracked.segment.is_sealed() || tracked.waiting_events() > 0;
+        self.inbox.segments.is_empty() && !self.holds_some() && !self.tracked.iter().any(left)
     }
 
-    /// Events that would be gone with the process: not stored, and not known to be in a file.
+    /// Events that would be gone with the process: not stored, and in no file.
     pub(crate) fn unstored(&self) -> usize {
         self.batch.len() + self.inbox.queue.len()
     }
@@ -121,76 +137,126 @@ impl Meter {
         &self.db
     }
 
-    fn work(&mut self) -> rusqlite::Result<Round> {
-        let mut round = Round::Idle;
-        for _ in 0..BATCHES_MAX {
-            let missing = BATCH_MAX.saturating_sub(self.batch.len());
-            self.batch.extend(self.inbox.queue.try_iter().take(missing));
-            if self.batch.is_empty() {
-                break;
-            }
-            let full = self.batch.len() >= BATCH_MAX;
-            self.store_batch()?;
-            round = if full { Round::More } else { Round::Worked };
-            if !full {
-                break;
-            }
-        }
-        if self.read_again()? { Ok(Round::More) } else { Ok(round) }
+    fn holds_some(&self) -> bool {
+        !self.batch.is_empty() || !self.inbox.queue.is_empty()
     }
 
-    fn store_batch(&mut self) -> rusqlite::Result<()> {
-        let events = self.batch.iter().map(|queued| (queued.id, &queued.event));
-        store(&mut self.db, &self.gauge, events)?;
-        self.trouble = None;
-        for queued in self.batch.drain(..) {
-            queued.segment.commit_one();
+    fn track_new(&mut self) {
+        let fresh = self.inbox.segments.try_iter().map(|segment| Tracked::new(segment, 0));
+        self.tracked.extend(fresh);
+    }
+
+    /// Looks at what earlier processes left: files, and marks of files that are gone.
+    fn catch_up(&mut self) -> rusqlite::Result<()> {
+        let mut stored = marks::all(&self.db)?;
+        for segment in self.inbox.segments.try_iter() {
+            let mark = stored.remove(&segment.id).unwrap_or(0);
+            self.tracked.push(Tracked::new(segment, mark));
         }
+        if is_on_disk(&self.inbox) {
+            self.gone.extend(stored.into_keys());
+        }
+        self.is_caught_up = true;
         Ok(())
     }
 
-    /// Reads a part of the first file that needs it. True if there is more to read.
-    fn read_again(&mut self) -> rusqlite::Result<bool> {
-        let now = Instant::now();
-        for tracked in &mut self.tracked {
-            // Before the file is read, so that nothing is appended after a look at a sealed one.
-            if tracked.segment.take_dirty() {
-                tracked.reading = match tracked.reading {
-                    Reading::NotNeeded => Reading::From(0),
-                    Reading::From(at) | Reading::Done(at) => Reading::From(at),
-                };
-            }
-            let Reading::From(at) = tracked.reading else { continue };
-            if tracked.retry_at.is_some_and(|retry_at| now < retry_at) {
-                continue;
-            }
-            let chunk = match read_chunk(&tracked.segment, at) {
-                Ok(chunk) => chunk,
-                Err(error) => {
-                    tracked.give_up_or_wait(&error, now);
-                    continue;
-                }
-            };
-            let events = chunk.events.iter().map(|(id, event)| (*id, event));
-            store(&mut self.db, &self.gauge, events)?;
-            self.trouble = None;
-            add(&self.gauge.garbage_lines, chunk.garbage_lines);
-            if chunk.garbage_lines > 0 {
-                let (path, lines) = (tracked.segment.path.display(), chunk.garbage_lines);
-                tracing::warn!("{lines} lines of {path} are no usage records and are passed over");
-            }
-            tracked.reading =
-                if chunk.at_end { Reading::Done(chunk.next) } else { Reading::From(chunk.next) };
-            return Ok(true);
+    fn work(&mut self) -> rusqlite::Result<Round> {
+        if self.is_caught_up {
+            self.track_new();
+        } else {
+            self.catch_up()?;
         }
-        Ok(false)
+        if !self.is_waiting() {
+            return Ok(Round::Idle);
+        }
+        let round = self.store();
+        if round.is_err() {
+            self.usage.abandon();
+            self.tracked.iter_mut().for_each(Tracked::roll_back);
+        }
+        round
+    }
+
+    /// One transaction.
+    fn store(&mut self) -> rusqlite::Result<Round> {
+        let missing = BATCH_MAX.saturating_sub(self.batch.len());
+        self.batch.extend(self.inbox.queue.try_iter().take(missing));
+        let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let usage = &mut self.usage;
+        for frame in &self.batch {
+            if let Frame::Whole(record, _) = frame::first(frame)
+                && let Some((record, trace)) = Record::take(record, Texts::Inline)
+            {
+                usage.add(&tx, &record, trace)?;
+            }
+        }
+        let mut room = BATCH_MAX.saturating_sub(self.batch.len());
+        let now = Instant::now();
+        let mut garbage = 0;
+        for tracked in self.tracked.iter_mut().filter(|tracked| tracked.waiting_bytes(now) > 0) {
+            let add = |record: &Record<'_>, trace: Trace<'_>| usage.add(&tx, record, trace);
+            let taken = tracked.take(&mut self.buffer, room, add)?;
+            room = room.saturating_sub(taken.events);
+            garbage += taken.garbage;
+            if let Some(bytes) = tracked.mark() {
+                marks::set(&tx, tracked.segment.id, bytes)?;
+            }
+        }
+        for file in &self.gone {
+            marks::forget(&tx, *file)?;
+        }
+        let stored = usage.finish(&tx)?;
+        tx.commit()?;
+        self.committed(stored, garbage);
+        // The next round begins with another file.
+        let files = self.tracked.len();
+        self.tracked.rotate_left(files.min(1));
+        Ok(if room == 0 { Round::More } else { Round::Worked })
+    }
+
+    fn committed(&mut self, stored: Stored, garbage: u64) {
+        self.tracked.iter_mut().for_each(Tracked::commit);
+        self.batch.clear();
+        self.gone.clear();
+        self.trouble = None;
+        self.stored_at = Some(Instant::now());
+        add(&self.gauge.stored, stored.added);
+        add(&self.gauge.rejected, stored.rejected);
+        add(&self.gauge.garbage_lines, garbage);
+        if garbage > 0 {
+            tracing::warn!("{garbage} pieces of the usage journal are no records and are passed over");
+        }
+        self.gauge.stored_at_ms.store(unix_ms(), Ordering::Relaxed);
+        if let Some(failing) = self.gauge.recover() {
+            let seconds = unix_ms().saturating_sub(failing.since_ms) / 1_000;
+            tracing::info!("usage records are stored again, after {seconds} s");
+        }
     }
 
     /// Deletes the files whose events are all stored.
     fn sweep(&mut self) {
+        if !self.tracked.iter().any(Tracked::is_stored) {
+            return;
+        }
         let now = Instant::now();
+        let mut gone = Vec::new();
         let gauge = &self.gauge;
-        self.tracked.retain_mut(|tracked| !(tracked.is_stored() && tracked.delete(gauge, now)));
+        self.tracked.retain_mut(|tracked| {
+            let is_gone = tracked.is_stored() && tracked.delete(gauge, now);
+            if is_gone {
+                gone.push(tracked.segment.id);
+            }
+            !is_gone
+        });
+        // A mark may only go once its file cannot come back after a power failure; the next start tries again.
+        if !gone.is_empty() && is_on_disk(&self.inbox) {
+            self.gone.append(&mut gone);
+        }
+    }
+
+    fn count_waiting(&self) {
+        let waiting = self.tracked.iter().map(Tracked::waiting_events).sum();
+        self.gauge.waiting.store(waiting, Ordering::Relaxed);
     }
 
     /// Notes a failure. Gives the pause until the next try.
@@ -204,71 +270,17 @@ impl Meter {
     }
 }
 
-impl Tracked {
-    fn is_stored(&self) -> bool {
-        let segment = &self.segment;
-        segment.is_sealed()
-            && match self.reading {
-                Reading::NotNeeded => segment.is_committed() && !segment.is_dirty(),
-                Reading::From(_) => false,
-                Reading::Done(_) => !segment.is_dirty(),
-            }
-    }
-
-    /// True if the file is gone.
-    fn delete(&mut self, gauge: &Gauge, now: Instant) -> bool {
-        if self.retry_at.is_some_and(|retry_at| now < retry_at) {
-            return false;
-        }
-        match fs::remove_file(&self.segment.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!("{} is stored and cannot be deleted: {error}", self.segment.path.display());
-                self.retry_at = Some(now + FILE_PAUSE);
-                false
-            }
-            Ok(()) | Err(_) => {
-                gauge.segments.fetch_sub(1, Ordering::Relaxed);
-                gauge.sealed_bytes.fetch_sub(self.segment.bytes(), Ordering::Relaxed);
-                true
-            }
-        }
-    }
-
-    fn give_up_or_wait(&mut self, error: &io::Error, now: Instant) {
-        let path = self.segment.path.display();
-        if error.kind() == io::ErrorKind::NotFound {
-            tracing::error!("{path} is gone, and with it the usage records in it");
-            self.reading = Reading::Done(0);
-        } else {
-            tracing::error!("{path} cannot be read and waits: {error}");
-            self.retry_at = Some(now + FILE_PAUSE);
-        }
-    }
+/// Makes what was deleted from the folder of the journal stay deleted.
+fn is_on_disk(inbox: &Inbox) -> bool {
+    File::open(&inbox.dir).and_then(|dir| dir.sync_all()).is_ok()
 }
 
-fn store<'a>(
-    db: &mut Connection,
-    gauge: &Gauge,
-    events: impl Iterator<Item = (EventId, &'a UsageEvent)>,
-) -> rusqlite::Result<()> {
-    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let stored = usage::store(&tx, events)?;
-    tx.commit()?;
-    add(&gauge.stored, stored.added);
-    add(&gauge.rejected, stored.rejected);
-    gauge.stored_at_ms.store(unix_ms(), Ordering::Relaxed);
-    if let Some(failing) = gauge.recover() {
-        let seconds = unix_ms().saturating_sub(failing.since_ms) / 1_000;
-        tracing::info!("usage records are stored again, after {seconds} s");
-    }
-    Ok(())
-}
-
-/// Events of one transaction.
-const BATCH_MAX: usize = 2_048;
-/// Transactions of one round.
-const BATCHES_MAX: usize = 8;
+/// Events of one transaction; at most about a millisecond of work.
+const BATCH_MAX: usize = 1_024;
+/// As much is stored at once.
+const WORTH_BYTES: u64 = 256 << 10;
+/// Less is stored as often as this.
+const STORE_EVERY: Duration = Duration::from_millis(450);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// A full disk that has room again is noticed within this time.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
-const FILE_PAUSE: Duration = Duration::from_secs(5);

@@ -1,8 +1,8 @@
 //! The usage journal: where a data-plane thread leaves its events.
 //!
-//! One write(2) to a file of its own makes an event survive the end of the process; the queue brings it to the
-//! writer thread without waking that. No lock, no fsync, nothing that waits. Every bound is a constant at the
-//! end of this file.
+//! One write(2) to a file of its own makes an event survive the end of the process, and the writer thread reads
+//! it from there: nothing else crosses from one thread to the other while the file can be written. No lock, no
+//! fsync, nothing that waits. Every bound is a constant at the end of this file.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,24 +14,18 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use shared::usage::{UsageEvent, UsageLog};
 
+use super::frame;
 use super::gauge::{Gauge, add, read};
-use super::segment::{LineOut, Segment, file_name, origin_of};
-use crate::store::usage::EventId;
+use super::segment::{Segment, file_id, file_name};
+use crate::store::marks::FileId;
 use crate::vault::random;
-
-/// One event on its way to the writer thread.
-#[derive(Debug)]
-pub(crate) struct Queued {
-    pub(crate) id: EventId,
-    pub(crate) segment: Arc<Segment>,
-    pub(crate) event: UsageEvent,
-}
 
 /// The journal of a state directory, as the data plane's side sees it.
 #[derive(Debug)]
 pub(crate) struct Journal {
     dir: PathBuf,
-    queue: Sender<Box<Queued>>,
+    /// Frames that could not be written to a file.
+    queue: Sender<Box<[u8]>>,
     /// New segments; one every [`SEGMENT_BYTES`] of events, so its length needs no bound of its own.
     segments: Sender<Arc<Segment>>,
     gauge: Arc<Gauge>,
@@ -40,7 +34,8 @@ pub(crate) struct Journal {
 /// The same journal, as the writer thread sees it.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    pub(crate) queue: Receiver<Box<Queued>>,
+    pub(crate) dir: PathBuf,
+    pub(crate) queue: Receiver<Box<[u8]>>,
     pub(crate) segments: Receiver<Arc<Segment>>,
 }
 
@@ -52,34 +47,32 @@ impl Journal {
         let (segments, fresh) = unbounded();
         let gauge = Arc::new(Gauge::default());
         for path in left_over(&dir)? {
-            let Some(origin) = origin_of(&path) else {
+            let Some(id) = file_id(&path) else {
                 tracing::warn!("{} is no file of the usage journal and is left alone", path.display());
                 continue;
             };
             let bytes = fs::metadata(&path)?.len();
             add(&gauge.sealed_bytes, bytes);
             add(&gauge.segments, 1);
-            let _ = segments.send(Arc::new(Segment::left_over(path, origin, bytes)));
+            let _ = segments.send(Arc::new(Segment::left_over(path, id, bytes)));
         }
-        let inbox = Inbox { queue: queued, segments: fresh };
+        let inbox = Inbox { dir: dir.clone(), queue: queued, segments: fresh };
         Ok((Self { dir, queue, segments, gauge }, inbox))
     }
 
     /// A log for one thread.
     pub(crate) fn log(&self) -> io::Result<Log> {
         let origin = random::<8>().map(u64::from_be_bytes).map_err(io::Error::other)? >> 1;
-        let (file, segment) = self.segment(origin, 0)?;
+        let id = FileId { origin, number: 0 };
+        let (file, segment) = new_segment(&self.dir, &self.segments, &self.gauge, id)?;
         Ok(Log {
-            origin,
             file,
             segment,
-            number: 0,
             bytes: 0,
+            events: 0,
             rotate_at: SEGMENT_BYTES,
-            sequence: 0,
-            offered: 0,
             state: FileState::Good,
-            line: Vec::with_capacity(1_024),
+            frame: Vec::with_capacity(1_024),
             queue: self.queue.clone(),
             segments: self.segments.clone(),
             gauge: Arc::clone(&self.gauge),
@@ -92,38 +85,32 @@ impl Journal {
         &self.dir
     }
 
-    /// Events that wait in the queue now.
+    /// Events that wait to be stored, in the files when the writer thread last looked, and in the queue now.
     pub(crate) fn queued(&self) -> usize {
-        self.queue.len()
+        let in_files = usize::try_from(read(&self.gauge.waiting)).unwrap_or(usize::MAX);
+        self.queue.len().saturating_add(in_files)
     }
 
     /// Counts and failures.
     pub(crate) fn gauge(&self) -> &Arc<Gauge> {
         &self.gauge
     }
-
-    fn segment(&self, origin: u64, number: u64) -> io::Result<(File, Arc<Segment>)> {
-        new_segment(&self.dir, &self.segments, &self.gauge, (origin, number))
-    }
 }
 
 /// The log of one thread.
 #[derive(Debug)]
 pub(crate) struct Log {
-    origin: u64,
     file: File,
     segment: Arc<Segment>,
-    number: u64,
-    /// Size of the file.
+    /// Bytes of whole frames in the file.
     bytes: u64,
+    /// How many frames that is.
+    events: u64,
     /// The size at which another file is tried.
     rotate_at: u64,
-    sequence: u64,
-    /// Events of this segment that went through the queue.
-    offered: u64,
     state: FileState,
-    line: Vec<u8>,
-    queue: Sender<Box<Queued>>,
+    frame: Vec<u8>,
+    queue: Sender<Box<[u8]>>,
     segments: Sender<Arc<Segment>>,
     gauge: Arc<Gauge>,
     dir: PathBuf,
@@ -135,23 +122,21 @@ enum FileState {
     Good,
     /// Nothing was written.
     Failing,
-    /// A part of a line was written, and the next line must not be glued to it.
+    /// A part of a frame was written; it is cut off before the next one.
     Torn,
 }
 
 impl UsageLog for Log {
     fn append(&mut self, event: UsageEvent) {
-        self.sequence += 1;
-        let written = self.write(&event);
-        let id = EventId { origin: self.origin, sequence: self.sequence };
-        let queued = Box::new(Queued { id, segment: Arc::clone(&self.segment), event });
-        match self.queue.try_send(queued) {
-            Ok(()) => self.offered += 1,
-            Err(_) if written => {
-                self.segment.mark_dirty();
-                add(&self.gauge.spilled, 1);
-            }
-            Err(_) => self.lose(),
+        self.frame.clear();
+        frame::put(&mut self.frame, &event);
+        if self.write() {
+            self.events += 1;
+            self.segment.written(self.bytes, self.events);
+        } else if self.queue.try_send(self.frame.as_slice().into()).is_ok() {
+            add(&self.gauge.spilled, 1);
+        } else {
+            self.lose();
         }
         if self.bytes >= self.rotate_at {
             self.rotate();
@@ -176,20 +161,16 @@ impl Log {
         }
     }
 
-    /// Writes the event to the file; false if it is not there now.
-    fn write(&mut self, event: &UsageEvent) -> bool {
-        self.line.clear();
-        if self.state == FileState::Torn {
-            self.line.push(b'\n');
-        }
-        if serde_json::to_writer(&mut self.line, &LineOut { s: self.sequence, e: event }).is_err() {
-            return false;
-        }
-        self.line.push(b'\n');
+    /// Writes the frame to the file; false if it is not there now.
+    fn write(&mut self) -> bool {
         let before = self.state;
-        self.state = match write_once(&self.file, &self.line) {
-            Ok(written) if written == self.line.len() => FileState::Good,
-            Ok(0) if before == FileState::Torn => FileState::Torn,
+        let written = if before == FileState::Torn && self.file.set_len(self.bytes).is_err() {
+            Err(io::Error::other("what is left of a cut record cannot be taken away"))
+        } else {
+            write_once(&self.file, &self.frame)
+        };
+        self.state = match written {
+            Ok(written) if written == self.frame.len() => FileState::Good,
             Ok(0) => FileState::Failing,
             Ok(_) => FileState::Torn,
             Err(error) => {
@@ -205,20 +186,18 @@ impl Log {
             add(&self.gauge.journal_failures, 1);
             return false;
         }
-        self.bytes += u64::try_from(self.line.len()).unwrap_or(u64::MAX);
+        self.bytes += u64::try_from(self.frame.len()).unwrap_or(u64::MAX);
         true
     }
 
     /// Goes on in a new file. If there can be none, the old one goes on, and the next event tries again.
     fn rotate(&mut self) {
-        let next = (self.origin, self.number + 1);
+        let next = FileId { number: self.segment.id.number + 1, ..self.segment.id };
         match new_segment(&self.dir, &self.segments, &self.gauge, next) {
             Ok((file, segment)) => {
                 self.seal();
-                self.file = file;
-                self.segment = segment;
-                self.number += 1;
-                (self.bytes, self.offered, self.rotate_at) = (0, 0, SEGMENT_BYTES);
+                (self.file, self.segment) = (file, segment);
+                (self.bytes, self.events, self.rotate_at) = (0, 0, SEGMENT_BYTES);
                 self.state = FileState::Good;
             }
             Err(error) => {
@@ -238,12 +217,11 @@ impl Log {
     #[cfg(test)]
     pub(super) fn set_torn(&mut self) {
         self.state = FileState::Torn;
-        self.sequence += 1;
     }
 
     fn seal(&self) {
         add(&self.gauge.sealed_bytes, self.bytes);
-        self.segment.seal(self.offered, self.bytes);
+        self.segment.seal();
     }
 }
 
@@ -253,9 +231,9 @@ impl Drop for Log {
     }
 }
 
-fn write_once(mut file: &File, line: &[u8]) -> io::Result<usize> {
+fn write_once(mut file: &File, frame: &[u8]) -> io::Result<usize> {
     loop {
-        match file.write(line) {
+        match file.write(frame) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             other => return other,
         }
@@ -266,11 +244,11 @@ fn new_segment(
     dir: &Path,
     segments: &Sender<Arc<Segment>>,
     gauge: &Gauge,
-    (origin, number): (u64, u64),
+    id: FileId,
 ) -> io::Result<(File, Arc<Segment>)> {
-    let path = dir.join(file_name(origin, number));
+    let path = dir.join(file_name(id));
     let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
-    let segment = Arc::new(Segment::fresh(path, origin));
+    let segment = Arc::new(Segment::fresh(path, id));
     add(&gauge.segments, 1);
     let _ = segments.send(Arc::clone(&segment));
     Ok((file, segment))
@@ -283,7 +261,8 @@ fn left_over(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Events that wait for the writer thread. A place costs 16 bytes while it is empty.
+/// Events that wait for the writer thread while the journal cannot be written. A place costs 16 bytes while it
+/// is empty.
 pub(crate) const QUEUE_MAX: usize = 16_384;
 /// A file of the journal is left for a new one at this size.
 const SEGMENT_BYTES: u64 = 8 << 20;

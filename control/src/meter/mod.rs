@@ -1,20 +1,22 @@
 //! Metering: usage events from the data plane become rows.
 //!
 //! ```text
-//!  data-plane thread                      writer thread
-//!  append: journal file, then queue ----> drains the queue on a timer, one transaction a batch
-//!              |                               |
-//!              '--- what did not fit or ------> read again from the file; a file whose events
-//!                   outlived the process        are all stored is deleted
+//!  data-plane thread                       writer thread
+//!  append: one write(2) to its own file    reads on in each file on a timer, one transaction a batch: the
+//!    '--- if that fails: queue               events, their sums, and how far each file is stored;
+//!                                            a file that is complete and stored is deleted
 //! ```
 //!
-//! An event is known by its [`EventId`](crate::store::usage::EventId) from the moment it is written to the
-//! journal, so storing it twice changes nothing, and it is never in fewer than one of file, queue and table.
+//! An event is in a file until it is stored, and the transaction that stores it moves that file's mark, so it is
+//! never in neither place and never in the table twice.
 
+mod frame;
 pub(crate) mod gauge;
 pub(crate) mod ingest;
 pub(crate) mod journal;
+mod names;
 pub(crate) mod segment;
+mod tracked;
 pub(crate) mod writer;
 
 #[cfg(test)]

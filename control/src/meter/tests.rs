@@ -1,5 +1,6 @@
 //! From `append` to the table: never lost, never doubled, whatever fails in between.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,12 +13,13 @@ use shared::operation::Operation;
 use shared::usage::{Outcome, Provenance, TokenCounts, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
+use super::frame::{self, Frame};
 use super::gauge::{Gauge, add, read};
 use super::ingest::{Meter, Round};
 use super::journal::{JOURNAL_BYTES_MAX, Journal, Log};
-use super::segment::{Segment, read_chunk};
 use super::writer::Writer;
 use crate::store::migrate::migrate;
+use crate::store::requests::{Filter, page};
 
 /// A finished exchange; `n` tells it from others.
 pub(crate) fn event(n: u64) -> UsageEvent {
@@ -86,11 +88,13 @@ impl Process {
         Connection::open(&self.db).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
     }
 
-    /// Rows, distinct exchanges and the sum of the hours: equal when nothing is lost or doubled.
+    /// Exchanges by the rows' own count, distinct request ids, and the sum of the hours: equal when nothing is
+    /// lost or doubled.
     fn stored(&self) -> [i64; 3] {
+        let ids: HashSet<String> = requests(&self.db).into_iter().collect();
         [
-            self.sql("SELECT count(*) FROM usage"),
-            self.sql("SELECT count(DISTINCT request_id) FROM usage"),
+            self.sql("SELECT coalesce(sum(exchanges), 0) FROM usage"),
+            i64::try_from(ids.len()).unwrap(),
             self.sql("SELECT coalesce(sum(requests), 0) FROM usage_hour"),
         ]
     }
@@ -98,6 +102,36 @@ impl Process {
     fn files(&self) -> usize {
         fs::read_dir(&self.dir).unwrap().count()
     }
+}
+
+/// The request ids of all exchanges in the table.
+fn requests(db: &Path) -> Vec<String> {
+    let db = Connection::open(db).unwrap();
+    let (mut ids, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = page(&db, &Filter::default(), cursor, 5_000).unwrap();
+        ids.extend(page.rows.into_iter().map(|row| row.request_id));
+        cursor = page.next;
+        if cursor.is_none() {
+            return ids;
+        }
+    }
+}
+
+/// The only file of the journal.
+fn only_file(dir: &Path) -> PathBuf {
+    fs::read_dir(dir).unwrap().next().unwrap().unwrap().path()
+}
+
+/// The frames of a file that holds nothing else.
+fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let (mut rest, mut frames) = (bytes, Vec::new());
+    while let Frame::Whole(_, length) = frame::first(rest) {
+        frames.push(rest[..length].to_vec());
+        rest = &rest[length..];
+    }
+    assert!(rest.is_empty());
+    frames
 }
 
 fn append(log: &mut Log, numbers: std::ops::Range<u64>) {
@@ -127,12 +161,13 @@ fn events_become_rows_and_their_file_goes_when_all_are_stored() {
 }
 
 #[test]
-fn a_full_queue_spills_into_the_file_and_is_read_again() {
+fn more_than_one_transaction_takes_is_stored_in_several() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path(), 4);
     let mut log = process.journal.log().unwrap();
     append(&mut log, 0..3_000);
-    assert_eq!(read(&process.gauge().spilled), 2_996);
+    assert_eq!(process.meter.round(), Round::More);
+    assert!(process.stored()[0] < 3_000);
     process.settle();
     assert_eq!(process.stored(), [3_000; 3], "while the file is still open");
     append(&mut log, 3_000..3_010);
@@ -141,6 +176,33 @@ fn a_full_queue_spills_into_the_file_and_is_read_again() {
     drop(log);
     process.settle();
     assert_eq!((process.stored(), process.files()), ([3_010; 3], 0));
+    assert_eq!(read(&process.gauge().spilled), 0);
+}
+
+#[test]
+fn exchanges_one_at_a_time_share_a_row() {
+    let home = TempDir::new().unwrap();
+    let mut process = Process::start(home.path(), 4);
+    let mut log = process.journal.log().unwrap();
+    for n in 0..200 {
+        append(&mut log, n..n + 1);
+        process.settle();
+    }
+    assert_eq!(process.stored(), [200; 3]);
+    assert_eq!(process.sql("SELECT count(*) FROM usage"), 4, "64 are worth a row");
+}
+
+#[test]
+fn a_row_has_a_bound_of_bytes() {
+    let home = TempDir::new().unwrap();
+    let mut process = Process::start(home.path(), 4);
+    let mut log = process.journal.log().unwrap();
+    let large = |n: u64| UsageEvent { request_id: format!("{n:05}{}", "x".repeat(4_000)).into(), ..event(n) };
+    (0..200).for_each(|n| log.append(large(n)));
+    process.settle();
+    assert_eq!(process.stored(), [200; 3]);
+    let most = process.sql("SELECT max(length(rows)) FROM usage");
+    assert!((256 << 10..262 << 10).contains(&most), "{most}");
 }
 
 #[test]
@@ -179,54 +241,86 @@ fn what_was_cut_off_or_scrawled_over_is_passed_over_and_the_rest_is_stored() {
     let mut log = process.journal.log().unwrap();
     append(&mut log, 0..10);
     std::mem::forget(log);
-    let path = fs::read_dir(&process.dir).unwrap().next().unwrap().unwrap().path();
+    let path = only_file(&process.dir);
     drop(process);
-    let mut lines: Vec<Vec<u8>> =
-        fs::read(&path).unwrap().split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
-    let half = lines[3].len() / 2;
-    lines[3].truncate(half);
-    lines[3].push(b'\n');
-    lines[5] = b"\xff\x00 no JSON\n".to_vec();
-    lines[6] = b"{\"s\":7,\"e\":{\"request_id\":\"x\"}}\n".to_vec();
-    lines.push(vec![b'x'; (1 << 20) + 5]);
-    lines.push(b"\n\n".to_vec());
-    lines.push(lines[1][..lines[1].len() - 1].to_vec());
-    fs::write(&path, lines.concat()).unwrap();
+    let mut frames = frames(&fs::read(&path).unwrap());
+    let half = frames[3].len() / 2;
+    frames[3].truncate(half);
+    frames[5] = b"\xff\x00 no frame \xff\xfe\xff".to_vec();
+    frames[6][20] ^= 1;
+    // It says that it goes on far beyond the end.
+    frames[8][6] = 0x0f;
+    frames.push(vec![b'x'; (1 << 20) + 5]);
+    fs::write(&path, frames.concat()).unwrap();
     fs::write(path.with_file_name("notes.txt"), "not ours").unwrap();
 
     let mut process = Process::start(home.path(), 100);
     process.settle();
-    assert_eq!(process.stored(), [7; 3]);
-    assert_eq!(read(&process.gauge().garbage_lines), 5, "the long line counts as two");
+    assert_eq!(process.stored(), [6; 3]);
+    assert!(read(&process.gauge().garbage_lines) >= 4);
     assert_eq!(process.files(), 1, "only what is not ours is left");
 }
 
 #[test]
-fn a_last_line_cut_at_any_byte_costs_only_itself() {
+fn a_last_record_cut_at_any_byte_costs_only_itself() {
     let home = TempDir::new().unwrap();
     let process = Process::start(home.path(), 100);
     let mut log = process.journal.log().unwrap();
     append(&mut log, 0..3);
     std::mem::forget(log);
-    let path = fs::read_dir(&process.dir).unwrap().next().unwrap().unwrap().path();
+    let path = only_file(&process.dir);
     let whole = fs::read(&path).unwrap();
     drop(process);
-    let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    let last = whole.len() - frames(&whole)[2].len();
     for cut in last..=whole.len() {
-        fs::write(&path, &whole[..cut]).unwrap();
-        let chunk = read_chunk(&Segment::left_over(path.clone(), 1, 0), 0).unwrap();
-        let (events, next) = if cut == whole.len() { (3, cut) } else { (2, last) };
-        assert_eq!(
-            (chunk.events.len(), chunk.next, chunk.at_end),
-            (events, next as u64, true),
-            "cut at {cut}"
-        );
-        assert_eq!(chunk.garbage_lines, 0);
+        let home = TempDir::new().unwrap();
+        fs::create_dir(home.path().join("journal")).unwrap();
+        let copy = home.path().join("journal").join(path.file_name().unwrap());
+        fs::write(&copy, &whole[..cut]).unwrap();
+        let mut process = Process::start(home.path(), 100);
+        process.settle();
+        let stored = if cut == whole.len() { 3 } else { 2 };
+        assert_eq!((process.stored(), process.files()), ([stored; 3], 0), "cut at {cut}");
+        let is_cut = cut != last && cut != whole.len();
+        assert_eq!(read(&process.gauge().garbage_lines) > 0, is_cut, "cut at {cut}");
     }
-    fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+}
+
+#[test]
+fn a_record_longer_than_a_reading_is_stored_with_those_around_it() {
+    let home = TempDir::new().unwrap();
+    let mut process = Process::start(home.path(), 100);
+    let mut log = process.journal.log().unwrap();
+    log.append(event(0));
+    log.append(UsageEvent { selector: "x".repeat(300 << 10).into(), ..event(1) });
+    log.append(event(2));
+    process.settle();
+    assert_eq!(process.stored(), [3; 3]);
+    assert_eq!(read(&process.gauge().garbage_lines), 0);
+}
+
+#[test]
+fn a_file_that_comes_back_after_its_end_is_not_stored_again() {
+    let home = TempDir::new().unwrap();
+    let mut process = Process::start(home.path(), 100);
+    let mut log = process.journal.log().unwrap();
+    append(&mut log, 0..10);
+    let path = only_file(&process.dir);
+    let content = fs::read(&path).unwrap();
+    process.settle();
+    drop(log);
+    process.settle();
+    assert_eq!(process.files(), 0);
+    drop(process);
+    fs::write(&path, content).unwrap();
     let mut process = Process::start(home.path(), 100);
     process.settle();
-    assert_eq!((process.stored(), process.files()), ([2; 3], 0));
+    assert_eq!((process.stored(), process.files()), ([10; 3], 0));
+    drop(process);
+    let mut process = Process::start(home.path(), 100);
+    append(&mut process.journal.log().unwrap(), 10..11);
+    process.settle();
+    assert_eq!(process.sql("SELECT count(*) FROM usage_journal"), 1, "the mark of the lost file is gone");
 }
 
 #[test]
@@ -292,23 +386,24 @@ fn a_journal_that_cannot_be_written_stops_admission_before_anything_is_lost() {
     log.append(event(0));
     let full = || OpenOptions::new().append(true).open("/dev/full").unwrap();
     let good = log.replace_file(full());
-    for n in 1..4 {
+    for n in 1..5 {
         assert!(log.has_room());
         log.append(event(n));
     }
     assert!(!log.has_room(), "half of the queue is kept for exchanges on their way");
-    (4..8).for_each(|n| log.append(event(n)));
-    assert_eq!((read(&process.gauge().lost), read(&process.gauge().journal_failures)), (0, 7));
+    (5..9).for_each(|n| log.append(event(n)));
+    assert_eq!((read(&process.gauge().lost), read(&process.gauge().journal_failures)), (0, 8));
+    assert_eq!(read(&process.gauge().spilled), 8);
     log.append(event(99));
     assert_eq!(read(&process.gauge().lost), 1, "neither place had room");
     process.settle();
     assert!(log.has_room());
     drop(log.replace_file(good));
-    append(&mut log, 8..10);
-    assert_eq!(read(&process.gauge().journal_failures), 8, "it is written again");
+    append(&mut log, 9..11);
+    assert_eq!(read(&process.gauge().journal_failures), 9, "it is written again");
     drop(log);
     process.settle();
-    assert_eq!((process.stored(), process.files()), ([10; 3], 0));
+    assert_eq!((process.stored(), process.files()), ([11; 3], 0));
 }
 
 #[test]
@@ -317,29 +412,29 @@ fn a_journal_that_is_too_large_stops_admission() {
     let process = Process::start(home.path(), 8);
     let mut log = process.journal.log().unwrap();
     log.append(event(0));
-    let line =
-        fs::metadata(fs::read_dir(&process.dir).unwrap().next().unwrap().unwrap().path()).unwrap().len();
-    add(&process.gauge().sealed_bytes, JOURNAL_BYTES_MAX - line - 1);
+    let frame = fs::metadata(only_file(&process.dir)).unwrap().len();
+    add(&process.gauge().sealed_bytes, JOURNAL_BYTES_MAX - frame - 1);
     assert!(log.has_room());
     add(&process.gauge().sealed_bytes, 1);
     assert!(!log.has_room());
 }
 
 #[test]
-fn a_line_after_a_torn_one_begins_anew() {
+fn what_is_left_of_a_torn_write_is_taken_away() {
     let home = TempDir::new().unwrap();
-    let process = Process::start(home.path(), 8);
+    let mut process = Process::start(home.path(), 8);
     let mut log = process.journal.log().unwrap();
     log.append(event(0));
-    let path = fs::read_dir(&process.dir).unwrap().next().unwrap().unwrap().path();
-    File::options().append(true).open(&path).unwrap().write_all(b"{\"s\":2,\"e\":{\"req").unwrap();
+    let path = only_file(&process.dir);
+    let frame = fs::read(&path).unwrap();
+    File::options().append(true).open(&path).unwrap().write_all(&frame[..frame.len() - 3]).unwrap();
     log.set_torn();
-    log.append(event(2));
-    std::mem::forget(log);
-    drop(process);
-    let mut process = Process::start(home.path(), 8);
     process.settle();
-    assert_eq!((process.stored(), read(&process.gauge().garbage_lines)), ([2; 3], 1));
+    assert_eq!(process.stored(), [1; 3], "what is torn is not read");
+    log.append(event(1));
+    assert_eq!(fs::metadata(&path).unwrap().len(), 2 * u64::try_from(frame.len()).unwrap());
+    process.settle();
+    assert_eq!((process.stored(), read(&process.gauge().garbage_lines)), ([2; 3], 0));
 }
 
 #[test]
@@ -355,7 +450,6 @@ fn absurd_counts_are_kept_within_bounds() {
     }
     process.settle();
     assert_eq!(process.stored(), [50; 3]);
-    assert_eq!(process.sql("SELECT sum(input_tokens) FROM usage"), 50 << 36);
     assert_eq!(process.sql("SELECT sum(input_tokens) FROM usage_hour"), 50 << 36);
 }
 
@@ -383,7 +477,8 @@ fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
     let home = TempDir::new().unwrap();
     let Process { journal, meter, db, .. } = Process::start(home.path(), 100);
     let count = || -> i64 {
-        Connection::open(&db).unwrap().query_row("SELECT count(*) FROM usage", [], |row| row.get(0)).unwrap()
+        let sql = "SELECT coalesce(sum(exchanges), 0) FROM usage";
+        Connection::open(&db).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
     };
     let writer = Writer::start(meter).unwrap();
     let mut log = journal.log().unwrap();

@@ -1,4 +1,4 @@
-//! The writer thread: the only one that writes to the database. It looks at the queue on a timer, so that an
+//! The writer thread: the only one that writes to the database. It looks at the journal on a timer, so that an
 //! exchange wakes nobody.
 
 use std::io;
@@ -69,13 +69,17 @@ fn run(mut meter: Meter, jobs: &Receiver<Job>) {
     let mut pause = PAUSE_MIN;
     loop {
         let job = jobs.recv_timeout(pause);
-        let round = meter.round();
+        let is_asked = !matches!(job, Err(RecvTimeoutError::Timeout));
+        let round = if is_asked || meter.is_due() { meter.round() } else { Round::Idle };
         pause = match round {
             Round::More => Duration::ZERO,
             Round::Worked => PAUSE_MIN,
+            Round::Idle if meter.is_waiting() => PAUSE_MIN,
             Round::Idle => (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX),
             Round::Failing(wait) => wait,
         };
+        // Nothing here is urgent: whoever relays on this core goes first.
+        thread::yield_now();
         match job {
             Ok(Job::Flush(reply)) => {
                 flush(&mut meter, round);
@@ -121,7 +125,7 @@ fn finish(meter: &mut Meter) {
 }
 
 const JOBS_MAX: usize = 64;
-/// How often the queue is looked at while events come.
+/// How often the journal is looked at while events come.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// And while none come.
 const PAUSE_MAX: Duration = Duration::from_millis(250);

@@ -1,15 +1,20 @@
 //! State on SQLite. All SQL stands in this folder; one connection writes, a few read, and nobody else opens the
 //! file.
 
+pub(crate) mod block;
+pub(crate) mod digest;
 pub(crate) mod error;
 pub(crate) mod lock;
+pub(crate) mod marks;
 pub(crate) mod migrate;
 pub(crate) mod open;
 pub(crate) mod readers;
+pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod requests;
 pub(crate) mod rollup;
 pub(crate) mod usage;
+pub(crate) mod varint;
 pub(crate) mod vault;
 
 #[cfg(test)]

@@ -1,10 +1,14 @@
 //! Sums of usage over a time. Whole hours come from `usage_hour`; of the hours that the time cuts, the rows
 //! themselves are read, so that the answer is exact at any edge and fast over any length.
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, params_from_iter};
+use std::collections::BTreeMap;
 
-use super::requests::Column;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
+
+use super::block;
+use super::record::Record;
+use super::requests::{Column, has_names, names_of};
 use super::rollup::HOUR_MS;
 
 /// What is asked.
@@ -49,6 +53,21 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
+    fn of(record: &Record<'_>) -> Self {
+        let tokens = record.tokens;
+        Self {
+            requests: 1,
+            input: tokens.input,
+            cache_read: tokens.cache_read,
+            cache_write: tokens.cache_write,
+            output: tokens.output,
+            reasoning: tokens.reasoning,
+            duration_us: record.duration_us,
+            first_content_us: record.first_content_us.unwrap_or(0),
+            first_contents: u64::from(record.first_content_us.is_some()),
+        }
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, more) in [
             (&mut self.requests, other.requests),
@@ -66,46 +85,115 @@ impl Sums {
     }
 }
 
-/// The sums, one group after the other; at most one more than [`GROUPS_MAX`].
+/// The sums, one group after the other; more than [`GROUPS_MAX`] if there are more, but not all of them.
 pub(crate) fn sums(db: &Connection, question: &Question) -> rusqlite::Result<Vec<Group>> {
+    // One transaction, so that hours and rows are those of one moment.
+    let tx = db.unchecked_transaction()?;
+    let window = Window::of(question.from_ms, whole_hour_if_over(&tx, question.to_ms)?);
+    let mut groups = Groups::default();
+    add_hours(&tx, question, &window, &mut groups)?;
+    for (from_ms, to_ms) in window.edges {
+        add_rows(&tx, question, (from_ms, to_ms), &mut groups)?;
+    }
+    Ok(groups.into_iter().map(|(key, sums)| answer(question, key, sums)).collect())
+}
+
+/// Sums by the first hour of the bucket and the names, `None` where there is none.
+type Groups = BTreeMap<Key, Sums>;
+type Key = (u64, Vec<Option<String>>);
+
+fn answer(question: &Question, (hour, group): Key, sums: Sums) -> Group {
+    Group { bucket_start_ms: question.bucket.map(|_| hour.saturating_mul(HOUR_MS)), group, sums }
+}
+
+/// An hour in which nothing has begun after `to_ms` is as good as a whole one.
+fn whole_hour_if_over(db: &Connection, to_ms: u64) -> rusqlite::Result<u64> {
+    let last: Option<u64> = db.query_row(LAST_MS, [], |row| row.get("last_ms")).optional()?;
+    let is_over = last.is_none_or(|last| last < to_ms);
+    Ok(if is_over { to_ms.div_ceil(HOUR_MS).saturating_mul(HOUR_MS) } else { to_ms })
+}
+
+fn add_hours(
+    db: &Connection,
+    question: &Question,
+    window: &Window,
+    sums: &mut Groups,
+) -> rusqlite::Result<()> {
     let mut groups: Vec<String> = question.group_by.iter().map(|column| column.name().to_owned()).collect();
     groups.insert(0, bucket_sql(question.bucket).to_owned());
-    let mut values = bounds(question.from_ms, question.to_ms);
-    let mut wanted = vec!["TRUE".to_owned()];
+    let mut values: Vec<Value> = [window.first, window.end].map(integer).into();
+    let mut wanted = vec!["hour >= ? AND hour < ?".to_owned()];
     for (column, name) in &question.filters {
         wanted.push(format!("{} = ?", column.name()));
         values.push(name.clone().into());
     }
-    values.push(i64::try_from(GROUPS_MAX).unwrap_or(i64::MAX).saturating_add(1).into());
+    values.push(integer(u64::try_from(GROUPS_MAX).unwrap_or(u64::MAX).saturating_add(1)));
     let (groups, wanted) = (groups.join(", "), wanted.join(" AND "));
-    let sql = format!(
-        "SELECT {SUMS}, {groups} FROM ({PARTS}) WHERE {wanted} GROUP BY {groups} ORDER BY {groups} LIMIT ?"
-    );
+    let sql = format!("SELECT {SUMS}, {groups} FROM usage_hour WHERE {wanted} GROUP BY {groups} LIMIT ?");
     let mut statement = db.prepare_cached(&sql)?;
-    let names = question.group_by.len();
-    let rows = statement.query_map(params_from_iter(values), |row| read(row, question.bucket, names))?;
-    rows.collect()
+    let mut rows = statement.query(params_from_iter(values))?;
+    while let Some(row) = rows.next()? {
+        let (key, more) = read(row, question.group_by.len())?;
+        sums.entry(key).or_default().add(&more);
+    }
+    Ok(())
 }
 
-fn read(row: &rusqlite::Row<'_>, bucket: Option<Bucket>, names: usize) -> rusqlite::Result<Group> {
-    let hour: u64 = row.get(BUCKET_AT)?;
+fn read(row: &rusqlite::Row<'_>, names: usize) -> rusqlite::Result<(Key, Sums)> {
     let name =
         |at: usize| row.get::<_, String>(BUCKET_AT + 1 + at).map(|name| Some(name).filter(|n| !n.is_empty()));
-    Ok(Group {
-        bucket_start_ms: bucket.map(|_| hour.saturating_mul(HOUR_MS)),
-        group: (0..names).map(name).collect::<rusqlite::Result<_>>()?,
-        sums: Sums {
-            requests: row.get("requests")?,
-            input: row.get("input")?,
-            cache_read: row.get("cache_read")?,
-            cache_write: row.get("cache_write")?,
-            output: row.get("output")?,
-            reasoning: row.get("reasoning")?,
-            duration_us: row.get("duration_us")?,
-            first_content_us: row.get("first_content_us")?,
-            first_contents: row.get("first_contents")?,
-        },
-    })
+    let names = (0..names).map(name).collect::<rusqlite::Result<_>>()?;
+    let sums = Sums {
+        requests: row.get("requests")?,
+        input: row.get("input")?,
+        cache_read: row.get("cache_read")?,
+        cache_write: row.get("cache_write")?,
+        output: row.get("output")?,
+        reasoning: row.get("reasoning")?,
+        duration_us: row.get("duration_us")?,
+        first_content_us: row.get("first_content_us")?,
+        first_contents: row.get("first_contents")?,
+    };
+    Ok(((row.get(BUCKET_AT)?, names), sums))
+}
+
+/// Adds the exchanges that began from the first moment up to before the second.
+fn add_rows(
+    db: &Connection,
+    question: &Question,
+    (from_ms, to_ms): (u64, u64),
+    sums: &mut Groups,
+) -> rusqlite::Result<()> {
+    if from_ms >= to_ms {
+        return Ok(());
+    }
+    let mut statement = db.prepare_cached(BLOCKS)?;
+    let mut blocks = statement.query([from_ms, to_ms].map(integer))?;
+    while let Some(block) = blocks.next()? {
+        let names = block::names(block.get_ref("names")?.as_blob()?);
+        for (record, _) in block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten() {
+            let is_inside = from_ms <= record.started_at_ms && record.started_at_ms < to_ms;
+            if !is_inside || !has_names(&record, &question.filters) {
+                continue;
+            }
+            let names = names_of(&question.group_by, &record).into_iter();
+            let names = names.map(|name| Some(name.to_owned()).filter(|name| !name.is_empty())).collect();
+            let hour = first_hour(question.bucket, record.started_at_ms / HOUR_MS);
+            sums.entry((hour, names)).or_default().add(&Sums::of(&record));
+            if sums.len() > GROUPS_MAX {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn first_hour(bucket: Option<Bucket>, hour: u64) -> u64 {
+    match bucket {
+        None => 0,
+        Some(Bucket::Hour) => hour,
+        Some(Bucket::Day) => hour - hour % 24,
+    }
 }
 
 /// The first hour of the bucket of `hour`; grouping by a constant column is grouping by nothing.
@@ -117,16 +205,29 @@ fn bucket_sql(bucket: Option<Bucket>) -> &'static str {
     }
 }
 
-/// The whole hours inside the time, and the milliseconds before and after them.
-fn bounds(from_ms: u64, to_ms: u64) -> Vec<Value> {
-    let first = from_ms.div_ceil(HOUR_MS);
-    let end = (to_ms / HOUR_MS).max(first);
-    let inside = first.saturating_mul(HOUR_MS).min(to_ms);
-    // Without a whole hour inside, everything is before.
-    let after = if to_ms / HOUR_MS > first { end.saturating_mul(HOUR_MS) } else { inside };
-    [first, end, from_ms, inside, after, to_ms]
-        .map(|bound| i64::try_from(bound).unwrap_or(i64::MAX).into())
-        .into()
+/// A time, cut at hours.
+#[derive(Debug)]
+struct Window {
+    /// The whole hours inside.
+    first: u64,
+    end: u64,
+    /// The milliseconds before and after them.
+    edges: [(u64, u64); 2],
+}
+
+impl Window {
+    fn of(from_ms: u64, to_ms: u64) -> Self {
+        let first = from_ms.div_ceil(HOUR_MS);
+        let end = (to_ms / HOUR_MS).max(first);
+        let inside = first.saturating_mul(HOUR_MS).min(to_ms);
+        // Without a whole hour inside, everything is before.
+        let after = if to_ms / HOUR_MS > first { end.saturating_mul(HOUR_MS) } else { inside };
+        Self { first, end, edges: [(from_ms, inside), (after, to_ms)] }
+    }
+}
+
+fn integer(number: u64) -> Value {
+    i64::try_from(number).unwrap_or(i64::MAX).into()
 }
 
 /// Groups of one answer.
@@ -139,13 +240,5 @@ const SUMS: &str = "sum(requests) AS requests, sum(input_tokens) AS input, sum(c
      sum(duration_us) AS duration_us, sum(first_content_us) AS first_content_us, \
      sum(first_contents) AS first_contents";
 
-const PARTS: &str = "SELECT hour, project, key, provider, model, endpoint, operation, outcome, requests, \
-     input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, duration_us, \
-     first_content_us, first_contents \
-     FROM usage_hour WHERE hour >= ? AND hour < ? \
-     UNION ALL \
-     SELECT started_at_ms / 3600000, coalesce(project, ''), key, coalesce(provider, ''), coalesce(model, ''), \
-     coalesce(endpoint, ''), operation, outcome, 1, \
-     input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, duration_us, \
-     coalesce(first_content_us, 0), first_content_us IS NOT NULL \
-     FROM usage WHERE (started_at_ms >= ? AND started_at_ms < ?) OR (started_at_ms >= ? AND started_at_ms < ?)";
+const BLOCKS: &str = "SELECT names, rows FROM usage WHERE last_ms >= ? AND first_ms < ?";
+const LAST_MS: &str = "SELECT last_ms FROM usage ORDER BY last_ms DESC LIMIT 1";

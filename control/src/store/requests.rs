@@ -1,9 +1,13 @@
 //! Reading the table `usage`: pages of exchanges, newest first, and one exchange with its trace.
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension as _, named_params, params_from_iter};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rusqlite::{Connection, named_params};
 use serde::Serialize;
-use serde_json::value::RawValue;
+
+use super::block::{self, find, request_hash};
+use super::record::{Name, Record, Tokens, Trace};
 
 /// What usage can be filtered and grouped by; the name is the same in the API and in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,28 @@ impl Column {
             Self::Outcome => "outcome",
         }
     }
+
+    fn of<'a>(self, record: &Record<'a>) -> &'a str {
+        record.name(match self {
+            Self::Model => Name::Model,
+            Self::Provider => Name::Provider,
+            Self::Endpoint => Name::Endpoint,
+            Self::Key => Name::Key,
+            Self::Project => Name::Project,
+            Self::Operation => Name::Operation,
+            Self::Outcome => Name::Outcome,
+        })
+    }
+}
+
+/// The names of `columns` that an exchange has; empty where it has none.
+pub(crate) fn names_of<'a>(columns: &[Column], record: &Record<'a>) -> Vec<&'a str> {
+    columns.iter().map(|column| column.of(record)).collect()
+}
+
+/// Whether an exchange has all these names.
+pub(crate) fn has_names(record: &Record<'_>, names: &[(Column, String)]) -> bool {
+    names.iter().all(|(column, name)| column.of(record) == name)
 }
 
 /// Which exchanges.
@@ -51,8 +77,8 @@ pub(crate) struct Filter {
     pub(crate) names: Vec<(Column, String)>,
 }
 
-/// The last row of the page before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The last row of the page before. Later exchanges are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cursor {
     pub(crate) started_at_ms: u64,
     pub(crate) id: i64,
@@ -69,8 +95,6 @@ pub(crate) struct Page {
 /// One exchange, as the API shows it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
-    #[serde(skip)]
-    id: i64,
     pub(crate) request_id: String,
     started_at_ms: u64,
     duration_us: u64,
@@ -91,16 +115,21 @@ pub(crate) struct Row {
     head_us: Option<u64>,
     first_content_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<Box<RawValue>>,
+    trace: Option<Vec<Step>>,
 }
 
+/// A target that was considered.
 #[derive(Debug, Serialize)]
-struct Tokens {
-    input: u64,
-    cache_read: u64,
-    cache_write: u64,
-    output: u64,
-    reasoning: u64,
+struct Step {
+    provider: String,
+    model: String,
+    result: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spent_us: Option<u64>,
 }
 
 /// Up to `limit` exchanges that pass `filter`, from `cursor` on.
@@ -110,94 +139,178 @@ pub(crate) fn page(
     cursor: Option<Cursor>,
     limit: u32,
 ) -> rusqlite::Result<Page> {
-    let (mut conditions, mut values) = (Vec::new(), Vec::new());
-    let mut and = |condition: String, value: Value| {
-        conditions.push(condition);
-        values.push(value);
-    };
-    for (column, name) in &filter.names {
-        and(format!("{} = ?", column.name()), name.clone().into());
-    }
-    let moments = [("started_at_ms >= ?", filter.from_ms), ("started_at_ms < ?", filter.to_ms)];
-    for (condition, moment) in moments {
-        if let Some(moment) = moment {
-            and(condition.to_owned(), integer(moment));
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let to_ms = filter.to_ms.unwrap_or(u64::MAX).min(cursor.map_or(u64::MAX, |at| at.started_at_ms + 1));
+    let mut newest = Newest { rows: BinaryHeap::new(), limit: limit.saturating_add(1) };
+    let mut statement = db.prepare_cached(NEWEST_FIRST)?;
+    let window = named_params! {":from": signed(filter.from_ms.unwrap_or(0)), ":to": signed(to_ms)};
+    let mut blocks = statement.query(window)?;
+    while let Some(block) = blocks.next()? {
+        if newest.is_before(block.get("last_ms")?) {
+            break;
+        }
+        let names = block::names(block.get_ref("names")?.as_blob()?);
+        let missing =
+            filter.names.iter().any(|(_, name)| !name.is_empty() && !names.contains(&name.as_str()));
+        if missing {
+            continue;
+        }
+        let id: i64 = block.get("id")?;
+        let rows = block::rows(block.get_ref("rows")?.as_blob()?, &names);
+        for (at, row) in (0..).zip(rows) {
+            let Some((record, _)) = row else { continue };
+            let place = Cursor { started_at_ms: record.started_at_ms, id: (id << BLOCK_BITS) + at };
+            if filter.passes(&record) && cursor.is_none_or(|cursor| place < cursor) {
+                newest.offer(place, &record);
+            }
         }
     }
-    if let Some(status) = filter.status {
-        and("status = ?".to_owned(), i64::from(status).into());
-    }
-    if let Some(cursor) = cursor {
-        and("(started_at_ms, id) < (?, ?)".to_owned(), integer(cursor.started_at_ms));
-        values.push(cursor.id.into());
-    }
-    values.push(i64::from(limit).saturating_add(1).into());
-    let wanted = if conditions.is_empty() { "TRUE".to_owned() } else { conditions.join(" AND ") };
-    let sql = format!("SELECT {COLUMNS} FROM usage WHERE {wanted} {NEWEST_FIRST} LIMIT ?");
-    let mut statement = db.prepare_cached(&sql)?;
-    let mut rows = statement
-        .query_map(params_from_iter(values), |row| read(row, Trace::Left))?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut rows = newest.rows.into_sorted_vec();
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let last = rows.last().map(|row| Cursor { started_at_ms: row.started_at_ms, id: row.id });
-    Ok(Page { rows, next: last.filter(|_| more) })
+    let next = rows.last().map(|Reverse(entry)| entry.place).filter(|_| more);
+    Ok(Page { rows: rows.into_iter().map(|Reverse(entry)| entry.row).collect(), next })
 }
 
 /// The newest exchange with this request id, with its trace.
 pub(crate) fn row(db: &Connection, request_id: &str) -> rusqlite::Result<Option<Row>> {
-    let sql = format!("SELECT {COLUMNS}, trace FROM usage WHERE request_id = :id {NEWEST_FIRST} LIMIT 1");
-    let mut statement = db.prepare_cached(&sql)?;
-    statement.query_row(named_params! {":id": request_id}, |row| read(row, Trace::Taken)).optional()
+    let hash = request_hash(request_id);
+    let mut found: Option<(u64, Row)> = None;
+    let mut statement = db.prepare_cached(REQUESTS)?;
+    let mut blocks = statement.query([])?;
+    while let Some(block) = blocks.next()? {
+        if find(block.get_ref("requests")?.as_blob()?, hash).next().is_none() {
+            continue;
+        }
+        for candidate in rows_of(db, block.get("id")?, request_id)? {
+            if found.as_ref().is_none_or(|(started_at_ms, _)| *started_at_ms < candidate.started_at_ms) {
+                found = Some((candidate.started_at_ms, candidate));
+            }
+        }
+    }
+    Ok(found.map(|(_, row)| row))
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trace {
-    Taken,
-    Left,
-}
-
-fn read(row: &rusqlite::Row<'_>, trace: Trace) -> rusqlite::Result<Row> {
-    Ok(Row {
-        id: row.get("id")?,
-        request_id: row.get("request_id")?,
-        started_at_ms: row.get("started_at_ms")?,
-        duration_us: row.get("duration_us")?,
-        operation: row.get("operation")?,
-        key: row.get("key")?,
-        project: row.get("project")?,
-        principal: row.get("principal")?,
-        selector: row.get("selector")?,
-        endpoint: row.get("endpoint")?,
-        provider: row.get("provider")?,
-        model: row.get("model")?,
-        stream: row.get("stream")?,
-        status: row.get("status")?,
-        outcome: row.get("outcome")?,
-        error: row.get("error")?,
-        tokens: Tokens {
-            input: row.get("input_tokens")?,
-            cache_read: row.get("cache_read_tokens")?,
-            cache_write: row.get("cache_write_tokens")?,
-            output: row.get("output_tokens")?,
-            reasoning: row.get("reasoning_tokens")?,
-        },
-        provenance: row.get("provenance")?,
-        head_us: row.get("head_us")?,
-        first_content_us: row.get("first_content_us")?,
-        trace: match trace {
-            Trace::Taken => RawValue::from_string(row.get("trace")?).ok(),
-            Trace::Left => None,
-        },
+/// The exchanges of one block with this request id, newest first.
+fn rows_of(db: &Connection, id: i64, request_id: &str) -> rusqlite::Result<Vec<Row>> {
+    db.prepare_cached(BLOCK)?.query_row([id], |block| {
+        let names = block::names(block.get_ref("names")?.as_blob()?);
+        let rows = block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten();
+        let mut found: Vec<Row> = rows
+            .filter(|(record, _)| record.request_id == request_id)
+            .map(|(record, trace)| Row::of(&record, Some(trace)))
+            .collect();
+        found.reverse();
+        Ok(found)
     })
 }
 
-fn integer(number: u64) -> Value {
-    i64::try_from(number).unwrap_or(i64::MAX).into()
+impl Filter {
+    fn passes(&self, record: &Record<'_>) -> bool {
+        self.from_ms.is_none_or(|from| from <= record.started_at_ms)
+            && self.to_ms.is_none_or(|to| record.started_at_ms < to)
+            && self.status.is_none_or(|status| status == record.status)
+            && has_names(record, &self.names)
+    }
 }
 
-const COLUMNS: &str = "id, request_id, started_at_ms, duration_us, operation, key, project, principal, selector, \
-     endpoint, provider, model, stream, status, outcome, error, input_tokens, cache_read_tokens, \
-     cache_write_tokens, output_tokens, reasoning_tokens, provenance, head_us, first_content_us";
-const NEWEST_FIRST: &str = "ORDER BY started_at_ms DESC, id DESC";
+/// The newest rows so far.
+struct Newest {
+    /// The oldest of them on top.
+    rows: BinaryHeap<Reverse<Entry>>,
+    limit: usize,
+}
+
+struct Entry {
+    place: Cursor,
+    row: Row,
+}
+
+impl Newest {
+    /// Whether nothing that began by then can be among them any more.
+    fn is_before(&self, last_ms: u64) -> bool {
+        let is_full = self.rows.len() >= self.limit;
+        is_full && self.rows.peek().is_some_and(|Reverse(oldest)| last_ms < oldest.place.started_at_ms)
+    }
+
+    fn offer(&mut self, place: Cursor, record: &Record<'_>) {
+        if self.rows.len() >= self.limit {
+            if self.rows.peek().is_none_or(|Reverse(oldest)| place < oldest.place) {
+                return;
+            }
+            self.rows.pop();
+        }
+        self.rows.push(Reverse(Entry { place, row: Row::of(record, None) }));
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.place.cmp(&other.place)
+    }
+}
+
+impl Row {
+    fn of(record: &Record<'_>, trace: Option<Trace<'_>>) -> Self {
+        let name = |name| record.name(name).to_owned();
+        let or_none = |name| Some(record.name(name).to_owned()).filter(|name| !name.is_empty());
+        Self {
+            request_id: record.request_id.to_owned(),
+            started_at_ms: record.started_at_ms,
+            duration_us: record.duration_us,
+            operation: name(Name::Operation),
+            key: name(Name::Key),
+            project: or_none(Name::Project),
+            principal: or_none(Name::Principal),
+            selector: name(Name::Selector),
+            endpoint: or_none(Name::Endpoint),
+            provider: or_none(Name::Provider),
+            model: or_none(Name::Model),
+            stream: record.stream,
+            status: record.status,
+            outcome: name(Name::Outcome),
+            error: or_none(Name::Error),
+            tokens: record.tokens,
+            provenance: name(Name::Provenance),
+            head_us: record.head_us,
+            first_content_us: record.first_content_us,
+            trace: trace.map(|steps| {
+                let step = |step: super::record::Step<'_>| Step {
+                    provider: step.provider.to_owned(),
+                    model: step.model.to_owned(),
+                    result: step.result.to_owned(),
+                    status: step.status,
+                    head_us: step.head_us,
+                    spent_us: step.spent_us,
+                };
+                steps.map(step).collect()
+            }),
+        }
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// An exchange is known by its block's id and its place there; a block holds fewer than this many bits count.
+const BLOCK_BITS: u32 = 20;
+
+const NEWEST_FIRST: &str = "SELECT id, last_ms, names, rows FROM usage \
+     WHERE last_ms >= :from AND first_ms < :to ORDER BY last_ms DESC";
+const REQUESTS: &str = "SELECT id, requests FROM usage";
+const BLOCK: &str = "SELECT names, rows FROM usage WHERE id = ?";

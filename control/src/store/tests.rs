@@ -165,7 +165,7 @@ fn a_lost_row_of_the_vault_is_damage() {
 fn a_missing_database_is_not_silently_made_anew() {
     let (dir, path) = made();
     fs::create_dir_all(dir.path().join(JOURNAL)).unwrap();
-    let waiting = dir.path().join(JOURNAL).join("0000000000000001-000000.jsonl");
+    let waiting = dir.path().join(JOURNAL).join("0000000000000001-000000.usage");
     fs::write(&waiting, "{}\n").unwrap();
     fs::remove_file(&path).unwrap();
     assert!(matches!(refused(dir.path(), &KEY), OpenError::Missing { .. }));
@@ -189,7 +189,10 @@ fn a_start_that_was_killed_while_making_the_database_is_begun_anew() {
 fn a_database_of_an_older_release_is_brought_forward() {
     let (dir, path) = made();
     let db = Connection::open(&path).unwrap();
-    db.execute_batch("DROP TABLE usage; DROP TABLE usage_hour; PRAGMA user_version = 1").unwrap();
+    db.execute_batch(
+        "DROP TABLE usage; DROP TABLE usage_journal; DROP TABLE usage_hour; PRAGMA user_version = 1",
+    )
+    .unwrap();
     drop(db);
     let opened = open(dir.path(), &KEY).unwrap();
     assert_eq!(migrate::version(&opened.writer).unwrap(), migrate::newest());

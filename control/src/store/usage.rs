@@ -1,122 +1,114 @@
-//! The table `usage`: one row an exchange, stored once however often it is offered.
+//! Writing the table `usage`. The last row is added to until it is worth a row of its own, so that a gateway
+//! with little to do has few rows, and one with much to do writes each row once.
 
-use rusqlite::{CachedStatement, Connection, named_params};
-use serde::Serialize;
-use shared::usage::UsageEvent;
+use std::mem;
 
-use super::rollup::{self, Rollup};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
-/// The name of an event before it is stored: who made it (random for each worker of each process), and its
-/// number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct EventId {
-    pub(crate) origin: u64,
-    pub(crate) sequence: u64,
+use super::block::Block;
+use super::record::{Record, Trace};
+use super::rollup::Rollup;
+
+/// Where exchanges are stored. It remembers what the last row holds.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    /// The row that is being filled.
+    block: Block,
+    /// Its id, once known.
+    id: Option<i64>,
+    rollup: Rollup,
+    /// Of the exchanges of this transaction.
+    counts: Stored,
 }
 
-/// What came of a batch.
+/// What came of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stored {
-    /// Rows that are new.
+    /// Exchanges that are new.
     pub(crate) added: u64,
-    /// Rows that no table takes; they can never be stored.
+    /// Exchanges whose sums no table takes.
     pub(crate) rejected: u64,
 }
 
-/// Stores `events` and their sums. Runs inside the caller's transaction.
-pub(crate) fn store<'a>(
-    tx: &Connection,
-    events: impl Iterator<Item = (EventId, &'a UsageEvent)>,
-) -> rusqlite::Result<Stored> {
-    let mut stored = Stored::default();
-    let mut rollup = Rollup::default();
-    let mut insert = tx.prepare_cached(INSERT)?;
-    for (id, event) in events {
-        match add(&mut insert, id, event) {
-            Ok(true) => {
-                stored.added += 1;
-                rollup.count(event);
-            }
-            Ok(false) => {}
-            Err(error) if is_about_the_row(&error) => {
-                stored.rejected += 1;
-                tracing::error!(request.id = %event.request_id, "a usage record cannot be stored: {error}");
-            }
-            Err(error) => return Err(error),
+impl Usage {
+    /// Stores an exchange and its sums when [`finish`](Self::finish) is called, in the same transaction.
+    pub(crate) fn add(
+        &mut self,
+        tx: &Connection,
+        record: &Record<'_>,
+        trace: Trace<'_>,
+    ) -> rusqlite::Result<()> {
+        let places = self.block.push(record, trace);
+        self.rollup.count(record, &places);
+        self.counts.added += 1;
+        if self.block.rows.len() >= BYTES_MAX {
+            self.write(tx)?;
+            self.next();
         }
+        Ok(())
     }
-    rollup::store(tx, &rollup)?;
-    Ok(stored)
-}
 
-fn add(insert: &mut CachedStatement<'_>, id: EventId, event: &UsageEvent) -> rusqlite::Result<bool> {
-    let tokens = &event.tokens;
-    let added = insert.execute(named_params! {
-        ":origin": signed(id.origin),
-        ":sequence": signed(id.sequence),
-        ":request_id": event.request_id,
-        ":started_at_ms": signed(event.started_at_ms),
-        ":duration_us": bounded(event.duration_us),
-        ":operation": event.operation.name(),
-        ":key": event.key.as_str(),
-        ":project": event.project.as_ref().map(|id| id.as_str()),
-        ":principal": event.principal.as_ref().map(|id| id.as_str()),
-        ":selector": event.selector,
-        ":endpoint": event.endpoint.as_ref().map(|name| name.as_str()),
-        ":provider": event.provider.as_ref().map(|id| id.as_str()),
-        ":model": event.model.as_ref().map(|id| id.as_str()),
-        ":stream": event.stream,
-        ":status": event.status,
-        ":outcome": name(&event.outcome),
-        ":error": event.error.as_ref().map(name),
-        ":input": bounded(tokens.input),
-        ":cache_read": bounded(tokens.cache_read),
-        ":cache_write": bounded(tokens.cache_write),
-        ":output": bounded(tokens.output),
-        ":reasoning": bounded(tokens.reasoning),
-        ":provenance": name(&event.provenance),
-        ":head_us": event.head_us.map(bounded),
-        ":first_content_us": event.first_content_us.map(bounded),
-        ":trace": serde_json::to_string(&event.trace).unwrap_or_else(|_| "[]".into()),
-    })?;
-    Ok(added > 0)
-}
+    /// Writes what was added. To be called before the commit.
+    pub(crate) fn finish(&mut self, tx: &Connection) -> rusqlite::Result<Stored> {
+        self.write(tx)?;
+        if self.block.exchanges >= ENOUGH {
+            self.next();
+        }
+        Ok(mem::take(&mut self.counts))
+    }
 
-/// Whether the row itself is at fault, so that trying again is in vain.
-fn is_about_the_row(error: &rusqlite::Error) -> bool {
-    use rusqlite::ErrorCode::{ConstraintViolation, ParameterOutOfRange, TooBig, TypeMismatch};
-    matches!(
-        error.sqlite_error_code(),
-        Some(ConstraintViolation | ParameterOutOfRange | TooBig | TypeMismatch)
-    )
-}
+    /// Forgets what was added: the transaction failed.
+    pub(crate) fn abandon(&mut self) {
+        self.rollup.clear();
+        self.counts = Stored::default();
+        // The row as it was before is in the table, and stays.
+        self.next();
+    }
 
-/// The name that serde gives a variant without data.
-pub(crate) fn name<T: Serialize>(variant: &T) -> String {
-    match serde_json::to_value(variant) {
-        Ok(serde_json::Value::String(name)) => name,
-        Ok(_) | Err(_) => String::new(),
+    fn write(&mut self, tx: &Connection) -> rusqlite::Result<()> {
+        let block = &self.block;
+        if block.exchanges == 0 {
+            return Ok(());
+        }
+        self.counts.rejected += self.rollup.store(tx, block.names())?;
+        let id = match self.id {
+            Some(id) => id,
+            None => *self.id.insert(next_id(tx)?),
+        };
+        let (first_ms, last_ms) = (signed(block.first_ms), signed(block.last_ms));
+        let names = &block.names().packed;
+        tx.prepare_cached(WRITE)?.execute(params![
+            id,
+            first_ms,
+            last_ms,
+            block.exchanges,
+            block.requests,
+            names,
+            block.rows
+        ])?;
+        Ok(())
+    }
+
+    fn next(&mut self) {
+        self.block.clear();
+        self.id = self.id.map(|id| id + 1);
     }
 }
 
-/// A count as SQLite keeps it, small enough that no sum of counts overflows: an upstream may say anything.
-pub(crate) fn bounded(count: u64) -> i64 {
-    signed(count.min(COUNT_MAX))
+fn next_id(db: &Connection) -> rusqlite::Result<i64> {
+    let last: Option<i64> = db.query_row(LAST, [], |row| row.get("id")).optional()?;
+    Ok(last.unwrap_or(0) + 1)
 }
 
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// 69 thousand million tokens, or 19 hours in microseconds; 134 million of them fit into a sum.
-const COUNT_MAX: u64 = 1 << 36;
+/// Exchanges that are worth a row.
+const ENOUGH: u32 = 64;
+/// A row is not added to above this size.
+const BYTES_MAX: usize = 256 << 10;
 
-const INSERT: &str = "INSERT INTO usage (origin, sequence, request_id, started_at_ms, duration_us, operation, key, \
-     project, principal, selector, endpoint, provider, model, stream, status, outcome, error, input_tokens, \
-     cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, provenance, head_us, \
-     first_content_us, trace) \
-     VALUES (:origin, :sequence, :request_id, :started_at_ms, :duration_us, :operation, :key, \
-     :project, :principal, :selector, :endpoint, :provider, :model, :stream, :status, :outcome, :error, :input, \
-     :cache_read, :cache_write, :output, :reasoning, :provenance, :head_us, \
-     :first_content_us, :trace) \
-     ON CONFLICT (origin, sequence) DO NOTHING";
+const LAST: &str = "SELECT id FROM usage ORDER BY id DESC LIMIT 1";
+const WRITE: &str = "REPLACE INTO usage (id, first_ms, last_ms, exchanges, requests, names, rows) \
+     VALUES (?, ?, ?, ?, ?, ?, ?)";

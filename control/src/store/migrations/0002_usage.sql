@@ -1,39 +1,28 @@
--- One row an exchange. `origin` and `sequence` are the event's own name, given before it was stored: storing
--- the same event again changes nothing.
+-- Finished exchanges, some of them a row, in the order in which they ended. What is in the blobs is told by
+-- store/block.rs: `rows` holds the exchanges, `names` the texts that they share, and `requests` a hash of each
+-- request id. They are packed because one row and its index entries for each exchange cost as much to write
+-- as the exchange itself costs to relay.
 CREATE TABLE usage (
     id INTEGER PRIMARY KEY,
-    origin INTEGER NOT NULL,
-    sequence INTEGER NOT NULL,
-    request_id TEXT NOT NULL,
-    started_at_ms INTEGER NOT NULL,
-    duration_us INTEGER NOT NULL,
-    operation TEXT NOT NULL,
-    key TEXT NOT NULL,
-    project TEXT,
-    principal TEXT,
-    selector TEXT NOT NULL,
-    endpoint TEXT,
-    provider TEXT,
-    model TEXT,
-    stream INTEGER NOT NULL,
-    status INTEGER NOT NULL,
-    outcome TEXT NOT NULL,
-    error TEXT,
-    input_tokens INTEGER NOT NULL,
-    cache_read_tokens INTEGER NOT NULL,
-    cache_write_tokens INTEGER NOT NULL,
-    output_tokens INTEGER NOT NULL,
-    reasoning_tokens INTEGER NOT NULL,
-    provenance TEXT NOT NULL,
-    head_us INTEGER,
-    first_content_us INTEGER,
-    trace TEXT NOT NULL,
-    UNIQUE (origin, sequence)
+    first_ms INTEGER NOT NULL,
+    last_ms INTEGER NOT NULL,
+    exchanges INTEGER NOT NULL,
+    requests BLOB NOT NULL,
+    names BLOB NOT NULL,
+    rows BLOB NOT NULL
 ) STRICT;
 
 -- Newest first, and windows of time.
-CREATE INDEX usage_by_time ON usage (started_at_ms);
-CREATE INDEX usage_by_request ON usage (request_id);
+CREATE INDEX usage_by_time ON usage (last_ms, first_ms);
+
+-- How many bytes of each journal file are stored, written in the same transaction as what was in them: no
+-- exchange is stored twice or not at all.
+CREATE TABLE usage_journal (
+    origin INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (origin, number)
+) STRICT, WITHOUT ROWID;
 
 -- Sums of `usage` by hour (hours since the Unix epoch), written in the same transaction. An absent name is ''.
 CREATE TABLE usage_hour (

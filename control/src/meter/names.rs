@@ -1,0 +1,97 @@
+//! The names of an event's enums, as serde gives them. They stand in the journal and in the tables, so none of
+//! them may ever change.
+
+use shared::error_kind::ErrorKind;
+use shared::usage::{Outcome, Provenance, StepResult};
+
+pub(super) fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Completed => "completed",
+        Outcome::Failed => "failed",
+        Outcome::Cancelled => "cancelled",
+        Outcome::Cut => "cut",
+    }
+}
+
+pub(super) fn provenance(provenance: Provenance) -> &'static str {
+    match provenance {
+        Provenance::Reported => "reported",
+        Provenance::Measured => "measured",
+        Provenance::Estimated => "estimated",
+        Provenance::None => "none",
+    }
+}
+
+pub(super) fn result(result: StepResult) -> &'static str {
+    match result {
+        StepResult::Served => "served",
+        StepResult::CircuitOpen => "circuit_open",
+        StepResult::NoVision => "no_vision",
+        StepResult::NoDialect => "no_dialect",
+        StepResult::Unreachable => "unreachable",
+        StepResult::AddressRefused => "address_refused",
+        StepResult::TimedOut => "timed_out",
+        StepResult::Invalid => "invalid",
+        StepResult::Status => "status",
+        StepResult::StreamError => "stream_error",
+        StepResult::StreamEnded => "stream_ended",
+        StepResult::Cancelled => "cancelled",
+        StepResult::BudgetExhausted => "budget_exhausted",
+    }
+}
+
+pub(super) fn error(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::BadHttp => "bad_http",
+        ErrorKind::InvalidRequest => "invalid_request",
+        ErrorKind::InvalidKey => "invalid_key",
+        ErrorKind::Forbidden => "forbidden",
+        ErrorKind::ForbiddenOrigin => "forbidden_origin",
+        ErrorKind::NotFound => "not_found",
+        ErrorKind::ModelNotFound => "model_not_found",
+        ErrorKind::MethodNotAllowed => "method_not_allowed",
+        ErrorKind::RequestTimeout => "request_timeout",
+        ErrorKind::BodyTooLarge => "body_too_large",
+        ErrorKind::UnsupportedEncoding => "unsupported_encoding",
+        ErrorKind::UpgradeRequired => "upgrade_required",
+        ErrorKind::HeadersTooLarge => "headers_too_large",
+        ErrorKind::QuotaExceeded => "quota_exceeded",
+        ErrorKind::NotImplemented => "not_implemented",
+        ErrorKind::NoEligibleTarget => "no_eligible_target",
+        ErrorKind::BudgetExhausted => "budget_exhausted",
+        ErrorKind::Overloaded => "overloaded",
+        ErrorKind::Draining => "draining",
+        ErrorKind::UpstreamUnreachable => "upstream_unreachable",
+        ErrorKind::UpstreamTimeout => "upstream_timeout",
+        ErrorKind::UpstreamInvalid => "upstream_invalid",
+        ErrorKind::UpstreamStatus => "upstream_status",
+        ErrorKind::UpstreamCut => "upstream_cut",
+        ErrorKind::Internal => "internal",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Serialize;
+    use serde::de::DeserializeOwned;
+
+    /// Every variant, by the names that serde lists when it is given an unknown one.
+    fn check<T: DeserializeOwned + Serialize + Copy>(name: fn(T) -> &'static str, count: usize) {
+        let listed = serde_json::from_str::<T>("\"?\"").err().unwrap().to_string();
+        let names: Vec<&str> = listed.split('`').skip(3).step_by(2).collect();
+        assert_eq!(names.len(), count, "{listed}");
+        for want in names {
+            let variant: T = serde_json::from_value(want.into()).unwrap();
+            assert_eq!(name(variant), want);
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_serde() {
+        check(outcome, 4);
+        check(provenance, 4);
+        check(result, 13);
+        check(error, 25);
+    }
+}

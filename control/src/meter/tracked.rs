@@ -1,0 +1,170 @@
+//! Reading a journal file on from where its stored part ends.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::frame::{self, Frame};
+use super::gauge::Gauge;
+use super::segment::Segment;
+use crate::store::record::{Record, Texts, Trace};
+
+/// A journal file that is still needed.
+#[derive(Debug)]
+pub(super) struct Tracked {
+    pub(super) segment: Arc<Segment>,
+    file: Option<File>,
+    /// Up to this byte it is stored.
+    stored: u64,
+    /// Up to this byte it is read, and stored when the transaction commits.
+    read: u64,
+    /// Events up to `stored` and `read`.
+    events: (u64, u64),
+    /// When to look again at a file that could not be read or deleted.
+    retry_at: Option<Instant>,
+}
+
+/// What a reading came to.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub(super) events: usize,
+    /// Runs of bytes that are no events: what a full disk or a dying process cut off.
+    pub(super) garbage: u64,
+}
+
+impl Tracked {
+    /// A file whose first `stored` bytes are in the database.
+    pub(super) fn new(segment: Arc<Segment>, stored: u64) -> Self {
+        Self { segment, file: None, stored, read: stored, events: (0, 0), retry_at: None }
+    }
+
+    /// Bytes that wait, or 0 while the file is left alone.
+    pub(super) fn waiting_bytes(&self, now: Instant) -> u64 {
+        if self.is_left_alone(now) { 0 } else { self.segment.bytes().saturating_sub(self.stored) }
+    }
+
+    /// Events that wait; those that an earlier process left are not known by number.
+    pub(super) fn waiting_events(&self) -> u64 {
+        self.segment.events().saturating_sub(self.events.0)
+    }
+
+    /// Whether nothing will ever be read from it again.
+    pub(super) fn is_stored(&self) -> bool {
+        self.segment.is_sealed() && self.stored >= self.segment.bytes()
+    }
+
+    /// The new mark, if the transaction moves it.
+    pub(super) fn mark(&self) -> Option<u64> {
+        (self.read > self.stored).then_some(self.read)
+    }
+
+    pub(super) fn commit(&mut self) {
+        (self.stored, self.events.0) = (self.read, self.events.1);
+    }
+
+    pub(super) fn roll_back(&mut self) {
+        (self.read, self.events.1) = (self.stored, self.events.0);
+    }
+
+    /// Reads up to `events_max` events, and gives each to `each` until that fails.
+    pub(super) fn take<E>(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        events_max: usize,
+        mut each: impl FnMut(&Record<'_>, Trace<'_>) -> Result<(), E>,
+    ) -> Result<Taken, E> {
+        let mut taken = Taken::default();
+        let mut window = WINDOW_BYTES;
+        while taken.events < events_max {
+            let end = self.segment.bytes();
+            let left = usize::try_from(end.saturating_sub(self.read)).unwrap_or(usize::MAX);
+            if left == 0 {
+                break;
+            }
+            if let Err(error) = self.fill(buffer, left.min(window)) {
+                self.give_up_or_wait(&error);
+                break;
+            }
+            let mut rest = buffer.as_slice();
+            while taken.events < events_max && !rest.is_empty() {
+                let passed = match frame::first(rest) {
+                    Frame::Whole(record, length) => {
+                        self.events.1 += 1;
+                        match Record::take(record, Texts::Inline) {
+                            Some((record, trace)) => each(&record, trace)?,
+                            None => taken.garbage += 1,
+                        }
+                        taken.events += 1;
+                        length
+                    }
+                    Frame::Part(length) if length <= left - (buffer.len() - rest.len()) => {
+                        window = length.max(WINDOW_BYTES);
+                        break;
+                    }
+                    // It would go on after the end.
+                    Frame::Part(_) => {
+                        taken.garbage += 1;
+                        frame::after_marker(rest)
+                    }
+                    Frame::Garbage(length) => {
+                        taken.garbage += 1;
+                        length
+                    }
+                };
+                rest = rest.get(passed..).unwrap_or_default();
+                self.read = self.read.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX));
+            }
+        }
+        Ok(taken)
+    }
+
+    /// True if the file is gone.
+    pub(super) fn delete(&mut self, gauge: &Gauge, now: Instant) -> bool {
+        if self.is_left_alone(now) {
+            return false;
+        }
+        match fs::remove_file(&self.segment.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!("{} is stored and cannot be deleted: {error}", self.segment.path.display());
+                self.retry_at = Some(now + FILE_PAUSE);
+                false
+            }
+            Ok(()) | Err(_) => {
+                gauge.segments.fetch_sub(1, Ordering::Relaxed);
+                gauge.sealed_bytes.fetch_sub(self.segment.bytes(), Ordering::Relaxed);
+                true
+            }
+        }
+    }
+
+    fn is_left_alone(&self, now: Instant) -> bool {
+        self.retry_at.is_some_and(|retry_at| now < retry_at)
+    }
+
+    fn fill(&mut self, buffer: &mut Vec<u8>, length: usize) -> io::Result<()> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert(File::open(&self.segment.path)?),
+        };
+        buffer.resize(length, 0);
+        file.read_exact_at(buffer, self.read)
+    }
+
+    fn give_up_or_wait(&mut self, error: &io::Error) {
+        let path = self.segment.path.display();
+        if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) {
+            tracing::error!("{path} is gone or was cut short, and with it the usage records in it");
+            self.read = self.segment.bytes();
+        } else {
+            tracing::error!("{path} cannot be read and waits: {error}");
+            self.retry_at = Some(Instant::now() + FILE_PAUSE);
+        }
+    }
+}
+
+/// Bytes that are read at a time, unless one record is longer.
+const WINDOW_BYTES: usize = 64 << 10;
+const FILE_PAUSE: Duration = Duration::from_secs(5);

@@ -1,0 +1,141 @@
+//! A row of the table `usage`: some exchanges, packed.
+//!
+//! ```text
+//!  rows      length, record; length, record; ...   see store/record.rs
+//!  names     length, text; length, text; ...       what the records name by its place here, from 1 on
+//!  requests  u32, u32, ...                         a digest of each request id
+//! ```
+
+use std::collections::HashMap;
+
+use super::digest::digest;
+use super::record::{Record, TEXTS, Texts, Trace};
+use super::varint;
+
+/// A row of the table that is being filled.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    pub(crate) first_ms: u64,
+    pub(crate) last_ms: u64,
+    pub(crate) exchanges: u32,
+    pub(crate) requests: Vec<u8>,
+    pub(crate) rows: Vec<u8>,
+    names: Names,
+    record: Vec<u8>,
+}
+
+/// The texts of a block.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) packed: Vec<u8>,
+    texts: Vec<Box<str>>,
+    places: HashMap<Box<str>, u32>,
+    /// Where each of a record's texts was found last; mostly it is there again.
+    last: [u32; TEXTS],
+}
+
+impl Names {
+    /// The place of `text`, which is the record's text number `at`.
+    fn place(&mut self, at: usize, text: &str) -> u32 {
+        if text.is_empty() {
+            return 0;
+        }
+        let last = self.last.get(at).copied().unwrap_or_default();
+        if self.get(last) == text {
+            return last;
+        }
+        let place = self.places.get(text).copied().unwrap_or_else(|| self.add(text));
+        if let Some(last) = self.last.get_mut(at) {
+            *last = place;
+        }
+        place
+    }
+
+    fn add(&mut self, text: &str) -> u32 {
+        varint::put_text(&mut self.packed, text);
+        self.texts.push(text.into());
+        let place = u32::try_from(self.texts.len()).unwrap_or(u32::MAX);
+        self.places.insert(text.into(), place);
+        place
+    }
+
+    /// The text at a place.
+    pub(crate) fn get(&self, place: u32) -> &str {
+        let at = usize::try_from(place).ok().and_then(|place| place.checked_sub(1));
+        at.and_then(|at| self.texts.get(at)).map_or("", |text| text)
+    }
+
+    fn clear(&mut self) {
+        self.packed.clear();
+        self.texts.clear();
+        self.places.clear();
+        self.last = [0; TEXTS];
+    }
+}
+
+impl Block {
+    /// Adds an exchange. Gives the places of its names.
+    pub(crate) fn push(&mut self, record: &Record<'_>, trace: Trace<'_>) -> [u32; TEXTS] {
+        self.record.clear();
+        let mut places = [0; TEXTS];
+        let names = &mut self.names;
+        let mut text = |out: &mut Vec<u8>, at: usize, text: &str| {
+            let place = names.place(at, text);
+            if let Some(here) = places.get_mut(at) {
+                *here = place;
+            }
+            varint::put(out, u64::from(place));
+        };
+        record.put(&mut self.record, &mut text);
+        for step in trace {
+            step.put(&mut self.record, &mut text);
+        }
+        varint::put(&mut self.rows, u64::try_from(self.record.len()).unwrap_or(u64::MAX));
+        self.rows.extend_from_slice(&self.record);
+        self.requests.extend_from_slice(&request_hash(record.request_id).to_le_bytes());
+        let moment = record.started_at_ms;
+        self.first_ms = if self.exchanges == 0 { moment } else { self.first_ms.min(moment) };
+        self.last_ms = self.last_ms.max(moment);
+        self.exchanges += 1;
+        places
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Makes it empty; keeps its memory.
+    pub(crate) fn clear(&mut self) {
+        (self.first_ms, self.last_ms, self.exchanges) = (0, 0, 0);
+        self.requests.clear();
+        self.rows.clear();
+        self.names.clear();
+    }
+}
+
+/// What stands for a request id in `requests`.
+pub(crate) fn request_hash(request_id: &str) -> u32 {
+    digest(0, request_id.as_bytes())
+}
+
+/// Where exchanges may be that have this hash, oldest first.
+pub(crate) fn find(requests: &[u8], hash: u32) -> impl DoubleEndedIterator<Item = usize> {
+    let hashes = requests.as_chunks::<4>().0.iter().enumerate();
+    hashes.filter(move |(_, bytes)| u32::from_le_bytes(**bytes) == hash).map(|(at, _)| at)
+}
+
+/// The texts of a block that was read.
+pub(crate) fn names(packed: &[u8]) -> Vec<&str> {
+    let mut rest = packed;
+    std::iter::from_fn(|| varint::take_text(&mut rest)).collect()
+}
+
+/// The exchanges of a block that was read, in the order in which they ended. One that cannot be read is `None`.
+pub(crate) fn rows<'a>(
+    packed: &'a [u8],
+    names: &'a [&'a str],
+) -> impl Iterator<Item = Option<(Record<'a>, Trace<'a>)>> {
+    let mut rest = packed;
+    let next = move || varint::take_bytes(&mut rest);
+    std::iter::from_fn(next).map(|bytes| Record::take(bytes, Texts::Listed(names)))
+}
