@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 /// Follows the bytes of one connection through its heads and bodies.
 ///
@@ -139,7 +139,7 @@ impl Seen {
         let Some(text) = line.strip_suffix(b"\r\n") else {
             return Err("a line of the request head ends without a carriage return");
         };
-        if memchr(0, text).is_some() || memchr(b'\r', text).is_some() {
+        if memchr2(0, b'\r', text).is_some() {
             return Err("the request head holds a NUL or a lone carriage return");
         }
         if text.is_empty() {
