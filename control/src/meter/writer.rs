@@ -126,7 +126,7 @@ fn finish(meter: &mut Meter) {
 
 const JOBS_MAX: usize = 64;
 /// How often the journal is looked at while events come.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// And while none come.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 const FLUSH_ROUNDS_MAX: usize = 64;
