@@ -80,19 +80,21 @@ impl Reload {
 
 #[derive(Serialize)]
 struct Usage {
-    /// Events that wait for the writer thread.
+    /// Events that waited when the writer thread last looked.
     queued: usize,
-    /// Rows stored since the start.
+    /// Exchanges stored since the start.
     stored: u64,
     stored_at_ms: u64,
-    /// Events that went by way of the journal because the queue was full.
+    /// Events that the journal could not take and that crossed in memory.
     spilled: u64,
     lost: u64,
+    /// Exchanges whose sums were too large for the table.
     rejected: u64,
     journal_segments: u64,
     /// Bytes of the files that wait to be stored or deleted.
     journal_waiting_bytes: u64,
     journal_failures: u64,
+    /// Pieces of journal files that held no record.
     journal_garbage_lines: u64,
     /// Since when storing fails.
     failing_since_ms: Option<u64>,
