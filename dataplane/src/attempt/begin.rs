@@ -69,33 +69,40 @@ pub(super) async fn whole(
     mut body: AnswerBody,
     patience: &mut Patience,
 ) -> Result<Begun, Failure> {
-    let mut scan = Box::new(WholeScan::new());
-    let mut held = Vec::with_capacity(1);
+    let mut held: Vec<Bytes> = Vec::with_capacity(1);
     let mut held_bytes = 0;
     while held_bytes <= WHOLE_BYTES_MAX {
         match patience.wait(provider.stream_idle_timeout, body.data()).await? {
             Some(Ok(bytes)) => {
-                scan.push(&bytes);
                 held_bytes += bytes.len();
                 held.push(bytes);
             }
             Some(Err(_)) => return Err(broke_off(provider)),
             None => {
                 body.recycle(task.worker, provider);
-                return judge_whole(task, provider, *scan, held);
+                return judge_whole(task, provider, joined(held));
             }
         }
     }
+    let mut scan = Box::new(WholeScan::new());
+    held.iter().for_each(|bytes| scan.push(bytes));
     Ok(Begun::Flowing { held, scan: Scan::Whole(scan), body })
 }
 
-fn judge_whole(
-    task: &Task<'_>,
-    provider: &ProviderInstance,
-    scan: WholeScan,
-    mut held: Vec<Bytes>,
-) -> Result<Begun, Failure> {
-    let answer = scan.finish();
+/// One piece as it is; several copied together.
+fn joined(mut pieces: Vec<Bytes>) -> Bytes {
+    match (pieces.pop(), pieces.is_empty()) {
+        (Some(only), true) => only,
+        (Some(last), false) => {
+            pieces.push(last);
+            pieces.concat().into()
+        }
+        (None, _) => Bytes::new(),
+    }
+}
+
+fn judge_whole(task: &Task<'_>, provider: &ProviderInstance, body: Bytes) -> Result<Begun, Failure> {
+    let answer = chat::whole_answer(&body);
     if let Some(error) = &answer.error {
         return Err(of_stream_error(task, provider, error));
     }
@@ -103,14 +110,6 @@ fn judge_whole(
         let message = format!("The provider '{}' answered with something that is not JSON.", provider.id);
         return Err(Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message));
     }
-    let body = match (held.pop(), held.is_empty()) {
-        (Some(only), true) => only,
-        (Some(last), false) => {
-            held.push(last);
-            held.concat().into()
-        }
-        (None, _) => Bytes::new(),
-    };
     Ok(Begun::Whole { body, usage: answer.usage, output_bytes: answer.output_bytes })
 }
 
@@ -121,20 +120,19 @@ pub(super) async fn synthesize(
     mut body: AnswerBody,
     patience: &mut Patience,
 ) -> Result<Begun, Failure> {
-    let mut scan = WholeScan::new();
     let mut text = Vec::new();
     loop {
         match patience.wait(provider.stream_idle_timeout, body.data()).await? {
             Some(Ok(bytes)) if text.len() + bytes.len() <= SYNTHESIZED_BYTES_MAX => {
-                scan.push(&bytes);
-                text.extend_from_slice(&bytes);
+                text.extend_from_slice(&bytes)
             }
             Some(_) => return Err(broke_off(provider)),
             None => break,
         }
     }
     body.recycle(task.worker, provider);
-    let begun = judge_whole(task, provider, scan, Vec::new())?;
+    let text = Bytes::from(text);
+    let begun = judge_whole(task, provider, text.clone())?;
     match (begun, chat::synthesize_stream(&text, task.include_usage)) {
         (Begun::Whole { usage, output_bytes, .. }, Some(stream)) => {
             Ok(Begun::Whole { body: stream.into(), usage, output_bytes })

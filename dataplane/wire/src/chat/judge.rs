@@ -12,7 +12,7 @@ use super::answer::TEXT_KEYS;
 use crate::json::text_length;
 
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
-static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
+pub(super) static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
 static FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"finish_reason\""));
 static TEXTS: LazyLock<[Finder<'static>; 5]> =
     LazyLock::new(|| TEXT_KEYS.map(|key| Finder::new(&format!("\"{key}\"")).into_owned()));

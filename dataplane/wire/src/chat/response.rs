@@ -1,8 +1,12 @@
-//! A unary chat answer, read while it streams through.
+//! A unary chat answer, read while it streams through, or at once when it is short.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::FinderRev;
 use shared::usage::TokenCounts;
 
 use super::answer::{Answer, tree};
+use super::judge::ERROR;
 use crate::envelope::StreamError;
 
 /// Reads an answer of any size in pieces and keeps none of it but its usage and error.
@@ -53,4 +57,31 @@ impl WholeScan {
             output_bytes: seen.text_bytes,
         }
     }
+}
+
+/// Reads an answer that is there as a whole. As a rule only its end is parsed, from `usage` on: where the rest
+/// names no error, that is all that is asked of it. `output_bytes` is then 0, because the tokens are counted.
+pub fn whole_answer(body: &[u8]) -> WholeAnswer {
+    static USAGE: LazyLock<FinderRev<'static>> = LazyLock::new(|| FinderRev::new(br#""usage":"#));
+    if body.trim_ascii_start().first() == Some(&b'{')
+        && let Some((before, end)) = USAGE.rfind(body).and_then(|at| body.split_at_checked(at))
+        && ERROR.find(body).is_none()
+        // In a string its quotes would be escaped, so this is a member; that the end alone is an object proves
+        // that it is one of the outermost.
+        && matches!(before.trim_ascii_end().last(), Some(b'{' | b','))
+    {
+        let answer = scan(&[b"{", end]);
+        if answer.is_json && answer.usage.is_some() {
+            return WholeAnswer { has_choices: true, ..answer };
+        }
+    }
+    scan(&[body])
+}
+
+fn scan(pieces: &[&[u8]]) -> WholeAnswer {
+    let mut scan = WholeScan::new();
+    for piece in pieces {
+        scan.push(piece);
+    }
+    scan.finish()
 }

@@ -1,6 +1,6 @@
 //! Unary answers.
 
-use crate::chat::{WholeAnswer, WholeScan, synthesize_stream};
+use crate::chat::{WholeAnswer, WholeScan, synthesize_stream, whole_answer};
 
 fn scan(answer: &[u8]) -> WholeAnswer {
     let mut scan = WholeScan::new();
@@ -59,5 +59,31 @@ fn usage_before_choices_and_repeated_usage_are_read() {
 fn what_is_no_completion_becomes_no_stream() {
     for body in ["{}", "[]", "x", r#"{"choices":{}}"#, r#"{"choices":[1]}"#, r#"{"error":{"message":"x"}}"#] {
         assert_eq!(synthesize_stream(body.as_bytes(), true), None, "{body}");
+    }
+}
+
+#[test]
+fn a_whole_answer_reads_as_the_same_in_pieces_does() {
+    let usage =
+        r#""usage":{"prompt_tokens":7,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":3}}"#;
+    let bodies = [
+        format!(r#"{{"id":"a","choices":[{{"message":{{"content":"hi"}}}}],{usage}}}"#),
+        format!(r#" {{ {usage}, "choices":[{{"message":{{"content":"\"usage\":{{}}"}}}}] }} "#),
+        format!(r#"{{"choices":[{{"message":{{"content":"x"}},{usage}}}]}}"#),
+        format!(r#"{{"choices":[],"x_groq":{{{usage}}}}}"#),
+        format!(r#"{{"choices":[],"usage":{{"prompt_tokens":1,"completion_tokens":1}},{usage}}}"#),
+        format!(r#"{{"choices":[],"error":{{"message":"no","code":503}},{usage}}}"#),
+        format!(r#"{{"choices":[],{usage}"#),
+        format!(r#"{{"choices":[],{usage}}}}}"#),
+        r#"{"choices":[{"message":{"content":"no usage"}}]}"#.to_owned(),
+        r#"{"choices":[],"usage":null}"#.to_owned(),
+        "<html>\"usage\":</html>".to_owned(),
+        String::new(),
+    ];
+    for body in bodies {
+        let mut scan = WholeScan::new();
+        body.as_bytes().chunks(5).for_each(|piece| scan.push(piece));
+        let (want, got) = (scan.finish(), whole_answer(body.as_bytes()));
+        assert_eq!((got.usage, got.is_json, got.error), (want.usage, want.is_json, want.error), "{body}");
     }
 }
