@@ -11,16 +11,21 @@ pub(crate) const UPSTREAM_MODEL: &str = "gpt-bench-2026-11-21";
 /// The administrator key of the gateway under test.
 pub(crate) const KEY: &str = "bench-admin-key-0123456789abcdef";
 
-/// A request of about `bytes_min` bytes: alternating messages of some KB with line breaks and escapes.
+/// A request of about `bytes_min` bytes: alternating messages of some KB, prose with a line break every 85
+/// bytes and a quoted phrase every 400. Text that quotes more is in the `wire` bench: it costs the scanner more.
 pub(crate) fn request(bytes_min: usize, stream: bool) -> Bytes {
-    let paragraph =
-        "The quick brown fox said: \"jump over the lazy dog\".\n\tThen it rained in Köln, 12 °C.\n";
+    let paragraph = "\
+        The lighthouse at the end of the pier had not been lit since the winter of the storm,\n\
+        and the keeper's ledger, which ought to have said why, said only \"fog\" and a date.\n\
+        In Köln it was 12 °C; the post came late, the ferry not at all, and nobody in the inn\n\
+        could say whether the harbour master had left or had never come back from the island.\n\
+        So they waited, counted the bells, and wrote the names of the ships into the margins.\n";
     let mut messages = vec![json!({"role": "system", "content": "You are a careful assistant."})];
     let mut length = 250;
     while length < bytes_min {
         let role = if messages.len() % 2 == 1 { "user" } else { "assistant" };
         let text = paragraph.repeat((bytes_min - length).div_ceil(paragraph.len() + 6).clamp(1, 48));
-        length += text.len() + text.len() / 14 + 32;
+        length += text.len() + text.len() / 60 + 32;
         messages.push(json!({"role": role, "content": text}));
     }
     let mut head = format!(r#"{{"model":"{SELECTOR}","temperature":0.7,"max_tokens":512,"#);
