@@ -30,6 +30,7 @@ providers:
   llama:
     type: local_server
     base_url: {upstream}/v1
+    timeout: 120                    # a machine busy with other things is slow, not broken
     models: [{model}]
 endpoints:
   tiny:
