@@ -64,6 +64,9 @@ impl fmt::Display for StartError {
         match self {
             Self::State(error) => error.fmt(f),
             Self::File(what) => f.write_str(what),
+            Self::Listen(address, error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
+                write!(f, "cannot listen on {address}: not an address of this machine; set LLMGW_HOST to one")
+            }
             Self::Listen(address, error) => {
                 write!(f, "cannot listen on {address} ({error}); set LLMGW_PORT to a free port, or 0 for any")
             }

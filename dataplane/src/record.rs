@@ -183,7 +183,7 @@ fn log(event: &UsageEvent) {
         provider.id = event.provider.as_ref().map(ProviderId::as_str),
         model = event.model.as_ref().map(ModelId::as_str),
         status = event.status,
-        outcome = ?event.outcome,
+        outcome = event.outcome.name(),
         attempts = event.trace.len(),
         duration_us = event.duration_us,
         tokens = event.tokens.total(),

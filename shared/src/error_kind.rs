@@ -31,8 +31,6 @@ pub enum ErrorKind {
     UnsupportedEncoding,
     /// A WebSocket upgrade where only HTTP is spoken (LIM-3).
     UpgradeRequired,
-    /// Header fields over the limits.
-    HeadersTooLarge,
     /// The caller's quota is used up.
     QuotaExceeded,
     /// A route of the specification that this release does not serve yet.
@@ -88,7 +86,6 @@ impl ErrorKind {
             Self::BodyTooLarge => (413, INVALID, "request_too_large", "request_too_large"),
             Self::UnsupportedEncoding => (415, INVALID, "unsupported_encoding", INVALID),
             Self::UpgradeRequired => (426, INVALID, "upgrade_required", INVALID),
-            Self::HeadersTooLarge => (431, INVALID, "headers_too_large", INVALID),
             Self::QuotaExceeded => (429, "rate_limit_error", "quota_exceeded", "rate_limit_error"),
             Self::NotImplemented => (501, INVALID, "not_implemented", INVALID),
             Self::NoEligibleTarget => (503, SERVER, "no_eligible_target", "overloaded_error"),

@@ -74,6 +74,18 @@ pub enum Outcome {
     Cut,
 }
 
+impl Outcome {
+    /// The name in logs and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Cut => "cut",
+        }
+    }
+}
+
 /// Token classes, disjoint: each token is counted in exactly one (ADM-6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenCounts {

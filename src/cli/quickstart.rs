@@ -89,7 +89,7 @@ fn told(told: &Told<'_>) -> String {
         "
 llmgw is running.
 
-  console        {origin}/console
+  console        {origin}/console (a stand-in page in this release)
   administrator  key {place}{made}
   configuration  {file}
   state          {state}
@@ -100,7 +100,8 @@ Paste this into another terminal; the answer streams in at once:
     -H \"Authorization: Bearer {key}\" -H \"Content-Type: application/json\" \\
     -d '{{\"model\":\"{model}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello from the gateway, word by word.\"}}]}}'
 
-This is the administrator's key. Give clients a project key of their own, never this one.
+This is the administrator's key, the only kind that this release has. Keep it from clients that you do not
+trust: project keys of their own are to come.
 
 ",
         file = file.display(),

@@ -54,7 +54,6 @@ pub(super) fn error(kind: ErrorKind) -> &'static str {
         ErrorKind::BodyTooLarge => "body_too_large",
         ErrorKind::UnsupportedEncoding => "unsupported_encoding",
         ErrorKind::UpgradeRequired => "upgrade_required",
-        ErrorKind::HeadersTooLarge => "headers_too_large",
         ErrorKind::QuotaExceeded => "quota_exceeded",
         ErrorKind::NotImplemented => "not_implemented",
         ErrorKind::NoEligibleTarget => "no_eligible_target",
