@@ -63,12 +63,12 @@ pub(super) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> F
             Failure { next: Next::FailOver, ..failure }
         }
         SendError::Dial(error) => {
-            tracing::debug!(provider.id = %id, error = %error, "cannot connect");
+            tracing::warn!(provider.id = %id, error = %error, "cannot connect");
             let message = format!("The provider '{id}' cannot be reached.");
             Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message)
         }
         SendError::Broke(error) => {
-            tracing::debug!(provider.id = %id, error = %error, "the connection broke");
+            tracing::warn!(provider.id = %id, error = %error, "the connection broke before an answer");
             let message = format!("The connection to the provider '{id}' broke before it answered.");
             Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message)
         }
