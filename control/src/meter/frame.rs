@@ -102,7 +102,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
             event.endpoint.as_ref().map_or("", |name| name.as_str()),
             event.provider.as_ref().map_or("", |id| id.as_str()),
             event.model.as_ref().map_or("", |id| id.as_str()),
-            names::outcome(event.outcome),
+            event.outcome.name(),
             or_none(event.error.map(names::error)),
             names::provenance(event.provenance),
         ],
