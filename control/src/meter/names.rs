@@ -1,5 +1,5 @@
-//! The names of an event's enums, as serde gives them; [`shared::usage::Outcome`] has its own. They stand in the journal and in the tables, so none of
-//! them may ever change.
+//! The names of an event's enums, as serde gives them; [`shared::usage::Outcome`] has its own. They stand in the
+//! journal and in the tables, so none of them may ever change.
 
 use shared::error_kind::ErrorKind;
 use shared::usage::{Provenance, StepResult};
