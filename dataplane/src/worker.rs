@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher as _, RandomState};
+use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use ring::hmac;
 use shared::access::KeyHash;
 use shared::snapshot::Snapshot;
 use shared::usage::{UsageEvent, UsageLog};
+use tokio::time::Sleep;
 
 use crate::metrics::Counters;
 use crate::plane::Plane;
@@ -26,6 +28,8 @@ pub(crate) struct Worker {
     usage: RefCell<Box<dyn UsageLog>>,
     clock: Rc<Cell<u32>>,
     links: RefCell<Vec<Weak<Link>>>,
+    /// Timers between two attempts.
+    timers: RefCell<Vec<Pin<Box<Sleep>>>>,
     ids: (RandomState, Cell<u64>),
     /// The key under which presented keys are hashed, ready to use, and the generation it came with.
     hash_key: RefCell<Option<(u64, hmac::Key)>>,
@@ -42,6 +46,9 @@ const HEAD_SECONDS_MAX: u32 = 28;
 /// A connection without a request is closed after this many seconds.
 const IDLE_SECONDS_MAX: u32 = 120;
 
+/// Timers that a worker keeps: about one for each request that waits at the same time.
+const TIMERS_MAX: usize = 1_024;
+
 impl Worker {
     pub(crate) fn new(plane: Arc<Plane>, counters: Arc<Counters>, usage: Box<dyn UsageLog>) -> Self {
         Self {
@@ -51,6 +58,7 @@ impl Worker {
             usage: RefCell::new(usage),
             clock: Rc::new(Cell::new(0)),
             links: RefCell::default(),
+            timers: RefCell::default(),
             ids: (RandomState::new(), Cell::new(0)),
             hash_key: RefCell::new(None),
         }
@@ -66,6 +74,19 @@ impl Worker {
         let link = Rc::new(Link::new(Rc::clone(&self.clock)));
         self.links.borrow_mut().push(Rc::downgrade(&link));
         link
+    }
+
+    /// A timer that an attempt gave back, set to whatever that one needed.
+    pub(crate) fn take_timer(&self) -> Option<Pin<Box<Sleep>>> {
+        self.timers.borrow_mut().pop()
+    }
+
+    /// Keeps a timer for the next attempt.
+    pub(crate) fn put_timer(&self, timer: Pin<Box<Sleep>>) {
+        let mut timers = self.timers.borrow_mut();
+        if timers.len() < TIMERS_MAX {
+            timers.push(timer);
+        }
     }
 
     /// Records an exchange. On return it survives a kill of the process.

@@ -62,7 +62,7 @@ pub(crate) async fn attempt(
 ) -> Result<Success, Failure> {
     let began = Instant::now();
     let provider = &*target.provider;
-    let mut patience = Patience::new(task.budget_end);
+    let mut patience = Patience::new(task.worker, task.budget_end);
     let sent = patience.wait(provider.timeout, upstream::send(task.worker, &task.draft)).await;
     let mut answer = sent?.map_err(|error| failure::of_send_error(&error, provider))?;
     record.head(answer.status, began);

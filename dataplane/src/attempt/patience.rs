@@ -1,57 +1,75 @@
-//! Waiting for an upstream: one timer for all phases of an attempt, made only when something must be waited
-//! for.
+//! Waiting for an upstream: one timer for all phases of an attempt, taken only when something must be waited
+//! for, and kept for the next attempt.
+//!
+//! A timer that has been set stays set when it is given back: as a rule it rings before the next attempt's
+//! patience ends, and whoever holds it then sets it anew. So an ordinary request neither makes, sets nor
+//! removes a timer.
 
 use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use shared::error_kind::ErrorKind;
 use shared::usage::StepResult;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use super::failure::Failure;
 use super::verdict::Next;
+use crate::worker::Worker;
 
 /// Waits with one timer for all phases of an attempt.
 pub(super) struct Patience {
-    budget_end: tokio::time::Instant,
+    worker: Rc<Worker>,
+    budget_end: Instant,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Patience {
-    pub(super) fn new(budget_end: tokio::time::Instant) -> Self {
-        Self { budget_end, timer: None }
+    pub(super) fn new(worker: &Rc<Worker>, budget_end: Instant) -> Self {
+        Self { worker: Rc::clone(worker), budget_end, timer: None }
     }
 
-    /// Runs `future` for at most `limit`, and not past the failover budget. The timer is made only when the
-    /// future does not answer at once.
+    /// Runs `future` for at most `limit`, and not past the failover budget.
     pub(super) async fn wait<T>(
         &mut self,
         limit: Duration,
         future: impl Future<Output = T>,
     ) -> Result<T, Failure> {
         let mut future = std::pin::pin!(future);
-        let mut armed = false;
+        let mut end = None;
         std::future::poll_fn(|cx| {
-            if let std::task::Poll::Ready(value) = future.as_mut().poll(cx) {
-                return std::task::Poll::Ready(Ok(value));
+            if let Poll::Ready(value) = future.as_mut().poll(cx) {
+                return Poll::Ready(Ok(value));
             }
-            let end = tokio::time::Instant::now().checked_add(limit).unwrap_or(self.budget_end);
-            let end = end.min(self.budget_end);
-            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
-            if !armed {
-                armed = true;
-                if timer.deadline() != end {
-                    timer.as_mut().reset(end);
-                }
-            }
-            timer.as_mut().poll(cx).map(|()| Err(()))
+            let end = *end.get_or_insert_with(|| {
+                Instant::now().checked_add(limit).unwrap_or(self.budget_end).min(self.budget_end)
+            });
+            self.poll_until(end, cx).map(Err)
         })
         .await
         .map_err(|()| self.over())
     }
 
+    fn poll_until(&mut self, end: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let worker = &self.worker;
+        let timer = self.timer.get_or_insert_with(|| {
+            worker.take_timer().unwrap_or_else(|| Box::pin(tokio::time::sleep_until(end)))
+        });
+        if timer.deadline() > end {
+            timer.as_mut().reset(end);
+        }
+        ready!(timer.as_mut().poll(cx));
+        if Instant::now() >= end {
+            return Poll::Ready(());
+        }
+        // It was set for an earlier attempt.
+        timer.as_mut().reset(end);
+        timer.as_mut().poll(cx)
+    }
+
     fn over(&self) -> Failure {
-        if tokio::time::Instant::now() >= self.budget_end {
+        if Instant::now() >= self.budget_end {
             return Failure {
                 next: Next::Stop,
                 counts: false,
@@ -59,6 +77,14 @@ impl Patience {
             };
         }
         Failure::new(StepResult::TimedOut, ErrorKind::UpstreamTimeout, "The upstream did not answer in time.")
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer.take() {
+            self.worker.put_timer(timer);
+        }
     }
 }
 
