@@ -56,5 +56,3 @@ pub const FAILOVER_BUDGET_DEFAULT: Duration = Duration::from_millis(120_000);
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
 /// Bytes of a request body when nothing else is configured (LIM-1).
 pub const BODY_BYTES_MAX_DEFAULT: u64 = 64 << 20;
-/// Bytes of a `count_tokens` body (MSG-3).
-pub const COUNT_TOKENS_BODY_BYTES_MAX: u64 = 32 << 20;
