@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use control::config::Config;
 use control::{Control, OpenError, OpenParams, State};
-use dataplane::{BuildIdentity, Dataplane, Settings, tls};
+use dataplane::{Dataplane, Settings, tls};
+use shared::build::BuildIdentity;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What this binary is.
@@ -115,12 +116,7 @@ impl Gateway {
             publisher,
             reader,
             asset,
-            build: control::BuildIdentity {
-                version: BUILD.version,
-                commit: BUILD.commit,
-                built_at: BUILD.built_at,
-                target: BUILD.target,
-            },
+            build: BUILD,
         })
         .map_err(StartError::System)?;
         let address = dataplane.serve(listener, control.handler()).map_err(StartError::System)?;

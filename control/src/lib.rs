@@ -4,19 +4,20 @@
 //! that read. The data plane meets it as a [`Handler`](shared::port::Handler) and as usage logs, never waits
 //! for it, and goes on when it is busy.
 
-pub mod config;
-pub mod detect;
-pub mod publish;
-
+mod actor;
 mod api;
+mod command;
+pub mod config;
 mod console;
+pub mod detect;
 mod meter;
+mod publish;
 mod service;
 mod state;
 mod store;
 mod vault;
 
 pub use console::Asset;
-pub use service::{BuildIdentity, Control, Params, start};
+pub use service::{Control, Params, start};
 pub use state::{OpenParams, State};
 pub use store::error::OpenError;

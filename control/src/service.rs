@@ -8,19 +8,23 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use http::request;
+use bytes::Bytes;
+use http::request::Parts as Head;
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use shared::access::KeyHasher;
+use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
-use shared::health::Board;
 use shared::port::{Body, BoxFuture, Handler};
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+use crate::api::session::Gate;
 use crate::api::{self, ApiError, App, RequestId};
 use crate::config::Config;
 use crate::console::Asset;
-use crate::meter::writer::Writer;
-use crate::publish::Reloader;
+use crate::meter::writer::{Desk, Writer};
+use crate::publish::{Publisher, Reloader};
 use crate::state::{Parts, State};
 use crate::store::lock::StateLock;
 use crate::store::readers::Readers;
@@ -52,19 +56,6 @@ impl fmt::Debug for Params {
     }
 }
 
-/// What a binary is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct BuildIdentity {
-    /// The release.
-    pub version: &'static str,
-    /// The commit it was built from.
-    pub commit: &'static str,
-    /// When it was built.
-    pub built_at: &'static str,
-    /// The platform it was built for.
-    pub target: &'static str,
-}
-
 /// The running control plane.
 #[derive(Debug)]
 pub struct Control {
@@ -78,19 +69,22 @@ pub struct Control {
 
 /// Publishes the first snapshot and starts the threads.
 pub fn start(params: Params) -> io::Result<Control> {
-    let Parts { lock, path, meter, journal, key_hash_key } = params.state.into_parts();
-    let reloader = Reloader::start(
-        Arc::clone(&params.config),
-        Arc::new(Board::default()),
-        key_hash_key,
-        params.publisher,
-    );
+    let Parts { lock, path, mut meter, journal, keys } = params.state.into_parts();
+    let hasher = KeyHasher::new(&keys.key_hash_key);
+    let config = Arc::clone(&params.config);
+    let publisher =
+        Publisher::start(config, hasher, params.publisher, meter.db_mut()).map_err(io::Error::other)?;
     let (readers, reader_threads) = Readers::start(&path).map_err(io::Error::other)?;
-    let writer = Writer::start(meter)?;
+    let writer = Writer::start(Desk { meter, publisher, keys })?;
+    let scribe = writer.scribe();
+    let file = scribe.clone();
+    let reloader = Reloader::new(params.config, Box::new(move |routing| file.replace_file(routing)));
+    let gate = Arc::new(Gate::new(params.reader.clone()));
     let app = App {
         snapshot: params.reader,
+        gate: Arc::clone(&gate),
         readers,
-        flusher: writer.flusher(),
+        scribe,
         journal,
         reload: reloader.status(),
         warnings: params.warnings,
@@ -105,7 +99,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let thread = thread::Builder::new()
         .name("llmgw-control".into())
         .spawn(move || runtime.block_on(run(Arc::new(app), reloader, arriving, stopped)))?;
-    let door = Arc::new(Door { visits, room: Arc::new(Semaphore::new(VISITS_MAX)) });
+    let door = Arc::new(Door { visits, gate, room: Arc::new(Semaphore::new(VISITS_MAX)) });
     Ok(Control { door, thread, stop, readers: reader_threads, writer, lock })
 }
 
@@ -132,41 +126,65 @@ impl Control {
 }
 
 /// The way into the control thread.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Door {
     visits: mpsc::Sender<Visit>,
+    gate: Arc<Gate>,
     /// Requests that may be inside at the same time.
     room: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
 struct Visit {
-    request: request::Parts,
+    request: api::Request,
     reply: oneshot::Sender<Response<Body>>,
     /// Held until the answer is ready.
     permit: OwnedSemaphorePermit,
 }
 
 impl Handler for Door {
-    fn handle(&self, request: Request<Body>, _peer: SocketAddr) -> BoxFuture<Response<Body>> {
-        let id = RequestId::of(request.headers());
-        let (request, _) = request.into_parts();
-        let (reply, answer) = oneshot::channel();
-        let entered = match Arc::clone(&self.room).try_acquire_owned() {
-            Ok(permit) => self.visits.try_send(Visit { request, reply, permit }).map_err(|_| STOPPING),
-            Err(_) => Err(FULL),
-        };
+    fn handle(&self, request: Request<Body>, peer: SocketAddr) -> BoxFuture<Response<Body>> {
+        let door = self.clone();
         Box::pin(async move {
-            match entered {
-                Ok(()) => answer.await.unwrap_or_else(|_| refusal(STOPPING, &id)),
-                Err(refused) => refusal(refused, &id),
-            }
+            let id = RequestId::of(request.headers());
+            let (head, body) = request.into_parts();
+            door.enter(head, body, peer).await.unwrap_or_else(|error| error.response(&id))
         })
     }
 }
 
-fn refusal((kind, message): (ErrorKind, &'static str), id: &RequestId) -> Response<Body> {
-    ApiError::new(kind, message).response(id)
+impl Door {
+    /// A stranger is turned away before anything of the body is read.
+    async fn enter(&self, head: Head, body: Body, peer: SocketAddr) -> Result<Response<Body>, ApiError> {
+        let asks = api::asks_who(head.uri.path());
+        let actor = asks.then(|| self.gate.admit(&head, peer.ip())).transpose()?;
+        let permit = Arc::clone(&self.room).try_acquire_owned().map_err(|_| told(FULL))?;
+        let body = match actor {
+            Some(_) => read(body).await?,
+            None => Bytes::new(),
+        };
+        let (reply, answer) = oneshot::channel();
+        let request = api::Request { parts: head, body, actor };
+        self.visits.try_send(Visit { request, reply, permit }).map_err(|_| told(STOPPING))?;
+        answer.await.map_err(|_| told(STOPPING))
+    }
+}
+
+/// The whole body, which the data plane has bounded.
+async fn read(body: Body) -> Result<Bytes, ApiError> {
+    let collected = tokio::time::timeout(BODY_TIME_MAX, body.collect()).await;
+    match collected {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(ApiError::new(ErrorKind::BodyTooLarge, "The body is larger than the admin API takes."))
+        }
+        Ok(Err(_)) => Err(ApiError::new(ErrorKind::BadHttp, "The body broke off.")),
+        Err(_) => Err(ApiError::new(ErrorKind::RequestTimeout, "The body did not come in time.")),
+    }
+}
+
+fn told((kind, message): (ErrorKind, &'static str)) -> ApiError {
+    ApiError::new(kind, message)
 }
 
 async fn run(
@@ -188,15 +206,16 @@ async fn run(
 }
 
 async fn receive(app: Arc<App>, visit: Visit) {
-    let id = RequestId::of(&visit.request.headers);
+    let id = RequestId::of(&visit.request.parts.headers);
     let answer = tokio::time::timeout(ANSWER_TIME_MAX, api::answer(&app, &visit.request, &id)).await;
     drop(visit.permit);
-    let _ = visit.reply.send(answer.unwrap_or_else(|_| refusal(TOO_SLOW, &id)));
+    let _ = visit.reply.send(answer.unwrap_or_else(|_| told(TOO_SLOW).response(&id)));
 }
 
 /// Requests inside the control plane at the same time.
 const VISITS_MAX: usize = 64;
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 const FULL: (ErrorKind, &str) =
     (ErrorKind::Overloaded, "Too many requests to the admin API at the same time.");
 const STOPPING: (ErrorKind, &str) = (ErrorKind::Draining, "The gateway is stopping.");
@@ -209,18 +228,21 @@ mod tests {
     #[test]
     fn one_request_too_many_is_refused_at_once() {
         let (visits, mut arriving) = mpsc::channel(1);
-        let door = Door { visits, room: Arc::new(Semaphore::new(1)) };
+        let (_, reader) = shared::snapshot::channel();
+        let door = Door { visits, gate: Arc::new(Gate::new(reader)), room: Arc::new(Semaphore::new(1)) };
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-        let request = || Request::get("/admin/api/state").body(shared::port::full("")).unwrap();
-        let waiting = door.handle(request(), peer);
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let request = || Request::get("/console").body(shared::port::full("")).unwrap();
+        let mut nobody = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut waiting = door.handle(request(), peer);
+        assert!(waiting.as_mut().poll(&mut nobody).is_pending());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let refused = runtime.block_on(door.handle(request(), peer));
         assert_eq!(refused.status(), 503);
         let visit = arriving.try_recv().unwrap();
         let _ = visit.reply.send(Response::new(shared::port::full("answer")));
         assert_eq!(runtime.block_on(waiting).status(), 200);
         drop(visit.permit);
-        drop(door.handle(request(), peer));
+        assert!(door.handle(request(), peer).as_mut().poll(&mut nobody).is_pending());
         assert!(arriving.try_recv().is_ok(), "there is room again");
     }
 }

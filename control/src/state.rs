@@ -13,6 +13,7 @@ use crate::meter::journal::{Inbox, Journal, QUEUE_MAX};
 use crate::store::error::OpenError;
 use crate::store::lock::StateLock;
 use crate::store::open::{JOURNAL, open};
+use crate::vault::Keys;
 
 /// What [`State::open`] needs.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,7 @@ pub struct State {
     lock: StateLock,
     path: PathBuf,
     writer: Connection,
-    key_hash_key: Secret<[u8; 32]>,
+    keys: Keys,
     journal: Journal,
     inbox: Inbox,
 }
@@ -41,7 +42,7 @@ pub(crate) struct Parts {
     pub(crate) path: PathBuf,
     pub(crate) meter: Meter,
     pub(crate) journal: Journal,
-    pub(crate) key_hash_key: Secret<[u8; 32]>,
+    pub(crate) keys: Keys,
 }
 
 impl State {
@@ -55,7 +56,7 @@ impl State {
             lock: opened.lock,
             path: opened.path,
             writer: opened.writer,
-            key_hash_key: opened.keys.key_hash_key,
+            keys: opened.keys,
             journal,
             inbox,
         })
@@ -69,11 +70,6 @@ impl State {
         }
     }
 
-    /// The key under which presented keys are hashed (AUTH-6).
-    pub fn key_hash_key(&self) -> Secret<[u8; 32]> {
-        self.key_hash_key.clone()
-    }
-
     pub(crate) fn into_parts(self) -> Parts {
         let gauge: Arc<Gauge> = Arc::clone(self.journal.gauge());
         Parts {
@@ -81,7 +77,7 @@ impl State {
             path: self.path,
             meter: Meter::new(self.writer, self.inbox, gauge),
             journal: self.journal,
-            key_hash_key: self.key_hash_key,
+            keys: self.keys,
         }
     }
 }

@@ -123,7 +123,7 @@ impl Exchange {
             _ => {}
         }
         let snapshot = plane.snapshots.load();
-        let access = authenticate(self.worker(), &snapshot, &parts.headers).map_err(Fault::closing)?;
+        let access = authenticate(&snapshot, &parts.headers).map_err(Fault::closing)?;
         match operation {
             Operation::ChatCompletions => chat::serve(self, snapshot, access, &parts.headers, body).await,
             Operation::Models => models::serve(&snapshot, rest, &parts.headers),

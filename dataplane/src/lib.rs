@@ -21,5 +21,5 @@ pub mod tls;
 mod upstream;
 mod worker;
 
-pub use self::plane::{BuildIdentity, Settings};
+pub use self::plane::Settings;
 pub use self::threads::{Dataplane, Params, listen, new};

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use http::HeaderValue;
 use rustls::ServerConfig;
+use shared::build::BuildIdentity;
 use shared::port::Handler;
 use shared::snapshot::SnapshotReader;
 
@@ -34,19 +35,6 @@ pub struct Settings {
     pub log_requests: bool,
     /// Serve TLS with this configuration.
     pub tls: Option<Arc<ServerConfig>>,
-}
-
-/// What was built, when and from what; shown by `/health` and `llmgw version` (HEALTH-1).
-#[derive(Clone, Copy, Debug)]
-pub struct BuildIdentity {
-    /// The release.
-    pub version: &'static str,
-    /// The git commit, or `unknown`.
-    pub commit: &'static str,
-    /// When, in RFC 3339.
-    pub built_at: &'static str,
-    /// The target triple.
-    pub target: &'static str,
 }
 
 /// See the module.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use shared::build::BuildIdentity;
 use shared::port::Handler;
 use shared::snapshot::SnapshotReader;
 use shared::usage::UsageLog;
@@ -16,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
 
-use crate::plane::{BuildIdentity, Plane, Settings};
+use crate::plane::{Plane, Settings};
 use crate::server::accept::{self, Door, Message};
 use crate::server::io::Order;
 use crate::upstream::dial::Tls;

@@ -9,9 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use ring::hmac;
-use shared::access::KeyHash;
-use shared::snapshot::Snapshot;
 use shared::usage::{UsageEvent, UsageLog};
 use tokio::time::Sleep;
 
@@ -31,8 +28,6 @@ pub(crate) struct Worker {
     /// Timers between two attempts.
     timers: RefCell<Vec<Pin<Box<Sleep>>>>,
     ids: (RandomState, Cell<u64>),
-    /// The key under which presented keys are hashed, ready to use, and the generation it came with.
-    hash_key: RefCell<Option<(u64, hmac::Key)>>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -60,7 +55,6 @@ impl Worker {
             links: RefCell::default(),
             timers: RefCell::default(),
             ids: (RandomState::new(), Cell::new(0)),
-            hash_key: RefCell::new(None),
         }
     }
 
@@ -113,20 +107,6 @@ impl Worker {
             *slot = *HEX.get(usize::try_from(nibble).unwrap_or_default()).unwrap_or(&b'0');
         }
         HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("req_"))
-    }
-
-    /// The hash under which `presented` stands in the snapshot's access table (AUTH-6).
-    pub(crate) fn key_hash(&self, snapshot: &Snapshot, presented: &[u8]) -> KeyHash {
-        let mut cached = self.hash_key.borrow_mut();
-        if cached.as_ref().is_none_or(|(generation, _)| *generation != snapshot.generation) {
-            let key = hmac::Key::new(hmac::HMAC_SHA256, snapshot.key_hash_key.expose());
-            *cached = Some((snapshot.generation, key));
-        }
-        let mut hash = KeyHash([0; 32]);
-        if let Some((_, key)) = cached.as_ref() {
-            hash.0.copy_from_slice(hmac::sign(key, presented).as_ref());
-        }
-        hash
     }
 
     /// Runs once a second for as long as the worker lives: moves the clock, cuts slow heads and idle

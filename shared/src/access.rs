@@ -3,18 +3,50 @@
 //! A presented key is never stored or compared in plain: its HMAC-SHA-256 under a key of the database
 //! (AUTH-6) is looked up in a table, so a near miss takes the same path as any other wrong key.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
+use ring::hmac;
+
 use crate::id::{KeyId, PrincipalId, ProjectId};
+use crate::operation::Operation;
+use crate::routing::Target;
+use crate::secret::Secret;
 
 /// HMAC-SHA-256 of a presented key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(pub [u8; 32]);
 
-impl std::fmt::Debug for KeyHash {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyHash({:02x}{:02x}…)", self.0[0], self.0[1])
+    }
+}
+
+/// Hashes presented keys under the key of the database (AUTH-6). Made once; hashing needs no more set-up.
+#[derive(Clone)]
+pub struct KeyHasher(hmac::Key);
+
+impl KeyHasher {
+    /// A hasher under `key`.
+    pub fn new(key: &Secret<[u8; 32]>) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, key.expose()))
+    }
+
+    /// What `presented` is looked up by.
+    pub fn hash(&self, presented: &[u8]) -> KeyHash {
+        let mut hash = KeyHash([0; 32]);
+        hash.0.copy_from_slice(hmac::sign(&self.0, presented).as_ref());
+        hash
+    }
+}
+
+impl fmt::Debug for KeyHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyHasher(••••)")
     }
 }
 
@@ -31,6 +63,22 @@ pub struct Access {
     pub acts_as: Option<PrincipalId>,
     /// When the key stops working, in milliseconds since the Unix epoch.
     pub expires_at_ms: Option<u64>,
+    /// What the key may use, and what its project may use; both must agree (AUTH-2).
+    pub allowlists: Vec<Allowlist>,
+}
+
+impl Access {
+    /// A caller without a project, without limits of its own.
+    pub fn new(key: &str, role: Role) -> Self {
+        Self {
+            key: KeyId::new(key),
+            role,
+            project: None,
+            acts_as: None,
+            expires_at_ms: None,
+            allowlists: Vec::new(),
+        }
+    }
 }
 
 /// What a caller is, as far as authority goes.
@@ -44,6 +92,41 @@ pub enum Role {
     Local,
 }
 
+/// What one key or project may use. A list that is absent says nothing; where either of `models` and
+/// `endpoints` is there, what neither of them names is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowlist {
+    /// Exact model ids (`provider/model`), or all of a provider (`provider/*`).
+    pub models: Option<BTreeSet<Box<str>>>,
+    /// Endpoints by name. One that is named may use all of its members.
+    pub endpoints: Option<BTreeSet<Box<str>>>,
+    /// Operations.
+    pub routes: Option<Vec<Operation>>,
+}
+
+impl Allowlist {
+    /// Whether it lets `operation` pass.
+    pub fn permits_route(&self, operation: Operation) -> bool {
+        self.routes.as_ref().is_none_or(|routes| routes.contains(&operation))
+    }
+
+    /// Whether it lets `target` be used, reached through the endpoint called `endpoint` or by its own id.
+    pub fn permits(&self, endpoint: Option<&str>, target: &Target) -> bool {
+        if self.models.is_none() && self.endpoints.is_none() {
+            return true;
+        }
+        let by_endpoint = |names: &BTreeSet<Box<str>>| endpoint.is_some_and(|name| names.contains(name));
+        let provider = target.provider.id.as_str();
+        let by_model = |names: &BTreeSet<Box<str>>| {
+            names.iter().any(|name| {
+                let Some((wanted, model)) = name.split_once('/') else { return false };
+                wanted == provider && (model == "*" || model == target.model.id.as_str())
+            })
+        };
+        self.endpoints.as_ref().is_some_and(by_endpoint) || self.models.as_ref().is_some_and(by_model)
+    }
+}
+
 /// Every key that opens the data plane.
 #[derive(Debug, Default)]
 pub struct AccessTable {
@@ -51,4 +134,72 @@ pub struct AccessTable {
     pub keys: HashMap<KeyHash, Arc<Access>>,
     /// Who an unauthenticated caller is, when the local mode is on.
     pub anonymous: Option<Arc<Access>>,
+}
+
+/// The key that a request presents, if it presents one: `x-api-key` wins over `Authorization: Bearer` (AUTH-1).
+/// A header that stands there twice with different values, or that is no bearer, is an error for the caller to
+/// read.
+pub fn presented(headers: &HeaderMap) -> Result<Option<&[u8]>, &'static str> {
+    if let Some(value) =
+        only(headers, "x-api-key").map_err(|()| "Two different x-api-key headers were sent.")?
+    {
+        return Ok(Some(value.as_bytes().trim_ascii()));
+    }
+    let value = only(headers, AUTHORIZATION.as_str())
+        .map_err(|()| "Two different Authorization headers were sent.")?;
+    let Some(value) = value else { return Ok(None) };
+    bearer(value).map(Some).ok_or("The Authorization header is not 'Bearer KEY'.")
+}
+
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderValue>, ()> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    if values.any(|other| Some(other) != first) { Err(()) } else { Ok(first) }
+}
+
+fn bearer(value: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, key) = value.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn x_api_key_wins_and_repeats_must_agree() {
+        for (sent, want) in [
+            (&[][..], Ok(None)),
+            (&[("authorization", "Bearer  a ")], Ok(Some(&b"a"[..]))),
+            (&[("authorization", "bearer a"), ("x-api-key", "b")], Ok(Some(b"b"))),
+            (&[("x-api-key", "b"), ("x-api-key", "b")], Ok(Some(b"b"))),
+            (&[("x-api-key", "b"), ("x-api-key", "c")], Err("Two different x-api-key headers were sent.")),
+            (
+                &[("authorization", "Bearer a"), ("authorization", "Bearer b")],
+                Err("Two different Authorization headers were sent."),
+            ),
+            (&[("authorization", "Basic a")], Err("The Authorization header is not 'Bearer KEY'.")),
+            (&[("authorization", "Bearer")], Err("The Authorization header is not 'Bearer KEY'.")),
+        ] {
+            assert_eq!(presented(&headers(sent)), want, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn a_hash_is_hmac_sha_256() {
+        // RFC 4231, test case 1, with its key filled up with zeros, as HMAC does.
+        let mut key = [0; 32];
+        key[..20].fill(0x0b);
+        let hash = KeyHasher::new(&Secret::new(key)).hash(b"Hi There").0;
+        assert_eq!(hash[..4], [0xb0, 0x34, 0x4c, 0x61]);
+        assert_eq!(hash[28..], [0x2e, 0x32, 0xcf, 0xf7]);
+    }
 }

@@ -15,6 +15,10 @@ pub enum ErrorKind {
     InvalidKey,
     /// The key is valid but may not do this.
     Forbidden,
+    /// The key's or its project's allowlist does not name what was asked for (AUTH-2).
+    NotAllowed,
+    /// The target is a human's own connection, and the key does not act as that human (AUTH-4).
+    PrivateProvider,
     /// A non-loopback browser origin in the unauthenticated local mode (AUTH-3).
     ForbiddenOrigin,
     /// No such path.
@@ -23,6 +27,10 @@ pub enum ErrorKind {
     ModelNotFound,
     /// The path exists, the method does not.
     MethodNotAllowed,
+    /// The object is in a state that does not allow this, or its name is taken.
+    Conflict,
+    /// The object has changed since the version that `If-Match` names.
+    PreconditionFailed,
     /// The client took too long to send its request.
     RequestTimeout,
     /// The body is larger than allowed (LIM-1).
@@ -33,6 +41,8 @@ pub enum ErrorKind {
     UpgradeRequired,
     /// The caller's quota is used up.
     QuotaExceeded,
+    /// Too many failed sign-ins from one address.
+    TooManySignIns,
     /// A route of the specification that this release does not serve yet.
     NotImplemented,
     /// Nothing of the plan may be tried now (FAIL-3).
@@ -78,15 +88,20 @@ impl ErrorKind {
             Self::InvalidRequest => (400, INVALID, "invalid_request", INVALID),
             Self::InvalidKey => (401, INVALID, "invalid_api_key", "authentication_error"),
             Self::Forbidden => (403, "permission_error", "forbidden", "permission_error"),
+            Self::NotAllowed => (403, "permission_error", "not_allowed", "permission_error"),
+            Self::PrivateProvider => (403, "permission_error", "private_provider", "permission_error"),
             Self::ForbiddenOrigin => (403, "permission_error", "forbidden_origin", "permission_error"),
             Self::NotFound => (404, INVALID, "not_found", "not_found_error"),
             Self::ModelNotFound => (404, INVALID, "model_not_found", "not_found_error"),
             Self::MethodNotAllowed => (405, INVALID, "method_not_allowed", INVALID),
+            Self::Conflict => (409, INVALID, "conflict", INVALID),
+            Self::PreconditionFailed => (412, INVALID, "precondition_failed", INVALID),
             Self::RequestTimeout => (408, INVALID, "request_timeout", INVALID),
             Self::BodyTooLarge => (413, INVALID, "request_too_large", "request_too_large"),
             Self::UnsupportedEncoding => (415, INVALID, "unsupported_encoding", INVALID),
             Self::UpgradeRequired => (426, INVALID, "upgrade_required", INVALID),
             Self::QuotaExceeded => (429, "rate_limit_error", "quota_exceeded", "rate_limit_error"),
+            Self::TooManySignIns => (429, "rate_limit_error", "too_many_sign_ins", "rate_limit_error"),
             Self::NotImplemented => (501, INVALID, "not_implemented", INVALID),
             Self::NoEligibleTarget => (503, SERVER, "no_eligible_target", "overloaded_error"),
             Self::BudgetExhausted => (504, SERVER, "failover_budget_exhausted", "timeout_error"),

@@ -9,8 +9,9 @@ use std::time::Duration;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderName, HeaderValue};
 
+use crate::access::Access;
 use crate::health::Circuit;
-use crate::id::{EndpointName, ModelId, ProviderId};
+use crate::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use crate::operation::Dialect;
 use crate::policy::{CircuitPolicy, RetryPolicy};
 use crate::provider::ProviderKind;
@@ -43,6 +44,19 @@ pub struct ProviderInstance {
     pub circuit: Arc<Circuit>,
     /// Its models, sorted by id.
     pub models: Vec<Arc<Model>>,
+    /// The human whose own it is; none where it is everybody's (AUTH-4).
+    pub owner: Option<PrincipalId>,
+    /// Projects that may use it although it is a human's own.
+    pub shared_with: Vec<ProjectId>,
+}
+
+impl ProviderInstance {
+    /// Whether `access` may use it: it is nobody's own, or its owner's, or shared with the caller's project.
+    pub fn is_open_to(&self, access: &Access) -> bool {
+        let Some(owner) = &self.owner else { return true };
+        access.acts_as.as_ref() == Some(owner)
+            || access.project.as_ref().is_some_and(|project| self.shared_with.contains(project))
+    }
 }
 
 /// How an instance is reached.

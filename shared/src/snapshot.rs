@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::access::AccessTable;
+use crate::access::{AccessTable, KeyHasher};
 use crate::id::EndpointName;
 use crate::routing::{Endpoint, ProviderInstance, Target};
 use crate::secret::Secret;
 
-/// All that a request may ask about routing and access. Never changed once published.
+/// All that a request may ask about routing and access. Never changed once published; what did not change is
+/// shared with the snapshot before.
 #[derive(Debug)]
 pub struct Snapshot {
     /// Counts publications, from 1; 0 is the empty snapshot before the first one.
@@ -19,15 +20,15 @@ pub struct Snapshot {
     /// When it was made, in seconds since the Unix epoch; the `created` of listed models.
     pub created: u64,
     /// Provider instances that are not disabled, sorted by id.
-    pub providers: Vec<Arc<ProviderInstance>>,
+    pub providers: Arc<Vec<Arc<ProviderInstance>>>,
     /// Endpoints, sorted by name.
-    pub endpoints: Vec<Arc<Endpoint>>,
+    pub endpoints: Arc<Vec<Arc<Endpoint>>>,
     /// What each selector means: exact model ids, endpoint names and safe aliases (SEL-1, SEL-3).
-    pub routes: HashMap<Box<str>, Route>,
-    /// Keys.
-    pub access: AccessTable,
-    /// The HMAC key under which presented keys are hashed (AUTH-6).
-    pub key_hash_key: Secret<[u8; 32]>,
+    pub routes: Arc<HashMap<Box<str>, Route>>,
+    /// Keys. Shared between snapshots that differ in routing alone.
+    pub access: Arc<AccessTable>,
+    /// Hashes presented keys, to look them up in `access` (AUTH-6).
+    pub key_hasher: KeyHasher,
 }
 
 /// What a selector resolves to.
@@ -65,11 +66,11 @@ impl Snapshot {
         Self {
             generation: 0,
             created: 0,
-            providers: Vec::new(),
-            endpoints: Vec::new(),
-            routes: HashMap::new(),
-            access: AccessTable::default(),
-            key_hash_key: Secret::new([0; 32]),
+            providers: Arc::default(),
+            endpoints: Arc::default(),
+            routes: Arc::default(),
+            access: Arc::default(),
+            key_hasher: KeyHasher::new(&Secret::new([0; 32])),
         }
     }
 

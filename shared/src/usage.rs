@@ -164,6 +164,12 @@ pub enum StepResult {
     NoVision,
     /// Not tried: it does not speak the dialect.
     NoDialect,
+    /// Not tried: an allowlist of the key or its project does not name it (AUTH-2).
+    NotAllowed,
+    /// Not tried: it is a human's own, and the key does not act as that human (AUTH-4).
+    Private,
+    /// Not tried: the caller has a hard limit on cost, and nobody knows what it costs (ADM-4, ADM-6).
+    NoPrice,
     /// Connection, TLS or protocol failure.
     Unreachable,
     /// Refused as an address that is never dialled (LIM-5).

@@ -80,4 +80,9 @@ impl RequestId {
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         Self(headers.get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned))
     }
+
+    /// The id, where the data plane gave one.
+    pub(crate) fn text(self) -> Option<String> {
+        self.0
+    }
 }

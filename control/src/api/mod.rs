@@ -1,41 +1,52 @@
 //! The admin API: one table of routes. A request is authenticated before its path is looked at, so that nobody
 //! else learns which paths there are.
 
+mod call;
+mod change;
 mod error;
+mod field;
+mod later;
+mod list;
+mod principals;
 mod query;
 mod requests;
-mod session;
+pub(crate) mod session;
 mod state;
 mod usage;
 
 #[cfg(test)]
 mod tests;
 
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Method, Response};
-use serde::Serialize;
+use http::{Method, Response};
+use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
-use shared::port::{Body, full};
+use shared::port::Body;
 use shared::snapshot::SnapshotReader;
 
+pub(crate) use self::call::{Call, json, json_of_version};
+pub(crate) use self::change::Change;
 pub(crate) use self::error::{ApiError, RequestId};
-use self::query::Query;
+use self::session::Gate;
+use crate::actor::Actor;
 use crate::console::{self, Asset};
 use crate::meter::journal::Journal;
-use crate::meter::writer::Flusher;
+use crate::meter::writer::Scribe;
 use crate::publish::StatusCell;
-use crate::service::BuildIdentity;
 use crate::store::readers::Readers;
 
 /// What handlers work with.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) snapshot: SnapshotReader,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) readers: Readers,
-    pub(crate) flusher: Flusher,
+    pub(crate) scribe: Scribe,
     pub(crate) journal: Journal,
     pub(crate) reload: StatusCell,
     pub(crate) warnings: Vec<String>,
@@ -45,64 +56,71 @@ pub(crate) struct App {
     pub(crate) started_at_ms: u64,
 }
 
+/// A request that has come in whole, and who sent it; nobody where the path asks for nobody.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) parts: Parts,
+    pub(crate) body: Bytes,
+    pub(crate) actor: Option<Actor>,
+}
+
+/// Whether a path asks who calls.
+pub(crate) fn asks_who(path: &str) -> bool {
+    below(path, ADMIN_API).is_some()
+}
+
 /// Answers one request outside the data plane.
-pub(crate) async fn answer(app: &App, request: &Parts, id: &RequestId) -> Response<Body> {
+pub(crate) async fn answer(app: &App, request: &Request, id: &RequestId) -> Response<Body> {
     match route(app, request).await {
         Ok(response) => response,
         Err(error) => error.response(id),
     }
 }
 
-async fn route(app: &App, request: &Parts) -> Result<Response<Body>, ApiError> {
-    let path = request.uri.path();
+async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError> {
+    let path = request.parts.uri.path();
     if let Some(rest) = below(path, "/console") {
-        return console::answer(app.asset, app.build.version, &request.method, rest);
+        return console::answer(app.asset, app.build.version, &request.parts.method, rest);
     }
-    if let Some(rest) = below(path, "/admin/api") {
-        session::administrator(&request.headers, &app.snapshot.load())?;
-        return admin(app, request, rest.trim_matches('/')).await;
+    if let (Some(rest), Some(actor)) = (below(path, ADMIN_API), &request.actor) {
+        return admin(app, request, actor, rest.trim_matches('/')).await;
     }
     if path == OAUTH_CALLBACK {
-        return Err(not_yet());
+        return Err(later::not_yet());
     }
     Err(ApiError::new(ErrorKind::NotFound, "There is no such path."))
 }
 
-async fn admin(app: &App, request: &Parts, path: &str) -> Result<Response<Body>, ApiError> {
-    let (route, argument) = find(path)?;
-    if !route.methods.contains(&request.method) {
-        let allowed: Vec<&str> = route.methods.iter().map(Method::as_str).collect();
-        return Err(ApiError::method_not_allowed(allowed.join(", ")));
-    }
-    let query = Query::parse(request.uri.query().unwrap_or_default())?;
-    match route.action {
-        Action::State => state::show(app, query),
-        Action::Requests => requests::list(app, query).await,
-        Action::Request => requests::show(app, query, argument).await,
-        Action::Usage => usage::report(app, query).await,
-        Action::NotYet => Err(not_yet()),
-    }
+async fn admin(app: &App, request: &Request, actor: &Actor, path: &str) -> Result<Response<Body>, ApiError> {
+    let (route, arguments) = find(&request.parts.method, path)?;
+    (route.handle)(Call { app, actor, parts: &request.parts, body: &request.body, arguments }).await
 }
 
-/// The route of a path, and what stands in the place of its last `{}`.
-fn find(path: &str) -> Result<(&'static Route, &str), ApiError> {
-    let matching = |route: &&Route| {
-        let mut parts = path.split('/');
-        let fits = |pattern: &str| {
-            parts.next().is_some_and(|part| pattern == part || (pattern == "{}" && !part.is_empty()))
-        };
-        route.pattern.split('/').all(fits) && parts.next().is_none()
-    };
+/// The route of a method and path, and what stands in the places of its pattern.
+fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<String>), ApiError> {
+    let places = |route: &Route| route.pattern.matches("{}").count();
+    let fitting = || TABLES.iter().copied().flatten().filter(|route| fits(route.pattern, path));
     // A pattern without a place comes before one with it: `usage/export` is no argument of anything.
-    let found = ROUTES.iter().filter(matching).min_by_key(|route| route.pattern.matches("{}").count());
-    let route = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "The admin API has no such path."))?;
-    let argument = route
-        .pattern
-        .split('/')
-        .zip(path.split('/'))
-        .filter_map(|(pattern, part)| (pattern == "{}").then_some(part))
-        .last();
-    Ok((route, argument.unwrap_or_default()))
+    let fewest = fitting().map(places).min();
+    let fitting = || fitting().filter(|route| Some(places(route)) == fewest);
+    if fewest.is_none() {
+        return Err(ApiError::new(ErrorKind::NotFound, "The admin API has no such path."));
+    }
+    let Some(route) = fitting().find(|route| route.method == *method) else {
+        let allowed: Vec<&str> = fitting().map(|route| route.method.as_str()).collect();
+        return Err(ApiError::method_not_allowed(allowed.join(", ")));
+    };
+    let parts = route.pattern.split('/').zip(path.split('/'));
+    let arguments = parts.filter(|(pattern, _)| *pattern == "{}").map(|(_, part)| query::decode_part(part));
+    Ok((route, arguments.collect::<Result<_, _>>()?))
+}
+
+fn fits(pattern: &str, path: &str) -> bool {
+    let mut parts = path.split('/');
+    let fits = |pattern: &str| {
+        parts.next().is_some_and(|part| pattern == part || (pattern == "{}" && !part.is_empty()))
+    };
+    pattern.split('/').all(fits) && parts.next().is_none()
 }
 
 /// What follows `prefix` in a path that is the prefix or lies below it.
@@ -110,101 +128,28 @@ fn below<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
     path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// A JSON answer.
-fn json(value: &impl Serialize) -> Result<Response<Body>, ApiError> {
-    let bytes = serde_json::to_vec(value)
-        .map_err(|_| ApiError::new(ErrorKind::Internal, "The answer could not be written as JSON."))?;
-    let mut response = Response::new(full(bytes));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
-}
+/// What a handler gives back, some time.
+type Handling<'a> = Pin<Box<dyn Future<Output = Result<Response<Body>, ApiError>> + Send + 'a>>;
 
-fn not_yet() -> ApiError {
-    ApiError::new(ErrorKind::NotImplemented, "This release does not serve this path yet.")
-}
-
+/// One method of one path. Each resource has its routes in its own file.
 #[derive(Debug)]
-struct Route {
+pub(crate) struct Route {
+    method: Method,
     /// Below `/admin/api/`; `{}` stands for any one part.
     pattern: &'static str,
-    methods: &'static [Method],
-    action: Action,
+    handle: for<'a> fn(Call<'a>) -> Handling<'a>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
-    State,
-    Requests,
-    Request,
-    Usage,
-    /// A route of the specification that a later release serves.
-    NotYet,
+const fn route_of(
+    method: Method,
+    pattern: &'static str,
+    handle: for<'a> fn(Call<'a>) -> Handling<'a>,
+) -> Route {
+    Route { method, pattern, handle }
 }
 
-const fn later(pattern: &'static str, methods: &'static [Method]) -> Route {
-    Route { pattern, methods, action: Action::NotYet }
-}
+static TABLES: &[&[Route]] =
+    &[state::ROUTES, principals::ROUTES, requests::ROUTES, usage::ROUTES, later::ROUTES];
 
+const ADMIN_API: &str = "/admin/api";
 const OAUTH_CALLBACK: &str = "/oauth/callback/partner";
-const GET: &[Method] = &[Method::GET];
-const POST: &[Method] = &[Method::POST];
-const DELETE: &[Method] = &[Method::DELETE];
-const COLLECTION: &[Method] = &[Method::GET, Method::POST];
-const ITEM: &[Method] = &[Method::GET, Method::PATCH, Method::DELETE];
-const CHANGE: &[Method] = &[Method::PATCH, Method::DELETE];
-const PUT_ITEM: &[Method] = &[Method::GET, Method::PUT, Method::DELETE];
-const MEMBER: &[Method] = &[Method::PUT, Method::DELETE];
-
-static ROUTES: &[Route] = &[
-    Route { pattern: "state", methods: GET, action: Action::State },
-    Route { pattern: "requests", methods: GET, action: Action::Requests },
-    Route { pattern: "requests/{}", methods: GET, action: Action::Request },
-    Route { pattern: "usage", methods: GET, action: Action::Usage },
-    later("usage/export", GET),
-    later("principals", COLLECTION),
-    later("principals/{}", ITEM),
-    later("projects", COLLECTION),
-    later("projects/{}", ITEM),
-    later("projects/{}/members/{}", MEMBER),
-    later("keys", COLLECTION),
-    later("keys/{}", ITEM),
-    later("keys/{}/reveal", POST),
-    later("keys/{}/rotate", POST),
-    later("providers", COLLECTION),
-    later("providers/{}", ITEM),
-    later("providers/{}/sync", POST),
-    later("providers/{}/test", POST),
-    later("providers/{}/oauth/start", POST),
-    later("providers/{}/oauth", DELETE),
-    later("registry", GET),
-    later("explain", POST),
-    later("catalog", GET),
-    later("catalog/sync", POST),
-    later("endpoints", COLLECTION),
-    later("endpoints/{}", PUT_ITEM),
-    later("endpoints/{}/test", POST),
-    later("quotas", COLLECTION),
-    later("quotas/{}", CHANGE),
-    later("audit", GET),
-    later("audit/export", GET),
-    later("alerts", GET),
-    later("alerts/{}/ack", POST),
-    later("alert-rules", COLLECTION),
-    later("alert-rules/{}", CHANGE),
-    later("outbox", GET),
-    later("outbox/claim", POST),
-    later("outbox/{}/retry", POST),
-    later("outbox/{}/delivered", POST),
-    later("outbox/{}/failed", POST),
-    later("webhooks", COLLECTION),
-    later("webhooks/{}", CHANGE),
-    later("webhooks/{}/test", POST),
-    later("extensions", COLLECTION),
-    later("extensions/{}", ITEM),
-    later("extensions/{}/probe", POST),
-    later("health/providers", GET),
-    later("live", GET),
-    later("backups", COLLECTION),
-    later("config", GET),
-];

@@ -92,8 +92,13 @@ pub(crate) fn choose<T: Copy>(name: &str, text: &str, choices: &[(&str, T)]) -> 
     })
 }
 
-/// Undoes the encoding of one name or value, or of one part of a path.
-pub(crate) fn decode(text: &str) -> Result<String, ApiError> {
+/// Undoes the encoding of one part of a path, in which a plus is a plus.
+pub(crate) fn decode_part(text: &str) -> Result<String, ApiError> {
+    decode(&text.replace('+', "%2B"))
+}
+
+/// Undoes the encoding of one name or value.
+fn decode(text: &str) -> Result<String, ApiError> {
     let broken = || ApiError::parameter("", "The query or path is not well encoded.");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

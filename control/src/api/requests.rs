@@ -2,33 +2,39 @@
 
 use std::time::Duration;
 
-use http::Response;
+use http::{Method, Response};
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::query::{Query, decode};
-use super::{ApiError, App, json};
+use super::query::Query;
+use super::{ApiError, Call, Route, json, route_of};
 use crate::store::requests::{Column, Cursor, Filter, Page, Row, page, row};
 
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "requests", |call| Box::pin(list(call))),
+    route_of(Method::GET, "requests/{}", |call| Box::pin(show(call))),
+];
+
 /// One page of exchanges, without their traces.
-pub(crate) async fn list(app: &App, mut query: Query) -> Result<Response<Body>, ApiError> {
+async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let (app, mut query) = (call.app, call.query()?);
     let limit = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let cursor = query.text("cursor").map(|text| cursor(&text)).transpose()?;
     let (from_ms, to_ms) = (query.moment("from")?, query.moment("to")?);
     let status = query.number::<u16>("status", 100, 999)?;
     let filter = Filter { from_ms, to_ms, status, names: names(&mut query) };
     query.finish()?;
-    app.flusher.flush(FLUSH_TIME_MAX).await;
+    app.scribe.flush(FLUSH_TIME_MAX).await;
     let Page { rows, next } = app.readers.ask(move |db| page(db, &filter, cursor, limit)).await?;
     json(&List { data: rows, next_cursor: next.map(|next| format!("{}-{}", next.started_at_ms, next.id)) })
 }
 
 /// The newest exchange of that id, with its trace.
-pub(crate) async fn show(app: &App, query: Query, id: &str) -> Result<Response<Body>, ApiError> {
-    query.finish()?;
-    let id = decode(id)?;
-    app.flusher.flush(FLUSH_TIME_MAX).await;
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let (app, id) = (call.app, call.argument().to_owned());
+    app.scribe.flush(FLUSH_TIME_MAX).await;
     let found: Option<Row> = app.readers.ask(move |db| row(db, &id)).await?;
     json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no record of such a request."))?)
 }

@@ -1,17 +1,20 @@
 //! `GET /admin/api/state`: how the gateway is doing. It asks no database, so that it answers when that fails.
 
-use http::Response;
+use http::{Method, Response};
 use serde::Serialize;
+use shared::build::BuildIdentity;
 use shared::port::Body;
 use shared::snapshot::Snapshot;
 
-use super::query::Query;
-use super::{ApiError, App, json};
+use super::{ApiError, App, Call, Route, json, route_of};
 use crate::meter::gauge::read;
-use crate::service::BuildIdentity;
 
-pub(crate) fn show(app: &App, query: Query) -> Result<Response<Body>, ApiError> {
-    query.finish()?;
+pub(super) static ROUTES: &[Route] =
+    &[route_of(Method::GET, "state", |call| Box::pin(async move { show(&call) }))];
+
+fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let app = call.app;
     let snapshot = app.snapshot.load();
     json(&State {
         auth_required: true,

@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use http::Response;
+use http::{Method, Response};
 use serde::Serialize;
 use shared::clock::unix_ms;
 use shared::port::Body;
 
 use super::query::{Query, choose};
 use super::requests::{FLUSH_TIME_MAX, names};
-use super::{ApiError, App, json};
+use super::{ApiError, Call, Route, json, route_of};
 use crate::store::report::{Bucket, GROUPS_MAX, Question, Sums, sums};
 use crate::store::requests::Column;
 
+pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "usage", |call| Box::pin(report(call)))];
+
 /// Sums of the exchanges that began from `from` up to before `to`.
-pub(crate) async fn report(app: &App, mut query: Query) -> Result<Response<Body>, ApiError> {
+async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let (app, mut query) = (call.app, call.query()?);
     let from_ms = query.moment("from")?.unwrap_or(0);
     let to_ms = query.moment("to")?.unwrap_or_else(|| unix_ms().saturating_add(1));
     if from_ms > to_ms {
@@ -24,7 +27,7 @@ pub(crate) async fn report(app: &App, mut query: Query) -> Result<Response<Body>
     let group_by = group_by(&mut query)?;
     let filters = names(&mut query);
     query.finish()?;
-    app.flusher.flush(FLUSH_TIME_MAX).await;
+    app.scribe.flush(FLUSH_TIME_MAX).await;
     let question = Question { from_ms, to_ms, bucket, group_by: group_by.clone(), filters };
     let mut lines = app.readers.ask(move |db| sums(db, &question)).await?;
     if lines.len() > GROUPS_MAX {

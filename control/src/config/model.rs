@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use shared::id::{EndpointName, ModelId, ProviderId};
+use shared::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use shared::operation::Dialect;
 use shared::policy::{CircuitPolicy, RetryPolicy};
 use shared::provider::ProviderKind;
@@ -233,6 +233,10 @@ pub struct Provider {
     pub models: Vec<Arc<Model>>,
     /// Options of the `echo` kind.
     pub echo: EchoOptions,
+    /// The human whose own it is; never one of the file (AUTH-4).
+    pub owner: Option<PrincipalId>,
+    /// Projects that may use it although it is a human's own.
+    pub shared_with: Vec<ProjectId>,
 }
 
 /// An endpoint as configured.

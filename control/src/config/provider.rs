@@ -69,6 +69,8 @@ impl Reader<'_> {
             force_api_support: self.raw.force_api_support,
             models,
             echo: self.raw.echo.as_ref().map(echo).unwrap_or_default(),
+            owner: None,
+            shared_with: Vec::new(),
         })
     }
 

@@ -132,6 +132,11 @@ impl Meter {
         }
     }
 
+    /// The connection that writes.
+    pub(crate) fn db_mut(&mut self) -> &mut Connection {
+        &mut self.db
+    }
+
     #[cfg(test)]
     pub(super) fn db(&self) -> &Connection {
         &self.db

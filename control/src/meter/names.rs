@@ -19,6 +19,9 @@ pub(super) fn result(result: StepResult) -> &'static str {
         StepResult::CircuitOpen => "circuit_open",
         StepResult::NoVision => "no_vision",
         StepResult::NoDialect => "no_dialect",
+        StepResult::NotAllowed => "not_allowed",
+        StepResult::Private => "private",
+        StepResult::NoPrice => "no_price",
         StepResult::Unreachable => "unreachable",
         StepResult::AddressRefused => "address_refused",
         StepResult::TimedOut => "timed_out",
@@ -37,15 +40,20 @@ pub(super) fn error(kind: ErrorKind) -> &'static str {
         ErrorKind::InvalidRequest => "invalid_request",
         ErrorKind::InvalidKey => "invalid_key",
         ErrorKind::Forbidden => "forbidden",
+        ErrorKind::NotAllowed => "not_allowed",
+        ErrorKind::PrivateProvider => "private_provider",
         ErrorKind::ForbiddenOrigin => "forbidden_origin",
         ErrorKind::NotFound => "not_found",
         ErrorKind::ModelNotFound => "model_not_found",
         ErrorKind::MethodNotAllowed => "method_not_allowed",
+        ErrorKind::Conflict => "conflict",
+        ErrorKind::PreconditionFailed => "precondition_failed",
         ErrorKind::RequestTimeout => "request_timeout",
         ErrorKind::BodyTooLarge => "body_too_large",
         ErrorKind::UnsupportedEncoding => "unsupported_encoding",
         ErrorKind::UpgradeRequired => "upgrade_required",
         ErrorKind::QuotaExceeded => "quota_exceeded",
+        ErrorKind::TooManySignIns => "too_many_sign_ins",
         ErrorKind::NotImplemented => "not_implemented",
         ErrorKind::NoEligibleTarget => "no_eligible_target",
         ErrorKind::BudgetExhausted => "budget_exhausted",
@@ -82,7 +90,7 @@ mod tests {
     fn names_are_those_of_serde() {
         check(Outcome::name, 4);
         check(provenance, 4);
-        check(result, 13);
-        check(error, 24);
+        check(result, 16);
+        check(error, 29);
     }
 }

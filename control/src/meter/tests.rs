@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use rusqlite::Connection;
+use shared::access::KeyHasher;
 use shared::id::{KeyId, ModelId, ProviderId};
 use shared::operation::Operation;
 use shared::usage::{Outcome, Provenance, TokenCounts, UsageEvent, UsageLog as _};
@@ -17,9 +20,12 @@ use super::frame::{self, Frame};
 use super::gauge::{Gauge, add, read};
 use super::ingest::{Meter, Round};
 use super::journal::{JOURNAL_BYTES_MAX, Journal, Log};
-use super::writer::Writer;
+use super::writer::{Desk, Writer};
+use crate::config::{self, Environment};
+use crate::publish::Publisher;
 use crate::store::migrate::migrate;
 use crate::store::requests::{Filter, page};
+use crate::vault;
 
 /// A finished exchange; `n` tells it from others.
 pub(crate) fn event(n: u64) -> UsageEvent {
@@ -472,6 +478,24 @@ fn many_threads_and_a_small_queue_lose_and_double_nothing() {
     assert_eq!((process.stored(), process.files()), ([8_000; 3], 0));
 }
 
+fn desk(mut meter: Meter, home: &Path) -> Desk {
+    let variables = [
+        ("LLMGW_API_KEY", "administrator-key-of-the-tests".to_owned()),
+        ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", BASE64_STANDARD.encode([3; 32])),
+        ("LLMGW_STATE_DIR", home.display().to_string()),
+    ];
+    let environment = Environment::read(variables.map(|(name, value)| (name.into(), value.into())));
+    let config = Arc::new(config::load(&Arc::new(environment)).unwrap().config);
+    let key = &config.credential_encryption_key;
+    let db = meter.db_mut();
+    vault::make_keys(db, key).unwrap();
+    let keys = vault::open_keys(db, key).unwrap();
+    let (out, _) = shared::snapshot::channel();
+    let hasher = KeyHasher::new(&keys.key_hash_key);
+    let publisher = Publisher::start(config, hasher, out, db).unwrap();
+    Desk { meter, publisher, keys }
+}
+
 #[test]
 fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
     let home = TempDir::new().unwrap();
@@ -480,7 +504,7 @@ fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
         let sql = "SELECT coalesce(sum(exchanges), 0) FROM usage";
         Connection::open(&db).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
     };
-    let writer = Writer::start(meter).unwrap();
+    let writer = Writer::start(desk(meter, home.path())).unwrap();
     let mut log = journal.log().unwrap();
     append(&mut log, 0..1);
     let appended = Instant::now();
@@ -493,7 +517,7 @@ fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
     }
     append(&mut log, 1..50);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    runtime.block_on(writer.flusher().flush(Duration::from_secs(10)));
+    runtime.block_on(writer.scribe().flush(Duration::from_secs(10)));
     assert_eq!(count(), 50);
     append(&mut log, 50..60);
     drop(log);

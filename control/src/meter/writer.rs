@@ -1,5 +1,5 @@
-//! The writer thread: the only one that writes to the database. It looks at the journal on a timer, so that an
-//! exchange wakes nobody.
+//! The writer thread: the only one that writes to the database and publishes snapshots. It looks at the journal
+//! on a timer, so that an exchange wakes nobody; a change that an administrator makes is carried out at once.
 
 use std::io;
 use std::thread::{self, JoinHandle};
@@ -9,6 +9,11 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounde
 use tokio::sync::oneshot;
 
 use super::ingest::{Meter, Round};
+use crate::command::{Bench, Order, execute};
+use crate::config::Routing;
+use crate::publish::Publisher;
+use crate::store::error::StoreError;
+use crate::vault::Keys;
 
 /// The writer thread's handle.
 #[derive(Debug)]
@@ -17,30 +22,40 @@ pub(crate) struct Writer {
     thread: JoinHandle<()>,
 }
 
-/// Asks the writer thread to store at once what there is.
+/// Gives the writer thread work.
 #[derive(Clone, Debug)]
-pub(crate) struct Flusher(Sender<Job>);
+pub(crate) struct Scribe(Sender<Job>);
 
+/// What the writer thread works with.
 #[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) meter: Meter,
+    pub(crate) publisher: Publisher,
+    pub(crate) keys: Keys,
+}
+
 enum Job {
     /// Store now, then answer.
     Flush(oneshot::Sender<()>),
+    /// Change the state.
+    Write(Box<dyn Order>),
+    /// Publish what the configuration file says now.
+    File(Box<Routing>),
     /// Store all there is and end.
     Stop,
 }
 
 impl Writer {
     /// Starts the thread.
-    pub(crate) fn start(meter: Meter) -> io::Result<Self> {
+    pub(crate) fn start(desk: Desk) -> io::Result<Self> {
         let (jobs, waiting) = bounded(JOBS_MAX);
-        let thread =
-            thread::Builder::new().name("llmgw-writer".into()).spawn(move || run(meter, &waiting))?;
+        let thread = thread::Builder::new().name("llmgw-writer".into()).spawn(move || run(desk, &waiting))?;
         Ok(Self { jobs, thread })
     }
 
-    /// For those who want to see what has just ended.
-    pub(crate) fn flusher(&self) -> Flusher {
-        Flusher(self.jobs.clone())
+    /// For those who have work for it.
+    pub(crate) fn scribe(&self) -> Scribe {
+        Scribe(self.jobs.clone())
     }
 
     /// Stores all that is queued and ends the thread; gives up after [`STOP_TIME_MAX`] if storing fails.
@@ -51,7 +66,7 @@ impl Writer {
     }
 }
 
-impl Flusher {
+impl Scribe {
     /// Returns when all events that were queued before are stored, or storing fails, or `time_max` is over.
     pub(crate) async fn flush(&self, time_max: Duration) {
         let (reply, stored) = oneshot::channel();
@@ -63,13 +78,27 @@ impl Flusher {
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }
     }
+
+    /// Has a change made. Its reply comes by the order's own slot.
+    pub(crate) fn write(&self, order: Box<dyn Order>) -> Result<(), StoreError> {
+        self.0.try_send(Job::Write(order)).map_err(|error| match error {
+            TrySendError::Full(_) => StoreError::Busy,
+            TrySendError::Disconnected(_) => StoreError::Stopping,
+        })
+    }
+
+    /// Has the content of the changed configuration file published. False if that must be tried again.
+    pub(crate) fn replace_file(&self, routing: Routing) -> bool {
+        self.0.try_send(Job::File(Box::new(routing))).is_ok()
+    }
 }
 
-fn run(mut meter: Meter, jobs: &Receiver<Job>) {
+fn run(mut desk: Desk, jobs: &Receiver<Job>) {
     let mut pause = PAUSE_MIN;
     loop {
-        let job = jobs.recv_timeout(pause);
-        let is_asked = !matches!(job, Err(RecvTimeoutError::Timeout));
+        let job = desk.serve(jobs, pause);
+        let meter = &mut desk.meter;
+        let is_asked = matches!(job, Ok(Job::Flush(_) | Job::Stop) | Err(RecvTimeoutError::Disconnected));
         let round = if is_asked || meter.is_due() { meter.round() } else { Round::Idle };
         pause = match round {
             Round::More => Duration::ZERO,
@@ -82,11 +111,48 @@ fn run(mut meter: Meter, jobs: &Receiver<Job>) {
         thread::yield_now();
         match job {
             Ok(Job::Flush(reply)) => {
-                flush(&mut meter, round);
+                flush(meter, round);
                 let _ = reply.send(());
             }
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return finish(&mut meter),
+            Ok(Job::Write(_) | Job::File(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return finish(meter),
+        }
+    }
+}
+
+impl Desk {
+    /// Waits up to `pause` for a job. Changes, and all that wait behind them, are made before this returns; any
+    /// other job is the caller's.
+    fn serve(&mut self, jobs: &Receiver<Job>, pause: Duration) -> Result<Job, RecvTimeoutError> {
+        let mut job = jobs.recv_timeout(pause);
+        let mut orders = Vec::new();
+        loop {
+            match job {
+                Ok(Job::Write(order)) => orders.push(order),
+                Ok(Job::File(routing)) => self.replace_file(*routing),
+                other => {
+                    self.execute(orders);
+                    return other;
+                }
+            }
+            if orders.len() >= ORDERS_MAX {
+                self.execute(std::mem::take(&mut orders));
+            }
+            job = jobs.try_recv().map_err(|_| RecvTimeoutError::Timeout);
+        }
+    }
+
+    fn execute(&mut self, orders: Vec<Box<dyn Order>>) {
+        if orders.is_empty() && !self.publisher.is_owing() {
+            return;
+        }
+        let Self { meter, publisher, keys } = self;
+        execute(&mut Bench { db: meter.db_mut(), keys, publisher }, orders);
+    }
+
+    fn replace_file(&mut self, routing: Routing) {
+        if let Err(error) = self.publisher.replace_file(routing, self.meter.db_mut()) {
+            tracing::error!("the changed configuration could not be put in force yet: {error}");
         }
     }
 }
@@ -124,7 +190,9 @@ fn finish(meter: &mut Meter) {
     meter.checkpoint();
 }
 
-const JOBS_MAX: usize = 64;
+const JOBS_MAX: usize = 256;
+/// Changes that share one commit.
+const ORDERS_MAX: usize = 64;
 /// How often the journal is looked at while events come.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// And while none come.

@@ -1,11 +1,13 @@
-//! Turns configuration into the snapshot that the data plane reads, and keeps it current while the file
-//! changes. What held at start-up (policies, keys, how the process serves) is never replaced.
+//! Turns configuration and rows into the snapshot that the data plane reads, and keeps it current. What held at
+//! start-up (policies, static keys, how the process serves) is never replaced.
 
+mod access;
+mod publisher;
 mod reload;
-mod snapshot;
+mod routes;
 
-pub use reload::{Look, ReloadStatus, Reloader, StatusCell};
-pub use snapshot::{key_hash, snapshot};
+pub(crate) use publisher::{Publisher, Touched};
+pub(crate) use reload::{Reloader, StatusCell};
 
 #[cfg(test)]
 mod tests;

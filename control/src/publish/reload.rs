@@ -1,8 +1,9 @@
-//! Watches the configuration file and publishes its providers and endpoints when it changes (CFG-5).
+//! Watches the configuration file and hands its providers and endpoints on when it changes (CFG-5).
 //!
 //! A file that is not good leaves the last good snapshot current. A change is only read once the file has been
 //! the same for a whole pause, so that an editor in the middle of writing is not taken at its word.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -10,31 +11,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use shared::clock::unix_ms;
-use shared::health::Board;
-use shared::secret::Secret;
-use shared::snapshot::SnapshotPublisher;
 
-use super::snapshot;
 use crate::config::{Config, Routing, Version};
 
 /// What came of the last attempts to read the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReloadStatus {
+pub(crate) struct ReloadStatus {
     /// When the file was last read and found good, in milliseconds since the Unix epoch.
-    pub last_ok_at_ms: u64,
+    pub(crate) last_ok_at_ms: u64,
     /// When the current content was found bad, and why; none while it is good.
-    pub last_error: Option<(u64, String)>,
+    pub(crate) last_error: Option<(u64, String)>,
     /// How often a changed file has been published.
-    pub reloads: u64,
+    pub(crate) reloads: u64,
 }
 
 /// The status, shared with whoever shows it.
 #[derive(Clone, Debug, Default)]
-pub struct StatusCell(Arc<Mutex<ReloadStatus>>);
+pub(crate) struct StatusCell(Arc<Mutex<ReloadStatus>>);
 
 impl StatusCell {
     /// The status now.
-    pub fn read(&self) -> ReloadStatus {
+    pub(crate) fn read(&self) -> ReloadStatus {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -43,13 +40,14 @@ impl StatusCell {
     }
 }
 
-/// Publishes the configuration: once at start, then whenever the file has changed.
-#[derive(Debug)]
-pub struct Reloader {
+/// Takes providers and endpoints of a changed file, to be published. False: it cannot now, and is to be asked
+/// again.
+pub(crate) type Sink = Box<dyn FnMut(Routing) -> bool + Send>;
+
+/// Looks at the file and hands on what is new and good.
+pub(crate) struct Reloader {
     config: Arc<Config>,
-    board: Arc<Board>,
-    key_hash_key: Secret<[u8; 32]>,
-    publisher: SnapshotPublisher,
+    sink: Sink,
     status: StatusCell,
     /// The content that was last read.
     version: Version,
@@ -61,7 +59,7 @@ pub struct Reloader {
 
 /// What one look at the file led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub(crate) enum Look {
     /// Nothing has changed since it was read.
     Same,
     /// It has changed and may still be changing.
@@ -72,37 +70,35 @@ pub enum Look {
     Refused,
 }
 
+impl fmt::Debug for Reloader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reloader").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
 impl Reloader {
-    /// Publishes `config` as the next generation and remembers how the file looks now.
-    pub fn start(
-        config: Arc<Config>,
-        board: Arc<Board>,
-        key_hash_key: Secret<[u8; 32]>,
-        publisher: SnapshotPublisher,
-    ) -> Self {
+    /// A reloader for the file of `config`, whose content is published already.
+    pub(crate) fn new(config: Arc<Config>, sink: Sink) -> Self {
         let reloader = Self {
             version: config.version,
             config,
-            board,
-            key_hash_key,
-            publisher,
+            sink,
             status: StatusCell::default(),
             // Unlike any file, so that the first looks read once more and find what has changed since.
             read: Stamp { inode: u64::MAX, ..Stamp::default() },
             moving: None,
         };
-        reloader.publish(&reloader.config.routing);
         reloader.status.change(|status| status.last_ok_at_ms = unix_ms());
         reloader
     }
 
     /// Where the status can be read while the reloader runs.
-    pub fn status(&self) -> StatusCell {
+    pub(crate) fn status(&self) -> StatusCell {
         self.status.clone()
     }
 
     /// Looks at the file every half second, for as long as the future is polled.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         loop {
             tokio::time::sleep(PAUSE).await;
             self.look();
@@ -110,7 +106,7 @@ impl Reloader {
     }
 
     /// Looks once.
-    pub fn look(&mut self) -> Look {
+    pub(crate) fn look(&mut self) -> Look {
         let now = Stamp::of(&self.config.file);
         if now == self.read {
             self.moving = None;
@@ -130,15 +126,18 @@ impl Reloader {
         if again.version == self.version {
             return Look::Same;
         }
-        self.version = again.version;
         match again.result {
             Ok((routing, warnings)) => {
+                if !(self.sink)(routing) {
+                    // As if it had not been read.
+                    self.read = Stamp::default();
+                    return Look::Moving;
+                }
+                self.version = again.version;
                 for warning in warnings {
                     tracing::warn!("{warning}");
                 }
-                self.publish(&routing);
-                let generation = self.publisher.generation();
-                tracing::info!(generation, "the configuration file has changed and is in force");
+                tracing::info!("the configuration file has changed and is in force");
                 self.status.change(|status| {
                     status.last_ok_at_ms = unix_ms();
                     status.last_error = None;
@@ -147,6 +146,7 @@ impl Reloader {
                 Look::Published
             }
             Err(error) => {
+                self.version = again.version;
                 tracing::error!(
                     "the configuration file has changed and is not good; the last good one stays in force: {error}"
                 );
@@ -154,12 +154,6 @@ impl Reloader {
                 Look::Refused
             }
         }
-    }
-
-    fn publish(&self, routing: &Routing) {
-        let generation = self.publisher.generation() + 1;
-        let next = snapshot(&self.config, routing, generation, &self.board, &self.key_hash_key);
-        self.publisher.publish(next);
     }
 }
 

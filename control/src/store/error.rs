@@ -152,6 +152,8 @@ pub(crate) enum StoreError {
     Stopping,
     /// The database fails.
     Sql(rusqlite::Error),
+    /// A commit that several waited for failed; the log says why.
+    Shared(Option<rusqlite::ErrorCode>),
 }
 
 impl StoreError {
@@ -166,11 +168,21 @@ impl StoreError {
                 "The database took too long; ask for a shorter time, or with other filters.",
             ),
             Self::Stopping => (ErrorKind::Draining, "The gateway is stopping."),
-            Self::Sql(_) => (
+            Self::Shared(Some(rusqlite::ErrorCode::DiskFull)) => {
+                (ErrorKind::Overloaded, "The disk of the state directory is full; nothing was changed.")
+            }
+            Self::Sql(_) | Self::Shared(_) => (
                 ErrorKind::Internal,
-                "The database cannot be read at the moment; the log of the gateway says why.",
+                "The database cannot be used at the moment; the log of the gateway says why.",
             ),
         }
+    }
+}
+
+impl StoreError {
+    /// What several who wait for the same statement are told.
+    pub(crate) fn of(error: &rusqlite::Error) -> Self {
+        Self::Shared(error.sqlite_error_code())
     }
 }
 
@@ -190,6 +202,7 @@ impl fmt::Display for StoreError {
             Self::TooSlow => f.write_str("the database took too long"),
             Self::Stopping => f.write_str("the database is closed"),
             Self::Sql(error) => error.fmt(f),
+            Self::Shared(_) => f.write_str("the commit failed"),
         }
     }
 }

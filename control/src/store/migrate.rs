@@ -8,6 +8,8 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0001_vault.sql", include_str!("migrations/0001_vault.sql")),
     ("0002_usage.sql", include_str!("migrations/0002_usage.sql")),
+    ("0003_audit.sql", include_str!("migrations/0003_audit.sql")),
+    ("0004_iam.sql", include_str!("migrations/0004_iam.sql")),
 ];
 
 /// The newest version that this binary knows.

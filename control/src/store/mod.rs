@@ -1,13 +1,17 @@
 //! State on SQLite. All SQL stands in this folder; one connection writes, a few read, and nobody else opens the
 //! file.
 
+pub(crate) mod audit;
 pub(crate) mod block;
 pub(crate) mod digest;
 pub(crate) mod error;
+pub(crate) mod idempotency;
+pub(crate) mod ids;
 pub(crate) mod lock;
 pub(crate) mod marks;
 pub(crate) mod migrate;
 pub(crate) mod open;
+pub(crate) mod principals;
 pub(crate) mod readers;
 pub(crate) mod record;
 pub(crate) mod report;

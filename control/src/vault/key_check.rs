@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use ring::hmac;
 use rusqlite::Connection;
 use shared::secret::Secret;
 
@@ -14,6 +15,26 @@ use crate::store::vault as rows;
 pub(crate) struct Keys {
     /// Presented keys are hashed under it (AUTH-6).
     pub(crate) key_hash_key: Secret<[u8; 32]>,
+    /// Seals every other secret.
+    data_key: Secret<[u8; 32]>,
+}
+
+impl Keys {
+    /// `plain`, readable only with the data key and only at `place`.
+    pub(crate) fn seal(&self, place: &Place<'_>, plain: &[u8]) -> Result<Vec<u8>, SealError> {
+        seal(&self.data_key, place, plain)
+    }
+
+    /// What was sealed at `place`.
+    pub(crate) fn open(&self, place: &Place<'_>, sealed: &[u8]) -> Result<Secret<Vec<u8>>, SealError> {
+        open(&self.data_key, place, sealed)
+    }
+
+    /// A key for one `purpose` that is neither stored nor used for anything else.
+    pub(crate) fn derived(&self, purpose: &str) -> hmac::Key {
+        let root = hmac::Key::new(hmac::HMAC_SHA256, self.data_key.expose());
+        hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&root, purpose.as_bytes()).as_ref())
+    }
 }
 
 /// Makes the keys of a new database and stores them sealed. Runs inside the caller's transaction.
@@ -34,7 +55,7 @@ pub(crate) fn open_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> R
     let data_key = open_key(db, rows::DATA_KEY, encryption_key, KeysError::WrongKey)?;
     let key_hash_key =
         open_key(db, rows::KEY_HASH_KEY, &data_key, KeysError::Unreadable(rows::KEY_HASH_KEY))?;
-    Ok(Keys { key_hash_key })
+    Ok(Keys { key_hash_key, data_key })
 }
 
 fn open_key(

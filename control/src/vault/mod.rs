@@ -6,5 +6,5 @@ mod random;
 mod seal;
 
 pub(crate) use key_check::{Keys, KeysError, make_keys, open_keys};
-pub(crate) use random::random;
+pub(crate) use random::{RandomError, random};
 pub(crate) use seal::{Place, SealError, open, seal};

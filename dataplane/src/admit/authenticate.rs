@@ -2,26 +2,19 @@
 
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, ORIGIN};
-use http::{HeaderMap, HeaderName, HeaderValue};
-use shared::access::{Access, Role};
+use http::header::ORIGIN;
+use http::{HeaderMap, HeaderValue};
+use shared::access::{Access, Role, presented};
 use shared::clock;
 use shared::error_kind::ErrorKind;
 use shared::snapshot::Snapshot;
 
 use crate::error::Fault;
-use crate::worker::Worker;
-
-const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Finds out who calls. `x-api-key` wins over `Authorization`; a wrong key is not rescued by another one, and
 /// two different `x-api-key` headers are none.
-pub(crate) fn authenticate(
-    worker: &Worker,
-    snapshot: &Snapshot,
-    headers: &HeaderMap,
-) -> Result<Arc<Access>, Fault> {
-    let Some(presented) = presented(headers)? else {
+pub(crate) fn authenticate(snapshot: &Snapshot, headers: &HeaderMap) -> Result<Arc<Access>, Fault> {
+    let Some(presented) = presented(headers).map_err(invalid)? else {
         return match &snapshot.access.anonymous {
             Some(local) => from_local_page(headers).map(|()| Arc::clone(local)),
             None => Err(invalid(
@@ -29,7 +22,7 @@ pub(crate) fn authenticate(
             )),
         };
     };
-    let hash = worker.key_hash(snapshot, presented);
+    let hash = snapshot.key_hasher.hash(presented);
     if let Some(access) = snapshot.access.keys.get(&hash)
         && access.expires_at_ms.is_none_or(|end| clock::unix_ms() < end)
     {
@@ -45,27 +38,6 @@ pub(crate) fn authenticate(
 /// Whether the caller is an administrator.
 pub(crate) fn is_administrator(access: &Access) -> bool {
     access.role == Role::Administrator
-}
-
-fn presented(headers: &HeaderMap) -> Result<Option<&[u8]>, Fault> {
-    let mut keys = headers.get_all(X_API_KEY).iter();
-    if let Some(key) = keys.next() {
-        if keys.any(|other| other != key) {
-            return Err(invalid("Two different x-api-key headers were sent."));
-        }
-        return Ok(Some(key.as_bytes().trim_ascii()));
-    }
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.any(|other| other != value) {
-        return Err(invalid("Two different Authorization headers were sent."));
-    }
-    Ok(Some(bearer(value).ok_or_else(|| invalid("The Authorization header is not 'Bearer KEY'."))?))
-}
-
-fn bearer(value: &HeaderValue) -> Option<&[u8]> {
-    let (scheme, key) = value.as_bytes().split_at_checked(7)?;
-    scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.trim_ascii())
 }
 
 /// In the local mode a page from somewhere else must not use the visitor's models (AUTH-3): whatever sends a

@@ -1,54 +1,36 @@
-//! One snapshot of a configuration: everything a request needs, computed before the request comes.
+//! The routing half of a snapshot: everything a request needs of providers and endpoints, computed before the
+//! request comes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
-use ring::hmac;
-use shared::access::{Access, AccessTable, KeyHash, Role};
 use shared::health::Board;
-use shared::id::{KeyId, ProviderId};
+use shared::id::ProviderId;
 use shared::provider::Auth;
 use shared::routing::{Endpoint, InstanceReach, ProviderInstance, Target};
-use shared::secret::Secret;
-use shared::snapshot::Snapshot;
+use shared::snapshot::{Route, Snapshot};
 
-use crate::config::{self, Config, Policies, Provider, Routing};
+use crate::config::{self, Policies, Provider, Routing};
 
-/// The snapshot of `routing` under the start-up settings of `config`.
-pub fn snapshot(
-    config: &Config,
-    routing: &Routing,
-    generation: u64,
-    board: &Board,
-    key_hash_key: &Secret<[u8; 32]>,
-) -> Snapshot {
-    let live = routing.providers.iter().filter(|provider| !provider.disabled);
-    let mut providers: Vec<Arc<ProviderInstance>> =
-        live.filter_map(|provider| instance(provider, &config.policies, board)).map(Arc::new).collect();
-    providers.sort_by(|a, b| a.id.cmp(&b.id));
-    let endpoints = endpoints(&routing.endpoints, &providers);
-    Snapshot {
-        generation,
-        created: shared::clock::unix_ms() / 1_000,
-        routes: Snapshot::routes_of(&providers, &endpoints),
-        access: access(config, key_hash_key),
-        providers,
-        endpoints,
-        key_hash_key: key_hash_key.clone(),
-    }
+/// Provider instances, endpoints, and what each selector means.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    pub(crate) providers: Arc<Vec<Arc<ProviderInstance>>>,
+    pub(crate) endpoints: Arc<Vec<Arc<Endpoint>>>,
+    pub(crate) routes: Arc<HashMap<Box<str>, Route>>,
 }
 
-/// What a presented key is looked up by: HMAC-SHA-256 over its bytes (AUTH-6).
-pub fn key_hash(key_hash_key: &Secret<[u8; 32]>, presented: &str) -> KeyHash {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, key_hash_key.expose());
-    let tag = hmac::sign(&key, presented.as_bytes());
-    let mut hash = [0; 32];
-    for (to, from) in hash.iter_mut().zip(tag.as_ref()) {
-        *to = *from;
-    }
-    KeyHash(hash)
+/// What `routing` means under the policies of the start.
+pub(crate) fn routes(routing: &Routing, policies: &Policies, board: &Board) -> Routes {
+    let live = routing.providers.iter().filter(|provider| !provider.disabled);
+    let mut providers: Vec<Arc<ProviderInstance>> =
+        live.filter_map(|provider| instance(provider, policies, board)).map(Arc::new).collect();
+    providers.sort_by(|a, b| a.id.cmp(&b.id));
+    let endpoints = endpoints(&routing.endpoints, &providers);
+    let routes = Arc::new(Snapshot::routes_of(&providers, &endpoints));
+    Routes { providers: Arc::new(providers), endpoints: Arc::new(endpoints), routes }
 }
 
 fn instance(provider: &Provider, policies: &Policies, board: &Board) -> Option<ProviderInstance> {
@@ -74,6 +56,8 @@ fn instance(provider: &Provider, policies: &Policies, board: &Board) -> Option<P
         circuit_policy,
         circuit: board.circuit(&provider.id),
         models: provider.models.clone(),
+        owner: provider.owner.clone(),
+        shared_with: provider.shared_with.clone(),
     })
 }
 
@@ -109,18 +93,4 @@ fn endpoints(configured: &[config::Endpoint], providers: &[Arc<ProviderInstance>
         .collect();
     endpoints.sort_by(|a, b| a.name.cmp(&b.name));
     endpoints
-}
-
-fn access(config: &Config, key_hash_key: &Secret<[u8; 32]>) -> AccessTable {
-    let of = |key: &str, role| {
-        Arc::new(Access { key: KeyId::new(key), role, project: None, acts_as: None, expires_at_ms: None })
-    };
-    let administrator = of("admin", Role::Administrator);
-    let keys = config
-        .admin_keys
-        .iter()
-        .map(|key| (key_hash(key_hash_key, key.expose()), Arc::clone(&administrator)))
-        .collect();
-    let anonymous = config.server.unauthenticated_api.then(|| of("local", Role::Local));
-    AccessTable { keys, anonymous }
 }

@@ -1,0 +1,35 @@
+//! Who asks for something, as the audit names them.
+
+use std::net::IpAddr;
+
+/// Who, and from where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Actor {
+    pub(crate) who: Who,
+    /// The address of whoever sent the request; none for the gateway itself.
+    pub(crate) address: Option<IpAddr>,
+    /// The id of the request.
+    pub(crate) request_id: Option<String>,
+}
+
+/// Who.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// The holder of a static key.
+    Administrator,
+    /// Nobody that is known: a request that was refused.
+    Unknown,
+    /// The gateway itself.
+    Gateway,
+}
+
+impl Who {
+    /// The name in the audit and in the scope of idempotency keys.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Administrator => "admin",
+            Self::Unknown => "unknown",
+            Self::Gateway => "gateway",
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Fields that several resources have, checked once at the edge.
+
+use super::ApiError;
+
+/// A name for people: 1 to 200 characters on one line, without spaces at its ends.
+pub(crate) fn name(field: &str, text: &str) -> Result<String, ApiError> {
+    let text = text.trim();
+    if text.is_empty() || text.chars().count() > NAME_CHARS_MAX || text.chars().any(char::is_control) {
+        let message = format!("{field} must be 1 to {NAME_CHARS_MAX} characters on one line.");
+        return Err(ApiError::parameter(field, message));
+    }
+    Ok(text.to_owned())
+}
+
+/// An e-mail address, as far as it can be told without sending one: something, `@`, something with no spaces.
+pub(crate) fn email(text: &str) -> Result<String, ApiError> {
+    let text = text.trim();
+    let parts = text.rsplit_once('@');
+    let good = parts.is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty());
+    if !good || text.len() > 254 || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(ApiError::parameter("email", "email must be an address like name@example.com."));
+    }
+    Ok(text.to_owned())
+}
+
+const NAME_CHARS_MAX: usize = 200;

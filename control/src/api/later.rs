@@ -1,0 +1,85 @@
+//! Routes of the specification that a later release serves. They stand in the table so that they are refused to
+//! strangers like all others, and tell an administrator that they are not there yet.
+
+use http::Method;
+use shared::error_kind::ErrorKind;
+
+use super::{ApiError, Route, route_of};
+
+const fn later(method: Method, pattern: &'static str) -> Route {
+    route_of(method, pattern, |_| Box::pin(async { Err(not_yet()) }))
+}
+
+pub(super) fn not_yet() -> ApiError {
+    ApiError::new(ErrorKind::NotImplemented, "This release does not serve this path yet.")
+}
+
+pub(super) static ROUTES: &[Route] = &[
+    later(Method::GET, "usage/export"),
+    later(Method::GET, "projects"),
+    later(Method::POST, "projects"),
+    later(Method::GET, "projects/{}"),
+    later(Method::PATCH, "projects/{}"),
+    later(Method::DELETE, "projects/{}"),
+    later(Method::PUT, "projects/{}/members/{}"),
+    later(Method::DELETE, "projects/{}/members/{}"),
+    later(Method::GET, "keys"),
+    later(Method::POST, "keys"),
+    later(Method::GET, "keys/{}"),
+    later(Method::PATCH, "keys/{}"),
+    later(Method::DELETE, "keys/{}"),
+    later(Method::POST, "keys/{}/reveal"),
+    later(Method::POST, "keys/{}/rotate"),
+    later(Method::GET, "providers"),
+    later(Method::POST, "providers"),
+    later(Method::GET, "providers/{}"),
+    later(Method::PATCH, "providers/{}"),
+    later(Method::DELETE, "providers/{}"),
+    later(Method::POST, "providers/{}/sync"),
+    later(Method::POST, "providers/{}/test"),
+    later(Method::POST, "providers/{}/oauth/start"),
+    later(Method::DELETE, "providers/{}/oauth"),
+    later(Method::GET, "registry"),
+    later(Method::POST, "explain"),
+    later(Method::GET, "catalog"),
+    later(Method::POST, "catalog/sync"),
+    later(Method::GET, "endpoints"),
+    later(Method::POST, "endpoints"),
+    later(Method::GET, "endpoints/{}"),
+    later(Method::PUT, "endpoints/{}"),
+    later(Method::DELETE, "endpoints/{}"),
+    later(Method::POST, "endpoints/{}/test"),
+    later(Method::GET, "quotas"),
+    later(Method::POST, "quotas"),
+    later(Method::PATCH, "quotas/{}"),
+    later(Method::DELETE, "quotas/{}"),
+    later(Method::GET, "audit"),
+    later(Method::GET, "audit/export"),
+    later(Method::GET, "alerts"),
+    later(Method::POST, "alerts/{}/ack"),
+    later(Method::GET, "alert-rules"),
+    later(Method::POST, "alert-rules"),
+    later(Method::PATCH, "alert-rules/{}"),
+    later(Method::DELETE, "alert-rules/{}"),
+    later(Method::GET, "outbox"),
+    later(Method::POST, "outbox/claim"),
+    later(Method::POST, "outbox/{}/retry"),
+    later(Method::POST, "outbox/{}/delivered"),
+    later(Method::POST, "outbox/{}/failed"),
+    later(Method::GET, "webhooks"),
+    later(Method::POST, "webhooks"),
+    later(Method::PATCH, "webhooks/{}"),
+    later(Method::DELETE, "webhooks/{}"),
+    later(Method::POST, "webhooks/{}/test"),
+    later(Method::GET, "extensions"),
+    later(Method::POST, "extensions"),
+    later(Method::GET, "extensions/{}"),
+    later(Method::PATCH, "extensions/{}"),
+    later(Method::DELETE, "extensions/{}"),
+    later(Method::POST, "extensions/{}/probe"),
+    later(Method::GET, "health/providers"),
+    later(Method::GET, "live"),
+    later(Method::GET, "backups"),
+    later(Method::POST, "backups"),
+    later(Method::GET, "config"),
+];

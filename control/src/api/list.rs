@@ -1,0 +1,52 @@
+//! Lists: pages by cursor, `{"data": [...], "next_cursor": null | string}` (ADM-2).
+
+use serde::Serialize;
+
+use super::ApiError;
+use super::query::Query;
+
+/// Which page of a list that is ordered by id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PageOf {
+    /// The last id of the page before; empty for the first page.
+    pub(crate) after: String,
+    pub(crate) limit: usize,
+}
+
+impl PageOf {
+    /// Takes `limit` and `cursor` out of a query.
+    pub(crate) fn take(query: &mut Query) -> Result<Self, ApiError> {
+        let limit = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
+        Ok(Self { after: query.text("cursor").unwrap_or_default(), limit })
+    }
+
+    /// How many rows to ask for: one more than the page takes tells whether there is another page.
+    pub(crate) fn rows(&self) -> i64 {
+        i64::try_from(self.limit).unwrap_or(i64::MAX).saturating_add(1)
+    }
+}
+
+/// One page of a list.
+#[derive(Debug, Serialize)]
+pub(crate) struct List<T> {
+    data: Vec<T>,
+    next_cursor: Option<String>,
+}
+
+impl<T> List<T> {
+    /// The page of `rows`, which [`PageOf::rows`] asked for; `id` names a row's place in the order.
+    pub(crate) fn page(mut rows: Vec<T>, page: &PageOf, id: impl Fn(&T) -> &str) -> Self {
+        let more = rows.len() > page.limit;
+        rows.truncate(page.limit);
+        let next_cursor = rows.last().filter(|_| more).map(|row| id(row).to_owned());
+        Self { data: rows, next_cursor }
+    }
+
+    /// A list that is never longer than a page.
+    pub(crate) fn whole(rows: Vec<T>) -> Self {
+        Self { data: rows, next_cursor: None }
+    }
+}
+
+const LIMIT_DEFAULT: usize = 50;
+const LIMIT_MAX: usize = 500;

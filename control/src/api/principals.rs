@@ -1,0 +1,86 @@
+//! `principals`: humans.
+
+use http::{Method, Response, StatusCode};
+use serde::Deserialize;
+use shared::error_kind::ErrorKind;
+use shared::port::Body;
+
+use super::list::{List, PageOf};
+use super::{ApiError, Call, Change, Route, field, json, json_of_version, route_of};
+use crate::command::principals::{Create, Delete, Edit};
+use crate::store::principals;
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "principals", |call| Box::pin(list(call))),
+    route_of(Method::POST, "principals", |call| Box::pin(create(call))),
+    route_of(Method::GET, "principals/{}", |call| Box::pin(show(call))),
+    route_of(Method::PATCH, "principals/{}", |call| Box::pin(edit(call))),
+    route_of(Method::DELETE, "principals/{}", |call| Box::pin(delete(call))),
+];
+
+async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let page = PageOf::take(&mut query)?;
+    query.finish()?;
+    let (after, rows) = (page.after.clone(), page.rows());
+    let found = call.app.readers.ask(move |db| principals::page(db, &after, rows)).await?;
+    json(&List::page(found, &page, |principal| &principal.id))
+}
+
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let id = call.argument().to_owned();
+    let found = call.app.readers.ask(move |db| principals::find(db, &id)).await?;
+    let principal = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such principal."))?;
+    json_of_version(&principal, principal.version)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct New {
+    name: String,
+    #[serde(default)]
+    email: Option<String>,
+}
+
+async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let new: New = call.json()?;
+    let name = field::name("name", &new.name)?;
+    let email = new.email.map(|email| field::email(&email)).transpose()?;
+    call.execute(StatusCode::CREATED, Create { name, email }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Patch {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    email: Change<String>,
+    #[serde(default)]
+    disabled: Option<bool>,
+}
+
+async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let patch: Patch = call.json()?;
+    let email = match patch.email {
+        Change::Set(email) => Change::Set(field::email(&email)?),
+        other => other,
+    };
+    let edit = Edit {
+        id: call.argument().to_owned(),
+        if_version: call.if_match()?,
+        name: patch.name.map(|name| field::name("name", &name)).transpose()?,
+        email,
+        disabled: patch.disabled,
+    };
+    call.execute(StatusCode::OK, edit).await
+}
+
+async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let delete = Delete { id: call.argument().to_owned(), if_version: call.if_match()? };
+    call.execute(StatusCode::NO_CONTENT, delete).await
+}

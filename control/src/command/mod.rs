@@ -1,0 +1,111 @@
+//! Admin writes. A write is a [`Command`], a value whose fields are already valid; [`execute`] is the only place
+//! that opens a write transaction for one, writes its audit record, and publishes what it touched, so that no
+//! command can forget them.
+//!
+//! ```text
+//!  orders that wait -> BEGIN IMMEDIATE
+//!                        each:  SAVEPOINT, replay or apply, audit row, RELEASE      (refused: ROLLBACK TO)
+//!                      COMMIT -> publish -> replies
+//! ```
+//!
+//! Orders that wait at the same time share one commit.
+
+mod order;
+pub(crate) mod principals;
+mod refusal;
+
+use rusqlite::{Connection, TransactionBehavior};
+use serde::Serialize;
+
+pub(crate) use order::{Answer, Idempotency, Order, OrderContext, OrderOf, Reply, Stage};
+pub(crate) use refusal::Refusal;
+
+use crate::actor::Actor;
+use crate::config::Routing;
+use crate::publish::{Publisher, Touched};
+use crate::store::audit;
+use crate::store::error::StoreError;
+use crate::vault::Keys;
+
+/// What a change of the state means.
+pub(crate) trait Command: Send + 'static {
+    /// What the caller of the API gets, as JSON.
+    type Output: Serialize;
+
+    /// Changes rows. Whatever it has changed before a refusal is undone.
+    fn apply(self, write: &Write<'_>) -> Result<Done<Self::Output>, Refusal>;
+}
+
+/// What a command works with.
+#[derive(Debug)]
+pub(crate) struct Write<'a> {
+    /// The open transaction. Commands touch it through `store/` alone.
+    pub(crate) db: &'a Connection,
+    /// Seals and opens secrets.
+    pub(crate) keys: &'a Keys,
+    /// Providers and endpoints of the configuration file as it is now.
+    pub(crate) file: &'a Routing,
+    /// Who asked for it.
+    pub(crate) actor: &'a Actor,
+    /// When, in milliseconds since the Unix epoch.
+    pub(crate) now_ms: u64,
+}
+
+/// A change that has been made.
+#[derive(Debug)]
+pub(crate) struct Done<T> {
+    /// What the caller gets.
+    pub(crate) output: T,
+    /// The object's version after the change, where it has one; the `ETag`.
+    pub(crate) version: Option<u64>,
+    /// What is written into the audit.
+    pub(crate) audit: audit::Entry,
+    /// What the next snapshot has to take in.
+    pub(crate) touched: Touched,
+}
+
+/// Where orders are carried out: on the writer thread.
+#[derive(Debug)]
+pub(crate) struct Bench<'a> {
+    pub(crate) db: &'a mut Connection,
+    pub(crate) keys: &'a Keys,
+    pub(crate) publisher: &'a mut Publisher,
+}
+
+/// Carries out `orders` in one commit and answers each.
+pub(crate) fn execute(bench: &mut Bench<'_>, mut orders: Vec<Box<dyn Order>>) {
+    let outcome = write(bench, &mut orders).and_then(|touched| {
+        bench.publisher.touch(touched, bench.db)?;
+        Ok(())
+    });
+    if let Err(error) = &outcome {
+        tracing::error!("a change could not be made: {error}");
+    }
+    for order in orders {
+        order.settle(outcome.as_ref().err().map(StoreError::of));
+    }
+}
+
+fn write(bench: &mut Bench<'_>, orders: &mut [Box<dyn Order>]) -> rusqlite::Result<Touched> {
+    let now_ms = shared::clock::unix_ms();
+    let mut tx = bench.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut touched = Touched::NOTHING;
+    for order in orders {
+        let savepoint = tx.savepoint()?;
+        let stage = Stage { db: &savepoint, keys: bench.keys, file: bench.publisher.file(), now_ms };
+        match order.run(&stage)? {
+            order::Ran::Changed(more) => {
+                touched = touched.and(more);
+                savepoint.commit()?;
+            }
+            order::Ran::Refused(entry) => {
+                drop(savepoint);
+                if let Some((actor, entry)) = entry {
+                    audit::append(&tx, bench.keys, &actor, now_ms, &entry)?;
+                }
+            }
+        }
+    }
+    tx.commit()?;
+    Ok(touched)
+}

@@ -1,0 +1,150 @@
+//! One command on its way through the writer thread, with its reply slot.
+
+use std::borrow::Cow;
+
+use http::StatusCode;
+use rusqlite::Connection;
+use shared::error_kind::ErrorKind;
+use tokio::sync::oneshot;
+
+use super::{Command, Refusal, Write};
+use crate::actor::Actor;
+use crate::config::Routing;
+use crate::publish::Touched;
+use crate::store::error::StoreError;
+use crate::store::{audit, idempotency};
+use crate::vault::Keys;
+
+/// A command that somebody waits for, whatever its type.
+pub(crate) trait Order: Send {
+    /// Carries it out inside a savepoint.
+    fn run(&mut self, stage: &Stage<'_>) -> rusqlite::Result<Ran>;
+
+    /// Answers, once what it did is committed and published, or has failed with `error`.
+    fn settle(self: Box<Self>, error: Option<StoreError>);
+}
+
+/// Where an order runs.
+#[derive(Debug)]
+pub(crate) struct Stage<'a> {
+    pub(crate) db: &'a Connection,
+    pub(crate) keys: &'a Keys,
+    pub(crate) file: &'a Routing,
+    pub(crate) now_ms: u64,
+}
+
+/// What came of an order.
+#[derive(Debug)]
+pub(crate) enum Ran {
+    /// Its changes are to be kept.
+    Changed(Touched),
+    /// Nothing is to be kept but this audit record.
+    Refused(Option<(Actor, audit::Entry)>),
+}
+
+/// Who gives an order, and how it is to be answered.
+#[derive(Debug)]
+pub(crate) struct OrderContext {
+    pub(crate) actor: Actor,
+    /// The status of success.
+    pub(crate) status: StatusCode,
+    pub(crate) idempotency: Option<Idempotency>,
+}
+
+/// A request that may come again and is then answered as the first time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Idempotency {
+    /// What the client called it.
+    pub(crate) key: String,
+    /// SHA-256 of what the request says.
+    pub(crate) fingerprint: [u8; 32],
+}
+
+/// The answer to an order that was carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    /// JSON; empty where there is nothing to say.
+    pub(crate) body: Vec<u8>,
+    /// The object's version.
+    pub(crate) version: Option<u64>,
+    /// Whether it is the answer to an earlier request with the same idempotency key.
+    pub(crate) replayed: bool,
+}
+
+/// What comes back from the writer thread.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Answer(Answer),
+    Refused { kind: ErrorKind, message: Cow<'static, str>, param: Option<&'static str> },
+    Failed(StoreError),
+}
+
+/// An order for a command of type `C`.
+#[derive(Debug)]
+pub(crate) struct OrderOf<C> {
+    command: Option<C>,
+    context: OrderContext,
+    reply: Reply,
+    slot: oneshot::Sender<Reply>,
+}
+
+impl<C: Command> OrderOf<C> {
+    /// The order, and where its reply will be.
+    pub(crate) fn new(command: C, context: OrderContext) -> (Self, oneshot::Receiver<Reply>) {
+        let (slot, reply) = oneshot::channel();
+        let order =
+            Self { command: Some(command), context, reply: Reply::Failed(StoreError::Stopping), slot };
+        (order, reply)
+    }
+
+    fn apply(&mut self, stage: &Stage<'_>, command: C) -> Result<Touched, Refusal> {
+        let Stage { db, keys, file, now_ms } = *stage;
+        let context = &self.context;
+        if let Some(asked) = &context.idempotency
+            && let Some(answer) = idempotency::replay(stage, &context.actor, asked)?
+        {
+            self.reply = Reply::Answer(answer);
+            return Ok(Touched::NOTHING);
+        }
+        let write = Write { db, keys, file, actor: &context.actor, now_ms };
+        let done = command.apply(&write)?;
+        audit::append(db, keys, &context.actor, now_ms, &done.audit)?;
+        let body = if context.status == StatusCode::NO_CONTENT {
+            Vec::new()
+        } else {
+            serde_json::to_vec(&done.output)
+                .map_err(|_| Refusal::new(ErrorKind::Internal, "The answer could not be written as JSON."))?
+        };
+        let answer = Answer { status: context.status, body, version: done.version, replayed: false };
+        if let Some(asked) = &context.idempotency {
+            idempotency::keep(stage, &context.actor, asked, &answer)?;
+        }
+        self.reply = Reply::Answer(answer);
+        Ok(done.touched)
+    }
+}
+
+impl<C: Command> Order for OrderOf<C> {
+    fn run(&mut self, stage: &Stage<'_>) -> rusqlite::Result<Ran> {
+        let Some(command) = self.command.take() else { return Ok(Ran::Refused(None)) };
+        match self.apply(stage, command) {
+            Ok(touched) => Ok(Ran::Changed(touched)),
+            Err(Refusal::Told { kind, message, param, audit }) => {
+                self.reply = Reply::Refused { kind, message, param };
+                Ok(Ran::Refused(audit.map(|entry| (self.context.actor.clone(), *entry))))
+            }
+            Err(Refusal::Seal) => {
+                let message = "A stored secret does not open. Run 'llmgw credentials verify'.";
+                self.reply =
+                    Reply::Refused { kind: ErrorKind::Internal, message: message.into(), param: None };
+                Ok(Ran::Refused(None))
+            }
+            Err(Refusal::Sql(error)) => Err(error),
+        }
+    }
+
+    fn settle(self: Box<Self>, error: Option<StoreError>) {
+        let _ = self.slot.send(error.map_or(self.reply, Reply::Failed));
+    }
+}

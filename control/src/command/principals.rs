@@ -1,0 +1,105 @@
+//! What changes of a human mean.
+
+use serde_json::json;
+
+use super::{Command, Done, Refusal, Write};
+use crate::api::Change;
+use crate::publish::Touched;
+use crate::store::audit::Entry;
+use crate::store::ids::new_id;
+use crate::store::principals::{self, Principal};
+
+/// Makes a human known.
+#[derive(Debug)]
+pub(crate) struct Create {
+    pub(crate) name: String,
+    pub(crate) email: Option<String>,
+}
+
+/// Changes what is known.
+#[derive(Debug)]
+pub(crate) struct Edit {
+    pub(crate) id: String,
+    pub(crate) if_version: Option<u64>,
+    pub(crate) name: Option<String>,
+    pub(crate) email: Change<String>,
+    pub(crate) disabled: Option<bool>,
+}
+
+/// Forgets a human, as long as no key acts as them.
+#[derive(Debug)]
+pub(crate) struct Delete {
+    pub(crate) id: String,
+    pub(crate) if_version: Option<u64>,
+}
+
+impl Command for Create {
+    type Output = Principal;
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<Principal>, Refusal> {
+        let principal = Principal {
+            id: new_id("prn", write.now_ms)?,
+            name: self.name,
+            email: self.email,
+            disabled: false,
+            version: 1,
+            created_at_ms: write.now_ms,
+            updated_at_ms: write.now_ms,
+        };
+        store(write, &principal)?;
+        let audit = Entry::done("principal.create", "principal", &principal.id).after(json!(principal));
+        Ok(Done { version: Some(1), output: principal, audit, touched: Touched::NOTHING })
+    }
+}
+
+impl Command for Edit {
+    type Output = Principal;
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<Principal>, Refusal> {
+        let before = expect(write, &self.id, self.if_version)?;
+        let after = Principal {
+            name: self.name.unwrap_or_else(|| before.name.clone()),
+            email: self.email.of(before.email.clone()),
+            disabled: self.disabled.unwrap_or(before.disabled),
+            version: before.version + 1,
+            updated_at_ms: write.now_ms,
+            ..before.clone()
+        };
+        store(write, &after)?;
+        let audit =
+            Entry::done("principal.edit", "principal", &after.id).before(json!(before)).after(json!(after));
+        Ok(Done { version: Some(after.version), output: after, audit, touched: Touched::ACCESS })
+    }
+}
+
+impl Command for Delete {
+    type Output = ();
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+        let before = expect(write, &self.id, self.if_version)?;
+        let keys = principals::keys_acting_as(write.db, &before.id)?;
+        if keys > 0 {
+            return Err(Refusal::conflict(format!(
+                "{keys} keys act as this human. Disable the human, or give those keys another one first."
+            )));
+        }
+        principals::delete(write.db, &before.id)?;
+        let audit = Entry::done("principal.delete", "principal", &before.id).before(json!(before));
+        Ok(Done { output: (), version: None, audit, touched: Touched::ACCESS })
+    }
+}
+
+fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<Principal, Refusal> {
+    let found = principals::find(write.db, id)?.ok_or_else(|| Refusal::not_found("principal", id))?;
+    Refusal::if_stale(if_version, found.version)?;
+    Ok(found)
+}
+
+fn store(write: &Write<'_>, principal: &Principal) -> Result<(), Refusal> {
+    if let Some(email) = &principal.email
+        && principals::email_is_taken(write.db, email, &principal.id)?
+    {
+        return Err(Refusal::conflict(format!("Another principal has the address {email}.")));
+    }
+    Ok(principals::put(write.db, principal)?)
+}

@@ -1,0 +1,94 @@
+//! Why a command was not carried out.
+
+use std::borrow::Cow;
+
+use shared::error_kind::ErrorKind;
+
+use crate::store::audit;
+use crate::vault::{RandomError, SealError};
+
+/// A command that changed nothing, and what its caller reads.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The caller is told why.
+    Told {
+        kind: ErrorKind,
+        message: Cow<'static, str>,
+        /// The field at fault.
+        param: Option<&'static str>,
+        /// Written into the audit although nothing has changed.
+        audit: Option<Box<audit::Entry>>,
+    },
+    /// The database failed.
+    Sql(rusqlite::Error),
+    /// A secret could not be sealed or opened.
+    Seal,
+}
+
+impl Refusal {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Told { kind, message: message.into(), param: None, audit: None }
+    }
+
+    /// There is no such object.
+    pub(crate) fn not_found(what: &str, id: &str) -> Self {
+        Self::new(ErrorKind::NotFound, format!("There is no {what} '{id}'."))
+    }
+
+    /// The object's state, or another object, stands against it.
+    pub(crate) fn conflict(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Conflict, message)
+    }
+
+    /// A field says what it may not.
+    pub(crate) fn invalid(param: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Told {
+            kind: ErrorKind::InvalidRequest,
+            message: message.into(),
+            param: Some(param),
+            audit: None,
+        }
+    }
+
+    /// The same, to be read in the audit too.
+    pub(crate) fn audited(self, entry: audit::Entry) -> Self {
+        match self {
+            Self::Told { kind, message, param, .. } => {
+                Self::Told { kind, message, param, audit: Some(Box::new(entry)) }
+            }
+            other @ (Self::Sql(_) | Self::Seal) => other,
+        }
+    }
+
+    /// Refuses a change of an object that is not as the caller saw it (`If-Match`, RFC 9110 section 13.1.1).
+    pub(crate) fn if_stale(expected: Option<u64>, version: u64) -> Result<(), Self> {
+        match expected {
+            Some(expected) if expected != version => Err(Self::new(
+                ErrorKind::PreconditionFailed,
+                format!(
+                    "It has changed since you read it: you sent version {expected}, it is at {version}. Read it \
+                     again."
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Refusal {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<RandomError> for Refusal {
+    fn from(_: RandomError) -> Self {
+        Self::new(ErrorKind::Internal, "The operating system gives no random bytes.")
+    }
+}
+
+impl From<SealError> for Refusal {
+    fn from(_: SealError) -> Self {
+        Self::Seal
+    }
+}

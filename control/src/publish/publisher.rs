@@ -1,0 +1,119 @@
+//! Makes snapshots of the configuration file and the database and publishes them. Only the writer thread does
+//! so, after each commit that touched what a snapshot is made of; half of a snapshot that was not touched is
+//! taken over as it is.
+
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use shared::access::{AccessTable, KeyHasher};
+use shared::health::Board;
+use shared::snapshot::{Snapshot, SnapshotPublisher};
+
+use super::access;
+use super::routes::{self, Routes};
+use crate::config::{Config, Routing};
+
+/// What a commit changed, as far as snapshots are concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Touched {
+    /// Keys, projects, principals, quotas.
+    pub(crate) access: bool,
+    /// Providers, endpoints, models, prices.
+    pub(crate) routing: bool,
+}
+
+impl Touched {
+    pub(crate) const NOTHING: Self = Self { access: false, routing: false };
+    pub(crate) const ACCESS: Self = Self { access: true, routing: false };
+    pub(crate) const ROUTING: Self = Self { access: false, routing: true };
+
+    /// Both together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { access: self.access || other.access, routing: self.routing || other.routing }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    config: Arc<Config>,
+    /// Providers and endpoints of the configuration file as it is now.
+    file: Routing,
+    board: Arc<Board>,
+    hasher: KeyHasher,
+    out: SnapshotPublisher,
+    access: Arc<AccessTable>,
+    routes: Routes,
+    /// Touched and not yet published, because reading it failed.
+    owed: Touched,
+}
+
+impl Publisher {
+    /// Publishes the first snapshot.
+    pub(crate) fn start(
+        config: Arc<Config>,
+        hasher: KeyHasher,
+        out: SnapshotPublisher,
+        db: &Connection,
+    ) -> rusqlite::Result<Self> {
+        let board = Arc::new(Board::default());
+        let publisher = Self {
+            access: Arc::new(access::table(&config, &hasher, db)?),
+            routes: routes::routes(&config.routing, &config.policies, &board),
+            file: config.routing.clone(),
+            owed: Touched::NOTHING,
+            config,
+            board,
+            hasher,
+            out,
+        };
+        publisher.publish();
+        Ok(publisher)
+    }
+
+    /// Providers and endpoints of the configuration file as it is now.
+    pub(crate) fn file(&self) -> &Routing {
+        &self.file
+    }
+
+    /// The file has changed.
+    pub(crate) fn replace_file(&mut self, file: Routing, db: &Connection) -> rusqlite::Result<()> {
+        self.file = file;
+        self.touch(Touched::ROUTING, db)
+    }
+
+    /// Publishes what has changed. On an error the last snapshot stays current, and the change is published
+    /// with the next one that succeeds.
+    pub(crate) fn touch(&mut self, touched: Touched, db: &Connection) -> rusqlite::Result<()> {
+        self.owed = self.owed.and(touched);
+        if self.owed == Touched::NOTHING {
+            return Ok(());
+        }
+        if self.owed.access {
+            self.access = Arc::new(access::table(&self.config, &self.hasher, db)?);
+        }
+        if self.owed.routing {
+            self.routes = routes::routes(&self.file, &self.config.policies, &self.board);
+        }
+        self.owed = Touched::NOTHING;
+        self.publish();
+        Ok(())
+    }
+
+    /// Whether a change waits because it could not be read.
+    pub(crate) fn is_owing(&self) -> bool {
+        self.owed != Touched::NOTHING
+    }
+
+    fn publish(&self) {
+        self.out.publish(Snapshot {
+            generation: self.out.generation() + 1,
+            created: shared::clock::unix_ms() / 1_000,
+            providers: Arc::clone(&self.routes.providers),
+            endpoints: Arc::clone(&self.routes.endpoints),
+            routes: Arc::clone(&self.routes.routes),
+            access: Arc::clone(&self.access),
+            key_hasher: self.hasher.clone(),
+        });
+    }
+}

@@ -1,0 +1,80 @@
+//! The table `principals`: humans.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
+use serde::Serialize;
+
+/// A human, as stored and as the API shows them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Principal {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) email: Option<String>,
+    pub(crate) disabled: bool,
+    pub(crate) version: u64,
+    pub(crate) created_at_ms: u64,
+    pub(crate) updated_at_ms: u64,
+}
+
+impl Principal {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: row.get("id")?,
+            name: row.get("name")?,
+            email: row.get("email")?,
+            disabled: row.get("disabled")?,
+            version: row.get("version")?,
+            created_at_ms: row.get("created_at_ms")?,
+            updated_at_ms: row.get("updated_at_ms")?,
+        })
+    }
+}
+
+/// Up to `rows` humans whose ids come after `after`.
+pub(crate) fn page(db: &Connection, after: &str, rows: i64) -> rusqlite::Result<Vec<Principal>> {
+    let mut statement = db.prepare_cached(PAGE)?;
+    let found = statement.query_map(named_params! {":after": after, ":rows": rows}, Principal::of)?;
+    found.collect()
+}
+
+pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Principal>> {
+    db.prepare_cached(FIND)?.query_row([id], Principal::of).optional()
+}
+
+/// Whether somebody else has this address.
+pub(crate) fn email_is_taken(db: &Connection, email: &str, by_other_than: &str) -> rusqlite::Result<bool> {
+    db.prepare_cached(TAKEN)?.exists([email, by_other_than])
+}
+
+/// Stores a new row, or the next version of one.
+pub(crate) fn put(tx: &Connection, principal: &Principal) -> rusqlite::Result<()> {
+    tx.prepare_cached(PUT)?.execute(named_params! {
+        ":id": principal.id,
+        ":name": principal.name,
+        ":email": principal.email,
+        ":disabled": principal.disabled,
+        ":version": principal.version,
+        ":created": principal.created_at_ms,
+        ":updated": principal.updated_at_ms,
+    })?;
+    Ok(())
+}
+
+pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
+    tx.prepare_cached(DELETE)?.execute([id])?;
+    Ok(())
+}
+
+/// How many keys act as this human.
+pub(crate) fn keys_acting_as(db: &Connection, id: &str) -> rusqlite::Result<u64> {
+    db.prepare_cached(ACTING)?.query_row([id], |row| row.get("keys"))
+}
+
+const PAGE: &str = "SELECT * FROM principals WHERE id > :after ORDER BY id LIMIT :rows";
+const FIND: &str = "SELECT * FROM principals WHERE id = ?";
+const TAKEN: &str = "SELECT 1 FROM principals WHERE email = ? AND id <> ?";
+const PUT: &str = "INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms) \
+     VALUES (:id, :name, :email, :disabled, :version, :created, :updated) \
+     ON CONFLICT (id) DO UPDATE SET name = excluded.name, email = excluded.email, \
+     disabled = excluded.disabled, version = excluded.version, updated_at_ms = excluded.updated_at_ms";
+const DELETE: &str = "DELETE FROM principals WHERE id = ?";
+const ACTING: &str = "SELECT count(*) AS keys FROM keys WHERE acts_as = ?";
