@@ -2,14 +2,15 @@
 //! but the client's leaving, exactly one usage event comes of it.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::id::{ModelId, ProviderId};
 use shared::operation::Operation;
-use shared::routing::Target;
-use shared::usage::{Outcome, Provenance, StepResult, TokenCounts, TraceStep, UsageEvent};
+use shared::routing::{Model, Target};
+use shared::usage::{Outcome, Provenance, StepResult, TokenCounts, TraceStep, UsageEvent, cost};
 
 use crate::worker::Worker;
 
@@ -20,6 +21,8 @@ pub(crate) struct Record {
     started: Instant,
     /// Taken when the event is sent.
     event: Option<Box<UsageEvent>>,
+    /// The model that was tried last, whose prices hold.
+    model: Option<Arc<Model>>,
     /// What the input will be taken for when no upstream reports it.
     input_estimate: u64,
 }
@@ -64,6 +67,8 @@ impl Record {
             error: None,
             tokens: TokenCounts::default(),
             provenance: Provenance::None,
+            cost_nano_usd: None,
+            price: None,
             head_us: None,
             first_content_us: None,
             trace: Vec::new(),
@@ -72,6 +77,7 @@ impl Record {
             worker: Rc::clone(worker),
             started: opening.started,
             event: Some(Box::new(event)),
+            model: None,
             input_estimate: opening.input_estimate,
         }
     }
@@ -86,6 +92,7 @@ impl Record {
     /// An attempt at `target` begins: from now on input counts as used. The step is corrected when it ends.
     pub(crate) fn begin_step(&mut self, target: &Target) {
         let tokens = TokenCounts { input: self.input_estimate, ..TokenCounts::default() };
+        self.model = Some(Arc::clone(&target.model));
         self.note(|event| {
             event.provider = Some(target.provider.id.clone());
             event.model = Some(target.model.id.clone());
@@ -153,6 +160,7 @@ impl Record {
     pub(crate) fn close(&mut self, outcome: Outcome) {
         let Some(mut event) = self.event.take() else { return };
         event.outcome = outcome;
+        price(&mut event, self.model.as_deref());
         event.duration_us = micros(self.started.elapsed());
         self.worker.counters.observe(&event);
         if self.worker.plane.settings.log_requests {
@@ -170,6 +178,17 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         self.close(Outcome::Cancelled);
+    }
+}
+
+/// Says what the exchange cost at the prices of `model`. One that used nothing cost nothing, whatever is known.
+fn price(event: &mut UsageEvent, model: Option<&Model>) {
+    let known = model.and_then(|model| Some((model.prices.as_ref()?, model.price_label.as_ref())));
+    if event.tokens.total() == 0 {
+        event.cost_nano_usd = Some(0);
+    } else if let Some((prices, label)) = known {
+        event.cost_nano_usd = cost(&event.tokens, prices);
+        event.price = label.filter(|_| event.cost_nano_usd.is_some()).cloned();
     }
 }
 

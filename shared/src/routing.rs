@@ -139,6 +139,8 @@ pub struct Model {
     pub context_window: Option<u64>,
     /// Prices, in micro-dollars per million tokens.
     pub prices: Option<Prices>,
+    /// What records say of the prices that made their cost: [`Prices::label`].
+    pub price_label: Option<Arc<str>>,
 }
 
 impl Model {
@@ -153,6 +155,7 @@ impl Model {
             dialects: None,
             context_window: None,
             prices: None,
+            price_label: None,
         }
     }
 }
@@ -170,6 +173,31 @@ pub struct Prices {
     pub output: Option<u64>,
     /// Reasoning, where billed apart from output.
     pub reasoning: Option<u64>,
+}
+
+impl Prices {
+    /// A short text that tells these prices and where they come from (`source`, perhaps with a date), as
+    /// `config in 0.59 cached 0 out 0.79`, in dollars per million tokens. The same prices of the same source
+    /// always read alike.
+    pub fn label(&self, source: &str) -> Arc<str> {
+        let classes = [
+            ("in", self.input),
+            ("cached", self.cached_input),
+            ("write", self.cache_write),
+            ("out", self.output),
+            ("reasoning", self.reasoning),
+        ];
+        let mut label = source.to_owned();
+        for (class, price) in classes {
+            if let Some(price) = price {
+                let (dollars, micro) = (price / 1_000_000, format!("{:06}", price % 1_000_000));
+                let micro = micro.trim_end_matches('0');
+                let point = if micro.is_empty() { "" } else { "." };
+                label.push_str(&format!(" {class} {dollars}{point}{micro}"));
+            }
+        }
+        label.into()
+    }
 }
 
 /// One provider instance with one of its models.
@@ -196,4 +224,23 @@ pub struct Endpoint {
     pub name: EndpointName,
     /// Targets in order.
     pub targets: Vec<Target>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_tells_the_prices_that_are_known() {
+        let prices =
+            Prices { input: Some(590_000), cached_input: Some(0), output: Some(1), ..Prices::default() };
+        assert_eq!(&*prices.label("config"), "config in 0.59 cached 0 out 0.000001");
+        let all = Some(15_000_000);
+        let prices = Prices { input: all, cached_input: all, cache_write: all, output: all, reasoning: all };
+        assert_eq!(
+            &*prices.label("list 2026-11-01"),
+            "list 2026-11-01 in 15 cached 15 write 15 out 15 reasoning 15"
+        );
+        assert_eq!(&*Prices::default().label("config"), "config");
+    }
 }

@@ -1,10 +1,13 @@
-//! The one record of a finished exchange, and the door through which it leaves the data plane.
+//! The one record of a finished exchange, what it cost, and the door through which it leaves the data plane.
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error_kind::ErrorKind;
 use crate::id::{EndpointName, KeyId, ModelId, PrincipalId, ProjectId, ProviderId};
 use crate::operation::Operation;
+use crate::routing::Prices;
 
 /// What one exchange used, and how it went. Made exactly once an exchange that reached routing, whether it
 /// succeeded, failed or was cancelled.
@@ -50,6 +53,12 @@ pub struct UsageEvent {
     pub tokens: TokenCounts,
     /// Where `tokens` comes from.
     pub provenance: Provenance,
+    /// What `tokens` cost, in nano-dollars; none where that is not known (ADM-6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_nano_usd: Option<u64>,
+    /// The label of the prices that made the cost; none where none were needed or known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Arc<str>>,
     /// From the request's head to the upstream's head, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_us: Option<u64>,
@@ -117,6 +126,27 @@ impl TokenCounts {
             .fold(0, u64::saturating_add)
     }
 }
+
+/// What `tokens` cost at `prices`, in nano-dollars, rounded once, half up. `None` where a class that was used
+/// has no price: unknown is never free (ADM-6). Reasoning without a price of its own is billed as output.
+pub fn cost(tokens: &TokenCounts, prices: &Prices) -> Option<u64> {
+    // A micro-dollar for a million tokens is a pico-dollar for one; each token is in one class, billed once.
+    let pico = [
+        (tokens.input, prices.input),
+        (tokens.cache_read, prices.cached_input),
+        (tokens.cache_write, prices.cache_write),
+        (tokens.output, prices.output),
+        (tokens.reasoning, prices.reasoning.or(prices.output)),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .try_fold(0_u128, |sum, (count, price)| {
+        Some(sum.saturating_add(u128::from(count) * u128::from(price?)))
+    })?;
+    Some(u64::try_from(pico.saturating_add(PICO_IN_NANO / 2) / PICO_IN_NANO).unwrap_or(u64::MAX))
+}
+
+const PICO_IN_NANO: u128 = 1_000;
 
 /// Where token counts come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,4 +229,73 @@ pub trait UsageLog: Send {
     /// Whether more exchanges may begin: false while so many records wait to be stored that another could be
     /// lost. A request then gets 503 rather than an unrecorded answer.
     fn has_room(&self) -> bool;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens([input, cache_read, cache_write, output, reasoning]: [u64; 5]) -> TokenCounts {
+        TokenCounts { input, cache_read, cache_write, output, reasoning }
+    }
+
+    /// Dollars per million tokens, in thousandths of a cent.
+    fn prices(list: [Option<u64>; 5]) -> Prices {
+        let [input, cached_input, cache_write, output, reasoning] = list.map(|p| p.map(|price| price * 10));
+        Prices { input, cached_input, cache_write, output, reasoning }
+    }
+
+    #[test]
+    fn bills_are_those_of_public_price_lists() {
+        // In dollars per million tokens: input, cached input, cache write, output.
+        let mini = prices([Some(15_000), Some(7_500), None, Some(60_000), None]);
+        let sonnet = prices([Some(300_000), Some(30_000), Some(375_000), Some(1_500_000), None]);
+        let flash = prices([Some(30_000), Some(7_500), None, Some(250_000), None]);
+        let cases = [
+            // 1000 * 0.15 + 500 * 0.60 = 450 micro-dollars
+            ("input and output", mini, [1_000, 0, 0, 500, 0], 450_000),
+            // 1024 * 0.15 + 1024 * 0.075 + 200 * 0.60, each token in one class
+            ("half of the input cached", mini, [1_024, 1_024, 0, 200, 0], 350_400),
+            // 12 * 3 + 2_000 * 0.30 + 10_000 * 3.75 + 800 * 15
+            ("a cache written and read", sonnet, [12, 2_000, 10_000, 800, 0], 50_136_000),
+            // 100 * 0.30 + (50 + 900) * 2.50
+            ("reasoning is output without a price of its own", flash, [100, 0, 0, 50, 900], 2_405_000),
+            ("nothing used costs nothing", Prices::default(), [0; 5], 0),
+            ("a free class is free", prices([Some(0), None, None, Some(0), None]), [7, 0, 0, 7, 0], 0),
+            // 37.5 nano-dollars and a half up
+            (
+                "a fraction is rounded once",
+                prices([Some(3_750), None, None, None, None]),
+                [1, 0, 0, 0, 0],
+                38,
+            ),
+            ("and not for each token", prices([Some(3_750), None, None, None, None]), [4, 0, 0, 0, 0], 150),
+        ];
+        for (name, prices, counts, nano) in cases {
+            assert_eq!(cost(&tokens(counts), &prices), Some(nano), "{name}");
+        }
+        let own = Prices { reasoning: Some(1_000_000), ..flash };
+        assert_eq!(cost(&tokens([0, 0, 0, 0, 9]), &own), Some(9_000), "reasoning by its own price");
+    }
+
+    #[test]
+    fn a_class_that_was_used_and_has_no_price_makes_the_cost_unknown() {
+        let all = [Some(1); 5];
+        for missing in 0..4 {
+            let mut list = all;
+            list[missing] = None;
+            list[4] = list[4].filter(|_| missing != 3);
+            let mut counts = [5; 5];
+            assert_eq!(cost(&tokens(counts), &prices(list)), None, "class {missing}");
+            counts[missing] = 0;
+            counts[4] *= u64::from(missing != 3);
+            assert!(cost(&tokens(counts), &prices(list)).is_some(), "class {missing} was not used");
+        }
+    }
+
+    #[test]
+    fn absurd_counts_and_prices_saturate() {
+        let prices = Prices { input: Some(u64::MAX), output: Some(u64::MAX), ..Prices::default() };
+        assert_eq!(cost(&tokens([u64::MAX, 0, 0, u64::MAX, 0]), &prices), Some(u64::MAX));
+    }
 }

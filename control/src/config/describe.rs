@@ -23,22 +23,28 @@ pub(super) fn model_id(id: &str) -> Result<(), &'static str> {
 pub(super) fn model(raw: &raw::Model) -> Model {
     match raw {
         raw::Model::Id(id) => Model::bare(ModelId::new(id.as_str())),
-        raw::Model::Described(raw) => Model {
-            id: ModelId::new(raw.id.as_str()),
-            display_name: raw.display_name.clone(),
-            vision: raw.vision,
-            tools: raw.tools,
-            reasoning: raw.reasoning,
-            dialects: raw.protocols.as_ref().map(|list| dialects(list)),
-            context_window: raw.context_window,
-            prices: raw.prices.as_ref().map(|prices| Prices {
-                input: micro_dollars(prices.input),
-                cached_input: micro_dollars(prices.cached_input),
-                cache_write: micro_dollars(prices.cache_write),
-                output: micro_dollars(prices.output),
-                reasoning: micro_dollars(prices.reasoning),
-            }),
-        },
+        raw::Model::Described(raw) => described(raw),
+    }
+}
+
+fn described(raw: &raw::DescribedModel) -> Model {
+    let prices = raw.prices.as_ref().map(|prices| Prices {
+        input: micro_dollars(prices.input),
+        cached_input: micro_dollars(prices.cached_input),
+        cache_write: micro_dollars(prices.cache_write),
+        output: micro_dollars(prices.output),
+        reasoning: micro_dollars(prices.reasoning),
+    });
+    Model {
+        id: ModelId::new(raw.id.as_str()),
+        display_name: raw.display_name.clone(),
+        vision: raw.vision,
+        tools: raw.tools,
+        reasoning: raw.reasoning,
+        dialects: raw.protocols.as_ref().map(|list| dialects(list)),
+        context_window: raw.context_window,
+        price_label: prices.map(|prices| prices.label("config")),
+        prices,
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) fn event(n: u64) -> UsageEvent {
         error: None,
         tokens: TokenCounts { input: 10, output: 20, ..TokenCounts::default() },
         provenance: Provenance::Reported,
+        cost_nano_usd: Some(1_500),
+        price: Some("config in 0.05 out 0.05".into()),
         head_us: Some(500),
         first_content_us: Some(700),
         trace: Vec::new(),
