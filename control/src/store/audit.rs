@@ -1,9 +1,9 @@
-//! The table `audit`: who did what, chained so that no row can be changed, removed or put in unnoticed.
+//! The table `audit`: who did what, each row a link of the [chain](super::chain).
 
-use ring::hmac;
-use rusqlite::{Connection, OptionalExtension as _, named_params};
+use rusqlite::{Connection, named_params};
 use serde_json::{Value, json};
 
+use super::chain::{self, Ends, Link, Signer};
 use crate::actor::Actor;
 use crate::vault::Keys;
 
@@ -71,10 +71,14 @@ pub(crate) fn append(
     now_ms: u64,
     entry: &Entry,
 ) -> rusqlite::Result<()> {
-    let last: Option<(i64, Vec<u8>)> =
-        tx.prepare_cached(LAST)?.query_row([], |row| Ok((row.get("id")?, row.get("mac")?))).optional()?;
-    let (last_id, last_mac) = last.unwrap_or_default();
-    let id = last_id.saturating_add(1);
+    let ends = chain::ends(tx, keys)?;
+    if ends.is_none() {
+        // The next row must not hide what was done to the ends of the chain, so they stay as they are.
+        tracing::error!("the audit was tampered with; run 'llmgw audit verify'");
+    }
+    let before = ends.map_or_else(|| chain::newest(tx), |ends| Ok(ends.last))?;
+    let id = before.id.saturating_add(1);
+    let at_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
     let address = actor.address.map(|address| address.to_string());
     let detail = json!({"before": entry.before, "after": entry.after}).to_string();
     let texts = [
@@ -87,10 +91,10 @@ pub(crate) fn append(
         actor.request_id.as_deref(),
         Some(detail.as_str()),
     ];
-    let mac = mac(&keys.derived(CHAIN), &last_mac, id, now_ms, &texts);
+    let mac = Signer::new(keys).sign(&before, id, at_ms, &texts.map(|text| text.map(str::as_bytes)));
     tx.prepare_cached(APPEND)?.execute(named_params! {
         ":id": id,
-        ":at": now_ms,
+        ":at": at_ms,
         ":actor": actor.who.name(),
         ":action": entry.action,
         ":kind": entry.object_kind,
@@ -99,32 +103,38 @@ pub(crate) fn append(
         ":address": address,
         ":request": actor.request_id,
         ":detail": detail,
-        ":mac": mac.as_ref(),
+        ":mac": mac,
     })?;
-    Ok(())
-}
-
-/// The link of a row: every field with its length before it, so that no two rows read alike.
-fn mac(key: &hmac::Key, last: &[u8], id: i64, at_ms: u64, texts: &[Option<&str>]) -> hmac::Tag {
-    let mut context = hmac::Context::with_key(key);
-    let mut field = |bytes: &[u8]| {
-        context.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
-        context.update(bytes);
-    };
-    field(last);
-    field(&id.to_be_bytes());
-    field(&at_ms.to_be_bytes());
-    for text in texts {
-        field(&[u8::from(text.is_some())]);
-        field(text.unwrap_or_default().as_bytes());
+    match ends {
+        Some(ends) => chain::set_ends(tx, keys, Ends { last: Link { id, mac }, ..ends }),
+        None => Ok(()),
     }
-    context.sign()
 }
 
-/// What the key of the chain is derived for.
-const CHAIN: &str = "audit chain";
+/// Forgets the oldest rows from before `before_ms`, up to `rows_max` of them, and tells how many. The chain begins
+/// after them then, and goes on to verify. One that was tampered with is left as it is.
+pub(crate) fn forget(tx: &Connection, keys: &Keys, before_ms: u64, rows_max: u32) -> rusqlite::Result<u64> {
+    let Some(ends) = chain::ends(tx, keys)? else { return Ok(0) };
+    let mut last = None;
+    let mut statement = tx.prepare_cached(OLDEST)?;
+    let mut rows = statement.query([rows_max])?;
+    while let Some(row) = rows.next()? {
+        if row.get::<_, u64>("at_ms")? >= before_ms {
+            break;
+        }
+        last = Some(Link { id: row.get("id")?, mac: row.get("mac")? });
+    }
+    let Some(before_first) = last else { return Ok(0) };
+    let forgotten = tx.prepare_cached(FORGET)?.execute([before_first.id])?;
+    chain::set_ends(tx, keys, Ends { before_first, ..ends })?;
+    Ok(u64::try_from(forgotten).unwrap_or(u64::MAX))
+}
 
-const LAST: &str = "SELECT id, mac FROM audit ORDER BY id DESC LIMIT 1";
 const APPEND: &str = "INSERT INTO audit \
      (id, at_ms, actor, action, object_kind, object_id, outcome, address, request_id, detail, mac) VALUES \
      (:id, :at, :actor, :action, :kind, :object, :outcome, :address, :request, :detail, :mac)";
+const OLDEST: &str = "SELECT id, at_ms, mac FROM audit ORDER BY id LIMIT ?";
+const FORGET: &str = "DELETE FROM audit WHERE id <= ?";
+
+#[cfg(test)]
+mod tests;

@@ -51,6 +51,20 @@ pub enum OpenError {
         /// What is there.
         beside: PathBuf,
     },
+    /// There is no database to look at.
+    Absent {
+        /// Where one was looked for.
+        path: PathBuf,
+    },
+    /// The database was made by an older release and is only to be looked at.
+    Older {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The version of this release.
+        known: i64,
+    },
     /// SQLite cannot work on the file.
     Sql {
         /// The database.
@@ -68,7 +82,12 @@ impl OpenError {
         match self {
             Self::Locked { .. } => 75,
             Self::Newer { .. } | Self::WrongKey { .. } => 78,
-            Self::Io { .. } | Self::Damaged { .. } | Self::Missing { .. } | Self::Sql { .. } => 74,
+            Self::Io { .. }
+            | Self::Damaged { .. }
+            | Self::Missing { .. }
+            | Self::Absent { .. }
+            | Self::Older { .. }
+            | Self::Sql { .. } => 74,
             Self::NoRandom => 70,
         }
     }
@@ -115,6 +134,16 @@ impl fmt::Display for OpenError {
                 path.display(),
                 beside.display()
             ),
+            Self::Absent { path } => write!(
+                f,
+                "there is no database {}; set LLMGW_STATE_DIR to the state directory that is meant",
+                path.display()
+            ),
+            Self::Older { path, found, known } => write!(
+                f,
+                "database {} has version {found}; 'llmgw serve' of this release brings it to version {known}",
+                path.display()
+            ),
             Self::Sql { path, source } => write!(
                 f,
                 "cannot open database {}: {source}; check that the file is readable and writable and that the \
@@ -136,6 +165,8 @@ impl std::error::Error for OpenError {
             | Self::WrongKey { .. }
             | Self::Damaged { .. }
             | Self::Missing { .. }
+            | Self::Absent { .. }
+            | Self::Older { .. }
             | Self::NoRandom => None,
         }
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod block;
+pub(crate) mod chain;
 pub(crate) mod digest;
 pub(crate) mod error;
 pub(crate) mod idempotency;

@@ -17,6 +17,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use shared::secret::Secret;
 
+use super::chain;
 use super::error::OpenError;
 use super::lock::StateLock;
 use super::migrate;
@@ -46,11 +47,36 @@ pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Open
     }
     let sql = |source| OpenError::Sql { path: path.clone(), source };
     let mut writer = connect_writer(&path).map_err(sql)?;
-    migrate::migrate(&mut writer).map_err(sql)?;
     let keys = vault::open_keys(&writer, encryption_key).map_err(|error| keys_error(&path, error))?;
+    if migrate::version(&writer).map_err(sql)? < VERSION_WITH_AUDIT {
+        chain::begin(&writer, &keys, shared::clock::unix_ms()).map_err(sql)?;
+    }
+    migrate::migrate(&mut writer).map_err(sql)?;
     close_to_others(dir, 0o700);
     close_to_others(&path, 0o600);
     Ok(Opened { lock, writer, path, keys })
+}
+
+/// Opens the database in `dir` to be looked at, by a process that does not hold the directory.
+pub(crate) fn open_to_read(
+    dir: &Path,
+    encryption_key: &Secret<[u8; 32]>,
+) -> Result<(Connection, Keys), OpenError> {
+    let path = dir.join(DATABASE);
+    match path.try_exists() {
+        Ok(true) => {}
+        Ok(false) => return Err(OpenError::Absent { path }),
+        Err(source) => return Err(OpenError::Io { path, source }),
+    }
+    check(&path, encryption_key)?;
+    let db = connect_reader(&path).map_err(|source| sql_error(&path, source))?;
+    let (found, known) =
+        (migrate::version(&db).map_err(|source| sql_error(&path, source))?, migrate::newest());
+    if found < known {
+        return Err(OpenError::Older { path, found, known });
+    }
+    let keys = vault::open_keys(&db, encryption_key).map_err(|error| keys_error(&path, error))?;
+    Ok((db, keys))
 }
 
 /// A connection that only reads, with its own small cache.
@@ -130,6 +156,8 @@ fn make(dir: &Path, path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<()
     migrate::migrate(&mut db).map_err(sql)?;
     let tx = db.transaction().map_err(sql)?;
     vault::make_keys(&tx, encryption_key).map_err(|error| keys_error(path, error))?;
+    let keys = vault::open_keys(&tx, encryption_key).map_err(|error| keys_error(path, error))?;
+    chain::begin(&tx, &keys, shared::clock::unix_ms()).map_err(sql)?;
     tx.commit().map_err(sql)?;
     db.close().map_err(|(_, source)| sql(source))?;
     let settle = || {
@@ -207,6 +235,9 @@ const DRAFT: &str = "gateway.db.new";
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// `llmg` in ASCII: tells the databases of the gateway from others.
 pub(crate) const APPLICATION_ID: i32 = 0x6c6c_6d67;
+/// The first version that has an audit. Its chain begins before that migration, so that a chain without ends is
+/// never taken for a new one.
+const VERSION_WITH_AUDIT: i64 = 3;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 const WAL_BYTES_KEPT: i64 = 16 << 20;
 const CHECKED_BYTES_MAX: u64 = 256 << 20;

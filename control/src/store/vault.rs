@@ -13,10 +13,19 @@ pub(crate) fn insert(db: &Connection, name: &str, sealed: &[u8], now_ms: u64) ->
     Ok(())
 }
 
+/// Puts other sealed bytes in the place of those called `name`.
+pub(crate) fn replace(db: &Connection, name: &str, sealed: &[u8]) -> rusqlite::Result<()> {
+    match db.prepare_cached(REPLACE)?.execute(named_params! {":name": name, ":sealed": sealed})? {
+        1 => Ok(()),
+        _ => Err(rusqlite::Error::QueryReturnedNoRows),
+    }
+}
+
 /// The sealed bytes called `name`.
 pub(crate) fn sealed(db: &Connection, name: &str) -> rusqlite::Result<Option<Vec<u8>>> {
     db.query_row(SEALED, named_params! {":name": name}, |row| row.get("sealed")).optional()
 }
 
 const INSERT: &str = "INSERT INTO vault (name, sealed, created_at_ms) VALUES (:name, :sealed, :now)";
+const REPLACE: &str = "UPDATE vault SET sealed = :sealed WHERE name = :name";
 const SEALED: &str = "SELECT sealed FROM vault WHERE name = :name";

@@ -1,5 +1,5 @@
 -- Who did what, in order. `mac` is an HMAC-SHA-256 over the row and the `mac` of the row before, under a key
--- derived from the data key: a row that is changed, removed or put in breaks the chain.
+-- derived from the data key. Ids have no gaps, and where the chain begins and ends is sealed in `vault`.
 CREATE TABLE audit (
     id INTEGER PRIMARY KEY,
     at_ms INTEGER NOT NULL,
@@ -15,7 +15,7 @@ CREATE TABLE audit (
     mac BLOB NOT NULL
 ) STRICT;
 
-CREATE INDEX audit_by_time ON audit (at_ms);
+CREATE INDEX audit_by_object ON audit (object_kind, object_id);
 
 -- The answers to requests with an Idempotency-Key, sealed, for as long as the key is remembered.
 CREATE TABLE idempotency (

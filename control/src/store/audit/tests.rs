@@ -1,0 +1,190 @@
+//! The chain, tampered with in every way that a verifier is to notice.
+
+use rusqlite::Connection;
+use serde_json::json;
+use shared::secret::Secret;
+use tempfile::TempDir;
+
+use super::*;
+use crate::actor::Who;
+use crate::store::chain::{ChainBroken, ChainHolds, verify};
+use crate::store::open::{Opened, open};
+
+const ROWS: i64 = 8;
+
+fn opened(dir: &TempDir) -> Opened {
+    open(dir.path(), &Secret::new([1; 32])).unwrap()
+}
+
+/// A state with a chain of [`ROWS`] rows, one minute apart.
+fn chained() -> (TempDir, Opened) {
+    let dir = TempDir::new().unwrap();
+    let state = opened(&dir);
+    for number in 1..=ROWS {
+        add(&state, number);
+    }
+    (dir, state)
+}
+
+fn add(state: &Opened, number: i64) {
+    let (address, request_id) = match number % 2 {
+        0 => (Some([127, 0, 0, 1].into()), Some(format!("request {number}"))),
+        _ => (None, None),
+    };
+    let actor = Actor { who: Who::Administrator, address, request_id };
+    let entry = Entry::done("key.create", "key", "key_1").after(json!({"number": number}));
+    append(&state.writer, &state.keys, &actor, minute(number), &entry).unwrap();
+}
+
+fn minute(number: i64) -> u64 {
+    u64::try_from(number).unwrap() * 60_000
+}
+
+fn verified(state: &Opened) -> Result<ChainHolds, ChainBroken> {
+    verify(&state.writer, &state.keys).unwrap()
+}
+
+/// What is found after `sql`, which is undone again.
+fn tampered(state: &Opened, sql: &str) -> ChainBroken {
+    state.writer.execute_batch(&format!("PRAGMA ignore_check_constraints = 1; BEGIN; {sql}")).unwrap();
+    let broken = verified(state).expect_err(sql);
+    state.writer.execute_batch("ROLLBACK").unwrap();
+    broken
+}
+
+#[test]
+fn a_chain_holds_across_starts_and_has_its_length() {
+    let (dir, state) = chained();
+    assert_eq!(verified(&state), Ok(ChainHolds { rows: ROWS, last_id: ROWS }));
+    drop(state);
+    let state = opened(&dir);
+    add(&state, ROWS + 1);
+    assert_eq!(verified(&state), Ok(ChainHolds { rows: ROWS + 1, last_id: ROWS + 1 }));
+    let empty = TempDir::new().unwrap();
+    assert_eq!(verified(&opened(&empty)), Ok(ChainHolds { rows: 0, last_id: 0 }));
+}
+
+#[test]
+fn a_flipped_byte_in_any_column_of_any_row_is_found() {
+    let (_dir, state) = chained();
+    let columns: Vec<String> = {
+        let mut statement =
+            state.writer.prepare("SELECT name, type FROM pragma_table_info('audit')").unwrap();
+        let names = statement.query_map([], |row| row.get(0)).unwrap();
+        names.collect::<Result<_, _>>().unwrap()
+    };
+    assert!(columns.len() >= 11, "{columns:?}");
+    for id in 1..=ROWS {
+        for column in &columns {
+            let change = match column.as_str() {
+                "id" => "id + 1000".to_owned(),
+                "at_ms" => "at_ms + 1".to_owned(),
+                "mac" => "substr(mac, 1, 31) || x'00'".to_owned(),
+                text => format!("coalesce(substr({text}, 1, length({text}) - 1) || '!', '')"),
+            };
+            let change = if column == "mac" { format!("CAST({change} AS BLOB)") } else { change };
+            let sql = format!("UPDATE audit SET {column} = {change} WHERE id = {id}");
+            let want = if column == "id" { ChainBroken::Missing(id, id) } else { ChainBroken::Changed(id) };
+            assert_eq!(tampered(&state, &sql), want, "{sql}");
+        }
+    }
+}
+
+#[test]
+fn every_bit_of_a_mac_counts() {
+    let (_dir, state) = chained();
+    let mac: Vec<u8> =
+        state.writer.query_row("SELECT mac FROM audit WHERE id = 3", [], |row| row.get(0)).unwrap();
+    let set = |mac: &[u8]| state.writer.execute("UPDATE audit SET mac = ? WHERE id = 3", [mac]).unwrap();
+    for bit in 0..mac.len() * 8 {
+        let mut flipped = mac.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        set(&flipped);
+        assert_eq!(verified(&state), Err(ChainBroken::Changed(3)), "bit {bit}");
+    }
+    set(&mac);
+    assert!(verified(&state).is_ok());
+}
+
+#[test]
+fn what_is_missing_or_put_in_is_named() {
+    let copy = "INSERT INTO audit SELECT {}, at_ms, actor, action, object_kind, object_id, outcome, address, \
+                request_id, detail, mac FROM audit WHERE id = 8";
+    let (_dir, state) = chained();
+    for (sql, want) in [
+        ("DELETE FROM audit WHERE id = 1".to_owned(), ChainBroken::Missing(1, 1)),
+        ("DELETE FROM audit WHERE id IN (4, 5)".to_owned(), ChainBroken::Missing(4, 5)),
+        ("DELETE FROM audit WHERE id >= 7".to_owned(), ChainBroken::Missing(7, 8)),
+        ("DELETE FROM audit".to_owned(), ChainBroken::Missing(1, 8)),
+        (copy.replace("{}", "9"), ChainBroken::PutIn(9)),
+        (copy.replace("{}", "0"), ChainBroken::PutIn(0)),
+        (
+            "DELETE FROM audit WHERE id = 8; UPDATE audit SET id = 8 WHERE id = 7".to_owned(),
+            ChainBroken::Missing(7, 7),
+        ),
+        // The newest row removed and the others moved up: every row left would still be whole.
+        ("DELETE FROM audit WHERE id = 1; UPDATE audit SET id = id - 1".to_owned(), ChainBroken::Changed(1)),
+        ("DELETE FROM vault WHERE name = 'audit_ends'".to_owned(), ChainBroken::Ends),
+        ("UPDATE vault SET sealed = zeroblob(109) WHERE name = 'audit_ends'".to_owned(), ChainBroken::Ends),
+    ] {
+        assert_eq!(tampered(&state, &sql), want, "{sql}");
+    }
+}
+
+#[test]
+fn the_next_row_hides_nothing() {
+    for sql in
+        ["DELETE FROM audit WHERE id = 8", "DELETE FROM vault WHERE name = 'audit_ends'; DELETE FROM audit"]
+    {
+        let (dir, state) = chained();
+        state.writer.execute_batch(sql).unwrap();
+        drop(state);
+        let state = opened(&dir);
+        add(&state, 9);
+        assert!(verified(&state).is_err(), "{sql}");
+        assert_eq!(forget(&state.writer, &state.keys, 0, 1).unwrap(), 0);
+    }
+}
+
+#[test]
+fn old_rows_are_forgotten_and_the_rest_still_verifies() {
+    let (dir, state) = chained();
+    let forget =
+        |state: &Opened, before, rows| forget(&state.writer, &state.keys, minute(before), rows).unwrap();
+    assert_eq!(forget(&state, 1, 100), 0);
+    assert_eq!(forget(&state, 6, 3), 3);
+    assert_eq!(forget(&state, 6, 100), 2);
+    assert_eq!(verified(&state), Ok(ChainHolds { rows: 3, last_id: 8 }));
+    assert_eq!(forget(&state, 100, 100), 3);
+    assert_eq!(verified(&state), Ok(ChainHolds { rows: 0, last_id: 8 }));
+    drop(state);
+    let state = opened(&dir);
+    add(&state, 9);
+    assert_eq!(verified(&state), Ok(ChainHolds { rows: 1, last_id: 9 }));
+    state.writer.execute("DELETE FROM audit", []).unwrap();
+    assert_eq!(verified(&state), Err(ChainBroken::Missing(9, 9)));
+}
+
+#[test]
+fn a_database_from_before_the_audit_gets_a_chain() {
+    let dir = TempDir::new().unwrap();
+    drop(opened(&dir));
+    let path = dir.path().join(crate::store::open::DATABASE);
+    let db = Connection::open(&path).unwrap();
+    let tables: Vec<String> = {
+        let mut statement = db
+            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('vault', 'usage', 'usage_journal', 'usage_hour')")
+            .unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    db.pragma_update(None, "foreign_keys", false).unwrap();
+    for table in tables {
+        db.execute(&format!("DROP TABLE {table}"), []).unwrap();
+    }
+    db.execute("DELETE FROM vault WHERE name = 'audit_ends'", []).unwrap();
+    db.pragma_update(None, "user_version", 2).unwrap();
+    drop(db);
+    let state = opened(&dir);
+    add(&state, 1);
+    assert_eq!(verified(&state), Ok(ChainHolds { rows: 1, last_id: 1 }));
+}

@@ -1,0 +1,228 @@
+//! The chain of the audit. Each row holds a MAC over itself and the MAC of the row before, ids have no gaps, and
+//! both ends of the chain are sealed in the vault: a row that is changed, removed or put in is found, also at
+//! the ends.
+//!
+//! What it cannot show: that the whole database was replaced by an older copy of itself, and anything that was
+//! done by somebody who holds the encryption key.
+
+use std::fmt;
+
+use ring::hmac;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension as _, Row};
+
+use super::vault as rows;
+use crate::vault::{Keys, Place};
+
+/// A row's place in the chain; before the first row there is [`Link::START`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) id: i64,
+    pub(super) mac: [u8; MAC_BYTES],
+}
+
+impl Link {
+    const START: Self = Self { id: 0, mac: [0; MAC_BYTES] };
+}
+
+/// Both ends: the row before the first that is kept, and the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) before_first: Link,
+    pub(super) last: Link,
+}
+
+/// Marks where the chain of a new database, or of one from before there was an audit, begins.
+pub(crate) fn begin(tx: &Connection, keys: &Keys, now_ms: u64) -> rusqlite::Result<()> {
+    if rows::sealed(tx, ENDS)?.is_some() {
+        return Ok(());
+    }
+    let sealed = seal(keys, Ends { before_first: Link::START, last: Link::START })?;
+    rows::insert(tx, ENDS, &sealed, now_ms)
+}
+
+/// The ends as they were sealed; `None` if somebody has changed or removed them.
+pub(super) fn ends(db: &Connection, keys: &Keys) -> rusqlite::Result<Option<Ends>> {
+    let Some(sealed) = rows::sealed(db, ENDS)? else { return Ok(None) };
+    let Ok(plain) = keys.open(&place(), &sealed) else { return Ok(None) };
+    let (links, rest) = plain.expose().as_chunks::<LINK_BYTES>();
+    Ok(match (links, rest) {
+        ([first, last], []) => Some(Ends { before_first: link(first), last: link(last) }),
+        _ => None,
+    })
+}
+
+pub(super) fn set_ends(tx: &Connection, keys: &Keys, ends: Ends) -> rusqlite::Result<()> {
+    rows::replace(tx, ENDS, &seal(keys, ends)?)
+}
+
+/// The newest row as it stands in the table.
+pub(super) fn newest(db: &Connection) -> rusqlite::Result<Link> {
+    let link = db.prepare_cached(NEWEST)?.query_row([], |row| {
+        let mac: Vec<u8> = row.get("mac")?;
+        Ok(Link { id: row.get("id")?, mac: mac.try_into().unwrap_or([0; MAC_BYTES]) })
+    });
+    Ok(link.optional()?.unwrap_or(Link::START))
+}
+
+fn seal(keys: &Keys, ends: Ends) -> rusqlite::Result<Vec<u8>> {
+    let mut plain = Vec::with_capacity(2 * LINK_BYTES);
+    for link in [ends.before_first, ends.last] {
+        plain.extend_from_slice(&link.id.to_be_bytes());
+        plain.extend_from_slice(&link.mac);
+    }
+    keys.seal(&place(), &plain).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+}
+
+fn link(bytes: &[u8; LINK_BYTES]) -> Link {
+    let mut link = Link::START;
+    let (id, mac) = bytes.split_at(ID_BYTES);
+    if let Ok(id) = id.try_into() {
+        link.id = i64::from_be_bytes(id);
+    }
+    if let Ok(mac) = mac.try_into() {
+        link.mac = mac;
+    }
+    link
+}
+
+fn place() -> Place<'static> {
+    Place { table: "vault", column: "sealed", id: ENDS }
+}
+
+/// What a row is signed with.
+#[derive(Debug)]
+pub(super) struct Signer(hmac::Key);
+
+impl Signer {
+    pub(super) fn new(keys: &Keys) -> Self {
+        Self(keys.derived("audit chain"))
+    }
+
+    /// The MAC of a row, whose `texts` are in the order of [`TEXTS`]. Every field has its length before it, so
+    /// that no two rows read alike.
+    pub(super) fn sign(
+        &self,
+        before: &Link,
+        id: i64,
+        at_ms: i64,
+        texts: &[Option<&[u8]>; TEXTS.len()],
+    ) -> [u8; MAC_BYTES] {
+        let mut context = hmac::Context::with_key(&self.0);
+        let mut field = |bytes: &[u8]| {
+            context.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
+            context.update(bytes);
+        };
+        field(&before.mac);
+        field(&id.to_be_bytes());
+        field(&at_ms.to_be_bytes());
+        for text in texts {
+            field(&[u8::from(text.is_some())]);
+            field(text.unwrap_or_default());
+        }
+        context.sign().as_ref().try_into().unwrap_or([0; MAC_BYTES])
+    }
+}
+
+/// A chain that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainHolds {
+    /// How many rows it has.
+    pub rows: i64,
+    /// The id of its last row; 0 if there was never one.
+    pub last_id: i64,
+}
+
+/// The first thing that is wrong with a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChainBroken {
+    /// The row is not as it was written.
+    Changed(i64),
+    /// The rows from the first to the second id are gone.
+    Missing(i64, i64),
+    /// The row was never written.
+    PutIn(i64),
+    /// The sealed ends of the chain are gone or not as they were written.
+    Ends,
+}
+
+impl fmt::Display for ChainBroken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Changed(id) => write!(f, "row {id} was changed"),
+            Self::Missing(first, last) if first == last => write!(f, "row {first} is missing"),
+            Self::Missing(first, last) => write!(f, "rows {first} to {last} are missing"),
+            Self::PutIn(id) => write!(f, "row {id} was put in"),
+            Self::Ends => f.write_str("where the chain begins and ends was changed or removed"),
+        }
+    }
+}
+
+/// Walks the chain from its first row to its last, in constant memory, and stops at the first fault.
+pub(crate) fn verify(db: &Connection, keys: &Keys) -> rusqlite::Result<Result<ChainHolds, ChainBroken>> {
+    let Some(ends) = ends(db, keys)? else { return Ok(Err(ChainBroken::Ends)) };
+    let signer = Signer::new(keys);
+    let mut statement = db.prepare(ALL)?;
+    let mut found = statement.query([])?;
+    let mut before = ends.before_first;
+    while let Some(row) = found.next()? {
+        match next(row, &signer, &before, &ends)? {
+            Ok(link) => before = link,
+            Err(broken) => return Ok(Err(broken)),
+        }
+    }
+    Ok(if before.id < ends.last.id {
+        Err(ChainBroken::Missing(before.id.saturating_add(1), ends.last.id))
+    } else if before == ends.last {
+        Ok(ChainHolds { rows: before.id.saturating_sub(ends.before_first.id), last_id: before.id })
+    } else {
+        Err(ChainBroken::Changed(before.id))
+    })
+}
+
+fn next(
+    row: &Row<'_>,
+    signer: &Signer,
+    before: &Link,
+    ends: &Ends,
+) -> rusqlite::Result<Result<Link, ChainBroken>> {
+    let id: i64 = row.get("id")?;
+    let expected = before.id.saturating_add(1);
+    if id < expected || id > ends.last.id {
+        return Ok(Err(if id > expected && before.id < ends.last.id {
+            ChainBroken::Missing(expected, ends.last.id)
+        } else {
+            ChainBroken::PutIn(id)
+        }));
+    }
+    if id > expected {
+        return Ok(Err(ChainBroken::Missing(expected, id.saturating_sub(1))));
+    }
+    let mut texts = [None; TEXTS.len()];
+    for (text, column) in texts.iter_mut().zip(TEXTS) {
+        *text = bytes(row.get_ref(column)?);
+    }
+    let mac = signer.sign(before, id, row.get("at_ms")?, &texts);
+    let stored = bytes(row.get_ref("mac")?).unwrap_or_default();
+    Ok(if mac == stored { Ok(Link { id, mac }) } else { Err(ChainBroken::Changed(id)) })
+}
+
+/// The bytes of a text or blob, whatever they are: damage is a finding, not an error.
+fn bytes(value: ValueRef<'_>) -> Option<&[u8]> {
+    match value {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(bytes),
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => None,
+    }
+}
+
+/// The columns that hold text, in the order in which they are signed.
+pub(super) const TEXTS: [&str; 8] =
+    ["actor", "action", "object_kind", "object_id", "outcome", "address", "request_id", "detail"];
+
+/// The name of the ends in the vault.
+const ENDS: &str = "audit_ends";
+const ID_BYTES: usize = 8;
+const MAC_BYTES: usize = 32;
+const LINK_BYTES: usize = ID_BYTES + MAC_BYTES;
+const NEWEST: &str = "SELECT id, mac FROM audit ORDER BY id DESC LIMIT 1";
+const ALL: &str = "SELECT * FROM audit ORDER BY id";
