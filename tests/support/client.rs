@@ -117,6 +117,10 @@ impl Client {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
+        let is_typed = self.headers.iter().any(|(name, _)| name == "content-type");
+        if path.starts_with("/admin/") && !body.is_empty() && !is_typed {
+            request = request.header("content-type", "application/json");
+        }
         let answer = sender.send_request(request.body(Full::new(body))?).await?;
         let (head, body) = answer.into_parts();
         let status = head.status.as_u16();

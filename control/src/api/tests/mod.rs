@@ -1,0 +1,144 @@
+//! The admin API over a real state: who may call it, what it answers, and that the figures are right.
+
+mod gate;
+mod principals;
+mod process;
+mod requests;
+mod usage;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+use shared::build::BuildIdentity;
+use shared::port::{Body, Handler, full};
+use shared::snapshot::{self, SnapshotPublisher, SnapshotReader};
+use shared::usage::UsageLog;
+use tempfile::TempDir;
+
+use crate::config::{self, Environment};
+use crate::{Asset, Control, OpenParams, Params, State, start};
+
+const ADMIN: &str = "administrator-key-of-the-tests";
+const PROJECT: &str = "llmgw_project-key-of-the-tests";
+
+struct Gateway {
+    control: Control,
+    handler: Arc<dyn Handler>,
+    log: Box<dyn UsageLog>,
+    publisher: SnapshotPublisher,
+    reader: SnapshotReader,
+    home: TempDir,
+}
+
+impl Gateway {
+    fn start() -> Self {
+        let home = TempDir::new().unwrap();
+        let dir = home.path().join("state");
+        let key = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [3; 32]);
+        let variables = [
+            ("LLMGW_API_KEY", ADMIN),
+            ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", key.as_str()),
+            ("LLMGW_STATE_DIR", dir.to_str().unwrap()),
+            ("LLMGW_ALLOW_UNAUTHENTICATED_API", "true"),
+        ];
+        let environment = Environment::read(variables.map(|(name, value)| (name.into(), value.into())));
+        let config = config::load(&Arc::new(environment)).unwrap().config;
+        let state =
+            State::open(OpenParams { dir: &dir, encryption_key: &config.credential_encryption_key }).unwrap();
+        let log = state.usage_log().unwrap();
+        let (publisher, reader) = snapshot::channel();
+        let control = start(Params {
+            state,
+            config: Arc::new(config),
+            warnings: vec!["a warning".into()],
+            publisher: publisher.clone(),
+            reader: reader.clone(),
+            asset,
+            build: BuildIdentity { version: "1.2.3", commit: "abc", built_at: "today", target: "here" },
+        })
+        .unwrap();
+        Self { handler: control.handler(), control, log, publisher, reader, home }
+    }
+
+    fn send(&self, request: Request<Body>) -> Response<Body> {
+        let peer: SocketAddr = ([127, 0, 0, 1], 1).into();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(self.handler.handle(request, peer))
+    }
+
+    fn call(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> (StatusCode, Value, Response<()>) {
+        let mut request = Request::builder().method(method).uri(path).header("x-request-id", "id-of-this");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self.send(request.body(full("")).unwrap());
+        let (parts, body) = response.into_parts();
+        let bytes = text(body);
+        let value = serde_json::from_str(&bytes).unwrap_or(Value::String(bytes));
+        (parts.status, value, Response::from_parts(parts, ()))
+    }
+
+    /// An administrator's request with a body, below `/admin/api/`.
+    fn send_json(
+        &self,
+        method: Method,
+        path: &str,
+        body: &str,
+        headers: &[(&str, &str)],
+    ) -> (StatusCode, Value, Response<()>) {
+        let uri = format!("/admin/api/{path}");
+        let mut request = Request::builder().method(method).uri(uri).header("x-api-key", ADMIN);
+        if !body.is_empty() {
+            request = request.header("content-type", "application/json");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, body) = self.send(request.body(full(body.to_owned())).unwrap()).into_parts();
+        let bytes = text(body);
+        let value = serde_json::from_str(&bytes).unwrap_or(Value::String(bytes));
+        (parts.status, value, Response::from_parts(parts, ()))
+    }
+
+    /// A good answer to an administrator.
+    fn get(&self, path: &str) -> Value {
+        let (status, value, _) = self.call(Method::GET, path, &[("x-api-key", ADMIN)]);
+        assert_eq!(status, 200, "{path}: {value}");
+        value
+    }
+
+    /// The status, code and parameter of a refusal, whose envelope is whole.
+    fn refusal(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> (u16, String, Value) {
+        let (status, value, response) = self.call(method, path, headers);
+        let error = &value["error"];
+        assert_eq!(error["request_id"], "id-of-this", "{path}: {value}");
+        assert!(error["message"].as_str().unwrap().len() > 5 && error["type"].is_string(), "{value}");
+        assert_eq!(response.headers()["content-type"], "application/json");
+        (status.as_u16(), error["code"].as_str().unwrap().to_owned(), error["param"].clone())
+    }
+
+    fn stop(self) {
+        drop(self.log);
+        self.control.stop();
+        assert_eq!(std::fs::read_dir(self.home.path().join("state/journal")).unwrap().count(), 0);
+    }
+}
+
+fn asset(path: &str) -> Option<Asset> {
+    let content_type = "text/html; charset=utf-8";
+    (path == "index.html").then(|| Asset { bytes: b"<p>{{version}}</p>"[..].into(), content_type })
+}
+
+fn text(body: Body) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let bytes = runtime.block_on(body.collect()).unwrap().to_bytes();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}

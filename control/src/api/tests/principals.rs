@@ -1,0 +1,46 @@
+//! Humans.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::Gateway;
+
+#[test]
+fn a_principal_is_made_changed_and_forgotten_with_versions_and_repeats() {
+    let gateway = Gateway::start();
+    let make = r#"{"name": "Ada", "email": "ada@example.com"}"#;
+    let (status, ada, response) =
+        gateway.send_json(Method::POST, "principals", make, &[("idempotency-key", "a")]);
+    assert_eq!(
+        (status, response.headers()["etag"].to_str().unwrap()),
+        (StatusCode::CREATED, "\"1\""),
+        "{ada}"
+    );
+    let (_, again, replay) = gateway.send_json(Method::POST, "principals", make, &[("idempotency-key", "a")]);
+    assert_eq!((&again, replay.headers()["idempotency-replayed"].to_str().unwrap()), (&ada, "true"));
+    let other = r#"{"name": "Eve"}"#;
+    assert_eq!(gateway.send_json(Method::POST, "principals", other, &[("idempotency-key", "a")]).0, 409);
+    assert_eq!(gateway.send_json(Method::POST, "principals", make, &[]).0, 409, "the address is taken");
+
+    let path = format!("principals/{}", ada["id"].as_str().unwrap());
+    let (status, _, _) =
+        gateway.send_json(Method::PATCH, &path, r#"{"name": "Ada L."}"#, &[("if-match", "\"2\"")]);
+    assert_eq!(status, 412);
+    let (status, changed, _) = gateway.send_json(
+        Method::PATCH,
+        &path,
+        r#"{"name": "Ada L.", "email": null}"#,
+        &[("if-match", "\"1\"")],
+    );
+    assert_eq!((status.as_u16(), &changed["name"], &changed["email"]), (200, &json!("Ada L."), &Value::Null));
+    for (body, param) in
+        [(r#"{"nmae": "x"}"#, "nmae"), (r#"{"name": ""}"#, "name"), (r#"{"email": "nowhere"}"#, "email")]
+    {
+        let (status, told, _) = gateway.send_json(Method::PATCH, &path, body, &[]);
+        assert_eq!((status.as_u16(), &told["error"]["param"]), (400, &json!(param)), "{told}");
+    }
+    assert_eq!(gateway.get("/admin/api/principals")["data"], json!([changed]));
+    assert_eq!(gateway.send_json(Method::DELETE, &path, "", &[]).0, 204);
+    assert_eq!(gateway.send_json(Method::DELETE, &path, "", &[]).0, 404);
+    gateway.stop();
+}

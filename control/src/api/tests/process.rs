@@ -1,0 +1,76 @@
+//! State, console, and what happens when the ground gives way.
+
+use std::sync::Arc;
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+use shared::port::full;
+
+use super::{ADMIN, Gateway, text};
+use crate::meter::tests::event;
+use crate::{OpenParams, State};
+
+#[test]
+fn state_tells_how_the_gateway_is_doing() {
+    let mut gateway = Gateway::start();
+    let state = gateway.get("/admin/api/state");
+    assert_eq!(state["auth_required"], true);
+    assert_eq!((&state["version"], &state["commit"]), (&json!("1.2.3"), &json!("abc")));
+    assert_eq!(state["generation"], 1, "the first snapshot is there before anybody asks");
+    assert_eq!(state["warnings"], json!(["a warning"]));
+    assert_eq!(state["counts"]["keys"], 1);
+    assert_eq!(state["reload"]["last_error"], Value::Null);
+    assert!(state["reload"]["last_ok_at_ms"].as_u64().unwrap() > 1_700_000_000_000);
+    (0..5).for_each(|n| gateway.log.append(event(n)));
+    gateway.get("/admin/api/requests");
+    let usage = &gateway.get("/admin/api/state")["usage"];
+    assert_eq!((&usage["stored"], &usage["queued"], &usage["lost"]), (&json!(5), &json!(0), &json!(0)));
+    assert_eq!(usage["failing_error"], Value::Null);
+    gateway.stop();
+}
+
+#[test]
+fn the_console_needs_no_key_and_runs_nothing_foreign() {
+    let gateway = Gateway::start();
+    for path in ["/console", "/console/", "/console/index.html"] {
+        let (status, page, response) = gateway.call(Method::GET, path, &[]);
+        assert_eq!((status.as_u16(), page), (200, json!("<p>1.2.3</p>")), "{path}");
+        let policy = response.headers()["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self';") && !policy.contains("unsafe"));
+        assert_eq!(response.headers()["x-content-type-options"], "nosniff");
+        assert_eq!(response.headers()["x-frame-options"], "DENY");
+    }
+    let (status, page, _) = gateway.call(Method::HEAD, "/console/", &[]);
+    assert_eq!((status.as_u16(), page), (200, json!("")));
+    gateway.stop();
+}
+
+#[test]
+fn a_database_that_breaks_while_serving_is_a_clear_error() {
+    let gateway = Gateway::start();
+    let path = gateway.home.path().join("state/gateway.db");
+    rusqlite::Connection::open(path).unwrap().execute_batch("DROP TABLE usage").unwrap();
+    let admin: &[(&str, &str)] = &[("x-api-key", ADMIN)];
+    for path in ["/admin/api/requests", "/admin/api/usage", "/admin/api/requests/x"] {
+        let (status, code, _) = gateway.refusal(Method::GET, path, admin);
+        assert_eq!((status, code.as_str()), (500, "internal_error"), "{path}");
+    }
+    gateway.get("/admin/api/state");
+    gateway.stop();
+}
+
+#[test]
+fn after_the_stop_the_handler_says_so_and_the_state_is_free() {
+    let gateway = Gateway::start();
+    let (handler, home) = (Arc::clone(&gateway.handler), gateway.home.path().to_owned());
+    let Gateway { control, log, home: _home, .. } = gateway;
+    drop(log);
+    control.stop();
+    let request = Request::get("/admin/api/state").header("x-api-key", ADMIN).body(full("")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let response = runtime.block_on(handler.handle(request, ([127, 0, 0, 1], 1).into()));
+    assert_eq!(response.status(), 503);
+    assert!(text(response.into_body()).contains("\"draining\""));
+    let key = shared::secret::Secret::new([3; 32]);
+    State::open(OpenParams { dir: &home.join("state"), encryption_key: &key }).unwrap();
+}
