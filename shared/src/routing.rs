@@ -173,6 +173,9 @@ pub struct Prices {
     pub output: Option<u64>,
     /// Reasoning, where billed apart from output.
     pub reasoning: Option<u64>,
+    /// The input tokens up to which these prices hold, cached ones included; some vendors charge more for longer
+    /// prompts.
+    pub input_tokens_max: Option<u64>,
 }
 
 impl Prices {
@@ -195,6 +198,9 @@ impl Prices {
                 let point = if micro.is_empty() { "" } else { "." };
                 label.push_str(&format!(" {class} {dollars}{point}{micro}"));
             }
+        }
+        if let Some(tokens) = self.input_tokens_max {
+            label.push_str(&format!(" up to {tokens}"));
         }
         label.into()
     }
@@ -236,10 +242,17 @@ mod tests {
             Prices { input: Some(590_000), cached_input: Some(0), output: Some(1), ..Prices::default() };
         assert_eq!(&*prices.label("config"), "config in 0.59 cached 0 out 0.000001");
         let all = Some(15_000_000);
-        let prices = Prices { input: all, cached_input: all, cache_write: all, output: all, reasoning: all };
+        let prices = Prices {
+            input: all,
+            cached_input: all,
+            cache_write: all,
+            output: all,
+            reasoning: all,
+            input_tokens_max: Some(272_000),
+        };
         assert_eq!(
             &*prices.label("list 2026-11-01"),
-            "list 2026-11-01 in 15 cached 15 write 15 out 15 reasoning 15"
+            "list 2026-11-01 in 15 cached 15 write 15 out 15 reasoning 15 up to 272000"
         );
         assert_eq!(&*Prices::default().label("config"), "config");
     }

@@ -128,8 +128,13 @@ impl TokenCounts {
 }
 
 /// What `tokens` cost at `prices`, in nano-dollars, rounded once, half up. `None` where a class that was used
-/// has no price: unknown is never free (ADM-6). Reasoning without a price of its own is billed as output.
+/// has no price, or the input is longer than the prices hold for: unknown is never free (ADM-6). Reasoning without
+/// a price of its own is billed as output.
 pub fn cost(tokens: &TokenCounts, prices: &Prices) -> Option<u64> {
+    let input = tokens.input.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write);
+    if prices.input_tokens_max.is_some_and(|max| max < input) {
+        return None;
+    }
     // A micro-dollar for a million tokens is a pico-dollar for one; each token is in one class, billed once.
     let pico = [
         (tokens.input, prices.input),
@@ -242,7 +247,7 @@ mod tests {
     /// Dollars per million tokens, in thousandths of a cent.
     fn prices(list: [Option<u64>; 5]) -> Prices {
         let [input, cached_input, cache_write, output, reasoning] = list.map(|p| p.map(|price| price * 10));
-        Prices { input, cached_input, cache_write, output, reasoning }
+        Prices { input, cached_input, cache_write, output, reasoning, input_tokens_max: None }
     }
 
     #[test]
@@ -291,6 +296,13 @@ mod tests {
             counts[4] *= u64::from(missing != 3);
             assert!(cost(&tokens(counts), &prices(list)).is_some(), "class {missing} was not used");
         }
+    }
+
+    #[test]
+    fn prices_of_short_prompts_say_nothing_of_longer_ones() {
+        let prices = Prices { input_tokens_max: Some(300), ..prices([Some(100_000); 5]) };
+        assert_eq!(cost(&tokens([100, 100, 100, 9, 0]), &prices), Some(309_000));
+        assert_eq!(cost(&tokens([100, 100, 101, 9, 0]), &prices), None);
     }
 
     #[test]

@@ -34,6 +34,7 @@ fn described(raw: &raw::DescribedModel) -> Model {
         cache_write: micro_dollars(prices.cache_write),
         output: micro_dollars(prices.output),
         reasoning: micro_dollars(prices.reasoning),
+        input_tokens_max: prices.input_tokens_max,
     });
     Model {
         id: ModelId::new(raw.id.as_str()),

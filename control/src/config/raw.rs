@@ -219,6 +219,9 @@ pub(super) struct Prices {
     /// Reasoning, where billed apart from output.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub(super) reasoning: Option<f64>,
+    /// Input tokens up to which these prices hold; the cost of a longer prompt is unknown.
+    #[schemars(range(min = 1))]
+    pub(super) input_tokens_max: Option<u64>,
 }
 
 /// What the type `echo` does besides repeating the prompt.
