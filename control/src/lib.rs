@@ -11,6 +11,7 @@ pub mod config;
 mod console;
 pub mod detect;
 mod meter;
+mod money;
 mod publish;
 mod service;
 mod state;

@@ -21,13 +21,27 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
     let limit = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let cursor = query.text("cursor").map(|text| cursor(&text)).transpose()?;
-    let (from_ms, to_ms) = (query.moment("from")?, query.moment("to")?);
-    let status = query.number::<u16>("status", 100, 999)?;
-    let filter = Filter { from_ms, to_ms, status, names: names(&mut query) };
+    let filter = filter(&mut query)?;
     query.finish()?;
     app.scribe.flush(FLUSH_TIME_MAX).await;
     let Page { rows, next } = app.readers.ask(move |db| page(db, &filter, cursor, limit)).await?;
     json(&List { data: rows, next_cursor: next.map(|next| format!("{}-{}", next.started_at_ms, next.id)) })
+}
+
+/// The filters that a query names.
+pub(crate) fn filter(query: &mut Query) -> Result<Filter, ApiError> {
+    let nano = |micro: u64| micro.saturating_mul(1_000);
+    Ok(Filter {
+        from_ms: query.moment("from")?,
+        to_ms: query.moment("to")?,
+        status: query.number("status", 100, 999)?,
+        names: names(query),
+        error: query.text("error"),
+        request_id_prefix: query.text("request_id_prefix"),
+        duration_us_min: query.number("duration_us_min", 0, u64::MAX)?,
+        cost_min: query.number("cost_micro_usd_min", 0, u64::MAX)?.map(nano),
+        cost_max: query.number("cost_micro_usd_max", 0, u64::MAX)?.map(nano),
+    })
 }
 
 /// The newest exchange of that id, with its trace.

@@ -12,7 +12,7 @@ use shared::usage::{TraceStep, UsageEvent};
 
 use super::names;
 use crate::store::digest::digest;
-use crate::store::record::{Record, Step, Tokens, bounded};
+use crate::store::record::{Record, Step, Tokens, bounded, bounded_cost};
 use crate::store::varint;
 
 /// Appends the frame of `event`.
@@ -105,6 +105,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
             event.outcome.name(),
             or_none(event.error.map(names::error)),
             names::provenance(event.provenance),
+            event.price.as_deref().unwrap_or(""),
         ],
         stream: event.stream,
         status: event.status,
@@ -115,6 +116,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
             output: bounded(event.tokens.output),
             reasoning: bounded(event.tokens.reasoning),
         },
+        cost_nano_usd: event.cost_nano_usd.map(bounded_cost),
         head_us: event.head_us.map(bounded),
         first_content_us: event.first_content_us.map(bounded),
     }

@@ -10,6 +10,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0002_usage.sql", include_str!("migrations/0002_usage.sql")),
     ("0003_audit.sql", include_str!("migrations/0003_audit.sql")),
     ("0004_iam.sql", include_str!("migrations/0004_iam.sql")),
+    ("0005_usage_cost.sql", include_str!("migrations/0005_usage_cost.sql")),
 ];
 
 /// The newest version that this binary knows.
@@ -65,6 +66,30 @@ mod tests {
             assert_eq!(version(&db).unwrap(), newest());
             migrate(&mut db).unwrap();
         }
+    }
+
+    #[test]
+    fn sums_of_the_first_release_are_kept_and_their_cost_is_unknown() {
+        let mut db = Connection::open_in_memory().unwrap();
+        MIGRATIONS[..2].iter().for_each(|(_, sql)| db.execute_batch(sql).unwrap());
+        db.pragma_update(None, "user_version", 2).unwrap();
+        for hour in [23, 24, 47] {
+            let row = "INSERT INTO usage_hour VALUES (?, 'pj', 'k', 'p', 'm', 'e', 'o', 'c', 2, 3, 4, 5, 6, 7, 8, 9, 1)";
+            db.execute(row, [hour]).unwrap();
+        }
+        migrate(&mut db).unwrap();
+        let sums = |table: &str| -> Vec<(i64, i64, i64, i64, i64)> {
+            let sql = format!(
+                "SELECT hour, requests, unpriced, cost_nano_usd, reasoning_tokens FROM {table} \
+                 WHERE principal = '' AND model = 'm' AND first_contents > 0 ORDER BY hour"
+            );
+            let mut statement = db.prepare(&sql).unwrap();
+            let rows =
+                statement.query_map([], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?)));
+            rows.unwrap().collect::<Result<_, _>>().unwrap()
+        };
+        assert_eq!(sums("usage_hour"), [23, 24, 47].map(|hour| (hour, 2, 2, 0, 7)));
+        assert_eq!(sums("usage_day"), [(0, 2, 2, 0, 7), (24, 4, 4, 0, 14)]);
     }
 
     #[test]

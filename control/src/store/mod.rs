@@ -18,9 +18,11 @@ pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod requests;
 pub(crate) mod rollup;
+pub(crate) mod sums;
 pub(crate) mod usage;
 pub(crate) mod varint;
 pub(crate) mod vault;
+pub(crate) mod window;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,11 @@
 //! One exchange as bytes: the form it has in the journal and in the table `usage`. It names everything by text,
 //! so that what one release wrote another can read; only the way a text is written differs between the two.
+//!
+//! ```text
+//!  request id, started, duration, names, status, tokens, head, first content, [price, cost,] steps
+//! ```
+//!
+//! A bit of `status` says that price and cost are there: the first release wrote none.
 
 use super::varint;
 
@@ -14,6 +20,8 @@ pub(crate) struct Record<'a> {
     pub(crate) stream: bool,
     pub(crate) status: u16,
     pub(crate) tokens: Tokens,
+    /// None where it is not known.
+    pub(crate) cost_nano_usd: Option<u64>,
     pub(crate) head_us: Option<u64>,
     pub(crate) first_content_us: Option<u64>,
 }
@@ -32,10 +40,11 @@ pub(crate) enum Name {
     Outcome,
     Error,
     Provenance,
+    Price,
 }
 
 impl Name {
-    pub(crate) const COUNT: usize = 11;
+    pub(crate) const COUNT: usize = 12;
 }
 
 /// Token classes, disjoint.
@@ -64,21 +73,29 @@ impl<'a> Record<'a> {
         self.names.get(name as usize).copied().unwrap_or_default()
     }
 
+    pub(crate) fn set_name(&mut self, name: Name, text: &'a str) {
+        if let Some(place) = self.names.get_mut(name as usize) {
+            *place = text;
+        }
+    }
+
     /// Appends everything but the trace; `text` writes a text and is told which one it is.
     pub(crate) fn put(&self, out: &mut Vec<u8>, mut text: impl FnMut(&mut Vec<u8>, usize, &str)) {
         varint::put_text(out, self.request_id);
         varint::put(out, self.started_at_ms);
         varint::put(out, self.duration_us);
-        for (at, name) in self.names.iter().enumerate() {
+        for (at, name) in self.names.iter().enumerate().take(FIRST_NAMES) {
             text(out, at, name);
         }
-        varint::put(out, u64::from(self.status) << 1 | u64::from(self.stream));
+        varint::put(out, WITH_COST | u64::from(self.status) << 1 | u64::from(self.stream));
         let Tokens { input, cache_read, cache_write, output, reasoning } = self.tokens;
         for count in [input, cache_read, cache_write, output, reasoning] {
             varint::put(out, count);
         }
         put_option(out, self.head_us);
         put_option(out, self.first_content_us);
+        text(out, Name::Price as usize, self.name(Name::Price));
+        put_option(out, self.cost_nano_usd);
     }
 
     /// Reads what [`put`](Self::put) wrote; what is left is the trace. `None` for anything else.
@@ -88,17 +105,17 @@ impl<'a> Record<'a> {
         let request_id = varint::take_text(bytes)?;
         let (started_at_ms, duration_us) = (varint::take(bytes)?, varint::take(bytes)?);
         let mut names = [""; Name::COUNT];
-        for name in &mut names {
+        for name in names.iter_mut().take(FIRST_NAMES) {
             *name = texts.take(bytes)?;
         }
         let status = varint::take(bytes)?;
-        let record = Self {
+        let mut record = Self {
             request_id,
             started_at_ms,
             duration_us,
             names,
             stream: status & 1 == 1,
-            status: u16::try_from(status >> 1).ok()?,
+            status: u16::try_from((status & !WITH_COST) >> 1).ok()?,
             tokens: Tokens {
                 input: varint::take(bytes)?,
                 cache_read: varint::take(bytes)?,
@@ -108,7 +125,12 @@ impl<'a> Record<'a> {
             },
             head_us: take_option(bytes)?,
             first_content_us: take_option(bytes)?,
+            cost_nano_usd: None,
         };
+        if status & WITH_COST != 0 {
+            record.set_name(Name::Price, texts.take(bytes)?);
+            record.cost_nano_usd = take_option(bytes)?;
+        }
         Some((record, Trace { bytes: rest, texts }))
     }
 }
@@ -124,6 +146,11 @@ impl Step<'_> {
         put_option(out, self.spent_us);
     }
 }
+
+/// The names that stand together; the price stands with the cost.
+const FIRST_NAMES: usize = Name::COUNT - 1;
+/// Above every status.
+const WITH_COST: u64 = 1 << 17;
 
 /// Different texts of a record and its steps.
 pub(crate) const TEXTS: usize = Name::COUNT + 3;
@@ -186,5 +213,78 @@ fn take_option(bytes: &mut &[u8]) -> Option<Option<u64>> {
     Some(varint::take(bytes)?.checked_sub(1))
 }
 
+/// The same of a cost in nano-dollars; half a million of the greatest fit into a sum.
+pub(crate) fn bounded_cost(nano: u64) -> u64 {
+    nano.min(COST_MAX)
+}
+
 /// 69 thousand million tokens, or 19 hours in microseconds; 134 million of them fit into a sum.
 const COUNT_MAX: u64 = 1 << 36;
+/// 17,592 dollars.
+const COST_MAX: u64 = 1 << 44;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the first release wrote of an exchange: no price, no cost.
+    fn first_layout(record: &Record<'_>, step: &Step<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        varint::put_text(&mut out, record.request_id);
+        varint::put(&mut out, record.started_at_ms);
+        varint::put(&mut out, record.duration_us);
+        record.names[..11].iter().for_each(|name| varint::put_text(&mut out, name));
+        varint::put(&mut out, u64::from(record.status) << 1 | u64::from(record.stream));
+        let tokens = record.tokens;
+        let counts = [tokens.input, tokens.cache_read, tokens.cache_write, tokens.output, tokens.reasoning];
+        counts.into_iter().for_each(|count| varint::put(&mut out, count));
+        put_option(&mut out, record.head_us);
+        put_option(&mut out, record.first_content_us);
+        step.put(&mut out, |out, _, text| varint::put_text(out, text));
+        out
+    }
+
+    const RECORD: Record<'_> = Record {
+        request_id: "req-1",
+        started_at_ms: 1_700_000_000_000,
+        duration_us: 12,
+        names: ["o", "k", "pj", "pr", "s", "e", "p", "m", "oc", "", "rp", "list in 1"],
+        stream: true,
+        status: 999,
+        tokens: Tokens { input: 1, cache_read: 2, cache_write: 3, output: 4, reasoning: 5 },
+        cost_nano_usd: Some(0),
+        head_us: None,
+        first_content_us: Some(7),
+    };
+    const STEP: Step<'_> = Step {
+        provider: "p",
+        model: "m",
+        result: "served",
+        status: Some(200),
+        head_us: None,
+        spent_us: None,
+    };
+
+    #[test]
+    fn what_the_first_release_wrote_is_read_and_its_cost_unknown() {
+        let bytes = first_layout(&RECORD, &STEP);
+        let (record, trace) = Record::take(&bytes, Texts::Inline).unwrap();
+        assert_eq!((record.cost_nano_usd, record.name(Name::Price)), (None, ""));
+        assert_eq!((record.status, record.stream, record.tokens), (999, true, RECORD.tokens));
+        assert_eq!(record.names[..11], RECORD.names[..11]);
+        assert_eq!(trace.collect::<Vec<_>>(), [STEP]);
+    }
+
+    #[test]
+    fn a_cost_of_nothing_and_one_that_is_unknown_come_back_as_they_were() {
+        for cost_nano_usd in [None, Some(0), Some(COST_MAX)] {
+            let mut bytes = Vec::new();
+            let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
+            Record { cost_nano_usd, ..RECORD }.put(&mut bytes, text);
+            STEP.put(&mut bytes, text);
+            let (record, trace) = Record::take(&bytes, Texts::Inline).unwrap();
+            assert_eq!((record.cost_nano_usd, record.names), (cost_nano_usd, RECORD.names));
+            assert_eq!((record.status, trace.count()), (999, 1));
+        }
+    }
+}

@@ -1,5 +1,5 @@
-//! Sums of usage over a time. Whole hours come from `usage_hour`; of the hours that the time cuts, the rows
-//! themselves are read, so that the answer is exact at any edge and fast over any length.
+//! Sums of usage over a time. Whole days and hours come from `usage_day` and `usage_hour`; of the hours that the
+//! time cuts, the exchanges themselves are read, so that the answer is exact at any edge and fast over any length.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,10 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
 use super::block;
-use super::record::Record;
 use super::requests::{Column, has_names, names_of};
-use super::rollup::HOUR_MS;
+use super::rollup::{DAY_HOURS, HOUR_MS};
+use super::sums::{SELECTED, Sums};
+use super::window::{Bucket, Window, first_hour, months};
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,13 +23,6 @@ pub(crate) struct Question {
     pub(crate) filters: Vec<(Column, String)>,
 }
 
-/// A part of the time that is summed apart, in UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bucket {
-    Hour,
-    Day,
-}
-
 /// One group of the answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Group {
@@ -38,60 +32,16 @@ pub(crate) struct Group {
     pub(crate) sums: Sums,
 }
 
-/// What was used by some exchanges.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sums {
-    pub(crate) requests: u64,
-    pub(crate) input: u64,
-    pub(crate) cache_read: u64,
-    pub(crate) cache_write: u64,
-    pub(crate) output: u64,
-    pub(crate) reasoning: u64,
-    pub(crate) duration_us: u64,
-    pub(crate) first_content_us: u64,
-    pub(crate) first_contents: u64,
-}
-
-impl Sums {
-    fn of(record: &Record<'_>) -> Self {
-        let tokens = record.tokens;
-        Self {
-            requests: 1,
-            input: tokens.input,
-            cache_read: tokens.cache_read,
-            cache_write: tokens.cache_write,
-            output: tokens.output,
-            reasoning: tokens.reasoning,
-            duration_us: record.duration_us,
-            first_content_us: record.first_content_us.unwrap_or(0),
-            first_contents: u64::from(record.first_content_us.is_some()),
-        }
-    }
-
-    pub(crate) fn add(&mut self, other: &Self) {
-        for (sum, more) in [
-            (&mut self.requests, other.requests),
-            (&mut self.input, other.input),
-            (&mut self.cache_read, other.cache_read),
-            (&mut self.cache_write, other.cache_write),
-            (&mut self.output, other.output),
-            (&mut self.reasoning, other.reasoning),
-            (&mut self.duration_us, other.duration_us),
-            (&mut self.first_content_us, other.first_content_us),
-            (&mut self.first_contents, other.first_contents),
-        ] {
-            *sum = sum.saturating_add(more);
-        }
-    }
-}
-
 /// The sums, one group after the other; more than [`GROUPS_MAX`] if there are more, but not all of them.
 pub(crate) fn sums(db: &Connection, question: &Question) -> rusqlite::Result<Vec<Group>> {
-    // One transaction, so that hours and rows are those of one moment.
+    // One transaction, so that days, hours and exchanges are those of one moment.
     let tx = db.unchecked_transaction()?;
-    let window = Window::of(question.from_ms, whole_hour_if_over(&tx, question.to_ms)?);
+    let window = Window::of(question.from_ms, whole_day_if_over(&tx, question.to_ms)?, question.bucket);
     let mut groups = Groups::default();
-    add_hours(&tx, question, &window, &mut groups)?;
+    add_sums(&tx, question, ("usage_day", window.days), &mut groups)?;
+    for hours in window.hours {
+        add_sums(&tx, question, ("usage_hour", hours), &mut groups)?;
+    }
     for (from_ms, to_ms) in window.edges {
         add_rows(&tx, question, (from_ms, to_ms), &mut groups)?;
     }
@@ -106,22 +56,49 @@ fn answer(question: &Question, (hour, group): Key, sums: Sums) -> Group {
     Group { bucket_start_ms: question.bucket.map(|_| hour.saturating_mul(HOUR_MS)), group, sums }
 }
 
-/// An hour in which nothing has begun after `to_ms` is as good as a whole one.
-fn whole_hour_if_over(db: &Connection, to_ms: u64) -> rusqlite::Result<u64> {
+/// A day in which nothing has begun after `to_ms` is as good as a whole one.
+fn whole_day_if_over(db: &Connection, to_ms: u64) -> rusqlite::Result<u64> {
     let last: Option<u64> = db.query_row(LAST_MS, [], |row| row.get("last_ms")).optional()?;
     let is_over = last.is_none_or(|last| last < to_ms);
-    Ok(if is_over { to_ms.div_ceil(HOUR_MS).saturating_mul(HOUR_MS) } else { to_ms })
+    let day_ms = DAY_HOURS * HOUR_MS;
+    Ok(if is_over { to_ms.div_ceil(day_ms).saturating_mul(day_ms) } else { to_ms })
 }
 
-fn add_hours(
+/// Adds the sums that a table has of some hours.
+fn add_sums(
     db: &Connection,
     question: &Question,
-    window: &Window,
+    (table, hours): (&'static str, (u64, u64)),
+    groups: &mut Groups,
+) -> rusqlite::Result<()> {
+    if question.bucket != Some(Bucket::Month) {
+        return add_table(db, question, (table, hours), groups);
+    }
+    let first: Option<u64> = db.query_row(FIRST_HOUR, [], |row| row.get(0))?;
+    let (start, end) = hours;
+    for (from, to) in months((start.max(first.unwrap_or(start)), end)) {
+        let mut month = Groups::default();
+        add_table(db, question, (table, (from, to)), &mut month)?;
+        let first = first_hour(question.bucket, from);
+        for ((_, names), sums) in month {
+            groups.entry((first, names)).or_default().add(&sums);
+        }
+    }
+    Ok(())
+}
+
+fn add_table(
+    db: &Connection,
+    question: &Question,
+    (table, (start, end)): (&'static str, (u64, u64)),
     sums: &mut Groups,
 ) -> rusqlite::Result<()> {
-    let mut groups: Vec<String> = question.group_by.iter().map(|column| column.name().to_owned()).collect();
-    groups.insert(0, bucket_sql(question.bucket).to_owned());
-    let mut values: Vec<Value> = [window.first, window.end].map(integer).into();
+    if start >= end {
+        return Ok(());
+    }
+    let mut groups: Vec<&str> = question.group_by.iter().map(Column::name).collect();
+    groups.insert(0, bucket_sql(question.bucket));
+    let mut values: Vec<Value> = [start, end].map(integer).into();
     let mut wanted = vec!["hour >= ? AND hour < ?".to_owned()];
     for (column, name) in &question.filters {
         wanted.push(format!("{} = ?", column.name()));
@@ -129,32 +106,21 @@ fn add_hours(
     }
     values.push(integer(u64::try_from(GROUPS_MAX).unwrap_or(u64::MAX).saturating_add(1)));
     let (groups, wanted) = (groups.join(", "), wanted.join(" AND "));
-    let sql = format!("SELECT {SUMS}, {groups} FROM usage_hour WHERE {wanted} GROUP BY {groups} LIMIT ?");
+    let sql = format!("SELECT {SELECTED}, {groups} FROM {table} WHERE {wanted} GROUP BY {groups} LIMIT ?");
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
     while let Some(row) = rows.next()? {
-        let (key, more) = read(row, question.group_by.len())?;
-        sums.entry(key).or_default().add(&more);
+        let key = key(row, question.group_by.len())?;
+        sums.entry(key).or_default().add(&Sums::read(row)?);
     }
     Ok(())
 }
 
-fn read(row: &rusqlite::Row<'_>, names: usize) -> rusqlite::Result<(Key, Sums)> {
-    let name =
-        |at: usize| row.get::<_, String>(BUCKET_AT + 1 + at).map(|name| Some(name).filter(|n| !n.is_empty()));
-    let names = (0..names).map(name).collect::<rusqlite::Result<_>>()?;
-    let sums = Sums {
-        requests: row.get("requests")?,
-        input: row.get("input")?,
-        cache_read: row.get("cache_read")?,
-        cache_write: row.get("cache_write")?,
-        output: row.get("output")?,
-        reasoning: row.get("reasoning")?,
-        duration_us: row.get("duration_us")?,
-        first_content_us: row.get("first_content_us")?,
-        first_contents: row.get("first_contents")?,
+fn key(row: &rusqlite::Row<'_>, names: usize) -> rusqlite::Result<Key> {
+    let name = |at: usize| {
+        row.get::<_, String>(Sums::COUNT + 1 + at).map(|name| Some(name).filter(|name| !name.is_empty()))
     };
-    Ok(((row.get(BUCKET_AT)?, names), sums))
+    Ok((row.get(Sums::COUNT)?, (0..names).map(name).collect::<rusqlite::Result<_>>()?))
 }
 
 /// Adds the exchanges that began from the first moment up to before the second.
@@ -188,41 +154,12 @@ fn add_rows(
     Ok(())
 }
 
-fn first_hour(bucket: Option<Bucket>, hour: u64) -> u64 {
-    match bucket {
-        None => 0,
-        Some(Bucket::Hour) => hour,
-        Some(Bucket::Day) => hour - hour % 24,
-    }
-}
-
 /// The first hour of the bucket of `hour`; grouping by a constant column is grouping by nothing.
 fn bucket_sql(bucket: Option<Bucket>) -> &'static str {
     match bucket {
-        None => "hour * 0",
+        None | Some(Bucket::Month) => "hour * 0",
         Some(Bucket::Hour) => "hour",
         Some(Bucket::Day) => "hour - hour % 24",
-    }
-}
-
-/// A time, cut at hours.
-#[derive(Debug)]
-struct Window {
-    /// The whole hours inside.
-    first: u64,
-    end: u64,
-    /// The milliseconds before and after them.
-    edges: [(u64, u64); 2],
-}
-
-impl Window {
-    fn of(from_ms: u64, to_ms: u64) -> Self {
-        let first = from_ms.div_ceil(HOUR_MS);
-        let end = (to_ms / HOUR_MS).max(first);
-        let inside = first.saturating_mul(HOUR_MS).min(to_ms);
-        // Without a whole hour inside, everything is before.
-        let after = if to_ms / HOUR_MS > first { end.saturating_mul(HOUR_MS) } else { inside };
-        Self { first, end, edges: [(from_ms, inside), (after, to_ms)] }
     }
 }
 
@@ -233,12 +170,6 @@ fn integer(number: u64) -> Value {
 /// Groups of one answer.
 pub(crate) const GROUPS_MAX: usize = 10_000;
 
-const BUCKET_AT: usize = 9;
-
-const SUMS: &str = "sum(requests) AS requests, sum(input_tokens) AS input, sum(cache_read_tokens) AS cache_read, \
-     sum(cache_write_tokens) AS cache_write, sum(output_tokens) AS output, sum(reasoning_tokens) AS reasoning, \
-     sum(duration_us) AS duration_us, sum(first_content_us) AS first_content_us, \
-     sum(first_contents) AS first_contents";
-
 const BLOCKS: &str = "SELECT names, rows FROM usage WHERE last_ms >= ? AND first_ms < ?";
+const FIRST_HOUR: &str = "SELECT min(hour) FROM usage_day";
 const LAST_MS: &str = "SELECT last_ms FROM usage ORDER BY last_ms DESC LIMIT 1";

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::block::{self, find, request_hash};
 use super::record::{Name, Record, Tokens, Trace};
+use crate::money::MicroUsd;
 
 /// What usage can be filtered and grouped by; the name is the same in the API and in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,7 @@ pub(crate) enum Column {
     Endpoint,
     Key,
     Project,
+    Principal,
     Operation,
     Outcome,
 }
@@ -28,6 +30,7 @@ impl Column {
         Self::Endpoint,
         Self::Key,
         Self::Project,
+        Self::Principal,
         Self::Operation,
         Self::Outcome,
     ];
@@ -39,6 +42,7 @@ impl Column {
             Self::Endpoint => "endpoint",
             Self::Key => "key",
             Self::Project => "project",
+            Self::Principal => "principal",
             Self::Operation => "operation",
             Self::Outcome => "outcome",
         }
@@ -51,6 +55,7 @@ impl Column {
             Self::Endpoint => Name::Endpoint,
             Self::Key => Name::Key,
             Self::Project => Name::Project,
+            Self::Principal => Name::Principal,
             Self::Operation => Name::Operation,
             Self::Outcome => Name::Outcome,
         })
@@ -75,6 +80,12 @@ pub(crate) struct Filter {
     pub(crate) to_ms: Option<u64>,
     pub(crate) status: Option<u16>,
     pub(crate) names: Vec<(Column, String)>,
+    pub(crate) error: Option<String>,
+    pub(crate) request_id_prefix: Option<String>,
+    pub(crate) duration_us_min: Option<u64>,
+    /// In nano-dollars; an exchange whose cost is not known is outside of every range.
+    pub(crate) cost_min: Option<u64>,
+    pub(crate) cost_max: Option<u64>,
 }
 
 /// The last row of the page before. Later exchanges are greater.
@@ -112,6 +123,9 @@ pub(crate) struct Row {
     error: Option<String>,
     tokens: Tokens,
     provenance: String,
+    /// Null where it is not known.
+    cost_micro_usd: Option<MicroUsd>,
+    price: Option<String>,
     head_us: Option<u64>,
     first_content_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -150,9 +164,7 @@ pub(crate) fn page(
             break;
         }
         let names = block::names(block.get_ref("names")?.as_blob()?);
-        let missing =
-            filter.names.iter().any(|(_, name)| !name.is_empty() && !names.contains(&name.as_str()));
-        if missing {
+        if !filter.may_pass(&names) {
             continue;
         }
         let id: i64 = block.get("id")?;
@@ -206,11 +218,23 @@ fn rows_of(db: &Connection, id: i64, request_id: &str) -> rusqlite::Result<Vec<R
 }
 
 impl Filter {
-    fn passes(&self, record: &Record<'_>) -> bool {
+    pub(crate) fn passes(&self, record: &Record<'_>) -> bool {
+        let cost = record.cost_nano_usd;
         self.from_ms.is_none_or(|from| from <= record.started_at_ms)
             && self.to_ms.is_none_or(|to| record.started_at_ms < to)
             && self.status.is_none_or(|status| status == record.status)
+            && self.duration_us_min.is_none_or(|min| min <= record.duration_us)
+            && self.cost_min.is_none_or(|min| cost.is_some_and(|cost| min <= cost))
+            && self.cost_max.is_none_or(|max| cost.is_some_and(|cost| cost <= max))
+            && self.error.as_deref().is_none_or(|error| record.name(Name::Error) == error)
+            && self.request_id_prefix.as_deref().is_none_or(|prefix| record.request_id.starts_with(prefix))
             && has_names(record, &self.names)
+    }
+
+    /// Whether a block with these names may hold an exchange that passes.
+    pub(crate) fn may_pass(&self, names: &[&str]) -> bool {
+        let wanted = self.names.iter().map(|(_, name)| name).chain(&self.error);
+        wanted.filter(|name| !name.is_empty()).all(|name| names.contains(&name.as_str()))
     }
 }
 
@@ -286,6 +310,8 @@ impl Row {
             error: or_none(Name::Error),
             tokens: record.tokens,
             provenance: name(Name::Provenance),
+            cost_micro_usd: record.cost_nano_usd.map(MicroUsd),
+            price: or_none(Name::Price),
             head_us: record.head_us,
             first_content_us: record.first_content_us,
             trace: trace.map(|steps| {

@@ -1,34 +1,25 @@
-//! The table `usage_hour`: sums of `usage` by hour and by everything that usage is grouped by. A batch is
-//! summed in memory first, so that a thousand records of one model are one row to write.
+//! The tables `usage_hour` and `usage_day`: sums of `usage` by time and by everything that usage is grouped by. A
+//! batch is summed in memory first, so that a thousand records of one model are one row of each to write.
 
 use std::collections::HashMap;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ToSql};
 
 use super::block::Names;
 use super::record::{Name, Record, TEXTS};
+use super::sums::Sums;
 
 /// The sums of the exchanges that were added to a block since the last ones were stored.
 #[derive(Debug, Default)]
 pub(crate) struct Rollup {
-    sums: HashMap<Group, Sums>,
+    hours: HashMap<Group, Sums>,
 }
 
-/// What is summed apart: the hour, and the places of the names in the block.
+/// What is summed apart: the first hour, and the places of the names in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Group {
     hour: u64,
     names: [u32; GROUPED.len()],
-}
-
-#[derive(Debug, Default)]
-struct Sums {
-    requests: u64,
-    /// As in the table: input, cache read, cache write, output, reasoning.
-    tokens: [u64; 5],
-    duration_us: u64,
-    first_content_us: u64,
-    first_contents: u64,
 }
 
 impl Rollup {
@@ -36,52 +27,89 @@ impl Rollup {
     pub(crate) fn count(&mut self, record: &Record<'_>, places: &[u32; TEXTS]) {
         let names = GROUPED.map(|name| places.get(name as usize).copied().unwrap_or_default());
         let group = Group { hour: record.started_at_ms / HOUR_MS, names };
-        let sums = self.sums.entry(group).or_default();
-        let used = record.tokens;
-        let used = [used.input, used.cache_read, used.cache_write, used.output, used.reasoning];
-        sums.requests += 1;
-        sums.tokens.iter_mut().zip(used).for_each(|(sum, count)| *sum = sum.saturating_add(count));
-        sums.duration_us = sums.duration_us.saturating_add(record.duration_us);
-        if let Some(first_content_us) = record.first_content_us {
-            sums.first_content_us = sums.first_content_us.saturating_add(first_content_us);
-            sums.first_contents += 1;
-        }
+        self.hours.entry(group).or_default().add(&Sums::of(record));
     }
 
     /// Forgets what was counted.
     pub(crate) fn clear(&mut self) {
-        self.sums.clear();
+        self.hours.clear();
     }
 
-    /// Adds the sums to the table and forgets them. Runs in the transaction that adds the exchanges. Gives the
-    /// number of exchanges whose sums the table does not take.
+    /// Adds the sums to the tables and forgets them. Runs in the transaction that adds the exchanges. Gives the
+    /// number of exchanges whose sums a table does not take.
     pub(crate) fn store(&mut self, tx: &Connection, names: &Names) -> rusqlite::Result<u64> {
-        let mut rejected = 0;
-        let mut add = tx.prepare_cached(ADD)?;
-        for (group, sums) in self.sums.drain() {
-            let mut at = 0;
-            let mut bind = |value: &dyn rusqlite::ToSql| {
-                at += 1;
-                add.raw_bind_parameter(at, value)
-            };
-            bind(&signed(group.hour))?;
-            group.names.iter().try_for_each(|place| bind(&names.get(*place)))?;
-            bind(&signed(sums.requests))?;
-            sums.tokens.iter().try_for_each(|sum| bind(&signed(*sum)))?;
-            for sum in [sums.duration_us, sums.first_content_us, sums.first_contents] {
-                bind(&signed(sum))?;
-            }
-            match add.raw_execute() {
-                Ok(_) => {}
-                Err(error) if is_about_the_row(&error) => {
-                    rejected += sums.requests;
-                    tracing::error!("the sums of {} usage records cannot be stored: {error}", sums.requests);
-                }
-                Err(error) => return Err(error),
-            }
+        let mut days: HashMap<Group, Sums> = HashMap::new();
+        for (group, sums) in &self.hours {
+            let day = Group { hour: first_hour_of_day(group.hour), ..*group };
+            days.entry(day).or_default().add(sums);
         }
-        Ok(rejected)
+        let rejected = add(tx, ADD_HOUR, &self.hours, names)?;
+        self.hours.clear();
+        Ok(rejected.max(add(tx, ADD_DAY, &days, names)?))
     }
+}
+
+fn add(tx: &Connection, sql: &str, groups: &HashMap<Group, Sums>, names: &Names) -> rusqlite::Result<u64> {
+    let mut rejected = 0;
+    let mut add = tx.prepare_cached(sql)?;
+    for (group, sums) in groups {
+        let mut at = 0;
+        let mut bind = |value: &dyn ToSql| {
+            at += 1;
+            add.raw_bind_parameter(at, value)
+        };
+        bind(&signed(group.hour))?;
+        group.names.iter().try_for_each(|place| bind(&names.get(*place)))?;
+        sums.list().iter().try_for_each(|sum| bind(&signed(*sum)))?;
+        match add.raw_execute() {
+            Ok(_) => {}
+            Err(error) if is_about_the_row(&error) => {
+                rejected += sums.requests;
+                tracing::error!("the sums of {} usage records cannot be stored: {error}", sums.requests);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(rejected)
+}
+
+/// What another price changes in the sums of some exchanges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    pub(crate) cost_nano_usd: i64,
+    pub(crate) unpriced: i64,
+}
+
+/// Corrects the sums of the hour of an exchange, and of its day.
+pub(crate) fn correct(
+    tx: &Connection,
+    hour: u64,
+    names: &[&str; GROUPED.len()],
+    difference: Difference,
+) -> rusqlite::Result<()> {
+    for (sql, hour) in [(CORRECT_HOUR, hour), (CORRECT_DAY, first_hour_of_day(hour))] {
+        let mut statement = tx.prepare_cached(sql)?;
+        let mut at = 0;
+        let mut bind = |value: &dyn ToSql| {
+            at += 1;
+            statement.raw_bind_parameter(at, value)
+        };
+        bind(&difference.cost_nano_usd)?;
+        bind(&difference.unpriced)?;
+        bind(&signed(hour))?;
+        names.iter().try_for_each(|name| bind(name))?;
+        statement.raw_execute()?;
+    }
+    Ok(())
+}
+
+/// The names by which an exchange is summed.
+pub(crate) fn grouped<'a>(record: &Record<'a>) -> [&'a str; GROUPED.len()] {
+    GROUPED.map(|name| record.name(name))
+}
+
+pub(crate) fn first_hour_of_day(hour: u64) -> u64 {
+    hour - hour % DAY_HOURS
 }
 
 /// Whether the row itself is at fault, so that trying again is in vain.
@@ -99,22 +127,58 @@ fn signed(number: u64) -> i64 {
 
 /// Milliseconds of an hour.
 pub(crate) const HOUR_MS: u64 = 3_600_000;
+pub(crate) const DAY_HOURS: u64 = 24;
 
-/// In the order of the table.
-const GROUPED: [Name; 7] =
-    [Name::Project, Name::Key, Name::Provider, Name::Model, Name::Endpoint, Name::Operation, Name::Outcome];
+/// In the order of the tables.
+pub(crate) const GROUPED: [Name; 8] = [
+    Name::Project,
+    Name::Key,
+    Name::Principal,
+    Name::Provider,
+    Name::Model,
+    Name::Endpoint,
+    Name::Operation,
+    Name::Outcome,
+];
 
-const ADD: &str = "INSERT INTO usage_hour (hour, project, key, provider, model, endpoint, operation, outcome, \
-     requests, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, duration_us, \
-     first_content_us, first_contents) \
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
-     ON CONFLICT DO UPDATE SET \
-     requests = requests + excluded.requests, \
-     input_tokens = input_tokens + excluded.input_tokens, \
-     cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens, \
-     cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens, \
-     output_tokens = output_tokens + excluded.output_tokens, \
-     reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens, \
-     duration_us = duration_us + excluded.duration_us, \
-     first_content_us = first_content_us + excluded.first_content_us, \
-     first_contents = first_contents + excluded.first_contents";
+macro_rules! add_to {
+    ($table:literal) => {
+        concat!(
+            "INSERT INTO ",
+            $table,
+            " (hour, project, key, principal, provider, model, endpoint, operation, outcome, requests, unpriced, \
+             cost_nano_usd, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, \
+             duration_us, first_content_us, first_contents) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+             ON CONFLICT DO UPDATE SET \
+             requests = requests + excluded.requests, \
+             unpriced = unpriced + excluded.unpriced, \
+             cost_nano_usd = cost_nano_usd + excluded.cost_nano_usd, \
+             input_tokens = input_tokens + excluded.input_tokens, \
+             cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens, \
+             cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens, \
+             output_tokens = output_tokens + excluded.output_tokens, \
+             reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens, \
+             duration_us = duration_us + excluded.duration_us, \
+             first_content_us = first_content_us + excluded.first_content_us, \
+             first_contents = first_contents + excluded.first_contents"
+        )
+    };
+}
+
+macro_rules! correct_in {
+    ($table:literal) => {
+        concat!(
+            "UPDATE ",
+            $table,
+            " SET cost_nano_usd = cost_nano_usd + ?, unpriced = unpriced + ? \
+             WHERE hour = ? AND project = ? AND key = ? AND principal = ? AND provider = ? AND model = ? \
+             AND endpoint = ? AND operation = ? AND outcome = ?"
+        )
+    };
+}
+
+const ADD_HOUR: &str = add_to!("usage_hour");
+const ADD_DAY: &str = add_to!("usage_day");
+const CORRECT_HOUR: &str = correct_in!("usage_hour");
+const CORRECT_DAY: &str = correct_in!("usage_day");

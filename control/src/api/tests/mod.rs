@@ -8,6 +8,7 @@ mod usage;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
@@ -113,6 +114,15 @@ impl Gateway {
         let (status, value, _) = self.call(Method::GET, path, &[("x-api-key", ADMIN)]);
         assert_eq!(status, 200, "{path}: {value}");
         value
+    }
+
+    /// Returns when so many exchanges are stored.
+    fn wait_stored(&self, count: u64) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while self.get("/admin/api/state")["usage"]["stored"].as_u64() < Some(count) {
+            assert!(Instant::now() < until, "not stored");
+            std::thread::yield_now();
+        }
     }
 
     /// The status, code and parameter of a refusal, whose envelope is whole.

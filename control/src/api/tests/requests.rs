@@ -99,7 +99,9 @@ fn one_request_is_shown_with_its_trace() {
             "selector": "p/m", "endpoint": null, "provider": "p", "model": "m", "stream": false, "status": 200,
             "outcome": "completed", "error": null,
             "tokens": {"input": 10, "cache_read": 0, "cache_write": 0, "output": 20, "reasoning": 0},
-            "provenance": "reported", "head_us": 500, "first_content_us": 700,
+            "provenance": "reported",
+            "cost_micro_usd": 1.5,
+            "price": "config in 0.05 out 0.05", "head_us": 500, "first_content_us": 700,
             "trace": [
                 {"provider": "a", "model": "m", "result": "unreachable", "head_us": 5},
                 {"provider": "b", "model": "m", "result": "served", "head_us": 5},

@@ -10,8 +10,11 @@ use shared::port::Body;
 use super::query::{Query, choose};
 use super::requests::{FLUSH_TIME_MAX, names};
 use super::{ApiError, Call, Route, json, route_of};
-use crate::store::report::{Bucket, GROUPS_MAX, Question, Sums, sums};
+use crate::money::MicroUsd;
+use crate::store::report::{GROUPS_MAX, Question, sums};
 use crate::store::requests::Column;
+use crate::store::sums::Sums;
+use crate::store::window::Bucket;
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "usage", |call| Box::pin(report(call)))];
 
@@ -23,7 +26,7 @@ async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     if from_ms > to_ms {
         return Err(ApiError::parameter("from", "from must not be after to."));
     }
-    let bucket = query.choice("bucket", &[("hour", Bucket::Hour), ("day", Bucket::Day)])?;
+    let bucket = query.choice("bucket", BUCKETS)?;
     let group_by = group_by(&mut query)?;
     let filters = names(&mut query);
     query.finish()?;
@@ -86,6 +89,9 @@ struct Line {
 #[derive(Serialize)]
 struct Figures {
     requests: u64,
+    /// Of those, the ones whose cost is not known and not in the sum.
+    requests_unpriced: u64,
+    cost_micro_usd: MicroUsd,
     tokens: Tokens,
     duration_us_avg: Option<u64>,
     first_content_us_avg: Option<u64>,
@@ -106,6 +112,8 @@ impl Figures {
         let classes = [sums.input, sums.cache_read, sums.cache_write, sums.output, sums.reasoning];
         Self {
             requests: sums.requests,
+            requests_unpriced: sums.unpriced,
+            cost_micro_usd: MicroUsd(sums.cost_nano_usd),
             tokens: Tokens {
                 input: sums.input,
                 cache_read: sums.cache_read,
@@ -119,3 +127,5 @@ impl Figures {
         }
     }
 }
+
+const BUCKETS: &[(&str, Bucket)] = &[("hour", Bucket::Hour), ("day", Bucket::Day), ("month", Bucket::Month)];

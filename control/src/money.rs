@@ -1,0 +1,37 @@
+//! Amounts of money as people and programs read them.
+
+use std::fmt;
+
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// Nano-dollars, shown as micro-dollars with three decimals: exact, whatever the amount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MicroUsd(pub(crate) u64);
+
+impl fmt::Display for MicroUsd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03}", self.0 / 1_000, self.0 % 1_000)
+    }
+}
+
+impl Serialize for MicroUsd {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        RawValue::from_string(self.to_string()).map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_numbers_with_three_decimals() {
+        for (nano, want) in
+            [(0, "0.000"), (7, "0.007"), (1_500, "1.500"), (u64::MAX, "18446744073709551.615")]
+        {
+            assert_eq!(serde_json::to_string(&MicroUsd(nano)).unwrap(), want);
+        }
+    }
+}
