@@ -9,6 +9,7 @@ pub mod clock;
 pub mod error_kind;
 pub mod health;
 pub mod id;
+pub mod key_format;
 pub mod operation;
 pub mod policy;
 pub mod port;

@@ -1,0 +1,131 @@
+//! How issued keys look (AUTH-6): `llmgw_`, 43 characters of secret, and 6 of a checksum over everything before
+//! them, so that a scanner recognises a key, and anybody a mistyped one, without asking the gateway.
+
+use zeroize::Zeroizing;
+
+use crate::secret::Secret;
+
+/// The key that stands for `secret`: its 256 bits in base 62, then the CRC-32 (as in zip and PNG) of all that.
+pub fn key_of(secret: &Secret<[u8; 32]>) -> Secret<String> {
+    let mut key = String::with_capacity(KEY_CHARS);
+    key.push_str(PREFIX);
+    push_base62(&mut key, secret.expose(), SECRET_CHARS);
+    let check = crc32(key.as_bytes()).to_be_bytes();
+    push_base62(&mut key, &check, CHECK_CHARS);
+    Secret::new(key)
+}
+
+/// What may be shown of a key so that people can tell it from others.
+pub fn shown_part(key: &Secret<String>) -> String {
+    key.expose().chars().take(PREFIX.len() + SHOWN_CHARS).collect()
+}
+
+/// Whether `text` looks like a key and nothing in it is mistyped. It says nothing about who issued it.
+pub fn is_well_formed(text: &str) -> bool {
+    let Some((before, check)) = text.split_at_checked(PREFIX.len() + SECRET_CHARS) else { return false };
+    let Some(secret) = before.strip_prefix(PREFIX) else { return false };
+    let mut expected = String::with_capacity(CHECK_CHARS);
+    push_base62(&mut expected, &crc32(before.as_bytes()).to_be_bytes(), CHECK_CHARS);
+    secret.bytes().all(|byte| byte.is_ascii_alphanumeric()) && check == expected
+}
+
+/// Appends the number whose big-endian bytes are `number`, with leading zeros.
+fn push_base62<const N: usize>(text: &mut String, number: &[u8; N], digits: usize) {
+    let mut rest = Zeroizing::new(number.map(u32::from));
+    let mut reversed = Zeroizing::new(Vec::with_capacity(digits));
+    for _ in 0..digits {
+        let mut remainder = 0;
+        for byte in rest.iter_mut() {
+            let part = remainder << 8 | *byte;
+            (*byte, remainder) = (part / 62, part % 62);
+        }
+        reversed.push(usize::try_from(remainder).unwrap_or_default());
+    }
+    text.extend(reversed.iter().rev().map(|digit| ALPHABET.get(*digit).copied().map_or('0', char::from)));
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+    !bytes.iter().fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
+}
+
+const PREFIX: &str = "llmgw_";
+const SECRET_CHARS: usize = 43;
+const CHECK_CHARS: usize = 6;
+const KEY_CHARS: usize = PREFIX.len() + SECRET_CHARS + CHECK_CHARS;
+/// How many characters of the secret are shown: 36 of its 256 bits.
+const SHOWN_CHARS: usize = 6;
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(secret: [u8; 32]) -> String {
+        key_of(&Secret::new(secret)).expose().clone()
+    }
+
+    #[test]
+    fn the_checksum_is_the_well_known_one() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32(b""), 0);
+    }
+
+    #[test]
+    fn a_key_is_the_secret_in_base_62_and_its_checksum() {
+        let mut one = [0; 32];
+        one[31] = 1;
+        let key = key(one);
+        assert_eq!(key.len(), 55);
+        assert_eq!(&key[..49], "llmgw_0000000000000000000000000000000000000000001");
+        let check = key[49..]
+            .bytes()
+            .fold(0, |sum, byte| sum * 62 + ALPHABET.iter().position(|digit| *digit == byte).unwrap());
+        assert_eq!(u32::try_from(check), Ok(crc32(&key.as_bytes()[..49])));
+        assert_eq!(shown_part(&Secret::new(key)), "llmgw_000000");
+    }
+
+    #[test]
+    fn the_greatest_secret_fits() {
+        // 2^256 - 1 in base 62.
+        let digits = &key([0xff; 32])[6..49];
+        let number = digits.bytes().fold([0_u8; 33], |number, digit| {
+            let mut carry = ALPHABET.iter().position(|known| *known == digit).unwrap();
+            let mut next = number;
+            for byte in next.iter_mut().rev() {
+                carry += usize::from(*byte) * 62;
+                *byte = u8::try_from(carry & 0xff).unwrap();
+                carry >>= 8;
+            }
+            next
+        });
+        assert_eq!((number[0], &number[1..]), (0, &[0xff; 32][..]));
+    }
+
+    #[test]
+    fn each_mistyped_character_is_noticed() {
+        let good = key(std::array::from_fn(|place| u8::try_from(place * 7 + 3).unwrap()));
+        assert!(is_well_formed(&good));
+        for place in 0..good.len() {
+            for other in ['0', 'Z', 'q', '_', '-', 'ä'] {
+                let mut mistyped: Vec<char> = good.chars().collect();
+                let was = std::mem::replace(&mut mistyped[place], other);
+                let text: String = mistyped.iter().collect();
+                assert_eq!(is_well_formed(&text), was == other, "{text}");
+            }
+            assert!(!is_well_formed(&good[..place]) && !is_well_formed(&good[place + 1..]));
+        }
+        assert!(!is_well_formed(&format!("{good}0")) && !is_well_formed(""));
+    }
+
+    #[test]
+    fn neighbours_that_change_places_are_noticed() {
+        let good = key(std::array::from_fn(|place| u8::try_from(place * 5 + 5).unwrap()));
+        for place in 6..good.len() - 1 {
+            let mut mistyped = good.clone().into_bytes();
+            mistyped.swap(place, place + 1);
+            let text = String::from_utf8(mistyped).unwrap();
+            assert!(text == good || !is_well_formed(&text), "{text}");
+        }
+    }
+}
