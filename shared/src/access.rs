@@ -10,6 +10,7 @@ use std::sync::Arc;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 use ring::hmac;
+use serde::Serialize;
 
 use crate::id::{KeyId, PrincipalId, ProjectId};
 use crate::operation::Operation;
@@ -64,7 +65,7 @@ pub struct Access {
     /// When the key stops working, in milliseconds since the Unix epoch.
     pub expires_at_ms: Option<u64>,
     /// What the key may use, and what its project may use; both must agree (AUTH-2).
-    pub allowlists: Vec<Allowlist>,
+    pub allowlists: Vec<Arc<Allowlist>>,
 }
 
 impl Access {
@@ -94,7 +95,7 @@ pub enum Role {
 
 /// What one key or project may use. A list that is absent says nothing; where either of `models` and
 /// `endpoints` is there, what neither of them names is refused.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Allowlist {
     /// Exact model ids (`provider/model`), or all of a provider (`provider/*`).
     pub models: Option<BTreeSet<Box<str>>>,

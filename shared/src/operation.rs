@@ -23,6 +23,20 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// What an allowlist may name: everything that a project key can be for.
+    pub const GRANTABLE: [Self; 10] = [
+        Self::ChatCompletions,
+        Self::Responses,
+        Self::Messages,
+        Self::CountTokens,
+        Self::Embeddings,
+        Self::Transcription,
+        Self::Speech,
+        Self::Images,
+        Self::Videos,
+        Self::Models,
+    ];
+
     /// The name in logs, metrics and records.
     pub fn name(self) -> &'static str {
         match self {
