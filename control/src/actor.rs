@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use shared::id::PrincipalId;
+
 /// Who, and from where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Actor {
@@ -17,6 +19,12 @@ pub(crate) struct Actor {
 pub(crate) enum Who {
     /// The holder of a static key.
     Administrator,
+    /// A human with a sign-in of their own.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "humans cannot sign in yet; what they may do is decided")
+    )]
+    Human(PrincipalId),
     /// Nobody that is known: a request that was refused.
     Unknown,
     /// The gateway itself.
@@ -28,6 +36,7 @@ impl Who {
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Administrator => "admin",
+            Self::Human(principal) => principal.as_str(),
             Self::Unknown => "unknown",
             Self::Gateway => "gateway",
         }

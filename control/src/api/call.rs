@@ -78,7 +78,25 @@ impl Call<'_> {
         status: StatusCode,
         command: C,
     ) -> Result<Response<Body>, ApiError> {
-        let context = OrderContext { actor: self.actor.clone(), status, idempotency: self.idempotency()? };
+        self.order(status, command, self.idempotency()?).await
+    }
+
+    /// The same for what is never answered from memory, whatever `Idempotency-Key` says.
+    pub(crate) async fn execute_each_time<C: Command>(
+        &self,
+        status: StatusCode,
+        command: C,
+    ) -> Result<Response<Body>, ApiError> {
+        self.order(status, command, None).await
+    }
+
+    async fn order<C: Command>(
+        &self,
+        status: StatusCode,
+        command: C,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Response<Body>, ApiError> {
+        let context = OrderContext { actor: self.actor.clone(), status, idempotency };
         let (order, reply) = OrderOf::new(command, context);
         self.app.scribe.write(Box::new(order))?;
         match reply.await {

@@ -1,6 +1,10 @@
 //! Fields that several resources have, checked once at the edge.
 
+use serde_json::Value;
+use shared::clock::unix_ms;
+
 use super::ApiError;
+use super::query::moment;
 
 /// A name for people: 1 to 200 characters on one line, without spaces at its ends.
 pub(crate) fn name(field: &str, text: &str) -> Result<String, ApiError> {
@@ -21,6 +25,18 @@ pub(crate) fn email(text: &str) -> Result<String, ApiError> {
         return Err(ApiError::parameter("email", "email must be an address like name@example.com."));
     }
     Ok(text.to_owned())
+}
+
+/// A moment that is still to come, as RFC 3339 or as milliseconds since the Unix epoch.
+pub(crate) fn future(field: &str, value: &Value) -> Result<u64, ApiError> {
+    let at = match value {
+        Value::String(text) => moment(field, text),
+        other => moment(field, &other.to_string()),
+    }?;
+    if at <= unix_ms() {
+        return Err(ApiError::parameter(field, format!("{field} must be a moment in the future.")));
+    }
+    Ok(at)
 }
 
 const NAME_CHARS_MAX: usize = 200;

@@ -1,13 +1,16 @@
 //! The admin API: one table of routes. A request is authenticated before its path is looked at, so that nobody
 //! else learns which paths there are.
 
+mod allowlist;
 mod call;
 mod change;
 mod error;
 mod field;
+mod keys;
 mod later;
 mod list;
 mod principals;
+mod projects;
 mod query;
 mod requests;
 pub(crate) mod session;
@@ -148,8 +151,15 @@ const fn route_of(
     Route { method, pattern, handle }
 }
 
-static TABLES: &[&[Route]] =
-    &[state::ROUTES, principals::ROUTES, requests::ROUTES, usage::ROUTES, later::ROUTES];
+static TABLES: &[&[Route]] = &[
+    state::ROUTES,
+    principals::ROUTES,
+    projects::ROUTES,
+    keys::ROUTES,
+    requests::ROUTES,
+    usage::ROUTES,
+    later::ROUTES,
+];
 
 const ADMIN_API: &str = "/admin/api";
 const OAUTH_CALLBACK: &str = "/oauth/callback/partner";

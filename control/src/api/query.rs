@@ -52,15 +52,7 @@ impl Query {
     /// `name` as a moment, in milliseconds since the Unix epoch: such a number, or RFC 3339.
     pub(crate) fn moment(&mut self, name: &str) -> Result<Option<u64>, ApiError> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        let number = text.parse::<u64>().ok();
-        let parsed = || text.parse::<Timestamp>().ok().and_then(|at| u64::try_from(at.as_millisecond()).ok());
-        match number.or_else(parsed).filter(|at| *at <= MOMENT_MAX) {
-            Some(at) => Ok(Some(at)),
-            None => Err(ApiError::parameter(
-                name,
-                format!("{name} must be RFC 3339 (2026-01-31T12:00:00Z) or milliseconds since 1970."),
-            )),
-        }
+        moment(name, &text).map(Some)
     }
 
     /// `name` as one of `choices`.
@@ -82,6 +74,16 @@ impl Query {
             }
         }
     }
+}
+
+/// `text` as a moment, in milliseconds since the Unix epoch: such a number, or RFC 3339.
+pub(crate) fn moment(name: &str, text: &str) -> Result<u64, ApiError> {
+    let number = text.parse::<u64>().ok();
+    let parsed = || text.parse::<Timestamp>().ok().and_then(|at| u64::try_from(at.as_millisecond()).ok());
+    number.or_else(parsed).filter(|at| *at <= MOMENT_MAX).ok_or_else(|| {
+        let message = format!("{name} must be RFC 3339 (2026-01-31T12:00:00Z) or milliseconds since 1970.");
+        ApiError::parameter(name, message)
+    })
 }
 
 /// What `text` stands for.

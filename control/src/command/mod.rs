@@ -10,9 +10,16 @@
 //!
 //! Orders that wait at the same time share one commit.
 
+pub(crate) mod allowlist;
+pub(crate) mod keys;
+pub(crate) mod members;
 mod order;
 pub(crate) mod principals;
+pub(crate) mod projects;
 mod refusal;
+
+#[cfg(test)]
+mod tests;
 
 use rusqlite::{Connection, TransactionBehavior};
 use serde::Serialize;

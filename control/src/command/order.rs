@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use shared::error_kind::ErrorKind;
 use tokio::sync::oneshot;
 
+use super::refusal::UNSEALED;
 use super::{Command, Refusal, Write};
 use crate::actor::Actor;
 use crate::config::Routing;
@@ -135,9 +136,8 @@ impl<C: Command> Order for OrderOf<C> {
                 Ok(Ran::Refused(audit.map(|entry| (self.context.actor.clone(), *entry))))
             }
             Err(Refusal::Seal) => {
-                let message = "A stored secret does not open. Run 'llmgw credentials verify'.";
-                self.reply =
-                    Reply::Refused { kind: ErrorKind::Internal, message: message.into(), param: None };
+                let message = UNSEALED.into();
+                self.reply = Reply::Refused { kind: ErrorKind::Internal, message, param: None };
                 Ok(Ran::Refused(None))
             }
             Err(Refusal::Sql(error)) => Err(error),

@@ -2,12 +2,14 @@
 
 use serde_json::json;
 
+use super::members::keep_an_owner;
 use super::{Command, Done, Refusal, Write};
 use crate::api::Change;
 use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;
 use crate::store::principals::{self, Principal};
+use crate::store::{keys, members};
 
 /// Makes a human known.
 #[derive(Debug)]
@@ -26,7 +28,8 @@ pub(crate) struct Edit {
     pub(crate) disabled: Option<bool>,
 }
 
-/// Forgets a human, as long as no key acts as them.
+/// Forgets a human and their memberships, as long as no key that is not revoked acts as them and no project
+/// would be left without an owner.
 #[derive(Debug)]
 pub(crate) struct Delete {
     pub(crate) id: String,
@@ -77,14 +80,17 @@ impl Command for Delete {
 
     fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
         let before = expect(write, &self.id, self.if_version)?;
-        let keys = principals::keys_acting_as(write.db, &before.id)?;
+        let keys = keys::living_as(write.db, &before.id)?;
         if keys > 0 {
             return Err(Refusal::conflict(format!(
                 "{keys} keys act as this human. Disable the human, or give those keys another one first."
             )));
         }
+        let memberships = members::of_principal(write.db, &before.id)?;
+        memberships.iter().try_for_each(|member| keep_an_owner(write, member))?;
         principals::delete(write.db, &before.id)?;
-        let audit = Entry::done("principal.delete", "principal", &before.id).before(json!(before));
+        let audit = Entry::done("principal.delete", "principal", &before.id)
+            .before(json!({"principal": before, "memberships": memberships}));
         Ok(Done { output: (), version: None, audit, touched: Touched::ACCESS })
     }
 }

@@ -56,7 +56,8 @@ impl Refusal {
             Self::Told { kind, message, param, .. } => {
                 Self::Told { kind, message, param, audit: Some(Box::new(entry)) }
             }
-            other @ (Self::Sql(_) | Self::Seal) => other,
+            Self::Seal => Self::new(ErrorKind::Internal, UNSEALED).audited(entry),
+            Self::Sql(error) => Self::Sql(error),
         }
     }
 
@@ -92,3 +93,6 @@ impl From<SealError> for Refusal {
         Self::Seal
     }
 }
+
+/// What is said of [`Refusal::Seal`].
+pub(super) const UNSEALED: &str = "A stored secret does not open. Run 'llmgw credentials verify'.";

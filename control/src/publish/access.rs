@@ -1,17 +1,21 @@
 //! The access half of a snapshot: who may call, by the hash of their key.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use shared::access::{Access, AccessTable, KeyHasher, Role};
+use shared::access::{Access, AccessTable, Allowlist, KeyHash, KeyHasher, Role};
+use shared::id::{KeyId, PrincipalId, ProjectId};
 
 use crate::config::Config;
+use crate::store::keys::{self, Opening};
+use crate::store::projects;
 
 /// Every key that opens the data plane: the static ones of `config`, then the project keys of the database.
-pub(crate) fn table(config: &Config, hasher: &KeyHasher, _db: &Connection) -> rusqlite::Result<AccessTable> {
+pub(crate) fn table(config: &Config, hasher: &KeyHasher, db: &Connection) -> rusqlite::Result<AccessTable> {
     let mut table = AccessTable {
+        keys: project_keys(db)?,
         anonymous: config.server.unauthenticated_api.then(|| Arc::new(Access::new("local", Role::Local))),
-        ..AccessTable::default()
     };
     // Static keys come last: nothing that is stored takes the place of one.
     let administrator = Arc::new(Access::new("admin", Role::Administrator));
@@ -19,4 +23,44 @@ pub(crate) fn table(config: &Config, hasher: &KeyHasher, _db: &Connection) -> ru
         table.keys.insert(hasher.hash(key.expose().as_bytes()), Arc::clone(&administrator));
     }
     Ok(table)
+}
+
+/// What all keys of a project have in common.
+struct Project {
+    id: ProjectId,
+    allowlist: Option<Arc<Allowlist>>,
+}
+
+fn project_keys(db: &Connection) -> rusqlite::Result<HashMap<KeyHash, Arc<Access>>> {
+    let projects = projects::enabled(db)?;
+    let projects: HashMap<String, Project> = projects
+        .into_iter()
+        .map(|row| {
+            let project = Project { id: ProjectId::new(row.id.as_str()), allowlist: said(row.allowlist) };
+            (row.id, project)
+        })
+        .collect();
+    let mut keys = HashMap::new();
+    keys::each_open(db, shared::clock::unix_ms(), |key| {
+        if let Some(project) = projects.get(&key.project) {
+            keys.insert(key.hash, Arc::new(access(key, project)));
+        }
+    })?;
+    Ok(keys)
+}
+
+fn access(key: Opening, project: &Project) -> Access {
+    Access {
+        key: KeyId::new(key.id),
+        role: Role::Project,
+        project: Some(project.id.clone()),
+        acts_as: key.acts_as.map(PrincipalId::new),
+        expires_at_ms: key.expires_at_ms,
+        allowlists: said(key.allowlist).into_iter().chain(project.allowlist.clone()).collect(),
+    }
+}
+
+/// The list, if it says something.
+fn said(allowlist: Allowlist) -> Option<Arc<Allowlist>> {
+    (allowlist != Allowlist::default()).then(|| Arc::new(allowlist))
 }

@@ -1,6 +1,7 @@
 //! State on SQLite. All SQL stands in this folder; one connection writes, a few read, and nobody else opens the
 //! file.
 
+pub(crate) mod allowlist;
 pub(crate) mod audit;
 pub(crate) mod block;
 pub(crate) mod chain;
@@ -8,11 +9,14 @@ pub(crate) mod digest;
 pub(crate) mod error;
 pub(crate) mod idempotency;
 pub(crate) mod ids;
+pub(crate) mod keys;
 pub(crate) mod lock;
 pub(crate) mod marks;
+pub(crate) mod members;
 pub(crate) mod migrate;
 pub(crate) mod open;
 pub(crate) mod principals;
+pub(crate) mod projects;
 pub(crate) mod readers;
 pub(crate) mod record;
 pub(crate) mod report;

@@ -64,11 +64,6 @@ pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// How many keys act as this human.
-pub(crate) fn keys_acting_as(db: &Connection, id: &str) -> rusqlite::Result<u64> {
-    db.prepare_cached(ACTING)?.query_row([id], |row| row.get("keys"))
-}
-
 const PAGE: &str = "SELECT * FROM principals WHERE id > :after ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT * FROM principals WHERE id = ?";
 const TAKEN: &str = "SELECT 1 FROM principals WHERE email = ? AND id <> ?";
@@ -77,4 +72,3 @@ const PUT: &str = "INSERT INTO principals (id, name, email, disabled, version, c
      ON CONFLICT (id) DO UPDATE SET name = excluded.name, email = excluded.email, \
      disabled = excluded.disabled, version = excluded.version, updated_at_ms = excluded.updated_at_ms";
 const DELETE: &str = "DELETE FROM principals WHERE id = ?";
-const ACTING: &str = "SELECT count(*) AS keys FROM keys WHERE acts_as = ?";

@@ -69,7 +69,7 @@ fn paths_and_methods_are_told_apart() {
         (Method::GET, "/elsewhere", 404, "not_found"),
         (Method::GET, "/admin/api/webhooks", 501, "not_implemented"),
         (Method::POST, "/admin/api/providers/p/sync", 501, "not_implemented"),
-        (Method::PUT, "/admin/api/projects/p/members/m", 501, "not_implemented"),
+        (Method::GET, "/admin/api/projects/p/members", 404, "not_found"),
         (Method::GET, "/admin/api/usage/export", 501, "not_implemented"),
         (Method::GET, "/oauth/callback/partner", 501, "not_implemented"),
         (Method::GET, "/admin/api/requests/none-such", 404, "not_found"),

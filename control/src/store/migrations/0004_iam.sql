@@ -33,11 +33,12 @@ CREATE TABLE members (
 CREATE INDEX members_by_principal ON members (principal);
 
 -- Keys that open the data plane. `hash` is an HMAC of the key; `sealed`, where it can be revealed, the key itself.
+-- A human whom only revoked keys name may be forgotten, and a revoked key that others were made from deleted.
 CREATE TABLE keys (
     id TEXT NOT NULL PRIMARY KEY,
     name TEXT NOT NULL,
     project TEXT NOT NULL REFERENCES projects (id),
-    acts_as TEXT REFERENCES principals (id),
+    acts_as TEXT REFERENCES principals (id) ON DELETE SET NULL,
     hash BLOB NOT NULL UNIQUE,
     prefix TEXT NOT NULL,
     sealed BLOB,
@@ -46,7 +47,7 @@ CREATE TABLE keys (
     models TEXT,
     endpoints TEXT,
     routes TEXT,
-    rotated_from TEXT REFERENCES keys (id),
+    rotated_from TEXT REFERENCES keys (id) ON DELETE SET NULL,
     version INTEGER NOT NULL,
     created_at_ms INTEGER NOT NULL,
     updated_at_ms INTEGER NOT NULL
@@ -54,3 +55,4 @@ CREATE TABLE keys (
 
 CREATE INDEX keys_by_project ON keys (project);
 CREATE INDEX keys_by_acts_as ON keys (acts_as) WHERE acts_as IS NOT NULL;
+CREATE INDEX keys_by_rotated_from ON keys (rotated_from) WHERE rotated_from IS NOT NULL;

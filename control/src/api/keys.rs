@@ -1,0 +1,176 @@
+//! `keys`: what opens the data plane for a project.
+
+use http::{Method, Response, StatusCode};
+use serde::Deserialize;
+use serde_json::Value;
+use shared::clock::unix_ms;
+use shared::error_kind::ErrorKind;
+use shared::port::Body;
+
+use super::allowlist::Lists;
+use super::list::{List, PageOf};
+use super::query::choose;
+use super::{ApiError, Call, Change, Route, field, json, json_of_version, route_of};
+use crate::command::keys::{Create, Delete, Edge, Edit, Reveal, Rotate};
+use crate::store::keys::{self, Filter, KeyState};
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "keys", |call| Box::pin(list(call))),
+    route_of(Method::POST, "keys", |call| Box::pin(create(call))),
+    route_of(Method::GET, "keys/{}", |call| Box::pin(show(call))),
+    route_of(Method::PATCH, "keys/{}", |call| Box::pin(edit(call))),
+    route_of(Method::DELETE, "keys/{}", |call| Box::pin(delete(call))),
+    route_of(Method::POST, "keys/{}/reveal", |call| Box::pin(reveal(call))),
+    route_of(Method::POST, "keys/{}/rotate", |call| Box::pin(rotate(call))),
+];
+
+async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let page = PageOf::take(&mut query)?;
+    let filter = Filter {
+        project: query.text("project"),
+        acts_as: query.text("acts_as"),
+        state: query.choice("state", &KeyState::NAMES)?,
+    };
+    query.finish()?;
+    let (after, rows) = (page.after.clone(), page.rows());
+    let ask = call.app.readers.ask(move |db| keys::page(db, unix_ms(), &filter, &after, rows));
+    json(&List::page(ask.await?, &page, |key| &key.id))
+}
+
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let id = call.argument().to_owned();
+    let found = call.app.readers.ask(move |db| keys::find(db, &id, unix_ms())).await?;
+    let key = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such key."))?;
+    json_of_version(&key, key.version)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct New {
+    name: String,
+    project: String,
+    #[serde(default)]
+    acts_as: Option<String>,
+    #[serde(default)]
+    expires_at: Option<Value>,
+    #[serde(default)]
+    models: Change<Vec<String>>,
+    #[serde(default)]
+    endpoints: Change<Vec<String>>,
+    #[serde(default)]
+    routes: Change<Vec<String>>,
+    #[serde(default = "yes")]
+    recoverable: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let New { name, project, acts_as, expires_at, models, endpoints, routes, recoverable } = call.json()?;
+    let create = Create {
+        name: field::name("name", &name)?,
+        project,
+        acts_as,
+        expires_at_ms: expires_at.map(|at| field::future("expires_at", &at)).transpose()?,
+        allowlist: Lists { models, endpoints, routes }.check()?,
+        recoverable,
+    };
+    call.execute(StatusCode::CREATED, create).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Patch {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    acts_as: Change<String>,
+    #[serde(default)]
+    expires_at: Change<Value>,
+    #[serde(default)]
+    models: Change<Vec<String>>,
+    #[serde(default)]
+    endpoints: Change<Vec<String>>,
+    #[serde(default)]
+    routes: Change<Vec<String>>,
+    #[serde(default)]
+    recoverable: Option<bool>,
+    #[serde(default)]
+    state: Option<String>,
+}
+
+async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let Patch { name, acts_as, expires_at, models, endpoints, routes, recoverable, state } = call.json()?;
+    let edit = Edit {
+        id: call.argument().to_owned(),
+        if_version: call.if_match()?,
+        name: name.map(|name| field::name("name", &name)).transpose()?,
+        acts_as,
+        expires_at_ms: match expires_at {
+            Change::Keep => Change::Keep,
+            Change::Clear => Change::Clear,
+            Change::Set(at) => Change::Set(field::future("expires_at", &at)?),
+        },
+        allowlist: Lists { models, endpoints, routes }.check()?,
+        recoverable,
+        edge: state.map(|state| choose("state", &state, &EDGES)).transpose()?,
+    };
+    call.execute(StatusCode::OK, edit).await
+}
+
+async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let delete = Delete { id: call.argument().to_owned(), if_version: call.if_match()? };
+    call.execute(StatusCode::NO_CONTENT, delete).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+async fn reveal(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let Nothing {} = call.json()?;
+    call.execute_each_time(StatusCode::OK, Reveal { id: call.argument().to_owned() }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rotation {
+    #[serde(default)]
+    overlap_seconds: Option<u64>,
+    #[serde(default)]
+    expires_at: Option<Value>,
+}
+
+async fn rotate(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let rotation: Rotation = call.json()?;
+    let overlap = rotation.overlap_seconds.unwrap_or(OVERLAP_SECONDS_DEFAULT);
+    if overlap > OVERLAP_SECONDS_MAX {
+        let message = format!("overlap_seconds must be a number from 0 to {OVERLAP_SECONDS_MAX}.");
+        return Err(ApiError::parameter("overlap_seconds", message));
+    }
+    let rotate = Rotate {
+        id: call.argument().to_owned(),
+        if_version: call.if_match()?,
+        overlap_ms: overlap * 1_000,
+        expires_at_ms: rotation.expires_at.map(|at| field::future("expires_at", &at)).transpose()?,
+    };
+    call.execute(StatusCode::CREATED, rotate).await
+}
+
+/// What a client may set a key's state to.
+const EDGES: [(&str, Edge); 3] =
+    [("active", Edge::Enable), ("disabled", Edge::Disable), ("revoked", Edge::Revoke)];
+
+/// A day.
+const OVERLAP_SECONDS_DEFAULT: u64 = 86_400;
+/// A year.
+const OVERLAP_SECONDS_MAX: u64 = 31_536_000;

@@ -1,0 +1,137 @@
+//! `projects` and their members.
+
+use http::{Method, Response, StatusCode};
+use serde::Deserialize;
+use shared::error_kind::ErrorKind;
+use shared::port::Body;
+
+use super::allowlist::Lists;
+use super::list::{List, PageOf};
+use super::query::choose;
+use super::{ApiError, Call, Change, Route, field, json, json_of_version, route_of};
+use crate::command::members::{Put, Remove};
+use crate::command::projects::{Create, Delete, Edit};
+use crate::store::members::MemberRole;
+use crate::store::{members, projects};
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "projects", |call| Box::pin(list(call))),
+    route_of(Method::POST, "projects", |call| Box::pin(create(call))),
+    route_of(Method::GET, "projects/{}", |call| Box::pin(show(call))),
+    route_of(Method::PATCH, "projects/{}", |call| Box::pin(edit(call))),
+    route_of(Method::DELETE, "projects/{}", |call| Box::pin(delete(call))),
+    route_of(Method::GET, "projects/{}/members", |call| Box::pin(list_members(call))),
+    route_of(Method::PUT, "projects/{}/members/{}", |call| Box::pin(put_member(call))),
+    route_of(Method::DELETE, "projects/{}/members/{}", |call| Box::pin(remove_member(call))),
+];
+
+async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let page = PageOf::take(&mut query)?;
+    let principal = query.text("principal");
+    query.finish()?;
+    let (after, rows) = (page.after.clone(), page.rows());
+    let ask = call.app.readers.ask(move |db| projects::page(db, principal.as_deref(), &after, rows));
+    json(&List::page(ask.await?, &page, |project| &project.id))
+}
+
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let id = call.argument().to_owned();
+    let found = call.app.readers.ask(move |db| projects::find(db, &id)).await?;
+    let project = found.ok_or_else(unknown)?;
+    json_of_version(&project, project.version)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct New {
+    name: String,
+    #[serde(default)]
+    models: Change<Vec<String>>,
+    #[serde(default)]
+    endpoints: Change<Vec<String>>,
+    #[serde(default)]
+    routes: Change<Vec<String>>,
+}
+
+async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let New { name, models, endpoints, routes } = call.json()?;
+    let name = field::name("name", &name)?;
+    let allowlist = Lists { models, endpoints, routes }.check()?;
+    call.execute(StatusCode::CREATED, Create { name, allowlist }).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Patch {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    disabled: Option<bool>,
+    #[serde(default)]
+    models: Change<Vec<String>>,
+    #[serde(default)]
+    endpoints: Change<Vec<String>>,
+    #[serde(default)]
+    routes: Change<Vec<String>>,
+}
+
+async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let Patch { name, disabled, models, endpoints, routes } = call.json()?;
+    let edit = Edit {
+        id: call.argument().to_owned(),
+        if_version: call.if_match()?,
+        name: name.map(|name| field::name("name", &name)).transpose()?,
+        disabled,
+        allowlist: Lists { models, endpoints, routes }.check()?,
+    };
+    call.execute(StatusCode::OK, edit).await
+}
+
+async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let delete = Delete { id: call.argument().to_owned(), if_version: call.if_match()? };
+    call.execute(StatusCode::NO_CONTENT, delete).await
+}
+
+async fn list_members(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let page = PageOf::take(&mut query)?;
+    query.finish()?;
+    let (id, after, rows) = (call.argument().to_owned(), page.after.clone(), page.rows());
+    let ask = call.app.readers.ask(move |db| {
+        let project = projects::find(db, &id)?;
+        project.map(|project| members::page(db, &project.id, &after, rows)).transpose()
+    });
+    json(&List::page(ask.await?.ok_or_else(unknown)?, &page, |member| &member.principal))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Membership {
+    role: String,
+}
+
+async fn put_member(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let membership: Membership = call.json()?;
+    let put = Put {
+        project: call.argument().to_owned(),
+        principal: call.second_argument().to_owned(),
+        role: choose("role", &membership.role, &MemberRole::NAMES)?,
+    };
+    call.execute(StatusCode::OK, put).await
+}
+
+async fn remove_member(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let remove = Remove { project: call.argument().to_owned(), principal: call.second_argument().to_owned() };
+    call.execute(StatusCode::NO_CONTENT, remove).await
+}
+
+fn unknown() -> ApiError {
+    ApiError::new(ErrorKind::NotFound, "There is no such project.")
+}

@@ -1,0 +1,27 @@
+//! What a change says of the three lists that keys and projects have.
+
+use std::collections::BTreeSet;
+
+use shared::access::Allowlist;
+use shared::operation::Operation;
+
+use crate::api::Change;
+
+/// Changes of an allowlist.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AllowlistEdit {
+    pub(crate) models: Change<BTreeSet<Box<str>>>,
+    pub(crate) endpoints: Change<BTreeSet<Box<str>>>,
+    pub(crate) routes: Change<Vec<Operation>>,
+}
+
+impl AllowlistEdit {
+    /// The allowlist after the change.
+    pub(crate) fn of(self, before: Allowlist) -> Allowlist {
+        Allowlist {
+            models: self.models.of(before.models),
+            endpoints: self.endpoints.of(before.endpoints),
+            routes: self.routes.of(before.routes),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The states of a key and what may be done in each: one table.
+
+use crate::command::Refusal;
+use crate::store::keys::KeyState;
+
+/// What may be done to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edge {
+    Enable,
+    Disable,
+    Revoke,
+    Edit,
+    Rotate,
+    Reveal,
+    Delete,
+}
+
+/// The state after `edge`, or a conflict that says what to do instead. What asks for the state that a key is
+/// in already is no fault.
+pub(super) fn follow(state: KeyState, edge: Edge) -> Result<KeyState, Refusal> {
+    use Edge::{Delete, Disable, Edit, Enable, Reveal, Revoke, Rotate};
+    use KeyState::{Active, Disabled, Expired, Revoked};
+    let next = match (state, edge) {
+        (Active | Disabled, Enable) => Ok(Active),
+        (Active | Expired | Disabled, Disable) => Ok(Disabled),
+        (Active | Expired | Disabled | Revoked, Revoke) => Ok(Revoked),
+        (Active | Expired | Disabled, Edit | Reveal) | (Active, Rotate) | (Revoked, Delete) => Ok(state),
+        (Expired, Enable | Rotate) => Err("The key has expired. Give it a later expires_at first, or null."),
+        (Disabled, Rotate) => Err("The key is disabled. Enable it first, or make a new key."),
+        (Active | Expired | Disabled, Delete) => Err("Only a revoked key can be deleted. Revoke it first."),
+        (Revoked, Enable | Disable | Edit | Rotate) => {
+            Err("The key is revoked, and that is final. Make a new key.")
+        }
+        (Revoked, Reveal) => Err("The key is revoked, and its sealed copy is erased. Make a new key."),
+    };
+    next.map_err(Refusal::conflict)
+}

@@ -1,0 +1,105 @@
+//! Changing and deleting keys.
+
+use serde_json::json;
+
+use super::edges::{Edge, follow};
+use super::expect;
+use super::issue::check_acts_as;
+use crate::api::Change;
+use crate::command::allowlist::AllowlistEdit;
+use crate::command::{Command, Done, Refusal, Write};
+use crate::publish::Touched;
+use crate::store::audit::Entry;
+use crate::store::keys::{self, Key, KeyState};
+
+/// Changes a key: its settings first, then its state.
+#[derive(Debug)]
+pub(crate) struct Edit {
+    pub(crate) id: String,
+    pub(crate) if_version: Option<u64>,
+    pub(crate) name: Option<String>,
+    pub(crate) acts_as: Change<String>,
+    pub(crate) expires_at_ms: Change<u64>,
+    pub(crate) allowlist: AllowlistEdit,
+    /// `false` erases the sealed copy.
+    pub(crate) recoverable: Option<bool>,
+    /// Enable, disable or revoke.
+    pub(crate) edge: Option<Edge>,
+}
+
+/// Forgets a revoked key. Records of its use keep its id.
+#[derive(Debug)]
+pub(crate) struct Delete {
+    pub(crate) id: String,
+    pub(crate) if_version: Option<u64>,
+}
+
+impl Command for Edit {
+    type Output = Key;
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<Key>, Refusal> {
+        let before = expect(write, &self.id, self.if_version)?;
+        let edge = self.edge;
+        let edited = self.settings(write, &before)?;
+        let after =
+            edge.map_or_else(|| Ok(edited.clone()), |edge| moved(edited.clone(), edge, write.now_ms))?;
+        let after = Key { version: before.version + 1, updated_at_ms: write.now_ms, ..after };
+        keys::update(write.db, &after)?;
+        let action = match edge {
+            Some(Edge::Enable) => "key.enable",
+            Some(Edge::Disable) => "key.disable",
+            Some(Edge::Revoke) => "key.revoke",
+            _ => "key.edit",
+        };
+        let audit = Entry::done(action, "key", &after.id).before(json!(before)).after(json!(after));
+        Ok(Done { version: Some(after.version), output: after, audit, touched: Touched::ACCESS })
+    }
+}
+
+impl Edit {
+    /// The key with its new settings.
+    fn settings(self, write: &Write<'_>, before: &Key) -> Result<Key, Refusal> {
+        let expires_at_ms = self.expires_at_ms.of(before.expires_at_ms);
+        let after = Key {
+            name: self.name.unwrap_or_else(|| before.name.clone()),
+            acts_as: self.acts_as.of(before.acts_as.clone()),
+            state: before.state.at(write.now_ms, expires_at_ms),
+            expires_at_ms,
+            allowlist: self.allowlist.of(before.allowlist.clone()),
+            recoverable: self.recoverable.unwrap_or(before.recoverable),
+            ..before.clone()
+        };
+        if after != *before {
+            follow(before.state, Edge::Edit)?;
+        }
+        if after.recoverable && !before.recoverable {
+            return Err(Refusal::conflict(
+                "No sealed copy of this key was kept, and it cannot be made now. Rotate the key, or make a new one.",
+            ));
+        }
+        if let Some(principal) = &after.acts_as
+            && after.acts_as != before.acts_as
+        {
+            check_acts_as(write, &before.project, principal)?;
+        }
+        Ok(after)
+    }
+}
+
+/// The key after `edge`. Nothing is kept of a revoked one that could be revealed.
+fn moved(key: Key, edge: Edge, now_ms: u64) -> Result<Key, Refusal> {
+    let state = follow(key.state, edge)?.at(now_ms, key.expires_at_ms);
+    Ok(Key { state, recoverable: key.recoverable && state != KeyState::Revoked, ..key })
+}
+
+impl Command for Delete {
+    type Output = ();
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+        let before = expect(write, &self.id, self.if_version)?;
+        follow(before.state, Edge::Delete)?;
+        keys::delete(write.db, &before.id)?;
+        let audit = Entry::done("key.delete", "key", &before.id).before(json!(before));
+        Ok(Done { output: (), version: None, audit, touched: Touched::NOTHING })
+    }
+}

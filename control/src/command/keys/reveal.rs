@@ -1,0 +1,70 @@
+//! Showing a key again. Whoever asks stands in the audit, whatever the answer.
+
+use serde::Serialize;
+use shared::error_kind::ErrorKind;
+use shared::secret::Secret;
+
+use super::edges::{Edge, follow};
+use super::expect;
+use super::issue::Plain;
+use crate::actor::Who;
+use crate::command::{Command, Done, Refusal, Write};
+use crate::publish::Touched;
+use crate::store::audit::Entry;
+use crate::store::keys::{self, Key};
+use crate::vault::SealError;
+
+/// Opens the sealed copy of a key, for an administrator or the human it stands for (AUTH-5).
+#[derive(Debug)]
+pub(crate) struct Reveal {
+    pub(crate) id: String,
+}
+
+/// A key in plain.
+#[derive(Debug, Serialize)]
+pub(crate) struct Revealed {
+    id: String,
+    key: Plain,
+}
+
+impl Command for Reveal {
+    type Output = Revealed;
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<Revealed>, Refusal> {
+        let audit = Entry::done("key.reveal", "key", &self.id);
+        match open(write, &self.id) {
+            Ok(key) => {
+                let output = Revealed { id: self.id, key: Plain(key) };
+                Ok(Done { output, version: None, audit, touched: Touched::NOTHING })
+            }
+            Err(refusal) => Err(refusal.audited(audit.refused())),
+        }
+    }
+}
+
+fn open(write: &Write<'_>, id: &str) -> Result<Secret<String>, Refusal> {
+    let key = expect(write, id, None)?;
+    if !is_for(&key, &write.actor.who) {
+        return Err(Refusal::new(
+            ErrorKind::Forbidden,
+            "Only an administrator and the human that a key acts as may reveal it.",
+        ));
+    }
+    follow(key.state, Edge::Reveal)?;
+    let Some(sealed) = keys::sealed(write.db, id)? else {
+        return Err(Refusal::conflict(
+            "No sealed copy of this key was kept, so it cannot be revealed. Rotate the key, or make a new one.",
+        ));
+    };
+    let plain = write.keys.open(&Key::place(id), &sealed)?;
+    let text = std::str::from_utf8(plain.expose()).map_err(|_| SealError)?;
+    Ok(Secret::new(text.to_owned()))
+}
+
+fn is_for(key: &Key, who: &Who) -> bool {
+    match who {
+        Who::Administrator => true,
+        Who::Human(principal) => key.acts_as.as_deref() == Some(principal.as_str()),
+        Who::Unknown | Who::Gateway => false,
+    }
+}

@@ -1,0 +1,65 @@
+//! Rotation: a new key takes the place of an old one, which goes on for an overlap.
+
+use serde_json::json;
+
+use super::edges::{Edge, follow};
+use super::expect;
+use super::issue::{Issued, check_place, issue};
+use crate::command::{Command, Done, Refusal, Write};
+use crate::publish::Touched;
+use crate::store::audit::Entry;
+use crate::store::ids::new_id;
+use crate::store::keys::{self, Key, KeyState};
+
+/// Makes a key with the settings of another one and ends that one after an overlap.
+#[derive(Debug)]
+pub(crate) struct Rotate {
+    pub(crate) id: String,
+    pub(crate) if_version: Option<u64>,
+    /// How long the old key goes on; 0: it ends at once.
+    pub(crate) overlap_ms: u64,
+    /// When the new key ends; as the old one would have, if it is not said.
+    pub(crate) expires_at_ms: Option<u64>,
+}
+
+impl Command for Rotate {
+    type Output = Issued;
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<Issued>, Refusal> {
+        let before = expect(write, &self.id, self.if_version)?;
+        follow(before.state, Edge::Rotate)?;
+        if let Some(successor) = keys::successor(write.db, &before.id)? {
+            return Err(Refusal::conflict(format!(
+                "The key has been rotated already: '{successor}' has taken its place. Rotate that one."
+            )));
+        }
+        check_place(write, &before.project, before.acts_as.as_deref())?;
+        let issued = issue(
+            write,
+            Key {
+                id: new_id("key", write.now_ms)?,
+                expires_at_ms: self.expires_at_ms.or(before.expires_at_ms),
+                state: KeyState::Active,
+                rotated_from: Some(before.id.clone()),
+                version: 1,
+                created_at_ms: write.now_ms,
+                updated_at_ms: write.now_ms,
+                ..before.clone()
+            },
+        )?;
+        let end = write.now_ms.saturating_add(self.overlap_ms);
+        let end = before.expires_at_ms.map_or(end, |expires| expires.min(end));
+        let after = Key {
+            expires_at_ms: Some(end),
+            state: before.state.at(write.now_ms, Some(end)),
+            version: before.version + 1,
+            updated_at_ms: write.now_ms,
+            ..before.clone()
+        };
+        keys::update(write.db, &after)?;
+        let audit = Entry::done("key.rotate", "key", &before.id)
+            .before(json!(before))
+            .after(json!({"old": after, "new": issued.shown}));
+        Ok(Done { version: Some(1), output: issued, audit, touched: Touched::ACCESS })
+    }
+}

@@ -1,0 +1,85 @@
+//! What changes of a membership mean. A project that has an owner keeps one.
+
+use serde_json::json;
+
+use super::{Command, Done, Refusal, Write, projects};
+use crate::publish::Touched;
+use crate::store::audit::Entry;
+use crate::store::members::{self, Member, MemberRole};
+use crate::store::{keys, principals};
+
+/// Makes a human a member of a project, or gives a member another role.
+#[derive(Debug)]
+pub(crate) struct Put {
+    pub(crate) project: String,
+    pub(crate) principal: String,
+    pub(crate) role: MemberRole,
+}
+
+/// Takes a human out of a project, as long as no key of it acts as them.
+#[derive(Debug)]
+pub(crate) struct Remove {
+    pub(crate) project: String,
+    pub(crate) principal: String,
+}
+
+impl Command for Put {
+    type Output = Member;
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<Member>, Refusal> {
+        projects::known(write, &self.project)?;
+        let principal = principals::find(write.db, &self.principal)?;
+        principal.ok_or_else(|| Refusal::not_found("principal", &self.principal))?;
+        let before = members::find(write.db, &self.project, &self.principal)?;
+        if let Some(before) = &before
+            && self.role != MemberRole::Owner
+        {
+            keep_an_owner(write, before)?;
+        }
+        let after = Member {
+            project: self.project,
+            principal: self.principal,
+            role: self.role,
+            created_at_ms: before.as_ref().map_or(write.now_ms, |before| before.created_at_ms),
+        };
+        members::put(write.db, &after)?;
+        let audit =
+            Entry::done("member.put", "member", &name(&after)).before(json!(before)).after(json!(after));
+        Ok(Done { output: after, version: None, audit, touched: Touched::NOTHING })
+    }
+}
+
+impl Command for Remove {
+    type Output = ();
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+        projects::known(write, &self.project)?;
+        let before = members::find(write.db, &self.project, &self.principal)?
+            .ok_or_else(|| Refusal::not_found("member", &self.principal))?;
+        keep_an_owner(write, &before)?;
+        let keys = keys::living(write.db, &before.project, Some(&before.principal))?;
+        if keys > 0 {
+            return Err(Refusal::conflict(format!(
+                "{keys} keys of this project act as this human. Revoke them, or let them act as somebody else, first."
+            )));
+        }
+        members::delete(write.db, &before.project, &before.principal)?;
+        let audit = Entry::done("member.remove", "member", &name(&before)).before(json!(before));
+        Ok(Done { output: (), version: None, audit, touched: Touched::NOTHING })
+    }
+}
+
+/// Refuses to take the last owner of a project away.
+pub(super) fn keep_an_owner(write: &Write<'_>, member: &Member) -> Result<(), Refusal> {
+    if member.role == MemberRole::Owner && members::owners(write.db, &member.project)? <= 1 {
+        return Err(Refusal::conflict(format!(
+            "This human is the last owner of project '{}'. Make somebody else its owner first.",
+            member.project
+        )));
+    }
+    Ok(())
+}
+
+fn name(member: &Member) -> String {
+    format!("{}/{}", member.project, member.principal)
+}

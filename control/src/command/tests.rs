@@ -1,0 +1,199 @@
+//! Commands on a database of their own, as the writer thread would carry them out, and the rules of projects and
+//! memberships.
+
+use std::cell::Cell;
+use std::net::IpAddr;
+
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use shared::error_kind::ErrorKind;
+use shared::secret::Secret;
+
+use super::{Command, Refusal, Write, allowlist::AllowlistEdit, members, principals, projects};
+use crate::actor::{Actor, Who};
+use crate::api::Change;
+use crate::config::Routing;
+use crate::store::audit;
+use crate::store::members::MemberRole;
+use crate::store::migrate::migrate;
+use crate::vault::{Keys, make_keys, open_keys};
+
+/// A database and a clock that stands still.
+pub(super) struct Office {
+    pub(super) db: Connection,
+    pub(super) keys: Keys,
+    pub(super) now_ms: Cell<u64>,
+    file: Routing,
+}
+
+/// Why a command was not carried out.
+pub(super) type No = (ErrorKind, String);
+
+impl Office {
+    pub(super) fn open() -> Self {
+        let mut db = Connection::open_in_memory().unwrap();
+        db.pragma_update(None, "foreign_keys", true).unwrap();
+        migrate(&mut db).unwrap();
+        let key = Secret::new([4; 32]);
+        make_keys(&db, &key).unwrap();
+        let keys = open_keys(&db, &key).unwrap();
+        Self { db, keys, now_ms: Cell::new(1_795_000_000_000), file: Routing::default() }
+    }
+
+    /// What an administrator gets.
+    pub(super) fn run<C: Command>(&self, command: C) -> Result<Value, No> {
+        self.run_as(Who::Administrator, command)
+    }
+
+    /// What `who` gets. As in `execute`, a refusal undoes what was changed and is written down if it asks for it.
+    pub(super) fn run_as<C: Command>(&self, who: Who, command: C) -> Result<Value, No> {
+        let actor = Actor { who, address: Some(IpAddr::from([127, 0, 0, 1])), request_id: None };
+        let now_ms = self.now_ms.get();
+        let write = Write { db: &self.db, keys: &self.keys, file: &self.file, actor: &actor, now_ms };
+        let changes = self.db.unchecked_transaction().unwrap();
+        match command.apply(&write) {
+            Ok(done) => {
+                audit::append(&changes, &self.keys, &actor, now_ms, &done.audit).unwrap();
+                changes.commit().unwrap();
+                Ok(json!(done.output))
+            }
+            Err(refusal) => {
+                changes.rollback().unwrap();
+                let Refusal::Told { kind, message, audit: entry, .. } = refusal else {
+                    panic!("{refusal:?}")
+                };
+                if let Some(entry) = entry {
+                    audit::append(&self.db, &self.keys, &actor, now_ms, &entry).unwrap();
+                }
+                Err((kind, message.into_owned()))
+            }
+        }
+    }
+
+    /// The last `count` audit records: actor, action, object and outcome.
+    pub(super) fn audit(&self, count: usize) -> Vec<[String; 4]> {
+        let sql = "SELECT actor, action, object_id, outcome FROM audit ORDER BY id DESC LIMIT ?";
+        let mut statement = self.db.prepare(sql).unwrap();
+        let row = |row: &rusqlite::Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]);
+        statement.query_map([count], row).unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
+    pub(super) fn principal(&self, name: &str) -> String {
+        id(&self.run(principals::Create { name: name.into(), email: None }).unwrap())
+    }
+
+    pub(super) fn project(&self, name: &str) -> String {
+        let create = projects::Create { name: name.into(), allowlist: AllowlistEdit::default() };
+        id(&self.run(create).unwrap())
+    }
+
+    pub(super) fn member(&self, project: &str, principal: &str, role: MemberRole) -> Result<Value, No> {
+        self.run(members::Put { project: project.into(), principal: principal.into(), role })
+    }
+
+    fn remove(&self, project: &str, principal: &str) -> Result<Value, No> {
+        self.run(members::Remove { project: project.into(), principal: principal.into() })
+    }
+
+    fn forget(&self, principal: &str) -> Result<Value, No> {
+        self.run(principals::Delete { id: principal.into(), if_version: None })
+    }
+}
+
+pub(super) fn id(object: &Value) -> String {
+    object["id"].as_str().unwrap().to_owned()
+}
+
+fn conflict(outcome: Result<Value, No>) -> String {
+    let (kind, message) = outcome.unwrap_err();
+    assert_eq!(kind, ErrorKind::Conflict, "{message}");
+    message
+}
+
+#[test]
+fn a_project_that_has_an_owner_keeps_one() {
+    let office = Office::open();
+    let (project, other) = (office.project("blue"), office.project("red"));
+    let (ada, bob) = (office.principal("Ada"), office.principal("Bob"));
+    office.member(&project, &bob, MemberRole::Viewer).unwrap();
+    office.member(&project, &ada, MemberRole::Owner).unwrap();
+    office.member(&other, &bob, MemberRole::Owner).unwrap();
+
+    assert!(conflict(office.remove(&project, &ada)).contains(&project));
+    for role in [MemberRole::Admin, MemberRole::Member, MemberRole::Viewer] {
+        conflict(office.member(&project, &ada, role));
+    }
+    conflict(office.forget(&ada));
+    office.member(&project, &ada, MemberRole::Owner).expect("the same again");
+
+    office.member(&project, &bob, MemberRole::Owner).unwrap();
+    office.member(&project, &ada, MemberRole::Admin).expect("there is another one");
+    assert!(conflict(office.forget(&bob)).contains("last owner"), "of both projects now");
+    office.remove(&project, &ada).unwrap();
+    office.forget(&ada).unwrap();
+}
+
+#[test]
+fn a_membership_needs_both_and_is_written_down() {
+    let office = Office::open();
+    let (project, ada) = (office.project("blue"), office.principal("Ada"));
+    for (project, principal) in [("prj_none", ada.as_str()), (&project, "prn_none")] {
+        assert_eq!(office.member(project, principal, MemberRole::Member).unwrap_err().0, ErrorKind::NotFound);
+    }
+    assert_eq!(office.remove(&project, &ada).unwrap_err().0, ErrorKind::NotFound);
+    let member = office.member(&project, &ada, MemberRole::Member).unwrap();
+    assert_eq!((&member["role"], &member["principal"]), (&json!("member"), &json!(ada)));
+    office.now_ms.set(office.now_ms.get() + 5);
+    let admin = office.member(&project, &ada, MemberRole::Admin).unwrap();
+    assert_eq!((&admin["role"], &admin["created_at_ms"]), (&json!("admin"), &member["created_at_ms"]));
+    office.remove(&project, &ada).unwrap();
+    let name = format!("{project}/{ada}");
+    let record = |action: &str| ["admin".to_owned(), action.to_owned(), name.clone(), "done".to_owned()];
+    assert_eq!(office.audit(3), ["member.remove", "member.put", "member.put"].map(record));
+}
+
+#[test]
+fn two_projects_never_have_one_name() {
+    let office = Office::open();
+    let (blue, red) = (office.project("blue"), office.project("red"));
+    let rename = |id: &str, name: &str| {
+        office.run(projects::Edit {
+            id: id.into(),
+            if_version: None,
+            name: Some(name.into()),
+            disabled: None,
+            allowlist: AllowlistEdit::default(),
+        })
+    };
+    assert!(conflict(rename(&red, "blue")).contains("blue"));
+    rename(&red, "red").expect("its own");
+    let create = projects::Create { name: "blue".into(), allowlist: AllowlistEdit::default() };
+    conflict(office.run(create));
+    rename(&blue, "green").unwrap();
+    rename(&red, "blue").unwrap();
+}
+
+#[test]
+fn lists_of_a_project_are_kept_changed_and_cleared() {
+    let office = Office::open();
+    let models = |entries: &[&str]| Change::Set(entries.iter().map(|entry| Box::from(*entry)).collect());
+    let made = office
+        .run(projects::Create {
+            name: "blue".into(),
+            allowlist: AllowlistEdit { models: models(&["p/b", "p/a"]), ..AllowlistEdit::default() },
+        })
+        .unwrap();
+    assert_eq!(made["models"], json!(["p/a", "p/b"]));
+    let edit = |allowlist: AllowlistEdit| {
+        let edit = projects::Edit { id: id(&made), if_version: None, name: None, disabled: None, allowlist };
+        office.run(edit).unwrap()
+    };
+    let edited = edit(AllowlistEdit { endpoints: models(&[]), ..AllowlistEdit::default() });
+    assert_eq!((&edited["models"], &edited["endpoints"]), (&json!(["p/a", "p/b"]), &json!([])));
+    let edited = edit(AllowlistEdit { models: Change::Clear, ..AllowlistEdit::default() });
+    assert_eq!(
+        (&edited["models"], &edited["endpoints"], &edited["routes"]),
+        (&json!(null), &json!([]), &json!(null))
+    );
+    assert_eq!(edited["version"], 3);
+}

@@ -1,0 +1,277 @@
+//! The table `keys`: what opens the data plane. A key itself is not in it: its hash is, and, where it may be
+//! revealed, a sealed copy.
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
+use serde::Serialize;
+use shared::access::{Allowlist, KeyHash};
+
+use super::allowlist;
+use crate::vault::Place;
+
+/// A project key, as the API shows it; nothing in it opens anything.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Key {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) project: String,
+    /// The human it stands for.
+    pub(crate) acts_as: Option<String>,
+    /// Its first characters, for people to tell it from others.
+    pub(crate) prefix: String,
+    pub(crate) state: KeyState,
+    pub(crate) expires_at_ms: Option<u64>,
+    #[serde(flatten)]
+    pub(crate) allowlist: Allowlist,
+    /// Whether a sealed copy is kept.
+    pub(crate) recoverable: bool,
+    /// The key whose place it has taken.
+    pub(crate) rotated_from: Option<String>,
+    pub(crate) version: u64,
+    pub(crate) created_at_ms: u64,
+    pub(crate) updated_at_ms: u64,
+}
+
+/// What a key is good for at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum KeyState {
+    Active,
+    /// Active, and its time is over. A fact of the clock; the row says `active`.
+    Expired,
+    Disabled,
+    Revoked,
+}
+
+impl KeyState {
+    /// Every state by its name.
+    pub(crate) const NAMES: [(&'static str, Self); 4] = [
+        ("active", Self::Active),
+        ("expired", Self::Expired),
+        ("disabled", Self::Disabled),
+        ("revoked", Self::Revoked),
+    ];
+
+    /// The state of a key that ends at `expires_at_ms`, as seen at `now_ms`.
+    pub(crate) fn at(self, now_ms: u64, expires_at_ms: Option<u64>) -> Self {
+        match self {
+            Self::Active | Self::Expired if expires_at_ms.is_some_and(|end| end <= now_ms) => Self::Expired,
+            Self::Active | Self::Expired => Self::Active,
+            Self::Disabled | Self::Revoked => self,
+        }
+    }
+
+    fn stored(self) -> &'static str {
+        match self {
+            Self::Active | Self::Expired => "active",
+            Self::Disabled => "disabled",
+            Self::Revoked => "revoked",
+        }
+    }
+}
+
+impl FromSql for KeyState {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let text = value.as_str()?;
+        let known = Self::NAMES.iter().find(|(name, _)| *name == text);
+        known.map(|(_, state)| *state).ok_or(FromSqlError::InvalidType)
+    }
+}
+
+impl Key {
+    fn of(row: &Row<'_>, now_ms: u64) -> rusqlite::Result<Self> {
+        let expires_at_ms = row.get("expires_at_ms")?;
+        Ok(Self {
+            id: row.get("id")?,
+            name: row.get("name")?,
+            project: row.get("project")?,
+            acts_as: row.get("acts_as")?,
+            prefix: row.get("prefix")?,
+            state: row.get::<_, KeyState>("state")?.at(now_ms, expires_at_ms),
+            expires_at_ms,
+            allowlist: allowlist::of(row)?,
+            recoverable: row.get("recoverable")?,
+            rotated_from: row.get("rotated_from")?,
+            version: row.get("version")?,
+            created_at_ms: row.get("created_at_ms")?,
+            updated_at_ms: row.get("updated_at_ms")?,
+        })
+    }
+
+    /// Where the sealed copy of the key called `id` is kept.
+    pub(crate) fn place(id: &str) -> Place<'_> {
+        Place { table: "keys", column: "sealed", id }
+    }
+}
+
+/// Which keys of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pub(crate) project: Option<String>,
+    pub(crate) acts_as: Option<String>,
+    pub(crate) state: Option<KeyState>,
+}
+
+/// Up to `rows` keys whose ids come after `after`.
+pub(crate) fn page(
+    db: &Connection,
+    now_ms: u64,
+    filter: &Filter,
+    after: &str,
+    rows: i64,
+) -> rusqlite::Result<Vec<Key>> {
+    let expired = filter.state.map(|state| state == KeyState::Expired);
+    let values = named_params! {
+        ":now": now_ms,
+        ":project": filter.project,
+        ":acts_as": filter.acts_as,
+        ":state": filter.state.map(KeyState::stored),
+        ":expired": expired,
+        ":after": after,
+        ":rows": rows,
+    };
+    db.prepare_cached(PAGE)?.query_map(values, |row| Key::of(row, now_ms))?.collect()
+}
+
+/// The key called `id`, as it is at `now_ms`.
+pub(crate) fn find(db: &Connection, id: &str, now_ms: u64) -> rusqlite::Result<Option<Key>> {
+    db.prepare_cached(FIND)?.query_row([id], |row| Key::of(row, now_ms)).optional()
+}
+
+/// The sealed copy of a key, where one is kept.
+pub(crate) fn sealed(db: &Connection, id: &str) -> rusqlite::Result<Option<Vec<u8>>> {
+    let row = db.prepare_cached(SEALED)?.query_row([id], |row| row.get("sealed")).optional()?;
+    Ok(row.flatten())
+}
+
+/// A key that took the place of this one and is not revoked.
+pub(crate) fn successor(db: &Connection, id: &str) -> rusqlite::Result<Option<String>> {
+    db.prepare_cached(SUCCESSOR)?.query_row([id], |row| row.get("id")).optional()
+}
+
+/// How many keys of a project are not revoked; of those that act as `acts_as`, if somebody is named.
+pub(crate) fn living(db: &Connection, project: &str, acts_as: Option<&str>) -> rusqlite::Result<u64> {
+    let values = named_params! {":project": project, ":acts_as": acts_as};
+    db.prepare_cached(LIVING)?.query_row(values, |row| row.get("keys"))
+}
+
+/// How many keys that are not revoked act as this human.
+pub(crate) fn living_as(db: &Connection, principal: &str) -> rusqlite::Result<u64> {
+    db.prepare_cached(LIVING_AS)?.query_row([principal], |row| row.get("keys"))
+}
+
+/// Stores a new key.
+pub(crate) fn insert(
+    tx: &Connection,
+    key: &Key,
+    hash: KeyHash,
+    sealed: Option<&[u8]>,
+) -> rusqlite::Result<()> {
+    let [models, endpoints, routes] = allowlist::columns(&key.allowlist)?;
+    tx.prepare_cached(INSERT)?.execute(named_params! {
+        ":id": key.id,
+        ":name": key.name,
+        ":project": key.project,
+        ":acts_as": key.acts_as,
+        ":hash": hash.0,
+        ":prefix": key.prefix,
+        ":sealed": sealed,
+        ":state": key.state.stored(),
+        ":expires": key.expires_at_ms,
+        ":models": models,
+        ":endpoints": endpoints,
+        ":routes": routes,
+        ":rotated_from": key.rotated_from,
+        ":version": key.version,
+        ":created": key.created_at_ms,
+        ":updated": key.updated_at_ms,
+    })?;
+    Ok(())
+}
+
+/// Stores the next version of a key. The sealed copy of one that is no longer recoverable is erased.
+pub(crate) fn update(tx: &Connection, key: &Key) -> rusqlite::Result<()> {
+    let [models, endpoints, routes] = allowlist::columns(&key.allowlist)?;
+    tx.prepare_cached(UPDATE)?.execute(named_params! {
+        ":id": key.id,
+        ":name": key.name,
+        ":acts_as": key.acts_as,
+        ":recoverable": key.recoverable,
+        ":state": key.state.stored(),
+        ":expires": key.expires_at_ms,
+        ":models": models,
+        ":endpoints": endpoints,
+        ":routes": routes,
+        ":version": key.version,
+        ":updated": key.updated_at_ms,
+    })?;
+    Ok(())
+}
+
+pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
+    tx.prepare_cached(DELETE)?.execute([id])?;
+    Ok(())
+}
+
+/// Deletes the keys of a project.
+pub(crate) fn delete_of(tx: &Connection, project: &str) -> rusqlite::Result<()> {
+    tx.prepare_cached(DELETE_OF)?.execute([project])?;
+    Ok(())
+}
+
+/// A key that opens the data plane at the moment, as far as the snapshot needs it.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) id: String,
+    pub(crate) hash: KeyHash,
+    pub(crate) project: String,
+    pub(crate) acts_as: Option<String>,
+    pub(crate) expires_at_ms: Option<u64>,
+    pub(crate) allowlist: Allowlist,
+}
+
+/// Gives `take` every key that is active and acts as nobody who is disabled. Whether its project is enabled is
+/// for the caller to know.
+pub(crate) fn each_open(db: &Connection, now_ms: u64, mut take: impl FnMut(Opening)) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(OPEN)?;
+    let mut rows = statement.query([now_ms])?;
+    while let Some(row) = rows.next()? {
+        take(Opening {
+            id: row.get("id")?,
+            hash: KeyHash(row.get("hash")?),
+            project: row.get("project")?,
+            acts_as: row.get("acts_as")?,
+            expires_at_ms: row.get("expires_at_ms")?,
+            allowlist: allowlist::of(row)?,
+        });
+    }
+    Ok(())
+}
+
+const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at_ms, models, endpoints, routes, \
+     sealed IS NOT NULL AS recoverable, rotated_from, version, created_at_ms, updated_at_ms \
+     FROM keys WHERE id > :after \
+     AND (:project IS NULL OR project = :project) AND (:acts_as IS NULL OR acts_as = :acts_as) \
+     AND (:state IS NULL OR state = :state AND \
+     (state <> 'active' OR (expires_at_ms IS NOT NULL AND expires_at_ms <= :now) = :expired)) \
+     ORDER BY id LIMIT :rows";
+const FIND: &str = "SELECT *, sealed IS NOT NULL AS recoverable FROM keys WHERE id = ?";
+const SEALED: &str = "SELECT sealed FROM keys WHERE id = ?";
+const SUCCESSOR: &str = "SELECT id FROM keys WHERE rotated_from = ? AND state <> 'revoked'";
+const LIVING: &str = "SELECT count(*) AS keys FROM keys \
+     WHERE project = :project AND state <> 'revoked' AND (:acts_as IS NULL OR acts_as = :acts_as)";
+const LIVING_AS: &str = "SELECT count(*) AS keys FROM keys WHERE acts_as = ? AND state <> 'revoked'";
+const INSERT: &str = "INSERT INTO keys (id, name, project, acts_as, hash, prefix, sealed, state, expires_at_ms, \
+     models, endpoints, routes, rotated_from, version, created_at_ms, updated_at_ms) VALUES \
+     (:id, :name, :project, :acts_as, :hash, :prefix, :sealed, :state, :expires, \
+     :models, :endpoints, :routes, :rotated_from, :version, :created, :updated)";
+const UPDATE: &str = "UPDATE keys SET name = :name, acts_as = :acts_as, \
+     sealed = CASE WHEN :recoverable THEN sealed END, state = :state, expires_at_ms = :expires, \
+     models = :models, endpoints = :endpoints, routes = :routes, version = :version, updated_at_ms = :updated \
+     WHERE id = :id";
+const DELETE: &str = "DELETE FROM keys WHERE id = ?";
+const DELETE_OF: &str = "DELETE FROM keys WHERE project = ?";
+const OPEN: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes \
+     FROM keys LEFT JOIN principals ON principals.id = acts_as \
+     WHERE state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > ?) \
+     AND coalesce(principals.disabled, 0) = 0";

@@ -1,0 +1,104 @@
+//! The table `members`: which humans belong to which projects, and as what.
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
+use serde::{Deserialize, Serialize};
+
+/// A human in a project, as stored and as the API shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Member {
+    pub(crate) project: String,
+    pub(crate) principal: String,
+    pub(crate) role: MemberRole,
+    pub(crate) created_at_ms: u64,
+}
+
+/// What a human is in a project (AUTH-8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum MemberRole {
+    Owner,
+    Admin,
+    Member,
+    Viewer,
+}
+
+impl MemberRole {
+    /// Every role by its name.
+    pub(crate) const NAMES: [(&'static str, Self); 4] =
+        [("owner", Self::Owner), ("admin", Self::Admin), ("member", Self::Member), ("viewer", Self::Viewer)];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Admin => "admin",
+            Self::Member => "member",
+            Self::Viewer => "viewer",
+        }
+    }
+}
+
+impl FromSql for MemberRole {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let text = value.as_str()?;
+        let known = Self::NAMES.iter().find(|(name, _)| *name == text);
+        known.map(|(_, role)| *role).ok_or(FromSqlError::InvalidType)
+    }
+}
+
+impl Member {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            project: row.get("project")?,
+            principal: row.get("principal")?,
+            role: row.get("role")?,
+            created_at_ms: row.get("created_at_ms")?,
+        })
+    }
+}
+
+/// Up to `rows` members of a project whose principals' ids come after `after`.
+pub(crate) fn page(db: &Connection, project: &str, after: &str, rows: i64) -> rusqlite::Result<Vec<Member>> {
+    let values = named_params! {":project": project, ":after": after, ":rows": rows};
+    db.prepare_cached(PAGE)?.query_map(values, Member::of)?.collect()
+}
+
+pub(crate) fn find(db: &Connection, project: &str, principal: &str) -> rusqlite::Result<Option<Member>> {
+    db.prepare_cached(FIND)?.query_row([project, principal], Member::of).optional()
+}
+
+/// Every membership of a human.
+pub(crate) fn of_principal(db: &Connection, principal: &str) -> rusqlite::Result<Vec<Member>> {
+    db.prepare_cached(OF_PRINCIPAL)?.query_map([principal], Member::of)?.collect()
+}
+
+/// How many owners a project has.
+pub(crate) fn owners(db: &Connection, project: &str) -> rusqlite::Result<u64> {
+    db.prepare_cached(OWNERS)?.query_row([project], |row| row.get("owners"))
+}
+
+/// Stores a membership; one that is there gets the role.
+pub(crate) fn put(tx: &Connection, member: &Member) -> rusqlite::Result<()> {
+    tx.prepare_cached(PUT)?.execute(named_params! {
+        ":project": member.project,
+        ":principal": member.principal,
+        ":role": member.role.name(),
+        ":created": member.created_at_ms,
+    })?;
+    Ok(())
+}
+
+pub(crate) fn delete(tx: &Connection, project: &str, principal: &str) -> rusqlite::Result<()> {
+    tx.prepare_cached(DELETE)?.execute([project, principal])?;
+    Ok(())
+}
+
+const PAGE: &str =
+    "SELECT * FROM members WHERE project = :project AND principal > :after ORDER BY principal LIMIT :rows";
+const FIND: &str = "SELECT * FROM members WHERE project = ? AND principal = ?";
+const OF_PRINCIPAL: &str = "SELECT * FROM members WHERE principal = ? ORDER BY project";
+const OWNERS: &str = "SELECT count(*) AS owners FROM members WHERE project = ? AND role = 'owner'";
+const PUT: &str = "INSERT INTO members (project, principal, role, created_at_ms) \
+     VALUES (:project, :principal, :role, :created) \
+     ON CONFLICT (project, principal) DO UPDATE SET role = excluded.role";
+const DELETE: &str = "DELETE FROM members WHERE project = ? AND principal = ?";

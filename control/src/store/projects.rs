@@ -1,0 +1,98 @@
+//! The table `projects`.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
+use serde::Serialize;
+use shared::access::Allowlist;
+
+use super::allowlist;
+
+/// What owns keys and quotas, as stored and as the API shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Project {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) disabled: bool,
+    /// What its keys may use, whatever they themselves say.
+    #[serde(flatten)]
+    pub(crate) allowlist: Allowlist,
+    pub(crate) version: u64,
+    pub(crate) created_at_ms: u64,
+    pub(crate) updated_at_ms: u64,
+}
+
+impl Project {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: row.get("id")?,
+            name: row.get("name")?,
+            disabled: row.get("disabled")?,
+            allowlist: allowlist::of(row)?,
+            version: row.get("version")?,
+            created_at_ms: row.get("created_at_ms")?,
+            updated_at_ms: row.get("updated_at_ms")?,
+        })
+    }
+}
+
+/// Up to `rows` projects whose ids come after `after`; of those that have `principal` as a member, if one is
+/// named.
+pub(crate) fn page(
+    db: &Connection,
+    principal: Option<&str>,
+    after: &str,
+    rows: i64,
+) -> rusqlite::Result<Vec<Project>> {
+    let values = named_params! {":principal": principal, ":after": after, ":rows": rows};
+    db.prepare_cached(PAGE)?.query_map(values, Project::of)?.collect()
+}
+
+pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Project>> {
+    db.prepare_cached(FIND)?.query_row([id], Project::of).optional()
+}
+
+/// Every project that is not disabled, for the snapshot.
+pub(crate) fn enabled(db: &Connection) -> rusqlite::Result<Vec<Project>> {
+    db.prepare_cached(ENABLED)?.query_map([], Project::of)?.collect()
+}
+
+/// Whether another project is called so.
+pub(crate) fn name_is_taken(db: &Connection, name: &str, by_other_than: &str) -> rusqlite::Result<bool> {
+    db.prepare_cached(TAKEN)?.exists([name, by_other_than])
+}
+
+/// Stores a new row, or the next version of one.
+pub(crate) fn put(tx: &Connection, project: &Project) -> rusqlite::Result<()> {
+    let [models, endpoints, routes] = allowlist::columns(&project.allowlist)?;
+    tx.prepare_cached(PUT)?.execute(named_params! {
+        ":id": project.id,
+        ":name": project.name,
+        ":disabled": project.disabled,
+        ":models": models,
+        ":endpoints": endpoints,
+        ":routes": routes,
+        ":version": project.version,
+        ":created": project.created_at_ms,
+        ":updated": project.updated_at_ms,
+    })?;
+    Ok(())
+}
+
+/// Deletes a project with its memberships.
+pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
+    tx.prepare_cached(DELETE)?.execute([id])?;
+    Ok(())
+}
+
+const PAGE: &str = "SELECT * FROM projects WHERE id > :after AND (:principal IS NULL OR EXISTS \
+     (SELECT 1 FROM members WHERE members.project = projects.id AND members.principal = :principal)) \
+     ORDER BY id LIMIT :rows";
+const FIND: &str = "SELECT * FROM projects WHERE id = ?";
+const ENABLED: &str = "SELECT * FROM projects WHERE NOT disabled";
+const TAKEN: &str = "SELECT 1 FROM projects WHERE name = ? AND id <> ?";
+const PUT: &str = "INSERT INTO projects \
+     (id, name, disabled, models, endpoints, routes, version, created_at_ms, updated_at_ms) VALUES \
+     (:id, :name, :disabled, :models, :endpoints, :routes, :version, :created, :updated) \
+     ON CONFLICT (id) DO UPDATE SET name = excluded.name, disabled = excluded.disabled, \
+     models = excluded.models, endpoints = excluded.endpoints, routes = excluded.routes, \
+     version = excluded.version, updated_at_ms = excluded.updated_at_ms";
+const DELETE: &str = "DELETE FROM projects WHERE id = ?";
