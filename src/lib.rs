@@ -3,6 +3,7 @@
 //! ```text
 //!   Config -> State -> usage logs -> Dataplane <- snapshots - Control
 //!                                        '------- other paths ---^
+//!                                        ^-- tests, calls out ---'
 //! ```
 //!
 //! Control stops last, because it stores what the data plane recorded until the end.
@@ -115,6 +116,8 @@ impl Gateway {
             warnings,
             publisher,
             reader,
+            plane: dataplane.handler(),
+            http: dataplane.http_client(),
             asset,
             build: BUILD,
         })

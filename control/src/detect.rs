@@ -111,6 +111,7 @@ mod tests {
     }
 
     /// Answers by port; refuses all others.
+    #[derive(Debug)]
     struct Machine(HashMap<u16, (u16, &'static str)>);
 
     impl HttpClient for Machine {

@@ -15,7 +15,7 @@ use http_body_util::BodyExt as _;
 use shared::access::KeyHasher;
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
-use shared::port::{Body, BoxFuture, Handler};
+use shared::port::{Body, BoxFuture, Handler, HttpClient};
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -41,6 +41,10 @@ pub struct Params {
     pub publisher: SnapshotPublisher,
     /// Where they are read.
     pub reader: SnapshotReader,
+    /// The data plane, for requests from inside the process.
+    pub plane: Arc<dyn Handler>,
+    /// The way to the outside.
+    pub http: Arc<dyn HttpClient>,
     /// The console's files.
     pub asset: fn(&str) -> Option<Asset>,
     /// What this binary is.
@@ -92,6 +96,8 @@ pub fn start(params: Params) -> io::Result<Control> {
         asset: params.asset,
         started: Instant::now(),
         started_at_ms: shared::clock::unix_ms(),
+        plane: params.plane,
+        http: params.http,
     };
     let (visits, arriving) = mpsc::channel(VISITS_MAX);
     let (stop, stopped) = oneshot::channel();

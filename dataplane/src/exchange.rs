@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use shared::error_kind::ErrorKind;
 use shared::operation::Operation;
-use shared::port::BoxError;
+use shared::port::{BoxError, Insider};
 use wire::envelope::Family;
 
 use crate::admit::authenticate::{authenticate, is_administrator};
@@ -21,6 +21,7 @@ use crate::error::Fault;
 use crate::metrics::add;
 use crate::operation::{chat, cors, health, metrics, models};
 use crate::relay::Reply;
+use crate::server::body::Inbound;
 use crate::server::io::{Link, Phase};
 use crate::server::route::{self, Meaning};
 use crate::worker::Worker;
@@ -31,17 +32,23 @@ pub(crate) struct Caller {
     pub(crate) worker: Rc<Worker>,
     pub(crate) link: Rc<Link>,
     pub(crate) peer: SocketAddr,
+    /// What a request from inside the process says of itself; a connection never has it.
+    pub(crate) insider: Option<Insider>,
 }
 
 type ReplyFuture = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>>>>;
 
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Answers one request. Boxed, so that a connection keeps no room for it while it relays or idles.
+/// Answers one request of a connection.
 pub(crate) fn serve(caller: &Rc<Caller>, request: Request<Incoming>) -> ReplyFuture {
-    let caller = Rc::clone(caller);
+    respond(Rc::clone(caller), request.map(Inbound::Network))
+}
+
+/// Answers one request. Boxed, so that a connection keeps no room for it while it relays or idles.
+pub(crate) fn respond(caller: Rc<Caller>, request: Request<Inbound>) -> ReplyFuture {
     Box::pin(async move {
-        let http1 = caller.link.phase() != Phase::Http2;
+        let http1 = !matches!(caller.link.phase(), Phase::Http2 | Phase::Inside);
         if http1 {
             caller.link.enter(Phase::Busy);
         }
@@ -56,7 +63,7 @@ pub(crate) fn serve(caller: &Rc<Caller>, request: Request<Incoming>) -> ReplyFut
         if http1 {
             response.body_mut().ends_turn(&exchange.caller.link);
         } else {
-            // RFC 9113 section 8.2.2: connection-specific fields do not exist in HTTP/2.
+            // RFC 9113 section 8.2.2: connection-specific fields do not exist in HTTP/2, nor without a connection.
             response.headers_mut().remove(CONNECTION);
         }
         Ok(response)
@@ -72,7 +79,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    async fn answer(&self, parts: Parts, body: Incoming) -> Response<Reply> {
+    async fn answer(&self, parts: Parts, body: Inbound) -> Response<Reply> {
         let path = parts.uri.path();
         let family = family(path);
         add(&self.worker().counters.requests, 1);
@@ -92,7 +99,7 @@ impl Exchange {
         response
     }
 
-    async fn dispatch(&self, parts: &Parts, body: Incoming) -> Result<Response<Reply>, Fault> {
+    async fn dispatch(&self, parts: &Parts, body: Inbound) -> Result<Response<Reply>, Fault> {
         match route::meaning(&parts.method, parts.uri.path()) {
             Meaning::Operation(operation, rest) => self.operate(operation, rest, parts, body).await,
             Meaning::Options(allow) => Ok(cors::options(allow)),
@@ -112,7 +119,7 @@ impl Exchange {
         operation: Operation,
         rest: Option<&str>,
         parts: &Parts,
-        body: Incoming,
+        body: Inbound,
     ) -> Result<Response<Reply>, Fault> {
         let plane = &self.worker().plane;
         match operation {
@@ -123,7 +130,10 @@ impl Exchange {
             _ => {}
         }
         let snapshot = plane.snapshots.load();
-        let access = authenticate(&snapshot, &parts.headers).map_err(Fault::closing)?;
+        let access = match &self.caller.insider {
+            Some(insider) => Arc::clone(&insider.access),
+            None => authenticate(&snapshot, &parts.headers).map_err(Fault::closing)?,
+        };
         match operation {
             Operation::ChatCompletions => chat::serve(self, snapshot, access, &parts.headers, body).await,
             Operation::Models => models::serve(&snapshot, rest, &parts.headers),
@@ -138,7 +148,7 @@ impl Exchange {
     }
 
     /// A path outside the data plane's table: the control service answers.
-    async fn elsewhere(&self, parts: &Parts, body: Incoming) -> Result<Response<Reply>, Fault> {
+    async fn elsewhere(&self, parts: &Parts, body: Inbound) -> Result<Response<Reply>, Fault> {
         let Some(fallback) = self.worker().plane.fallback.get() else {
             return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());
         };

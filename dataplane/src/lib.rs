@@ -9,6 +9,9 @@ mod attempt;
 mod error;
 mod exchange;
 mod failover;
+#[cfg(test)]
+mod fixture;
+mod inside;
 mod metrics;
 mod operation;
 mod plan;

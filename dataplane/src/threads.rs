@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use shared::build::BuildIdentity;
-use shared::port::Handler;
+use shared::port::{Handler, HttpClient};
 use shared::snapshot::SnapshotReader;
 use shared::usage::UsageLog;
 use socket2::{Domain, Socket, Type};
@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
 
+use crate::inside::{self, Inside};
 use crate::plane::{Plane, Settings};
 use crate::server::accept::{self, Door, Message};
 use crate::server::io::Order;
@@ -102,6 +103,12 @@ fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, live: &Arc<Atomi
                     Err(error) => tracing::error!(%error, "cannot listen"),
                 },
                 Message::Order(order) => worker.command_all(order),
+                Message::Visit(visit) => {
+                    tokio::task::spawn_local(inside::visit(Rc::clone(worker), *visit));
+                }
+                Message::Errand(errand) => {
+                    tokio::task::spawn_local(inside::errand(Rc::clone(worker), *errand));
+                }
             }
         }
         Ok(())
@@ -132,8 +139,19 @@ impl Dataplane {
         let stop = self.stop.subscribe();
         let message = Message::Listen { listener, doors: self.doors.clone(), stop };
         let first = self.doors.first().ok_or_else(|| io::Error::other("there is no worker"))?;
-        first.inbox.try_send(message).map_err(io::Error::other)?;
+        first.inbox.try_send(message).map_err(|_| io::Error::other("the first worker takes no messages"))?;
         Ok(address)
+    }
+
+    /// Answers requests from inside the process as they would be answered over the network, or as the
+    /// [`Insider`](shared::port::Insider) in their extensions says.
+    pub fn handler(&self) -> Arc<dyn Handler> {
+        Arc::new(Inside::new(&self.doors))
+    }
+
+    /// Makes requests to the outside.
+    pub fn http_client(&self) -> Arc<dyn HttpClient> {
+        Arc::new(Inside::new(&self.doors))
     }
 
     /// Takes no new connections and lets requests in flight end, for as long as the settings say; then cuts

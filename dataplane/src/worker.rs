@@ -65,9 +65,14 @@ impl Worker {
 
     /// A connection's state, seen by the sweeper for as long as the connection lives.
     pub(crate) fn link(&self) -> Rc<Link> {
-        let link = Rc::new(Link::new(Rc::clone(&self.clock)));
+        let link = Rc::new(Link::new(Phase::Idle, Rc::clone(&self.clock)));
         self.links.borrow_mut().push(Rc::downgrade(&link));
         link
+    }
+
+    /// What stands in for a connection where there is none.
+    pub(crate) fn detached_link(&self) -> Rc<Link> {
+        Rc::new(Link::new(Phase::Inside, Rc::clone(&self.clock)))
     }
 
     /// A timer that an attempt gave back, set to whatever that one needed.
@@ -127,7 +132,7 @@ impl Worker {
             let limit = match link.phase() {
                 Phase::Idle => IDLE_SECONDS_MAX,
                 Phase::Head => HEAD_SECONDS_MAX,
-                Phase::Busy | Phase::Http2 => return true,
+                Phase::Busy | Phase::Http2 | Phase::Inside => return true,
             };
             if link.seconds_in_phase() > limit {
                 link.command(Order::Close);

@@ -1,11 +1,16 @@
 //! The only traits that cross planes: something that answers requests, and something that makes them.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
+
+use crate::access::Access;
+use crate::routing::Target;
 
 /// An error that only a log reads.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -15,8 +20,9 @@ pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Answers HTTP requests: the control service to the data plane, for paths outside its table, and the data
-/// plane to the control service, for test completions.
-pub trait Handler: Send + Sync {
+/// plane to the control service, for test completions and for `explain`. Dropping the answer, or its body, ends
+/// what is still being done for it.
+pub trait Handler: fmt::Debug + Send + Sync {
     /// Answers one request. `peer` is the address of whoever sent it.
     fn handle(
         &self,
@@ -26,14 +32,27 @@ pub trait Handler: Send + Sync {
 }
 
 /// Makes one HTTP request to the outside with the data plane's connections, TLS and address rules.
-pub trait HttpClient: Send + Sync {
+pub trait HttpClient: fmt::Debug + Send + Sync {
     /// Sends `request` (an absolute `http` or `https` URI) and reads the answer up to `limits`. Redirects are
-    /// not followed.
+    /// not followed, and an answer in a content encoding is an error.
     fn send(
         &self,
         request: http::Request<Bytes>,
         limits: HttpLimits,
     ) -> BoxFuture<Result<http::Response<Bytes>, BoxError>>;
+}
+
+/// In the extensions of a request from inside the process: it is judged as `access` says and not by a key. A
+/// request from the network has no extensions of ours.
+#[derive(Clone, Debug)]
+pub struct Insider {
+    /// Who the request counts as.
+    pub access: Arc<Access>,
+    /// The one target that it goes to, whatever its selector says and whatever the target's circuit; it need not
+    /// be in the snapshot. `access` must be allowed to use it like any other.
+    pub only: Option<Target>,
+    /// Stop after the plan, and answer with the plan as JSON: no upstream call, no record, no quota (FAIL-8).
+    pub explain: bool,
 }
 
 /// Bounds of one outgoing request.

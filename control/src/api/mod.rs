@@ -29,7 +29,7 @@ use http::request::Parts;
 use http::{Method, Response};
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
-use shared::port::Body;
+use shared::port::{Body, Handler, HttpClient};
 use shared::snapshot::SnapshotReader;
 
 pub(crate) use self::call::{Call, json, json_of_version};
@@ -57,6 +57,10 @@ pub(crate) struct App {
     pub(crate) asset: fn(&str) -> Option<Asset>,
     pub(crate) started: Instant,
     pub(crate) started_at_ms: u64,
+    /// The data plane, for requests from inside the process.
+    pub(crate) plane: Arc<dyn Handler>,
+    /// The way to the outside.
+    pub(crate) http: Arc<dyn HttpClient>,
 }
 
 /// A request that has come in whole, and who sent it; nobody where the path asks for nobody.

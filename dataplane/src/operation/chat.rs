@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use hyper::body::Incoming;
 use shared::access::Access;
 use shared::clock;
 use shared::error_kind::ErrorKind;
@@ -23,7 +22,7 @@ use crate::failover::{self, Job, Served, Unserved};
 use crate::plan;
 use crate::record::{Opening, Record};
 use crate::relay::{BYTES_PER_TOKEN, Early, Finished, Parts, Relay, Reply};
-use crate::server::body;
+use crate::server::body::{self, Inbound};
 use crate::upstream::request;
 
 const X_AFFINITY_KEY: HeaderName = HeaderName::from_static("x-llmgw-affinity-key");
@@ -40,7 +39,7 @@ pub(crate) async fn serve(
     snapshot: Arc<Snapshot>,
     access: Arc<Access>,
     headers: &HeaderMap,
-    incoming: Incoming,
+    incoming: Inbound,
 ) -> Result<Response<Reply>, Fault> {
     let started = Instant::now();
     let started_at_ms = clock::unix_ms();

@@ -11,6 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
+use crate::inside::{Errand, Visit};
 use crate::plane::Plane;
 use crate::server::connection;
 use crate::server::io::Order;
@@ -32,6 +33,10 @@ pub(crate) enum Message {
     Listen { listener: std::net::TcpListener, doors: Vec<Door>, stop: watch::Receiver<bool> },
     /// Tell all connections.
     Order(Order),
+    /// Answer a request from inside the process.
+    Visit(Box<Visit>),
+    /// Make a request for the control service.
+    Errand(Box<Errand>),
 }
 
 /// Pause after accept failed for want of descriptors or memory, so that the loop does not spin.

@@ -2,19 +2,62 @@
 //! budget, decompressed where the client compressed them (LIM-1, LIM-2, LIM-5).
 
 use std::io::Read;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
-use http_body::Body as _;
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use shared::error_kind::ErrorKind;
+use shared::port::{self, BoxError};
 
 use crate::error::Fault;
 use crate::plane::Plane;
+
+/// Where the body of a request comes from.
+#[derive(Debug)]
+pub(crate) enum Inbound {
+    /// A client.
+    Network(Incoming),
+    /// Inside the process.
+    Inside(port::Body),
+}
+
+impl Body for Inbound {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut *self {
+            Self::Network(body) => {
+                Pin::new(body).poll_frame(cx).map(|item| item.map(|frame| frame.map_err(BoxError::from)))
+            }
+            Self::Inside(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Network(body) => body.is_end_stream(),
+            Self::Inside(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Network(body) => body.size_hint(),
+            Self::Inside(body) => body.size_hint(),
+        }
+    }
+}
 
 /// A request body. Its bytes leave the budget when it is dropped.
 #[derive(Debug)]
@@ -79,7 +122,7 @@ impl Drop for Held {
 pub(crate) async fn read(
     plane: &Arc<Plane>,
     headers: &HeaderMap,
-    mut body: Incoming,
+    mut body: Inbound,
     limit: u64,
     each: &mut dyn FnMut(&[u8]) -> Result<(), Fault>,
 ) -> Result<Held, Fault> {
@@ -110,7 +153,7 @@ pub(crate) async fn read(
     Ok(plain)
 }
 
-async fn next(body: &mut Incoming) -> Result<Option<hyper::body::Frame<Bytes>>, Fault> {
+async fn next(body: &mut Inbound) -> Result<Option<Frame<Bytes>>, Fault> {
     let frame = match futures_now(body).await {
         Some(frame) => frame,
         None => tokio::time::timeout(PIECE_TIMEOUT, body.frame()).await.map_err(|_| {
@@ -124,11 +167,11 @@ async fn next(body: &mut Incoming) -> Result<Option<hyper::body::Frame<Bytes>>, 
 }
 
 /// The next frame if it is there already: then no timer is needed.
-async fn futures_now(body: &mut Incoming) -> Option<Option<Result<hyper::body::Frame<Bytes>, hyper::Error>>> {
+async fn futures_now(body: &mut Inbound) -> Option<Option<Result<Frame<Bytes>, BoxError>>> {
     std::future::poll_fn(|cx| {
-        std::task::Poll::Ready(match std::pin::Pin::new(&mut *body).poll_frame(cx) {
-            std::task::Poll::Ready(frame) => Some(frame),
-            std::task::Poll::Pending => None,
+        Poll::Ready(match Pin::new(&mut *body).poll_frame(cx) {
+            Poll::Ready(frame) => Some(frame),
+            Poll::Pending => None,
         })
     })
     .await

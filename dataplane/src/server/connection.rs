@@ -31,7 +31,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr) 
     let link = worker.link();
     let opening = tokio::time::timeout(OPENING_TIMEOUT, open(&worker, tcp, &link));
     let Ok(Some((io, is_http2))) = obey(&link, opening).await.unwrap_or(Ok(None)) else { return };
-    let caller = Rc::new(Caller { worker, link, peer });
+    let caller = Rc::new(Caller { worker, link, peer, insider: None });
     if is_http2 { serve_http2(caller, io).await } else { serve_http1(caller, io).await }
 }
 

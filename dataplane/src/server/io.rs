@@ -41,6 +41,8 @@ pub(crate) enum Phase {
     Busy,
     /// An HTTP/2 connection; its library has its own limits.
     Http2,
+    /// No connection: the request comes from inside the process.
+    Inside,
 }
 
 /// What a connection's task has been told to do.
@@ -56,9 +58,9 @@ pub(crate) enum Order {
 
 impl Link {
     /// `clock` counts the worker's seconds.
-    pub(crate) fn new(clock: Rc<Cell<u32>>) -> Self {
+    pub(crate) fn new(phase: Phase, clock: Rc<Cell<u32>>) -> Self {
         Self {
-            phase: Cell::new(Phase::Idle),
+            phase: Cell::new(phase),
             since: Cell::new(clock.get()),
             write_blocked: Cell::new(false),
             order: Cell::new(Order::None),

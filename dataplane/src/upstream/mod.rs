@@ -17,6 +17,7 @@ use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
 pub(crate) mod dial;
 mod echo;
+pub(crate) mod fetch;
 pub(crate) mod http1;
 pub(crate) mod outgoing;
 pub(crate) mod pool;
@@ -82,6 +83,18 @@ pub(crate) enum SendError {
     Broke(BoxError),
     /// What came is not an answer.
     Invalid(&'static str),
+}
+
+impl std::error::Error for SendError {}
+
+impl std::fmt::Display for SendError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Dial(error) => error.fmt(f),
+            Self::Broke(error) => error.fmt(f),
+            Self::Invalid(why) => f.write_str(why),
+        }
+    }
 }
 
 impl From<Fault> for SendError {

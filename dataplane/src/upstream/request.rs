@@ -30,7 +30,7 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 static JSON: HeaderValue = HeaderValue::from_static("application/json");
 static EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 static IDENTITY: HeaderValue = HeaderValue::from_static("identity");
-static AGENT: HeaderValue = HeaderValue::from_static(concat!("llmgw/", env!("CARGO_PKG_VERSION")));
+pub(crate) static AGENT: HeaderValue = HeaderValue::from_static(concat!("llmgw/", env!("CARGO_PKG_VERSION")));
 
 impl Draft<'_> {
     /// The head of an HTTP/1.1 request, written straight into one buffer.

@@ -10,11 +10,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use shared::build::BuildIdentity;
-use shared::port::{Body, Handler, full};
+use shared::port::{Body, BoxError, BoxFuture, Handler, HttpClient, HttpLimits, full};
 use shared::snapshot::{self, SnapshotPublisher, SnapshotReader};
 use shared::usage::UsageLog;
 use tempfile::TempDir;
@@ -24,6 +25,22 @@ use crate::{Asset, Control, OpenParams, Params, State, start};
 
 const ADMIN: &str = "administrator-key-of-the-tests";
 const PROJECT: &str = "llmgw_project-key-of-the-tests";
+
+/// A data plane and an outside that nobody is to reach.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Handler for Nowhere {
+    fn handle(&self, _: Request<Body>, _: SocketAddr) -> BoxFuture<Response<Body>> {
+        panic!("nothing calls the data plane")
+    }
+}
+
+impl HttpClient for Nowhere {
+    fn send(&self, _: Request<Bytes>, _: HttpLimits) -> BoxFuture<Result<Response<Bytes>, BoxError>> {
+        panic!("nothing calls out")
+    }
+}
 
 struct Gateway {
     control: Control,
@@ -57,6 +74,8 @@ impl Gateway {
             warnings: vec!["a warning".into()],
             publisher: publisher.clone(),
             reader: reader.clone(),
+            plane: Arc::new(Nowhere),
+            http: Arc::new(Nowhere),
             asset,
             build: BuildIdentity { version: "1.2.3", commit: "abc", built_at: "today", target: "here" },
         })

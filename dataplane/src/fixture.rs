@@ -1,0 +1,153 @@
+//! A data plane over a snapshot built by hand, for tests that go through its doors.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+use shared::access::{Access, AccessTable, KeyHasher, Role};
+use shared::build::BuildIdentity;
+use shared::health::Circuit;
+use shared::id::{EndpointName, ModelId, ProviderId};
+use shared::operation::Dialect;
+use shared::policy::{CircuitPolicy, RetryPolicy};
+use shared::port::{self, Body, Insider};
+use shared::provider;
+use shared::routing::{EchoOptions, Endpoint, InstanceReach, Model, ProviderInstance, Target};
+use shared::secret::Secret;
+use shared::snapshot::{self, Snapshot};
+use shared::usage::{UsageEvent, UsageLog};
+use tokio::sync::mpsc;
+
+use crate::{Dataplane, Params, Settings, new};
+
+/// The key of the administrator.
+pub(crate) const ADMIN: &str = "administrator-key-of-the-tests";
+
+/// A running data plane with one worker, and what it records.
+pub(crate) struct Fixture {
+    pub(crate) dataplane: Dataplane,
+    pub(crate) events: mpsc::UnboundedReceiver<UsageEvent>,
+}
+
+struct Log(mpsc::UnboundedSender<UsageEvent>);
+
+impl UsageLog for Log {
+    fn append(&mut self, event: UsageEvent) {
+        self.0.send(event).ok();
+    }
+
+    fn has_room(&self) -> bool {
+        true
+    }
+}
+
+/// An echo with the models `m` and `only-ID`.
+pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
+    let own = format!("only-{id}");
+    ProviderInstance {
+        id: ProviderId::new(id),
+        kind: provider::kind("echo").unwrap(),
+        reach: InstanceReach::Echo(options),
+        headers: Vec::new(),
+        credential: None,
+        dialects: vec![Dialect::Chat],
+        timeout: Duration::from_secs(10),
+        stream_idle_timeout: Duration::from_secs(10),
+        retry: RetryPolicy { attempts_max: 1, ..RetryPolicy::default() },
+        circuit_policy: CircuitPolicy::default(),
+        circuit: Arc::new(Circuit::default()),
+        models: vec![Arc::new(Model::bare(ModelId::new("m"))), Arc::new(Model::bare(ModelId::new(own)))],
+        owner: None,
+        shared_with: Vec::new(),
+    }
+}
+
+/// The target `ID/m` of an instance.
+pub(crate) fn target(provider: &Arc<ProviderInstance>) -> Target {
+    Target { provider: Arc::clone(provider), model: Arc::clone(&provider.models[0]) }
+}
+
+impl Fixture {
+    /// Serves `providers`, and all their `m` in that order as the endpoint `line`.
+    pub(crate) fn start(providers: Vec<ProviderInstance>) -> Self {
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let mut providers: Vec<_> = providers.into_iter().map(Arc::new).collect();
+        let targets = providers.iter().map(target).collect();
+        let endpoints = vec![Arc::new(Endpoint { name: EndpointName::new("line"), targets })];
+        providers.sort_by(|a, b| a.id.cmp(&b.id));
+        let key_hasher = KeyHasher::new(&Secret::new([7; 32]));
+        let administrator = Arc::new(Access::new("admin", Role::Administrator));
+        let keys = HashMap::from([(key_hasher.hash(ADMIN.as_bytes()), administrator)]);
+        let (publisher, snapshots) = snapshot::channel();
+        publisher.publish(Snapshot {
+            generation: 1,
+            created: 1,
+            routes: Arc::new(Snapshot::routes_of(&providers, &endpoints)),
+            providers: Arc::new(providers),
+            endpoints: Arc::new(endpoints),
+            access: Arc::new(AccessTable { keys, anonymous: None }),
+            key_hasher,
+        });
+        let (log, events) = mpsc::unbounded_channel();
+        let dataplane = new(Params {
+            settings: settings(),
+            build: BuildIdentity { version: "1", commit: "c", built_at: "now", target: "here" },
+            snapshots,
+            usage_logs: vec![Box::new(Log(log))],
+            upstream_tls: crate::tls::client(None, false).unwrap(),
+        })
+        .unwrap();
+        Self { dataplane, events }
+    }
+
+    /// Sends a chat request from inside the process.
+    pub(crate) async fn chat(&self, body: &str, insider: Option<Insider>) -> Response<Body> {
+        let mut request = Request::post("/v1/chat/completions").body(port::full(body.to_owned())).unwrap();
+        if let Some(insider) = insider {
+            request.extensions_mut().insert(insider);
+        }
+        self.send(request).await
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Response<Body> {
+        let peer: SocketAddr = ([127, 0, 0, 1], 1).into();
+        self.dataplane.handler().handle(request, peer).await
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        body_bytes_max: 1 << 20,
+        held_bytes_max: 1 << 24,
+        connections_max: 100,
+        drain: Duration::from_millis(100),
+        stream_keepalive: None,
+        cors_origins: Vec::new(),
+        metrics_public: false,
+        log_requests: false,
+        tls: None,
+    }
+}
+
+/// Acts as `access`, and is bound by nothing else.
+pub(crate) fn insider(access: Access) -> Insider {
+    Insider { access: Arc::new(access), only: None, explain: false }
+}
+
+/// A chat request for `model`.
+pub(crate) fn asks(model: &str, stream: bool) -> String {
+    serde_json::json!({"model": model, "stream": stream, "messages": [{"role": "user", "content": "one two three"}]})
+        .to_string()
+}
+
+/// The status and the JSON of a whole answer.
+pub(crate) async fn whole(response: Response<Body>) -> (u16, Value) {
+    let status = response.status().as_u16();
+    let body: Bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+}

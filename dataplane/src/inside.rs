@@ -1,0 +1,184 @@
+//! The data plane as the control service sees it: something that answers requests without a socket, and
+//! something that makes them. Both are carried out by a worker; whoever waits for them may be on any thread.
+//!
+//! Workers end when nobody can send to them any more, so what is handed out here must not keep them alive.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::BodyExt as _;
+use shared::error_kind::ErrorKind;
+use shared::port::{self, BoxError, BoxFuture, Handler, HttpClient, HttpLimits, Insider};
+use tokio::sync::{mpsc, oneshot};
+use wire::envelope::{self, Family};
+
+use crate::exchange::{self, Caller};
+use crate::relay::Reply;
+use crate::server::accept::{Door, Message};
+use crate::server::body::Inbound;
+use crate::upstream::fetch;
+use crate::worker::Worker;
+
+/// The way to the workers. See the module.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    doors: Vec<WeakDoor>,
+}
+
+#[derive(Debug)]
+struct WeakDoor {
+    inbox: mpsc::WeakSender<Message>,
+    live: Arc<AtomicUsize>,
+}
+
+/// A request that a worker is to answer.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    request: Request<port::Body>,
+    insider: Option<Insider>,
+    peer: SocketAddr,
+    reply: oneshot::Sender<Response<port::Body>>,
+}
+
+/// A request that a worker is to make.
+#[derive(Debug)]
+pub(crate) struct Errand {
+    request: Request<Bytes>,
+    limits: HttpLimits,
+    reply: oneshot::Sender<Result<Response<Bytes>, BoxError>>,
+}
+
+impl Inside {
+    pub(crate) fn new(doors: &[Door]) -> Self {
+        let weak = |door: &Door| WeakDoor { inbox: door.inbox.downgrade(), live: Arc::clone(&door.live) };
+        Self { doors: doors.iter().map(weak).collect() }
+    }
+
+    /// Hands `message` to the worker with the fewest connections.
+    fn send(&self, message: Message) -> Result<(), (ErrorKind, &'static str)> {
+        let fewest = self.doors.iter().min_by_key(|door| door.live.load(Ordering::Relaxed));
+        let inbox = fewest.and_then(|door| door.inbox.upgrade()).ok_or(STOPPING)?;
+        inbox.try_send(message).map_err(|_| BUSY)
+    }
+}
+
+const STOPPING: (ErrorKind, &str) = (ErrorKind::Draining, "The gateway is stopping.");
+const BUSY: (ErrorKind, &str) = (ErrorKind::Overloaded, "The gateway is too busy for this. Try again.");
+
+impl Handler for Inside {
+    fn handle(&self, mut request: Request<port::Body>, peer: SocketAddr) -> BoxFuture<Response<port::Body>> {
+        let insider = request.extensions_mut().remove::<Insider>();
+        let (reply, answer) = oneshot::channel();
+        let sent = self.send(Message::Visit(Box::new(Visit { request, insider, peer, reply })));
+        Box::pin(async move {
+            match sent {
+                Ok(()) => answer.await.unwrap_or_else(|_| refusal(STOPPING)),
+                Err(why) => refusal(why),
+            }
+        })
+    }
+}
+
+fn refusal((kind, message): (ErrorKind, &str)) -> Response<port::Body> {
+    let body = envelope::error_body(Family::OpenAi, kind.row(), message, None, "");
+    let mut response = Response::new(port::full(body));
+    *response.status_mut() = StatusCode::from_u16(kind.row().status).unwrap_or_default();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+impl HttpClient for Inside {
+    fn send(
+        &self,
+        request: Request<Bytes>,
+        limits: HttpLimits,
+    ) -> BoxFuture<Result<Response<Bytes>, BoxError>> {
+        let (reply, answer) = oneshot::channel();
+        let sent = Self::send(self, Message::Errand(Box::new(Errand { request, limits, reply })));
+        Box::pin(async move {
+            sent.map_err(|(_, why)| why)?;
+            answer.await.map_err(|_| STOPPING.1)?
+        })
+    }
+}
+
+/// Answers on this worker. Ends when the answer has been read, or when nobody waits for it any more.
+pub(crate) async fn visit(worker: Rc<Worker>, visit: Visit) {
+    let Visit { request, insider, peer, mut reply } = visit;
+    let link = worker.detached_link();
+    let caller = Rc::new(Caller { worker, link, peer, insider });
+    let answering = exchange::respond(caller, request.map(Inbound::Inside));
+    // Either arm may be dropped: whoever went does not want the answer, and the answer needs no one to leave.
+    let response = tokio::select! {
+        Ok(response) = answering => response,
+        () = reply.closed() => return,
+    };
+    let (head, body) = response.into_parts();
+    let (frames, piped) = mpsc::channel(1);
+    let piped = Piped { frames: piped, ended: false };
+    if reply.send(Response::from_parts(head, piped.boxed_unsync())).is_ok() {
+        pump(body, frames).await;
+    }
+}
+
+/// Makes a request on this worker, for as long as somebody waits for the answer.
+pub(crate) async fn errand(worker: Rc<Worker>, errand: Errand) {
+    let Errand { request, limits, mut reply } = errand;
+    let answer = tokio::select! {
+        answer = fetch::fetch(&worker, request, limits) => answer,
+        () = reply.closed() => return,
+    };
+    reply.send(answer).ok();
+}
+
+type Item = Option<Result<Frame<Bytes>, BoxError>>;
+
+/// Reads the body as fast as the other side does; drops it, and so cancels, when the other side has gone.
+async fn pump(mut body: Reply, frames: mpsc::Sender<Item>) {
+    while let Ok(room) = frames.reserve().await {
+        let item = tokio::select! {
+            item = body.frame() => item,
+            () = frames.closed() => return,
+        };
+        let more = matches!(item, Some(Ok(_)));
+        room.send(item);
+        if !more {
+            return;
+        }
+    }
+}
+
+/// A body that a worker sends. One that just stops is broken: the worker has gone.
+struct Piped {
+    frames: mpsc::Receiver<Item>,
+    ended: bool,
+}
+
+impl http_body::Body for Piped {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Item> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let item = ready!(self.frames.poll_recv(cx)).unwrap_or_else(|| Some(Err(STOPPING.1.into())));
+        self.ended = !matches!(item, Some(Ok(_)));
+        Poll::Ready(item)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended
+    }
+}
+
+#[cfg(test)]
+mod tests;

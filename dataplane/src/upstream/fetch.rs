@@ -1,0 +1,142 @@
+//! One request of the control service to the outside, with the same sockets, TLS and address rules as requests
+//! to upstreams, on a connection of its own.
+
+use std::rc::Rc;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, USER_AGENT,
+};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use shared::port::{BoxError, HttpLimits};
+use shared::routing::{HttpVersion, Origin};
+
+use super::dial::{UpstreamIo, dial};
+use super::http1::Connection;
+use super::outgoing::Outgoing;
+use super::request::AGENT;
+use super::{AnswerBody, Lease, SendError, handshake_http2};
+use crate::worker::Worker;
+
+/// Makes one request and reads its whole answer.
+pub(crate) async fn fetch(
+    worker: &Rc<Worker>,
+    request: Request<Bytes>,
+    limits: HttpLimits,
+) -> Result<Response<Bytes>, BoxError> {
+    let exchange = exchange(worker, request, limits.body_bytes_max);
+    tokio::time::timeout(limits.timeout, exchange).await.map_err(|_| "no whole answer in time")?
+}
+
+async fn exchange(
+    worker: &Rc<Worker>,
+    request: Request<Bytes>,
+    body_bytes_max: usize,
+) -> Result<Response<Bytes>, BoxError> {
+    if !METHODS.contains(request.method()) {
+        return Err(format!("{} is not a method that is sent", request.method()).into());
+    }
+    let origin = origin(request.uri())?;
+    let (io, is_http2) = dial(&origin, &worker.plane.tls).await?;
+    let (status, headers, mut body) =
+        if is_http2 { send_http2(io, request).await? } else { send_http1(io, &request, &origin).await? };
+    if headers
+        .get(CONTENT_ENCODING)
+        .is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
+        return Err("the answer is compressed, which was not asked for".into());
+    }
+    let mut whole = BytesMut::new();
+    while let Some(piece) = body.data().await {
+        let piece = piece.map_err(|_| "the answer broke off")?;
+        if whole.len() + piece.len() > body_bytes_max {
+            return Err(format!("the answer is larger than {body_bytes_max} bytes").into());
+        }
+        whole.extend_from_slice(&piece);
+    }
+    let mut response = Response::new(whole.freeze());
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    Ok(response)
+}
+
+/// Those whose answers have bodies like any other.
+const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
+type Answered = (StatusCode, HeaderMap, AnswerBody);
+
+async fn send_http1(io: UpstreamIo, request: &Request<Bytes>, origin: &Origin) -> Result<Answered, BoxError> {
+    let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+    let mut head =
+        format!("{} {path} HTTP/1.1\r\nhost: {}\r\n", request.method(), origin.authority).into_bytes();
+    for (name, value) in &own_headers(request.headers()) {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    }
+    let framing = format!("connection: close\r\ncontent-length: {}\r\n\r\n", request.body().len());
+    head.extend_from_slice(framing.as_bytes());
+    let mut headers = HeaderMap::new();
+    let mut keep = |name: &str, value: &[u8]| {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value)) {
+            headers.append(name, value);
+        }
+    };
+    let mut connection = Box::new(Connection::new(io));
+    let sent = connection.send(head.into(), &segments(request.body()), &mut keep).await;
+    let status = StatusCode::from_u16(sent.map_err(SendError::from)?.status)?;
+    Ok((status, headers, AnswerBody::Http1(connection)))
+}
+
+async fn send_http2(io: UpstreamIo, request: Request<Bytes>) -> Result<Answered, BoxError> {
+    let mut shared = handshake_http2(io).await?;
+    let mut outgoing = Request::new(Outgoing::new(segments(request.body())));
+    *outgoing.method_mut() = request.method().clone();
+    *outgoing.uri_mut() = request.uri().clone();
+    *outgoing.version_mut() = Version::HTTP_2;
+    *outgoing.headers_mut() = own_headers(request.headers());
+    shared.sender.ready().await?;
+    let (head, incoming) = shared.sender.send_request(outgoing).await?.into_parts();
+    let body = AnswerBody::Http2 { incoming, _lease: Lease(shared.live) };
+    Ok((head.status, head.headers, body))
+}
+
+/// What whoever asks has set, without what frames a message, and with what every request of ours says.
+fn own_headers(given: &HeaderMap) -> HeaderMap {
+    let mut headers = given.clone();
+    for framing in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
+        headers.remove(framing);
+    }
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers.entry(USER_AGENT).or_insert_with(|| AGENT.clone());
+    headers
+}
+
+fn segments(body: &Bytes) -> Vec<Bytes> {
+    Some(body.clone()).filter(|body| !body.is_empty()).into_iter().collect()
+}
+
+fn origin(uri: &Uri) -> Result<Origin, BoxError> {
+    let tls = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => false,
+        _ => return Err("the address is neither http nor https".into()),
+    };
+    let authority = uri.authority().ok_or("the address names no host")?.clone();
+    if authority.as_str().contains('@') {
+        return Err("the address holds a user name or password".into());
+    }
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+    let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+    let path = PathAndQuery::from_static("/");
+    Ok(Origin {
+        tls,
+        authority,
+        host,
+        port,
+        chat_path: path.clone(),
+        models_path: path,
+        http: HttpVersion::Auto,
+    })
+}
