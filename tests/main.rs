@@ -14,6 +14,7 @@ mod failover;
 mod harness;
 mod http;
 mod http2;
+mod keys;
 mod limits;
 mod process;
 mod streaming;

@@ -1,6 +1,7 @@
 //! What every end-to-end test stands on: the gateway as a process, upstreams that follow a script, clients
 //! that see the time of each event, and raw sockets for everything that a proper client would not do.
 
+pub(crate) mod admin;
 pub(crate) mod chat;
 pub(crate) mod client;
 pub(crate) mod config;

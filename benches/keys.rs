@@ -1,0 +1,220 @@
+//! Two promises about keys, against the gateway as it is shipped:
+//!
+//! ```text
+//! cargo bench --bench keys -- [--keys N] [--pairs N]
+//! ```
+//!
+//! With `--keys` (10,000) issued, how long an administrator waits until a key is refused or opens again (ADM-9).
+//! Over `--pairs` (3,000) interleaved pairs, whether a key that is right but for one character takes another time
+//! to be refused than one that is all wrong (P19): Welch's t over the fastest nine tenths of each.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a bench prints, and stops when its rig is broken"
+)]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const ADMIN: &str = "bench-administrator-key-0123456789";
+/// Requests to the admin API at the same time while keys are issued.
+const CLERKS: usize = 32;
+
+fn main() {
+    let keys = argument("--keys").unwrap_or(10_000);
+    let pairs = argument("--pairs").unwrap_or(3_000);
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(folder.path());
+    let project = gateway.line().admin("POST", "projects", &json!({"name": "bench"}));
+    let issue = |count: usize| issue(&gateway, project["id"].as_str().unwrap(), count);
+    let first = issue(1).remove(0);
+    changes(&gateway, &first, 1);
+    let started = Instant::now();
+    issue(keys.saturating_sub(1));
+    println!("{} keys issued by {CLERKS} clerks in {:.1} s", keys - 1, started.elapsed().as_secs_f64());
+    changes(&gateway, &first, keys);
+    timing(&gateway, first["key"].as_str().unwrap(), pairs);
+}
+
+fn argument(name: &str) -> Option<usize> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let at = arguments.iter().position(|argument| argument == name)?;
+    arguments.get(at + 1)?.parse().ok()
+}
+
+fn issue(gateway: &Gateway, project: &str, count: usize) -> Vec<Value> {
+    let clerk = |index: usize| {
+        let (mut line, body) = (gateway.line(), json!({"name": "k", "project": project}));
+        let share = count / CLERKS + usize::from(index < count % CLERKS);
+        move || (0..share).map(|_| line.admin("POST", "keys", &body)).collect::<Vec<_>>()
+    };
+    thread::scope(|scope| {
+        let clerks: Vec<_> = (0..CLERKS).map(|index| scope.spawn(clerk(index))).collect();
+        clerks.into_iter().flat_map(|clerk| clerk.join().unwrap()).collect()
+    })
+}
+
+/// Times changes of one key among `keys`, each followed by a request that must already feel it.
+fn changes(gateway: &Gateway, key: &Value, keys: usize) {
+    let (mut office, mut client) = (gateway.line(), gateway.line());
+    let path = format!("keys/{}", key["id"].as_str().unwrap());
+    let mut times = Vec::new();
+    for round in 0..100 {
+        let (state, status) = if round % 2 == 0 { ("disabled", 401) } else { ("active", 200) };
+        let started = Instant::now();
+        office.admin("PATCH", &path, &json!({"state": state}));
+        times.push(started.elapsed());
+        assert_eq!(client.models(key["key"].as_str().unwrap()), status, "after {state}");
+    }
+    times.sort();
+    let ms = |at: usize| times[at].as_secs_f64() * 1e3;
+    println!("a change among {keys} keys, until its answer: p50 {:.1} ms, p99 {:.1} ms", ms(50), ms(98));
+}
+
+/// Times refusals of near misses beside those of other wrong keys.
+fn timing(gateway: &Gateway, key: &str, pairs: usize) {
+    let last = if key.ends_with('x') { 'y' } else { 'x' };
+    let near = format!("{}{last}", &key[..key.len() - 1]);
+    let far: String =
+        key.chars().map(|c| if c == '_' { '_' } else { char::from(b'a' + c as u8 % 26) }).collect();
+    let mut line = gateway.line();
+    let mut refuse = |key: &str| {
+        let started = Instant::now();
+        assert_eq!(line.models(key), 401);
+        started.elapsed().as_secs_f64() * 1e6
+    };
+    (0..500).for_each(|_| drop((refuse(&near), refuse(&far))));
+    let (mut nears, mut fars) = (Vec::new(), Vec::new());
+    for pair in 0..pairs {
+        if pair % 2 == 0 {
+            nears.push(refuse(&near));
+            fars.push(refuse(&far));
+        } else {
+            fars.push(refuse(&far));
+            nears.push(refuse(&near));
+        }
+    }
+    let (near, far) = (Sample::of(nears), Sample::of(fars));
+    let difference = near.mean - far.mean;
+    let t = difference / (near.variance / near.count + far.variance / far.count).sqrt();
+    println!(
+        "{pairs} pairs: a near miss is refused in {:.3} us, another wrong key in {:.3} us; difference {:+.3} us, t {t:+.2}",
+        near.mean, far.mean, difference
+    );
+    assert!(t.abs() < 4.5 || difference.abs() < 1.0, "near misses can be told by their time");
+}
+
+/// The fastest nine tenths of some times.
+struct Sample {
+    count: f64,
+    mean: f64,
+    variance: f64,
+}
+
+impl Sample {
+    fn of(mut times: Vec<f64>) -> Self {
+        times.sort_by(f64::total_cmp);
+        times.truncate(times.len() * 9 / 10);
+        let count = times.len() as f64;
+        let mean = times.iter().sum::<f64>() / count;
+        let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        Self { count, mean, variance }
+    }
+}
+
+/// The gateway's process, ended with the bench.
+struct Gateway {
+    child: Child,
+    address: String,
+}
+
+impl Gateway {
+    fn start(folder: &Path) -> Self {
+        let config = folder.join("config.yaml");
+        std::fs::write(&config, "providers:\n  lab: {type: echo, models: [echo]}\n").unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_llmgw"))
+            .arg("serve")
+            .env_clear()
+            .env("HOME", folder)
+            .env("LLMGW_API_KEY", ADMIN)
+            .env("LLMGW_CREDENTIAL_ENCRYPTION_KEY", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+            .env("LLMGW_PORT", "0")
+            .env("LLMGW_STATE_DIR", folder.join("state"))
+            .env("LLMGW_CONFIG", config)
+            .env("LLMGW_LOG", "info")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address = log
+            .find_map(|line| Some(line.unwrap().split_once("listening on http://")?.1.trim().to_owned()))
+            .unwrap();
+        thread::spawn(move || log.for_each(drop));
+        Self { child, address }
+    }
+
+    fn line(&self) -> Line {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Line(BufReader::new(stream))
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// One connection to the gateway.
+struct Line(BufReader<TcpStream>);
+
+impl Line {
+    /// An administrator's request, which must succeed.
+    fn admin(&mut self, method: &str, path: &str, body: &Value) -> Value {
+        let path = format!("/admin/api/{path}");
+        let (status, answer) = self.exchange(method, &path, ADMIN, &body.to_string());
+        let answer = serde_json::from_slice(&answer).unwrap();
+        assert!(matches!(status, 200 | 201), "{method} {path}: {answer}");
+        answer
+    }
+
+    /// The status of a request for the list of models.
+    fn models(&mut self, key: &str) -> u16 {
+        self.exchange("GET", "/v1/models", key, "").0
+    }
+
+    fn exchange(&mut self, method: &str, path: &str, key: &str, body: &str) -> (u16, Vec<u8>) {
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: bench\r\nx-api-key: {key}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        self.0.get_mut().write_all(request.as_bytes()).unwrap();
+        let (mut line, mut status, mut length) = (String::new(), 0, 0);
+        while line != "\r\n" {
+            line.clear();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "the gateway closed the connection");
+            if status == 0 {
+                status = line.split(' ').nth(1).unwrap().parse().unwrap();
+            } else if let Some((name, value)) = line.split_once(": ")
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        let mut answer = vec![0; length];
+        self.0.read_exact(&mut answer).unwrap();
+        (status, answer)
+    }
+}
