@@ -17,5 +17,6 @@ mod http2;
 mod keys;
 mod limits;
 mod process;
+mod providers;
 mod streaming;
 mod support;

@@ -8,6 +8,7 @@ mod actor;
 mod api;
 mod command;
 pub mod config;
+mod connection;
 mod console;
 pub mod detect;
 mod meter;

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use http::request::Parts as Head;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use shared::access::KeyHasher;
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, BoxFuture, Handler, HttpClient};
@@ -74,11 +73,12 @@ pub struct Control {
 /// Publishes the first snapshot and starts the threads.
 pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, path, mut meter, journal, keys } = params.state.into_parts();
-    let hasher = KeyHasher::new(&keys.key_hash_key);
+    let keys = Arc::new(keys);
     let config = Arc::clone(&params.config);
-    let publisher =
-        Publisher::start(config, hasher, params.publisher, meter.db_mut()).map_err(io::Error::other)?;
+    let publisher = Publisher::start(config, Arc::clone(&keys), params.publisher, meter.db_mut())
+        .map_err(io::Error::other)?;
     let (readers, reader_threads) = Readers::start(&path).map_err(io::Error::other)?;
+    let view = publisher.view();
     let writer = Writer::start(Desk { meter, publisher, keys })?;
     let scribe = writer.scribe();
     let file = scribe.clone();
@@ -89,6 +89,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         gate: Arc::clone(&gate),
         readers,
         scribe,
+        view,
         journal,
         reload: reloader.status(),
         warnings: params.warnings,

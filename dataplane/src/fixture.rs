@@ -64,6 +64,7 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         models: vec![Arc::new(Model::bare(ModelId::new("m"))), Arc::new(Model::bare(ModelId::new(own)))],
         owner: None,
         shared_with: Vec::new(),
+        unready: None,
     }
 }
 
@@ -78,7 +79,7 @@ impl Fixture {
         rustls::crypto::ring::default_provider().install_default().ok();
         let mut providers: Vec<_> = providers.into_iter().map(Arc::new).collect();
         let targets = providers.iter().map(target).collect();
-        let endpoints = vec![Arc::new(Endpoint { name: EndpointName::new("line"), targets })];
+        let endpoints = vec![Arc::new(Endpoint { name: EndpointName::new("line"), targets, preamble: None })];
         providers.sort_by(|a, b| a.id.cmp(&b.id));
         let key_hasher = KeyHasher::new(&Secret::new([7; 32]));
         let administrator = Arc::new(Access::new("admin", Role::Administrator));

@@ -93,18 +93,25 @@ impl Circuit {
     }
 }
 
+/// Tells one upstream and credential from another: a digest of address and headers.
+pub type UpstreamIdentity = [u8; 32];
+
 /// All circuits of the process, by provider instance. A new snapshot takes its circuits from here, so that a
-/// reload forgets nothing.
+/// reload forgets nothing; an instance with another address or credential starts with a closed circuit (FAIL-4).
 #[derive(Debug, Default)]
 pub struct Board {
-    circuits: Mutex<HashMap<ProviderId, Arc<Circuit>>>,
+    circuits: Mutex<HashMap<ProviderId, (UpstreamIdentity, Arc<Circuit>)>>,
 }
 
 impl Board {
-    /// The circuit of `provider`, made on first use. Never called on the request path.
-    pub fn circuit(&self, provider: &ProviderId) -> Arc<Circuit> {
+    /// The circuit of `provider` as long as it is `identity`. Never called on the request path.
+    pub fn circuit(&self, provider: &ProviderId, identity: UpstreamIdentity) -> Arc<Circuit> {
         let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(circuits.entry(provider.clone()).or_default())
+        let (known, circuit) = circuits.entry(provider.clone()).or_insert_with(|| (identity, Arc::default()));
+        if *known != identity {
+            (*known, *circuit) = (identity, Arc::default());
+        }
+        Arc::clone(circuit)
     }
 }
 
@@ -145,10 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn board_keeps_one_circuit_an_instance() {
+    fn board_keeps_one_circuit_an_instance_and_credential() {
         let board = Board::default();
-        board.circuit(&ProviderId::new("a")).fail(1, &POLICY);
-        assert_eq!(board.circuit(&ProviderId::new("a")).failures(), 1);
-        assert_eq!(board.circuit(&ProviderId::new("b")).failures(), 0);
+        let failures = |id: &str, identity| board.circuit(&ProviderId::new(id), [identity; 32]).failures();
+        board.circuit(&ProviderId::new("a"), [1; 32]).fail(1, &POLICY);
+        assert_eq!(failures("a", 1), 1);
+        assert_eq!(failures("b", 1), 0);
+        assert_eq!(failures("a", 2), 0, "another credential");
+        assert_eq!(failures("a", 1), 0, "forgotten");
     }
 }

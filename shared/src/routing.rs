@@ -48,6 +48,8 @@ pub struct ProviderInstance {
     pub owner: Option<PrincipalId>,
     /// Projects that may use it although it is a human's own.
     pub shared_with: Vec<ProjectId>,
+    /// Why nothing can be sent to it although it is configured, in a few words; none where it can be used.
+    pub unready: Option<&'static str>,
 }
 
 impl ProviderInstance {
@@ -230,6 +232,8 @@ pub struct Endpoint {
     pub name: EndpointName,
     /// Targets in order.
     pub targets: Vec<Target>,
+    /// System text put before a request's own.
+    pub preamble: Option<Arc<str>>,
 }
 
 #[cfg(test)]

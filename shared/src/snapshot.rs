@@ -1,7 +1,7 @@
 //! The immutable routing view and how it becomes current: control publishes, the data plane reads, nobody
 //! waits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -96,8 +96,9 @@ impl Snapshot {
         for endpoint in endpoints {
             routes.insert(endpoint.name.as_str().into(), Route::Endpoint(Arc::clone(endpoint)));
         }
+        let ids: HashSet<&str> = providers.iter().map(|provider| provider.id.as_str()).collect();
         for (name, only) in aliases {
-            let taken = routes.contains_key(name) || providers.iter().any(|p| p.id.as_str() == name);
+            let taken = routes.contains_key(name) || ids.contains(name);
             if let (Some(target), false) = (only, taken) {
                 routes.insert(name.into(), Route::Alias(target));
             }

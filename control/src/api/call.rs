@@ -165,9 +165,9 @@ fn etag(version: u64) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or_else(|_| HeaderValue::from_static("\"0\""))
 }
 
-fn refused(kind: ErrorKind, message: Cow<'static, str>, param: Option<&'static str>) -> ApiError {
+fn refused(kind: ErrorKind, message: Cow<'static, str>, param: Option<Cow<'static, str>>) -> ApiError {
     match param {
-        Some(param) => ApiError::parameter(param, message),
+        Some(param) => ApiError::parameter(&param, message),
         None => ApiError::new(kind, message),
     }
 }

@@ -42,6 +42,11 @@ impl<T> List<T> {
         Self { data: rows, next_cursor }
     }
 
+    /// The same page of something else.
+    pub(crate) fn map<U>(self, shown: impl FnMut(T) -> U) -> List<U> {
+        List { data: self.data.into_iter().map(shown).collect(), next_cursor: self.next_cursor }
+    }
+
     /// A list that is never longer than a page.
     pub(crate) fn whole(rows: Vec<T>) -> Self {
         Self { data: rows, next_cursor: None }

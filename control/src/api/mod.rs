@@ -2,8 +2,10 @@
 //! else learns which paths there are.
 
 mod allowlist;
+mod bindings;
 mod call;
 mod change;
+mod endpoints;
 mod error;
 mod field;
 mod keys;
@@ -11,7 +13,9 @@ mod later;
 mod list;
 mod principals;
 mod projects;
+mod providers;
 mod query;
+mod registry;
 mod requests;
 pub(crate) mod session;
 mod state;
@@ -37,6 +41,7 @@ pub(crate) use self::change::Change;
 pub(crate) use self::error::{ApiError, RequestId};
 use self::session::Gate;
 use crate::actor::Actor;
+use crate::connection::ViewCell;
 use crate::console::{self, Asset};
 use crate::meter::journal::Journal;
 use crate::meter::writer::Scribe;
@@ -50,6 +55,7 @@ pub(crate) struct App {
     pub(crate) gate: Arc<Gate>,
     pub(crate) readers: Readers,
     pub(crate) scribe: Scribe,
+    pub(crate) view: ViewCell,
     pub(crate) journal: Journal,
     pub(crate) reload: StatusCell,
     pub(crate) warnings: Vec<String>,
@@ -160,6 +166,10 @@ static TABLES: &[&[Route]] = &[
     principals::ROUTES,
     projects::ROUTES,
     keys::ROUTES,
+    providers::ROUTES,
+    bindings::ROUTES,
+    registry::ROUTES,
+    endpoints::ROUTES,
     requests::ROUTES,
     usage::ROUTES,
     later::ROUTES,

@@ -11,11 +11,14 @@
 //! Orders that wait at the same time share one commit.
 
 pub(crate) mod allowlist;
+pub(crate) mod bindings;
+pub(crate) mod endpoints;
 pub(crate) mod keys;
 pub(crate) mod members;
 mod order;
 pub(crate) mod principals;
 pub(crate) mod projects;
+pub(crate) mod providers;
 mod refusal;
 
 #[cfg(test)]
@@ -28,7 +31,7 @@ pub(crate) use order::{Answer, Idempotency, Order, OrderContext, OrderOf, Reply,
 pub(crate) use refusal::Refusal;
 
 use crate::actor::Actor;
-use crate::config::Routing;
+use crate::config::{Environment, Routing};
 use crate::publish::{Publisher, Touched};
 use crate::store::audit;
 use crate::store::error::StoreError;
@@ -52,6 +55,8 @@ pub(crate) struct Write<'a> {
     pub(crate) keys: &'a Keys,
     /// Providers and endpoints of the configuration file as it is now.
     pub(crate) file: &'a Routing,
+    /// What `${ENV:NAME}` refers to.
+    pub(crate) environment: &'a Environment,
     /// Who asked for it.
     pub(crate) actor: &'a Actor,
     /// When, in milliseconds since the Unix epoch.
@@ -99,7 +104,13 @@ fn write(bench: &mut Bench<'_>, orders: &mut [Box<dyn Order>]) -> rusqlite::Resu
     let mut touched = Touched::NOTHING;
     for order in orders {
         let savepoint = tx.savepoint()?;
-        let stage = Stage { db: &savepoint, keys: bench.keys, file: bench.publisher.file(), now_ms };
+        let stage = Stage {
+            db: &savepoint,
+            keys: bench.keys,
+            file: bench.publisher.file(),
+            environment: bench.publisher.environment(),
+            now_ms,
+        };
         match order.run(&stage)? {
             order::Ran::Changed(more) => {
                 touched = touched.and(more);

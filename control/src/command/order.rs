@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::refusal::UNSEALED;
 use super::{Command, Refusal, Write};
 use crate::actor::Actor;
-use crate::config::Routing;
+use crate::config::{Environment, Routing};
 use crate::publish::Touched;
 use crate::store::error::StoreError;
 use crate::store::{audit, idempotency};
@@ -31,6 +31,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) db: &'a Connection,
     pub(crate) keys: &'a Keys,
     pub(crate) file: &'a Routing,
+    pub(crate) environment: &'a Environment,
     pub(crate) now_ms: u64,
 }
 
@@ -77,7 +78,7 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) enum Reply {
     Answer(Answer),
-    Refused { kind: ErrorKind, message: Cow<'static, str>, param: Option<&'static str> },
+    Refused { kind: ErrorKind, message: Cow<'static, str>, param: Option<Cow<'static, str>> },
     Failed(StoreError),
 }
 
@@ -100,7 +101,7 @@ impl<C: Command> OrderOf<C> {
     }
 
     fn apply(&mut self, stage: &Stage<'_>, command: C) -> Result<Touched, Refusal> {
-        let Stage { db, keys, file, now_ms } = *stage;
+        let Stage { db, keys, file, environment, now_ms } = *stage;
         let context = &self.context;
         if let Some(asked) = &context.idempotency
             && let Some(answer) = idempotency::replay(stage, &context.actor, asked)?
@@ -108,7 +109,7 @@ impl<C: Command> OrderOf<C> {
             self.reply = Reply::Answer(answer);
             return Ok(Touched::NOTHING);
         }
-        let write = Write { db, keys, file, actor: &context.actor, now_ms };
+        let write = Write { db, keys, file, environment, actor: &context.actor, now_ms };
         let done = command.apply(&write)?;
         audit::append(db, keys, &context.actor, now_ms, &done.audit)?;
         let body = if context.status == StatusCode::NO_CONTENT {

@@ -9,7 +9,7 @@ use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;
 use crate::store::principals::{self, Principal};
-use crate::store::{keys, members};
+use crate::store::{keys, members, providers};
 
 /// Makes a human known.
 #[derive(Debug)]
@@ -88,6 +88,13 @@ impl Command for Delete {
         }
         let memberships = members::of_principal(write.db, &before.id)?;
         memberships.iter().try_for_each(|member| keep_an_owner(write, member))?;
+        let owned = providers::owned_by(write.db, &before.id)?;
+        if !owned.is_empty() {
+            return Err(Refusal::conflict(format!(
+                "This human owns providers: {}. Delete them, or give them another owner first.",
+                owned.join(", ")
+            )));
+        }
         principals::delete(write.db, &before.id)?;
         let audit = Entry::done("principal.delete", "principal", &before.id)
             .before(json!({"principal": before, "memberships": memberships}));

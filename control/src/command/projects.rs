@@ -88,7 +88,8 @@ impl Command for Delete {
         keys::delete_of(write.db, &before.id)?;
         projects::delete(write.db, &before.id)?;
         let audit = Entry::done("project.delete", "project", &before.id).before(json!(before));
-        Ok(Done { output: (), version: None, audit, touched: Touched::ACCESS })
+        // Provider instances may have been shared with it.
+        Ok(Done { output: (), version: None, audit, touched: Touched::ACCESS.and(Touched::ROUTING) })
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) enum Refusal {
         kind: ErrorKind,
         message: Cow<'static, str>,
         /// The field at fault.
-        param: Option<&'static str>,
+        param: Option<Cow<'static, str>>,
         /// Written into the audit although nothing has changed.
         audit: Option<Box<audit::Entry>>,
     },
@@ -41,11 +41,14 @@ impl Refusal {
     }
 
     /// A field says what it may not.
-    pub(crate) fn invalid(param: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn invalid(
+        param: impl Into<Cow<'static, str>>,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
         Self::Told {
             kind: ErrorKind::InvalidRequest,
             message: message.into(),
-            param: Some(param),
+            param: Some(param.into()),
             audit: None,
         }
     }

@@ -12,7 +12,7 @@ use shared::secret::Secret;
 use super::{Command, Refusal, Write, allowlist::AllowlistEdit, members, principals, projects};
 use crate::actor::{Actor, Who};
 use crate::api::Change;
-use crate::config::Routing;
+use crate::config::{Environment, Routing};
 use crate::store::audit;
 use crate::store::members::MemberRole;
 use crate::store::migrate::migrate;
@@ -24,6 +24,7 @@ pub(super) struct Office {
     pub(super) keys: Keys,
     pub(super) now_ms: Cell<u64>,
     file: Routing,
+    environment: Environment,
 }
 
 /// Why a command was not carried out.
@@ -37,7 +38,8 @@ impl Office {
         let key = Secret::new([4; 32]);
         make_keys(&db, &key).unwrap();
         let keys = open_keys(&db, &key).unwrap();
-        Self { db, keys, now_ms: Cell::new(1_795_000_000_000), file: Routing::default() }
+        let (file, environment) = (Routing::default(), Environment::read([]));
+        Self { db, keys, now_ms: Cell::new(1_795_000_000_000), file, environment }
     }
 
     /// What an administrator gets.
@@ -49,7 +51,8 @@ impl Office {
     pub(super) fn run_as<C: Command>(&self, who: Who, command: C) -> Result<Value, No> {
         let actor = Actor { who, address: Some(IpAddr::from([127, 0, 0, 1])), request_id: None };
         let now_ms = self.now_ms.get();
-        let write = Write { db: &self.db, keys: &self.keys, file: &self.file, actor: &actor, now_ms };
+        let Self { db, keys, file, environment, .. } = self;
+        let write = Write { db, keys, file, environment, actor: &actor, now_ms };
         let changes = self.db.unchecked_transaction().unwrap();
         match command.apply(&write) {
             Ok(done) => {

@@ -38,7 +38,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    fn new(file: &FilePath) -> Self {
+    pub(super) fn new(file: &FilePath) -> Self {
         Self {
             file: file.to_owned(),
             text: String::new(),
@@ -54,6 +54,28 @@ impl Notes {
         if !told && self.notes.len() < NOTES_MAX {
             self.notes.push((path.to_vec(), Spot::Key, message.into()));
         }
+    }
+
+    /// Notes what does not fit the schema and takes it out of `tree`, which stands at `place`.
+    pub(super) fn take_out(
+        &mut self,
+        tree: &mut serde_json::Value,
+        place: &[Step],
+        misfits: Vec<schema::Misfit>,
+    ) {
+        for misfit in misfits {
+            schema::prune(tree, &misfit.path);
+            let path: Path = place.iter().cloned().chain(misfit.path).collect();
+            self.pruned.push(list_around(&path));
+            self.notes.push((path, Spot::Key, misfit.message));
+        }
+        compact(tree);
+    }
+
+    /// Faults of what stands at `place` of no text at all: where below it, and what.
+    pub(super) fn into_fields(self, place: &[Step]) -> Vec<(String, String)> {
+        let below = |path: &Path| yaml::path_text(path.strip_prefix(place).unwrap_or(path));
+        self.notes.iter().map(|(path, _, message)| (below(path), message.clone())).collect()
     }
 
     /// All faults, in the order of the text.
@@ -139,12 +161,8 @@ fn parse(text: String, mut notes: Notes) -> Reading {
         // `providers:` with nothing after it is an empty section.
         sections.retain(|_, section| !section.is_null());
     }
-    for misfit in schema::check(&tree) {
-        schema::prune(&mut tree, &misfit.path);
-        notes.pruned.push(list_around(&misfit.path));
-        notes.notes.push((misfit.path, Spot::Key, misfit.message));
-    }
-    compact(&mut tree);
+    let misfits = schema::check(&tree);
+    notes.take_out(&mut tree, &[], misfits);
     let raw = serde_json::from_value(tree).unwrap_or_else(|_| {
         // The schema is made from these types, so what fits it can be read; this is the net below that.
         notes.add(&[], "does not fit the schema of the configuration");

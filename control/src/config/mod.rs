@@ -22,6 +22,7 @@ mod secrets;
 mod seed;
 mod serving;
 mod show;
+mod stored;
 mod validate;
 mod yaml;
 
@@ -31,14 +32,16 @@ pub use file::Version;
 pub use first::first_file;
 pub use layer::{Loaded, Reread, Setting, Source, listens_at, load, places_of};
 pub use model::{
-    Config, Endpoint, Lifetimes, LogFormat, Logging, Member, Partner, Policies, Provider, Routing, Server,
-    Sso, TlsFiles,
+    Config, ConnectionAuth, Endpoint, Lifetimes, LogFormat, Logging, Member, Partner, Policies, Provider,
+    Routing, Server, Sso, TlsFiles,
 };
 pub use registry::{Entry as RegistryEntry, entries as registry_entries};
+pub(crate) use schema::did_you_mean;
 pub use schema::{json as schema_json, text as schema_text};
 pub use secrets::{Kept, SecretsError, keep_secrets, secrets_file};
 pub use seed::{Seed, write_new};
 pub use show::show;
+pub(crate) use stored::{DOTS, FieldFault, WrittenProvider, provider_of, shown_provider};
 
 /// Whether `id` may name a model.
 pub fn is_model_id(id: &str) -> bool {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
+use serde::{Deserialize, Serialize};
 use shared::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use shared::operation::Dialect;
 use shared::policy::{CircuitPolicy, RetryPolicy};
@@ -207,6 +208,8 @@ pub struct Provider {
     pub base_url: Option<String>,
     /// `base_url` taken apart.
     pub origin: Option<Origin>,
+    /// How it signs in.
+    pub auth: ConnectionAuth,
     /// The credential; none where there is none, and none while disabled.
     pub api_key: Option<Secret<String>>,
     /// Fixed further headers, all marked sensitive.
@@ -237,6 +240,34 @@ pub struct Provider {
     pub owner: Option<PrincipalId>,
     /// Projects that may use it although it is a human's own.
     pub shared_with: Vec<ProjectId>,
+}
+
+/// How a provider instance signs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionAuth {
+    /// With a key of its own.
+    ApiKey,
+    /// With tokens that a human has granted.
+    Oauth,
+    /// Not at all.
+    Local,
+}
+
+impl ConnectionAuth {
+    /// The name in the API and in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ApiKey => "api_key",
+            Self::Oauth => "oauth",
+            Self::Local => "local",
+        }
+    }
+
+    /// The one called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::ApiKey, Self::Oauth, Self::Local].into_iter().find(|auth| auth.name() == name)
+    }
 }
 
 /// An endpoint as configured.

@@ -13,7 +13,7 @@ use super::address;
 use super::describe::{dialects, echo, model, model_id, seconds};
 use super::env::Environment;
 use super::file::Notes;
-use super::model::Provider;
+use super::model::{ConnectionAuth, Provider};
 use super::raw;
 use super::registry::{self, Entry};
 use super::schema::did_you_mean;
@@ -26,6 +26,16 @@ pub(super) struct Reader<'a> {
     pub(super) environment: &'a Environment,
     pub(super) notes: &'a mut Notes,
     pub(super) warnings: &'a mut Vec<String>,
+    pub(super) place: WrittenIn,
+}
+
+/// Where an instance is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WrittenIn {
+    /// In the file, where the kind says how it signs in.
+    File,
+    /// In the database, by way of the API, where the writer may say.
+    Database(Option<ConnectionAuth>),
 }
 
 impl Reader<'_> {
@@ -44,7 +54,8 @@ impl Reader<'_> {
         let kind = kind?;
         let base_url = self.base_url(kind, entry);
         let origin = base_url.as_deref().and_then(|url| self.origin(url));
-        let api_key = self.api_key(kind, entry);
+        let auth = self.auth(kind);
+        let api_key = self.api_key(kind, entry, auth);
         self.echo_only_for_echo(kind);
         Some(Provider {
             id: ProviderId::new(self.id),
@@ -52,6 +63,7 @@ impl Reader<'_> {
             registry_id: entry.map(|entry| entry.id.clone()),
             base_url,
             origin,
+            auth,
             api_key,
             headers,
             dialects: self
@@ -151,9 +163,35 @@ impl Reader<'_> {
         address::origin(url, http).map_err(|message| self.note(&[key("base_url")], message)).ok()
     }
 
+    fn auth(&mut self, kind: &ProviderKind) -> ConnectionAuth {
+        let usual = match kind.auth {
+            Auth::Bearer => ConnectionAuth::ApiKey,
+            Auth::None => ConnectionAuth::Local,
+        };
+        let WrittenIn::Database(wanted) = self.place else { return usual };
+        let auth = wanted.unwrap_or(usual);
+        let has_key = self.raw.api_key.as_deref().is_some_and(|key| !key.trim().is_empty());
+        if kind.auth == Auth::None && auth != ConnectionAuth::Local {
+            self.note(&[key("auth")], format!("type {} sends no credential, so auth is local", kind.name));
+        } else if has_key && kind.auth == Auth::None {
+            self.note(&[key("api_key")], format!("type {} sends no credential; leave it out", kind.name));
+        } else if has_key && auth != ConnectionAuth::ApiKey {
+            self.note(
+                &[key("api_key")],
+                format!("auth {} takes no api_key; leave one of them out", auth.name()),
+            );
+        }
+        auth
+    }
+
     /// A disabled instance keeps its settings and needs no working credential.
-    fn api_key(&mut self, kind: &ProviderKind, entry: Option<&Entry>) -> Option<Secret<String>> {
-        if self.raw.disabled {
+    fn api_key(
+        &mut self,
+        kind: &ProviderKind,
+        entry: Option<&Entry>,
+        auth: ConnectionAuth,
+    ) -> Option<Secret<String>> {
+        if self.raw.disabled || auth == ConnectionAuth::Oauth {
             return None;
         }
         match (self.raw.api_key.as_deref().map(str::trim), kind.auth) {
@@ -193,6 +231,10 @@ impl Reader<'_> {
     fn secret(&mut self, at: &[Step], text: &str) -> Option<Secret<String>> {
         let name = text.strip_prefix("${ENV:").and_then(|rest| rest.strip_suffix('}'));
         match name {
+            Some(name) if name.starts_with("LLMGW_") => {
+                self.note(at, format!("{name} is a setting of the gateway itself and never goes upstream"));
+                None
+            }
             Some(name) => {
                 let value = self.environment.text_of(name).map(|value| value.expose().trim().to_owned());
                 let value = value.filter(|value| !value.is_empty()).map(Secret::new);

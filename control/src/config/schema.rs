@@ -36,6 +36,15 @@ pub(super) fn check(tree: &Value) -> Vec<Misfit> {
     check.misfits
 }
 
+/// Everything in `tree` that does not fit a provider instance.
+pub(super) fn check_provider(tree: &Value) -> Vec<Misfit> {
+    let mut check = Check { path: Path::new(), misfits: Vec::new() };
+    if let Some(schema) = json().pointer("/$defs/Provider") {
+        check.node(schema, tree);
+    }
+    check.misfits
+}
+
 /// Takes the node at `path` out of `tree`; a map in its place stays as an empty one.
 pub(super) fn prune(tree: &mut Value, path: &[Step]) {
     let Some((last, above)) = path.split_last() else {
@@ -177,7 +186,7 @@ impl Check {
 }
 
 /// `; did you mean X?`, or nothing where no known name is near.
-pub(super) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default()
 }
 

@@ -12,7 +12,7 @@ use super::describe::{model_id, seconds};
 use super::env::Environment;
 use super::file::Notes;
 use super::model::{Endpoint, Member, Policies, Provider, Routing};
-use super::provider::{Reader, key};
+use super::provider::{Reader, WrittenIn, key};
 use super::raw;
 use super::schema::did_you_mean;
 use super::yaml::{Path, Step};
@@ -26,7 +26,8 @@ pub(super) fn routing(
 ) -> Routing {
     let mut providers: Vec<Provider> = Vec::new();
     for (id, raw) in &file.providers {
-        let reader = Reader { id, raw, environment, notes: &mut *notes, warnings: &mut *warnings };
+        let place = WrittenIn::File;
+        let reader = Reader { id, raw, environment, notes: &mut *notes, warnings: &mut *warnings, place };
         providers.extend(reader.read());
     }
     let endpoints = endpoints(file, notes, warnings);

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rusqlite::Connection;
-use shared::access::KeyHasher;
 use shared::id::{KeyId, ModelId, ProviderId};
 use shared::operation::Operation;
 use shared::usage::{Outcome, Provenance, TokenCounts, UsageEvent, UsageLog as _};
@@ -491,10 +490,9 @@ fn desk(mut meter: Meter, home: &Path) -> Desk {
     let key = &config.credential_encryption_key;
     let db = meter.db_mut();
     vault::make_keys(db, key).unwrap();
-    let keys = vault::open_keys(db, key).unwrap();
+    let keys = Arc::new(vault::open_keys(db, key).unwrap());
     let (out, _) = shared::snapshot::channel();
-    let hasher = KeyHasher::new(&keys.key_hash_key);
-    let publisher = Publisher::start(config, hasher, out, db).unwrap();
+    let publisher = Publisher::start(config, Arc::clone(&keys), out, db).unwrap();
     Desk { meter, publisher, keys }
 }
 

@@ -2,6 +2,7 @@
 //! on a timer, so that an exchange wakes nobody; a change that an administrator makes is carried out at once.
 
 use std::io;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,7 @@ pub(crate) struct Scribe(Sender<Job>);
 pub(crate) struct Desk {
     pub(crate) meter: Meter,
     pub(crate) publisher: Publisher,
-    pub(crate) keys: Keys,
+    pub(crate) keys: Arc<Keys>,
 }
 
 enum Job {

@@ -11,7 +11,10 @@ use shared::snapshot::{Snapshot, SnapshotPublisher};
 
 use super::access;
 use super::routes::{self, Routes};
-use crate::config::{Config, Routing};
+use crate::config::{Config, Environment, Routing};
+use crate::connection::{Holdings, ViewCell, merge};
+use crate::store::endpoints;
+use crate::vault::Keys;
 
 /// What a commit changed, as far as snapshots are concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +42,11 @@ pub(crate) struct Publisher {
     config: Arc<Config>,
     /// Providers and endpoints of the configuration file as it is now.
     file: Routing,
+    /// Provider instances of the database.
+    holdings: Holdings,
+    /// Both together, as they are shown.
+    view: ViewCell,
+    keys: Arc<Keys>,
     board: Arc<Board>,
     hasher: KeyHasher,
     out: SnapshotPublisher,
@@ -52,28 +60,40 @@ impl Publisher {
     /// Publishes the first snapshot.
     pub(crate) fn start(
         config: Arc<Config>,
-        hasher: KeyHasher,
+        keys: Arc<Keys>,
         out: SnapshotPublisher,
         db: &Connection,
     ) -> rusqlite::Result<Self> {
-        let board = Arc::new(Board::default());
-        let publisher = Self {
-            access: Arc::new(access::table(&config, &hasher, db)?),
-            routes: routes::routes(&config.routing, &config.policies, &board),
+        let mut publisher = Self {
+            access: Arc::default(),
+            routes: Routes::default(),
             file: config.routing.clone(),
+            holdings: Holdings::default(),
+            view: ViewCell::default(),
             owed: Touched::NOTHING,
             config,
-            board,
-            hasher,
+            board: Arc::new(Board::default()),
+            hasher: KeyHasher::new(&keys.key_hash_key),
+            keys,
             out,
         };
-        publisher.publish();
+        publisher.touch(Touched::ACCESS.and(Touched::ROUTING), db)?;
         Ok(publisher)
     }
 
     /// Providers and endpoints of the configuration file as it is now.
     pub(crate) fn file(&self) -> &Routing {
         &self.file
+    }
+
+    /// What `${ENV:NAME}` refers to.
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.config.environment
+    }
+
+    /// Where all provider instances and endpoints can be seen.
+    pub(crate) fn view(&self) -> ViewCell {
+        self.view.clone()
     }
 
     /// The file has changed.
@@ -93,7 +113,10 @@ impl Publisher {
             self.access = Arc::new(access::table(&self.config, &self.hasher, db)?);
         }
         if self.owed.routing {
-            self.routes = routes::routes(&self.file, &self.config.policies, &self.board);
+            self.holdings.refresh(db, &self.keys, &self.config.environment)?;
+            let (routing, view) = merge(&self.file, &self.holdings, endpoints::all(db)?);
+            self.routes = routes::routes(&routing, &self.config.policies, &self.board);
+            self.view.write(view);
         }
         self.owed = Touched::NOTHING;
         self.publish();

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
-use shared::health::Board;
+use ring::digest::{Context, SHA256};
+use shared::health::{Board, UpstreamIdentity};
 use shared::id::ProviderId;
 use shared::provider::Auth;
 use shared::routing::{Endpoint, InstanceReach, ProviderInstance, Target};
 use shared::snapshot::{Route, Snapshot};
 
-use crate::config::{self, Policies, Provider, Routing};
+use crate::config::{self, ConnectionAuth, Policies, Provider, Routing};
 
 /// Provider instances, endpoints, and what each selector means.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Routes {
     pub(crate) providers: Arc<Vec<Arc<ProviderInstance>>>,
     pub(crate) endpoints: Arc<Vec<Arc<Endpoint>>>,
@@ -42,23 +43,54 @@ fn instance(provider: &Provider, policies: &Policies, board: &Board) -> Option<P
         (None, Some(_)) => return None,
     };
     let credential = credential(provider);
-    let fixed = provider.headers.iter().cloned();
+    let headers: Vec<_> = credential.into_iter().chain(provider.headers.iter().cloned()).collect();
     Some(ProviderInstance {
         id: provider.id.clone(),
         kind: provider.kind,
+        unready: unready(provider),
+        circuit: board.circuit(&provider.id, identity(&reach, &headers)),
         reach,
-        headers: credential.into_iter().chain(fixed).collect(),
+        headers,
         credential: provider.api_key.clone(),
         dialects: provider.dialects.clone(),
         timeout: provider.timeout,
         stream_idle_timeout: provider.stream_idle_timeout,
         retry,
         circuit_policy,
-        circuit: board.circuit(&provider.id),
         models: provider.models.clone(),
         owner: provider.owner.clone(),
         shared_with: provider.shared_with.clone(),
     })
+}
+
+/// Why nothing can be sent to an instance that is switched on.
+fn unready(provider: &Provider) -> Option<&'static str> {
+    match provider.auth {
+        ConnectionAuth::Oauth => Some("nobody has signed in for it yet"),
+        ConnectionAuth::ApiKey | ConnectionAuth::Local => None,
+    }
+}
+
+/// Tells one upstream and credential from another: what failed with an old key says nothing about a new one
+/// (FAIL-4).
+fn identity(reach: &InstanceReach, headers: &[(HeaderName, HeaderValue)]) -> UpstreamIdentity {
+    let mut digest = Context::new(&SHA256);
+    let mut field = |bytes: &[u8]| {
+        digest.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
+        digest.update(bytes);
+    };
+    if let InstanceReach::Network(origin) = reach {
+        field(if origin.tls { b"https" } else { b"http" });
+        field(origin.authority.as_str().as_bytes());
+        field(origin.chat_path.as_str().as_bytes());
+    }
+    for (name, value) in headers {
+        field(name.as_str().as_bytes());
+        field(value.as_bytes());
+    }
+    let mut identity = UpstreamIdentity::default();
+    identity.copy_from_slice(digest.finish().as_ref());
+    identity
 }
 
 fn credential(provider: &Provider) -> Option<(HeaderName, HeaderValue)> {
@@ -88,7 +120,8 @@ fn endpoints(configured: &[config::Endpoint], providers: &[Arc<ProviderInstance>
         .iter()
         .map(|endpoint| {
             let targets = endpoint.failover.iter().filter_map(target).collect();
-            Arc::new(Endpoint { name: endpoint.name.clone(), targets })
+            let preamble = endpoint.preamble.as_deref().map(Arc::from);
+            Arc::new(Endpoint { name: endpoint.name.clone(), targets, preamble })
         })
         .collect();
     endpoints.sort_by(|a, b| a.name.cmp(&b.name));

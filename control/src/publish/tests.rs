@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rusqlite::Connection;
-use shared::access::{KeyHasher, Role};
+use shared::access::Role;
 use shared::routing::InstanceReach;
 use shared::secret::Secret;
 use shared::snapshot::{Snapshot, SnapshotPublisher, SnapshotReader, channel};
@@ -17,6 +17,7 @@ use super::reload::Look;
 use super::*;
 use crate::config::{Config, Environment, load};
 use crate::store::migrate::migrate;
+use crate::vault::{make_keys, open_keys};
 
 const KEY: [u8; 32] = [5; 32];
 
@@ -45,8 +46,10 @@ fn of(yaml: &str, further: &[(&str, &str)]) -> Arc<Snapshot> {
 fn started(config: &Arc<Config>, out: SnapshotPublisher) -> (Publisher, Connection) {
     let mut db = Connection::open_in_memory().unwrap();
     migrate(&mut db).unwrap();
-    let hasher = KeyHasher::new(&Secret::new(KEY));
-    (Publisher::start(Arc::clone(config), hasher, out, &db).unwrap(), db)
+    let encryption_key = Secret::new(KEY);
+    make_keys(&db, &encryption_key).unwrap();
+    let keys = Arc::new(open_keys(&db, &encryption_key).unwrap());
+    (Publisher::start(Arc::clone(config), keys, out, &db).unwrap(), db)
 }
 
 const YAML: &str = "

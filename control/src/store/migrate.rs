@@ -11,6 +11,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0003_audit.sql", include_str!("migrations/0003_audit.sql")),
     ("0004_iam.sql", include_str!("migrations/0004_iam.sql")),
     ("0005_usage_cost.sql", include_str!("migrations/0005_usage_cost.sql")),
+    ("0006_providers.sql", include_str!("migrations/0006_providers.sql")),
 ];
 
 /// The newest version that this binary knows.

@@ -173,7 +173,7 @@ fn a_database_from_before_the_audit_gets_a_chain() {
     let db = Connection::open(&path).unwrap();
     let tables: Vec<String> = {
         let mut statement = db
-            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('vault', 'usage', 'usage_journal', 'usage_hour')")
+            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT IN ('vault', 'usage', 'usage_journal', 'usage_hour')")
             .unwrap();
         statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
     };

@@ -1,0 +1,32 @@
+//! `providers/{id}/bindings`: projects that may use a human's own provider instance.
+
+use http::{Method, Response, StatusCode};
+use shared::port::Body;
+
+use super::{ApiError, Call, Route, route_of};
+use crate::command::bindings::{Bind, Unbind};
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::PUT, "providers/{}/bindings/{}", |call| Box::pin(bind(call))),
+    route_of(Method::DELETE, "providers/{}/bindings/{}", |call| Box::pin(unbind(call))),
+];
+
+async fn bind(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let bind = Bind {
+        provider: call.argument().to_owned(),
+        project: call.second_argument().to_owned(),
+        if_version: call.if_match()?,
+    };
+    call.execute(StatusCode::OK, bind).await
+}
+
+async fn unbind(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let unbind = Unbind {
+        provider: call.argument().to_owned(),
+        project: call.second_argument().to_owned(),
+        if_version: call.if_match()?,
+    };
+    call.execute(StatusCode::OK, unbind).await
+}

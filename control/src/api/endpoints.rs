@@ -1,0 +1,140 @@
+//! `endpoints`: named, ordered failover lists, of the file and of the API together.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+
+use http::{Method, Response, StatusCode};
+use serde::Deserialize;
+use serde_json::Value;
+use shared::error_kind::ErrorKind;
+use shared::id::is_name;
+use shared::port::Body;
+
+use super::list::{List, PageOf};
+use super::providers::{NAME_RULE, means_shadowed, source};
+use super::{ApiError, Call, Route, json, json_of_version, route_of};
+use crate::command::endpoints::{Create, Delete, Replace};
+use crate::connection::{Found, Listed};
+use crate::store::endpoints::Member;
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "endpoints", |call| Box::pin(list(call))),
+    route_of(Method::POST, "endpoints", |call| Box::pin(create(call))),
+    route_of(Method::GET, "endpoints/{}", |call| Box::pin(show(call))),
+    route_of(Method::PUT, "endpoints/{}", |call| Box::pin(replace(call))),
+    route_of(Method::DELETE, "endpoints/{}", |call| Box::pin(delete(call))),
+];
+
+async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let page = PageOf::take(&mut query)?;
+    let source = source(&mut query)?;
+    let provider = query.text("provider");
+    query.finish()?;
+    let view = call.app.view.read();
+    let wanted = |listed: &&Listed| {
+        listed.place > page.after
+            && source.is_none_or(|source| source == listed.source)
+            && provider
+                .as_deref()
+                .is_none_or(|provider| listed.failover.iter().any(|member| member.provider == provider))
+    };
+    let found = view.endpoints.iter().filter(wanted).take(page.limit.saturating_add(1)).collect();
+    let known = view.found();
+    json(&List::page(found, &page, |listed: &&Listed| &listed.place).map(|listed| shown(listed, &known)))
+}
+
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let source = source(&mut query)?;
+    query.finish()?;
+    let view = call.app.view.read();
+    let found = view
+        .endpoints
+        .iter()
+        .find(|listed| listed.name == call.argument() && source.is_none_or(|source| source == listed.source));
+    let listed = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such endpoint."))?;
+    let shown = shown(listed, &view.found());
+    match listed.version() {
+        Some(version) => json_of_version(&shown, version),
+        None => json(&shown),
+    }
+}
+
+fn shown(listed: &Listed, known: &HashMap<&str, Found>) -> Value {
+    let find = |provider: &str| Ok::<_, Infallible>(known.get(provider).cloned());
+    let passed_over = listed.passed_over(find).unwrap_or_else(|never| match never {});
+    listed.shown(&passed_over)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct New {
+    name: String,
+    failover: Vec<Member>,
+    #[serde(default)]
+    preamble: Option<String>,
+}
+
+async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let New { name, failover, preamble } = call.json()?;
+    if !is_name(&name) {
+        return Err(ApiError::parameter("name", NAME_RULE));
+    }
+    let create = Create { name, failover: members(failover)?, preamble: text(preamble)? };
+    call.execute(StatusCode::CREATED, create).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Whole {
+    failover: Vec<Member>,
+    #[serde(default)]
+    preamble: Option<String>,
+}
+
+async fn replace(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let shadowed = means_shadowed(&mut query)?;
+    query.finish()?;
+    let Whole { failover, preamble } = call.json()?;
+    let replace = Replace {
+        name: call.argument().to_owned(),
+        if_version: call.if_match()?,
+        failover: members(failover)?,
+        preamble: text(preamble)?,
+        shadowed,
+    };
+    call.execute(StatusCode::OK, replace).await
+}
+
+async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let shadowed = means_shadowed(&mut query)?;
+    query.finish()?;
+    let delete = Delete { name: call.argument().to_owned(), if_version: call.if_match()?, shadowed };
+    call.execute(StatusCode::NO_CONTENT, delete).await
+}
+
+fn members(failover: Vec<Member>) -> Result<Vec<Member>, ApiError> {
+    if failover.is_empty() || failover.len() > MEMBERS_MAX {
+        let message =
+            format!("failover takes 1 to {MEMBERS_MAX} items {{provider, model}}, in the order to try.");
+        return Err(ApiError::parameter("failover", message));
+    }
+    Ok(failover)
+}
+
+fn text(preamble: Option<String>) -> Result<Option<String>, ApiError> {
+    match preamble {
+        Some(text) if text.len() > PREAMBLE_BYTES_MAX => Err(ApiError::parameter(
+            "preamble",
+            format!("preamble is {} bytes long; at most {PREAMBLE_BYTES_MAX} fit.", text.len()),
+        )),
+        other => Ok(other.filter(|text| !text.is_empty())),
+    }
+}
+
+const MEMBERS_MAX: usize = 100;
+const PREAMBLE_BYTES_MAX: usize = 64 << 10;

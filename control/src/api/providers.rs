@@ -1,0 +1,125 @@
+//! `providers`: connections to upstreams, of the file and of the API together.
+
+use http::{Method, Response, StatusCode};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use shared::error_kind::ErrorKind;
+use shared::id::is_name;
+use shared::port::Body;
+
+use super::list::{List, PageOf};
+use super::query::Query;
+use super::{ApiError, Call, Change, Route, json, json_of_version, route_of};
+use crate::command::providers::{Create, Delete, Edit};
+use crate::config::{ConnectionAuth, WrittenProvider};
+use crate::connection::{Connection, Source};
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "providers", |call| Box::pin(list(call))),
+    route_of(Method::POST, "providers", |call| Box::pin(create(call))),
+    route_of(Method::GET, "providers/{}", |call| Box::pin(show(call))),
+    route_of(Method::PATCH, "providers/{}", |call| Box::pin(edit(call))),
+    route_of(Method::DELETE, "providers/{}", |call| Box::pin(delete(call))),
+];
+
+async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let page = PageOf::take(&mut query)?;
+    let source = source(&mut query)?;
+    let owner = query.text("owner");
+    let state = query.text("state");
+    query.finish()?;
+    let view = call.app.view.read();
+    let wanted = |connection: &&Connection| {
+        connection.place > page.after
+            && source.is_none_or(|source| source == connection.source)
+            && state.as_deref().is_none_or(|state| state == connection.standing.name())
+            && owner.as_deref().is_none_or(|owner| connection.owner() == Some(owner))
+    };
+    let found = view.providers.iter().filter(wanted).take(page.limit.saturating_add(1)).collect();
+    json(&List::page(found, &page, |connection: &&Connection| &connection.place).map(|c| c.shown()))
+}
+
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let source = source(&mut query)?;
+    query.finish()?;
+    let view = call.app.view.read();
+    let found = view.providers.iter().find(|connection| {
+        connection.id == call.argument() && source.is_none_or(|source| source == connection.source)
+    });
+    let connection = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such provider."))?;
+    match connection.version() {
+        Some(version) => json_of_version(&connection.shown(), version),
+        None => json(&connection.shown()),
+    }
+}
+
+#[derive(Deserialize)]
+struct New {
+    id: String,
+    #[serde(default)]
+    auth: Option<ConnectionAuth>,
+    #[serde(default)]
+    owner: Option<String>,
+    /// In the shape of the file's; checked by its rules.
+    #[serde(flatten)]
+    written: Map<String, Value>,
+}
+
+async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let New { id, auth, owner, written } = call.json()?;
+    if !is_name(&id) {
+        return Err(ApiError::parameter("id", NAME_RULE));
+    }
+    let create = Create { id, auth, owner, written: WrittenProvider(written) };
+    call.execute(StatusCode::CREATED, create).await
+}
+
+#[derive(Deserialize)]
+struct Patch {
+    #[serde(default)]
+    auth: Option<ConnectionAuth>,
+    #[serde(default)]
+    owner: Change<String>,
+    #[serde(flatten)]
+    written: Map<String, Value>,
+}
+
+async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let shadowed = means_shadowed(&mut query)?;
+    query.finish()?;
+    let Patch { auth, owner, written } = call.json()?;
+    let edit = Edit {
+        id: call.argument().to_owned(),
+        if_version: call.if_match()?,
+        auth,
+        owner,
+        patch: WrittenProvider(written),
+        shadowed,
+    };
+    call.execute(StatusCode::OK, edit).await
+}
+
+async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let shadowed = means_shadowed(&mut query)?;
+    query.finish()?;
+    let delete = Delete { id: call.argument().to_owned(), if_version: call.if_match()?, shadowed };
+    call.execute(StatusCode::NO_CONTENT, delete).await
+}
+
+/// The parameter `source`, where it is given.
+pub(super) fn source(query: &mut Query) -> Result<Option<Source>, ApiError> {
+    query.choice("source", &[("file", Source::File), ("api", Source::Api)])
+}
+
+/// Whether the request says that it means the object of the API, also where the file has one of its name.
+pub(super) fn means_shadowed(query: &mut Query) -> Result<bool, ApiError> {
+    Ok(source(query)? == Some(Source::Api))
+}
+
+pub(super) const NAME_RULE: &str =
+    "It is 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit.";

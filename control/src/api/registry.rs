@@ -1,0 +1,16 @@
+//! `registry`: well-known providers, to be named as `registry_id`.
+
+use http::{Method, Response};
+use shared::port::Body;
+
+use super::list::List;
+use super::{ApiError, Call, Route, json, route_of};
+use crate::config::registry_entries;
+
+pub(super) static ROUTES: &[Route] =
+    &[route_of(Method::GET, "registry", |call| Box::pin(async move { list(&call) }))];
+
+fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    json(&List::whole(registry_entries().iter().collect()))
+}

@@ -1,0 +1,73 @@
+//! What it means to share a human's own provider instance with a project (AUTH-4).
+
+use serde_json::Value;
+
+use super::projects::known;
+use super::providers::expect;
+use super::{Command, Done, Refusal, Write};
+use crate::publish::Touched;
+use crate::store::audit::Entry;
+use crate::store::providers;
+
+/// Lets the keys of a project use a private provider instance.
+#[derive(Debug)]
+pub(crate) struct Bind {
+    pub(crate) provider: String,
+    pub(crate) project: String,
+    pub(crate) if_version: Option<u64>,
+}
+
+/// Lets them no longer.
+#[derive(Debug)]
+pub(crate) struct Unbind {
+    pub(crate) provider: String,
+    pub(crate) project: String,
+    pub(crate) if_version: Option<u64>,
+}
+
+impl Command for Bind {
+    type Output = Value;
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, Refusal> {
+        let before = expect(write, &self.provider, self.if_version, false)?;
+        if before.held.as_ref().is_none_or(|held| held.row.owner.is_none()) {
+            return Err(Refusal::conflict(format!(
+                "The provider '{}' has no owner, so every project can use it already.",
+                self.provider
+            )));
+        }
+        known(write, &self.project)?;
+        providers::bind(write.db, &self.provider, &self.project, write.now_ms)?;
+        changed(write, &self.provider, "provider.bind", &before.shown())
+    }
+}
+
+impl Command for Unbind {
+    type Output = Value;
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, Refusal> {
+        let before = expect(write, &self.provider, self.if_version, false)?;
+        if !providers::unbind(write.db, &self.provider, &self.project)? {
+            return Err(Refusal::not_found("binding to project", &self.project));
+        }
+        changed(write, &self.provider, "provider.unbind", &before.shown())
+    }
+}
+
+/// The next version of the instance, which shows its bindings.
+fn changed(
+    write: &Write<'_>,
+    provider: &str,
+    action: &'static str,
+    before: &Value,
+) -> Result<Done<Value>, Refusal> {
+    let found = providers::find(write.db, provider)?;
+    let mut row = found.ok_or_else(|| Refusal::not_found("provider", provider))?;
+    row.version += 1;
+    row.updated_at_ms = write.now_ms;
+    providers::put(write.db, &row)?;
+    let after = expect(write, provider, None, false)?;
+    let shown = after.shown();
+    let audit = Entry::done(action, "provider", provider).before(before.clone()).after(shown.clone());
+    Ok(Done { version: after.version(), output: shown, audit, touched: Touched::ROUTING })
+}

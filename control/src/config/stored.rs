@@ -1,0 +1,329 @@
+//! Provider instances that stand in the database and not in the file, read by the very rules of the file; and a
+//! provider instance as people are shown it, wherever it stands.
+
+use std::fmt;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use shared::operation::Dialect;
+use shared::routing::{EchoOptions, HttpVersion, Model, Prices};
+
+use super::env::Environment;
+use super::file::Notes;
+use super::model::{ConnectionAuth, Provider};
+use super::provider::{Reader, WrittenIn, key};
+use super::raw;
+use super::schema;
+
+/// A provider instance in the shape of an entry of the file's `providers`, secrets included.
+#[derive(Clone, Default, PartialEq)]
+pub(crate) struct WrittenProvider(pub(crate) Map<String, Value>);
+
+impl fmt::Debug for WrittenProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WrittenProvider(••••)")
+    }
+}
+
+impl WrittenProvider {
+    /// Changes what `patch` names: null takes away, maps are merged, all else is replaced (RFC 7396).
+    pub(crate) fn merge(&mut self, patch: Self) {
+        merge(&mut self.0, patch.0);
+    }
+
+    /// Headers whose value is what an answer showed in place of one.
+    fn masked_headers(&self) -> impl Iterator<Item = &str> {
+        let headers = self.0.get("headers").and_then(Value::as_object).into_iter().flatten();
+        headers.filter(|(_, value)| *value == DOTS).map(|(name, _)| name.as_str())
+    }
+
+    /// Without what is null: a field that is left out.
+    pub(crate) fn without_nulls(mut self) -> Self {
+        self.0.retain(|_, value| !value.is_null());
+        self
+    }
+}
+
+fn merge(target: &mut Map<String, Value>, patch: Map<String, Value>) {
+    for (name, value) in patch {
+        match (value, target.get_mut(&name)) {
+            (Value::Null, _) => {
+                target.remove(&name);
+            }
+            (Value::Object(patch), Some(Value::Object(target))) => merge(target, patch),
+            (value, _) => {
+                target.insert(name, value);
+            }
+        }
+    }
+}
+
+/// What is wrong with one field of what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FieldFault {
+    /// As `models[1].prices.input`; empty for the whole.
+    pub(crate) field: String,
+    pub(crate) message: String,
+}
+
+/// The instance called `id` that `written` describes, or everything that is wrong with it.
+pub(crate) fn provider_of(
+    id: &str,
+    written: &WrittenProvider,
+    auth: Option<ConnectionAuth>,
+    environment: &Environment,
+) -> Result<Provider, Vec<FieldFault>> {
+    let place = [key("providers"), key(id)];
+    let mut notes = Notes::new(Path::new(""));
+    let mut tree = Value::Object(written.0.clone());
+    for header in written.masked_headers() {
+        let message = "is shown in place of a secret; send the secret, or leave this header out";
+        notes.add(&[&place[..], &[key("headers"), key(header)]].concat(), message);
+    }
+    let misfits = schema::check_provider(&tree);
+    notes.take_out(&mut tree, &place, misfits);
+    let raw: raw::Provider = serde_json::from_value(tree).unwrap_or_else(|_| {
+        notes.add(&place, "does not fit the schema of a provider");
+        raw::Provider::default()
+    });
+    // Warnings are for what the file forgives; here it is a fault.
+    let mut warnings = Vec::new();
+    let reader = Reader {
+        id,
+        raw: &raw,
+        environment,
+        notes: &mut notes,
+        warnings: &mut warnings,
+        place: WrittenIn::Database(auth),
+    };
+    let provider = reader.read();
+    let faults: Vec<_> =
+        notes.into_fields(&place).into_iter().map(|(field, message)| FieldFault { field, message }).collect();
+    match provider {
+        Some(mut provider) if faults.is_empty() => {
+            provider.models.sort_by(|a, b| a.id.cmp(&b.id));
+            Ok(provider)
+        }
+        Some(_) | None if !faults.is_empty() => Err(faults),
+        Some(_) | None => {
+            let message = "is not complete".to_owned();
+            Err(vec![FieldFault { field: String::new(), message }])
+        }
+    }
+}
+
+/// The settings in force of an instance, without its secrets.
+pub(crate) fn shown_provider(provider: &Provider) -> Map<String, Value> {
+    let mut shown = Map::new();
+    let mut put = |name: &str, value: Value| shown.insert(name.to_owned(), value);
+    put("type", json!(provider.kind.name));
+    put("registry_id", json!(provider.registry_id));
+    put("base_url", json!(provider.base_url));
+    put("timeout", json!(provider.timeout.as_secs_f64()));
+    put("stream_idle_timeout", json!(provider.stream_idle_timeout.as_secs_f64()));
+    put("region", json!(provider.region));
+    put("project", json!(provider.project));
+    put("location", json!(provider.location));
+    put("default_voice", json!(provider.default_voice));
+    put("disabled", json!(provider.disabled));
+    put("force_api_support", json!(provider.force_api_support));
+    put("models", provider.models.iter().map(|shown| model(shown)).collect());
+    let headers = provider.headers.iter().map(|(name, _)| (name.to_string(), json!(DOTS)));
+    put("headers", headers.collect());
+    put("protocols", dialects(&provider.dialects));
+    let version = provider.origin.as_ref().map(|origin| match origin.http {
+        HttpVersion::Auto => "auto",
+        HttpVersion::Http1 => "1.1",
+        HttpVersion::Http2 => "2",
+    });
+    put("http_version", json!(version));
+    if provider.origin.is_none() {
+        put("echo", echo(&provider.echo));
+    }
+    shown
+}
+
+fn model(model: &Model) -> Value {
+    let known = [
+        ("display_name", json!(model.display_name)),
+        ("vision", json!(model.vision)),
+        ("tools", json!(model.tools)),
+        ("reasoning", json!(model.reasoning)),
+        ("protocols", model.dialects.as_deref().map_or(Value::Null, dialects)),
+        ("context_window", json!(model.context_window)),
+        ("prices", model.prices.as_ref().map_or(Value::Null, prices)),
+    ];
+    let mut shown = Map::from_iter([("id".to_owned(), json!(model.id))]);
+    let known = known.into_iter().filter(|(_, value)| !value.is_null());
+    shown.extend(known.map(|(name, value)| (name.to_owned(), value)));
+    Value::Object(shown)
+}
+
+fn dialects(dialects: &[Dialect]) -> Value {
+    dialects.iter().map(|dialect| dialect.name()).collect()
+}
+
+/// In dollars per million tokens, as they are written.
+fn prices(prices: &Prices) -> Value {
+    let classes = [
+        ("input", prices.input),
+        ("cached_input", prices.cached_input),
+        ("cache_write", prices.cache_write),
+        ("output", prices.output),
+        ("reasoning", prices.reasoning),
+    ];
+    let dollars = |micros: u64| {
+        let number = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+        number.parse::<f64>().map_or(Value::Null, |number| json!(number))
+    };
+    classes.into_iter().filter_map(|(name, micros)| Some((name.to_owned(), dollars(micros?)))).collect()
+}
+
+fn echo(echo: &EchoOptions) -> Value {
+    json!({
+        "delay_ms": u64::try_from(echo.delay.as_millis()).unwrap_or(u64::MAX),
+        "chunk_delay_ms": u64::try_from(echo.chunk_delay.as_millis()).unwrap_or(u64::MAX),
+        "status": echo.status,
+        "retry_after": echo.retry_after,
+        "cut_after_chunks": echo.cut_after_chunks,
+        "error_after_chunks": echo.error_after_chunks,
+        "fail_every": echo.fail_every,
+        "hang": echo.hang,
+    })
+}
+
+/// What is shown in place of a secret.
+pub(crate) const DOTS: &str = "••••";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(value: Value) -> WrittenProvider {
+        serde_json::from_value(value).map(WrittenProvider).unwrap()
+    }
+
+    fn faults(value: Value, auth: Option<ConnectionAuth>) -> Vec<String> {
+        let environment = Environment::read([("GOOD".into(), "sk-from-the-environment".into())]);
+        match provider_of("p", &written(value), auth, &environment) {
+            Ok(_) => Vec::new(),
+            Err(faults) => faults.iter().map(|fault| format!("{}: {}", fault.field, fault.message)).collect(),
+        }
+    }
+
+    #[test]
+    fn the_rules_are_those_of_the_file_and_all_faults_name_their_field() {
+        let cases = [
+            (json!({"type": "echo"}), vec![]),
+            (json!({"registry_id": "groq", "api_key": "${ENV:GOOD}", "models": ["a"]}), vec![]),
+            (json!({}), vec!["type: type is missing: say one of compatible, local_server, openai, echo"]),
+            (json!({"type": "ecco"}), vec!["type: 'ecco' is not a type of provider; did you mean echo?"]),
+            (json!({"type": "bedrock"}), vec!["type: type bedrock is not served by this release yet"]),
+            (
+                json!({"registry_id": "grok"}),
+                vec!["registry_id: 'grok' is not in the registry; did you mean groq?"],
+            ),
+            (
+                json!({"registry_id": "groq"}),
+                vec!["api_key: api_key is missing; write it as ${ENV:GROQ_API_KEY}"],
+            ),
+            (
+                json!({"type": "compatible", "base_ulr": "x", "timeout": "5"}),
+                vec![
+                    "base_ulr: unknown key; did you mean base_url?",
+                    "timeout: expected a number, found text",
+                    "base_url: type compatible needs base_url",
+                ],
+            ),
+            (
+                json!({"type": "compatible", "base_url": "http://169.254.169.254/v1"}),
+                vec!["base_url: link-local, multicast and metadata addresses are never dialled"],
+            ),
+            (
+                json!({"type": "openai", "api_key": "a b", "models": [{"id": "m", "prices": {"input": -1}}]}),
+                vec!["models[0].prices.input: must be at least 0", "api_key: holds characters"],
+            ),
+            (
+                json!({"type": "openai", "api_key": "${ENV:LLMGW_API_KEY}"}),
+                vec!["api_key: LLMGW_API_KEY is a setting of the gateway itself"],
+            ),
+            (
+                json!({"type": "openai", "api_key": "${ENV:ABSENT}"}),
+                vec!["api_key: the environment variable ABSENT"],
+            ),
+            (
+                json!({"type": "openai", "api_key": "k", "headers": {"X-A": "••••", "host": "x"}}),
+                vec!["headers.X-A: is shown in place of a secret", "headers.host: is set by llmgw itself"],
+            ),
+        ];
+        for (value, want) in cases {
+            let found = faults(value.clone(), None);
+            assert_eq!(found.len(), want.len(), "{value}: {found:?}");
+            for (found, want) in found.iter().zip(want) {
+                assert!(found.starts_with(want), "{value}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_credential_goes_with_the_way_to_sign_in() {
+        use ConnectionAuth::{ApiKey, Local, Oauth};
+        let url = "http://127.0.0.1:1/v1";
+        let keyed = json!({"type": "compatible", "base_url": url, "api_key": "k"});
+        let bare = json!({"type": "compatible", "base_url": url});
+        let local = json!({"type": "local_server", "base_url": url});
+        for (value, auth, want) in [
+            (&keyed, None, ""),
+            (&keyed, Some(ApiKey), ""),
+            (&keyed, Some(Oauth), "api_key: auth oauth takes no api_key"),
+            (&keyed, Some(Local), "api_key: auth local takes no api_key"),
+            (&bare, Some(Oauth), ""),
+            (&local, None, ""),
+            (&local, Some(ApiKey), "auth: type local_server sends no credential, so auth is local"),
+        ] {
+            let found = faults(value.clone(), auth);
+            assert_eq!(found.is_empty(), want.is_empty(), "{value} {auth:?}: {found:?}");
+            assert!(found.iter().all(|found| found.starts_with(want)), "{value} {auth:?}: {found:?}");
+        }
+        let mut useless = local.clone();
+        useless["api_key"] = json!("k");
+        assert_eq!(faults(useless, None), ["api_key: type local_server sends no credential; leave it out"]);
+    }
+
+    #[test]
+    fn a_patch_changes_what_it_names() {
+        let mut before =
+            written(json!({"type": "echo", "region": "a", "headers": {"A": "1", "B": "2"}, "models": ["a"]}));
+        before.merge(written(json!({"region": null, "headers": {"A": null, "C": "3"}, "models": ["b"]})));
+        assert_eq!(
+            Value::Object(before.0),
+            json!({"type": "echo", "headers": {"B": "2", "C": "3"}, "models": ["b"]})
+        );
+    }
+
+    #[test]
+    fn what_is_shown_can_be_written_and_means_the_same() {
+        let value = json!({
+            "registry_id": "groq", "api_key": "sk-secret", "timeout": 1.5, "headers": {"X-A": "secret"},
+            "models": [{"id": "b", "vision": true, "prices": {"input": 0.25, "output": 1.0}}, "a"],
+        });
+        let environment = Environment::read([]);
+        let read = |value: Value| provider_of("p", &written(value), None, &environment).unwrap();
+        let shown = Value::Object(shown_provider(&read(value)));
+        assert!(!shown.to_string().contains("secret"), "{shown}");
+        let mut again = shown.clone();
+        again["api_key"] = json!("k");
+        again["headers"] = json!({"X-A": "other"});
+        let again = written(again).without_nulls();
+        assert_eq!(Value::Object(shown_provider(&read(Value::Object(again.0)))), {
+            let mut want = shown;
+            want["headers"] = json!({"x-a": DOTS});
+            want
+        });
+        assert_eq!(shown_headers_debug(), "WrittenProvider(••••)");
+    }
+
+    fn shown_headers_debug() -> String {
+        format!("{:?}", written(json!({"api_key": "sk-secret"})))
+    }
+}

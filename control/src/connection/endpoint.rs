@@ -1,0 +1,109 @@
+//! An endpoint as people are shown it.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Found, Source};
+use crate::config;
+use crate::store::endpoints::{EndpointRow, Member};
+
+/// An endpoint of the file or of the database.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    pub(crate) source: Source,
+    pub(crate) failover: Vec<Member>,
+    pub(crate) preamble: Option<String>,
+    /// What the file has of the same name.
+    pub(crate) shadow: Option<&'static str>,
+    /// Version, and when it was made and changed; none of the file's.
+    pub(crate) row: Option<(u64, u64, u64)>,
+    /// Its place in a list, as a provider's.
+    pub(crate) place: String,
+}
+
+/// A member that no request goes to, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct PassedOver {
+    pub(crate) provider: String,
+    pub(crate) model: String,
+    pub(crate) reason: &'static str,
+}
+
+impl Listed {
+    /// One of the file.
+    pub(crate) fn of_file(endpoint: &config::Endpoint) -> Self {
+        let member = |member: &config::Member| Member {
+            provider: member.provider.to_string(),
+            model: member.model.to_string(),
+        };
+        Self {
+            name: endpoint.name.to_string(),
+            source: Source::File,
+            failover: endpoint.failover.iter().map(member).collect(),
+            preamble: endpoint.preamble.clone(),
+            shadow: None,
+            row: None,
+            place: endpoint.name.to_string(),
+        }
+    }
+
+    /// One of the database; `shadow` is what the file has of its name.
+    pub(crate) fn of_row(row: EndpointRow, shadow: Option<&'static str>) -> Self {
+        Self {
+            place: if shadow.is_some() { format!("{}+", row.name) } else { row.name.clone() },
+            name: row.name,
+            source: Source::Api,
+            failover: row.failover,
+            preamble: row.preamble,
+            shadow,
+            row: Some((row.version, row.created_at_ms, row.updated_at_ms)),
+        }
+    }
+
+    /// The version of its row.
+    pub(crate) fn version(&self) -> Option<u64> {
+        self.row.map(|(version, _, _)| version)
+    }
+
+    /// The members that no request goes to; `find` tells of their provider instances.
+    pub(crate) fn passed_over<E>(
+        &self,
+        mut find: impl FnMut(&str) -> Result<Option<Found>, E>,
+    ) -> Result<Vec<PassedOver>, E> {
+        let mut passed_over = Vec::new();
+        for Member { provider, model } in &self.failover {
+            if let Some(reason) = reason(find(provider)?, model) {
+                passed_over.push(PassedOver { provider: provider.clone(), model: model.clone(), reason });
+            }
+        }
+        Ok(passed_over)
+    }
+
+    /// All that may be seen of it.
+    pub(crate) fn shown(&self, passed_over: &[PassedOver]) -> Value {
+        let mut shown = json!({
+            "name": self.name,
+            "source": self.source,
+            "shadowed": self.shadow.is_some(),
+            "failover": self.failover,
+            "passed_over": passed_over,
+            "preamble": self.preamble,
+            "version": self.version(),
+        });
+        if let (Some(shown), Some((_, created, updated))) = (shown.as_object_mut(), self.row) {
+            shown.insert("created_at_ms".to_owned(), json!(created));
+            shown.insert("updated_at_ms".to_owned(), json!(updated));
+        }
+        shown
+    }
+}
+
+fn reason(found: Option<Found>, model: &str) -> Option<&'static str> {
+    let Some(found) = found else { return Some("no_such_provider") };
+    match found.standing.name() {
+        "ready" if found.models.iter().any(|known| known.as_str() == model) => None,
+        "ready" => Some("unknown_model"),
+        other => Some(other),
+    }
+}

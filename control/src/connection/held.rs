@@ -1,0 +1,114 @@
+//! Provider instances of the database, opened and read. A row is opened again only when it has changed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use rusqlite::Connection as Db;
+use shared::id::{PrincipalId, ProjectId};
+
+use super::open_written;
+use crate::config::{ConnectionAuth, Environment, FieldFault, Provider, WrittenProvider, provider_of};
+use crate::store::providers::{self, Binding, ProviderRow, Stamp};
+use crate::vault::Keys;
+
+/// A provider instance of the database.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) row: ProviderRow,
+    pub(crate) bindings: Vec<Binding>,
+    /// What it means, or why it cannot be used as it stands.
+    pub(crate) read: Result<Arc<Provider>, String>,
+}
+
+impl Held {
+    /// What `row` and `bindings` mean.
+    pub(crate) fn of(
+        row: ProviderRow,
+        bindings: Vec<Binding>,
+        keys: &Keys,
+        environment: &Environment,
+    ) -> Self {
+        let read = match open_written(keys, &row) {
+            Ok(written) => Self::read(&row, &bindings, &written, chosen_auth(&row), environment)
+                .map_err(|faults| told(&faults)),
+            Err(_) => Err("its stored secrets do not open; delete it and make it again".to_owned()),
+        };
+        Self { row, bindings, read }
+    }
+
+    /// How it signs in, as far as its kind does not say so.
+    pub(crate) fn chosen_auth(&self) -> Option<ConnectionAuth> {
+        chosen_auth(&self.row)
+    }
+
+    /// What `written` means for the instance of `row`.
+    pub(crate) fn read(
+        row: &ProviderRow,
+        bindings: &[Binding],
+        written: &WrittenProvider,
+        auth: Option<ConnectionAuth>,
+        environment: &Environment,
+    ) -> Result<Arc<Provider>, Vec<FieldFault>> {
+        let provider = provider_of(&row.id, written, auth, environment)?;
+        Ok(Arc::new(Provider {
+            owner: row.owner.as_deref().map(PrincipalId::new),
+            shared_with: bindings.iter().map(|binding| ProjectId::new(binding.project.as_str())).collect(),
+            ..provider
+        }))
+    }
+}
+
+/// How the instance signs in, as far as its kind does not say so.
+fn chosen_auth(row: &ProviderRow) -> Option<ConnectionAuth> {
+    ConnectionAuth::named(&row.auth).filter(|auth| *auth == ConnectionAuth::Oauth)
+}
+
+fn told(faults: &[FieldFault]) -> String {
+    let lines: Vec<String> =
+        faults.iter().map(|fault| format!("{}: {}", fault.field, fault.message)).collect();
+    lines.join("; ")
+}
+
+/// Every provider instance of the database, as of the last [`Holdings::refresh`].
+#[derive(Debug, Default)]
+pub(crate) struct Holdings {
+    by_id: BTreeMap<String, (Stamp, Arc<Held>)>,
+}
+
+impl Holdings {
+    /// Reads what has changed.
+    pub(crate) fn refresh(
+        &mut self,
+        db: &Db,
+        keys: &Keys,
+        environment: &Environment,
+    ) -> rusqlite::Result<()> {
+        let mut bound: HashMap<String, Vec<Binding>> = HashMap::new();
+        for (provider, binding) in providers::all_bindings(db)? {
+            bound.entry(provider).or_default().push(binding);
+        }
+        let mut fresh = BTreeMap::new();
+        for (id, stamp) in providers::stamps(db)? {
+            let bindings = bound.remove(&id).unwrap_or_default();
+            let known = self.by_id.remove(&id);
+            if let Some((_, held)) =
+                known.filter(|(known, held)| *known == stamp && held.bindings == bindings)
+            {
+                fresh.insert(id, (stamp, held));
+            } else if let Some(row) = providers::find(db, &id)? {
+                let held = Held::of(row, bindings, keys, environment);
+                if let Err(reason) = &held.read {
+                    tracing::warn!(provider.id = id, "a stored provider cannot be used: {reason}");
+                }
+                fresh.insert(id, (stamp, Arc::new(held)));
+            }
+        }
+        self.by_id = fresh;
+        Ok(())
+    }
+
+    /// In order of their ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Held>> {
+        self.by_id.values().map(|(_, held)| held)
+    }
+}

@@ -1,0 +1,93 @@
+//! File and database put together: what is routed, and what people are shown.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use shared::id::{EndpointName, ModelId, ProviderId};
+
+use super::provider::{A_PROVIDER, AN_ENDPOINT};
+use super::{Connection, Found, Holdings, Listed, known_models};
+use crate::config::{self, Routing};
+use crate::store::endpoints::EndpointRow;
+
+/// All provider instances and endpoints as they are shown, in the order of their lists.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    pub(crate) providers: Vec<Connection>,
+    pub(crate) endpoints: Vec<Listed>,
+}
+
+impl View {
+    /// What routing knows under each id.
+    pub(crate) fn found(&self) -> HashMap<&str, Found> {
+        // A shadowed one stands behind the one that shadows it.
+        let found = |connection: &Connection| Found {
+            standing: connection.standing.clone(),
+            models: connection.read.as_deref().map(known_models).unwrap_or_default(),
+        };
+        let named = |connection| (Connection::id(connection), found(connection));
+        self.providers.iter().rev().map(named).collect()
+    }
+}
+
+/// The view as of the last publication.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ViewCell(Arc<Mutex<Arc<View>>>);
+
+impl ViewCell {
+    pub(crate) fn read(&self) -> Arc<View> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn write(&self, view: View) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+    }
+}
+
+/// Everything that is routed, and everything that is shown.
+pub(crate) fn merge(file: &Routing, holdings: &Holdings, rows: Vec<EndpointRow>) -> (Routing, View) {
+    let mut routing = file.clone();
+    let mut view = View {
+        providers: file.providers.iter().map(Connection::of_file).collect(),
+        endpoints: file.endpoints.iter().map(Listed::of_file).collect(),
+    };
+    let providers: HashSet<&str> = file.providers.iter().map(|provider| provider.id.as_str()).collect();
+    let endpoints: HashSet<&str> = file.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
+    let shadow = |name: &str| match name {
+        name if providers.contains(name) => Some(A_PROVIDER),
+        name if endpoints.contains(name) => Some(AN_ENDPOINT),
+        _ => None,
+    };
+    for held in holdings.iter() {
+        let shadow = shadow(&held.row.id);
+        if let (Ok(provider), None) = (&held.read, shadow) {
+            routing.providers.push(Arc::clone(provider));
+        }
+        view.providers.push(Connection::of_row(held, shadow));
+    }
+    for row in rows {
+        let shadow = shadow(&row.name);
+        if shadow.is_none() {
+            routing.endpoints.push(routed(&row));
+        }
+        view.endpoints.push(Listed::of_row(row, shadow));
+    }
+    view.providers.sort_by(|a, b| a.place.cmp(&b.place));
+    view.endpoints.sort_by(|a, b| a.place.cmp(&b.place));
+    (routing, view)
+}
+
+fn routed(row: &EndpointRow) -> config::Endpoint {
+    config::Endpoint {
+        name: EndpointName::new(row.name.as_str()),
+        failover: row
+            .failover
+            .iter()
+            .map(|member| config::Member {
+                provider: ProviderId::new(member.provider.as_str()),
+                model: ModelId::new(member.model.as_str()),
+            })
+            .collect(),
+        preamble: row.preamble.clone(),
+    }
+}

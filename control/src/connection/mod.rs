@@ -1,0 +1,22 @@
+//! Provider instances and endpoints as the file and the database together say they are.
+//!
+//! The rule: the file wins. What it names is read-only in the API; an object of the database whose id or name the
+//! file also has (as a provider or as an endpoint) is shadowed: kept and shown, but not routed, until the file
+//! lets go of the name.
+
+mod endpoint;
+mod held;
+mod lookup;
+mod merge;
+mod provider;
+mod sealed;
+
+pub(crate) use endpoint::Listed;
+pub(crate) use held::{Held, Holdings};
+pub(crate) use lookup::{Found, known_models, lookup, provider_ids};
+pub(crate) use merge::{ViewCell, merge};
+pub(crate) use provider::{Connection, Source, Standing, shadow_of};
+pub(crate) use sealed::{open_written, seal_written};
+
+#[cfg(test)]
+mod tests;

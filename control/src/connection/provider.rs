@@ -1,0 +1,189 @@
+//! A provider instance as people are shown it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::Held;
+use crate::config::{ConnectionAuth, Provider, Routing, shown_provider};
+
+/// Where an object stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Source {
+    /// In the configuration file.
+    File,
+    /// In the database, by way of the API.
+    Api,
+}
+
+/// Whether requests go to a provider instance, and why not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Ready,
+    /// Switched off.
+    Disabled,
+    /// Nobody has granted it tokens yet.
+    NotConnected,
+    /// The file has a provider or an endpoint of the same name.
+    Shadowed(&'static str),
+    /// It cannot be used as it stands.
+    Faulty(String),
+}
+
+impl Standing {
+    /// The name in the API.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Disabled => "disabled",
+            Self::NotConnected => NOT_CONNECTED,
+            Self::Shadowed(_) => "shadowed",
+            Self::Faulty(_) => "faulty",
+        }
+    }
+
+    /// Why no request goes there, for people.
+    pub(crate) fn reason(&self) -> Option<String> {
+        match self {
+            Self::Ready => None,
+            Self::Disabled => Some("It is disabled.".to_owned()),
+            Self::NotConnected => {
+                Some("Nobody has signed in for it yet. This release has no sign-in by OAuth.".to_owned())
+            }
+            Self::Shadowed(what) => Some(format!(
+                "The configuration file has {what} of this name. Rename or delete that, or delete this one."
+            )),
+            Self::Faulty(why) => Some(why.clone()),
+        }
+    }
+
+    /// Of an instance that is read and not shadowed.
+    pub(crate) fn of(provider: &Provider) -> Self {
+        match provider.auth {
+            _ if provider.disabled => Self::Disabled,
+            ConnectionAuth::Oauth => Self::NotConnected,
+            ConnectionAuth::ApiKey | ConnectionAuth::Local => Self::Ready,
+        }
+    }
+}
+
+/// A provider instance of the file or of the database.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    pub(crate) id: String,
+    pub(crate) source: Source,
+    pub(crate) standing: Standing,
+    /// What it means, where that is known.
+    pub(crate) read: Option<Arc<Provider>>,
+    /// Its row; none of the file's.
+    pub(crate) held: Option<Arc<Held>>,
+    /// Its place in a list: the id, or a little behind it where the file's instance has the same one.
+    pub(crate) place: String,
+}
+
+impl Connection {
+    /// One of the file.
+    pub(crate) fn of_file(provider: &Arc<Provider>) -> Self {
+        Self {
+            id: provider.id.to_string(),
+            source: Source::File,
+            standing: Standing::of(provider),
+            read: Some(Arc::clone(provider)),
+            held: None,
+            place: provider.id.to_string(),
+        }
+    }
+
+    /// One of the database; `shadow` is what the file has of its name.
+    pub(crate) fn of_row(held: &Arc<Held>, shadow: Option<&'static str>) -> Self {
+        let id = held.row.id.clone();
+        let standing = match (&held.read, shadow) {
+            (_, Some(what)) => Standing::Shadowed(what),
+            (Ok(provider), None) => Standing::of(provider),
+            (Err(reason), None) => Standing::Faulty(reason.clone()),
+        };
+        Self {
+            place: if shadow.is_some() { format!("{id}+") } else { id.clone() },
+            id,
+            source: Source::Api,
+            standing,
+            read: held.read.as_ref().ok().map(Arc::clone),
+            held: Some(Arc::clone(held)),
+        }
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The human whose own it is.
+    pub(crate) fn owner(&self) -> Option<&str> {
+        self.held.as_ref().and_then(|held| held.row.owner.as_deref())
+    }
+
+    /// The version of its row.
+    pub(crate) fn version(&self) -> Option<u64> {
+        self.held.as_ref().map(|held| held.row.version)
+    }
+
+    /// All that may be seen of it.
+    pub(crate) fn shown(&self) -> Value {
+        let mut shown = self.read.as_deref().map(shown_provider).unwrap_or_default();
+        let mut put = |name: &str, value: Value| shown.insert(name.to_owned(), value);
+        if let Some(held) = &self.held {
+            let written: Map<String, Value> = serde_json::from_str(&held.row.settings).unwrap_or_default();
+            written.into_iter().for_each(|(name, value)| _ = put(&name, value));
+            put("bindings", json!(held.bindings));
+            put("created_at_ms", json!(held.row.created_at_ms));
+            put("updated_at_ms", json!(held.row.updated_at_ms));
+        }
+        put("id", json!(self.id));
+        put("source", json!(self.source));
+        put("state", json!(self.standing.name()));
+        put("reason", json!(self.standing.reason()));
+        put("shadowed", json!(matches!(self.standing, Standing::Shadowed(_))));
+        put("auth", json!(self.auth()));
+        put("owner", json!(self.owner()));
+        put("credential", self.credential());
+        put("version", json!(self.version()));
+        Value::Object(shown)
+    }
+
+    fn auth(&self) -> Option<ConnectionAuth> {
+        let stored = self.held.as_ref().and_then(|held| ConnectionAuth::named(&held.row.auth));
+        stored.or_else(|| self.read.as_ref().map(|provider| provider.auth))
+    }
+
+    /// Whether there is a credential and which, as far as may be told.
+    fn credential(&self) -> Value {
+        let Some(held) = &self.held else {
+            return json!({"set": self.read.as_ref().is_some_and(|provider| provider.api_key.is_some())});
+        };
+        let row = &held.row;
+        let reference = row.credential_hint.as_deref().filter(|hint| hint.starts_with("${"));
+        let last_four = row.credential_hint.as_deref().filter(|_| reference.is_none());
+        json!({
+            "set": row.credential.is_some(),
+            "last_four": last_four,
+            "reference": reference,
+            "updated_at_ms": row.credential_at_ms,
+        })
+    }
+}
+
+/// What the file has that is called `name`.
+pub(crate) fn shadow_of(file: &Routing, name: &str) -> Option<&'static str> {
+    if file.providers.iter().any(|provider| provider.id.as_str() == name) {
+        Some(A_PROVIDER)
+    } else if file.endpoints.iter().any(|endpoint| endpoint.name.as_str() == name) {
+        Some(AN_ENDPOINT)
+    } else {
+        None
+    }
+}
+
+pub(super) const A_PROVIDER: &str = "a provider";
+pub(super) const AN_ENDPOINT: &str = "an endpoint";
+const NOT_CONNECTED: &str = "not_connected";

@@ -1,0 +1,87 @@
+//! What is written of a provider instance, taken apart into settings that anyone may see and sealed secrets, and
+//! put together again.
+
+use serde_json::{Map, Value};
+
+use crate::config::{DOTS, WrittenProvider};
+use crate::store::providers::ProviderRow;
+use crate::vault::{Keys, Place, SealError};
+
+/// The pieces of a written provider instance that go into its row.
+#[derive(Debug)]
+pub(crate) struct SealedParts {
+    /// JSON, with dots in place of secrets.
+    pub(crate) settings: String,
+    pub(crate) credential: Option<Vec<u8>>,
+    pub(crate) credential_hint: Option<String>,
+    pub(crate) headers: Option<Vec<u8>>,
+}
+
+/// Takes `written` apart for the row called `id`.
+pub(crate) fn seal_written(
+    keys: &Keys,
+    id: &str,
+    written: &WrittenProvider,
+) -> Result<SealedParts, SealError> {
+    let mut settings = written.0.clone();
+    let credential = settings.remove(API_KEY);
+    let credential = credential.as_ref().and_then(Value::as_str).map(str::trim).filter(|key| !key.is_empty());
+    let mut sealed_headers = None;
+    if let Some(Value::Object(headers)) = settings.get_mut(HEADERS)
+        && !headers.is_empty()
+    {
+        let plain = serde_json::to_vec(headers).map_err(|_| SealError)?;
+        sealed_headers = Some(keys.seal(&place("headers", id), &plain)?);
+        headers.values_mut().for_each(mask);
+    }
+    Ok(SealedParts {
+        settings: Value::Object(settings).to_string(),
+        credential: credential.map(|key| keys.seal(&place("credential", id), key.as_bytes())).transpose()?,
+        credential_hint: credential.and_then(hint),
+        headers: sealed_headers,
+    })
+}
+
+/// What was written, secrets included.
+pub(crate) fn open_written(keys: &Keys, row: &ProviderRow) -> Result<WrittenProvider, SealError> {
+    let mut written: Map<String, Value> = serde_json::from_str(&row.settings).map_err(|_| SealError)?;
+    if let Some(sealed) = &row.headers {
+        let plain = keys.open(&place("headers", &row.id), sealed)?;
+        let headers = serde_json::from_slice(plain.expose()).map_err(|_| SealError)?;
+        written.insert(HEADERS.to_owned(), headers);
+    }
+    if let Some(sealed) = &row.credential {
+        let plain = keys.open(&place("credential", &row.id), sealed)?;
+        let key = std::str::from_utf8(plain.expose()).map_err(|_| SealError)?;
+        written.insert(API_KEY.to_owned(), Value::String(key.to_owned()));
+    }
+    Ok(WrittenProvider(written))
+}
+
+fn place<'a>(column: &'a str, id: &'a str) -> Place<'a> {
+    Place { table: "providers", column, id }
+}
+
+/// A reference to the environment is no secret.
+fn is_reference(text: &str) -> bool {
+    text.starts_with("${ENV:") && text.ends_with('}')
+}
+
+fn mask(value: &mut Value) {
+    if !value.as_str().is_some_and(|text| is_reference(text.trim())) {
+        *value = Value::String(DOTS.to_owned());
+    }
+}
+
+/// The last four characters of a key that is long enough to spare them.
+fn hint(key: &str) -> Option<String> {
+    if is_reference(key) {
+        return Some(key.to_owned());
+    }
+    let tail = key.char_indices().rev().nth(3).and_then(|(at, _)| key.get(at..));
+    tail.filter(|_| key.len() >= HINTED_BYTES_MIN).map(str::to_owned)
+}
+
+const API_KEY: &str = "api_key";
+const HEADERS: &str = "headers";
+const HINTED_BYTES_MIN: usize = 20;

@@ -1,0 +1,148 @@
+//! The tables `providers` and `bindings`: provider instances made through the API, and the projects that may use
+//! a private one. Secrets in these rows are sealed.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
+use serde::Serialize;
+
+/// A provider instance as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProviderRow {
+    pub(crate) id: String,
+    pub(crate) auth: String,
+    pub(crate) owner: Option<String>,
+    /// JSON in the shape of the file's, with dots in place of secrets.
+    pub(crate) settings: String,
+    /// The API key, sealed.
+    pub(crate) credential: Option<Vec<u8>>,
+    /// What may be seen of the API key.
+    pub(crate) credential_hint: Option<String>,
+    pub(crate) credential_at_ms: Option<u64>,
+    /// A JSON map of headers, sealed.
+    pub(crate) headers: Option<Vec<u8>>,
+    pub(crate) version: u64,
+    pub(crate) created_at_ms: u64,
+    pub(crate) updated_at_ms: u64,
+}
+
+/// A project that may use a private provider instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Binding {
+    pub(crate) project: String,
+    pub(crate) created_at_ms: u64,
+}
+
+/// Tells one state of a row from every other: its number and its version.
+pub(crate) type Stamp = (i64, u64);
+
+impl ProviderRow {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: row.get("id")?,
+            auth: row.get("auth")?,
+            owner: row.get("owner")?,
+            settings: row.get("settings")?,
+            credential: row.get("credential")?,
+            credential_hint: row.get("credential_hint")?,
+            credential_at_ms: row.get("credential_at_ms")?,
+            headers: row.get("headers")?,
+            version: row.get("version")?,
+            created_at_ms: row.get("created_at_ms")?,
+            updated_at_ms: row.get("updated_at_ms")?,
+        })
+    }
+}
+
+/// Every id with the stamp of its row, in order.
+pub(crate) fn stamps(db: &Connection) -> rusqlite::Result<Vec<(String, Stamp)>> {
+    let mut statement = db.prepare_cached(STAMPS)?;
+    let found =
+        statement.query_map([], |row| Ok((row.get("id")?, (row.get("number")?, row.get("version")?))))?;
+    found.collect()
+}
+
+pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<ProviderRow>> {
+    db.prepare_cached(FIND)?.query_row([id], ProviderRow::of).optional()
+}
+
+/// Stores a new row, or the next version of one.
+pub(crate) fn put(tx: &Connection, provider: &ProviderRow) -> rusqlite::Result<()> {
+    tx.prepare_cached(PUT)?.execute(named_params! {
+        ":id": provider.id,
+        ":auth": provider.auth,
+        ":owner": provider.owner,
+        ":settings": provider.settings,
+        ":credential": provider.credential,
+        ":hint": provider.credential_hint,
+        ":credential_at": provider.credential_at_ms,
+        ":headers": provider.headers,
+        ":version": provider.version,
+        ":created": provider.created_at_ms,
+        ":updated": provider.updated_at_ms,
+    })?;
+    Ok(())
+}
+
+pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
+    tx.prepare_cached(DELETE)?.execute([id])?;
+    Ok(())
+}
+
+/// Ids of the provider instances that are this human's own.
+pub(crate) fn owned_by(db: &Connection, principal: &str) -> rusqlite::Result<Vec<String>> {
+    let mut statement = db.prepare_cached(OWNED)?;
+    let found = statement.query_map([principal], |row| row.get("id"))?;
+    found.collect()
+}
+
+/// Every binding, by provider and then by project.
+pub(crate) fn all_bindings(db: &Connection) -> rusqlite::Result<Vec<(String, Binding)>> {
+    let mut statement = db.prepare_cached(ALL_BINDINGS)?;
+    let found = statement.query_map([], |row| Ok((row.get("provider")?, binding(row)?)))?;
+    found.collect()
+}
+
+/// The bindings of one provider instance, by project.
+pub(crate) fn bindings(db: &Connection, provider: &str) -> rusqlite::Result<Vec<Binding>> {
+    let mut statement = db.prepare_cached(BINDINGS)?;
+    let found = statement.query_map([provider], binding)?;
+    found.collect()
+}
+
+/// Lets a project use a provider instance. One that may already keeps its date.
+pub(crate) fn bind(tx: &Connection, provider: &str, project: &str, now_ms: u64) -> rusqlite::Result<()> {
+    tx.prepare_cached(BIND)?
+        .execute(named_params! {":provider": provider, ":project": project, ":now": now_ms})?;
+    Ok(())
+}
+
+/// False: there was no such binding.
+pub(crate) fn unbind(tx: &Connection, provider: &str, project: &str) -> rusqlite::Result<bool> {
+    Ok(tx.prepare_cached(UNBIND)?.execute([provider, project])? > 0)
+}
+
+pub(crate) fn unbind_all(tx: &Connection, provider: &str) -> rusqlite::Result<()> {
+    tx.prepare_cached(UNBIND_ALL)?.execute([provider])?;
+    Ok(())
+}
+
+fn binding(row: &Row<'_>) -> rusqlite::Result<Binding> {
+    Ok(Binding { project: row.get("project")?, created_at_ms: row.get("created_at_ms")? })
+}
+
+const STAMPS: &str = "SELECT id, number, version FROM providers ORDER BY id";
+const FIND: &str = "SELECT * FROM providers WHERE id = ?";
+const PUT: &str = "INSERT INTO providers (id, auth, owner, settings, credential, credential_hint, \
+     credential_at_ms, headers, version, created_at_ms, updated_at_ms) VALUES (:id, :auth, :owner, :settings, \
+     :credential, :hint, :credential_at, :headers, :version, :created, :updated) \
+     ON CONFLICT (id) DO UPDATE SET auth = excluded.auth, owner = excluded.owner, \
+     settings = excluded.settings, credential = excluded.credential, \
+     credential_hint = excluded.credential_hint, credential_at_ms = excluded.credential_at_ms, \
+     headers = excluded.headers, version = excluded.version, updated_at_ms = excluded.updated_at_ms";
+const DELETE: &str = "DELETE FROM providers WHERE id = ?";
+const OWNED: &str = "SELECT id FROM providers WHERE owner = ? ORDER BY id";
+const ALL_BINDINGS: &str = "SELECT * FROM bindings ORDER BY provider, project";
+const BINDINGS: &str = "SELECT * FROM bindings WHERE provider = ? ORDER BY project";
+const BIND: &str = "INSERT INTO bindings (provider, project, created_at_ms) VALUES (:provider, :project, :now) \
+     ON CONFLICT DO NOTHING";
+const UNBIND: &str = "DELETE FROM bindings WHERE provider = ? AND project = ?";
+const UNBIND_ALL: &str = "DELETE FROM bindings WHERE provider = ?";

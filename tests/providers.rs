@@ -1,0 +1,364 @@
+//! Provider instances and endpoints by the API: usable at once, merged with the file, secrets never shown
+//! (M-046, M-048, M-053, M-081, AUTH-4).
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::support::client::Whole;
+use crate::support::gateway::Setup;
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
+
+const SECRET: &str = "sk-planted-secret-of-the-provider-0042";
+const HEADER: &str = "header-planted-secret-0043";
+
+/// An administrator's request below `/admin/api/`.
+async fn admin(gateway: &Gateway, method: &str, path: &str, body: &Value) -> Whole {
+    admin_if(gateway, method, path, body, None).await
+}
+
+async fn admin_if(
+    gateway: &Gateway,
+    method: &str,
+    path: &str,
+    body: &Value,
+    if_match: Option<&str>,
+) -> Whole {
+    let mut client = gateway.client().with("content-type", "application/json");
+    if let Some(version) = if_match {
+        client = client.with("if-match", version);
+    }
+    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    wait::within(wait::PATIENCE, path, client.send(method, &format!("/admin/api/{path}"), body))
+        .await
+        .unwrap()
+}
+
+async fn good(gateway: &Gateway, method: &str, path: &str, body: &Value) -> Value {
+    let answer = admin(gateway, method, path, body).await;
+    assert!((200..300).contains(&answer.status), "{method} {path}: {:?}", answer.body);
+    if answer.body.is_empty() { Value::Null } else { answer.json() }
+}
+
+/// Status, parameter and message of a refusal.
+async fn refused(gateway: &Gateway, method: &str, path: &str, body: &Value) -> (u16, String, String) {
+    let answer = admin(gateway, method, path, body).await;
+    let error = answer.json()["error"].clone();
+    let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+    (answer.status, text("param"), text("message"))
+}
+
+async fn ask(gateway: &Gateway, model: &str) -> (u16, String) {
+    let answer = gateway.client().chat(chat::request(model)).await;
+    let body = answer.json();
+    let text = body["choices"][0]["message"]["content"].as_str().or_else(|| body["error"]["code"].as_str());
+    (answer.status, text.unwrap_or_default().to_owned())
+}
+
+fn connection(id: &str, base_url: impl AsRef<str>) -> Value {
+    json!({
+        "id": id, "type": "compatible", "base_url": base_url.as_ref(), "api_key": SECRET, "models": ["m", "n"],
+        "headers": {"X-Team": HEADER},
+    })
+}
+
+#[tokio::test]
+async fn a_provider_made_by_the_api_serves_at_once_and_after_a_kill() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("from the new one"));
+    let gateway = Gateway::start(&Yaml::new()).await;
+    assert_eq!(ask(&gateway, "own/m").await.0, 404);
+    let made = admin(&gateway, "POST", "providers", &connection("own", upstream.base_url())).await;
+    assert_eq!((made.status, made.header("etag")), (201, Some("\"1\"")), "{:?}", made.body);
+    assert_eq!(ask(&gateway, "own/m").await, (200, "from the new one".into()));
+    let received = upstream.requests().remove(0);
+    assert_eq!(received.header("authorization"), Some(format!("Bearer {SECRET}").as_str()));
+    assert_eq!(received.header("x-team"), Some(HEADER));
+
+    let shown = good(&gateway, "GET", "providers/own", &Value::Null).await;
+    assert_eq!(shown, made.json());
+    assert_eq!(
+        (&shown["source"], &shown["state"], &shown["auth"]),
+        (&json!("api"), &json!("ready"), &json!("api_key"))
+    );
+    assert_eq!(shown["credential"]["last_four"], "0042");
+    assert_eq!(shown["headers"]["X-Team"], "••••");
+    good(
+        &gateway,
+        "POST",
+        "endpoints",
+        &json!({"name": "line", "failover": [{"provider": "own", "model": "n"}]}),
+    )
+    .await;
+    let gateway = gateway.restart().await;
+    assert_eq!(ask(&gateway, "own/m").await, (200, "from the new one".into()));
+    assert_eq!(ask(&gateway, "line").await, (200, "from the new one".into()));
+    assert_eq!(good(&gateway, "GET", "providers/own", &Value::Null).await, shown);
+}
+
+#[tokio::test]
+async fn secrets_are_in_no_answer_no_file_and_no_log() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let setup =
+        Setup::new(&Yaml::new()).env("LLMGW_LOG", "trace").env("OTHER_KEY", "sk-of-the-environment-0044");
+    let gateway = setup.start().await;
+    let mut answers = Vec::new();
+    let own = connection("own", upstream.base_url());
+    answers.push(admin(&gateway, "POST", "providers", &own).await.body);
+    answers.push(admin(&gateway, "POST", "providers", &own).await.body);
+    let mut wrong = own.clone();
+    wrong["tiemout"] = json!(5);
+    answers.push(admin(&gateway, "POST", "providers", &wrong).await.body);
+    let patch = json!({"region": "x", "headers": {"X-Other": HEADER}});
+    answers.push(admin(&gateway, "PATCH", "providers/own", &patch).await.body);
+    answers.push(
+        admin(&gateway, "PATCH", "providers/own", &json!({"api_key": SECRET, "timeout": "x"})).await.body,
+    );
+    let referring = json!({"id": "ref", "registry_id": "groq", "api_key": "${ENV:OTHER_KEY}"});
+    answers.push(admin(&gateway, "POST", "providers", &referring).await.body);
+    for path in ["providers", "providers/own", "providers/ref", "state", "requests"] {
+        answers.push(admin(&gateway, "GET", path, &Value::Null).await.body);
+    }
+    assert_eq!(ask(&gateway, "own/m").await.0, 200);
+    let log = gateway.log();
+    let setup = gateway.kill().await;
+    let hold = |text: &[u8]| {
+        [SECRET, HEADER, "sk-of-the-environment-0044"]
+            .iter()
+            .any(|secret| text.windows(secret.len()).any(|window| window == secret.as_bytes()))
+    };
+    assert!(answers.iter().all(|answer| !hold(answer)), "{answers:?}");
+    assert!(!hold(log.as_bytes()));
+    let files = files_below(&setup.state());
+    assert!(files.iter().any(|file| file.ends_with("gateway.db")), "{files:?}");
+    for file in files {
+        assert!(!hold(&std::fs::read(&file).unwrap()), "{}", file.display());
+    }
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+#[tokio::test]
+async fn a_patch_changes_what_it_names_and_minds_the_version() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    first.always(Answer::completion("first"));
+    second.always(Answer::completion("second"));
+    let gateway = Gateway::start(&Yaml::new()).await;
+    good(&gateway, "POST", "providers", &connection("own", first.base_url())).await;
+    let patch = json!({"base_url": second.base_url(), "headers": {"X-More": "more"}, "timeout": 7.5});
+    assert_eq!(admin_if(&gateway, "PATCH", "providers/own", &patch, Some("\"9\"")).await.status, 412);
+    let patched = admin_if(&gateway, "PATCH", "providers/own", &patch, Some("\"1\"")).await;
+    assert_eq!((patched.status, patched.header("etag")), (200, Some("\"2\"")));
+    assert_eq!(patched.json()["timeout"], 7.5);
+    assert_eq!(ask(&gateway, "own/m").await, (200, "second".into()));
+    let received = second.requests().remove(0);
+    assert_eq!(received.header("authorization"), Some(format!("Bearer {SECRET}").as_str()), "kept");
+    assert_eq!((received.header("x-team"), received.header("x-more")), (Some(HEADER), Some("more")));
+
+    let cleared = json!({"api_key": null, "headers": {"X-Team": null}, "models": ["m"], "disabled": null});
+    let shown = good(&gateway, "PATCH", "providers/own", &cleared).await;
+    assert_eq!((&shown["credential"]["set"], &shown["models"]), (&json!(false), &json!(["m"])));
+    assert_eq!(ask(&gateway, "own/m").await.0, 200);
+    let received = second.requests().remove(1);
+    assert_eq!((received.header("authorization"), received.header("x-team")), (None, None));
+    assert_eq!(ask(&gateway, "own/n").await.0, 404, "no longer a model of it");
+
+    let (status, param, message) =
+        refused(&gateway, "PATCH", "providers/own", &json!({"base_url": "ftp://x", "id": "other"})).await;
+    assert_eq!((status, param.as_str()), (400, "id"), "{message}");
+    assert!(message.contains("base_url: only http:// and https:// are spoken"), "{message}");
+    good(&gateway, "PATCH", "providers/own", &json!({"disabled": true})).await;
+    assert_eq!(ask(&gateway, "own/m").await.0, 404);
+    good(&gateway, "DELETE", "providers/own", &Value::Null).await;
+    assert_eq!(admin(&gateway, "GET", "providers/own", &Value::Null).await.status, 404);
+}
+
+#[tokio::test]
+async fn what_stands_in_the_file_is_shown_and_not_changed() {
+    let upstream = Upstream::start().await;
+    let yaml = Yaml::one(upstream.base_url()).endpoint("line", &[("up", "m")]);
+    let gateway = Gateway::start(&yaml).await;
+    let shown = good(&gateway, "GET", "providers/up", &Value::Null).await;
+    assert_eq!((&shown["source"], &shown["credential"]), (&json!("file"), &json!({"set": true})));
+    assert!(!shown.to_string().contains("upstream-secret"), "{shown}");
+    let shown = good(&gateway, "GET", "endpoints/line", &Value::Null).await;
+    assert_eq!(
+        (&shown["source"], &shown["failover"]),
+        (&json!("file"), &json!([{"provider": "up", "model": "m"}]))
+    );
+    let member = json!({"failover": [{"provider": "up", "model": "m"}]});
+    for (method, path, body) in [
+        ("PATCH", "providers/up", json!({"disabled": true})),
+        ("DELETE", "providers/up", Value::Null),
+        ("PUT", "providers/up/bindings/prj_1", Value::Null),
+        ("PUT", "endpoints/line", member.clone()),
+        ("DELETE", "endpoints/line", Value::Null),
+    ] {
+        let (status, _, message) = refused(&gateway, method, path, &body).await;
+        assert_eq!(status, 409, "{method} {path}");
+        assert!(message.contains("comes from the configuration file"), "{message}");
+    }
+    for (path, name) in
+        [("providers", "up"), ("providers", "line"), ("endpoints", "up"), ("endpoints", "line")]
+    {
+        let mut body =
+            if path == "providers" { connection(name, upstream.base_url()) } else { member.clone() };
+        body[if path == "providers" { "id" } else { "name" }] = json!(name);
+        let (status, _, message) = refused(&gateway, "POST", path, &body).await;
+        assert_eq!(status, 409, "{path} {name}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn the_file_wins_a_name_and_gives_it_back() {
+    let (of_file, of_api) = (Upstream::start().await, Upstream::start().await);
+    of_file.always(Answer::completion("file"));
+    of_api.always(Answer::completion("api"));
+    let gateway = Gateway::start(&Yaml::new()).await;
+    good(&gateway, "POST", "providers", &connection("own", of_api.base_url())).await;
+    good(&gateway, "POST", "providers", &connection("other", of_api.base_url())).await;
+    let line = json!({"name": "line", "failover": [{"provider": "own", "model": "m"}]});
+    good(&gateway, "POST", "endpoints", &line).await;
+    assert_eq!(ask(&gateway, "line").await.1, "api");
+
+    let yaml = Yaml::new().provider("own", of_file.base_url()).provider("line", of_file.base_url());
+    gateway.write_config(yaml.endpoint("other", &[("own", "m")]).text());
+    wait::eventually("the file in force", async || (ask(&gateway, "own/m").await.1 == "file").then_some(()))
+        .await;
+    assert_eq!(ask(&gateway, "line").await.0, 404, "the endpoint's name is a provider's now");
+    assert_eq!(ask(&gateway, "other").await.1, "file", "the provider's name is an endpoint's now");
+    assert_eq!(ask(&gateway, "other/m").await.0, 404);
+    let listed = good(&gateway, "GET", "providers", &Value::Null).await;
+    let brief = |listed: &Value| -> Vec<(String, String, bool)> {
+        let text = |object: &Value, name: &str| object[name].as_str().unwrap().to_owned();
+        let objects = listed["data"].as_array().unwrap().iter();
+        objects.map(|o| (text(o, "id"), text(o, "source"), o["shadowed"] == true)).collect()
+    };
+    let entry = |id: &str, source: &str, shadowed| (id.to_owned(), source.to_owned(), shadowed);
+    let want = [
+        entry("line", "file", false),
+        entry("other", "api", true),
+        entry("own", "file", false),
+        entry("own", "api", true),
+    ];
+    assert_eq!(brief(&listed), want);
+    assert_eq!(
+        good(&gateway, "GET", "endpoints?source=api", &Value::Null).await["data"][0]["shadowed"],
+        true
+    );
+    let mut paged = Vec::new();
+    let mut path = "providers?limit=1".to_owned();
+    loop {
+        let page = good(&gateway, "GET", &path, &Value::Null).await;
+        paged.extend(brief(&page));
+        let Some(cursor) = page["next_cursor"].as_str() else { break };
+        path = format!("providers?limit=1&cursor={}", cursor.replace('+', "%2B"));
+    }
+    assert_eq!(paged, want);
+    assert_eq!(refused(&gateway, "PATCH", "providers/own", &json!({"region": "x"})).await.0, 409);
+    let patched = good(&gateway, "PATCH", "providers/own?source=api", &json!({"region": "x"})).await;
+    assert_eq!((&patched["region"], &patched["state"]), (&json!("x"), &json!("shadowed")));
+
+    gateway.write_config("providers: {}\n");
+    wait::eventually("the names free again", async || {
+        (ask(&gateway, "own/m").await.1 == "api").then_some(())
+    })
+    .await;
+    assert_eq!(ask(&gateway, "line").await.1, "api");
+    assert_eq!(ask(&gateway, "other/m").await.1, "api");
+}
+
+#[tokio::test]
+async fn an_endpoint_takes_known_models_and_keeps_their_order() {
+    let (one, two) = (Upstream::start().await, Upstream::start().await);
+    one.always(Answer::completion("one"));
+    two.always(Answer::completion("two"));
+    let gateway = Gateway::start(&Yaml::new().provider("one", one.base_url())).await;
+    good(&gateway, "POST", "providers", &connection("two", two.base_url())).await;
+    let member = |provider: &str, model: &str| json!({"provider": provider, "model": model});
+    let (first, second) = (member("one", "m"), member("two", "n"));
+    for (failover, param, hint) in [
+        (json!([]), "failover", "1 to 100"),
+        (json!([first, member("tow", "m")]), "failover[1].provider", "did you mean two?"),
+        (json!([member("two", "mm")]), "failover[0].model", "did you mean m?"),
+        (json!([first, second, first]), "failover[2]", "twice"),
+    ] {
+        let (status, at, message) =
+            refused(&gateway, "POST", "endpoints", &json!({"name": "line", "failover": failover})).await;
+        assert_eq!((status, at.as_str()), (400, param), "{message}");
+        assert!(message.contains(hint), "{message}");
+    }
+    let made = json!({"name": "line", "failover": [first, second], "preamble": "Be brief."});
+    let shown = good(&gateway, "POST", "endpoints", &made).await;
+    assert_eq!((&shown["failover"], &shown["passed_over"]), (&made["failover"], &json!([])));
+    assert_eq!(ask(&gateway, "line").await.1, "one");
+    let turned = json!({"failover": [second, first]});
+    assert_eq!(admin_if(&gateway, "PUT", "endpoints/line", &turned, Some("\"7\"")).await.status, 412);
+    assert_eq!(admin_if(&gateway, "PUT", "endpoints/line", &turned, Some("\"1\"")).await.status, 200);
+    assert_eq!(ask(&gateway, "line").await.1, "two");
+    let shown = good(&gateway, "GET", "endpoints/line", &Value::Null).await;
+    assert_eq!((&shown["failover"], &shown["preamble"]), (&turned["failover"], &Value::Null));
+
+    let (status, _, message) = refused(&gateway, "DELETE", "providers/two", &Value::Null).await;
+    assert!(status == 409 && message.contains("line"), "{message}");
+    good(&gateway, "PATCH", "providers/two", &json!({"disabled": true})).await;
+    assert_eq!(ask(&gateway, "line").await.1, "one", "a disabled member is passed over");
+    let shown = good(&gateway, "GET", "endpoints/line", &Value::Null).await;
+    assert_eq!(shown["passed_over"], json!([{"provider": "two", "model": "n", "reason": "disabled"}]));
+    assert_eq!(admin(&gateway, "PUT", "endpoints/nil", &turned).await.status, 404);
+    assert_eq!(admin(&gateway, "DELETE", "endpoints/line", &Value::Null).await.status, 204);
+    assert_eq!(admin(&gateway, "DELETE", "providers/two", &Value::Null).await.status, 204);
+    assert_eq!(ask(&gateway, "line").await.0, 404);
+}
+
+#[tokio::test]
+async fn a_new_credential_starts_with_a_closed_circuit() {
+    let upstream = Upstream::start().await;
+    upstream.then(Answer::error(401)).always(Answer::completion("ok"));
+    let policies = "retry_max_attempts: 1\ncircuit_failure_threshold: 1\ncircuit_cooldown_seconds: 3600";
+    let gateway = Gateway::start(&Yaml::new().policies(policies)).await;
+    good(&gateway, "POST", "providers", &connection("own", upstream.base_url())).await;
+    assert_eq!(ask(&gateway, "own/m").await.0, 401);
+    assert_eq!(ask(&gateway, "own/m").await, (503, "no_eligible_target".into()));
+    good(&gateway, "PATCH", "providers/own", &json!({"region": "x"})).await;
+    assert_eq!(ask(&gateway, "own/m").await.0, 503, "the same upstream and the same key");
+    good(&gateway, "PATCH", "providers/own", &json!({"api_key": "another-key"})).await;
+    assert_eq!(ask(&gateway, "own/m").await, (200, "ok".into()));
+}
+
+#[tokio::test]
+async fn an_oauth_connection_is_kept_for_its_owner_and_says_why_it_serves_nobody() {
+    let gateway = Gateway::start(&Yaml::new()).await;
+    let owner = good(&gateway, "POST", "principals", &json!({"name": "Ada"})).await["id"].clone();
+    let body = json!({
+        "id": "hers", "type": "compatible", "base_url": "http://127.0.0.1:9/v1", "auth": "oauth", "owner": owner,
+        "models": ["m"],
+    });
+    let shown = good(&gateway, "POST", "providers", &body).await;
+    assert_eq!((&shown["auth"], &shown["state"]), (&json!("oauth"), &json!("not_connected")));
+    assert!(shown["reason"].as_str().unwrap().contains("signed in"), "{shown}");
+    assert_eq!(shown["owner"], owner);
+    let path = format!("principals/{}", owner.as_str().unwrap());
+    let (status, _, message) = refused(&gateway, "DELETE", &path, &Value::Null).await;
+    assert!(status == 409 && message.contains("hers"), "{message}");
+    for (body, param) in [
+        (json!({"auth": "api_key", "registry_id": "groq"}), "api_key"),
+        (json!({"owner": "prn_nobody"}), "owner"),
+        (json!({"type": "echo", "base_url": null}), "auth"),
+    ] {
+        let (status, at, message) = refused(&gateway, "PATCH", "providers/hers", &body).await;
+        assert_eq!((status, at.as_str()), (400, param), "{message}");
+    }
+    let (status, at, _) =
+        refused(&gateway, "POST", "providers", &json!({"id": "detect", "type": "echo"})).await;
+    assert_eq!((status, at.as_str()), (400, "id"));
+    good(&gateway, "POST", "providers", &json!({"id": "local", "type": "echo", "models": ["echo"]})).await;
+    assert_eq!(ask(&gateway, "local/echo").await.0, 200);
+    let entries = good(&gateway, "GET", "registry", &Value::Null).await;
+    assert!(entries["data"].as_array().unwrap().iter().any(|entry| entry["id"] == "groq"));
+}
