@@ -16,10 +16,11 @@ use shared::operation::Operation;
 use shared::port::{BoxError, Insider};
 use wire::envelope::Family;
 
-use crate::admit::authenticate::{authenticate, is_administrator};
+use crate::admit::authenticate::{authenticate, is_administrator, still_live};
+use crate::admit::authorize;
 use crate::error::Fault;
 use crate::metrics::add;
-use crate::operation::{chat, cors, health, metrics, models};
+use crate::operation::{chat, cors, explain, health, metrics, models};
 use crate::relay::Reply;
 use crate::server::body::Inbound;
 use crate::server::io::{Link, Phase};
@@ -92,6 +93,9 @@ impl Exchange {
             self.dispatch(&parts, body).await
         };
         let mut response = outcome.unwrap_or_else(|fault| {
+            if self.explains() {
+                return explain::early(route::operation(path), &fault);
+            }
             add(&self.worker().counters.refused, 1);
             fault.into_response(family, self.id())
         });
@@ -131,12 +135,13 @@ impl Exchange {
         }
         let snapshot = plane.snapshots.load();
         let access = match &self.caller.insider {
-            Some(insider) => Arc::clone(&insider.access),
+            Some(insider) => still_live(&insider.access)?,
             None => authenticate(&snapshot, &parts.headers).map_err(Fault::closing)?,
         };
+        authorize::operation(&access, operation).map_err(Fault::closing)?;
         match operation {
             Operation::ChatCompletions => chat::serve(self, snapshot, access, &parts.headers, body).await,
-            Operation::Models => models::serve(&snapshot, rest, &parts.headers),
+            Operation::Models => models::serve(&snapshot, &access, rest, &parts.headers),
             Operation::Metrics if is_administrator(&access) => Ok(metrics::render(plane)),
             Operation::Metrics => Err(Fault::new(ErrorKind::Forbidden, "Metrics need an administrator key.")),
             other => Err(Fault::new(
@@ -160,6 +165,11 @@ impl Exchange {
         request.headers_mut().insert(X_REQUEST_ID, self.request_id.clone());
         let response = Arc::clone(fallback).handle(request, self.caller.peer).await;
         Ok(response.map(Reply::port))
+    }
+
+    /// Whether the plan is asked for instead of an answer.
+    pub(crate) fn explains(&self) -> bool {
+        self.caller.insider.as_ref().is_some_and(|insider| insider.explain)
     }
 
     pub(crate) fn worker(&self) -> &Rc<Worker> {

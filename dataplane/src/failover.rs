@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
+use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::health::Passage;
 use shared::operation::Dialect;
@@ -29,7 +30,10 @@ use crate::worker::Worker;
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) worker: Rc<Worker>,
+    pub(crate) access: Arc<Access>,
     pub(crate) route: Route,
+    /// It goes to the one target that it names, resting or not.
+    pub(crate) forced: bool,
     pub(crate) head: ChatHead,
     pub(crate) body: Held,
     /// The client's headers that go upstream.
@@ -61,12 +65,8 @@ pub(crate) async fn run(mut job: Job) -> Result<Served, Unserved> {
     let mut record = job.record;
     let route = job.route;
     record.note(|event| event.endpoint = route.endpoint().cloned());
-    let needs = Needs {
-        dialect: Dialect::Chat,
-        vision: job.head.has_image,
-        affinity_key: job.head.affinity_key.as_deref(),
-    };
-    let candidates = match plan::order(&route, needs, &mut record) {
+    let needs = needs(&job.head, &job.access);
+    let candidates = match plan::order(&route, needs, &mut |target, why| record.skip(target, why)) {
         Ok(candidates) => candidates,
         Err(fault) => {
             record.fail(fault.kind, fault.status());
@@ -78,6 +78,7 @@ pub(crate) async fn run(mut job: Job) -> Result<Served, Unserved> {
         worker: &job.worker,
         head: &job.head,
         segments: &segments,
+        forced: job.forced,
         forwarded: &job.forwarded,
         request_id: &job.request_id,
         budget_end: far(record.started(), job.budget),
@@ -98,6 +99,16 @@ pub(crate) async fn run(mut job: Job) -> Result<Served, Unserved> {
     Err(unserved)
 }
 
+/// What a chat request needs of a target.
+pub(crate) fn needs<'a>(head: &'a ChatHead, access: &'a Access) -> Needs<'a> {
+    Needs {
+        dialect: Dialect::Chat,
+        vision: head.has_image,
+        affinity_key: head.affinity_key.as_deref(),
+        access,
+    }
+}
+
 /// When a budget that began with the request ends; a day at most.
 fn far(started: Instant, budget: Duration) -> tokio::time::Instant {
     tokio::time::Instant::from_std(started) + budget.min(Duration::from_secs(86_400))
@@ -116,6 +127,7 @@ struct Source<'a> {
     worker: &'a Rc<Worker>,
     head: &'a ChatHead,
     segments: &'a [Bytes],
+    forced: bool,
     forwarded: &'a [(HeaderName, HeaderValue)],
     request_id: &'a HeaderValue,
     budget_end: tokio::time::Instant,
@@ -155,7 +167,11 @@ impl Walk<'_> {
     async fn target(&mut self, target: &Target, record: &mut Record) -> Step {
         let provider = &target.provider;
         let plane = &self.source.worker.plane;
-        let passage = provider.circuit.ask(|| plane.monotonic_ms(), &provider.circuit_policy);
+        let passage = if self.source.forced {
+            Passage::Pass
+        } else {
+            provider.circuit.ask(|| plane.monotonic_ms(), &provider.circuit_policy)
+        };
         if let Passage::Refuse { wait_ms } = passage {
             self.shortest_wait_ms = self.shortest_wait_ms.min(wait_ms);
             record.skip(target, StepResult::CircuitOpen);
@@ -230,15 +246,17 @@ impl Walk<'_> {
                 fault.retry_after = failure.retry_after.map(|wait| wait.min(CLIENT_WAIT_MAX));
                 fault
             }
-            None => {
-                let message =
-                    "Every model that could serve this request has failed too often and is resting.";
-                let wait = Duration::from_millis(self.shortest_wait_ms).min(CLIENT_WAIT_MAX);
-                Fault::new(ErrorKind::NoEligibleTarget, message).retry_after(wait)
-            }
+            None => all_rest(self.shortest_wait_ms),
         };
         Unserved { fault, target: self.last, attempts: self.attempts }
     }
+}
+
+/// Every candidate's circuit is open, the first for `wait_ms` more.
+pub(crate) fn all_rest(wait_ms: u64) -> Fault {
+    let message = "Every model that could serve this request has failed too often and is resting.";
+    let wait = Duration::from_millis(wait_ms).min(CLIENT_WAIT_MAX);
+    Fault::new(ErrorKind::NoEligibleTarget, message).retry_after(wait)
 }
 
 /// The longest wait that is passed on to a client: Anthropic's SDK obeys any.

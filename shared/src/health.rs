@@ -62,6 +62,12 @@ impl Circuit {
         now_ms < self.open_until_ms.load(Ordering::Acquire)
     }
 
+    /// For how many milliseconds more nothing passes, without becoming the probe; none where a request would pass.
+    pub fn rests_ms(&self, now_ms: u64, policy: &CircuitPolicy) -> Option<u64> {
+        let left = self.open_until_ms.load(Ordering::Acquire).saturating_sub(now_ms);
+        (left > 0 && policy.failure_threshold > 0).then_some(left)
+    }
+
     /// The attempt worked: the circuit closes.
     pub fn succeed(&self) {
         // Loads first, so that the common case writes to no shared cache line.
@@ -131,6 +137,8 @@ mod tests {
         assert_eq!(circuit.ask(|| 1_000, &POLICY), Passage::Pass, "below the threshold");
         assert!(circuit.fail(1_000, &POLICY), "the second failure opens it");
         assert_eq!(circuit.ask(|| 1_050, &POLICY), Passage::Refuse { wait_ms: 50 });
+        assert_eq!(circuit.rests_ms(1_050, &POLICY), Some(50));
+        assert_eq!(circuit.rests_ms(1_100, &POLICY), None, "and nobody has become the probe");
         assert_eq!(circuit.ask(|| 1_100, &POLICY), Passage::Pass, "the probe");
         assert_eq!(circuit.ask(|| 1_100, &POLICY), Passage::Refuse { wait_ms: 100 }, "only one probe");
         assert!(!circuit.fail(1_110, &POLICY), "it was open already");

@@ -40,14 +40,17 @@ pub enum Route {
     Model(Target),
     /// A bare model name that exactly one target has.
     Alias(Target),
+    /// A bare model name that several targets have: an alias for a caller who may use only one of them.
+    Ambiguous(Arc<[Target]>),
 }
 
 impl Route {
-    /// The targets in order.
+    /// The targets in order; none of an ambiguous name, which stands for no list.
     pub fn targets(&self) -> &[Target] {
         match self {
             Self::Endpoint(endpoint) => &endpoint.targets,
             Self::Model(target) | Self::Alias(target) => std::slice::from_ref(target),
+            Self::Ambiguous(_) => &[],
         }
     }
 
@@ -55,7 +58,7 @@ impl Route {
     pub fn endpoint(&self) -> Option<&EndpointName> {
         match self {
             Self::Endpoint(endpoint) => Some(&endpoint.name),
-            Self::Model(_) | Self::Alias(_) => None,
+            Self::Model(_) | Self::Alias(_) | Self::Ambiguous(_) => None,
         }
     }
 }
@@ -74,22 +77,19 @@ impl Snapshot {
         }
     }
 
-    /// Builds the selector table: exact ids, endpoint names, and the safe aliases: bare model names that
-    /// exactly one target has and that no endpoint, provider or exact id is called by (SEL-3).
+    /// Builds the selector table: exact ids, endpoint names, and bare model names that no endpoint, provider or
+    /// exact id is called by (SEL-3).
     pub fn routes_of(
         providers: &[Arc<ProviderInstance>],
         endpoints: &[Arc<Endpoint>],
     ) -> HashMap<Box<str>, Route> {
         let mut routes = HashMap::new();
-        let mut aliases: HashMap<&str, Option<Target>> = HashMap::new();
+        let mut aliases: HashMap<&str, Vec<Target>> = HashMap::new();
         for provider in providers {
             for model in &provider.models {
                 let target = Target { provider: Arc::clone(provider), model: Arc::clone(model) };
                 let exact = format!("{}/{}", provider.id, model.id).into_boxed_str();
-                aliases
-                    .entry(model.id.as_str())
-                    .and_modify(|only| *only = None)
-                    .or_insert_with(|| Some(target.clone()));
+                aliases.entry(model.id.as_str()).or_default().push(target.clone());
                 routes.insert(exact, Route::Model(target));
             }
         }
@@ -97,11 +97,15 @@ impl Snapshot {
             routes.insert(endpoint.name.as_str().into(), Route::Endpoint(Arc::clone(endpoint)));
         }
         let ids: HashSet<&str> = providers.iter().map(|provider| provider.id.as_str()).collect();
-        for (name, only) in aliases {
+        for (name, mut targets) in aliases {
             let taken = routes.contains_key(name) || ids.contains(name);
-            if let (Some(target), false) = (only, taken) {
-                routes.insert(name.into(), Route::Alias(target));
-            }
+            let route = match (targets.pop(), targets.is_empty()) {
+                _ if taken => continue,
+                (None, _) => continue,
+                (Some(only), true) => Route::Alias(only),
+                (Some(last), false) => Route::Ambiguous(targets.into_iter().chain([last]).collect()),
+            };
+            routes.insert(name.into(), route);
         }
         routes
     }

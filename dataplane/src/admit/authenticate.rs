@@ -24,15 +24,26 @@ pub(crate) fn authenticate(snapshot: &Snapshot, headers: &HeaderMap) -> Result<A
     };
     let hash = snapshot.key_hasher.hash(presented);
     if let Some(access) = snapshot.access.keys.get(&hash)
-        && access.expires_at_ms.is_none_or(|end| clock::unix_ms() < end)
+        && is_live(access)
     {
         return Ok(Arc::clone(access));
     }
     match &snapshot.access.anonymous {
         // SDKs insist on sending some key; in the local mode any will do.
         Some(local) => from_local_page(headers).map(|()| Arc::clone(local)),
-        None => Err(invalid("The API key is wrong, expired or disabled.")),
+        None => Err(invalid(NOT_VALID)),
     }
+}
+
+const NOT_VALID: &str = "The API key is wrong, expired or disabled.";
+
+fn is_live(access: &Access) -> bool {
+    access.expires_at_ms.is_none_or(|end| clock::unix_ms() < end)
+}
+
+/// What stands for a key from inside the process ends when the key does.
+pub(crate) fn still_live(access: &Arc<Access>) -> Result<Arc<Access>, Fault> {
+    if is_live(access) { Ok(Arc::clone(access)) } else { Err(invalid(NOT_VALID)) }
 }
 
 /// Whether the caller is an administrator.

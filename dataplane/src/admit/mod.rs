@@ -1,3 +1,4 @@
 //! Who may come in.
 
 pub(crate) mod authenticate;
+pub(crate) mod authorize;

@@ -10,20 +10,22 @@ use shared::clock;
 use shared::error_kind::ErrorKind;
 use shared::operation::Operation;
 use shared::policy::FAILOVER_BUDGET_DEFAULT;
-use shared::snapshot::Snapshot;
+use shared::snapshot::{Route, Snapshot};
 use shared::usage::{Outcome, Provenance};
-use wire::chat::{HeadScan, ScanError};
+use wire::chat::{ChatHead, HeadScan, ScanError};
 use wire::envelope::{self, Family};
 
 use crate::attempt::Begun;
 use crate::error::Fault;
 use crate::exchange::{Exchange, X_REQUEST_ID};
 use crate::failover::{self, Job, Served, Unserved};
+use crate::operation::explain::{self, Question};
 use crate::plan;
 use crate::record::{Opening, Record};
 use crate::relay::{BYTES_PER_TOKEN, Early, Finished, Parts, Relay, Reply};
-use crate::server::body::{self, Inbound};
+use crate::server::body::{self, Held, Inbound};
 use crate::upstream::request;
+use crate::worker::Worker;
 
 const X_AFFINITY_KEY: HeaderName = HeaderName::from_static("x-llmgw-affinity-key");
 const X_FALLBACK_TIMEOUT_MS: HeaderName = HeaderName::from_static("x-llmgw-fallback-timeout-ms");
@@ -48,14 +50,26 @@ pub(crate) async fn serve(
         let message = "The gateway cannot record usage at the moment, so it takes no requests. Try again.";
         return Err(Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(2)).closing());
     }
-    let mut scan = HeadScan::new();
-    let limit = worker.plane.settings.body_bytes_max;
-    let body = body::read(&worker.plane, headers, incoming, limit, &mut |piece| {
-        scan.push(piece).map_err(|error| of_scan_error(&error).closing())
-    })
-    .await?;
-    let mut head = scan.finish().map_err(|error| of_scan_error(&error))?;
-    override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, headers);
+    let (head, body) = read(worker, headers, incoming).await?;
+    let budget = head.fallback_timeout_ms.map_or(FAILOVER_BUDGET_DEFAULT, Duration::from_millis);
+    let only = exchange.caller.insider.as_ref().and_then(|insider| insider.only.clone());
+    let forced = only.is_some();
+    let selected = match only {
+        Some(target) => Ok(Route::Model(target)),
+        None => plan::select(&snapshot, &head.model, &access),
+    };
+    if exchange.explains() {
+        let question = Question {
+            operation: Operation::ChatCompletions,
+            selector: &head.model,
+            stream: head.stream,
+            needs: failover::needs(&head, &access),
+            budget,
+            forced,
+            now_ms: worker.plane.monotonic_ms(),
+        };
+        return Ok(explain::plan(&question, selected));
+    }
     let mut record = Record::open(
         worker,
         &Opening {
@@ -69,18 +83,19 @@ pub(crate) async fn serve(
             input_estimate: head.input_text_bytes.div_ceil(BYTES_PER_TOKEN),
         },
     );
-    let route = match plan::select(&snapshot, &head.model) {
-        Ok(route) => route.clone(),
+    let route = match selected {
+        Ok(route) => route,
         Err(fault) => {
             record.fail(fault.kind, fault.status());
             return Err(fault);
         }
     };
     let stream = head.stream;
-    let budget = head.fallback_timeout_ms.map_or(FAILOVER_BUDGET_DEFAULT, Duration::from_millis);
     let job = Job {
         worker: std::rc::Rc::clone(worker),
+        access: Arc::clone(&access),
         route,
+        forced,
         head,
         body,
         forwarded: request::forwarded(headers),
@@ -92,6 +107,19 @@ pub(crate) async fn serve(
         Some(interval) => Ok(run_with_keepalive(exchange, job, interval).await),
         None => Ok(respond(exchange, failover::run(job).await)),
     }
+}
+
+/// Reads the body, and what of it decides where the request goes.
+async fn read(worker: &Worker, headers: &HeaderMap, incoming: Inbound) -> Result<(ChatHead, Held), Fault> {
+    let mut scan = HeadScan::new();
+    let limit = worker.plane.settings.body_bytes_max;
+    let body = body::read(&worker.plane, headers, incoming, limit, &mut |piece| {
+        scan.push(piece).map_err(|error| of_scan_error(&error).closing())
+    })
+    .await?;
+    let mut head = scan.finish().map_err(|error| of_scan_error(&error))?;
+    override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, headers);
+    Ok((head, body))
 }
 
 /// A request's own header wins over the same field in its body (FAIL-2).

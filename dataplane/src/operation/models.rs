@@ -5,91 +5,103 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use serde_json::{Map, Value, json};
+use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::routing::{Model, Prices, Target};
 use shared::snapshot::{Route, Snapshot};
 
+use crate::admit::authorize;
 use crate::error::Fault;
 use crate::relay::Reply;
 
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
-/// Lists every selector, or shows the one that `id` (percent-encoded) names.
+/// Lists every selector that the caller may use, or shows the one that `id` (percent-encoded) names.
 pub(crate) fn serve(
     snapshot: &Snapshot,
+    access: &Access,
     id: Option<&str>,
     headers: &HeaderMap,
 ) -> Result<Response<Reply>, Fault> {
-    let anthropic = headers.contains_key(ANTHROPIC_VERSION);
+    let listing = Listing { snapshot, access, anthropic: headers.contains_key(ANTHROPIC_VERSION) };
     let body = match id {
-        None => list(snapshot, anthropic),
-        Some(encoded) => {
-            let id = percent_decode(encoded);
-            let route = id.as_deref().and_then(|id| snapshot.routes.get(id));
-            match (id, route) {
-                (Some(id), Some(route)) => entry(snapshot, &id, route, anthropic),
-                _ => {
-                    return Err(
-                        Fault::new(ErrorKind::ModelNotFound, "There is no such model.").param("model")
-                    );
-                }
-            }
-        }
+        None => listing.all(),
+        Some(encoded) => percent_decode(encoded)
+            .and_then(|id| listing.one(&id))
+            .ok_or_else(|| Fault::new(ErrorKind::ModelNotFound, "There is no such model.").param("model"))?,
     };
     let mut response = Response::new(Reply::full(Bytes::from(body.to_string())));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }
 
-fn list(snapshot: &Snapshot, anthropic: bool) -> Value {
-    let mut routes: Vec<_> = snapshot.routes.iter().collect();
-    routes.sort_by(|a, b| a.0.cmp(b.0));
-    let data: Vec<_> = routes.iter().map(|(id, route)| entry(snapshot, id, route, anthropic)).collect();
-    if anthropic {
-        let id = |entry: Option<&(&Box<str>, &Route)>| entry.map(|(id, _)| id.to_string());
-        let (first, last) = (id(routes.first()), id(routes.last()));
-        json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
-    } else {
-        json!({"object": "list", "data": data})
-    }
+/// For whom, and in which shape.
+struct Listing<'a> {
+    snapshot: &'a Snapshot,
+    access: &'a Access,
+    anthropic: bool,
 }
 
-fn entry(snapshot: &Snapshot, id: &str, route: &Route, anthropic: bool) -> Value {
-    let mut entry = Map::new();
-    let mut put = |name: &str, value: Value| {
-        if !value.is_null() {
-            entry.insert(name.to_owned(), value);
+impl Listing<'_> {
+    fn all(&self) -> Value {
+        let mut ids: Vec<&str> = self.snapshot.routes.keys().map(|id| &**id).collect();
+        ids.sort_unstable();
+        let data: Vec<_> = ids.into_iter().filter_map(|id| self.one(id)).collect();
+        if self.anthropic {
+            let id = |entry: Option<&Value>| entry.map(|entry| entry["id"].clone());
+            let (first, last) = (id(data.first()), id(data.last()));
+            json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
+        } else {
+            json!({"object": "list", "data": data})
         }
-    };
-    let model = match route {
-        Route::Endpoint(_) => None,
-        Route::Model(target) | Route::Alias(target) => Some(&*target.model),
-    };
-    put("id", json!(id));
-    let name = model.and_then(|model| model.display_name.as_deref());
-    if anthropic {
-        put("type", json!("model"));
-        put("display_name", json!(name.unwrap_or(id)));
-        put("created_at", json!(rfc3339(snapshot.created)));
-        put("lifecycle", json!("active"));
-        put("max_input_tokens", json!(model.and_then(|model| model.context_window)));
-        return Value::Object(entry);
     }
-    put("object", json!("model"));
-    put("created", json!(snapshot.created));
-    match route {
-        Route::Endpoint(endpoint) => {
-            put("owned_by", json!("endpoint"));
-            let target = |target: &Target| json!({"provider": target.provider.id, "model": target.model.id});
-            put("failover", endpoint.targets.iter().map(target).collect());
+
+    fn one(&self, id: &str) -> Option<Value> {
+        let route = authorize::usable(self.access, self.snapshot.routes.get(id)?)?;
+        Some(self.entry(id, &route))
+    }
+
+    fn entry(&self, id: &str, route: &Route) -> Value {
+        let mut entry = Map::new();
+        let mut put = |name: &str, value: Value| {
+            if !value.is_null() {
+                entry.insert(name.to_owned(), value);
+            }
+        };
+        let model = match route {
+            Route::Endpoint(_) | Route::Ambiguous(_) => None,
+            Route::Model(target) | Route::Alias(target) => Some(&*target.model),
+        };
+        put("id", json!(id));
+        let name = model.and_then(|model| model.display_name.as_deref());
+        if self.anthropic {
+            put("type", json!("model"));
+            put("display_name", json!(name.unwrap_or(id)));
+            put("created_at", json!(rfc3339(self.snapshot.created)));
+            put("lifecycle", json!("active"));
+            put("max_input_tokens", json!(model.and_then(|model| model.context_window)));
+            return Value::Object(entry);
         }
-        Route::Model(target) | Route::Alias(target) => put("owned_by", json!(target.provider.id)),
+        put("object", json!("model"));
+        put("created", json!(self.snapshot.created));
+        match route {
+            Route::Endpoint(endpoint) => {
+                put("owned_by", json!("endpoint"));
+                let target =
+                    |target: &Target| json!({"provider": target.provider.id, "model": target.model.id});
+                let name = Some(endpoint.name.as_str());
+                let usable = |target: &&Target| authorize::refusal(self.access, name, target).is_none();
+                put("failover", endpoint.targets.iter().filter(usable).map(target).collect());
+            }
+            Route::Model(target) | Route::Alias(target) => put("owned_by", json!(target.provider.id)),
+            Route::Ambiguous(_) => {}
+        }
+        put("display_name", json!(name));
+        if let Some(model) = model {
+            known(model, &mut put);
+        }
+        Value::Object(entry)
     }
-    put("display_name", json!(name));
-    if let Some(model) = model {
-        known(model, &mut put);
-    }
-    Value::Object(entry)
 }
 
 /// What is known of a model; what is not is left out, never guessed.

@@ -1,13 +1,15 @@
 //! Selector, capabilities and affinity to an ordered list of candidates.
 
+use shared::access::Access;
 use shared::error_kind::ErrorKind;
+use shared::id::EndpointName;
 use shared::operation::Dialect;
 use shared::routing::Target;
 use shared::snapshot::{Route, Snapshot};
 use shared::usage::StepResult;
 
+use crate::admit::authorize;
 use crate::error::Fault;
-use crate::record::Record;
 
 mod affinity;
 
@@ -17,54 +19,122 @@ pub(crate) struct Needs<'a> {
     pub(crate) dialect: Dialect,
     pub(crate) vision: bool,
     pub(crate) affinity_key: Option<&'a str>,
+    pub(crate) access: &'a Access,
 }
 
-/// What the selector names (SEL-1).
-pub(crate) fn select<'a>(snapshot: &'a Snapshot, selector: &str) -> Result<&'a Route, Fault> {
-    snapshot.routes.get(selector).ok_or_else(|| {
+/// What the selector means to this caller (SEL-1, SEL-3).
+pub(crate) fn select(snapshot: &Snapshot, selector: &str, access: &Access) -> Result<Route, Fault> {
+    let route = match snapshot.routes.get(selector) {
+        Some(ambiguous @ Route::Ambiguous(_)) => authorize::usable(access, ambiguous),
+        known => known.cloned(),
+    };
+    route.ok_or_else(|| {
         let shown = selector.get(..selector.floor_char_boundary(100)).unwrap_or_default();
-        Fault::new(
-            ErrorKind::ModelNotFound,
-            format!("The model '{shown}' does not exist. GET /v1/models lists what can be used."),
-        )
-        .param("model")
+        let message = format!("The model '{shown}' does not exist. GET /v1/models lists what can be used.");
+        Fault::new(ErrorKind::ModelNotFound, message).param("model")
     })
 }
 
-/// The targets that can serve the request, in the order in which they are to be tried (FAIL-2, CHAT-2). Those
-/// passed over go into the record's trace.
+/// The targets that can serve the request, in the order in which they are to be tried (FAIL-2, CHAT-2, AUTH-2,
+/// AUTH-4). Those passed over go to `skip`.
 pub(crate) fn order<'a>(
     route: &'a Route,
     needs: Needs<'_>,
-    record: &mut Record,
+    skip: &mut dyn FnMut(&Target, StepResult),
 ) -> Result<Vec<&'a Target>, Fault> {
+    let endpoint = route.endpoint().map(EndpointName::as_str);
     let mut candidates = Vec::with_capacity(route.targets().len());
-    let mut blind = false;
+    // Of the targets passed over, the one that got furthest says why there is none.
+    let mut nearest = None;
     for target in route.targets() {
-        if !target.speaks(needs.dialect) {
-            record.skip(target, StepResult::NoDialect);
-        } else if needs.vision && target.model.vision == Some(false) {
-            blind = true;
-            record.skip(target, StepResult::NoVision);
-        } else {
-            candidates.push(target);
+        let refusal = authorize::refusal(needs.access, endpoint, target).or_else(|| needs.unmet_by(target));
+        match refusal {
+            None => candidates.push(target),
+            Some(why) => {
+                skip(target, why);
+                nearest = nearest.max(Some(Nearest::of(why)));
+            }
         }
     }
-    if candidates.is_empty() && blind {
-        return Err(Fault::new(
-            ErrorKind::InvalidRequest,
-            "The request holds an image, and none of the models it could go to takes image input.",
-        )
-        .param("messages"));
-    }
     if candidates.is_empty() {
-        return Err(Fault::new(
-            ErrorKind::NoEligibleTarget,
-            format!("None of the models behind this selector speaks the {} protocol.", needs.dialect.name()),
-        ));
+        return Err(nearest.unwrap_or(Nearest::Nothing).fault(route, needs.dialect));
     }
     if let Some(key) = needs.affinity_key {
         affinity::rotate(&mut candidates, key);
     }
     Ok(candidates)
+}
+
+impl Needs<'_> {
+    fn unmet_by(&self, target: &Target) -> Option<StepResult> {
+        if !target.speaks(self.dialect) {
+            Some(StepResult::NoDialect)
+        } else if self.vision && target.model.vision == Some(false) {
+            Some(StepResult::NoVision)
+        } else {
+            None
+        }
+    }
+}
+
+/// Why no target is left, the most telling reason last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Nearest {
+    Nothing,
+    NotAllowed,
+    Private,
+    NoDialect,
+    NoVision,
+}
+
+impl Nearest {
+    fn of(why: StepResult) -> Self {
+        match why {
+            StepResult::NotAllowed => Self::NotAllowed,
+            StepResult::Private => Self::Private,
+            StepResult::NoDialect => Self::NoDialect,
+            StepResult::NoVision => Self::NoVision,
+            _ => Self::Nothing,
+        }
+    }
+
+    fn fault(self, route: &Route, dialect: Dialect) -> Fault {
+        let name = || match (route.endpoint(), route.targets().first()) {
+            (Some(name), _) => name.to_string(),
+            (None, Some(target)) => format!("{}/{}", target.provider.id, target.model.id),
+            (None, None) => String::new(),
+        };
+        let (kind, message) = match self {
+            Self::Nothing => {
+                (ErrorKind::NoEligibleTarget, "No model behind this selector is switched on.".to_owned())
+            }
+            Self::NotAllowed => (
+                ErrorKind::NotAllowed,
+                format!("The key, or its project, is not allowed to use '{}'.", name()),
+            ),
+            Self::Private => (
+                ErrorKind::PrivateProvider,
+                format!(
+                    "'{}' goes to a private connection. Use a key that acts as its owner, or have it shared with \
+                     the key's project.",
+                    name()
+                ),
+            ),
+            Self::NoDialect => (
+                ErrorKind::NoEligibleTarget,
+                format!("None of the models behind this selector speaks the {} protocol.", dialect.name()),
+            ),
+            Self::NoVision => (
+                ErrorKind::InvalidRequest,
+                "The request holds an image, and none of the models it could go to takes image input."
+                    .to_owned(),
+            ),
+        };
+        let fault = Fault::new(kind, message);
+        match self {
+            Self::NotAllowed | Self::Private => fault.param("model"),
+            Self::NoVision => fault.param("messages"),
+            Self::Nothing | Self::NoDialect => fault,
+        }
+    }
 }

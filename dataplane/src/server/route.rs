@@ -49,6 +49,11 @@ fn find(path: &str) -> Option<(Operation, Option<&str>)> {
     Some((operation, None))
 }
 
+/// The operation that a path stands for, whatever the method.
+pub(crate) fn operation(path: &str) -> Option<Operation> {
+    find(path).map(|(operation, _)| operation)
+}
+
 /// What `method` on `path` means.
 pub(crate) fn meaning<'a>(method: &Method, path: &'a str) -> Meaning<'a> {
     let Some((operation, id)) = find(path) else { return Meaning::Elsewhere };

@@ -1,0 +1,56 @@
+//! What a caller may use (AUTH-2, AUTH-4): operations before the body is read, targets when the plan is made.
+//! A caller without lists and a target without an owner cost two comparisons.
+
+use shared::access::{Access, Role};
+use shared::error_kind::ErrorKind;
+use shared::operation::Operation;
+use shared::routing::Target;
+use shared::snapshot::Route;
+use shared::usage::StepResult;
+
+use crate::error::Fault;
+
+/// Whether the caller's lists let `operation` pass.
+pub(crate) fn operation(access: &Access, operation: Operation) -> Result<(), Fault> {
+    if is_unlisted(access) || access.allowlists.iter().all(|list| list.permits_route(operation)) {
+        return Ok(());
+    }
+    let message = format!("The key, or its project, is not allowed {}.", operation.name());
+    Err(Fault::new(ErrorKind::NotAllowed, message))
+}
+
+/// Why the caller may not use `target`, reached through the endpoint called `endpoint` or by its own name; none
+/// if it may. Lists come first: who may not use a provider does not learn whose own it is.
+pub(crate) fn refusal(access: &Access, endpoint: Option<&str>, target: &Target) -> Option<StepResult> {
+    if !is_unlisted(access) && !access.allowlists.iter().all(|list| list.permits(endpoint, target)) {
+        Some(StepResult::NotAllowed)
+    } else if !target.provider.is_open_to(access) {
+        Some(StepResult::Private)
+    } else {
+        None
+    }
+}
+
+/// What `route` is for this caller: a name that several models have is an alias for whoever may use only one of
+/// them (SEL-3). None if the caller may use nothing behind it, or too much.
+pub(crate) fn usable(access: &Access, route: &Route) -> Option<Route> {
+    let endpoint = route.endpoint().map(|name| name.as_str());
+    let may_use = |target: &&Target| refusal(access, endpoint, target).is_none();
+    match route {
+        Route::Endpoint(_) | Route::Model(_) | Route::Alias(_) => {
+            route.targets().iter().find(may_use).map(|_| route.clone())
+        }
+        Route::Ambiguous(targets) => {
+            let mut usable = targets.iter().filter(may_use);
+            let first = usable.next()?;
+            usable.next().is_none().then(|| Route::Alias(first.clone()))
+        }
+    }
+}
+
+fn is_unlisted(access: &Access) -> bool {
+    access.allowlists.is_empty() || access.role == Role::Administrator
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Who would serve a request, and why the others would not (FAIL-8): the plan as JSON, without an upstream call, a
+//! record or a reservation. Only a request from inside the process can ask for it.
+//!
+//! ```json
+//! { "operation": "chat_completions", "selector": "line", "stream": false, "needs": ["chat", "vision"],
+//!   "resolved": {"kind": "endpoint", "name": "line"},
+//!   "candidates": [{"provider": "a", "model": "m"}],
+//!   "passed_over": [{"provider": "b", "model": "m", "reason": "circuit_open", "wait_ms": 12000}],
+//!   "budget_ms": 120000, "affinity": {"key": "conversation-7", "starts_at": {"provider": "a", "model": "m"}},
+//!   "refusal": null }
+//! ```
+//!
+//! `candidates` stand in the order in which they would be tried; `reason` is one of the results in a record's
+//! trace. `refusal` is what the client would read instead of an answer: `{"status", "code", "message", "param"}`.
+//! Where a request is refused before its plan is made, what is not known by then is null or empty.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response};
+use serde_json::{Value, json};
+use shared::operation::Operation;
+use shared::routing::Target;
+use shared::snapshot::Route;
+use shared::usage::StepResult;
+
+use crate::error::Fault;
+use crate::failover;
+use crate::plan::{self, Needs};
+use crate::relay::Reply;
+
+/// A request that has been read.
+#[derive(Debug)]
+pub(crate) struct Question<'a> {
+    pub(crate) operation: Operation,
+    pub(crate) selector: &'a str,
+    pub(crate) stream: bool,
+    pub(crate) needs: Needs<'a>,
+    pub(crate) budget: Duration,
+    /// It goes to the one target that it names, resting or not.
+    pub(crate) forced: bool,
+    /// On the clock of the circuits.
+    pub(crate) now_ms: u64,
+}
+
+/// What would become of a request whose selector means `selected`.
+pub(crate) fn plan(question: &Question<'_>, selected: Result<Route, Fault>) -> Response<Reply> {
+    let (route, mut refusal) = match selected {
+        Ok(route) => (Some(route), None),
+        Err(fault) => (None, Some(fault)),
+    };
+    let mut passed_over = Vec::new();
+    let mut candidates = Vec::new();
+    if let Some(route) = &route {
+        let mut skip = |target: &Target, result| passed_over.push(passed(target, result, None));
+        match plan::order(route, question.needs, &mut skip) {
+            Ok(order) => candidates = order,
+            Err(fault) => refusal = Some(fault),
+        }
+    }
+    let starts_at = question.needs.affinity_key.zip(candidates.first().map(|target| named(target)));
+    let resting = take_resting(question, &mut candidates);
+    passed_over
+        .extend(resting.iter().map(|(target, wait)| passed(target, StepResult::CircuitOpen, Some(*wait))));
+    let shortest = resting.iter().map(|(_, wait_ms)| *wait_ms).min();
+    if let (true, Some(wait_ms)) = (candidates.is_empty(), shortest) {
+        refusal = Some(failover::all_rest(wait_ms));
+    }
+    let Needs { dialect, vision, .. } = question.needs;
+    let needs: Vec<_> = [Some(dialect.name()), vision.then_some("vision")].into_iter().flatten().collect();
+    ok(&json!({
+        "operation": question.operation.name(),
+        "selector": question.selector,
+        "stream": question.stream,
+        "needs": needs,
+        "resolved": route.as_ref().map(resolved),
+        "candidates": candidates.into_iter().map(named).collect::<Vec<_>>(),
+        "passed_over": passed_over,
+        "budget_ms": u64::try_from(question.budget.as_millis()).unwrap_or(u64::MAX),
+        "affinity": starts_at.map(|(key, target)| json!({"key": key, "starts_at": target})),
+        "refusal": refusal.as_ref().map(refused),
+    }))
+}
+
+/// A request that would be refused before its selector is looked up.
+pub(crate) fn early(operation: Option<Operation>, fault: &Fault) -> Response<Reply> {
+    ok(&json!({
+        "operation": operation.map(Operation::name),
+        "selector": null,
+        "stream": null,
+        "needs": [],
+        "resolved": null,
+        "candidates": [],
+        "passed_over": [],
+        "budget_ms": null,
+        "affinity": null,
+        "refusal": refused(fault),
+    }))
+}
+
+/// Takes out those whose circuit is open, with the milliseconds left of their cooldown.
+fn take_resting<'a>(question: &Question<'_>, candidates: &mut Vec<&'a Target>) -> Vec<(&'a Target, u64)> {
+    let mut resting = Vec::new();
+    candidates.retain(|target| {
+        let wait_ms = target.provider.circuit.rests_ms(question.now_ms, &target.provider.circuit_policy);
+        let rests = wait_ms.filter(|_| !question.forced);
+        resting.extend(rests.map(|wait_ms| (*target, wait_ms)));
+        rests.is_none()
+    });
+    resting
+}
+
+fn resolved(route: &Route) -> Value {
+    let exact = |target: &Target| format!("{}/{}", target.provider.id, target.model.id);
+    match route {
+        Route::Endpoint(endpoint) => json!({"kind": "endpoint", "name": endpoint.name}),
+        Route::Model(target) => json!({"kind": "model", "name": exact(target)}),
+        Route::Alias(target) => json!({"kind": "alias", "name": exact(target)}),
+        Route::Ambiguous(_) => json!({"kind": "ambiguous", "name": null}),
+    }
+}
+
+fn named(target: &Target) -> Value {
+    json!({"provider": target.provider.id, "model": target.model.id})
+}
+
+fn passed(target: &Target, result: StepResult, wait_ms: Option<u64>) -> Value {
+    let mut value = json!({"provider": target.provider.id, "model": target.model.id, "reason": result});
+    if let (Some(object), Some(wait_ms)) = (value.as_object_mut(), wait_ms) {
+        object.insert("wait_ms".to_owned(), json!(wait_ms));
+    }
+    value
+}
+
+fn refused(fault: &Fault) -> Value {
+    let code = fault.kind.row().code;
+    json!({"status": fault.status(), "code": code, "message": fault.message, "param": fault.param})
+}
+
+fn ok(body: &Value) -> Response<Reply> {
+    let mut response = Response::new(Reply::full(Bytes::from(body.to_string())));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
