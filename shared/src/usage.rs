@@ -199,6 +199,8 @@ pub enum StepResult {
     NoVision,
     /// Not tried: it does not speak the dialect.
     NoDialect,
+    /// Not tried: its connection is not ready to be used.
+    NotReady,
     /// Not tried: an allowlist of the key or its project does not name it (AUTH-2).
     NotAllowed,
     /// Not tried: it is a human's own, and the key does not act as that human (AUTH-4).

@@ -17,6 +17,7 @@ pub(super) fn result(result: StepResult) -> &'static str {
     match result {
         StepResult::Served => "served",
         StepResult::CircuitOpen => "circuit_open",
+        StepResult::NotReady => "not_ready",
         StepResult::NoVision => "no_vision",
         StepResult::NoDialect => "no_dialect",
         StepResult::NotAllowed => "not_allowed",

@@ -67,7 +67,9 @@ pub(crate) fn order<'a>(
 
 impl Needs<'_> {
     fn unmet_by(&self, target: &Target) -> Option<StepResult> {
-        if !target.speaks(self.dialect) {
+        if target.provider.unready.is_some() {
+            Some(StepResult::NotReady)
+        } else if !target.speaks(self.dialect) {
             Some(StepResult::NoDialect)
         } else if self.vision && target.model.vision == Some(false) {
             Some(StepResult::NoVision)
@@ -83,6 +85,7 @@ enum Nearest {
     Nothing,
     NotAllowed,
     Private,
+    NotReady,
     NoDialect,
     NoVision,
 }
@@ -92,6 +95,7 @@ impl Nearest {
         match why {
             StepResult::NotAllowed => Self::NotAllowed,
             StepResult::Private => Self::Private,
+            StepResult::NotReady => Self::NotReady,
             StepResult::NoDialect => Self::NoDialect,
             StepResult::NoVision => Self::NoVision,
             _ => Self::Nothing,
@@ -120,6 +124,11 @@ impl Nearest {
                     name()
                 ),
             ),
+            Self::NotReady => {
+                let why =
+                    route.targets().iter().find_map(|target| target.provider.unready).unwrap_or_default();
+                (ErrorKind::NoEligibleTarget, format!("'{}' cannot be used: {why}.", name()))
+            }
             Self::NoDialect => (
                 ErrorKind::NoEligibleTarget,
                 format!("None of the models behind this selector speaks the {} protocol.", dialect.name()),
@@ -134,7 +143,7 @@ impl Nearest {
         match self {
             Self::NotAllowed | Self::Private => fault.param("model"),
             Self::NoVision => fault.param("messages"),
-            Self::Nothing | Self::NoDialect => fault,
+            Self::Nothing | Self::NotReady | Self::NoDialect => fault,
         }
     }
 }

@@ -241,8 +241,10 @@ async fn an_explanation_tells_the_whole_plan_and_calls_nobody() {
     }
     let mut speechless = echo("b", EchoOptions::default());
     speechless.dialects = Vec::new();
-    let mut fixture = Fixture::start(vec![resting, speechless, echo("c", EchoOptions::default())]);
-    let ask = Insider { explain: true, ..insider(key(vec![models(["a/m", "b/m", "c/m"])])) };
+    let mut unready = echo("d", EchoOptions::default());
+    unready.unready = Some("nobody has signed in");
+    let mut fixture = Fixture::start(vec![resting, speechless, echo("c", EchoOptions::default()), unready]);
+    let ask = Insider { explain: true, ..insider(key(vec![models(["a/m", "b/m", "c/m", "d/m"])])) };
     let body =
         asks("line", true).replacen('{', r#"{"affinity_key": "talk", "fallback_timeout_ms": 900, "#, 1);
     let (status, told) = whole(fixture.chat(&body, Some(ask.clone())).await).await;
@@ -262,11 +264,14 @@ async fn an_explanation_tells_the_whole_plan_and_calls_nobody() {
     assert_eq!(told["affinity"]["key"], json!("talk"));
     let reasons: Vec<_> = told["passed_over"].as_array().unwrap().iter().collect();
     assert_eq!(reasons[0], &json!({"provider": "b", "model": "m", "reason": "no_dialect"}));
-    assert_eq!((&reasons[1]["provider"], &reasons[1]["reason"]), (&json!("a"), &json!("circuit_open")));
-    assert!((1..=30_000).contains(&reasons[1]["wait_ms"].as_u64().unwrap()), "{told}");
+    assert_eq!(reasons[1], &json!({"provider": "d", "model": "m", "reason": "not_ready"}));
+    assert_eq!((&reasons[2]["provider"], &reasons[2]["reason"]), (&json!("a"), &json!("circuit_open")));
+    assert!((1..=30_000).contains(&reasons[2]["wait_ms"].as_u64().unwrap()), "{told}");
 
     let (status, told) = whole(fixture.chat(&asks("a/m", false), Some(ask.clone())).await).await;
     assert_eq!((status, &told["refusal"]["code"]), (200, &json!("no_eligible_target")), "{told}");
+    let (_, told) = whole(fixture.chat(&asks("d/m", false), Some(ask.clone())).await).await;
+    assert_eq!(told["refusal"]["message"], json!("'d/m' cannot be used: nobody has signed in."));
     let (status, told) = whole(fixture.chat("no JSON", Some(ask.clone())).await).await;
     assert_eq!((status, &told["refusal"]["status"], &told["selector"]), (200, &json!(400), &Value::Null));
     let expired = Access { expires_at_ms: Some(1), ..key(vec![]) };
