@@ -91,7 +91,9 @@ fn timing(gateway: &Gateway, key: &str, pairs: usize) {
         assert_eq!(line.models(key), 401);
         started.elapsed().as_secs_f64() * 1e6
     };
-    (0..500).for_each(|_| drop((refuse(&near), refuse(&far))));
+    for _ in 0..500 {
+        let _warm = (refuse(&near), refuse(&far));
+    }
     let (mut nears, mut fars) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
         if pair % 2 == 0 {
