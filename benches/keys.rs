@@ -9,7 +9,6 @@
 //! to be refused than one that is all wrong (P19): Welch's t over the fastest nine tenths of each.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
     reason = "a bench prints, and stops when its rig is broken"
@@ -57,7 +56,8 @@ fn issue(gateway: &Gateway, project: &str, count: usize) -> Vec<Value> {
         move || (0..share).map(|_| line.admin("POST", "keys", &body)).collect::<Vec<_>>()
     };
     thread::scope(|scope| {
-        let clerks: Vec<_> = (0..CLERKS).map(|index| scope.spawn(clerk(index))).collect();
+        let mut clerks = Vec::new();
+        (0..CLERKS).for_each(|index| clerks.push(scope.spawn(clerk(index))));
         clerks.into_iter().flat_map(|clerk| clerk.join().unwrap()).collect()
     })
 }

@@ -1,9 +1,8 @@
 //! Project keys from the outside: what opens, and that whatever closes it does so for the very next request
 //! (AUTH-4 to AUTH-6, ADM-9; M-043 to M-045, M-054 to M-057, M-078 to M-080, M-197, M-206).
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde_json::{Value, json};
+use shared::clock::unix_ms;
 use tokio::task::JoinSet;
 
 use crate::support::admin::{Admin, NewKey};
@@ -46,10 +45,6 @@ impl Rig {
     }
 }
 
-fn unix_ms() -> u64 {
-    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
-}
-
 #[tokio::test]
 async fn a_minted_key_opens_at_once_and_its_use_is_its_projects_and_its_humans() {
     let rig = Rig::start().await;
@@ -61,6 +56,9 @@ async fn a_minted_key_opens_at_once_and_its_use_is_its_projects_and_its_humans()
         let record = rig.gateway.record_of(answer.header("x-request-id").unwrap()).await;
         assert_eq!(record["key"], key.id);
         assert_eq!((&record["project"], &record["principal"]), (&json!(rig.project), &json!(rig.ada)));
+        let shown = rig.admin.done("GET", &format!("keys/{}", key.id), Value::Null).await;
+        let started = record["started_at_ms"].as_u64().unwrap();
+        assert_eq!(shown["last_used_hour_ms"], started - started % 3_600_000);
     }
     let members = rig.admin.done("GET", &format!("projects/{}/members", rig.project), Value::Null).await;
     assert_eq!(

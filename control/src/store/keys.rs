@@ -7,6 +7,7 @@ use serde::Serialize;
 use shared::access::{Allowlist, KeyHash};
 
 use super::allowlist;
+use super::rollup::HOUR_MS;
 use crate::vault::Place;
 
 /// A project key, as the API shows it; nothing in it opens anything.
@@ -25,6 +26,8 @@ pub(crate) struct Key {
     pub(crate) allowlist: Allowlist,
     /// Whether a sealed copy is kept.
     pub(crate) recoverable: bool,
+    /// The beginning of the newest hour in which it was used.
+    pub(crate) last_used_hour_ms: Option<u64>,
     /// The key whose place it has taken.
     pub(crate) rotated_from: Option<String>,
     pub(crate) version: u64,
@@ -91,6 +94,7 @@ impl Key {
             expires_at_ms,
             allowlist: allowlist::of(row)?,
             recoverable: row.get("recoverable")?,
+            last_used_hour_ms: row.get::<_, Option<u64>>("last_used_hour")?.map(|hour| hour * HOUR_MS),
             rotated_from: row.get("rotated_from")?,
             version: row.get("version")?,
             created_at_ms: row.get("created_at_ms")?,
@@ -219,6 +223,12 @@ pub(crate) fn delete_of(tx: &Connection, project: &str) -> rusqlite::Result<()> 
     Ok(())
 }
 
+/// Notes that a key was used in an hour since the Unix epoch. It writes once an hour and key.
+pub(crate) fn mark_used(tx: &Connection, id: &str, hour: u64) -> rusqlite::Result<()> {
+    tx.prepare_cached(MARK_USED)?.execute(named_params! {":id": id, ":hour": hour})?;
+    Ok(())
+}
+
 /// A key that opens the data plane at the moment, as far as the snapshot needs it.
 #[derive(Debug)]
 pub(crate) struct Opening {
@@ -249,7 +259,7 @@ pub(crate) fn each_open(db: &Connection, now_ms: u64, mut take: impl FnMut(Openi
 }
 
 const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at_ms, models, endpoints, routes, \
-     sealed IS NOT NULL AS recoverable, rotated_from, version, created_at_ms, updated_at_ms \
+     sealed IS NOT NULL AS recoverable, last_used_hour, rotated_from, version, created_at_ms, updated_at_ms \
      FROM keys WHERE id > :after \
      AND (:project IS NULL OR project = :project) AND (:acts_as IS NULL OR acts_as = :acts_as) \
      AND (:state IS NULL OR state = :state AND \
@@ -269,6 +279,8 @@ const UPDATE: &str = "UPDATE keys SET name = :name, acts_as = :acts_as, \
      sealed = CASE WHEN :recoverable THEN sealed END, state = :state, expires_at_ms = :expires, \
      models = :models, endpoints = :endpoints, routes = :routes, version = :version, updated_at_ms = :updated \
      WHERE id = :id";
+const MARK_USED: &str = "UPDATE keys SET last_used_hour = :hour \
+     WHERE id = :id AND (last_used_hour IS NULL OR last_used_hour < :hour)";
 const DELETE: &str = "DELETE FROM keys WHERE id = ?";
 const DELETE_OF: &str = "DELETE FROM keys WHERE project = ?";
 const OPEN: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes \

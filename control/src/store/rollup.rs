@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, ToSql};
 
 use super::block::Names;
+use super::keys;
 use super::record::{Name, Record, TEXTS};
 use super::sums::Sums;
 
@@ -43,9 +44,23 @@ impl Rollup {
             let day = Group { hour: first_hour_of_day(group.hour), ..*group };
             days.entry(day).or_default().add(sums);
         }
+        self.mark_keys(tx, names)?;
         let rejected = add(tx, ADD_HOUR, &self.hours, names)?;
         self.hours.clear();
         Ok(rejected.max(add(tx, ADD_DAY, &days, names)?))
+    }
+
+    /// Notes when keys were used, each once, however many models it was used with.
+    fn mark_keys(&self, tx: &Connection, names: &Names) -> rusqlite::Result<()> {
+        let mut used: HashMap<&str, u64> = HashMap::new();
+        for group in self.hours.keys() {
+            let places = GROUPED.iter().zip(&group.names);
+            for (_, place) in places.filter(|(name, _)| matches!(name, Name::Key)) {
+                let newest = used.entry(names.get(*place)).or_default();
+                *newest = group.hour.max(*newest);
+            }
+        }
+        used.into_iter().try_for_each(|(key, hour)| keys::mark_used(tx, key, hour))
     }
 }
 

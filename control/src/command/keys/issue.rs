@@ -62,6 +62,7 @@ impl Command for Create {
                 expires_at_ms: self.expires_at_ms,
                 allowlist: self.allowlist.of(Allowlist::default()),
                 recoverable: self.recoverable,
+                last_used_hour_ms: None,
                 rotated_from: None,
                 version: 1,
                 created_at_ms: write.now_ms,

@@ -40,6 +40,7 @@ impl Command for Rotate {
                 id: new_id("key", write.now_ms)?,
                 expires_at_ms: self.expires_at_ms.or(before.expires_at_ms),
                 state: KeyState::Active,
+                last_used_hour_ms: None,
                 rotated_from: Some(before.id.clone()),
                 version: 1,
                 created_at_ms: write.now_ms,

@@ -47,6 +47,8 @@ CREATE TABLE keys (
     models TEXT,
     endpoints TEXT,
     routes TEXT,
+    -- The newest hour of its use, in hours since the Unix epoch.
+    last_used_hour INTEGER,
     rotated_from TEXT REFERENCES keys (id) ON DELETE SET NULL,
     version INTEGER NOT NULL,
     created_at_ms INTEGER NOT NULL,
