@@ -9,7 +9,10 @@
 )]
 
 mod access;
+mod audit;
+mod backup;
 mod cancel;
+mod credentials;
 mod failover;
 mod harness;
 mod http;

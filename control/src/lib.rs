@@ -6,6 +6,8 @@
 
 mod actor;
 mod api;
+pub mod backup;
+mod checks;
 mod command;
 pub mod config;
 mod connection;
@@ -14,12 +16,17 @@ pub mod detect;
 mod meter;
 mod money;
 mod publish;
+mod refusals;
 mod service;
 mod state;
 mod store;
 mod vault;
 
+pub use checks::{verify_audit, verify_credentials};
 pub use console::Asset;
 pub use service::{Control, Params, start};
 pub use state::{OpenParams, State};
+pub use store::chain::{ChainBroken, ChainHolds};
 pub use store::error::OpenError;
+pub use store::sealed::{Survey, Unopened};
+pub use vault::{RekeyError, RekeyParams, Rekeyed, rekey};

@@ -18,12 +18,14 @@ use shared::port::{Body, BoxFuture, Handler, HttpClient};
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+use crate::api::backups::Backups;
 use crate::api::session::Gate;
 use crate::api::{self, ApiError, App, RequestId};
 use crate::config::Config;
 use crate::console::Asset;
 use crate::meter::writer::{Desk, Writer};
 use crate::publish::{Publisher, Reloader};
+use crate::refusals::{self, Counter, Refusals, Refused};
 use crate::state::{Parts, State};
 use crate::store::lock::StateLock;
 use crate::store::readers::Readers;
@@ -75,6 +77,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, path, mut meter, journal, keys } = params.state.into_parts();
     let keys = Arc::new(keys);
     let config = Arc::clone(&params.config);
+    let backups = Backups::new(config.state_dir.clone(), config.lifetimes.backups_kept);
     let publisher = Publisher::start(config, Arc::clone(&keys), params.publisher, meter.db_mut())
         .map_err(io::Error::other)?;
     let (readers, reader_threads) = Readers::start(&path).map_err(io::Error::other)?;
@@ -91,6 +94,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         scribe,
         view,
         journal,
+        backups,
         reload: reloader.status(),
         warnings: params.warnings,
         build: params.build,
@@ -101,12 +105,13 @@ pub fn start(params: Params) -> io::Result<Control> {
         http: params.http,
     };
     let (visits, arriving) = mpsc::channel(VISITS_MAX);
+    let (refusals, counter) = refusals::channel();
     let (stop, stopped) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let thread = thread::Builder::new()
         .name("llmgw-control".into())
-        .spawn(move || runtime.block_on(run(Arc::new(app), reloader, arriving, stopped)))?;
-    let door = Arc::new(Door { visits, gate, room: Arc::new(Semaphore::new(VISITS_MAX)) });
+        .spawn(move || runtime.block_on(run(Arc::new(app), reloader, arriving, (counter, stopped))))?;
+    let door = Arc::new(Door { visits, gate, refusals, room: Arc::new(Semaphore::new(VISITS_MAX)) });
     Ok(Control { door, thread, stop, readers: reader_threads, writer, lock })
 }
 
@@ -137,6 +142,7 @@ impl Control {
 struct Door {
     visits: mpsc::Sender<Visit>,
     gate: Arc<Gate>,
+    refusals: Refusals,
     /// Requests that may be inside at the same time.
     room: Arc<Semaphore>,
 }
@@ -164,7 +170,8 @@ impl Door {
     /// A stranger is turned away before anything of the body is read.
     async fn enter(&self, head: Head, body: Body, peer: SocketAddr) -> Result<Response<Body>, ApiError> {
         let asks = api::asks_who(head.uri.path());
-        let actor = asks.then(|| self.gate.admit(&head, peer.ip())).transpose()?;
+        let admitted = asks.then(|| self.gate.admit(&head, peer.ip())).transpose();
+        let actor = admitted.inspect_err(|error| self.tell(error, &head, peer))?;
         let permit = Arc::clone(&self.room).try_acquire_owned().map_err(|_| told(FULL))?;
         let body = match actor {
             Some(_) => read(body).await?,
@@ -174,6 +181,15 @@ impl Door {
         let request = api::Request { parts: head, body, actor };
         self.visits.try_send(Visit { request, reply, permit }).map_err(|_| told(STOPPING))?;
         answer.await.map_err(|_| told(STOPPING))
+    }
+
+    /// Lets the audit know of somebody who was refused.
+    fn tell(&self, error: &ApiError, head: &Head, peer: SocketAddr) {
+        if let Some(reason) = error.refusal() {
+            let route = format!("{} {}", head.method, head.uri.path());
+            let request_id = RequestId::of(&head.headers).text();
+            self.refusals.tell(Refused { address: peer.ip(), reason, route, request_id });
+        }
     }
 }
 
@@ -198,9 +214,11 @@ async fn run(
     app: Arc<App>,
     reloader: Reloader,
     mut arriving: mpsc::Receiver<Visit>,
-    mut stopped: oneshot::Receiver<()>,
+    (counter, mut stopped): (Counter, oneshot::Receiver<()>),
 ) {
     let reloading = tokio::spawn(reloader.run());
+    let (stop_counting, counting_stops) = oneshot::channel();
+    let counting = tokio::spawn(counter.run(app.scribe.clone(), counting_stops));
     loop {
         let visit = tokio::select! {
             _ = &mut stopped => break,
@@ -210,6 +228,8 @@ async fn run(
         tokio::spawn(receive(Arc::clone(&app), visit));
     }
     reloading.abort();
+    let _ = stop_counting.send(());
+    let _ = counting.await;
 }
 
 async fn receive(app: Arc<App>, visit: Visit) {
@@ -236,7 +256,9 @@ mod tests {
     fn one_request_too_many_is_refused_at_once() {
         let (visits, mut arriving) = mpsc::channel(1);
         let (_, reader) = shared::snapshot::channel();
-        let door = Door { visits, gate: Arc::new(Gate::new(reader)), room: Arc::new(Semaphore::new(1)) };
+        let (refusals, _counter) = refusals::channel();
+        let gate = Arc::new(Gate::new(reader));
+        let door = Door { visits, gate, refusals, room: Arc::new(Semaphore::new(1)) };
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let request = || Request::get("/console").body(shared::port::full("")).unwrap();
         let mut nobody = std::task::Context::from_waker(std::task::Waker::noop());

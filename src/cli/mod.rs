@@ -1,6 +1,9 @@
 //! The commands. Each answers with nothing or a [`Failure`], which holds one line for people and an exit code.
 
+mod audit;
+mod backup;
 mod config;
+mod credentials;
 mod healthcheck;
 mod logs;
 mod loopback;
@@ -39,6 +42,35 @@ enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Work on stored secrets and the key that opens them
+    Credentials {
+        #[command(subcommand)]
+        command: CredentialsCommand,
+    },
+    /// Make, check and restore archives of the state
+    Backup {
+        #[command(subcommand)]
+        command: backup::Command,
+    },
+    /// Look at the audit
+    Audit {
+        #[command(subcommand)]
+        command: AuditCommand,
+    },
+}
+
+#[derive(Subcommand)]
+enum CredentialsCommand {
+    /// Make LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY the key that opens the state; the gateway must not run
+    Rekey,
+    /// Open every stored secret and name those that do not open; the gateway may run
+    Verify,
+}
+
+#[derive(Subcommand)]
+enum AuditCommand {
+    /// Find out whether any row was changed, removed or put in; the gateway may run
+    Verify,
 }
 
 #[derive(Subcommand)]
@@ -83,6 +115,10 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Config { command: ConfigCommand::Check } => config::check(&environment()),
         Command::Config { command: ConfigCommand::Show } => config::show(&environment()),
         Command::Config { command: ConfigCommand::Schema } => config::schema(),
+        Command::Credentials { command: CredentialsCommand::Rekey } => credentials::rekey(&environment()),
+        Command::Credentials { command: CredentialsCommand::Verify } => credentials::verify(&environment()),
+        Command::Backup { command } => backup::run(command, &environment()),
+        Command::Audit { command: AuditCommand::Verify } => audit::verify(&environment()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -108,6 +144,8 @@ fn print(text: &str) -> Result<(), Failure> {
 mod exit {
     /// The gateway that was asked is not alive.
     pub(super) const UNHEALTHY: u8 = 1;
+    /// What was looked at is not as it should be.
+    pub(super) const UNSOUND: u8 = 1;
     /// The command line is wrong.
     pub(super) const USAGE: u8 = 64;
     /// A fault of the gateway itself.
@@ -120,7 +158,7 @@ mod exit {
 
 const AFTER_HELP: &str = "\
 Everything else is configured by LLMGW_* variables and a YAML file; `llmgw config show` lists them all.
-Exit codes: 0 as asked, 64 command line, 70 internal, 74 state or input/output, 75 another process holds the
+Exit codes: 0 as asked, 1 found wanting, 64 command line, 70 internal, 74 state or input/output, 75 another process holds the
 state, 78 configuration or secrets.";
 
 /// The release and what it was built from.

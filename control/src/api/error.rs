@@ -37,6 +37,12 @@ impl ApiError {
         Self { allow: Some(allow), ..Self::new(ErrorKind::MethodNotAllowed, message) }
     }
 
+    /// The code, where somebody was refused for who they are.
+    pub(crate) fn refusal(&self) -> Option<&'static str> {
+        let row = self.kind.row();
+        matches!(row.status, 401 | 403 | 429).then_some(row.code)
+    }
+
     pub(crate) fn response(&self, id: &RequestId) -> Response<Body> {
         let row = self.kind.row();
         let envelope = json!({"error": {

@@ -28,8 +28,6 @@ pub(super) static ROUTES: &[Route] = &[
     later(Method::POST, "quotas"),
     later(Method::PATCH, "quotas/{}"),
     later(Method::DELETE, "quotas/{}"),
-    later(Method::GET, "audit"),
-    later(Method::GET, "audit/export"),
     later(Method::GET, "alerts"),
     later(Method::POST, "alerts/{}/ack"),
     later(Method::GET, "alert-rules"),
@@ -54,7 +52,5 @@ pub(super) static ROUTES: &[Route] = &[
     later(Method::POST, "extensions/{}/probe"),
     later(Method::GET, "health/providers"),
     later(Method::GET, "live"),
-    later(Method::GET, "backups"),
-    later(Method::POST, "backups"),
     later(Method::GET, "config"),
 ];

@@ -2,9 +2,12 @@
 //! else learns which paths there are.
 
 mod allowlist;
+mod audit;
+pub(crate) mod backups;
 mod bindings;
 mod call;
 mod change;
+mod csv;
 mod endpoints;
 mod error;
 mod field;
@@ -19,6 +22,7 @@ mod registry;
 mod requests;
 pub(crate) mod session;
 mod state;
+mod stream;
 mod usage;
 
 #[cfg(test)]
@@ -57,6 +61,7 @@ pub(crate) struct App {
     pub(crate) scribe: Scribe,
     pub(crate) view: ViewCell,
     pub(crate) journal: Journal,
+    pub(crate) backups: backups::Backups,
     pub(crate) reload: StatusCell,
     pub(crate) warnings: Vec<String>,
     pub(crate) build: BuildIdentity,
@@ -172,6 +177,8 @@ static TABLES: &[&[Route]] = &[
     endpoints::ROUTES,
     requests::ROUTES,
     usage::ROUTES,
+    audit::ROUTES,
+    backups::ROUTES,
     later::ROUTES,
 ];
 

@@ -11,6 +11,7 @@
 //! Orders that wait at the same time share one commit.
 
 pub(crate) mod allowlist;
+pub(crate) mod backups;
 pub(crate) mod bindings;
 pub(crate) mod endpoints;
 pub(crate) mod keys;
@@ -20,6 +21,7 @@ pub(crate) mod principals;
 pub(crate) mod projects;
 pub(crate) mod providers;
 mod refusal;
+pub(crate) mod refusals;
 
 #[cfg(test)]
 mod tests;

@@ -37,6 +37,11 @@ impl Fault {
         Self { place: Place::Variable(name.to_owned()), message: message.into() }
     }
 
+    /// Whether it is about the environment variable `name`.
+    pub(super) fn is_of(&self, name: &str) -> bool {
+        matches!(&self.place, Place::Variable(variable) if variable == name)
+    }
+
     pub(super) fn file(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         Self { place: Place::File(path.into()), message: message.into() }
     }

@@ -85,7 +85,7 @@ pub(super) fn lifetimes(layers: &mut Layers<'_>) -> Lifetimes {
         usage_days: count("LLMGW_RETENTION_USAGE_DAYS", 90),
         audit_days: count("LLMGW_RETENTION_AUDIT_DAYS", 365),
         delivered_outbox_days: count("LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS", 400),
-        backups_kept: count("LLMGW_BACKUP_KEEP", 7),
+        backups_kept: count("LLMGW_BACKUP_KEEP", BACKUPS_KEPT),
     }
 }
 
@@ -99,5 +99,7 @@ pub(super) fn partner(layers: &mut Layers<'_>) -> Partner {
     }
 }
 
+/// How many backups are kept unless the environment says so.
+pub(super) const BACKUPS_KEPT: u32 = 7;
 /// Shorter administrator keys get a warning.
 const KEY_CHARS_MIN: usize = 16;

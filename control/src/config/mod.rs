@@ -14,6 +14,7 @@ mod identity;
 mod layer;
 mod model;
 mod nearest;
+mod offline;
 mod provider;
 mod raw;
 mod registry;
@@ -35,6 +36,7 @@ pub use model::{
     Config, ConnectionAuth, Endpoint, Lifetimes, LogFormat, Logging, Member, Partner, Policies, Provider,
     Routing, Server, Sso, TlsFiles,
 };
+pub use offline::{Offline, offline};
 pub use registry::{Entry as RegistryEntry, entries as registry_entries};
 pub(crate) use schema::did_you_mean;
 pub use schema::{json as schema_json, text as schema_text};

@@ -52,4 +52,5 @@ fn holder(file: &mut File) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-const FILE: &str = "lock";
+/// The file that is locked.
+pub(crate) const FILE: &str = "lock";

@@ -89,7 +89,13 @@ pub(crate) fn connect_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-fn connect_writer(path: &Path) -> rusqlite::Result<Connection> {
+/// Whether `encryption_key` is the key of the database at `path`.
+pub(crate) fn opens_with(path: &Path, encryption_key: &Secret<[u8; 32]>) -> bool {
+    connect_reader(path).is_ok_and(|db| vault::open_keys(&db, encryption_key).is_ok())
+}
+
+/// The connection that writes; there is one at a time.
+pub(crate) fn connect_writer(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
@@ -104,7 +110,7 @@ fn connect_writer(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Looks at an existing database without writing to it.
-fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<(), OpenError> {
+pub(crate) fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<(), OpenError> {
     let damaged = |detail: &str| OpenError::Damaged { path: path.into(), detail: detail.into() };
     let io = |source| OpenError::Io { path: path.into(), source };
     let mut magic = [0; MAGIC.len()];
@@ -200,7 +206,8 @@ fn close_to_others(path: &Path, mode: u32) {
     }
 }
 
-fn sql_error(path: &Path, source: rusqlite::Error) -> OpenError {
+/// What an error of SQLite on the file means for whoever opens it.
+pub(crate) fn sql_error(path: &Path, source: rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     match source.sqlite_error_code() {
         Some(DatabaseCorrupt | NotADatabase) => {

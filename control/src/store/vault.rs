@@ -26,6 +26,23 @@ pub(crate) fn sealed(db: &Connection, name: &str) -> rusqlite::Result<Option<Vec
     db.query_row(SEALED, named_params! {":name": name}, |row| row.get("sealed")).optional()
 }
 
+/// From now on `db` overwrites what it removes, so that an old row cannot be found in the file.
+pub(crate) fn leave_nothing_behind(db: &Connection) -> rusqlite::Result<()> {
+    db.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))
+}
+
+/// Brings everything into the database file and empties the write-ahead log, which still holds older pages.
+pub(crate) fn forget_pages(db: &Connection) -> rusqlite::Result<()> {
+    let busy: bool = db.query_row(CHECKPOINT, [], |row| row.get(0))?;
+    if busy {
+        tracing::warn!(
+            "the write-ahead log could not be emptied, because another process reads the database"
+        );
+    }
+    Ok(())
+}
+
+const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 const INSERT: &str = "INSERT INTO vault (name, sealed, created_at_ms) VALUES (:name, :sealed, :now)";
 const REPLACE: &str = "UPDATE vault SET sealed = :sealed WHERE name = :name";
 const SEALED: &str = "SELECT sealed FROM vault WHERE name = :name";

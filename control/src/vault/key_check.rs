@@ -58,6 +58,17 @@ pub(crate) fn open_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> R
     Ok(Keys { key_hash_key, data_key })
 }
 
+/// Seals the data key, which `old` opens, by `new`. Runs inside the caller's transaction.
+pub(crate) fn reseal_data_key(
+    db: &Connection,
+    old: &Secret<[u8; 32]>,
+    new: &Secret<[u8; 32]>,
+) -> Result<(), KeysError> {
+    let data_key = open_key(db, rows::DATA_KEY, old, KeysError::WrongKey)?;
+    let sealed = seal(new, &place(rows::DATA_KEY), data_key.expose()).map_err(KeysError::Seal)?;
+    rows::replace(db, rows::DATA_KEY, &sealed).map_err(KeysError::Sql)
+}
+
 fn open_key(
     db: &Connection,
     name: &'static str,

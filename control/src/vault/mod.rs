@@ -3,8 +3,10 @@
 
 mod key_check;
 mod random;
+mod rekey;
 mod seal;
 
-pub(crate) use key_check::{Keys, KeysError, make_keys, open_keys};
+pub(crate) use key_check::{Keys, KeysError, make_keys, open_keys, reseal_data_key};
 pub(crate) use random::{RandomError, random};
+pub use rekey::{RekeyError, RekeyParams, Rekeyed, rekey};
 pub(crate) use seal::{Place, SealError, open, seal};

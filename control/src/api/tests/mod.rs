@@ -1,5 +1,6 @@
 //! The admin API over a real state: who may call it, what it answers, and that the figures are right.
 
+mod audit;
 mod gate;
 mod principals;
 mod process;

@@ -1,0 +1,150 @@
+//! `audit`: who did what, newest first, and all of it as a file.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
+use http::{HeaderValue, Method, Response};
+use jiff::Timestamp;
+use serde::Serialize;
+use shared::port::Body;
+
+use super::query::Query;
+use super::stream::{self, Feed};
+use super::{ApiError, Call, Route, csv, json, route_of};
+use crate::store::readers::Readers;
+use crate::store::trail::{AuditRow, Filter, page};
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "audit", |call| Box::pin(list(call))),
+    route_of(Method::GET, "audit/export", |call| Box::pin(export(call))),
+];
+
+#[derive(Serialize)]
+struct List {
+    data: Vec<AuditRow>,
+    next_cursor: Option<String>,
+}
+
+async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let limit: usize = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
+    let before = query.number("cursor", 1, i64::MAX)?.unwrap_or(i64::MAX);
+    let filter = filter(&mut query)?;
+    query.finish()?;
+    let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    let mut data = call.app.readers.ask(move |db| page(db, &filter, before, rows)).await?;
+    let more = data.len() > limit;
+    data.truncate(limit);
+    let next_cursor = data.last().filter(|_| more).map(|row| row.id.to_string());
+    json(&List { data, next_cursor })
+}
+
+fn filter(query: &mut Query) -> Result<Filter, ApiError> {
+    let object = query.text("object");
+    let (object_kind, object_id) = match object.as_deref().map(|object| object.split_once('/')) {
+        Some(Some((kind, id))) => (Some(kind.to_owned()), Some(id.to_owned())),
+        Some(None) => (object, None),
+        None => (None, None),
+    };
+    Ok(Filter {
+        actor: query.text("actor"),
+        action: query.text("action"),
+        object_kind,
+        object_id,
+        outcome: query.choice("outcome", &[("done", "done"), ("refused", "refused")])?,
+        from_ms: query.moment("from")?,
+        to_ms: query.moment("to")?,
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Lines,
+    Csv,
+}
+
+/// Rows go out page by page as the client takes them.
+async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let formats = [("jsonl", Format::Lines), ("csv", Format::Csv)];
+    let format = query.choice("format", &formats)?.unwrap_or(Format::Lines);
+    let filter = filter(&mut query)?;
+    query.finish()?;
+    let readers = call.app.readers.clone();
+    // The first page is asked for before anything is answered, so that a database that fails is an error.
+    let first = ask(&readers, &filter, i64::MAX).await?;
+    let (feed, body) = stream::channel();
+    tokio::spawn(write(readers, filter, format, first, feed));
+    let (content_type, disposition) = match format {
+        Format::Lines => ("application/jsonl", "attachment; filename=\"audit.jsonl\""),
+        Format::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"audit.csv\""),
+    };
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(disposition));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+async fn ask(readers: &Readers, filter: &Filter, before: i64) -> Result<Vec<AuditRow>, ApiError> {
+    let filter = filter.clone();
+    Ok(readers.ask(move |db| page(db, &filter, before, PAGE_ROWS)).await?)
+}
+
+/// Ends when everything is written, the client is gone, or the database fails, which breaks the body off.
+async fn write(readers: Readers, filter: Filter, format: Format, first: Vec<AuditRow>, feed: Feed) {
+    let mut rows = first;
+    let mut text = String::new();
+    if format == Format::Csv {
+        csv::line(&mut text, &COLUMNS);
+    }
+    while let Some(last) = rows.last().map(|row| row.id) {
+        rows.iter().for_each(|row| put(&mut text, row, format));
+        if feed.send(Bytes::from(std::mem::take(&mut text))).await.is_err() {
+            return;
+        }
+        match ask(&readers, &filter, last).await {
+            Ok(next) => rows = next,
+            Err(_) => return feed.fail("the database failed while the audit was exported").await,
+        }
+    }
+    let _ = feed.send(Bytes::from(text)).await;
+}
+
+fn put(text: &mut String, row: &AuditRow, format: Format) {
+    match format {
+        Format::Lines => {
+            if let Ok(line) = serde_json::to_string(row) {
+                text.push_str(&line);
+                text.push('\n');
+            }
+        }
+        Format::Csv => {
+            let at = Timestamp::from_millisecond(row.at_ms).unwrap_or_default().to_string();
+            let (id, detail) = (row.id.to_string(), row.detail.get());
+            let (address, request) = (row.address.as_deref(), row.request_id.as_deref());
+            csv::line(
+                text,
+                &[
+                    &id,
+                    &at,
+                    &row.actor,
+                    &row.action,
+                    &row.object_kind,
+                    &row.object_id,
+                    &row.outcome,
+                    address.unwrap_or_default(),
+                    request.unwrap_or_default(),
+                    detail,
+                ],
+            );
+        }
+    }
+}
+
+const COLUMNS: [&str; 10] =
+    ["id", "at", "actor", "action", "object_kind", "object_id", "outcome", "address", "request_id", "detail"];
+const LIMIT_DEFAULT: usize = 50;
+const LIMIT_MAX: usize = 500;
+/// Rows that are in memory at the same time for one export.
+const PAGE_ROWS: i64 = 500;

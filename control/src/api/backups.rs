@@ -1,0 +1,139 @@
+//! `backups`: which there are, and making one. It is made on a thread of its own, because it may take long.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use http::{Method, Response, StatusCode};
+use serde::Serialize;
+use shared::error_kind::ErrorKind;
+use shared::port::Body;
+
+use super::{ApiError, Call, Route, json, route_of};
+use crate::actor::{Actor, Who};
+use crate::backup::{self, Archive, BackupError};
+use crate::command::backups::{Begin, Finish};
+use crate::command::{OrderContext, OrderOf};
+use crate::meter::writer::Scribe;
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "backups", |call| Box::pin(list(call))),
+    route_of(Method::POST, "backups", |call| Box::pin(create(call))),
+];
+
+/// The backups of the state, and the one in the making.
+#[derive(Clone, Debug)]
+pub(crate) struct Backups {
+    dir: PathBuf,
+    kept: u32,
+    now: Arc<Mutex<Now>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Now {
+    is_running: bool,
+    last_failure: Option<Failure>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Failure {
+    at_ms: u64,
+    message: String,
+}
+
+impl Backups {
+    /// Of the state in `dir`, `kept` of them.
+    pub(crate) fn new(dir: PathBuf, kept: u32) -> Self {
+        Self { dir, kept, now: Arc::default() }
+    }
+
+    fn now(&self) -> Now {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// False if one is in the making already.
+    fn begin(&self) -> bool {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        !std::mem::replace(&mut now.is_running, true)
+    }
+
+    fn end(&self, failure: Option<String>) {
+        let failure = failure.map(|message| Failure { at_ms: shared::clock::unix_ms(), message });
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) =
+            Now { is_running: false, last_failure: failure };
+    }
+
+    /// Makes one on a thread of its own.
+    fn make(self, scribe: Scribe) -> io::Result<()> {
+        let make = move || {
+            let outcome = backup::create(&self.dir, self.kept);
+            if let Err(error) = &outcome {
+                tracing::error!("the backup failed: {error}");
+            }
+            self.end(outcome.as_ref().err().map(BackupError::to_string));
+            let outcome = outcome.map(|archive| archive.name).map_err(|error| error.to_string());
+            let actor = Actor { who: Who::Gateway, address: None, request_id: None };
+            let context = OrderContext { actor, status: StatusCode::NO_CONTENT, idempotency: None };
+            let _ = scribe.write(Box::new(OrderOf::new(Finish { outcome }, context).0));
+        };
+        thread::Builder::new().name("llmgw-backup".into()).spawn(make).map(drop)
+    }
+}
+
+#[derive(Serialize)]
+struct List {
+    data: Vec<Archive>,
+    next_cursor: Option<String>,
+    is_running: bool,
+    last_failure: Option<Failure>,
+    kept: u32,
+}
+
+async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let backups = &call.app.backups;
+    let Now { is_running, last_failure } = backups.now();
+    let dir = backups.dir.clone();
+    let listed = tokio::task::spawn_blocking(move || backup::list(&dir)).await;
+    let data = match listed {
+        Ok(Ok(data)) => data,
+        Ok(Err(error)) => return Err(failed(error.to_string())),
+        Err(_) => return Err(failed("the directory could not be read".to_owned())),
+    };
+    json(&List { data, next_cursor: None, is_running, last_failure, kept: backups.kept })
+}
+
+async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let _: Empty = call.json()?;
+    let backups = call.app.backups.clone();
+    if !backups.begin() {
+        return Err(ApiError::new(ErrorKind::Conflict, "A backup is being made already."));
+    }
+    let begun = call.execute(StatusCode::ACCEPTED, Begin).await;
+    let is_new =
+        begun.as_ref().is_ok_and(|response| !response.headers().contains_key("idempotency-replayed"));
+    if !is_new {
+        backups.end(backups.now().last_failure.map(|failure| failure.message));
+        return begun;
+    }
+    call.app.scribe.flush(super::requests::FLUSH_TIME_MAX).await;
+    if let Err(error) = backups.clone().make(call.app.scribe.clone()) {
+        backups.end(Some(error.to_string()));
+        return Err(failed(error.to_string()));
+    }
+    begun
+}
+
+fn failed(why: String) -> ApiError {
+    tracing::error!("backups: {why}");
+    ApiError::new(
+        ErrorKind::Internal,
+        "Backups cannot be used at the moment; the log of the gateway says why.",
+    )
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Empty {}

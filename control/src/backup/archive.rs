@@ -1,0 +1,185 @@
+//! Reading an archive. Nothing in it is believed: the first entry is the manifest, the others are the files that it
+//! names, in its order, of its lengths and digests, and nothing else is there. So no name of an entry is ever a
+//! path, and links, devices and everything else that tar knows is refused.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use tar::{Entry, EntryType};
+
+use super::manifest::{BUFFER_BYTES, DATABASE, Hasher, MANIFEST, Manifest, ManifestFile};
+use super::scratch::Scratch;
+use super::{BackupError, at};
+use crate::store::copy;
+
+/// Reads `archive` as a restore would, and finds out whether it is whole.
+pub fn verify(archive: &Path) -> Result<Manifest, BackupError> {
+    let scratch = Scratch::somewhere().map_err(at(&std::env::temp_dir()))?;
+    verify_in(archive, scratch.path())
+}
+
+/// The same, with the room that it takes in `dir`, an empty directory.
+pub(super) fn verify_in(archive: &Path, dir: &Path) -> Result<Manifest, BackupError> {
+    let manifest = unpack(archive, dir, BYTES_MAX)?;
+    inspect(archive, dir, &manifest)?;
+    Ok(manifest)
+}
+
+/// Whether the databases that were unpacked into `dir` are whole and of a known version.
+pub(super) fn inspect(archive: &Path, dir: &Path, manifest: &Manifest) -> Result<(), BackupError> {
+    for file in manifest.files.iter().filter(|file| file.name.ends_with(".db")) {
+        let own = file.name == DATABASE;
+        let found = copy::inspect(&dir.join(&file.name), own)
+            .map_err(|what| BackupError::unsound(archive, format!("{}: {what}", file.name)))?;
+        if own && found != manifest.database_version {
+            return Err(BackupError::unsound(
+                archive,
+                "its database has another version than its manifest says",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The manifest alone.
+pub(super) fn manifest(archive: &Path) -> Result<Manifest, BackupError> {
+    let mut tar = open(archive, MANIFEST_BYTES_MAX + TAR_BYTES)?;
+    let mut entries = tar.entries().map_err(at(archive))?.raw(true);
+    manifest_of(archive, entries.next(), u64::MAX)
+}
+
+/// Unpacks `archive` into the empty directory `dir`, as long as that takes no more than `bytes_max`.
+pub(super) fn unpack(archive: &Path, dir: &Path, bytes_max: u64) -> Result<Manifest, BackupError> {
+    let packed = archive.metadata().map_err(at(archive))?.len();
+    let bytes_max = bytes_max.min(packed.saturating_mul(RATIO_MAX).max(BYTES_ALWAYS));
+    let mut tar = open(archive, bytes_max.saturating_add(MANIFEST_BYTES_MAX + TAR_BYTES))?;
+    let mut entries = tar.entries().map_err(broken(archive))?.raw(true);
+    let manifest = manifest_of(archive, entries.next(), bytes_max)?;
+    for file in &manifest.files {
+        let mut entry = named(archive, entries.next(), &file.name)?;
+        if entry.size() != file.bytes {
+            return Err(BackupError::unsound(
+                archive,
+                format!("{} has another length than its manifest says", file.name),
+            ));
+        }
+        write(archive, &mut entry, file, dir)?;
+    }
+    if let Some(entry) = entries.next() {
+        let entry = entry.map_err(broken(archive))?;
+        return Err(stranger(archive, &entry));
+    }
+    drop(entries);
+    end(archive, tar.into_inner())?;
+    Ok(manifest)
+}
+
+type Packed = io::Take<zstd::Decoder<'static, io::BufReader<File>>>;
+
+fn open(archive: &Path, bytes_max: u64) -> Result<tar::Archive<Packed>, BackupError> {
+    let file = File::open(archive).map_err(at(archive))?;
+    let mut decoder = zstd::Decoder::new(file).map_err(at(archive))?;
+    decoder.window_log_max(WINDOW_LOG_MAX).map_err(at(archive))?;
+    Ok(tar::Archive::new(decoder.take(bytes_max)))
+}
+
+type Next<'a> = Option<io::Result<Entry<'a, Packed>>>;
+
+fn manifest_of(archive: &Path, next: Next<'_>, bytes_max: u64) -> Result<Manifest, BackupError> {
+    let entry = named(archive, next, MANIFEST)?;
+    if entry.size() > MANIFEST_BYTES_MAX {
+        return Err(BackupError::unsound(archive, "its manifest is too long"));
+    }
+    let mut text = Vec::new();
+    entry.take(MANIFEST_BYTES_MAX).read_to_end(&mut text).map_err(broken(archive))?;
+    let manifest: Manifest = serde_json::from_slice(&text)
+        .map_err(|error| BackupError::unsound(archive, format!("its manifest cannot be read: {error}")))?;
+    match manifest.fault(bytes_max) {
+        Some(what) => Err(BackupError::unsound(archive, what)),
+        None => Ok(manifest),
+    }
+}
+
+/// The next entry, if it is a file called `name`.
+fn named<'a>(archive: &Path, next: Next<'a>, name: &str) -> Result<Entry<'a, Packed>, BackupError> {
+    let entry = match next {
+        Some(entry) => entry.map_err(broken(archive))?,
+        None => return Err(BackupError::unsound(archive, format!("{name} is missing"))),
+    };
+    if entry.header().entry_type() != EntryType::Regular || *entry.path_bytes() != *name.as_bytes() {
+        return Err(stranger(archive, &entry));
+    }
+    Ok(entry)
+}
+
+fn stranger(archive: &Path, entry: &Entry<'_, Packed>) -> BackupError {
+    let kind = match entry.header().entry_type() {
+        EntryType::Regular => "a file",
+        EntryType::Link | EntryType::Symlink => "a link",
+        EntryType::Char | EntryType::Block | EntryType::Fifo => "a device",
+        EntryType::Directory => "a directory",
+        _ => "an entry",
+    };
+    let name = String::from_utf8_lossy(&entry.path_bytes()).chars().take(80).collect::<String>();
+    BackupError::unsound(archive, format!("it holds {kind} {name:?} where no backup has one"))
+}
+
+fn write(
+    archive: &Path,
+    entry: &mut Entry<'_, Packed>,
+    file: &ManifestFile,
+    dir: &Path,
+) -> Result<(), BackupError> {
+    let path = dir.join(&file.name);
+    let mut out =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(at(&path))?;
+    let mut hasher = Hasher::default();
+    let (mut buffer, mut bytes) = (vec![0; BUFFER_BYTES], 0_u64);
+    loop {
+        let read = entry.read(&mut buffer).map_err(broken(archive))?;
+        let piece = buffer.get(..read).unwrap_or_default();
+        if piece.is_empty() {
+            break;
+        }
+        hasher.update(piece);
+        bytes = bytes.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+        out.write_all(piece).map_err(at(&path))?;
+    }
+    if bytes != file.bytes || hasher.hex() != file.sha256 {
+        return Err(BackupError::unsound(archive, format!("{} is not what its checksum says", file.name)));
+    }
+    out.sync_all().map_err(at(&path))
+}
+
+/// After the last entry there are zeros and nothing else; reading them checks the compression's own checksum.
+fn end(archive: &Path, mut rest: Packed) -> Result<(), BackupError> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let read = rest.read(&mut buffer).map_err(broken(archive))?;
+        let piece = buffer.get(..read).unwrap_or_default();
+        if piece.is_empty() {
+            return Ok(());
+        }
+        if piece.iter().any(|byte| *byte != 0) {
+            return Err(BackupError::unsound(archive, "something follows its last entry"));
+        }
+    }
+}
+
+fn broken(archive: &Path) -> impl Fn(io::Error) -> BackupError + '_ {
+    |error| BackupError::unsound(archive, format!("it cannot be unpacked: {error}"))
+}
+
+/// What an archive may unpack to, unless somebody allows more.
+pub const BYTES_MAX: u64 = 64 << 30;
+/// An archive may unpack to so many times its own length, which no real one comes near,
+const RATIO_MAX: u64 = 1_000;
+/// and to this in any case.
+const BYTES_ALWAYS: u64 = 64 << 20;
+const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+/// Headers, padding and the end of a tar file with so few entries.
+const TAR_BYTES: u64 = 64 << 10;
+/// Memory for decompression: 128 MiB.
+const WINDOW_LOG_MAX: u32 = 27;

@@ -1,0 +1,103 @@
+//! Making a backup, with or without a gateway that runs on the state.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use jiff::Timestamp;
+use tar::{Builder, EntryType, Header};
+
+use super::archive::verify_in;
+use super::manifest::{DATABASE, FORMAT, MANIFEST, Manifest, ManifestFile, NAMES};
+use super::scratch::Scratch;
+use super::shelf::{Archive, Shelf, archive_name};
+use super::{BackupError, at};
+use crate::store::copy;
+use crate::store::error::OpenError;
+
+/// Makes a backup of the state in `dir`, finds it whole, and removes the oldest so that `kept` stay.
+pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
+    if !dir.join(DATABASE).exists() {
+        return Err(OpenError::Absent { path: dir.join(DATABASE) }.into());
+    }
+    let shelf = Shelf::take(dir)?;
+    let draft = shelf.draft()?;
+    let now = Timestamp::from_millisecond(i64::try_from(shared::clock::unix_ms()).unwrap_or_default())
+        .unwrap_or_default();
+    let manifest = gather(dir, draft.path(), now)?;
+    let packed = draft.path().join("archive");
+    pack(&manifest, draft.path(), &packed, now).map_err(at(&packed))?;
+    for file in &manifest.files {
+        let path = draft.path().join(&file.name);
+        fs::remove_file(&path).map_err(at(&path))?;
+    }
+    let room = Scratch::at(draft.path().join("verify")).map_err(at(draft.path()))?;
+    let found = verify_in(&packed, room.path())?;
+    if found != manifest {
+        return Err(BackupError::unsound(&packed, "it does not read as it was written"));
+    }
+    let archive = shelf.keep(&packed, &archive_name(now))?;
+    shelf.prune(kept);
+    Ok(archive)
+}
+
+/// Copies every file into `draft` and describes the copies.
+fn gather(dir: &Path, draft: &Path, now: Timestamp) -> Result<Manifest, BackupError> {
+    let mut files = Vec::new();
+    for name in NAMES {
+        let (from, to) = (dir.join(name), draft.join(name));
+        if !from.exists() {
+            continue;
+        }
+        new_file(&to).map_err(at(&to))?;
+        if name.ends_with(".db") {
+            copy::copy(&from, &to).map_err(|source| BackupError::Sql { path: from, source })?;
+        } else {
+            fs::copy(&from, &to).map_err(at(&from))?;
+        }
+        files.push(ManifestFile::of(draft, name).map_err(at(&to))?);
+    }
+    let database = draft.join(DATABASE);
+    let (database_version, rows) =
+        copy::describe(&database).map_err(|source| BackupError::Sql { path: database, source })?;
+    Ok(Manifest {
+        format: FORMAT,
+        created_at: now.to_string(),
+        gateway_version: env!("CARGO_PKG_VERSION").to_owned(),
+        database_version,
+        files,
+        rows,
+    })
+}
+
+fn pack(manifest: &Manifest, draft: &Path, to: &Path, now: Timestamp) -> io::Result<()> {
+    let mut encoder = zstd::Encoder::new(new_file(to)?, LEVEL)?;
+    encoder.include_checksum(true)?;
+    let mut tar = Builder::new(encoder);
+    let text = serde_json::to_vec_pretty(manifest)?;
+    let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+    tar.append_data(&mut header(bytes, now), MANIFEST, text.as_slice())?;
+    for file in &manifest.files {
+        let content = File::open(draft.join(&file.name))?;
+        tar.append_data(&mut header(file.bytes, now), &file.name, content)?;
+    }
+    let mut out = tar.into_inner()?.finish()?;
+    out.flush()?;
+    out.sync_all()
+}
+
+fn header(bytes: u64, now: Timestamp) -> Header {
+    let mut header = Header::new_ustar();
+    header.set_entry_type(EntryType::Regular);
+    header.set_mode(0o600);
+    header.set_size(bytes);
+    header.set_mtime(u64::try_from(now.as_second()).unwrap_or_default());
+    header
+}
+
+fn new_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+const LEVEL: i32 = 3;

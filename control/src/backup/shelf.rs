@@ -1,0 +1,120 @@
+//! The default directory of backups, `backups` in the state directory. One process at a time makes one there.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::archive::manifest;
+use super::manifest::Manifest;
+use super::scratch::Scratch;
+use super::{BackupError, at};
+
+/// An archive in the default directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Archive {
+    /// Its file name.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// What it holds; none if that cannot be read.
+    pub manifest: Option<Manifest>,
+}
+
+/// The archives of the state in `dir`, newest first.
+pub fn list(dir: &Path) -> Result<Vec<Archive>, BackupError> {
+    let dir = dir.join(FOLDER);
+    let entries = match fs::read_dir(&dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(at(&dir))?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(at(&dir))?.file_name();
+        names.extend(name.into_string().ok().filter(|name| is_archive(name)));
+    }
+    names.sort_unstable_by(|one, other| other.cmp(one));
+    names.truncate(LISTED_MAX);
+    names.into_iter().map(|name| look_at(&dir, name)).collect()
+}
+
+fn look_at(dir: &Path, name: String) -> Result<Archive, BackupError> {
+    let path = dir.join(&name);
+    let bytes = fs::metadata(&path).map_err(at(&path))?.len();
+    Ok(Archive { name, bytes, manifest: manifest(&path).ok() })
+}
+
+/// The directory, held by this process.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    state: PathBuf,
+    dir: PathBuf,
+    _lock: File,
+}
+
+impl Shelf {
+    /// Takes the directory of the state in `state`, and makes it where there is none.
+    pub(super) fn take(state: &Path) -> Result<Self, BackupError> {
+        let dir = state.join(FOLDER);
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(at(&dir))?;
+        let path = dir.join(LOCK);
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(at(&path))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { state: state.into(), dir, _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(BackupError::Busy(dir)),
+            Err(TryLockError::Error(source)) => Err(BackupError::Io { path, source }),
+        }
+    }
+
+    /// A directory for a backup in the making.
+    pub(super) fn draft(&self) -> Result<Scratch, BackupError> {
+        Scratch::at(self.dir.join(DRAFT)).map_err(at(&self.dir))
+    }
+
+    /// Gives a verified archive its name.
+    pub(super) fn keep(&self, packed: &Path, name: &str) -> Result<Archive, BackupError> {
+        let path = self.dir.join(name);
+        fs::rename(packed, &path).map_err(at(&path))?;
+        File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(at(&self.dir))?;
+        look_at(&self.dir, name.to_owned())
+    }
+
+    /// Removes the oldest archives, so that `kept` stay. Every archive here was found whole when it got its name;
+    /// one that cannot be read any more does not count, and is left for somebody to look at.
+    pub(super) fn prune(&self, kept: u32) {
+        let readable = list(&self.state).unwrap_or_default().into_iter().filter(|a| a.manifest.is_some());
+        for old in readable.skip(usize::try_from(kept).unwrap_or(usize::MAX)) {
+            let path = self.dir.join(&old.name);
+            match fs::remove_file(&path) {
+                Ok(()) => tracing::info!("backup {} was removed; {kept} are kept", old.name),
+                Err(error) => tracing::warn!("backup {} cannot be removed: {error}", path.display()),
+            }
+        }
+    }
+}
+
+/// `llmgw-backup-20261121T072100.123Z.tar.zst`: names in order are backups in order.
+pub(super) fn archive_name(now: Timestamp) -> String {
+    let millisecond = now.as_millisecond().rem_euclid(1_000);
+    format!("{PREFIX}{}.{millisecond:03}Z{SUFFIX}", now.strftime("%Y%m%dT%H%M%S"))
+}
+
+fn is_archive(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
+const FOLDER: &str = "backups";
+const DRAFT: &str = ".draft";
+const LOCK: &str = "lock";
+const PREFIX: &str = "llmgw-backup-";
+const SUFFIX: &str = ".tar.zst";
+/// More than may be kept.
+const LISTED_MAX: usize = 20_000;

@@ -1,0 +1,320 @@
+//! Backups of a real state, and archives that are none.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+use shared::secret::Secret;
+use tar::{Builder, EntryType, Header};
+use tempfile::TempDir;
+
+use super::manifest::{DATABASE, Hasher, MANIFEST};
+use super::*;
+use crate::store::open::open;
+
+static KEY: std::sync::LazyLock<Secret<[u8; 32]>> = std::sync::LazyLock::new(|| Secret::new([1; 32]));
+
+/// A state with something in it.
+fn state() -> (TempDir, PathBuf) {
+    let home = TempDir::new().unwrap();
+    let dir = home.path().join("state");
+    let opened = open(&dir, &KEY).unwrap();
+    let sql = "INSERT INTO principals VALUES ('prn_1', 'Ada', NULL, 0, 1, 0, 0)";
+    opened.writer.execute(sql, []).unwrap();
+    fs::write(dir.join("catalog.json"), "{}").unwrap();
+    fs::write(dir.join("secrets.json"), r#"{"groq": "planted-plain-secret"}"#).unwrap();
+    (home, dir)
+}
+
+fn path_of(dir: &Path, archive: &Archive) -> PathBuf {
+    dir.join("backups").join(&archive.name)
+}
+
+fn restore_to(archive: &Path, dir: &Path) -> Result<Restored, BackupError> {
+    restore(RestoreParams { archive, dir, bytes_max: BYTES_MAX, encryption_key: Some(&KEY) })
+}
+
+#[test]
+fn what_was_backed_up_comes_back_and_opens_with_the_same_key() {
+    let (home, dir) = state();
+    let archive = create(&dir, 7).unwrap();
+    let manifest = archive.manifest.clone().unwrap();
+    let names: Vec<&str> = manifest.files.iter().map(|file| file.name.as_str()).collect();
+    assert_eq!(names, ["gateway.db", "catalog.json"]);
+    assert_eq!(manifest.rows["principals"], 1);
+    assert_eq!(verify(&path_of(&dir, &archive)).unwrap(), manifest);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path_of(&dir, &archive)), 0o600);
+
+    let to = home.path().join("a/restored");
+    let restored = restore_to(&path_of(&dir, &archive), &to).unwrap();
+    assert_eq!(restored, Restored { manifest, opens: Some(true) });
+    assert_eq!((mode(&to), mode(&to.join(DATABASE))), (0o700, 0o600));
+    let opened = open(&to, &KEY).unwrap();
+    let name: String = opened.writer.query_row("SELECT name FROM principals", [], |row| row.get(0)).unwrap();
+    assert_eq!(name, "Ada");
+    assert!(crate::store::chain::verify(&opened.writer, &opened.keys).unwrap().is_ok());
+    drop(opened);
+    assert!(matches!(restore_to(&path_of(&dir, &archive), &to), Err(BackupError::NotEmpty(_))));
+    let other = Secret::new([2; 32]);
+    let elsewhere = home.path().join("other");
+    let params = RestoreParams {
+        archive: &path_of(&dir, &archive),
+        dir: &elsewhere,
+        bytes_max: BYTES_MAX,
+        encryption_key: Some(&other),
+    };
+    assert_eq!(restore(params).unwrap().opens, Some(false));
+}
+
+#[test]
+fn a_copy_is_one_moment_while_somebody_writes() {
+    let (_home, dir) = state();
+    let path = dir.join(DATABASE);
+    let mut db = Connection::open(&path).unwrap();
+    let fill = "INSERT INTO principals SELECT 'p' || value, hex(randomblob(400)), NULL, 0, 1, 0, 0 \
+                FROM generate_series(1, ?)";
+    db.execute(fill, [20_000]).or_else(|_| {
+        let fill = "WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < ?) \
+                    INSERT INTO principals SELECT 'p' || value, hex(randomblob(400)), NULL, 0, 1, 0, 0 FROM n";
+        db.execute(fill, [20_000])
+    })
+    .unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            let mut writes = 0_u32;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                // Both rows or none: a copy that mixes moments would show it.
+                let tx = db.transaction().unwrap();
+                tx.execute("UPDATE principals SET version = version + 1 WHERE id = 'p1'", []).unwrap();
+                tx.execute("UPDATE principals SET version = version + 1 WHERE id = 'p9999'", []).unwrap();
+                tx.commit().unwrap();
+                writes += 1;
+            }
+            writes
+        });
+        let archive = create(&dir, 7).unwrap();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(writing.join().unwrap() > 0, "nobody was kept from writing");
+        let to = dir.join("restored");
+        restore_to(&path_of(&dir, &archive), &to).unwrap();
+        let copy = Connection::open(to.join(DATABASE)).unwrap();
+        let sql = "SELECT count(DISTINCT version) FROM principals WHERE id IN ('p1', 'p9999')";
+        assert_eq!(copy.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+    });
+}
+
+#[test]
+fn as_many_are_kept_as_was_said_and_the_oldest_goes() {
+    let (_home, dir) = state();
+    let foreign = dir.join("backups/somebody-elses-file");
+    let made: Vec<Archive> = (0..4).map(|_| create(&dir, 3).unwrap()).collect();
+    fs::write(&foreign, "x").unwrap();
+    let names = |dir: &Path| list(dir).unwrap().into_iter().map(|archive| archive.name).collect::<Vec<_>>();
+    assert_eq!(names(&dir), [&made[3].name, &made[2].name, &made[1].name].map(String::clone));
+    // One that cannot be read any more is no backup: it neither counts nor goes.
+    fs::write(path_of(&dir, &made[2]), "damaged").unwrap();
+    let fifth = create(&dir, 2).unwrap();
+    assert_eq!(names(&dir), [&fifth.name, &made[3].name, &made[2].name].map(String::clone));
+    assert!(foreign.exists() && !dir.join("backups/.draft").exists());
+    let held = shelf::Shelf::take(&dir).unwrap();
+    assert!(matches!(create(&dir, 2), Err(BackupError::Busy(_))));
+    drop(held);
+}
+
+#[test]
+fn plain_secrets_and_drafts_are_in_no_archive() {
+    let (home, dir) = state();
+    let archive = create(&dir, 1).unwrap();
+    let to = home.path().join("restored");
+    restore_to(&path_of(&dir, &archive), &to).unwrap();
+    let mut names: Vec<_> =
+        fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["catalog.json", "gateway.db", "lock"]);
+}
+
+/// An archive with these entries after the manifest.
+struct Forged {
+    manifest: serde_json::Value,
+    entries: Vec<(EntryType, String, Vec<u8>)>,
+}
+
+impl Forged {
+    /// A good one, to be spoiled.
+    fn new() -> Self {
+        let (_home, dir) = state();
+        let opened = open(&dir, &KEY).unwrap();
+        drop(opened);
+        let copy = dir.join("copy");
+        fs::write(&copy, "").unwrap();
+        crate::store::copy::copy(&dir.join(DATABASE), &copy).unwrap();
+        let database = fs::read(copy).unwrap();
+        let manifest = serde_json::json!({
+            "format": 1, "created_at": "now", "gateway_version": "x",
+            "database_version": crate::store::migrate::newest(), "rows": {},
+            "files": [{"name": DATABASE, "bytes": database.len(), "sha256": sha256(&database)}],
+        });
+        Self { manifest, entries: vec![(EntryType::Regular, DATABASE.into(), database)] }
+    }
+
+    fn with(mut self, kind: EntryType, name: &str, bytes: &[u8]) -> Self {
+        self.entries.push((kind, name.into(), bytes.into()));
+        self
+    }
+
+    fn listed(mut self, name: &str, bytes: u64, sha256: String) -> Self {
+        let file = serde_json::json!({"name": name, "bytes": bytes, "sha256": sha256});
+        self.manifest["files"].as_array_mut().unwrap().push(file);
+        self
+    }
+
+    fn tar(&self) -> Vec<u8> {
+        let mut tar = Builder::new(Vec::new());
+        let manifest = (EntryType::Regular, MANIFEST.to_owned(), self.manifest.to_string().into_bytes());
+        for (kind, name, bytes) in std::iter::once(&manifest).chain(&self.entries) {
+            let mut header = Header::new_ustar();
+            header.set_entry_type(*kind);
+            header.set_mode(0o600);
+            header.set_size(bytes.len() as u64);
+            // As a hostile tool writes it: the library refuses such names.
+            header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
+            if matches!(kind, EntryType::Symlink | EntryType::Link) {
+                header.set_link_name("/etc/passwd").unwrap();
+            }
+            header.set_cksum();
+            tar.append(&header, bytes.as_slice()).unwrap();
+        }
+        tar.into_inner().unwrap()
+    }
+
+    fn refused(&self) -> String {
+        refused(&zstd::encode_all(self.tar().as_slice(), 1).unwrap())
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let mut hasher = Hasher::default();
+    hasher.update(bytes);
+    hasher.hex()
+}
+
+/// Why a restore refuses `packed`; it leaves nothing behind.
+fn refused(packed: &[u8]) -> String {
+    let home = TempDir::new().unwrap();
+    let archive = home.path().join("archive.tar.zst");
+    fs::write(&archive, packed).unwrap();
+    let to = home.path().join("to");
+    let error = restore_to(&archive, &to).expect_err("a restore of that").to_string();
+    let left: Vec<_> = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| name == "lock"), "{left:?}");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 2, "nothing was written elsewhere");
+    assert!(verify(&archive).is_err());
+    error
+}
+
+#[test]
+fn the_forged_archive_is_good_unless_it_is_spoiled() {
+    let home = TempDir::new().unwrap();
+    let archive = home.path().join("archive");
+    fs::write(&archive, zstd::encode_all(Forged::new().tar().as_slice(), 1).unwrap()).unwrap();
+    restore_to(&archive, &home.path().join("to")).unwrap();
+}
+
+#[test]
+fn names_links_and_devices_of_an_attacker_are_refused() {
+    for (kind, name, mention) in [
+        (EntryType::Regular, "../evil", "../evil"),
+        (EntryType::Regular, "/etc/cron.d/evil", "/etc/cron.d/evil"),
+        (EntryType::Regular, "a/../../evil", "evil"),
+        (EntryType::Regular, "config.yaml", "config.yaml"),
+        (EntryType::Regular, DATABASE, DATABASE),
+        (EntryType::Symlink, "usage.db", "a link"),
+        (EntryType::Link, "usage.db", "a link"),
+        (EntryType::Char, "usage.db", "a device"),
+        (EntryType::Fifo, "usage.db", "a device"),
+        (EntryType::Directory, "usage.db", "a directory"),
+        (EntryType::GNULongName, "././@LongLink", "an entry"),
+        (EntryType::XHeader, "pax", "an entry"),
+        (EntryType::GNUSparse, "usage.db", "an entry"),
+    ] {
+        let bytes: &[u8] = if kind == EntryType::Regular { b"x" } else { b"" };
+        let said = Forged::new().with(kind, name, bytes).refused();
+        assert!(
+            said.contains(mention) && said.contains("where no backup has one"),
+            "{name} {kind:?}: {said}"
+        );
+        // Also where the manifest vouches for it.
+        let said =
+            Forged::new().listed(name, bytes.len() as u64, sha256(bytes)).with(kind, name, bytes).refused();
+        assert!(said.contains("is not a good backup"), "{name} {kind:?}: {said}");
+    }
+}
+
+#[test]
+fn what_is_not_as_the_manifest_says_is_refused() {
+    let good = Forged::new();
+    let mut other = Forged::new();
+    let at = other.entries[0].2.len() - 1;
+    other.entries[0].2[at] ^= 1;
+    assert!(other.refused().contains("checksum"));
+    other.entries[0].2.pop();
+    assert!(other.refused().contains("length"));
+    other.entries.clear();
+    assert!(other.refused().contains("missing"));
+    let mut newer = Forged::new();
+    newer.manifest["format"] = 2.into();
+    assert!(newer.refused().contains("layout 2"));
+    newer.manifest["format"] = 1.into();
+    newer.manifest["database_version"] = 1.into();
+    assert!(newer.refused().contains("version"));
+    assert!(Forged::new().listed("usage.db", u64::MAX, String::new()).refused().contains("--max-bytes"));
+    let mut tail = good.tar();
+    tail.extend([1; 512]);
+    assert!(refused(&zstd::encode_all(tail.as_slice(), 1).unwrap()).contains("good backup"));
+    let packed = zstd::encode_all(good.tar().as_slice(), 1).unwrap();
+    for cut in [0, 3, packed.len() / 2, packed.len() - 1] {
+        assert!(refused(&packed[..cut]).contains("good backup"), "cut at {cut}");
+    }
+    assert!(refused(b"this is no archive at all").contains("good backup"));
+}
+
+#[test]
+fn a_database_that_is_none_is_refused() {
+    for content in [vec![b'#'; 8_192], Vec::new()] {
+        let mut forged = Forged::new();
+        forged.manifest["files"][0]["bytes"] = content.len().into();
+        forged.manifest["files"][0]["sha256"] = sha256(&content).into();
+        forged.entries[0].2 = content;
+        assert!(forged.refused().contains("gateway.db"));
+    }
+}
+
+#[test]
+fn a_bomb_is_refused_before_it_fills_the_disk() {
+    let bytes: u64 = 200 << 20;
+    let zeros = vec![0; 1 << 20];
+    let mut encoder = zstd::Encoder::new(Vec::new(), 19).unwrap();
+    let mut forged = Forged::new().listed("usage.db", bytes, String::new());
+    // The archive claims what it holds, and is still far too much for its length.
+    let mut tar = forged.tar();
+    tar.truncate(tar.len() - 1_024);
+    encoder.write_all(&tar).unwrap();
+    let mut header = Header::new_ustar();
+    header.set_entry_type(EntryType::Regular);
+    header.set_path("usage.db").unwrap();
+    header.set_size(bytes);
+    header.set_cksum();
+    encoder.write_all(header.as_bytes()).unwrap();
+    (0..200).for_each(|_| encoder.write_all(&zeros).unwrap());
+    encoder.write_all(&[0; 1_024]).unwrap();
+    let packed = encoder.finish().unwrap();
+    assert!((packed.len() as u64) < bytes / 1_000, "{}", packed.len());
+    assert!(refused(&packed).contains("are allowed"));
+    // And one whose manifest lies about it.
+    forged.manifest["files"][1]["bytes"] = 1.into();
+    assert!(forged.refused().contains("missing"));
+}

@@ -1,0 +1,55 @@
+//! What commands need that work on the state without a gateway: places, keys and how many backups to keep. Faults
+//! elsewhere in the configuration do not matter to them.
+
+use std::path::PathBuf;
+
+use shared::secret::Secret;
+
+use super::env::Environment;
+use super::fault::{ConfigError, Fault};
+use super::layer::places_of;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Offline {
+    /// The state directory.
+    pub state_dir: PathBuf,
+    /// `LLMGW_CREDENTIAL_ENCRYPTION_KEY`.
+    pub encryption_key: Option<Secret<[u8; 32]>>,
+    /// `LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY`.
+    pub new_encryption_key: Option<Secret<[u8; 32]>>,
+    /// `LLMGW_BACKUP_KEEP`.
+    pub backups_kept: u32,
+}
+
+/// Reads it from `environment`.
+pub fn offline(environment: &std::sync::Arc<Environment>) -> Result<Offline, ConfigError> {
+    let faults = environment.faults().iter().filter(|fault| NAMES.iter().any(|name| fault.is_of(name)));
+    ConfigError::check(faults.cloned().collect())?;
+    let (state_dir, _) = places_of(environment)?;
+    let kept = environment.count("LLMGW_BACKUP_KEEP").and_then(|count| u32::try_from(count).ok());
+    Ok(Offline {
+        state_dir,
+        encryption_key: environment.key(KEY),
+        new_encryption_key: environment.key(NEW_KEY),
+        backups_kept: kept.unwrap_or(super::identity::BACKUPS_KEPT),
+    })
+}
+
+impl Offline {
+    /// The key that opens the state.
+    pub fn key(&self) -> Result<&Secret<[u8; 32]>, ConfigError> {
+        const MESSAGE: &str = "is required: the key that the state was encrypted with";
+        self.encryption_key.as_ref().ok_or_else(|| Fault::variable(KEY, MESSAGE).into())
+    }
+
+    /// The key that is to open it.
+    pub fn new_key(&self) -> Result<&Secret<[u8; 32]>, ConfigError> {
+        const MESSAGE: &str = "is required: the next key; make one with `openssl rand -base64 32`";
+        self.new_encryption_key.as_ref().ok_or_else(|| Fault::variable(NEW_KEY, MESSAGE).into())
+    }
+}
+
+const KEY: &str = "LLMGW_CREDENTIAL_ENCRYPTION_KEY";
+const NEW_KEY: &str = "LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY";
+const NAMES: [&str; 3] = [KEY, NEW_KEY, "LLMGW_BACKUP_KEEP"];

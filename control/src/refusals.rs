@@ -1,0 +1,254 @@
+//! Refused requests to the admin API on their way into the audit. Whoever is refused may come a million times, so
+//! they are counted by address and reason: the first one is a row at once, the rest of a window another one. The
+//! memory that this takes, and the rows that it makes, are bounded.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::actor::{Actor, Who};
+use crate::command::{OrderContext, OrderOf, refusals::Note};
+use crate::meter::writer::Scribe;
+
+/// One refused request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) address: IpAddr,
+    /// The code of the error, as `invalid_api_key`.
+    pub(crate) reason: &'static str,
+    /// Method and path.
+    pub(crate) route: String,
+    pub(crate) request_id: Option<String>,
+}
+
+/// Where refused requests are told. Clones share the way; it never waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusals {
+    told: mpsc::Sender<Refused>,
+    /// Those that found the way full.
+    untold: Arc<AtomicU64>,
+}
+
+/// What turns them into rows.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    coming: mpsc::Receiver<Refused>,
+    untold: Arc<AtomicU64>,
+    tally: Tally,
+}
+
+/// The way, and its end.
+pub(crate) fn channel() -> (Refusals, Counter) {
+    let (told, coming) = mpsc::channel(WAITING_MAX);
+    let untold = Arc::new(AtomicU64::new(0));
+    (Refusals { told, untold: Arc::clone(&untold) }, Counter { coming, untold, tally: Tally::default() })
+}
+
+impl Refusals {
+    /// Tells of one.
+    pub(crate) fn tell(&self, refused: Refused) {
+        if self.told.try_send(refused).is_err() {
+            self.untold.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Counter {
+    /// Writes rows through `scribe` until `stop`, and then what is left.
+    pub(crate) async fn run(mut self, scribe: Scribe, mut stop: oneshot::Receiver<()>) {
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                _ = &mut stop => break,
+                Some(refused) = self.coming.recv() => self.take(&scribe, refused),
+                _ = tick.tick() => self.write_due(&scribe, Instant::now()),
+            }
+        }
+        while let Ok(refused) = self.coming.try_recv() {
+            self.take(&scribe, refused);
+        }
+        self.write_due(&scribe, Instant::now() + WINDOW);
+    }
+
+    fn take(&mut self, scribe: &Scribe, refused: Refused) {
+        if let Some(row) = self.tally.take(refused, Instant::now()) {
+            self.write(scribe, row);
+        }
+    }
+
+    fn write_due(&mut self, scribe: &Scribe, now: Instant) {
+        self.tally.add_untold(self.untold.swap(0, Ordering::Relaxed), now);
+        for row in self.tally.due(now) {
+            self.write(scribe, row);
+        }
+    }
+
+    fn write(&self, scribe: &Scribe, Row { source, count, route, request_id }: Row) {
+        let actor = Actor { who: Who::Unknown, address: source.address, request_id };
+        let context = OrderContext { actor, status: StatusCode::NO_CONTENT, idempotency: None };
+        let (order, _) = OrderOf::new(Note { reason: source.reason, route, count }, context);
+        if scribe.write(Box::new(order)).is_err() {
+            self.untold.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Who is counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Source {
+    /// None for all who found no place in the table.
+    address: Option<IpAddr>,
+    reason: &'static str,
+}
+
+/// What goes into the audit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row {
+    source: Source,
+    count: u64,
+    /// What the last of them asked for.
+    route: String,
+    request_id: Option<String>,
+}
+
+/// The counting itself.
+#[derive(Debug, Default)]
+struct Tally {
+    sources: HashMap<Source, Count>,
+}
+
+#[derive(Debug)]
+struct Count {
+    /// Not in a row yet.
+    count: u64,
+    window_ends: Instant,
+    route: String,
+    request_id: Option<String>,
+}
+
+impl Tally {
+    /// Counts one; a row if it is the first from there.
+    fn take(&mut self, refused: Refused, now: Instant) -> Option<Row> {
+        let Refused { address, reason, route, request_id } = refused;
+        let mut source = Source { address: Some(network(address)), reason };
+        if !self.sources.contains_key(&source) && self.sources.len() >= SOURCES_MAX {
+            source = Source { address: None, reason: OTHERS };
+        }
+        if let Some(count) = self.sources.get_mut(&source) {
+            *count = Count { count: count.count + 1, window_ends: count.window_ends, route, request_id };
+            return None;
+        }
+        let known = Count { count: 0, window_ends: now + WINDOW, route: String::new(), request_id: None };
+        self.sources.insert(source, known);
+        let source = Source { address: source.address.map(|_| address), ..source };
+        Some(Row { source, count: 1, route, request_id })
+    }
+
+    /// Counts those of whom nothing is known.
+    fn add_untold(&mut self, untold: u64, now: Instant) {
+        if untold > 0 {
+            let source = Source { address: None, reason: OTHERS };
+            let count = self.sources.entry(source).or_insert_with(|| Count {
+                count: 0,
+                window_ends: now + WINDOW,
+                route: String::new(),
+                request_id: None,
+            });
+            count.count += untold;
+        }
+    }
+
+    /// The rows of windows that are over. Whoever was silent for one is forgotten.
+    fn due(&mut self, now: Instant) -> Vec<Row> {
+        let mut rows = Vec::new();
+        self.sources.retain(|source, count| {
+            if now < count.window_ends {
+                return true;
+            }
+            if count.count == 0 {
+                return false;
+            }
+            let (route, request_id) = (std::mem::take(&mut count.route), count.request_id.take());
+            rows.push(Row { source: *source, count: count.count, route, request_id });
+            *count = Count { count: 0, window_ends: now + WINDOW, route: String::new(), request_id: None };
+            true
+        });
+        rows
+    }
+}
+
+/// Who may well be one person: an address of version 4, or the 64 bits of a network of version 6.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
+/// The reason of a row for many sources.
+const OTHERS: &str = "several";
+/// Sources that are told apart at the same time; each makes two rows in its first window and one in each that
+/// follows.
+const SOURCES_MAX: usize = 32;
+const WINDOW: Duration = Duration::from_secs(300);
+const TICK: Duration = Duration::from_secs(5);
+const WAITING_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(address: [u8; 4]) -> Refused {
+        Refused {
+            address: address.into(),
+            reason: "invalid_api_key",
+            route: "GET /admin/api/state".into(),
+            request_id: None,
+        }
+    }
+
+    #[test]
+    fn a_flood_is_a_row_at_once_and_one_for_each_window() {
+        let (mut tally, start) = (Tally::default(), Instant::now());
+        let rows = (0..10_000).filter_map(|_| tally.take(refused([10, 0, 0, 1]), start)).count();
+        assert_eq!(rows, 1);
+        assert_eq!(tally.due(start), []);
+        let due = tally.due(start + WINDOW);
+        assert_eq!(due.iter().map(|row| row.count).collect::<Vec<_>>(), [9_999]);
+        assert_eq!(due[0].route, "GET /admin/api/state");
+        assert_eq!(tally.due(start + 2 * WINDOW), [], "silence makes no rows");
+        assert!(tally.sources.is_empty() && tally.take(refused([10, 0, 0, 1]), start).is_some());
+    }
+
+    #[test]
+    fn any_number_of_addresses_takes_a_bounded_number_of_rows_and_loses_no_count() {
+        let (mut tally, start) = (Tally::default(), Instant::now());
+        let mut rows: Vec<Row> = (0..=255_u8)
+            .flat_map(|a| (0..40_u8).map(move |b| [10, 0, a, b]))
+            .filter_map(|address| tally.take(refused(address), start))
+            .collect();
+        tally.add_untold(7, start);
+        assert!(tally.sources.len() <= SOURCES_MAX + 1);
+        rows.extend(tally.due(start + WINDOW));
+        assert!(rows.len() <= 2 * SOURCES_MAX + 2, "{}", rows.len());
+        assert_eq!(rows.iter().map(|row| row.count).sum::<u64>(), 256 * 40 + 7);
+    }
+
+    #[test]
+    fn a_network_of_version_6_counts_as_one_and_a_mapped_address_as_version_4() {
+        let (mut tally, start) = (Tally::default(), Instant::now());
+        let mut from = |address: &str| {
+            tally.take(Refused { address: address.parse().unwrap(), ..refused([0; 4]) }, start)
+        };
+        assert_eq!(from("2001:db8::1").unwrap().source.address, Some("2001:db8::1".parse().unwrap()));
+        assert!(from("2001:db8::ffff").is_none());
+        assert!(from("2001:db8:0:1::1").is_some());
+        assert!(from("10.0.0.1").is_some());
+        assert!(from("::ffff:10.0.0.1").is_none());
+    }
+}

@@ -1,0 +1,170 @@
+//! Every column that holds sealed values, in one place, and the walk that opens them all.
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use crate::vault::{Keys, Place};
+
+/// A column of sealed values; NULL where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SealedColumn {
+    pub(crate) table: &'static str,
+    pub(crate) column: &'static str,
+    /// The column that names the row where a value is sealed.
+    pub(crate) id: &'static str,
+    /// Every id and value.
+    select: &'static str,
+}
+
+/// All of them. What the key of the environment itself seals, the data key, is none of these.
+pub(crate) const SEALED: &[SealedColumn] = &[
+    SealedColumn {
+        table: "vault",
+        column: "sealed",
+        id: "name",
+        select: "SELECT name AS id, sealed AS value FROM vault WHERE name <> 'data_key'",
+    },
+    SealedColumn {
+        table: "idempotency",
+        column: "body",
+        id: "key",
+        select: "SELECT key AS id, body AS value FROM idempotency",
+    },
+    SealedColumn {
+        table: "keys",
+        column: "sealed",
+        id: "id",
+        select: "SELECT id, sealed AS value FROM keys WHERE sealed IS NOT NULL",
+    },
+    SealedColumn {
+        table: "providers",
+        column: "credential",
+        id: "id",
+        select: "SELECT id, credential AS value FROM providers WHERE credential IS NOT NULL",
+    },
+    SealedColumn {
+        table: "providers",
+        column: "headers",
+        id: "id",
+        select: "SELECT id, headers AS value FROM providers WHERE headers IS NOT NULL",
+    },
+];
+
+/// A sealed value that does not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unopened {
+    /// Its table.
+    pub table: &'static str,
+    /// Its column.
+    pub column: &'static str,
+    /// Which row.
+    pub id: String,
+}
+
+/// What opening everything has shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// How many values open.
+    pub opened: u64,
+    /// The first of those that do not.
+    pub unopened: Vec<Unopened>,
+    /// How many do not.
+    pub unopened_count: u64,
+}
+
+/// Opens every sealed value of every table that this database has, one at a time.
+pub(crate) fn survey(db: &Connection, keys: &Keys) -> rusqlite::Result<Survey> {
+    let mut survey = Survey::default();
+    for sealed in SEALED {
+        if db.query_row(HAS_TABLE, [sealed.table], |_| Ok(())).optional()?.is_none() {
+            continue;
+        }
+        let mut statement = db.prepare(sealed.select)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let id: String = row.get("id")?;
+            let place = Place { table: sealed.table, column: sealed.column, id: &id };
+            let value = row.get_ref("value")?.as_blob().unwrap_or_default();
+            if keys.open(&place, value).is_ok() {
+                survey.opened += 1;
+                continue;
+            }
+            survey.unopened_count += 1;
+            if survey.unopened.len() < UNOPENED_MAX {
+                survey.unopened.push(Unopened { table: sealed.table, column: sealed.column, id });
+            }
+        }
+    }
+    Ok(survey)
+}
+
+/// Of more, only the number is told.
+const UNOPENED_MAX: usize = 100;
+const HAS_TABLE: &str = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?";
+
+#[cfg(test)]
+mod tests {
+    use shared::secret::Secret;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::store::open::open;
+
+    /// Blobs that are not sealed, because they tell nothing.
+    const OTHERS: &[(&str, &str)] = &[
+        ("audit", "mac"),
+        ("idempotency", "fingerprint"),
+        ("keys", "hash"),
+        ("usage", "requests"),
+        ("usage", "names"),
+        ("usage", "rows"),
+    ];
+
+    #[test]
+    fn no_blob_of_the_schema_is_missing_here() {
+        let mut db = Connection::open_in_memory().unwrap();
+        crate::store::migrate::migrate(&mut db).unwrap();
+        let sql = "SELECT t.name, c.name FROM pragma_table_list t, pragma_table_info(t.name) c \
+                   WHERE t.schema = 'main' AND c.type = 'BLOB' AND t.name NOT LIKE 'sqlite_%'";
+        let mut statement = db.prepare(sql).unwrap();
+        let blobs: Vec<(String, String)> = statement
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        for (table, column) in &blobs {
+            let pair = (table.as_str(), column.as_str());
+            let sealed = SEALED.iter().any(|sealed| (sealed.table, sealed.column) == pair);
+            assert!(sealed != OTHERS.contains(&pair), "{pair:?} is either sealed or in the list of others");
+        }
+        let known = |sealed: &SealedColumn| {
+            blobs
+                .iter()
+                .any(|(table, column)| (table.as_str(), column.as_str()) == (sealed.table, sealed.column))
+        };
+        assert!(SEALED.iter().all(known));
+        for sealed in SEALED {
+            db.prepare(sealed.select).unwrap();
+            db.prepare(&format!("SELECT {} FROM {}", sealed.id, sealed.table)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_does_not_open_is_named() {
+        let dir = TempDir::new().unwrap();
+        let state = open(dir.path(), &Secret::new([1; 32])).unwrap();
+        let put = |key: &str, at: &str| {
+            let place = Place { table: "idempotency", column: "body", id: at };
+            let body = state.keys.seal(&place, b"{}").unwrap();
+            let sql = "INSERT INTO idempotency VALUES ('admin', ?, x'00', 200, NULL, ?, 0)";
+            state.writer.execute(sql, rusqlite::params![key, body]).unwrap();
+        };
+        put("one", "one");
+        let before = survey(&state.writer, &state.keys).unwrap();
+        assert!(before.unopened.is_empty() && before.opened >= 3, "{before:?}");
+        put("moved", "two");
+        let after = survey(&state.writer, &state.keys).unwrap();
+        assert_eq!(after.opened, before.opened);
+        let unopened = Unopened { table: "idempotency", column: "body", id: "moved".into() };
+        assert_eq!(after.unopened, [unopened]);
+    }
+}

@@ -1,0 +1,137 @@
+//! `credentials rekey`: another key of the environment for the same state (STATE-4).
+//!
+//! Every secret is sealed by the data key, and only the data key by the key of the environment. So one row changes
+//! in one transaction: at any moment exactly one of the two keys opens the state.
+
+use std::fmt;
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+use shared::secret::Secret;
+
+use super::{KeysError, open_keys, reseal_data_key};
+use crate::store::error::OpenError;
+use crate::store::lock::StateLock;
+use crate::store::open::{DATABASE, check, connect_writer, sql_error};
+use crate::store::sealed::survey;
+use crate::store::vault::{forget_pages, leave_nothing_behind};
+
+/// The two keys.
+#[derive(Clone, Copy, Debug)]
+pub struct RekeyParams<'a> {
+    /// The state directory.
+    pub dir: &'a Path,
+    /// `LLMGW_CREDENTIAL_ENCRYPTION_KEY`: what opens the state now.
+    pub old: Option<&'a Secret<[u8; 32]>>,
+    /// `LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY`: what is to open it.
+    pub new: &'a Secret<[u8; 32]>,
+}
+
+/// How it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rekeyed {
+    /// The new key opens the state now, and this many sealed values.
+    Done(u64),
+    /// It did so before.
+    Already,
+}
+
+/// Why nothing was changed.
+#[derive(Debug)]
+pub enum RekeyError {
+    /// The state cannot be opened.
+    Open(OpenError),
+    /// The old key is needed and not there.
+    NoOldKey,
+    /// This many sealed values do not open.
+    Unopened(u64),
+    /// A key could not be sealed.
+    Keys(String),
+}
+
+impl RekeyError {
+    /// The exit code of a process that ends for this reason.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Open(error) => error.exit_code(),
+            Self::NoOldKey => 78,
+            Self::Unopened(_) => 1,
+            Self::Keys(_) => 70,
+        }
+    }
+}
+
+impl fmt::Display for RekeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(error) => error.fmt(f),
+            Self::NoOldKey => f.write_str(
+                "LLMGW_CREDENTIAL_ENCRYPTION_KEY is required: the key that opens the state now (nothing was \
+                 changed)",
+            ),
+            Self::Unopened(count) => write!(
+                f,
+                "{count} stored secrets do not open, and a new key would not help them; nothing was changed: run \
+                 'llmgw credentials verify'"
+            ),
+            Self::Keys(why) => write!(f, "the key cannot be changed: {why}; nothing was changed"),
+        }
+    }
+}
+
+impl std::error::Error for RekeyError {}
+
+impl From<OpenError> for RekeyError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+/// Makes `new` the key that opens the state. Killed at any moment, it can be run again.
+pub fn rekey(params: RekeyParams<'_>) -> Result<Rekeyed, RekeyError> {
+    let path = params.dir.join(DATABASE);
+    if !path.exists() {
+        return Err(OpenError::Absent { path }.into());
+    }
+    let _lock = StateLock::take(params.dir)?;
+    let sql = |source| RekeyError::Open(sql_error(&path, source));
+    match check(&path, params.new) {
+        Ok(()) => {
+            // An earlier run may have been killed before it had cleaned up.
+            let db = connect_writer(&path).map_err(sql)?;
+            forget_pages(&db).map_err(sql)?;
+            return Ok(Rekeyed::Already);
+        }
+        Err(OpenError::WrongKey { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let old = params.old.ok_or(RekeyError::NoOldKey)?;
+    check(&path, old)?;
+    let mut db = connect_writer(&path).map_err(sql)?;
+    leave_nothing_behind(&db).map_err(sql)?;
+    let opened = replace(&mut db, old, params.new, sql)?;
+    forget_pages(&db).map_err(sql)?;
+    Ok(Rekeyed::Done(opened))
+}
+
+/// The one transaction. Everything must open before it, and with the new key inside it.
+fn replace(
+    db: &mut Connection,
+    old: &Secret<[u8; 32]>,
+    new: &Secret<[u8; 32]>,
+    sql: impl Fn(rusqlite::Error) -> RekeyError,
+) -> Result<u64, RekeyError> {
+    let keys = |error: KeysError| RekeyError::Keys(error.to_string());
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&sql)?;
+    let before = survey(&tx, &open_keys(&tx, old).map_err(keys)?).map_err(&sql)?;
+    if before.unopened_count > 0 {
+        return Err(RekeyError::Unopened(before.unopened_count));
+    }
+    reseal_data_key(&tx, old, new).map_err(keys)?;
+    let after = survey(&tx, &open_keys(&tx, new).map_err(keys)?).map_err(&sql)?;
+    if after != before {
+        return Err(RekeyError::Keys("what the old key opens, the new one does not".to_owned()));
+    }
+    tx.commit().map_err(sql)?;
+    Ok(after.opened)
+}

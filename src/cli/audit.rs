@@ -1,0 +1,25 @@
+//! `llmgw audit`: whether the audit is as it was written.
+
+use std::sync::Arc;
+
+use control::config::{self, Environment};
+
+use super::{Failure, exit, print};
+
+/// Walks the chain and names the first row that is wrong.
+pub(super) fn verify(environment: &Arc<Environment>) -> Result<(), Failure> {
+    let failed = |error| Failure::new(exit::CONFIG, error);
+    let offline = config::offline(environment).map_err(failed)?;
+    let key = offline.key().map_err(failed)?;
+    let verified = control::verify_audit(&offline.state_dir, key)
+        .map_err(|error| Failure::new(error.exit_code(), error))?;
+    match verified {
+        Ok(holds) => {
+            print(&format!("the audit is whole: {} rows, the last is {}\n", holds.rows, holds.last_id))
+        }
+        Err(broken) => Err(Failure::new(
+            exit::UNSOUND,
+            format!("the audit was tampered with: {broken}; compare it with an export or a backup"),
+        )),
+    }
+}

@@ -1,0 +1,109 @@
+//! `llmgw backup`: makes, checks and restores archives of the state. A gateway may run meanwhile, but for a restore.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Subcommand;
+use control::backup::{self, Archive, BackupError, Manifest, RestoreParams};
+use control::config::{self, Environment};
+
+use super::{Failure, exit, print};
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Make a verified archive in <state>/backups and keep the newest LLMGW_BACKUP_KEEP
+    Create,
+    /// List the archives in <state>/backups
+    List,
+    /// Unpack an archive to a temporary place and find out whether it is whole
+    Verify {
+        /// The archive
+        archive: PathBuf,
+    },
+    /// Make a state directory of an archive
+    Restore {
+        /// The archive
+        archive: PathBuf,
+        /// An empty directory, or one that is not there yet; the configured state directory unless given
+        directory: Option<PathBuf>,
+        /// What the archive may unpack to
+        #[arg(long, default_value_t = backup::BYTES_MAX)]
+        max_bytes: u64,
+    },
+}
+
+/// Does what was asked for.
+pub(super) fn run(command: Command, environment: &Arc<Environment>) -> Result<(), Failure> {
+    let offline = || config::offline(environment).map_err(|error| Failure::new(exit::CONFIG, error));
+    let failed = |error: BackupError| Failure::new(error.exit_code(), error);
+    match command {
+        Command::Create => {
+            let offline = offline()?;
+            let archive = backup::create(&offline.state_dir, offline.backups_kept).map_err(failed)?;
+            let path = offline.state_dir.join("backups").join(&archive.name);
+            print(&format!("{}\n{}", path.display(), told(&archive)))
+        }
+        Command::List => {
+            let archives = backup::list(&offline()?.state_dir).map_err(failed)?;
+            print(
+                &archives
+                    .iter()
+                    .map(|archive| format!("{}  {}", archive.name, told(archive)))
+                    .collect::<String>(),
+            )
+        }
+        Command::Verify { archive } => {
+            let manifest = backup::verify(&archive).map_err(failed)?;
+            print(&format!("{} is whole: {}", archive.display(), contents(&manifest)))
+        }
+        Command::Restore { archive, directory, max_bytes } => {
+            let offline = offline()?;
+            let dir = directory.unwrap_or(offline.state_dir);
+            let key = offline.encryption_key.as_ref();
+            let params =
+                RestoreParams { archive: &archive, dir: &dir, bytes_max: max_bytes, encryption_key: key };
+            let restored = backup::restore(params).map_err(failed)?;
+            print(&next(&dir, &restored.manifest, restored.opens))
+        }
+    }
+}
+
+fn told(archive: &Archive) -> String {
+    let bytes = archive.bytes;
+    match &archive.manifest {
+        Some(manifest) => format!("{bytes} bytes, {}", contents(manifest)),
+        None => format!("{bytes} bytes, cannot be read\n"),
+    }
+}
+
+fn contents(manifest: &Manifest) -> String {
+    let files: Vec<&str> = manifest.files.iter().map(|file| file.name.as_str()).collect();
+    format!(
+        "made {} by llmgw {}, database version {}, {}\n",
+        manifest.created_at,
+        manifest.gateway_version,
+        manifest.database_version,
+        files.join(" and ")
+    )
+}
+
+/// What a person does after a restore.
+fn next(dir: &Path, manifest: &Manifest, opens: Option<bool>) -> String {
+    let mut text = format!("restored into {}: {}", dir.display(), contents(manifest));
+    text.push_str(match opens {
+        Some(true) => "LLMGW_CREDENTIAL_ENCRYPTION_KEY opens it.\n",
+        Some(false) => {
+            "LLMGW_CREDENTIAL_ENCRYPTION_KEY does not open it: set it to the key of the time of the backup.\n"
+        }
+        None => "Set LLMGW_CREDENTIAL_ENCRYPTION_KEY to the key of the time of the backup.\n",
+    });
+    let _ = write!(
+        text,
+        "next: set LLMGW_STATE_DIR={}, put your configuration file and administrator keys in place, which no \
+         backup holds, and run 'llmgw serve'.\nKeys that were revoked and secrets that were changed after the \
+         backup are as they were before: revoke and change them again.\n",
+        dir.display()
+    );
+    text
+}

@@ -1,0 +1,53 @@
+//! `llmgw credentials`: stored secrets and the key that opens them.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use control::config::{self, Environment};
+use control::{RekeyParams, Rekeyed};
+
+use super::{Failure, exit, print};
+
+/// Makes `LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY` the key that opens the state.
+pub(super) fn rekey(environment: &Arc<Environment>) -> Result<(), Failure> {
+    let failed = |error| Failure::new(exit::CONFIG, error);
+    let offline = config::offline(environment).map_err(failed)?;
+    let new = offline.new_key().map_err(failed)?;
+    let params = RekeyParams { dir: &offline.state_dir, old: offline.encryption_key.as_ref(), new };
+    let rekeyed = control::rekey(params).map_err(|error| Failure::new(error.exit_code(), error))?;
+    let first = match rekeyed {
+        Rekeyed::Done(count) => format!("the state opens with the new key; {count} stored secrets verified"),
+        Rekeyed::Already => "the state opens with the new key already; nothing was changed".to_owned(),
+    };
+    print(&format!(
+        "{first}\nnext: set LLMGW_CREDENTIAL_ENCRYPTION_KEY to the new key and remove \
+         LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY.\nBackups that were made before open with the old key only: keep it \
+         as long as you keep them, or make new ones.\n"
+    ))
+}
+
+/// Opens every stored secret and names those that do not open.
+pub(super) fn verify(environment: &Arc<Environment>) -> Result<(), Failure> {
+    let failed = |error| Failure::new(exit::CONFIG, error);
+    let offline = config::offline(environment).map_err(failed)?;
+    let key = offline.key().map_err(failed)?;
+    let survey = control::verify_credentials(&offline.state_dir, key)
+        .map_err(|error| Failure::new(error.exit_code(), error))?;
+    if survey.unopened_count == 0 {
+        return print(&format!("all {} stored secrets open\n", survey.opened));
+    }
+    let mut lines = String::new();
+    for unopened in &survey.unopened {
+        let _ = writeln!(lines, "{}.{} of {} does not open", unopened.table, unopened.column, unopened.id);
+    }
+    let _ = std::io::stderr().write_all(lines.as_bytes());
+    Err(Failure::new(
+        exit::UNSOUND,
+        format!(
+            "{} of {} stored secrets do not open",
+            survey.unopened_count,
+            survey.unopened_count + survey.opened
+        ),
+    ))
+}

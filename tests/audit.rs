@@ -1,0 +1,56 @@
+//! The audit and its chain, by the command line (B-17).
+
+use crate::support::gateway::Setup;
+use crate::support::{Gateway, Yaml};
+
+async fn verify(setup: &Setup, code: i32) -> String {
+    let output = setup.run(&["audit", "verify"]).await;
+    let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    said
+}
+
+#[tokio::test]
+async fn a_row_that_was_tampered_with_is_named() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let client = gateway.client().with("content-type", "application/json");
+    for number in 0..10 {
+        let created = client.post("/admin/api/principals", format!(r#"{{"name": "p{number}"}}"#)).await;
+        assert_eq!(created.status, 201);
+    }
+    assert!(verify(gateway.setup(), 0).await.contains("10 rows"), "while the gateway runs");
+    let setup = gateway.kill().await;
+    assert!(verify(&setup, 0).await.contains("10 rows"), "and after a kill -9");
+    let database = setup.state().join("gateway.db");
+    let change = |sql: &str| {
+        let db = rusqlite::Connection::open(&database).unwrap();
+        assert_eq!(db.execute(sql, []).unwrap(), 1, "{sql}");
+    };
+    change("UPDATE audit SET actor = 'admiN' WHERE id = 4");
+    assert!(verify(&setup, 1).await.contains("row 4 was changed"));
+    change("UPDATE audit SET actor = 'admin' WHERE id = 4");
+    assert!(verify(&setup, 0).await.contains("10 rows"));
+    change("DELETE FROM audit WHERE id = 10");
+    assert!(verify(&setup, 1).await.contains("row 10 is missing"));
+    // The gateway starts all the same, and its next row hides nothing.
+    let gateway = setup.start().await;
+    assert_eq!(client_of(&gateway).post("/admin/api/principals", r#"{"name": "later"}"#).await.status, 201);
+    assert!(verify(gateway.setup(), 1).await.contains("missing"));
+}
+
+fn client_of(gateway: &Gateway) -> crate::support::Client {
+    gateway.client().with("content-type", "application/json")
+}
+
+#[tokio::test]
+async fn a_verification_needs_a_state_and_its_key() {
+    let setup = Setup::new(&Yaml::new());
+    assert!(verify(&setup, 74).await.contains("gateway.db"));
+    assert!(!setup.state().exists());
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let setup = gateway
+        .kill()
+        .await
+        .env("LLMGW_CREDENTIAL_ENCRYPTION_KEY", "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=");
+    assert!(verify(&setup, 78).await.contains("LLMGW_CREDENTIAL_ENCRYPTION_KEY"));
+}

@@ -1,0 +1,125 @@
+//! Backups by the API and by the command line, and what a restored state serves (STATE-3, M-118).
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::gateway::Setup;
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
+
+async fn said(setup: &Setup, arguments: &[&str], code: i32) -> String {
+    let output = setup.run(arguments).await;
+    let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    assert!(!said.contains("panicked"), "{said}");
+    said
+}
+
+/// The archive that `backup create` made.
+async fn create(setup: &Setup) -> PathBuf {
+    let told = said(setup, &["backup", "create"], 0).await;
+    let path = PathBuf::from(told.lines().next().unwrap());
+    assert!(path.is_file(), "{told}");
+    path
+}
+
+async fn backups(gateway: &Gateway) -> Value {
+    gateway.client().get("/admin/api/backups").await.unwrap().json()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[tokio::test]
+async fn a_restored_state_serves_with_the_same_key() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let client = gateway.client().with("content-type", "application/json");
+    assert_eq!(client.post("/admin/api/principals", r#"{"name": "before"}"#).await.status, 201);
+    assert_eq!(client.chat(chat::request("m")).await.status, 200);
+    gateway.records(1).await;
+    let archive = create(gateway.setup()).await;
+    assert_eq!(client.post("/admin/api/principals", r#"{"name": "after"}"#).await.status, 201);
+    assert!(said(gateway.setup(), &["backup", "verify", text(&archive)], 0).await.contains("is whole"));
+    assert!(said(gateway.setup(), &["backup", "list"], 0).await.contains("gateway.db"));
+
+    let target = archive.with_file_name("elsewhere");
+    let told = said(gateway.setup(), &["backup", "restore", text(&archive), text(&target)], 0).await;
+    assert!(told.contains("opens it") && told.contains("LLMGW_STATE_DIR"), "{told}");
+    said(gateway.setup(), &["backup", "restore", text(&archive), text(&target)], 74).await;
+    let into_state = said(gateway.setup(), &["backup", "restore", text(&archive)], 74).await;
+    assert!(into_state.contains("not empty"), "the state of a gateway is not overwritten: {into_state}");
+
+    let restored = gateway.kill().await.env("LLMGW_STATE_DIR", text(&target)).start().await;
+    let names = restored.client().get("/admin/api/principals").await.unwrap().json();
+    let names: Vec<&str> =
+        names["data"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["before"]);
+    assert_eq!(restored.records(1).await.len(), 1, "usage comes back too");
+    assert_eq!(restored.client().chat(chat::request("m")).await.status, 200);
+    let verified = restored.setup().run(&["audit", "verify"]).await;
+    assert!(verified.status.success());
+}
+
+#[tokio::test]
+async fn the_api_makes_lists_and_prunes() {
+    let setup = Setup::new(&Yaml::one("http://127.0.0.1:9/v1")).env("LLMGW_BACKUP_KEEP", "2");
+    let gateway = setup.start().await;
+    let client = gateway.client().with("content-type", "application/json");
+    let mut newest = String::new();
+    for number in 0..3 {
+        let client = client.clone().with("idempotency-key", &format!("backup-{number}"));
+        let begun = client.post("/admin/api/backups", "{}").await;
+        assert_eq!(begun.status, 202, "{:?}", begun.body);
+        newest = wait::eventually("another backup", async || {
+            let list = backups(&gateway).await;
+            let name = list["data"][0]["name"].as_str()?.to_owned();
+            (list["is_running"] == false && name != newest).then_some(name)
+        })
+        .await;
+        let again = client.post("/admin/api/backups", "{}").await;
+        assert_eq!((again.status, again.header("idempotency-replayed")), (202, Some("true")));
+    }
+    let list = backups(&gateway).await;
+    assert_eq!(list["data"].as_array().unwrap().len(), 2, "{list}");
+    assert_eq!((&list["kept"], &list["last_failure"]), (&2.into(), &Value::Null));
+    assert_eq!(list["data"][0]["manifest"]["files"][0]["name"], "gateway.db");
+    let audit = wait::eventually("the end of it in the audit", async || {
+        let path = format!("/admin/api/audit?object=backup/{newest}");
+        let list = gateway.client().get(&path).await.unwrap().json();
+        (!list["data"].as_array()?.is_empty()).then_some(list)
+    })
+    .await;
+    assert_eq!(
+        (&audit["data"][0]["actor"], &audit["data"][0]["outcome"]),
+        (&"gateway".into(), &"done".into())
+    );
+    let field = client.post("/admin/api/backups", r#"{"to": "/etc"}"#).await;
+    assert_eq!((field.status, &field.json()["error"]["param"]), (400, &"to".into()));
+}
+
+#[tokio::test]
+async fn a_backup_that_fails_says_so() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    std::fs::write(gateway.state().join("backups"), "a file where the directory should be").unwrap();
+    let told = said(gateway.setup(), &["backup", "create"], 74).await;
+    assert!(told.contains("backups"), "{told}");
+    std::fs::remove_file(gateway.state().join("backups")).unwrap();
+    std::fs::create_dir(gateway.state().join("backups")).unwrap();
+    // A folder of that name cannot be removed as a file, nor made anew as a draft while something holds it.
+    std::fs::write(gateway.state().join("backups/.draft"), "a file").unwrap();
+    let client = gateway.client().with("content-type", "application/json");
+    assert_eq!(client.post("/admin/api/backups", "{}").await.status, 202);
+    let list = wait::eventually("a failure", async || {
+        let list = backups(&gateway).await;
+        list["last_failure"].is_object().then_some(list)
+    })
+    .await;
+    assert_eq!(list["is_running"], false);
+    let archive = gateway.state().join("nothing.tar.zst");
+    let missing = said(gateway.setup(), &["backup", "restore", text(&archive), "/nowhere/at/all"], 74).await;
+    assert!(missing.contains("nothing.tar.zst"), "{missing}");
+    assert!(!Path::new("/nowhere").exists());
+}
