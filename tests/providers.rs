@@ -359,6 +359,7 @@ async fn an_oauth_connection_is_kept_for_its_owner_and_says_why_it_serves_nobody
     assert_eq!((status, at.as_str()), (400, "id"));
     good(&gateway, "POST", "providers", &json!({"id": "local", "type": "echo", "models": ["echo"]})).await;
     assert_eq!(ask(&gateway, "local/echo").await.0, 200);
+    assert!(good(&gateway, "GET", "providers/detect", &Value::Null).await["data"].is_array());
     let entries = good(&gateway, "GET", "registry", &Value::Null).await;
     assert!(entries["data"].as_array().unwrap().iter().any(|entry| entry["id"] == "groq"));
 }

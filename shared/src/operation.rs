@@ -75,6 +75,20 @@ pub enum Dialect {
 }
 
 impl Dialect {
+    /// Every dialect.
+    pub const ALL: [Self; 10] = [
+        Self::Chat,
+        Self::Responses,
+        Self::Messages,
+        Self::Embeddings,
+        Self::Speech,
+        Self::Transcription,
+        Self::Images,
+        Self::Videos,
+        Self::Gemini,
+        Self::Bedrock,
+    ];
+
     /// The name in configuration and in the `protocols` lists.
     pub fn name(self) -> &'static str {
         match self {

@@ -8,6 +8,7 @@ mod bindings;
 mod call;
 mod change;
 mod csv;
+mod detect;
 mod endpoints;
 mod error;
 mod field;
@@ -173,6 +174,7 @@ static TABLES: &[&[Route]] = &[
     keys::ROUTES,
     providers::ROUTES,
     bindings::ROUTES,
+    detect::ROUTES,
     registry::ROUTES,
     endpoints::ROUTES,
     requests::ROUTES,

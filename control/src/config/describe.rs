@@ -61,21 +61,9 @@ pub(super) fn seconds(seconds: Option<f64>) -> Option<Duration> {
 
 pub(super) fn dialects(list: &[raw::Protocol]) -> Vec<Dialect> {
     let mut dialects = Vec::new();
-    for protocol in list {
-        let dialect = match protocol {
-            raw::Protocol::Chat => Dialect::Chat,
-            raw::Protocol::Responses => Dialect::Responses,
-            raw::Protocol::Messages => Dialect::Messages,
-            raw::Protocol::Embeddings => Dialect::Embeddings,
-            raw::Protocol::Speech => Dialect::Speech,
-            raw::Protocol::Transcription => Dialect::Transcription,
-            raw::Protocol::Images => Dialect::Images,
-            raw::Protocol::Videos => Dialect::Videos,
-            raw::Protocol::Gemini => Dialect::Gemini,
-            raw::Protocol::Bedrock => Dialect::Bedrock,
-        };
-        if !dialects.contains(&dialect) {
-            dialects.push(dialect);
+    for raw::Protocol(dialect) in list {
+        if !dialects.contains(dialect) {
+            dialects.push(*dialect);
         }
     }
     dialects

@@ -4,10 +4,12 @@
 //! They stay inside `config`: everything that leaves it has been checked and resolved. None has `Debug`, because
 //! some hold secrets.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
+use shared::operation::Dialect;
 
 /// Configuration of llmgw.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -135,19 +137,19 @@ pub(super) struct Provider {
 }
 
 /// A wire protocol.
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Protocol {
-    Chat,
-    Responses,
-    Messages,
-    Embeddings,
-    Speech,
-    Transcription,
-    Images,
-    Videos,
-    Gemini,
-    Bedrock,
+#[derive(Clone, Copy, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Protocol(pub(super) Dialect);
+
+impl JsonSchema for Protocol {
+    fn schema_name() -> Cow<'static, str> {
+        "Protocol".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = Dialect::ALL.iter().map(|dialect| dialect.name()).collect();
+        json_schema!({"description": "A wire protocol.", "type": "string", "enum": names})
+    }
 }
 
 /// HTTP version towards an upstream.

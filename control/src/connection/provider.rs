@@ -118,6 +118,11 @@ impl Connection {
         &self.id
     }
 
+    /// Where it sends to, without a slash at the end.
+    pub(crate) fn base_url(&self) -> Option<&str> {
+        self.read.as_ref()?.base_url.as_deref().map(|url| url.trim_end_matches('/'))
+    }
+
     /// The human whose own it is.
     pub(crate) fn owner(&self) -> Option<&str> {
         self.held.as_ref().and_then(|held| held.row.owner.as_deref())

@@ -234,3 +234,70 @@ fn policies_do_not_reload() {
     let snapshot = watched.reader.load();
     assert_eq!((snapshot.providers[0].models.len(), snapshot.providers[0].retry.attempts_max), (1, 2));
 }
+
+#[test]
+fn the_database_is_published_with_the_file_and_knows_its_owners() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "providers: {lab: {type: echo, models: [echo]}}\n", &[]);
+    let (out, reader) = channel();
+    let (mut publisher, db) = started(&config, out);
+    db.execute_batch(
+        "INSERT INTO principals VALUES ('prn_1', 'Ada', NULL, 0, 1, 1, 1);
+         INSERT INTO projects VALUES ('prj_1', 'One', 0, NULL, NULL, NULL, 1, 1, 1);
+         INSERT INTO providers (id, auth, owner, settings, version, created_at_ms, updated_at_ms) VALUES
+             ('own', 'local', 'prn_1', '{\"type\": \"echo\", \"models\": [\"b\", \"a\"]}', 1, 1, 1),
+             ('later', 'oauth', NULL, '{\"registry_id\": \"groq\", \"models\": [\"m\"]}', 1, 1, 1),
+             ('off', 'local', NULL, '{\"type\": \"echo\", \"disabled\": true}', 1, 1, 1);
+         INSERT INTO bindings VALUES ('own', 'prj_1', 1);
+         INSERT INTO endpoints VALUES ('line', '[{\"provider\": \"own\", \"model\": \"a\"}, \
+             {\"provider\": \"lab\", \"model\": \"echo\"}, {\"provider\": \"off\", \"model\": \"x\"}]', \
+             'Be brief.', 1, 1, 1);",
+    )
+    .unwrap();
+    publisher.touch(Touched::ROUTING, &db).unwrap();
+    let snapshot = reader.load();
+    let ids: Vec<_> = snapshot.providers.iter().map(|provider| provider.id.as_str()).collect();
+    assert_eq!(ids, ["lab", "later", "own"]);
+    let own = &snapshot.providers[2];
+    assert_eq!(own.owner.as_ref().map(|owner| owner.as_str()), Some("prn_1"));
+    assert_eq!(own.shared_with.iter().map(|project| project.as_str()).collect::<Vec<_>>(), ["prj_1"]);
+    assert!(snapshot.providers[1].unready.is_some() && own.unready.is_none());
+    let line = &snapshot.endpoints[0];
+    assert_eq!(line.preamble.as_deref(), Some("Be brief."));
+    let targets: Vec<_> = line.targets.iter().map(|target| target.model.id.as_str()).collect();
+    assert_eq!(targets, ["a", "echo"]);
+    db.execute("DELETE FROM projects", []).unwrap();
+    publisher.touch(Touched::ROUTING, &db).unwrap();
+    assert!(reader.load().providers[2].shared_with.is_empty(), "a project that is gone shares nothing");
+}
+
+/// Prints how long it takes; run with `cargo test --release -p control -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn a_thousand_providers_and_endpoints_are_published_fast() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "", &[]);
+    let (out, _reader) = channel();
+    let (mut publisher, db) = started(&config, out);
+    db.execute_batch(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
+         INSERT INTO providers (id, auth, settings, version, created_at_ms, updated_at_ms)
+         SELECT 'p' || i, 'api_key', json_object('type', 'compatible', 'base_url', 'http://127.0.0.1:' || i || '/v1',
+             'models', json_array('a' || i, 'b' || i, 'c', 'd', 'e')), 1, 1, 1 FROM n;
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
+         INSERT INTO endpoints SELECT 'e' || i, json_array(json_object('provider', 'p' || i, 'model', 'c'),
+             json_object('provider', 'p1', 'model', 'd'), json_object('provider', 'p2', 'model', 'e')), NULL, 1, 1, 1
+         FROM n;",
+    )
+    .unwrap();
+    let mut timed = |what: &str| {
+        let begin = std::time::Instant::now();
+        publisher.touch(Touched::ROUTING, &db).unwrap();
+        let elapsed = begin.elapsed();
+        println!("{what}: {elapsed:?}");
+    };
+    timed("all new");
+    db.execute("UPDATE providers SET version = 2 WHERE id = 'p7'", []).unwrap();
+    timed("one changed");
+    timed("none changed");
+}

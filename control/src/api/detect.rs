@@ -1,0 +1,38 @@
+//! `providers/detect`: model servers that run on this machine, on their usual ports.
+
+use http::{Method, Response};
+use serde::Serialize;
+use shared::port::Body;
+
+use super::list::List;
+use super::{ApiError, Call, Route, json, route_of};
+use crate::connection::ViewCell;
+use crate::detect::{Detected, local_servers};
+
+pub(super) static ROUTES: &[Route] =
+    &[route_of(Method::GET, "providers/detect", |call| Box::pin(detect(call)))];
+
+/// A server that answers, and what is configured for its address already.
+#[derive(Debug, Serialize)]
+struct Found {
+    registry_id: &'static str,
+    name: &'static str,
+    base_url: &'static str,
+    models: Vec<String>,
+    /// Ids of the provider instances with this address.
+    providers: Vec<String>,
+}
+
+async fn detect(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let servers = local_servers(&*call.app.http).await;
+    json(&List::whole(servers.into_iter().map(|server| found(server, &call.app.view)).collect()))
+}
+
+fn found(server: Detected, view: &ViewCell) -> Found {
+    let Detected { registry_id, name, base_url, models } = server;
+    let view = view.read();
+    let same = view.providers.iter().filter(|connection| connection.base_url() == Some(base_url));
+    let providers = same.map(|connection| connection.id.clone()).collect();
+    Found { registry_id, name, base_url, models, providers }
+}
