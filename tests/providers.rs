@@ -3,42 +3,27 @@
 
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::support::admin::Admin;
 use crate::support::client::Whole;
 use crate::support::gateway::Setup;
-use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
+use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
 
 const SECRET: &str = "sk-planted-secret-of-the-provider-0042";
 const HEADER: &str = "header-planted-secret-0043";
 
 /// An administrator's request below `/admin/api/`.
 async fn admin(gateway: &Gateway, method: &str, path: &str, body: &Value) -> Whole {
-    admin_if(gateway, method, path, body, None).await
+    Admin(gateway.client()).call(method, path, body.clone()).await
 }
 
-async fn admin_if(
-    gateway: &Gateway,
-    method: &str,
-    path: &str,
-    body: &Value,
-    if_match: Option<&str>,
-) -> Whole {
-    let mut client = gateway.client().with("content-type", "application/json");
-    if let Some(version) = if_match {
-        client = client.with("if-match", version);
-    }
-    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-    wait::within(wait::PATIENCE, path, client.send(method, &format!("/admin/api/{path}"), body))
-        .await
-        .unwrap()
+async fn admin_if(gateway: &Gateway, method: &str, path: &str, body: &Value, version: &str) -> Whole {
+    Admin(gateway.client().with("if-match", version)).call(method, path, body.clone()).await
 }
 
 async fn good(gateway: &Gateway, method: &str, path: &str, body: &Value) -> Value {
-    let answer = admin(gateway, method, path, body).await;
-    assert!((200..300).contains(&answer.status), "{method} {path}: {:?}", answer.body);
-    if answer.body.is_empty() { Value::Null } else { answer.json() }
+    Admin(gateway.client()).done(method, path, body.clone()).await
 }
 
 /// Status, parameter and message of a refusal.
@@ -151,8 +136,8 @@ async fn a_patch_changes_what_it_names_and_minds_the_version() {
     let gateway = Gateway::start(&Yaml::new()).await;
     good(&gateway, "POST", "providers", &connection("own", first.base_url())).await;
     let patch = json!({"base_url": second.base_url(), "headers": {"X-More": "more"}, "timeout": 7.5});
-    assert_eq!(admin_if(&gateway, "PATCH", "providers/own", &patch, Some("\"9\"")).await.status, 412);
-    let patched = admin_if(&gateway, "PATCH", "providers/own", &patch, Some("\"1\"")).await;
+    assert_eq!(admin_if(&gateway, "PATCH", "providers/own", &patch, "\"9\"").await.status, 412);
+    let patched = admin_if(&gateway, "PATCH", "providers/own", &patch, "\"1\"").await;
     assert_eq!((patched.status, patched.header("etag")), (200, Some("\"2\"")));
     assert_eq!(patched.json()["timeout"], 7.5);
     assert_eq!(ask(&gateway, "own/m").await, (200, "second".into()));
@@ -298,8 +283,8 @@ async fn an_endpoint_takes_known_models_and_keeps_their_order() {
     assert_eq!((&shown["failover"], &shown["passed_over"]), (&made["failover"], &json!([])));
     assert_eq!(ask(&gateway, "line").await.1, "one");
     let turned = json!({"failover": [second, first]});
-    assert_eq!(admin_if(&gateway, "PUT", "endpoints/line", &turned, Some("\"7\"")).await.status, 412);
-    assert_eq!(admin_if(&gateway, "PUT", "endpoints/line", &turned, Some("\"1\"")).await.status, 200);
+    assert_eq!(admin_if(&gateway, "PUT", "endpoints/line", &turned, "\"7\"").await.status, 412);
+    assert_eq!(admin_if(&gateway, "PUT", "endpoints/line", &turned, "\"1\"").await.status, 200);
     assert_eq!(ask(&gateway, "line").await.1, "two");
     let shown = good(&gateway, "GET", "endpoints/line", &Value::Null).await;
     assert_eq!((&shown["failover"], &shown["preamble"]), (&turned["failover"], &Value::Null));
@@ -362,4 +347,91 @@ async fn an_oauth_connection_is_kept_for_its_owner_and_says_why_it_serves_nobody
     assert!(good(&gateway, "GET", "providers/detect", &Value::Null).await["data"].is_array());
     let entries = good(&gateway, "GET", "registry", &Value::Null).await;
     assert!(entries["data"].as_array().unwrap().iter().any(|entry| entry["id"] == "groq"));
+}
+
+#[tokio::test]
+async fn a_private_provider_serves_its_owner_and_those_it_is_shared_with() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("hers"));
+    let gateway = Gateway::start(&Yaml::new()).await;
+    let admin = Admin(gateway.client());
+    let ada = admin.create("principals", json!({"name": "Ada"})).await;
+    let (home, other) = (admin.project("home").await, admin.project("other").await);
+    admin.done("PUT", &format!("projects/{home}/members/{ada}"), json!({"role": "owner"})).await;
+    let hers = admin.key(json!({"project": home, "acts_as": ada})).await.key;
+    let strange = admin.key(json!({"project": other})).await.key;
+    let mut body = connection("hers", upstream.base_url());
+    body["owner"] = json!(ada);
+    admin.done("POST", "providers", body.clone()).await;
+    let ask = async |key: &str, model: &str| {
+        let answer = Client::new(gateway.address(), Some(key)).chat(chat::request(model)).await;
+        (answer.status, if answer.status == 200 { String::new() } else { answer.error_code() })
+    };
+    let good = (200, String::new());
+    let private = (403, "private_provider".to_owned());
+    assert_eq!(ask(&hers, "hers/m").await, good);
+    assert_eq!(ask(&strange, "hers/m").await, private, "M-201");
+    let path = format!("providers/hers/bindings/{other}");
+    let bound = admin.done("PUT", &path, Value::Null).await;
+    assert_eq!((&bound["bindings"][0]["project"], &bound["version"]), (&json!(other), &json!(2)));
+    assert_eq!(ask(&strange, "hers/m").await, good, "M-202");
+    let listed = Client::new(gateway.address(), Some(&strange)).get("/v1/models").await.unwrap().json();
+    assert!(listed.to_string().contains("hers/m"), "{listed}");
+    assert_eq!(admin.done("DELETE", &path, Value::Null).await["bindings"], json!([]));
+    assert_eq!(ask(&strange, "hers/m").await, private);
+    assert_eq!(admin.call("DELETE", &path, Value::Null).await.status, 404);
+    assert_eq!(admin.call("PUT", "providers/hers/bindings/prj_none", Value::Null).await.status, 404);
+
+    admin.done("PUT", &path, Value::Null).await;
+    admin.done("PATCH", "providers/hers", json!({"owner": null})).await;
+    assert_eq!(ask(&strange, "hers/m").await, good, "everybody's now");
+    assert_eq!(admin.call("PUT", &path, Value::Null).await.status, 409, "nothing to share");
+    let shown = admin.done("PATCH", "providers/hers", json!({"owner": ada})).await;
+    assert_eq!(shown["bindings"], json!([]), "an earlier share does not come back");
+    assert_eq!(ask(&strange, "hers/m").await, private);
+
+    body["id"] = json!("oauth");
+    body["auth"] = json!("oauth");
+    body.as_object_mut().unwrap().remove("api_key");
+    admin.done("POST", "providers", body).await;
+    assert_eq!(ask(&strange, "oauth/m").await, private);
+    assert_eq!(ask(&hers, "oauth/m").await, (503, "no_eligible_target".to_owned()), "nobody has signed in");
+    assert_eq!(upstream.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn every_change_is_in_the_audit() {
+    let gateway = Gateway::start(&Yaml::new()).await;
+    let admin = Admin(gateway.client());
+    admin.done("POST", "providers", connection("own", "http://127.0.0.1:9/v1")).await;
+    admin.done("PATCH", "providers/own", json!({"api_key": "another-planted-key-0045"})).await;
+    let member = json!([{"provider": "own", "model": "m"}]);
+    admin.done("POST", "endpoints", json!({"name": "line", "failover": member})).await;
+    admin.done("PUT", "endpoints/line", json!({"failover": member, "preamble": "Be brief."})).await;
+    admin.done("DELETE", "endpoints/line", Value::Null).await;
+    admin.done("DELETE", "providers/own", Value::Null).await;
+    let setup = gateway.kill().await;
+    let db = rusqlite::Connection::open(setup.state().join("gateway.db")).unwrap();
+    let mut statement = db.prepare("SELECT action, object_id, detail FROM audit ORDER BY id").unwrap();
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let rows: Vec<(String, String, String)> =
+        statement.query_map([], read).unwrap().map(Result::unwrap).collect();
+    let actions: Vec<_> = rows.iter().map(|(action, object, _)| format!("{action} {object}")).collect();
+    assert_eq!(
+        actions,
+        [
+            "provider.create own",
+            "provider.edit own",
+            "endpoint.create line",
+            "endpoint.replace line",
+            "endpoint.delete line",
+            "provider.delete own",
+        ]
+    );
+    let edit: Value = serde_json::from_str(&rows[1].2).unwrap();
+    assert_eq!(
+        (&edit["before"]["credential"]["last_four"], &edit["after"]["credential"]["last_four"]),
+        (&json!("0042"), &json!("0045"))
+    );
+    assert!(rows.iter().all(|(_, _, detail)| !detail.contains("planted")), "{rows:?}");
 }
