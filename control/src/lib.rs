@@ -17,6 +17,7 @@ mod meter;
 mod money;
 mod publish;
 mod refusals;
+mod retention;
 mod service;
 mod state;
 mod store;

@@ -20,12 +20,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::api::backups::Backups;
 use crate::api::session::Gate;
+use crate::api::usage::export::Exports;
 use crate::api::{self, ApiError, App, RequestId};
 use crate::config::Config;
 use crate::console::Asset;
 use crate::meter::writer::{Desk, Writer};
 use crate::publish::{Publisher, Reloader};
 use crate::refusals::{self, Counter, Refusals, Refused};
+use crate::retention::Retention;
 use crate::state::{Parts, State};
 use crate::store::lock::StateLock;
 use crate::store::readers::Readers;
@@ -77,12 +79,13 @@ pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, path, mut meter, journal, keys } = params.state.into_parts();
     let keys = Arc::new(keys);
     let config = Arc::clone(&params.config);
+    let retention = Retention::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
     let backups = Backups::new(config.state_dir.clone(), config.lifetimes.backups_kept);
     let publisher = Publisher::start(config, Arc::clone(&keys), params.publisher, meter.db_mut())
         .map_err(io::Error::other)?;
     let (readers, reader_threads) = Readers::start(&path).map_err(io::Error::other)?;
     let view = publisher.view();
-    let writer = Writer::start(Desk { meter, publisher, keys })?;
+    let writer = Writer::start(Desk { meter, publisher, keys, retention })?;
     let scribe = writer.scribe();
     let file = scribe.clone();
     let reloader = Reloader::new(params.config, Box::new(move |routing| file.replace_file(routing)));
@@ -93,6 +96,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         readers,
         scribe,
         view,
+        exports: Exports::new(path),
         journal,
         backups,
         reload: reloader.status(),

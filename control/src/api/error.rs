@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::json;
 use shared::error_kind::ErrorKind;
@@ -18,11 +18,13 @@ pub(crate) struct ApiError {
     /// The parameter at fault.
     param: Option<String>,
     allow: Option<Cow<'static, str>>,
+    /// Seconds.
+    retry_after: Option<u64>,
 }
 
 impl ApiError {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, message: message.into(), param: None, allow: None }
+        Self { kind, message: message.into(), param: None, allow: None, retry_after: None }
     }
 
     /// A parameter is not what it may be.
@@ -43,6 +45,11 @@ impl ApiError {
         matches!(row.status, 401 | 403 | 429).then_some(row.code)
     }
 
+    /// The same, to be tried again after so many seconds.
+    pub(crate) fn retry_after(self, seconds: u64) -> Self {
+        Self { retry_after: Some(seconds), ..self }
+    }
+
     pub(crate) fn response(&self, id: &RequestId) -> Response<Body> {
         let row = self.kind.row();
         let envelope = json!({"error": {
@@ -60,6 +67,9 @@ impl ApiError {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(allow) = self.allow.as_ref().and_then(|allow| HeaderValue::from_str(allow).ok()) {
             headers.insert(ALLOW, allow);
+        }
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.kind == ErrorKind::InvalidKey {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -15,7 +15,6 @@ pub(super) fn not_yet() -> ApiError {
 }
 
 pub(super) static ROUTES: &[Route] = &[
-    later(Method::GET, "usage/export"),
     later(Method::POST, "providers/{}/sync"),
     later(Method::POST, "providers/{}/test"),
     later(Method::POST, "providers/{}/oauth/start"),

@@ -24,7 +24,7 @@ mod requests;
 pub(crate) mod session;
 mod state;
 mod stream;
-mod usage;
+pub(crate) mod usage;
 
 #[cfg(test)]
 mod tests;
@@ -45,6 +45,7 @@ pub(crate) use self::call::{Call, json, json_of_version};
 pub(crate) use self::change::Change;
 pub(crate) use self::error::{ApiError, RequestId};
 use self::session::Gate;
+use self::usage::export::Exports;
 use crate::actor::Actor;
 use crate::connection::ViewCell;
 use crate::console::{self, Asset};
@@ -61,6 +62,7 @@ pub(crate) struct App {
     pub(crate) readers: Readers,
     pub(crate) scribe: Scribe,
     pub(crate) view: ViewCell,
+    pub(crate) exports: Exports,
     pub(crate) journal: Journal,
     pub(crate) backups: backups::Backups,
     pub(crate) reload: StatusCell,

@@ -26,6 +26,7 @@ fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         counts: Counts::of(&snapshot),
         reload: Reload::of(app),
         usage: Usage::of(app),
+        retention: Retention::of(app),
         warnings: &app.warnings,
     })
 }
@@ -43,6 +44,7 @@ struct State<'a> {
     counts: Counts,
     reload: Reload,
     usage: Usage,
+    retention: Retention,
     warnings: &'a [String],
 }
 
@@ -78,6 +80,31 @@ impl Reload {
         let status = app.reload.read();
         let (last_error_at_ms, last_error) = status.last_error.unzip();
         Self { reloads: status.reloads, last_ok_at_ms: status.last_ok_at_ms, last_error_at_ms, last_error }
+    }
+}
+
+/// What had been kept long enough and was deleted since the start.
+#[derive(Serialize)]
+struct Retention {
+    /// Rows of usage, of many exchanges each, that are still to be deleted.
+    backlog_rows: u64,
+    usage_records_deleted: u64,
+    audit_records_deleted: u64,
+    /// The longest that one step held the writer.
+    writer_held_us_max: u64,
+    last_pass_at_ms: Option<u64>,
+}
+
+impl Retention {
+    fn of(app: &App) -> Self {
+        let pruning = &app.journal.gauge().pruning;
+        Self {
+            backlog_rows: read(&pruning.backlog_rows),
+            usage_records_deleted: read(&pruning.usage_records),
+            audit_records_deleted: read(&pruning.audit_records),
+            writer_held_us_max: read(&pruning.held_us_max),
+            last_pass_at_ms: Some(read(&pruning.pass_ended_at_ms)).filter(|at| *at > 0),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) mod projects;
 pub(crate) mod providers;
 mod refusal;
 pub(crate) mod refusals;
+pub(crate) mod usage;
 
 #[cfg(test)]
 mod tests;

@@ -49,8 +49,8 @@ fn described(raw: &raw::DescribedModel) -> Model {
     }
 }
 
-/// Dollars to micro-dollars, rounded. The schema has bounded the number to a million.
-fn micro_dollars(dollars: Option<f64>) -> Option<u64> {
+/// Dollars to micro-dollars, rounded. The number has been bounded to a million.
+pub(crate) fn micro_dollars(dollars: Option<f64>) -> Option<u64> {
     dollars.and_then(|dollars| format!("{:.0}", dollars * 1e6).parse().ok())
 }
 

@@ -27,6 +27,7 @@ mod stored;
 mod validate;
 mod yaml;
 
+pub(crate) use describe::micro_dollars;
 pub use env::{Environment, VARIABLES, Variable};
 pub use fault::{ConfigError, Fault, Place};
 pub use file::Version;

@@ -1,7 +1,7 @@
 //! What metering says about itself in `GET /admin/api/state`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use shared::clock::unix_ms;
 
@@ -28,7 +28,22 @@ pub(crate) struct Gauge {
     pub(crate) sealed_bytes: AtomicU64,
     /// When rows were last stored, in milliseconds since the Unix epoch.
     pub(crate) stored_at_ms: AtomicU64,
+    pub(crate) pruning: Arc<Pruning>,
     failing: Mutex<Option<Failing>>,
+}
+
+/// What has been deleted because it had been kept long enough, since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Pruning {
+    /// Rows of usage, of many exchanges each, that are still to be deleted.
+    pub(crate) backlog_rows: AtomicU64,
+    /// Exchanges.
+    pub(crate) usage_records: AtomicU64,
+    pub(crate) audit_records: AtomicU64,
+    /// The longest that a step held the writer, in microseconds.
+    pub(crate) held_us_max: AtomicU64,
+    /// When everything was looked through last, in milliseconds since the Unix epoch; 0 before that.
+    pub(crate) pass_ended_at_ms: AtomicU64,
 }
 
 /// Storing fails since then, and why.

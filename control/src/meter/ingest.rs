@@ -137,6 +137,12 @@ impl Meter {
         &mut self.db
     }
 
+    /// The connection, for a change of rows of usage: none of them is added to any more.
+    pub(crate) fn usage_mut(&mut self) -> &mut Connection {
+        self.usage.leave_row();
+        &mut self.db
+    }
+
     #[cfg(test)]
     pub(super) fn db(&self) -> &Connection {
         &self.db

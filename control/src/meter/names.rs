@@ -91,7 +91,7 @@ mod tests {
     fn names_are_those_of_serde() {
         check(Outcome::name, 4);
         check(provenance, 4);
-        check(result, 16);
+        check(result, 17);
         check(error, 29);
     }
 }

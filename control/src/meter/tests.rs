@@ -22,6 +22,7 @@ use super::journal::{JOURNAL_BYTES_MAX, Journal, Log};
 use super::writer::{Desk, Writer};
 use crate::config::{self, Environment};
 use crate::publish::Publisher;
+use crate::retention::Retention;
 use crate::store::migrate::migrate;
 use crate::store::requests::{Filter, page};
 use crate::vault;
@@ -55,15 +56,15 @@ pub(crate) fn event(n: u64) -> UsageEvent {
 }
 
 /// A database and a journal in one directory, as one process has them.
-struct Process {
-    journal: Journal,
-    meter: Meter,
+pub(crate) struct Process {
+    pub(crate) journal: Journal,
+    pub(crate) meter: Meter,
     db: PathBuf,
     dir: PathBuf,
 }
 
 impl Process {
-    fn start(home: &Path, queue_max: usize) -> Self {
+    pub(crate) fn start(home: &Path, queue_max: usize) -> Self {
         let (db, dir) = (home.join("test.db"), home.join("journal"));
         let mut writer = Connection::open(&db).unwrap();
         writer.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
@@ -84,14 +85,14 @@ impl Process {
     }
 
     /// Rounds until there is nothing more to do at the moment.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         let until = Instant::now() + Duration::from_secs(20);
         while self.meter.round() != Round::Idle {
             assert!(Instant::now() < until, "still not stored: {:?}", self.gauge().failing());
         }
     }
 
-    fn sql(&self, sql: &str) -> i64 {
+    pub(crate) fn sql(&self, sql: &str) -> i64 {
         Connection::open(&self.db).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
     }
 
@@ -484,16 +485,18 @@ fn desk(mut meter: Meter, home: &Path) -> Desk {
         ("LLMGW_API_KEY", "administrator-key-of-the-tests".to_owned()),
         ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", BASE64_STANDARD.encode([3; 32])),
         ("LLMGW_STATE_DIR", home.display().to_string()),
+        ("LLMGW_RETENTION_USAGE_DAYS", "36500".to_owned()),
     ];
     let environment = Environment::read(variables.map(|(name, value)| (name.into(), value.into())));
     let config = Arc::new(config::load(&Arc::new(environment)).unwrap().config);
     let key = &config.credential_encryption_key;
+    let retention = Retention::new(&config.lifetimes, Arc::default());
     let db = meter.db_mut();
     vault::make_keys(db, key).unwrap();
     let keys = Arc::new(vault::open_keys(db, key).unwrap());
     let (out, _) = shared::snapshot::channel();
     let publisher = Publisher::start(config, Arc::clone(&keys), out, db).unwrap();
-    Desk { meter, publisher, keys }
+    Desk { meter, publisher, keys, retention }
 }
 
 #[test]

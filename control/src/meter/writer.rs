@@ -7,12 +7,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::ingest::{Meter, Round};
 use crate::command::{Bench, Order, execute};
 use crate::config::Routing;
 use crate::publish::Publisher;
+use crate::retention::Retention;
 use crate::store::error::StoreError;
 use crate::vault::Keys;
 
@@ -33,6 +35,7 @@ pub(crate) struct Desk {
     pub(crate) meter: Meter,
     pub(crate) publisher: Publisher,
     pub(crate) keys: Arc<Keys>,
+    pub(crate) retention: Retention,
 }
 
 enum Job {
@@ -42,9 +45,13 @@ enum Job {
     Write(Box<dyn Order>),
     /// Publish what the configuration file says now.
     File(Box<Routing>),
+    /// A short piece of work on the rows of usage.
+    Chore(Chore),
     /// Store all there is and end.
     Stop,
 }
+
+type Chore = Box<dyn FnOnce(&mut Connection) + Send>;
 
 impl Writer {
     /// Starts the thread.
@@ -80,9 +87,26 @@ impl Scribe {
         }
     }
 
+    /// Has rows of usage changed, which must take a few milliseconds at most: others wait.
+    pub(crate) async fn chore<T: Send + 'static>(
+        &self,
+        chore: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, done) = oneshot::channel();
+        let chore: Chore = Box::new(move |db| {
+            let _ = reply.send(chore(db));
+        });
+        self.send(Job::Chore(chore))?;
+        Ok(done.await.map_err(|_| StoreError::Stopping)??)
+    }
+
     /// Has a change made. Its reply comes by the order's own slot.
     pub(crate) fn write(&self, order: Box<dyn Order>) -> Result<(), StoreError> {
-        self.0.try_send(Job::Write(order)).map_err(|error| match error {
+        self.send(Job::Write(order))
+    }
+
+    fn send(&self, job: Job) -> Result<(), StoreError> {
+        self.0.try_send(job).map_err(|error| match error {
             TrySendError::Full(_) => StoreError::Busy,
             TrySendError::Disconnected(_) => StoreError::Stopping,
         })
@@ -98,7 +122,7 @@ fn run(mut desk: Desk, jobs: &Receiver<Job>) {
     let mut pause = PAUSE_MIN;
     loop {
         let job = desk.serve(jobs, pause);
-        let meter = &mut desk.meter;
+        let Desk { meter, keys, retention, .. } = &mut desk;
         let is_asked = matches!(job, Ok(Job::Flush(_) | Job::Stop) | Err(RecvTimeoutError::Disconnected));
         let round = if is_asked || meter.is_due() { meter.round() } else { Round::Idle };
         pause = match round {
@@ -108,6 +132,9 @@ fn run(mut desk: Desk, jobs: &Receiver<Job>) {
             Round::Idle => (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX),
             Round::Failing(wait) => wait,
         };
+        if round != Round::More && retention.is_due() {
+            retention.step(meter.usage_mut(), keys);
+        }
         // Nothing here is urgent: whoever relays on this core goes first.
         thread::yield_now();
         match job {
@@ -115,7 +142,7 @@ fn run(mut desk: Desk, jobs: &Receiver<Job>) {
                 flush(meter, round);
                 let _ = reply.send(());
             }
-            Ok(Job::Write(_) | Job::File(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Job::Write(_) | Job::File(_) | Job::Chore(_)) | Err(RecvTimeoutError::Timeout) => {}
             Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return finish(meter),
         }
     }
@@ -131,6 +158,7 @@ impl Desk {
             match job {
                 Ok(Job::Write(order)) => orders.push(order),
                 Ok(Job::File(routing)) => self.replace_file(*routing),
+                Ok(Job::Chore(chore)) => chore(self.meter.usage_mut()),
                 other => {
                     self.execute(orders);
                     return other;
@@ -147,7 +175,7 @@ impl Desk {
         if orders.is_empty() && !self.publisher.is_owing() {
             return;
         }
-        let Self { meter, publisher, keys } = self;
+        let Self { meter, publisher, keys, .. } = self;
         execute(&mut Bench { db: meter.db_mut(), keys, publisher }, orders);
     }
 

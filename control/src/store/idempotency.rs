@@ -63,7 +63,7 @@ fn place(key: &str) -> Place<'_> {
 }
 
 /// How long a key is remembered: a day.
-const KEPT_MS: u64 = 86_400_000;
+pub(crate) const KEPT_MS: u64 = 86_400_000;
 
 const FORGET: &str = "DELETE FROM idempotency WHERE created_at_ms < ?";
 const FIND: &str = "SELECT fingerprint, status, version, body FROM idempotency \

@@ -289,7 +289,7 @@ impl Ord for Entry {
 }
 
 impl Row {
-    fn of(record: &Record<'_>, trace: Option<Trace<'_>>) -> Self {
+    pub(crate) fn of(record: &Record<'_>, trace: Option<Trace<'_>>) -> Self {
         let name = |name| record.name(name).to_owned();
         let or_none = |name| Some(record.name(name).to_owned()).filter(|name| !name.is_empty());
         Self {

@@ -75,24 +75,32 @@ impl Usage {
             Some(id) => id,
             None => *self.id.insert(next_id(tx)?),
         };
-        let (first_ms, last_ms) = (signed(block.first_ms), signed(block.last_ms));
-        let names = &block.names().packed;
-        tx.prepare_cached(WRITE)?.execute(params![
-            id,
-            first_ms,
-            last_ms,
-            block.exchanges,
-            block.requests,
-            names,
-            block.rows
-        ])?;
-        Ok(())
+        put(tx, id, block)
+    }
+
+    /// Leaves the last row as it is: what comes next goes into a new one.
+    pub(crate) fn leave_row(&mut self) {
+        self.next();
     }
 
     fn next(&mut self) {
         self.block.clear();
         self.id = self.id.map(|id| id + 1);
     }
+}
+
+/// Writes a row, in the place of the one that has this id.
+pub(crate) fn put(tx: &Connection, id: i64, block: &Block) -> rusqlite::Result<()> {
+    tx.prepare_cached(WRITE)?.execute(params![
+        id,
+        signed(block.first_ms),
+        signed(block.last_ms),
+        block.exchanges,
+        block.requests,
+        block.names().packed,
+        block.rows
+    ])?;
+    Ok(())
 }
 
 fn next_id(db: &Connection) -> rusqlite::Result<i64> {

@@ -70,7 +70,7 @@ fn paths_and_methods_are_told_apart() {
         (Method::GET, "/admin/api/webhooks", 501, "not_implemented"),
         (Method::POST, "/admin/api/providers/p/sync", 501, "not_implemented"),
         (Method::GET, "/admin/api/projects/p/members", 404, "not_found"),
-        (Method::GET, "/admin/api/usage/export", 501, "not_implemented"),
+        (Method::GET, "/admin/api/alerts", 501, "not_implemented"),
         (Method::GET, "/oauth/callback/partner", 501, "not_implemented"),
         (Method::GET, "/admin/api/requests/none-such", 404, "not_found"),
         (Method::POST, "/console", 405, "method_not_allowed"),

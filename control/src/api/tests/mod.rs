@@ -62,6 +62,8 @@ impl Gateway {
             ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", key.as_str()),
             ("LLMGW_STATE_DIR", dir.to_str().unwrap()),
             ("LLMGW_ALLOW_UNAUTHENTICATED_API", "true"),
+            // The exchanges of the tests are old.
+            ("LLMGW_RETENTION_USAGE_DAYS", "36500"),
         ];
         let environment = Environment::read(variables.map(|(name, value)| (name.into(), value.into())));
         let config = config::load(&Arc::new(environment)).unwrap().config;

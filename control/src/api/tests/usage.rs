@@ -1,6 +1,8 @@
 //! The figures are right at any edge and in any group, and money is counted like tokens.
 
-use http::Method;
+use std::time::{Duration, Instant};
+
+use http::{Method, Request};
 use serde_json::json;
 use shared::id::{KeyId, ModelId, PrincipalId};
 use shared::usage::{Outcome, TokenCounts, UsageEvent};
@@ -136,5 +138,149 @@ fn an_answer_with_too_many_groups_is_refused() {
     gateway.wait_stored(10_001);
     let (status, _, param) = gateway.refusal(Method::GET, path, &[("x-api-key", ADMIN)]);
     assert_eq!((status, param), (400, json!("group_by")));
+    gateway.stop();
+}
+
+/// What the export gives an administrator.
+fn exported(gateway: &Gateway, query: &str) -> String {
+    let (status, text, _) =
+        gateway.call(Method::GET, &format!("/admin/api/usage/export?{query}"), &[("x-api-key", ADMIN)]);
+    assert_eq!(status, 200);
+    text.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_export_has_every_exchange_once_in_either_format() {
+    let mut gateway = Gateway::start();
+    let events = exchanges();
+    events.iter().for_each(|event| gateway.log.append(event.clone()));
+    gateway.log.append(UsageEvent {
+        request_id: "=cmd|' /C calc'!A0".into(),
+        selector: "a,\"b\"\nc".into(),
+        ..event(1)
+    });
+    gateway.wait_stored(401);
+    let lines = exported(&gateway, "format=jsonl");
+    let rows: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 401);
+    for (row, event) in rows.iter().zip(&events) {
+        assert_eq!(row["request_id"], *event.request_id);
+        assert_eq!(row["tokens"]["reasoning"], event.tokens.reasoning);
+        assert_eq!(row["cost_micro_usd"].is_null(), event.cost_nano_usd.is_none());
+    }
+    let table = exported(&gateway, "format=csv");
+    let records: Vec<&str> = table.split("\r\n").collect();
+    assert_eq!((records.len(), records[402]), (403, ""), "a head and a line each, each ended");
+    let columns = records[0].split(',').count();
+    assert!(records[1..401].iter().all(|record| record.split(',').count() == columns), "{}", records[1]);
+    assert!(
+        records[401].starts_with("\"'=cmd|' /C calc'!A0\",") && records[401].contains("\"a,\"\"b\"\"\nc\"")
+    );
+    let some = exported(&gateway, "format=jsonl&model=m3&outcome=completed&cost_micro_usd_min=1");
+    let nano = |event: &UsageEvent| event.cost_nano_usd.is_some_and(|nano| nano >= 1_000);
+    let of_m3 = |event: &UsageEvent| event.model.as_ref().is_some_and(|model| model.as_str() == "m3");
+    let want = events.iter().filter(|e| of_m3(e) && nano(e) && e.outcome == Outcome::Completed).count();
+    assert_eq!(some.lines().count(), want);
+    let (status, _, param) =
+        gateway.refusal(Method::GET, "/admin/api/usage/export?format=xml", &[("x-api-key", ADMIN)]);
+    assert_eq!((status, param), (400, json!("format")));
+    gateway.stop();
+}
+
+#[test]
+fn a_third_export_waits_and_one_whose_client_went_makes_room() {
+    let mut gateway = Gateway::start();
+    // More than the pieces that wait and the one that is being made can hold.
+    let long = |n: u64| UsageEvent { selector: format!("{n}{}", "x".repeat(60 << 10)).into(), ..event(n) };
+    (0..60).for_each(|n| gateway.log.append(long(n)));
+    gateway.wait_stored(60);
+    let begin = || {
+        let request = Request::get("/admin/api/usage/export?format=jsonl").header("x-api-key", ADMIN);
+        gateway.send(request.body(shared::port::full("")).unwrap())
+    };
+    let (first, second, third) = (begin(), begin(), begin());
+    assert_eq!([first.status(), second.status(), third.status()].map(|s| s.as_u16()), [200, 200, 503]);
+    assert_eq!(third.headers()["retry-after"], "10");
+    drop(first);
+    let until = Instant::now() + Duration::from_secs(20);
+    let again = loop {
+        let again = begin();
+        if again.status() == 200 {
+            break again;
+        }
+        assert!(Instant::now() < until, "an export that nobody reads ends");
+    };
+    assert_eq!(super::text(again.into_body()).lines().count(), 60);
+    assert_eq!(super::text(second.into_body()).lines().count(), 60);
+    gateway.stop();
+}
+
+#[test]
+fn repricing_makes_costs_known_once_and_twice_is_the_same() {
+    let mut gateway = Gateway::start();
+    let events = exchanges();
+    events.iter().for_each(|event| gateway.log.append(event.clone()));
+    let (first, last) = (events[0].started_at_ms, events[399].started_at_ms);
+    let middle = events[200].started_at_ms;
+    let body = format!(
+        r#"{{"from": {first}, "to": {middle}, "provider": "p", "model": "m3",
+            "prices": {{"input": 2, "cached_input": 0.5, "cache_write": 2.5, "output": 8}}}}"#
+    );
+    let fits = |e: &&UsageEvent| {
+        e.started_at_ms < middle && e.model.as_ref().is_some_and(|model| model.as_str() == "m3")
+    };
+    let micro = |e: &UsageEvent| {
+        let t = e.tokens;
+        let pico = t.input * 2_000_000 + t.cache_read * 500_000 + t.cache_write * 2_500_000;
+        (pico + (t.output + t.reasoning) * 8_000_000).div_ceil(1_000)
+    };
+    let nano: u64 =
+        events.iter().map(|e| if fits(&e) { micro(e) } else { e.cost_nano_usd.unwrap_or(0) }).sum();
+    let unknown = events.iter().filter(|e| !fits(e) && e.cost_nano_usd.is_none()).count();
+    let sums = |gateway: &Gateway| {
+        let ask = |query: &str| gateway.get(&format!("/admin/api/usage?{query}"))["totals"].clone();
+        // From days, from hours, and from the exchanges themselves.
+        let all = [ask(""), ask("bucket=hour"), ask(&format!("from={first}&to={}", last + 1))];
+        assert!(all.iter().all(|totals| totals["cost_micro_usd"] == all[0]["cost_micro_usd"]), "{all:?}");
+        assert!(all.iter().all(|totals| totals["requests_unpriced"] == all[0]["requests_unpriced"]));
+        let pieces = ask(&format!("to={middle}"))["requests"].as_u64().unwrap()
+            + ask(&format!("from={middle}"))["requests"].as_u64().unwrap();
+        assert_eq!(pieces, 400);
+        (all[0]["cost_micro_usd"].to_string(), all[0]["requests_unpriced"].as_u64().unwrap())
+    };
+    gateway.wait_stored(400);
+    let reprice = |gateway: &Gateway, body: &str| gateway.send_json(Method::POST, "usage/reprice", body, &[]);
+    let (status, answer, _) = reprice(&gateway, &body);
+    let of_it = events.iter().filter(fits).count();
+    assert_eq!(
+        (status.as_u16(), &answer["records"], &answer["changed"]),
+        (200, &json!(of_it), &json!(of_it))
+    );
+    assert_eq!((&answer["unpriced"], &answer["next_cursor"]), (&json!(0), &json!(null)));
+    assert_eq!(answer["prices"][0]["before"], "config in 0.05 out 0.05");
+    assert!(answer["prices"][0]["after"].as_str().unwrap().starts_with("given 20"), "{answer}");
+    let want = (json!(nano as f64 / 1e3).to_string(), unknown as u64);
+    assert_eq!(sums(&gateway), want);
+    let (_, again, _) = reprice(&gateway, &body);
+    assert_eq!((&again["changed"], &again["cost_micro_usd"]), (&json!(0), &answer["cost_micro_usd"]));
+    assert_eq!(sums(&gateway), want, "twice is as good as once");
+    // What comes afterwards goes beside what was changed, not over it.
+    gateway.log.append(UsageEvent { cost_nano_usd: Some(0), ..event(1) });
+    gateway.wait_stored(401);
+    assert_eq!(gateway.get("/admin/api/usage")["totals"]["requests"], 401);
+    let actions =
+        exported(&gateway, "format=jsonl&model=m3&cost_micro_usd_min=0").matches("given 20").count();
+    assert_eq!(actions, of_it);
+    for (body, param) in [
+        (r#"{"from": 0, "to": 1, "prices": {"input": 1}}"#, "prices"),
+        (r#"{"from": 2, "to": 1}"#, "from"),
+        (r#"{"from": "yesterday", "to": 1}"#, "from"),
+        (r#"{"from": 0, "to": 1, "provider": "p", "model": "m", "prices": {"input": -1}}"#, "prices"),
+        (r#"{"from": 0, "to": 1, "cursor": "x"}"#, "cursor"),
+    ] {
+        let (status, refused, _) = reprice(&gateway, body);
+        assert_eq!((status.as_u16(), &refused["error"]["param"]), (400, &json!(param)), "{body}");
+    }
     gateway.stop();
 }

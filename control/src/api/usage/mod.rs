@@ -1,5 +1,9 @@
 //! `GET /admin/api/usage`: sums over a time, in total or by group and time bucket.
 
+mod csv;
+pub(crate) mod export;
+mod reprice;
+
 use std::collections::BTreeMap;
 
 use http::{Method, Response};
@@ -16,7 +20,11 @@ use crate::store::requests::Column;
 use crate::store::sums::Sums;
 use crate::store::window::Bucket;
 
-pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "usage", |call| Box::pin(report(call)))];
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "usage", |call| Box::pin(report(call))),
+    route_of(Method::GET, "usage/export", |call| Box::pin(export::export(call))),
+    route_of(Method::POST, "usage/reprice", |call| Box::pin(reprice::reprice(call))),
+];
 
 /// Sums of the exchanges that began from `from` up to before `to`.
 async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -1,0 +1,139 @@
+//! `GET /admin/api/usage/export`: every exchange that passes the filters, as CSV or JSON Lines. It is read from a
+//! connection of its own while the client takes it, in bounded memory, and ends when the client goes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
+use http::{HeaderValue, Response};
+use rusqlite::Connection;
+use shared::error_kind::ErrorKind;
+use shared::port::Body;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::csv;
+use crate::api::requests::{FLUSH_TIME_MAX, filter};
+use crate::api::stream::{self, Feed};
+use crate::api::{ApiError, Call};
+use crate::store::error::StoreError;
+use crate::store::export::Progress;
+use crate::store::open::connect_reader;
+use crate::store::record::Record;
+use crate::store::requests::Row;
+
+/// Where exports read from, and how many may at the same time.
+#[derive(Debug)]
+pub(crate) struct Exports {
+    path: PathBuf,
+    room: Arc<Semaphore>,
+}
+
+impl Exports {
+    /// Exports of the database at `path`.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, room: Arc::new(Semaphore::new(EXPORTS_MAX)) }
+    }
+}
+
+/// How an exchange is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Csv,
+    JsonLines,
+}
+
+pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let (app, mut query) = (call.app, call.query()?);
+    let formats = [("csv", Format::Csv), ("jsonl", Format::JsonLines)];
+    let format = query.choice("format", &formats)?.unwrap_or(Format::Csv);
+    let filter = filter(&mut query)?;
+    query.finish()?;
+    let room = Arc::clone(&app.exports.room).try_acquire_owned().map_err(|_| {
+        let message = "Too many exports run at the same time. Try again when one has ended.";
+        ApiError::new(ErrorKind::Overloaded, message).retry_after(RETRY_SECONDS)
+    })?;
+    app.scribe.flush(FLUSH_TIME_MAX).await;
+    let db = connect_reader(&app.exports.path).map_err(StoreError::from)?;
+    let progress = Progress::start(&db, filter).map_err(StoreError::from)?;
+    let (out, body) = stream::channel();
+    tokio::spawn(write(Writing { db, progress, format, room }, out));
+    let mut response = Response::new(body);
+    let (content_type, attachment) = match format {
+        Format::Csv => {
+            ("text/csv; charset=utf-8; header=present", "attachment; filename=\"llmgw-usage.csv\"")
+        }
+        Format::JsonLines => ("application/x-ndjson", "attachment; filename=\"llmgw-usage.jsonl\""),
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(attachment));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// An export on its way.
+struct Writing {
+    db: Connection,
+    progress: Progress,
+    format: Format,
+    room: OwnedSemaphorePermit,
+}
+
+/// Makes one piece after the other, each when there is room for it. A client that takes nothing for
+/// [`STALL_MAX`], or goes, ends the export.
+async fn write(mut writing: Writing, out: Feed) {
+    let mut piece = Vec::new();
+    if writing.format == Format::Csv {
+        csv::head(&mut piece);
+    }
+    loop {
+        let made = tokio::task::spawn_blocking(move || writing.fill(piece)).await;
+        let Ok((given_back, made)) = made else { return };
+        writing = given_back;
+        let (full, goes_on) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                tracing::error!("usage cannot be read: {error}");
+                return out.fail("an export of usage breaks off").await;
+            }
+        };
+        let sent = tokio::time::timeout(STALL_MAX, out.send(full.into())).await;
+        if !goes_on || !matches!(sent, Ok(Ok(()))) {
+            return drop(writing.room);
+        }
+        piece = Vec::with_capacity(PIECE_BYTES);
+    }
+}
+
+impl Writing {
+    /// Adds exchanges to `piece` until it is worth sending. The bool says whether there may be more.
+    fn fill(mut self, mut piece: Vec<u8>) -> (Self, rusqlite::Result<(Vec<u8>, bool)>) {
+        let format = self.format;
+        while piece.len() < PIECE_BYTES {
+            match self.progress.step(&self.db, |record| line(format, record, &mut piece)) {
+                Ok(true) => {}
+                Ok(false) => return (self, Ok((piece, false))),
+                Err(error) => return (self, Err(error)),
+            }
+        }
+        (self, Ok((piece, true)))
+    }
+}
+
+fn line(format: Format, record: &Record<'_>, out: &mut Vec<u8>) {
+    match format {
+        Format::Csv => csv::line(out, record),
+        Format::JsonLines => {
+            // Writing into memory cannot fail.
+            let _ = serde_json::to_writer(&mut *out, &Row::of(record, None));
+            out.push(b'\n');
+        }
+    }
+}
+
+const EXPORTS_MAX: usize = 2;
+const RETRY_SECONDS: u64 = 10;
+/// What a piece holds before it is sent; the last block may go over it.
+const PIECE_BYTES: usize = 64 << 10;
+const STALL_MAX: Duration = Duration::from_secs(60);

@@ -1,0 +1,218 @@
+//! `POST /admin/api/usage/reprice`: what recorded exchanges cost by the prices that are known now, or by prices in
+//! the body. Doing it twice changes nothing more. It goes in short steps, so that records and administrators wait
+//! a few milliseconds at most; one that takes too long answers with a cursor to go on from.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{Response, StatusCode};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use shared::port::Body;
+use shared::routing::Prices;
+
+use crate::api::query::moment;
+use crate::api::requests::FLUSH_TIME_MAX;
+use crate::api::{ApiError, App, Call};
+use crate::command::usage::Note;
+use crate::config::micro_dollars;
+use crate::money::MicroUsd;
+use crate::store::reprice::{Priced, Repriced, Repricing};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    from: Moment,
+    to: Moment,
+    #[serde(default)]
+    provider: Option<String>,
+    #[serde(default)]
+    model: Option<String>,
+    /// Used instead of those that are known; for one model of one provider.
+    #[serde(default)]
+    prices: Option<AskedPrices>,
+    /// Where an earlier answer left off.
+    #[serde(default)]
+    cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Moment {
+    Number(u64),
+    Text(String),
+}
+
+/// In dollars per million tokens, as in the configuration file.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedPrices {
+    #[serde(default)]
+    input: Option<f64>,
+    #[serde(default)]
+    cached_input: Option<f64>,
+    #[serde(default)]
+    cache_write: Option<f64>,
+    #[serde(default)]
+    output: Option<f64>,
+    #[serde(default)]
+    reasoning: Option<f64>,
+    /// For a longer prompt the prices are not known.
+    #[serde(default)]
+    input_tokens_max: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    /// Exchanges that were looked at.
+    records: u64,
+    changed: u64,
+    /// Exchanges whose cost is still not known.
+    unpriced: u64,
+    cost_micro_usd_before: MicroUsd,
+    cost_micro_usd: MicroUsd,
+    /// Exchanges that were changed, by their price before and after.
+    prices: Vec<Change>,
+    /// Where to go on; null when all is done.
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Change {
+    before: Option<String>,
+    after: Option<String>,
+    records: u64,
+}
+
+pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let asked: Asked = call.json()?;
+    let mut repricing = repricing(call.app, &asked)?;
+    call.app.scribe.flush(FLUSH_TIME_MAX).await;
+    let mut audited = json!({
+        "from_ms": repricing.from_ms,
+        "to_ms": repricing.to_ms,
+        "provider": repricing.provider,
+        "model": repricing.model,
+        "price": given(&asked, &repricing),
+    });
+    // What is about to be done is known even if the process ends in the middle of it.
+    let begun = Note { action: "usage.reprice", after: audited.clone() };
+    call.execute_each_time(StatusCode::NO_CONTENT, begun).await?;
+    let until = Instant::now() + ANSWER_TIME;
+    let mut done = Repriced::default();
+    let next_cursor = loop {
+        let step = move |db: &mut rusqlite::Connection| {
+            let finished = repricing.step(db, &mut done, Instant::now() + STEP)?;
+            Ok((repricing, done, finished))
+        };
+        let finished;
+        (repricing, done, finished) = call.app.scribe.chore(step).await?;
+        if finished {
+            break None;
+        }
+        if Instant::now() >= until {
+            break Some(repricing.after.to_string());
+        }
+        tokio::time::sleep(BETWEEN_STEPS).await;
+    };
+    let answer = Answer::of(done, next_cursor);
+    if let (Some(audited), Ok(Value::Object(figures))) =
+        (audited.as_object_mut(), serde_json::to_value(&answer))
+    {
+        audited.extend(figures);
+    }
+    call.execute(StatusCode::OK, Note { action: "usage.repriced", after: audited }.with(answer)).await
+}
+
+fn repricing(app: &App, asked: &Asked) -> Result<Repricing, ApiError> {
+    let (from_ms, to_ms) = (asked.from.read("from")?, asked.to.read("to")?);
+    if from_ms > to_ms {
+        return Err(ApiError::parameter("from", "from must not be after to."));
+    }
+    let after = asked.cursor.as_deref().map_or(Ok(0), str::parse);
+    let after = after
+        .map_err(|_| ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier answer."))?;
+    let (provider, model) = (asked.provider.clone(), asked.model.clone());
+    let prices = Arc::new(prices(app, asked)?);
+    Ok(Repricing { from_ms, to_ms, provider, model, prices, after })
+}
+
+/// The prices that hold, by provider and model.
+fn prices(app: &App, asked: &Asked) -> Result<HashMap<String, HashMap<String, Priced>>, ApiError> {
+    let mut all: HashMap<String, HashMap<String, Priced>> = HashMap::new();
+    if let Some(given) = &asked.prices {
+        let (Some(provider), Some(model)) = (&asked.provider, &asked.model) else {
+            let message = "prices are those of one model: name provider and model too.";
+            return Err(ApiError::parameter("prices", message));
+        };
+        let prices = given.read()?;
+        let label = prices.label(&format!("given {}", Timestamp::now().strftime("%F")));
+        all.entry(provider.clone()).or_default().insert(model.clone(), Priced { prices, label });
+        return Ok(all);
+    }
+    for provider in app.snapshot.load().providers.iter() {
+        for model in &provider.models {
+            if let (Some(prices), Some(label)) = (model.prices, &model.price_label) {
+                let priced = Priced { prices, label: Arc::clone(label) };
+                let models = all.entry(provider.id.as_str().to_owned()).or_default();
+                models.insert(model.id.as_str().to_owned(), priced);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The label of the prices in the body.
+fn given(asked: &Asked, repricing: &Repricing) -> Option<String> {
+    asked.prices.as_ref()?;
+    let mut models = repricing.prices.values().flat_map(HashMap::values);
+    models.next().map(|priced| priced.label.to_string())
+}
+
+impl Moment {
+    fn read(&self, name: &str) -> Result<u64, ApiError> {
+        match self {
+            Self::Number(number) => moment(name, &number.to_string()),
+            Self::Text(text) => moment(name, text),
+        }
+    }
+}
+
+impl AskedPrices {
+    fn read(self) -> Result<Prices, ApiError> {
+        let all = [self.input, self.cached_input, self.cache_write, self.output, self.reasoning];
+        if all.into_iter().flatten().any(|price| !(0.0..=PRICE_MAX).contains(&price)) {
+            let message = format!("A price is 0 to {PRICE_MAX} dollars per million tokens.");
+            return Err(ApiError::parameter("prices", message));
+        }
+        let [input, cached_input, cache_write, output, reasoning] = all.map(micro_dollars);
+        let input_tokens_max = self.input_tokens_max;
+        Ok(Prices { input, cached_input, cache_write, output, reasoning, input_tokens_max })
+    }
+}
+
+impl Answer {
+    fn of(done: Repriced, next_cursor: Option<String>) -> Self {
+        let known = |label: String| Some(label).filter(|label| !label.is_empty());
+        let change =
+            |((before, after), records)| Change { before: known(before), after: known(after), records };
+        Self {
+            records: done.records,
+            changed: done.changed,
+            unpriced: done.unpriced,
+            cost_micro_usd_before: MicroUsd(done.cost_before),
+            cost_micro_usd: MicroUsd(done.cost_after),
+            prices: done.labels.into_iter().map(change).collect(),
+            next_cursor,
+        }
+    }
+}
+
+/// How long the writer is held at a time.
+const STEP: Duration = Duration::from_millis(5);
+const BETWEEN_STEPS: Duration = Duration::from_millis(2);
+const ANSWER_TIME: Duration = Duration::from_secs(20);
+const PRICE_MAX: f64 = 1e6;

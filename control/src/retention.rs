@@ -1,0 +1,223 @@
+//! How long things are kept (CFG-7): usage, its sums, audit records, answers to repeated requests. The writer
+//! thread deletes them in short steps with long pauses, so that neither an administrator nor the data plane
+//! notices.
+//!
+//! Usage goes by whole days in UTC: exchanges and sums by the hour together, so that they always agree; sums by
+//! the day are kept for [`DAYS_OF_SUMS`], so that a year can be charted. What is deleted leaves room in the
+//! database file that is used again; the file does not shrink.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, TransactionBehavior};
+use shared::clock::unix_ms;
+
+use crate::config::Lifetimes;
+use crate::meter::gauge::{Pruning, add};
+use crate::store::retention::{self as tables, Sums};
+use crate::store::rollup::{DAY_HOURS, HOUR_MS};
+use crate::store::{audit, idempotency};
+use crate::vault::Keys;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Retention {
+    usage_days: u64,
+    audit_days: u64,
+    gauge: Arc<Pruning>,
+    /// When the next step is due.
+    due: Instant,
+    /// Where the pass that is on its way has come to.
+    stage: Stage,
+}
+
+/// What a pass does, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Begin,
+    Usage,
+    Hours,
+    Days,
+    Audit,
+    Answers,
+}
+
+impl Retention {
+    pub(crate) fn new(lifetimes: &Lifetimes, gauge: Arc<Pruning>) -> Self {
+        let (usage_days, audit_days) = (lifetimes.usage_days.into(), lifetimes.audit_days.into());
+        Self { usage_days, audit_days, gauge, due: Instant::now(), stage: Stage::Begin }
+    }
+
+    /// Whether a step is due.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due <= Instant::now()
+    }
+
+    /// One step, in one transaction.
+    pub(crate) fn step(&mut self, db: &mut Connection, keys: &Keys) {
+        let began = Instant::now();
+        match self.work(db, keys, unix_ms(), began + STEP) {
+            Ok(stage) => {
+                self.stage = stage;
+                let rest = if stage == Stage::Begin { BETWEEN_PASSES } else { BETWEEN_STEPS };
+                self.due = Instant::now() + rest;
+            }
+            Err(error) => {
+                tracing::warn!("what has been kept long enough cannot be deleted now: {error}");
+                self.due = Instant::now() + AFTER_FAILURE;
+            }
+        }
+        let held = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.gauge.held_us_max.fetch_max(held, Relaxed);
+    }
+
+    /// Gives the stage that comes next.
+    fn work(&self, db: &mut Connection, keys: &Keys, now_ms: u64, until: Instant) -> rusqlite::Result<Stage> {
+        let usage_before = before(now_ms, self.usage_days);
+        let (stage, gauge) = (self.stage, &self.gauge);
+        if stage == Stage::Begin {
+            gauge.backlog_rows.store(tables::usage_rows(db, usage_before)?, Relaxed);
+            return Ok(Stage::Usage);
+        }
+        let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let hour = |days| before(now_ms, days) / HOUR_MS;
+        let mut counts = (0, 0, 0);
+        let (is_done, next) = match stage {
+            Stage::Begin | Stage::Usage => {
+                let (rows, exchanges, is_done) = tables::usage(&tx, usage_before, until)?;
+                counts = (rows, exchanges, 0);
+                (is_done, Stage::Hours)
+            }
+            Stage::Hours => (tables::sums(&tx, Sums::Hours, hour(self.usage_days), until)?, Stage::Days),
+            Stage::Days => {
+                let days = self.usage_days.max(DAYS_OF_SUMS);
+                (tables::sums(&tx, Sums::Days, hour(days), until)?, Stage::Audit)
+            }
+            Stage::Audit => {
+                let before_ms = now_ms.saturating_sub(self.audit_days.saturating_mul(DAY_MS));
+                counts.2 = audit::forget(&tx, keys, before_ms, AUDIT_ROWS)?;
+                (counts.2 < u64::from(AUDIT_ROWS), Stage::Answers)
+            }
+            Stage::Answers => {
+                (tables::idempotency(&tx, now_ms.saturating_sub(idempotency::KEPT_MS))?, Stage::Begin)
+            }
+        };
+        tx.commit()?;
+        let (rows, exchanges, audits) = counts;
+        let _ = gauge.backlog_rows.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(rows)));
+        add(&gauge.usage_records, exchanges);
+        add(&gauge.audit_records, audits);
+        if is_done && next == Stage::Begin {
+            gauge.pass_ended_at_ms.store(now_ms, Relaxed);
+        }
+        Ok(if is_done { next } else { stage })
+    }
+}
+
+/// The first moment of the day that began so many days ago.
+fn before(now_ms: u64, days: u64) -> u64 {
+    let moment = now_ms.saturating_sub(days.saturating_mul(DAY_MS));
+    moment - moment % DAY_MS
+}
+
+const DAY_MS: u64 = DAY_HOURS * HOUR_MS;
+/// Sums by the day are kept for so long, or as long as usage if that is longer.
+const DAYS_OF_SUMS: u64 = 400;
+/// How long a step deletes before it commits; the commit comes on top.
+const STEP: Duration = Duration::from_millis(4);
+const BETWEEN_STEPS: Duration = Duration::from_millis(100);
+const BETWEEN_PASSES: Duration = Duration::from_secs(600);
+const AFTER_FAILURE: Duration = Duration::from_secs(30);
+const AUDIT_ROWS: u32 = 256;
+
+#[cfg(test)]
+mod tests {
+    use shared::id::ModelId;
+    use shared::usage::{UsageEvent, UsageLog as _};
+
+    use super::*;
+    use crate::meter::tests::{Process, event};
+
+    fn lifetimes(usage_days: u32) -> Lifetimes {
+        Lifetimes { usage_days, audit_days: 1, delivered_outbox_days: 1, backups_kept: 1 }
+    }
+
+    /// Steps until a pass has ended.
+    fn pass(retention: &mut Retention, process: &mut Process, keys: &Keys) -> u32 {
+        let mut steps = 0;
+        loop {
+            retention.step(process.meter.usage_mut(), keys);
+            steps += 1;
+            if retention.stage == Stage::Begin {
+                return steps;
+            }
+        }
+    }
+
+    #[test]
+    fn whole_days_go_with_their_hours_and_days_stay_longer() {
+        let home = tempfile::TempDir::new().unwrap();
+        let mut process = Process::start(home.path(), 100);
+        let key = shared::secret::Secret::new([1; 32]);
+        crate::vault::make_keys(process.meter.db_mut(), &key).unwrap();
+        let keys = crate::vault::open_keys(process.meter.db_mut(), &key).unwrap();
+        let today = unix_ms() / DAY_MS * DAY_MS;
+        let ages = [0, 1, 29, 30, 31, 399, 400, 401, 500];
+        let mut log = process.journal.log().unwrap();
+        for age in ages {
+            for n in 0..200 {
+                // The first and the last moment of the day, among others.
+                let started_at_ms = today - age * DAY_MS + n * (DAY_MS - 1) / 199;
+                log.append(UsageEvent { started_at_ms, ..event(n) });
+            }
+            process.settle();
+            // A row of its own for each day.
+            process.meter.usage_mut();
+        }
+        let gauge = Arc::new(Pruning::default());
+        let mut retention = Retention::new(&lifetimes(30), Arc::clone(&gauge));
+        assert!(retention.is_due());
+        pass(&mut retention, &mut process, &keys);
+        let count = |process: &Process, sql: &str| process.sql(sql);
+        assert_eq!(count(&process, "SELECT sum(exchanges) FROM usage"), 4 * 200);
+        assert_eq!(
+            count(&process, "SELECT sum(requests) FROM usage_hour"),
+            4 * 200,
+            "together with their hours"
+        );
+        assert_eq!(count(&process, "SELECT sum(requests) FROM usage_day"), 7 * 200, "a year can be charted");
+        let left = u64::try_from(count(&process, "SELECT min(first_ms) FROM usage")).unwrap();
+        assert_eq!(left, today - 30 * DAY_MS, "the whole of the oldest day that is kept");
+        assert_eq!((gauge.usage_records.load(Relaxed), gauge.backlog_rows.load(Relaxed)), (5 * 200, 0));
+        assert!(!retention.is_due(), "it rests between two passes");
+        // What is stored afterwards is beside what is left.
+        log.append(event(1));
+        log.append(UsageEvent { started_at_ms: today, ..event(2) });
+        process.settle();
+        pass(&mut retention, &mut process, &keys);
+        assert_eq!(count(&process, "SELECT sum(exchanges) FROM usage"), 4 * 200 + 2, "a row goes as a whole");
+    }
+
+    #[test]
+    fn a_large_backlog_goes_in_many_short_steps() {
+        let home = tempfile::TempDir::new().unwrap();
+        let mut process = Process::start(home.path(), 100);
+        let key = shared::secret::Secret::new([1; 32]);
+        crate::vault::make_keys(process.meter.db_mut(), &key).unwrap();
+        let keys = crate::vault::open_keys(process.meter.db_mut(), &key).unwrap();
+        let mut log = process.journal.log().unwrap();
+        for n in 0..5_000 {
+            let model = Some(ModelId::new(format!("m{n}{}", "x".repeat(400))));
+            log.append(UsageEvent { model, started_at_ms: n * 100_000, ..event(n) });
+        }
+        process.settle();
+        let gauge = Arc::new(Pruning::default());
+        let mut retention = Retention::new(&lifetimes(1), Arc::clone(&gauge));
+        let steps = pass(&mut retention, &mut process, &keys);
+        assert!(steps > 8, "{steps}");
+        assert_eq!(process.sql("SELECT count(*) FROM usage, usage_hour, usage_day"), 0);
+        assert_eq!(gauge.usage_records.load(Relaxed), 5_000);
+        assert!(gauge.pass_ended_at_ms.load(Relaxed) > 0 && gauge.held_us_max.load(Relaxed) > 0);
+    }
+}

@@ -1,0 +1,54 @@
+//! All exchanges that pass a filter, in the order in which they ended, a piece at a time: no statement is open
+//! between two pieces, so that a slow reader of an export holds nothing back.
+
+use rusqlite::{Connection, OptionalExtension as _, named_params};
+
+use super::block;
+use super::record::Record;
+use super::requests::Filter;
+
+/// How far an export has come.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    filter: Filter,
+    /// The last block that was read.
+    done: i64,
+    /// The last block that there was in the beginning.
+    last: i64,
+}
+
+impl Progress {
+    /// The beginning of an export of what there is now.
+    pub(crate) fn start(db: &Connection, filter: Filter) -> rusqlite::Result<Self> {
+        let last: Option<i64> = db.query_row(LAST, [], |row| row.get("id")).optional()?;
+        Ok(Self { filter, done: 0, last: last.unwrap_or(0) })
+    }
+
+    /// Gives `each` the exchanges of the next block. False if there is none.
+    pub(crate) fn step(
+        &mut self,
+        db: &Connection,
+        mut each: impl FnMut(&Record<'_>),
+    ) -> rusqlite::Result<bool> {
+        let (from_ms, to_ms) = (self.filter.from_ms.unwrap_or(0), self.filter.to_ms.unwrap_or(u64::MAX));
+        let mut statement = db.prepare_cached(NEXT)?;
+        let mut blocks = statement.query(named_params! {
+            ":done": self.done,
+            ":last": self.last,
+            ":from": i64::try_from(from_ms).unwrap_or(i64::MAX),
+            ":to": i64::try_from(to_ms).unwrap_or(i64::MAX),
+        })?;
+        let Some(block) = blocks.next()? else { return Ok(false) };
+        self.done = block.get("id")?;
+        let names = block::names(block.get_ref("names")?.as_blob()?);
+        if self.filter.may_pass(&names) {
+            let rows = block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten();
+            rows.filter(|(record, _)| self.filter.passes(record)).for_each(|(record, _)| each(&record));
+        }
+        Ok(true)
+    }
+}
+
+const LAST: &str = "SELECT id FROM usage ORDER BY id DESC LIMIT 1";
+const NEXT: &str = "SELECT id, names, rows FROM usage \
+     WHERE id > :done AND id <= :last AND last_ms >= :from AND first_ms < :to ORDER BY id LIMIT 1";

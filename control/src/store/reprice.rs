@@ -1,0 +1,168 @@
+//! Giving recorded exchanges the cost that other prices make. The sums are corrected in the transaction that
+//! changes the exchanges, so that both always agree; what has the right cost already is left as it is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rusqlite::{Connection, TransactionBehavior, named_params};
+use shared::routing::Prices;
+use shared::usage::{TokenCounts, cost};
+
+use super::block::{self, Block};
+use super::record::{Name, Record, Trace, bounded_cost};
+use super::rollup::{Difference, GROUPED, HOUR_MS, correct, grouped};
+use super::usage::put;
+
+/// Which exchanges, and the prices.
+#[derive(Clone, Debug)]
+pub(crate) struct Repricing {
+    pub(crate) from_ms: u64,
+    /// The first moment that is too late.
+    pub(crate) to_ms: u64,
+    pub(crate) provider: Option<String>,
+    pub(crate) model: Option<String>,
+    /// By provider and model. What has none keeps its cost.
+    pub(crate) prices: Arc<HashMap<String, HashMap<String, Priced>>>,
+    /// The last row that is done.
+    pub(crate) after: i64,
+}
+
+/// Prices and their label.
+#[derive(Clone, Debug)]
+pub(crate) struct Priced {
+    pub(crate) prices: Prices,
+    pub(crate) label: Arc<str>,
+}
+
+/// What has come of it so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Repriced {
+    /// Exchanges that were looked at.
+    pub(crate) records: u64,
+    /// Those whose cost or price is another now.
+    pub(crate) changed: u64,
+    /// Those whose cost is still not known.
+    pub(crate) unpriced: u64,
+    pub(crate) cost_before: u64,
+    pub(crate) cost_after: u64,
+    /// The changed ones, by the label of their price before and after.
+    pub(crate) labels: BTreeMap<(String, String), u64>,
+}
+
+impl Repricing {
+    /// Works on until all is done or it is `until`, in one transaction. True when all is done.
+    pub(crate) fn step(
+        &mut self,
+        db: &mut Connection,
+        done: &mut Repriced,
+        until: Instant,
+    ) -> rusqlite::Result<bool> {
+        let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let (mut after, mut so_far) = (self.after, done.clone());
+        let finished = loop {
+            let Some(id) = self.block(&tx, after, &mut so_far)? else { break true };
+            after = id;
+            if Instant::now() >= until {
+                break false;
+            }
+        };
+        tx.commit()?;
+        (self.after, *done) = (after, so_far);
+        Ok(finished)
+    }
+
+    /// Does the first row after `after`. Gives its id, if there is one.
+    fn block(&self, tx: &Connection, after: i64, done: &mut Repriced) -> rusqlite::Result<Option<i64>> {
+        let signed = |moment: u64| i64::try_from(moment).unwrap_or(i64::MAX);
+        let mut statement = tx.prepare_cached(NEXT)?;
+        let (from, to) = (signed(self.from_ms), signed(self.to_ms));
+        let mut rows = statement.query(named_params! {":after": after, ":from": from, ":to": to})?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let id: i64 = row.get("id")?;
+        let names = block::names(row.get_ref("names")?.as_blob()?);
+        let packed = row.get_ref("rows")?.as_blob()?;
+        let Some(mut exchanges) = block::rows(packed, &names).collect::<Option<Vec<_>>>() else {
+            tracing::warn!(row = id, "a row of usage holds something that is no record; its costs stay");
+            return Ok(Some(id));
+        };
+        let mut differences = HashMap::<Sum<'_>, Difference>::new();
+        let before = done.changed;
+        for (record, _) in &mut exchanges {
+            self.exchange(record, done, &mut differences);
+        }
+        if done.changed > before {
+            put(tx, id, &packed_again(&exchanges))?;
+            for ((hour, names), difference) in differences {
+                correct(tx, hour, &names, difference)?;
+            }
+        }
+        Ok(Some(id))
+    }
+
+    fn exchange<'a>(
+        &'a self,
+        record: &mut Record<'a>,
+        done: &mut Repriced,
+        differences: &mut HashMap<Sum<'a>, Difference>,
+    ) {
+        let is_asked = |wanted: &Option<String>, name| wanted.as_ref().is_none_or(|w| w == record.name(name));
+        let is_inside = self.from_ms <= record.started_at_ms && record.started_at_ms < self.to_ms;
+        if !is_inside || !is_asked(&self.provider, Name::Provider) || !is_asked(&self.model, Name::Model) {
+            return;
+        }
+        let (cost, label) = self.cost(record);
+        let (old, new) = (record.cost_nano_usd, cost.or(record.cost_nano_usd));
+        let old_label = record.name(Name::Price);
+        let new_label = if cost.is_some() { label } else { old_label };
+        done.records += 1;
+        done.unpriced += u64::from(new.is_none());
+        done.cost_before = done.cost_before.saturating_add(old.unwrap_or(0));
+        done.cost_after = done.cost_after.saturating_add(new.unwrap_or(0));
+        if (old, old_label) == (new, new_label) {
+            return;
+        }
+        done.changed += 1;
+        *done.labels.entry((old_label.to_owned(), new_label.to_owned())).or_default() += 1;
+        let sum = differences.entry((record.started_at_ms / HOUR_MS, grouped(record))).or_default();
+        let signed = |cost: Option<u64>| i64::try_from(cost.unwrap_or(0)).unwrap_or(i64::MAX);
+        sum.cost_nano_usd = sum.cost_nano_usd.saturating_add(signed(new) - signed(old));
+        sum.unpriced += i64::from(new.is_none()) - i64::from(old.is_none());
+        record.cost_nano_usd = new;
+        record.set_name(Name::Price, new_label);
+    }
+
+    /// The cost by the prices that hold now, where there are any, and their label.
+    fn cost(&self, record: &Record<'_>) -> (Option<u64>, &str) {
+        let used = record.tokens;
+        let tokens = TokenCounts {
+            input: used.input,
+            cache_read: used.cache_read,
+            cache_write: used.cache_write,
+            output: used.output,
+            reasoning: used.reasoning,
+        };
+        if tokens.total() == 0 {
+            return (Some(0), "");
+        }
+        let models = self.prices.get(record.name(Name::Provider));
+        match models.and_then(|models| models.get(record.name(Name::Model))) {
+            Some(priced) => (cost(&tokens, &priced.prices).map(bounded_cost), &priced.label),
+            None => (None, ""),
+        }
+    }
+}
+
+/// The hour and the names of a sum.
+type Sum<'a> = (u64, [&'a str; GROUPED.len()]);
+
+fn packed_again(exchanges: &[(Record<'_>, Trace<'_>)]) -> Block {
+    let mut block = Block::default();
+    for (record, trace) in exchanges {
+        block.push(record, *trace);
+    }
+    block
+}
+
+const NEXT: &str = "SELECT id, names, rows FROM usage \
+     WHERE id > :after AND last_ms >= :from AND first_ms < :to ORDER BY id LIMIT 1";

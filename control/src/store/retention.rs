@@ -1,0 +1,84 @@
+//! Deleting what has been kept long enough, a little at a time.
+
+use std::time::Instant;
+
+use rusqlite::{Connection, named_params};
+
+macro_rules! delete_sums {
+    ($table:literal) => {
+        concat!(
+            "DELETE FROM ",
+            $table,
+            " WHERE (hour, project, key, principal, provider, model, endpoint, operation, outcome) IN \
+             (SELECT hour, project, key, principal, provider, model, endpoint, operation, outcome FROM ",
+            $table,
+            " WHERE hour < ? ORDER BY hour LIMIT 64)"
+        )
+    };
+}
+
+/// How many rows of `usage` ended before `before_ms`.
+pub(crate) fn usage_rows(db: &Connection, before_ms: u64) -> rusqlite::Result<u64> {
+    db.prepare_cached(COUNT_USAGE)?.query_row([signed(before_ms)], |row| row.get(0))
+}
+
+/// Deletes rows of `usage` that ended before `before_ms`, the oldest first, until it is `until`. Gives the numbers
+/// of rows and of exchanges in them, and whether all are gone.
+pub(crate) fn usage(tx: &Connection, before_ms: u64, until: Instant) -> rusqlite::Result<(u64, u64, bool)> {
+    let (mut rows, mut exchanges) = (0, 0);
+    let mut statement = tx.prepare_cached(DELETE_USAGE)?;
+    loop {
+        let mut some = false;
+        let mut deleted = statement.query([signed(before_ms)])?;
+        while let Some(row) = deleted.next()? {
+            some = true;
+            rows += 1;
+            exchanges += row.get::<_, u64>("exchanges")?;
+        }
+        if !some || Instant::now() >= until {
+            return Ok((rows, exchanges, !some));
+        }
+    }
+}
+
+/// Deletes sums of hours before `hour`, or of days, until it is `until`. True if all are gone.
+pub(crate) fn sums(tx: &Connection, which: Sums, hour: u64, until: Instant) -> rusqlite::Result<bool> {
+    let sql = match which {
+        Sums::Hours => DELETE_HOURS,
+        Sums::Days => DELETE_DAYS,
+    };
+    let mut statement = tx.prepare_cached(sql)?;
+    loop {
+        if statement.execute([signed(hour)])? == 0 {
+            return Ok(true);
+        }
+        if Instant::now() >= until {
+            return Ok(false);
+        }
+    }
+}
+
+/// A table of sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sums {
+    Hours,
+    Days,
+}
+
+/// Forgets some answers to repeated requests from before `before_ms`. True if all are gone.
+pub(crate) fn idempotency(tx: &Connection, before_ms: u64) -> rusqlite::Result<bool> {
+    let deleted = tx.prepare_cached(DELETE_ANSWERS)?.execute(named_params! {":before": signed(before_ms)})?;
+    Ok(deleted < 64)
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+const COUNT_USAGE: &str = "SELECT count(*) FROM usage WHERE last_ms < ?";
+const DELETE_USAGE: &str = "DELETE FROM usage \
+     WHERE id IN (SELECT id FROM usage WHERE last_ms < ? ORDER BY last_ms LIMIT 4) RETURNING exchanges";
+const DELETE_HOURS: &str = delete_sums!("usage_hour");
+const DELETE_DAYS: &str = delete_sums!("usage_day");
+const DELETE_ANSWERS: &str = "DELETE FROM idempotency WHERE (actor, key) IN \
+     (SELECT actor, key FROM idempotency WHERE created_at_ms < :before LIMIT 64)";
