@@ -10,6 +10,7 @@
 
 mod access;
 mod audit;
+mod authorize;
 mod backup;
 mod cancel;
 mod credentials;
@@ -23,3 +24,4 @@ mod process;
 mod providers;
 mod streaming;
 mod support;
+mod tls;

@@ -95,13 +95,18 @@ impl Setup {
 
     /// Starts the gateway and waits until it is ready.
     pub(crate) async fn start(self) -> Gateway {
+        let gateway = self.launch().await;
+        gateway.ready().await;
+        gateway
+    }
+
+    /// Starts the gateway and waits until it listens.
+    pub(crate) async fn launch(self) -> Gateway {
         let mut child =
             self.command(&["serve"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log = Log::follow(child.stderr.take().unwrap());
         let address = log.address().await;
-        let gateway = Gateway { setup: self, child, log, address };
-        gateway.ready().await;
-        gateway
+        Gateway { setup: self, child, log, address }
     }
 }
 
@@ -237,7 +242,8 @@ impl Log {
         tokio::spawn(async move {
             let mut lines = BufReader::new(stderr).lines();
             while let Ok(Some(line)) = lines.next_line().await {
-                if let Some((_, address)) = line.split_once("listening on http://") {
+                if let Some((_, address)) = line.split_once("listening on ") {
+                    let (_, address) = address.split_once("://").unwrap_or_default();
                     found.send_replace(address.trim().parse().ok());
                 }
                 let mut text = into.lock().unwrap_or_else(PoisonError::into_inner);

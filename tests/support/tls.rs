@@ -1,17 +1,19 @@
-//! A certificate authority for one test, so that an upstream can speak TLS and the gateway can trust it.
+//! A certificate authority for one test, so that an upstream or the gateway can speak TLS and the other side trust
+//! it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// A certificate for `localhost` and the file that makes it trusted.
 pub(crate) struct Authority {
     folder: TempDir,
     acceptor: TlsAcceptor,
+    certificate: CertificateDer<'static>,
 }
 
 impl Authority {
@@ -21,6 +23,7 @@ impl Authority {
             generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("ca.pem"), cert.pem()).unwrap();
+        std::fs::write(folder.path().join("key.pem"), signing_key.serialize_pem()).unwrap();
         let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
@@ -30,12 +33,32 @@ impl Authority {
             .with_single_cert(vec![cert.der().clone()], key)
             .unwrap();
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        Self { folder, acceptor: TlsAcceptor::from(Arc::new(config)) }
+        let certificate = cert.der().clone();
+        Self { folder, acceptor: TlsAcceptor::from(Arc::new(config)), certificate }
     }
 
     /// What accepts connections.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         self.acceptor.clone()
+    }
+
+    /// What connects to whoever has the certificate, offering `protocols`.
+    pub(crate) fn connector(&self, protocols: &[&[u8]]) -> TlsConnector {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(self.certificate.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        TlsConnector::from(Arc::new(config))
+    }
+
+    /// The private key as PEM.
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.folder.path().join("key.pem")
     }
 
     /// The PEM file to trust.
