@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
-use http::header::{X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderValue, Method, Response};
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
@@ -36,17 +35,10 @@ pub(crate) fn answer(
     let file =
         asset(name).ok_or_else(|| ApiError::new(ErrorKind::NotFound, "The console has no such file."))?;
     let bytes = if name == PAGE { with_version(file.bytes, version) } else { file.bytes };
-    let mut response =
-        Response::new(full(if method == Method::HEAD { Vec::new() } else { bytes.into_owned() }));
+    let mut response = Response::new(full(bytes.into_owned()));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.content_type));
-    for (name, value) in [
-        (CONTENT_SECURITY_POLICY, POLICY),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (X_FRAME_OPTIONS, "DENY"),
-        (REFERRER_POLICY, "no-referrer"),
-        (CACHE_CONTROL, "no-cache"),
-    ] {
+    for (name, value) in [(CONTENT_SECURITY_POLICY, POLICY), (CACHE_CONTROL, "no-cache")] {
         headers.insert(name, HeaderValue::from_static(value));
     }
     Ok(response)

@@ -11,15 +11,17 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::request::Parts as Head;
 use http::{Request, Response};
-use http_body_util::BodyExt as _;
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, BoxFuture, Handler, HttpClient};
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+use crate::actor::Actor;
 use crate::api::backups::Backups;
-use crate::api::session::Gate;
+use crate::api::gate::Gate;
 use crate::api::usage::export::Exports;
 use crate::api::{self, ApiError, App, RequestId};
 use crate::config::Config;
@@ -78,6 +80,7 @@ pub struct Control {
 pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, path, mut meter, journal, keys } = params.state.into_parts();
     let keys = Arc::new(keys);
+    let (csrf_key, is_tls) = (keys.derived("csrf tokens"), params.config.server.tls.is_some());
     let config = Arc::clone(&params.config);
     let retention = Retention::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
     let backups = Backups::new(config.state_dir.clone(), config.lifetimes.backups_kept);
@@ -89,7 +92,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let scribe = writer.scribe();
     let file = scribe.clone();
     let reloader = Reloader::new(params.config, Box::new(move |routing| file.replace_file(routing)));
-    let gate = Arc::new(Gate::new(params.reader.clone()));
+    let gate = Arc::new(Gate::new(params.reader.clone(), csrf_key, is_tls));
     let app = App {
         snapshot: params.reader,
         gate: Arc::clone(&gate),
@@ -108,14 +111,14 @@ pub fn start(params: Params) -> io::Result<Control> {
         plane: params.plane,
         http: params.http,
     };
-    let (visits, arriving) = mpsc::channel(VISITS_MAX);
+    let (visits, arriving) = mpsc::channel(VISITS_MAX + STRANGERS_MAX);
     let (refusals, counter) = refusals::channel();
     let (stop, stopped) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let thread = thread::Builder::new()
         .name("llmgw-control".into())
         .spawn(move || runtime.block_on(run(Arc::new(app), reloader, arriving, (counter, stopped))))?;
-    let door = Arc::new(Door { visits, gate, refusals, room: Arc::new(Semaphore::new(VISITS_MAX)) });
+    let door = Arc::new(Door { visits, gate, refusals, rooms: Rooms::new() });
     Ok(Control { door, thread, stop, readers: reader_threads, writer, lock })
 }
 
@@ -147,8 +150,18 @@ struct Door {
     visits: mpsc::Sender<Visit>,
     gate: Arc<Gate>,
     refusals: Refusals,
-    /// Requests that may be inside at the same time.
-    room: Arc<Semaphore>,
+    rooms: Rooms,
+}
+
+/// How many requests may be where at the same time. Strangers have a room of their own, and a body is read
+/// before its request has a place inside: neither takes one from an administrator.
+#[derive(Clone, Debug)]
+struct Rooms {
+    administrators: Arc<Semaphore>,
+    /// Those who ask for what is open to all: the console's files.
+    strangers: Arc<Semaphore>,
+    /// Bodies that are coming in.
+    bodies: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -163,26 +176,49 @@ impl Handler for Door {
     fn handle(&self, request: Request<Body>, peer: SocketAddr) -> BoxFuture<Response<Body>> {
         let door = self.clone();
         Box::pin(async move {
-            let id = RequestId::of(request.headers());
+            let (id, method) = (RequestId::of(request.headers()), request.method().clone());
             let (head, body) = request.into_parts();
-            door.enter(head, body, peer).await.unwrap_or_else(|error| error.response(&id))
+            let answer = door.enter(head, body, peer).await.unwrap_or_else(|error| error.response(&id));
+            api::finish(&method, answer)
         })
     }
 }
 
 impl Door {
-    /// A stranger is turned away before anything of the body is read.
-    async fn enter(&self, head: Head, body: Body, peer: SocketAddr) -> Result<Response<Body>, ApiError> {
-        let asks = api::asks_who(head.uri.path());
-        let admitted = asks.then(|| self.gate.admit(&head, peer.ip())).transpose();
-        let actor = admitted.inspect_err(|error| self.tell(error, &head, peer))?;
-        let permit = Arc::clone(&self.room).try_acquire_owned().map_err(|_| told(FULL))?;
-        let body = match actor {
-            Some(_) => read(body).await?,
-            None => Bytes::new(),
-        };
+    /// A stranger is turned away before anything of the body is read, but for a sign-in, whose body is small.
+    async fn enter(&self, parts: Head, body: Body, peer: SocketAddr) -> Result<Response<Body>, ApiError> {
+        if !api::asks_who(parts.uri.path()) {
+            let request = api::Request { parts, body: Bytes::new(), actor: None };
+            return self.visit(request, &self.rooms.strangers).await;
+        }
+        let admitted = self.admit(&parts, body, peer).await;
+        let (actor, body) = admitted.inspect_err(|error| self.tell(error, &parts, peer))?;
+        let request = api::Request { parts, body, actor: Some(actor) };
+        self.visit(request, &self.rooms.administrators).await
+    }
+
+    async fn admit(&self, parts: &Head, body: Body, peer: SocketAddr) -> Result<(Actor, Bytes), ApiError> {
+        if api::is_sign_in(parts) {
+            api::expect_json(&parts.headers, &body)?;
+            let body = read(Body::new(Limited::new(body, SIGN_IN_BYTES_MAX)), SIGN_IN_TIME_MAX).await?;
+            return Ok((self.gate.admit_to_sign_in(parts, &body, peer.ip())?, body));
+        }
+        let actor = self.gate.admit(parts, peer.ip())?;
+        api::expect_json(&parts.headers, &body)?;
+        Ok((actor, self.take_in(body).await?))
+    }
+
+    async fn take_in(&self, body: Body) -> Result<Bytes, ApiError> {
+        if body.is_end_stream() {
+            return Ok(Bytes::new());
+        }
+        let _permit = self.rooms.bodies.try_acquire().map_err(|_| told(FULL))?;
+        read(body, BODY_TIME_MAX).await
+    }
+
+    async fn visit(&self, request: api::Request, room: &Arc<Semaphore>) -> Result<Response<Body>, ApiError> {
+        let permit = Arc::clone(room).try_acquire_owned().map_err(|_| told(FULL))?;
         let (reply, answer) = oneshot::channel();
-        let request = api::Request { parts: head, body, actor };
         self.visits.try_send(Visit { request, reply, permit }).map_err(|_| told(STOPPING))?;
         answer.await.map_err(|_| told(STOPPING))
     }
@@ -197,12 +233,18 @@ impl Door {
     }
 }
 
-/// The whole body, which the data plane has bounded.
-async fn read(body: Body) -> Result<Bytes, ApiError> {
-    let collected = tokio::time::timeout(BODY_TIME_MAX, body.collect()).await;
-    match collected {
+impl Rooms {
+    fn new() -> Self {
+        let room = |places| Arc::new(Semaphore::new(places));
+        Self { administrators: room(VISITS_MAX), strangers: room(STRANGERS_MAX), bodies: room(BODIES_MAX) }
+    }
+}
+
+/// The whole body, which is bounded.
+async fn read(body: Body, time_max: Duration) -> Result<Bytes, ApiError> {
+    match tokio::time::timeout(time_max, body.collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
             Err(ApiError::new(ErrorKind::BodyTooLarge, "The body is larger than the admin API takes."))
         }
         Ok(Err(_)) => Err(ApiError::new(ErrorKind::BadHttp, "The body broke off.")),
@@ -243,8 +285,12 @@ async fn receive(app: Arc<App>, visit: Visit) {
     let _ = visit.reply.send(answer.unwrap_or_else(|_| told(TOO_SLOW).response(&id)));
 }
 
-/// Requests inside the control plane at the same time.
+/// Administrators' requests inside the control plane at the same time.
 const VISITS_MAX: usize = 64;
+const STRANGERS_MAX: usize = 32;
+const BODIES_MAX: usize = 64;
+const SIGN_IN_BYTES_MAX: usize = 4 << 10;
+const SIGN_IN_TIME_MAX: Duration = Duration::from_secs(10);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 const FULL: (ErrorKind, &str) =
@@ -261,8 +307,10 @@ mod tests {
         let (visits, mut arriving) = mpsc::channel(1);
         let (_, reader) = shared::snapshot::channel();
         let (refusals, _counter) = refusals::channel();
-        let gate = Arc::new(Gate::new(reader));
-        let door = Door { visits, gate, refusals, room: Arc::new(Semaphore::new(1)) };
+        let csrf_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &[0; 32]);
+        let gate = Arc::new(Gate::new(reader, csrf_key, false));
+        let rooms = Rooms { strangers: Arc::new(Semaphore::new(1)), ..Rooms::new() };
+        let door = Door { visits, gate, refusals, rooms };
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let request = || Request::get("/console").body(shared::port::full("")).unwrap();
         let mut nobody = std::task::Context::from_waker(std::task::Waker::noop());

@@ -183,7 +183,7 @@ impl Exchange {
 }
 
 /// Bytes of a request to the control service.
-const ADMIN_BODY_BYTES_MAX: usize = 4 << 20;
+const ADMIN_BODY_BYTES_MAX: usize = 1 << 20;
 
 /// The error envelope of a path (MSG-4).
 fn family(path: &str) -> Family {

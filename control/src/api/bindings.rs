@@ -13,6 +13,7 @@ pub(super) static ROUTES: &[Route] = &[
 
 async fn bind(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
+    call.no_fields()?;
     let bind = Bind {
         provider: call.argument().to_owned(),
         project: call.second_argument().to_owned(),

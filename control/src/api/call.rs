@@ -3,19 +3,21 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_MATCH};
+use http::header::{CONTENT_TYPE, ETAG, IF_MATCH};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use ring::digest;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
 
 use super::query::Query;
 use super::{ApiError, App};
 use crate::actor::Actor;
+use crate::command::note::Note;
 use crate::command::{Answer, Command, Idempotency, OrderContext, OrderOf, Reply};
+use crate::store::audit::Entry;
 
 /// One request, authenticated.
 #[derive(Debug)]
@@ -51,11 +53,12 @@ impl Call<'_> {
 
     /// The body as JSON. An unknown or missing field is refused by name.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        let bytes: &[u8] = if self.body.is_empty() { b"{}" } else { self.body };
-        serde_json::from_slice(bytes).map_err(|error| {
-            let message = error.to_string();
-            ApiError::parameter(named(&message), format!("The body is not what this path takes: {message}."))
-        })
+        parse(self.body)
+    }
+
+    /// For routes whose body says nothing: any field is refused by name.
+    pub(crate) fn no_fields(&self) -> Result<(), ApiError> {
+        self.json::<Nothing>().map(|Nothing {}| ())
     }
 
     /// The version that `If-Match` names; none where the header is absent or `*` (RFC 9110 section 13.1.1).
@@ -88,6 +91,11 @@ impl Call<'_> {
         command: C,
     ) -> Result<Response<Body>, ApiError> {
         self.order(status, command, None).await
+    }
+
+    /// Writes `entry` into the audit.
+    pub(crate) async fn record(&self, entry: Entry) -> Result<(), ApiError> {
+        self.order(StatusCode::NO_CONTENT, Note(entry), None).await.map(drop)
     }
 
     async fn order<C: Command>(
@@ -151,7 +159,6 @@ fn response(answer: Answer) -> Response<Body> {
     if answer.status != StatusCode::NO_CONTENT {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(version) = answer.version {
         headers.insert(ETAG, etag(version));
     }
@@ -172,10 +179,105 @@ fn refused(kind: ErrorKind, message: Cow<'static, str>, param: Option<Cow<'stati
     }
 }
 
-/// The field that serde's message is about: what stands in its first pair of backticks.
-fn named(message: &str) -> &str {
-    message.split('`').nth(1).unwrap_or_default()
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// A JSON body; an empty one is as good as `{}`.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    let bytes: &[u8] = if body.is_empty() { b"{}" } else { body };
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let parsed = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        misfit(&path, &error.into_inner().to_string())
+    })?;
+    match reader.end() {
+        Ok(()) => Ok(parsed),
+        Err(_) => Err(ApiError::parameter("", "The body goes on after the JSON object.")),
+    }
 }
 
+/// What is wrong at `path` of a body, by serde's message. Values are left out of it: they may be secrets.
+fn misfit(path: &str, message: &str) -> ApiError {
+    let field = match message.split('`').nth(1) {
+        Some(field) if FIELD_FAULTS.iter().any(|fault| message.starts_with(fault)) => {
+            let parent = path.rsplit_once('.').map_or("", |(parent, _)| parent);
+            let parent = if message.starts_with("missing") && path != "." { path } else { parent };
+            if parent.is_empty() { field.to_owned() } else { format!("{parent}.{field}") }
+        }
+        _ if path == "." => String::new(),
+        _ => path.to_owned(),
+    };
+    let cut = |text: &str| text.chars().take(MISFIT_CHARS_MAX).collect::<String>();
+    let (field, message) = (cut(&field), cut(&without_value(message)));
+    let place = if field.is_empty() { String::new() } else { format!(" {field}:") };
+    ApiError::parameter(&field, format!("The body is not what this path takes:{place} {message}."))
+}
+
+/// Cuts the value out of `invalid type: string "value", expected a number` and its kin.
+fn without_value(message: &str) -> String {
+    let expected = message.rfind(", expected").or_else(|| message.rfind(", there are no"));
+    for (start, told) in [
+        ("invalid type: ", "wrong type"),
+        ("invalid value: ", "wrong value"),
+        ("unknown variant ", "unknown value"),
+    ] {
+        if message.starts_with(start) {
+            return format!("{told}{}", expected.and_then(|at| message.get(at..)).unwrap_or_default());
+        }
+    }
+    message.to_owned()
+}
+
+/// What of a field's name is repeated to whoever sent it.
+const MISFIT_CHARS_MAX: usize = 400;
+/// How serde's messages begin that name a field in backticks.
+const FIELD_FAULTS: [&str; 3] = ["unknown field", "missing field", "duplicate field"];
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only whether it can be read is asked")]
+    struct Outer {
+        list: Vec<Inner>,
+        kind: Option<Kind>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only whether it can be read is asked")]
+    struct Inner {
+        number: u32,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Kind {
+        One,
+        Two,
+    }
+
+    #[test]
+    fn a_fault_is_named_by_its_place() {
+        for (body, place, told) in [
+            (r#"{"list": [{"number": 1, "extra": 1}]}"#, "list[0].extra", "unknown field"),
+            (r#"{"list": [{"number": 1}, {}]}"#, "list[1].number", "missing field"),
+            (r#"{"list": [{"number": "pass `word`"}]}"#, "list[0].number", "wrong type, expected u32"),
+            (r#"{"list": [{"number": -1}]}"#, "list[0].number", "wrong value, expected u32"),
+            (r#"{"list": {"pass": 1}}"#, "list", "wrong type, expected a sequence"),
+            (r#"{"kind": "one"}"#, "list", "missing field"),
+            (r#"{"list": [], "kind": "pass`word"}"#, "kind", "unknown value, expected `one` or `two`"),
+            (r#"{"list": [], "other": "pass"}"#, "other", "unknown field"),
+        ] {
+            let error = format!("{:?}", parse::<Outer>(body.as_bytes()).unwrap_err());
+            assert!(error.contains(&format!("param: Some(\"{place}\")")), "{body} {error}");
+            assert!(error.contains(told), "{body} {error}");
+            assert!(!error.contains("pass"), "{error}");
+        }
+    }
+}

@@ -12,6 +12,8 @@ mod detect;
 mod endpoints;
 mod error;
 mod field;
+pub(crate) mod gate;
+mod hygiene;
 mod keys;
 mod later;
 mod list;
@@ -21,7 +23,7 @@ mod providers;
 mod query;
 mod registry;
 mod requests;
-pub(crate) mod session;
+mod session;
 mod state;
 mod stream;
 pub(crate) mod usage;
@@ -44,7 +46,8 @@ use shared::snapshot::SnapshotReader;
 pub(crate) use self::call::{Call, json, json_of_version};
 pub(crate) use self::change::Change;
 pub(crate) use self::error::{ApiError, RequestId};
-use self::session::Gate;
+use self::gate::Gate;
+pub(crate) use self::hygiene::{expect_json, finish};
 use self::usage::export::Exports;
 use crate::actor::Actor;
 use crate::connection::ViewCell;
@@ -85,6 +88,12 @@ pub(crate) struct Request {
     pub(crate) actor: Option<Actor>,
 }
 
+/// Whether somebody wants to sign in: the one request to the admin API whose key may stand in its body.
+pub(crate) fn is_sign_in(parts: &Parts) -> bool {
+    let path = below(parts.uri.path(), ADMIN_API).unwrap_or_default();
+    parts.method == Method::POST && path.trim_matches('/') == session::PATH
+}
+
 /// Whether a path asks who calls.
 pub(crate) fn asks_who(path: &str) -> bool {
     below(path, ADMIN_API).is_some()
@@ -113,27 +122,50 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
 }
 
 async fn admin(app: &App, request: &Request, actor: &Actor, path: &str) -> Result<Response<Body>, ApiError> {
-    let (route, arguments) = find(&request.parts.method, path)?;
+    let asked = match &request.parts.method {
+        &Method::HEAD => &Method::GET,
+        other => other,
+    };
+    if asked == Method::OPTIONS {
+        return hygiene::options(&methods(&fitting(path)?));
+    }
+    let (route, arguments) = find(asked, path)?;
     (route.handle)(Call { app, actor, parts: &request.parts, body: &request.body, arguments }).await
 }
 
 /// The route of a method and path, and what stands in the places of its pattern.
 fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<String>), ApiError> {
-    let places = |route: &Route| route.pattern.matches("{}").count();
-    let fitting = || TABLES.iter().copied().flatten().filter(|route| fits(route.pattern, path));
-    // A pattern without a place comes before one with it: `usage/export` is no argument of anything.
-    let fewest = fitting().map(places).min();
-    let fitting = || fitting().filter(|route| Some(places(route)) == fewest);
-    if fewest.is_none() {
-        return Err(ApiError::new(ErrorKind::NotFound, "The admin API has no such path."));
-    }
-    let Some(route) = fitting().find(|route| route.method == *method) else {
-        let allowed: Vec<&str> = fitting().map(|route| route.method.as_str()).collect();
-        return Err(ApiError::method_not_allowed(allowed.join(", ")));
+    let routes = fitting(path)?;
+    let Some(route) = routes.iter().find(|route| route.method == *method) else {
+        return Err(ApiError::method_not_allowed(methods(&routes)));
     };
     let parts = route.pattern.split('/').zip(path.split('/'));
     let arguments = parts.filter(|(pattern, _)| *pattern == "{}").map(|(_, part)| query::decode_part(part));
     Ok((route, arguments.collect::<Result<_, _>>()?))
+}
+
+/// The routes of a path. A pattern without a place comes before one with it: `usage/export` is no argument of
+/// anything.
+fn fitting(path: &str) -> Result<Vec<&'static Route>, ApiError> {
+    let places = |route: &Route| route.pattern.matches("{}").count();
+    let fitting = || TABLES.iter().copied().flatten().filter(|route| fits(route.pattern, path));
+    let fewest = fitting()
+        .map(places)
+        .min()
+        .ok_or_else(|| ApiError::new(ErrorKind::NotFound, "The admin API has no such path."))?;
+    Ok(fitting().filter(|route| places(route) == fewest).collect())
+}
+
+/// The methods of a path's routes, as `Allow` lists them.
+fn methods(routes: &[&Route]) -> String {
+    let mut methods: Vec<&str> = Vec::new();
+    for route in routes {
+        methods.push(route.method.as_str());
+        if route.method == Method::GET {
+            methods.push("HEAD");
+        }
+    }
+    methods.join(", ")
 }
 
 fn fits(pattern: &str, path: &str) -> bool {
@@ -170,6 +202,7 @@ const fn route_of(
 }
 
 static TABLES: &[&[Route]] = &[
+    session::ROUTES,
     state::ROUTES,
     principals::ROUTES,
     projects::ROUTES,

@@ -1,49 +1,74 @@
-//! Who calls the admin API: an administrator, or nobody (AUTH-2, AUTH-3). It is asked before the body of a
-//! request is read.
+//! `session`: signing in with an administrator key, for browsers (M-042).
 
-use std::net::IpAddr;
-
-use http::request::Parts;
-use shared::access::{Role, presented};
+use http::header::SET_COOKIE;
+use http::{Method, Response, StatusCode};
+use serde::Serialize;
 use shared::clock::unix_ms;
-use shared::error_kind::ErrorKind;
-use shared::snapshot::SnapshotReader;
+use shared::port::{Body, full};
 
-use super::{ApiError, RequestId};
-use crate::actor::{Actor, Who};
+use super::gate::{IDLE_MAX, SignedIn, key_in_header};
+use super::{ApiError, Call, Route, json, route_of};
+use crate::store::audit::Entry;
 
-/// The door of the admin API.
-#[derive(Debug)]
-pub(crate) struct Gate {
-    snapshot: SnapshotReader,
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, PATH, |call| Box::pin(async move { show(&call) })),
+    route_of(Method::POST, PATH, |call| Box::pin(sign_in(call))),
+    route_of(Method::DELETE, PATH, |call| Box::pin(sign_out(call))),
+];
+
+#[derive(Serialize)]
+struct Session {
+    administrator: bool,
+    /// Whether a session or a key in a header opened the door.
+    by: &'static str,
+    csrf_token: Option<String>,
+    expires_at_ms: Option<u64>,
+    idle_seconds_max: u64,
 }
 
-impl Gate {
-    pub(crate) fn new(snapshot: SnapshotReader) -> Self {
-        Self { snapshot }
-    }
-
-    /// Who calls. The local mode never helps.
-    pub(crate) fn admit(&self, parts: &Parts, address: IpAddr) -> Result<Actor, ApiError> {
-        self.administrator(parts)?;
-        let request_id = RequestId::of(&parts.headers).text();
-        Ok(Actor { who: Who::Administrator, address: Some(address), request_id })
-    }
-
-    /// Passes if the request carries an administrator's key.
-    fn administrator(&self, parts: &Parts) -> Result<(), ApiError> {
-        let invalid = |message| ApiError::new(ErrorKind::InvalidKey, message);
-        let key = presented(&parts.headers).map_err(invalid)?.ok_or_else(|| {
-            invalid("The admin API needs an administrator key in x-api-key or Authorization: Bearer.")
-        })?;
-        let snapshot = self.snapshot.load();
-        let access = snapshot.access.keys.get(&snapshot.key_hasher.hash(key));
-        let access = access.filter(|access| access.expires_at_ms.is_none_or(|at| unix_ms() < at));
-        match access.ok_or_else(|| invalid("The key is not valid."))?.role {
-            Role::Administrator => Ok(()),
-            Role::Project | Role::Local => {
-                Err(ApiError::new(ErrorKind::Forbidden, "This key may not administer the gateway."))
-            }
+impl Session {
+    fn of(signed_in: Option<SignedIn>) -> Self {
+        let left = signed_in.as_ref().map(|session| session.left);
+        Self {
+            administrator: true,
+            by: if signed_in.is_some() { "session" } else { "key" },
+            csrf_token: signed_in.map(|session| session.csrf_token),
+            expires_at_ms: left
+                .map(|left| unix_ms().saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))),
+            idle_seconds_max: IDLE_MAX.as_secs(),
         }
     }
 }
+
+/// Who am I?
+fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let by_key = key_in_header(call.parts)?.is_some();
+    json(&Session::of(if by_key { None } else { call.app.gate.signed_in(call.parts) }))
+}
+
+async fn sign_in(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let (session, cookie) = call.app.gate.sign_in(call.parts, call.body)?;
+    // Nobody is in without a record of it: the cookie leaves after.
+    call.record(Entry::done("session.open", "session", &session.name)).await?;
+    let mut response = json(&Session::of(Some(session)))?;
+    *response.status_mut() = StatusCode::CREATED;
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    Ok(response)
+}
+
+async fn sign_out(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let session = call.app.gate.signed_in(call.parts);
+    let cookie = call.app.gate.sign_out(call.parts)?;
+    if let Some(session) = session {
+        call.record(Entry::done("session.close", "session", &session.name)).await?;
+    }
+    let mut response = Response::new(full(""));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    Ok(response)
+}
+
+pub(super) const PATH: &str = "session";

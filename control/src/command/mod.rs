@@ -16,6 +16,7 @@ pub(crate) mod bindings;
 pub(crate) mod endpoints;
 pub(crate) mod keys;
 pub(crate) mod members;
+pub(crate) mod note;
 mod order;
 pub(crate) mod principals;
 pub(crate) mod projects;

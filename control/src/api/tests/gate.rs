@@ -1,17 +1,25 @@
 //! Who gets in, and which paths, methods and parameters there are.
 
+use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
-use http::Method;
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body::Frame;
 use serde_json::json;
 use shared::access::{Access, AccessTable, Role};
+use shared::port::{Body, BoxError};
 use shared::snapshot::Snapshot;
 
 use super::{ADMIN, Gateway, PROJECT};
 
-#[test]
-fn only_administrators_get_in_and_every_route_asks() {
-    let gateway = Gateway::start();
+const EXPIRED: &str = "expired-administrator";
+
+/// Publishes a project's key and an administrator's key that has expired.
+pub(super) fn publish_keys(gateway: &Gateway) {
     let mut with_project = Snapshot::empty();
     let current = gateway.reader.load();
     with_project.key_hasher = current.key_hasher.clone();
@@ -20,25 +28,86 @@ fn only_administrators_get_in_and_every_route_asks() {
     table.keys.clone_from(&current.access.keys);
     let mut add = |key: &str, access| table.keys.insert(current.key_hasher.hash(key.as_bytes()), access);
     add(PROJECT, access(Role::Project, None));
-    add("expired-administrator", access(Role::Administrator, Some(1)));
+    add(EXPIRED, access(Role::Administrator, Some(1)));
     with_project.access = Arc::new(table);
     gateway.publisher.publish(with_project);
+}
 
-    let bearer = format!("bearer {ADMIN}");
+/// A body that notices when it is read.
+struct Watched(Arc<AtomicBool>);
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.0.store(true, Ordering::Relaxed);
+        Poll::Ready(None)
+    }
+}
+
+/// M-005, M-197, M-199.
+#[test]
+fn only_administrators_get_in_and_every_route_asks_before_it_reads() {
+    let gateway = Gateway::start();
+    publish_keys(&gateway);
+    let (cookie, token) = gateway.sign_in();
+    let cookie = ("cookie", cookie.as_str());
     let near = format!("{}t", &ADMIN[..ADMIN.len() - 1]);
+    let (local, other) = (("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site"));
+    let csrf = ("x-csrf-token", token.as_str());
+    let strangers: &[(&[(&str, &str)], u16)] = &[
+        (&[], 401),
+        (&[("x-api-key", &near)], 401),
+        (&[("x-api-key", EXPIRED)], 401),
+        (&[("x-api-key", PROJECT)], 403),
+        (&[("cookie", "llmgw_session=no-such-session"), csrf, local], 401),
+        (&[cookie, csrf, other], 403),
+        (&[cookie, csrf, ("sec-fetch-site", "same-site")], 403),
+        (&[cookie, csrf, ("origin", "http://evil.example"), ("host", "gw.example")], 403),
+        (&[cookie, csrf, local, ("x-api-key", &near)], 401),
+        (&[cookie, csrf, local, ("x-api-key", PROJECT)], 403),
+    ];
+    let changing: &[(&[(&str, &str)], u16)] = &[
+        (&[cookie, local], 403),
+        (&[cookie, local, ("x-csrf-token", "")], 403),
+        (&[cookie, local, ("x-csrf-token", &token[1..])], 403),
+        (&[cookie, other], 403),
+    ];
     let paths = crate::api::TABLES.iter().copied().flatten().map(|route| route.pattern.replace("{}", "x"));
-    for path in paths
-        .map(|path| format!("/admin/api/{path}"))
-        .chain(["/admin/api".into(), "/admin/api/no/such".into()])
-    {
-        for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
-            let refused = |headers: &[(&str, &str)]| gateway.refusal(method.clone(), &path, headers).0;
-            assert_eq!(refused(&[]), 401, "{path}: no key, though the local mode is on");
-            assert_eq!(refused(&[("x-api-key", &near)]), 401, "{path}");
-            assert_eq!(refused(&[("x-api-key", PROJECT)]), 403, "{path}");
+    let mut asked = 10_u32 << 24;
+    for path in paths.chain(["".into(), "no/such".into()]) {
+        let uri = format!("/admin/api/{path}");
+        for method in [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            if path == "session" && method == Method::POST {
+                continue;
+            }
+            let changes = method != Method::GET && method != Method::HEAD;
+            for (headers, status) in strangers.iter().chain(changing.iter().filter(|_| changes)) {
+                let read = Arc::new(AtomicBool::new(false));
+                let mut request = Request::builder().method(&method).uri(&uri);
+                for (name, value) in *headers {
+                    request = request.header(*name, *value);
+                }
+                let body = Body::new(Watched(Arc::clone(&read)));
+                // Each from an address of its own: too many wrong keys from one are another answer.
+                asked += 1;
+                let answer =
+                    gateway.send_from(IpAddr::from(asked.to_be_bytes()), request.body(body).unwrap());
+                assert_eq!(answer.status().as_u16(), *status, "{method} {uri} {headers:?}");
+                assert!(!read.load(Ordering::Relaxed), "{method} {uri} {headers:?}");
+            }
         }
     }
-    let state = "/admin/api/state";
+    gateway.stop();
+}
+
+/// M-189 to M-191, on the admin API.
+#[test]
+fn x_api_key_wins_and_a_wrong_one_is_not_rescued() {
+    let gateway = Gateway::start();
+    publish_keys(&gateway);
+    let bearer = format!("bearer {ADMIN}");
     let cases: &[(&[(&str, &str)], u16)] = &[
         (&[("x-api-key", ADMIN)], 200),
         (&[("authorization", &bearer)], 200),
@@ -49,13 +118,39 @@ fn only_administrators_get_in_and_every_route_asks() {
         (&[("authorization", ADMIN)], 401),
         (&[("authorization", "Basic YTpi")], 401),
         (&[("x-api-key", "")], 401),
-        (&[("x-api-key", "expired-administrator")], 401),
         (&[("x-api-key", PROJECT), ("authorization", &bearer)], 403),
     ];
     for (headers, want) in cases {
-        assert_eq!(gateway.call(Method::GET, state, headers).0.as_u16(), *want, "{headers:?}");
+        let (status, _, _) = gateway.call(Method::GET, "/admin/api/state", headers);
+        assert_eq!(status.as_u16(), *want, "{headers:?}");
     }
     gateway.stop();
+}
+
+/// Every route of the specification is in a table: in that of its resource, or in that of what comes later.
+#[test]
+fn the_routes_of_the_specification_are_all_there() {
+    let listed = "GET state; GET POST DELETE session; GET POST principals; GET PATCH DELETE principals/{}; \
+         GET POST projects; GET PATCH DELETE projects/{}; PUT DELETE projects/{}/members/{}; GET POST keys; \
+         GET PATCH DELETE keys/{}; POST keys/{}/reveal; POST keys/{}/rotate; GET POST providers; \
+         GET PATCH DELETE providers/{}; POST providers/{}/sync; POST providers/{}/test; GET registry; \
+         POST explain; POST providers/{}/oauth/start; DELETE providers/{}/oauth; GET catalog; \
+         POST catalog/sync; GET POST endpoints; GET PUT DELETE endpoints/{}; POST endpoints/{}/test; \
+         GET POST quotas; PATCH DELETE quotas/{}; GET usage; GET usage/export; GET requests; GET requests/{}; \
+         GET audit; GET audit/export; GET alerts; POST alerts/{}/ack; GET POST alert-rules; \
+         PATCH DELETE alert-rules/{}; GET outbox; POST outbox/claim; POST outbox/{}/delivered; \
+         POST outbox/{}/failed; POST outbox/{}/retry; GET POST webhooks; PATCH DELETE webhooks/{}; \
+         POST webhooks/{}/test; GET POST extensions; GET PATCH DELETE extensions/{}; POST extensions/{}/probe; \
+         GET health/providers; GET live; GET POST backups; GET config";
+    let routes: Vec<_> = crate::api::TABLES.iter().copied().flatten().collect();
+    for line in listed.split("; ") {
+        let (methods, pattern) = line.trim().rsplit_once(' ').unwrap();
+        for method in methods.split(' ') {
+            let count =
+                routes.iter().filter(|route| route.method == *method && route.pattern == pattern).count();
+            assert_eq!(count, 1, "{method} {pattern}");
+        }
+    }
 }
 
 #[test]
@@ -80,8 +175,8 @@ fn paths_and_methods_are_told_apart() {
         assert_eq!((got, got_code.as_str()), (status, code), "{path}");
     }
     for (path, allow) in [
-        ("/admin/api/state", "GET"),
-        ("/admin/api/keys/k", "GET, PATCH, DELETE"),
+        ("/admin/api/state", "GET, HEAD"),
+        ("/admin/api/keys/k", "GET, HEAD, PATCH, DELETE"),
         ("/admin/api/projects/p/members/m", "PUT, DELETE"),
         ("/admin/api/explain", "POST"),
     ] {

@@ -2,12 +2,14 @@
 
 mod audit;
 mod gate;
+mod hygiene;
 mod principals;
 mod process;
 mod requests;
+mod session;
 mod usage;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -87,9 +89,12 @@ impl Gateway {
     }
 
     fn send(&self, request: Request<Body>) -> Response<Body> {
-        let peer: SocketAddr = ([127, 0, 0, 1], 1).into();
+        self.send_from(IpAddr::from([127, 0, 0, 1]), request)
+    }
+
+    fn send_from(&self, address: IpAddr, request: Request<Body>) -> Response<Body> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(self.handler.handle(request, peer))
+        runtime.block_on(self.handler.handle(request, (address, 1).into()))
     }
 
     fn call(

@@ -1,0 +1,125 @@
+//! How many wrong keys are listened to. Each address has a bucket, and all addresses together have one.
+//!
+//! The limit is on wrong keys alone: a right key is never held up, or whoever shares an address with the
+//! operator (a proxy, a container bridge) could lock the operator out. What keeps guesses hopeless is the length
+//! of a key; what the limit keeps small is the work, the log and the audit that guessing makes.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+
+/// Wrong keys of late.
+#[derive(Debug, Default)]
+pub(super) struct Guesses(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    of_address: HashMap<IpAddr, Bucket>,
+    of_all: Bucket,
+}
+
+/// A leaking bucket: the time at which it will be empty, in milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket(u64);
+
+/// What a bucket holds, and how fast it leaks.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    drops: u64,
+    drop_ms: u64,
+}
+
+impl Guesses {
+    /// Takes note of a wrong key at `now_ms`. An error is the time to wait before the next one, in milliseconds:
+    /// this one was too many.
+    pub(super) fn note(&self, address: IpAddr, now_ms: u64) -> Result<(), u64> {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Table { of_address, of_all } = &mut *table;
+        // What all may do bounds how many addresses are remembered.
+        of_all.room(OF_ALL, now_ms)?;
+        if of_address.len() >= ADDRESSES_MAX {
+            of_address.retain(|_, bucket| bucket.0 > now_ms);
+        }
+        let bucket = of_address.entry(neighbourhood(address)).or_default();
+        bucket.room(OF_ADDRESS, now_ms)?;
+        bucket.add(OF_ADDRESS, now_ms);
+        of_all.add(OF_ALL, now_ms);
+        Ok(())
+    }
+}
+
+impl Bucket {
+    fn room(self, size: Size, now_ms: u64) -> Result<(), u64> {
+        let filled = self.0.saturating_sub(now_ms) + size.drop_ms;
+        match filled.saturating_sub(size.drops * size.drop_ms) {
+            0 => Ok(()),
+            wait_ms => Err(wait_ms),
+        }
+    }
+
+    fn add(&mut self, size: Size, now_ms: u64) {
+        self.0 = self.0.max(now_ms) + size.drop_ms;
+    }
+}
+
+/// Who counts as one: an IPv4 address, or the 64 bits of an IPv6 address that a network hands out.
+fn neighbourhood(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// 20 at once, then one every 6 seconds.
+const OF_ADDRESS: Size = Size { drops: 20, drop_ms: 6_000 };
+/// 2,000 at once, then 50 a second.
+const OF_ALL: Size = Size { drops: 2_000, drop_ms: 20 };
+/// When buckets that have run empty are forgotten. A wrong key fills one for 6 seconds, so that `OF_ALL` lets no
+/// more than 2,300 be filled at the same time.
+const ADDRESSES_MAX: usize = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn an_address_has_its_burst_then_its_pace() {
+        let guesses = Guesses::default();
+        let here = IpAddr::from([10, 0, 0, 1]);
+        for n in 0..20 {
+            assert_eq!(guesses.note(here, 1_000), Ok(()), "{n}");
+        }
+        assert_eq!(guesses.note(here, 1_000), Err(6_000));
+        assert_eq!(guesses.note(here, 6_999), Err(1), "a refused one costs nothing more");
+        assert_eq!(guesses.note(here, 7_000), Ok(()));
+        assert_eq!(guesses.note(here, 7_000), Err(6_000));
+        assert_eq!(guesses.note(IpAddr::from([10, 0, 0, 2]), 7_000), Ok(()), "another address");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address_and_mapped_ipv4_is_ipv4() {
+        let guesses = Guesses::default();
+        for n in 0..20 {
+            let address: Ipv6Addr = format!("2001:db8:1:2::{n:x}").parse().unwrap();
+            assert_eq!(guesses.note(address.into(), 0), Ok(()));
+            assert_eq!(guesses.note(Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped().into(), 0), Ok(()));
+        }
+        assert!(guesses.note("2001:db8:1:2:ffff::".parse().unwrap(), 0).is_err());
+        assert!(guesses.note(IpAddr::from([10, 0, 0, 1]), 0).is_err());
+        assert!(guesses.note("2001:db8:1:3::".parse().unwrap(), 0).is_ok());
+    }
+
+    #[test]
+    fn a_flood_from_everywhere_is_bounded_in_memory_and_number() {
+        let guesses = Guesses::default();
+        let mut heard = 0;
+        for n in 0..1_000_000_u32 {
+            // A thousand addresses a second, for a thousand seconds.
+            heard += u32::from(guesses.note(IpAddr::from(n.to_be_bytes()), u64::from(n)).is_ok());
+        }
+        assert!((50_000..=52_000).contains(&heard), "{heard}");
+        assert!(guesses.0.lock().unwrap().of_address.len() <= ADDRESSES_MAX);
+    }
+}

@@ -1,0 +1,236 @@
+//! Who calls the admin API: an administrator, or nobody (AUTH-2, AUTH-3). It is asked before the body of a
+//! request is read.
+//!
+//! A key in a header is enough, and decides. Without one, the cookie of a session counts, but only for requests
+//! of the console's own pages: a browser sends cookies along with whatever any page asks for.
+
+mod guesses;
+mod origin;
+mod sessions;
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::COOKIE;
+use http::request::Parts;
+use http::{HeaderValue, Method};
+use ring::hmac;
+use serde::Deserialize;
+use shared::access::{Role, presented};
+use shared::clock::unix_ms;
+use shared::error_kind::ErrorKind;
+use shared::secret::Secret;
+use shared::snapshot::SnapshotReader;
+
+use self::guesses::Guesses;
+pub(super) use self::sessions::IDLE_MAX;
+use self::sessions::{LIFE_MAX, Session, Sessions};
+use super::{ApiError, RequestId, call};
+use crate::actor::{Actor, Who};
+
+/// The door of the admin API.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    snapshot: SnapshotReader,
+    sessions: Sessions,
+    guesses: Guesses,
+    /// Whether the gateway serves TLS itself.
+    is_tls: bool,
+    /// What the sessions' and the guesses' time is counted from.
+    start: Instant,
+}
+
+/// The session that a request belongs to.
+#[derive(Debug)]
+pub(super) struct SignedIn {
+    /// What the audit calls it.
+    pub(super) name: String,
+    pub(super) csrf_token: String,
+    pub(super) left: Duration,
+}
+
+impl Gate {
+    pub(crate) fn new(snapshot: SnapshotReader, csrf_key: hmac::Key, is_tls: bool) -> Self {
+        let (sessions, guesses) = (Sessions::new(csrf_key), Guesses::default());
+        Self { snapshot, sessions, guesses, is_tls, start: Instant::now() }
+    }
+
+    /// Who calls. The local mode never helps.
+    pub(crate) fn admit(&self, parts: &Parts, address: IpAddr) -> Result<Actor, ApiError> {
+        match key_in_header(parts)? {
+            Some(key) => self.administrator(key, address)?,
+            None => self.page(parts)?,
+        }
+        Ok(administrator(parts, address))
+    }
+
+    /// Who signs in: their key may also stand in the body.
+    pub(crate) fn admit_to_sign_in(
+        &self,
+        parts: &Parts,
+        body: &Bytes,
+        address: IpAddr,
+    ) -> Result<Actor, ApiError> {
+        if origin::is_foreign(parts) {
+            return Err(foreign());
+        }
+        let key = key_of(parts, body)?;
+        self.administrator(key.expose(), address)?;
+        Ok(administrator(parts, address))
+    }
+
+    /// Opens a session for somebody who was admitted to sign in with the same request, and gives its
+    /// `Set-Cookie`, the only place where its id leaves the gateway. A session that the request belongs to
+    /// already ends.
+    pub(super) fn sign_in(&self, parts: &Parts, body: &Bytes) -> Result<(SignedIn, HeaderValue), ApiError> {
+        let hash = self.snapshot.load().key_hasher.hash(key_of(parts, body)?.expose());
+        let opened = self.sessions.open(hash, self.now_ms());
+        let id = opened.map_err(|error| ApiError::new(ErrorKind::Internal, format!("{error}.")))?;
+        cookies(parts).for_each(|old| self.sessions.close(old));
+        Ok((self.signed_in_as(id.expose(), LIFE_MAX), set_cookie(id.expose(), LIFE_MAX, self.is_tls(parts))?))
+    }
+
+    /// The session of the request's cookie.
+    pub(super) fn signed_in(&self, parts: &Parts) -> Option<SignedIn> {
+        let (id, session) = self.session(parts)?;
+        Some(self.signed_in_as(id, session.left(self.now_ms())))
+    }
+
+    fn signed_in_as(&self, id: &str, left: Duration) -> SignedIn {
+        SignedIn { name: sessions::public_name(id), csrf_token: self.sessions.csrf_token(id), left }
+    }
+
+    /// Ends the session of the request's cookie. Gives the cookie that takes the place of its own.
+    pub(super) fn sign_out(&self, parts: &Parts) -> Result<HeaderValue, ApiError> {
+        cookies(parts).for_each(|id| self.sessions.close(id));
+        set_cookie("", Duration::ZERO, self.is_tls(parts))
+    }
+
+    /// Passes if `key` is an administrator's. Wrong ones are counted; those that are too many get an answer that
+    /// tells how long to wait.
+    fn administrator(&self, key: &[u8], address: IpAddr) -> Result<(), ApiError> {
+        let snapshot = self.snapshot.load();
+        let hash = snapshot.key_hasher.hash(key);
+        let Some(access) = snapshot.access.keys.get(&hash) else {
+            self.guesses.note(address, self.now_ms()).map_err(too_many)?;
+            return Err(invalid("The key is not valid."));
+        };
+        if access.expires_at_ms.is_some_and(|at| at <= unix_ms()) {
+            return Err(invalid("The key is not valid."));
+        }
+        match access.role {
+            Role::Administrator => Ok(()),
+            Role::Project | Role::Local => {
+                Err(ApiError::new(ErrorKind::Forbidden, "This key may not administer the gateway."))
+            }
+        }
+    }
+
+    /// Passes if the request comes from a page of the console in a session that goes on.
+    fn page(&self, parts: &Parts) -> Result<(), ApiError> {
+        if cookies(parts).next().is_none() {
+            return Err(invalid(
+                "The admin API needs an administrator key in x-api-key or Authorization: Bearer.",
+            ));
+        }
+        let (id, _) = self.session(parts).ok_or_else(|| invalid("The session has ended. Sign in again."))?;
+        if origin::is_foreign(parts) {
+            return Err(foreign());
+        }
+        let token = parts.headers.get(CSRF_HEADER).map_or(&b""[..], HeaderValue::as_bytes);
+        if !is_safe(&parts.method) && !self.sessions.is_csrf_token(id, token) {
+            let message =
+                "Changes in a session carry its csrf_token in x-csrf-token; GET /admin/api/session tells it.";
+            return Err(ApiError::new(ErrorKind::Forbidden, message));
+        }
+        Ok(())
+    }
+
+    /// The session of the request's cookie, and its id. It has ended when its key has.
+    fn session<'a>(&self, parts: &'a Parts) -> Option<(&'a str, Session)> {
+        let now_ms = self.now_ms();
+        let (id, session) = cookies(parts).find_map(|id| Some((id, self.sessions.use_of(id, now_ms)?)))?;
+        let snapshot = self.snapshot.load();
+        let access = snapshot.access.keys.get(&session.key)?;
+        let stands =
+            access.role == Role::Administrator && access.expires_at_ms.is_none_or(|at| unix_ms() < at);
+        stands.then_some((id, session))
+    }
+
+    fn is_tls(&self, parts: &Parts) -> bool {
+        self.is_tls || origin::is_by_tls(parts)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+fn administrator(parts: &Parts, address: IpAddr) -> Actor {
+    let request_id = RequestId::of(&parts.headers).text();
+    Actor { who: Who::Administrator, address: Some(address), request_id }
+}
+
+/// The body of a sign-in.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SignIn {
+    #[serde(default)]
+    key: Option<String>,
+}
+
+/// The key of a sign-in. One in a header wins.
+fn key_of(parts: &Parts, body: &Bytes) -> Result<Secret<Vec<u8>>, ApiError> {
+    let SignIn { key } = call::parse(body)?;
+    let key = key.map(|key| Secret::new(key.into_bytes()));
+    match key_in_header(parts)? {
+        Some(key) => Ok(Secret::new(key.to_vec())),
+        None => key.ok_or_else(|| invalid("Sign in with an administrator key: {\"key\": \"...\"}.")),
+    }
+}
+
+pub(super) fn key_in_header(parts: &Parts) -> Result<Option<&[u8]>, ApiError> {
+    presented(&parts.headers).map_err(invalid)
+}
+
+/// The session ids of a request.
+fn cookies(parts: &Parts) -> impl Iterator<Item = &str> {
+    let lines = parts.headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(|(name, _)| *name == COOKIE_NAME).map(|(_, id)| id).take(COOKIES_MAX)
+}
+
+fn set_cookie(id: &str, life: Duration, is_secure: bool) -> Result<HeaderValue, ApiError> {
+    let (life, secure) = (life.as_secs(), if is_secure { "; Secure" } else { "" });
+    let text = format!("{COOKIE_NAME}={id}; Path=/; Max-Age={life}; HttpOnly; SameSite=Strict{secure}");
+    let mut value = HeaderValue::from_str(&text)
+        .map_err(|_| ApiError::new(ErrorKind::Internal, "The session has no cookie."))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Methods that change nothing (RFC 9110 section 9.2.1).
+fn is_safe(method: &Method) -> bool {
+    [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
+}
+
+fn invalid(message: &'static str) -> ApiError {
+    ApiError::new(ErrorKind::InvalidKey, message)
+}
+
+fn foreign() -> ApiError {
+    ApiError::new(ErrorKind::ForbiddenOrigin, "A page of another origin may not use the admin API.")
+}
+
+fn too_many(wait_ms: u64) -> ApiError {
+    let seconds = wait_ms.div_ceil(1_000);
+    let message =
+        format!("Too many wrong keys. Try again in {seconds} s; a right key is not held up meanwhile.");
+    ApiError::new(ErrorKind::TooManySignIns, message).retry_after(seconds)
+}
+
+const COOKIE_NAME: &str = "llmgw_session";
+/// Cookies of that name that are looked at.
+const COOKIES_MAX: usize = 4;
+const CSRF_HEADER: &str = "x-csrf-token";

@@ -1,0 +1,91 @@
+//! Where a browser's request comes from, by the browser's own word: `Sec-Fetch-Site`, or, from browsers and on
+//! plain addresses that have none, `Origin` held against `Host`.
+
+use http::HeaderMap;
+use http::header::{HOST, ORIGIN};
+use http::request::Parts;
+
+/// Whether a page of another origin sent the request. What carries neither header was sent by no page.
+pub(super) fn is_foreign(parts: &Parts) -> bool {
+    match (only(&parts.headers, "sec-fetch-site"), only(&parts.headers, ORIGIN.as_str())) {
+        (Value::One(site), _) => !["same-origin", "none"].contains(&site),
+        (Value::None, Value::None) => false,
+        (Value::None, Value::One(origin)) => host_of(origin).is_none_or(|host| !is_host(parts, host)),
+        (Value::Odd, _) | (_, Value::Odd) => true,
+    }
+}
+
+/// Whether the page that sent the request was served by TLS, perhaps by a proxy before the gateway.
+pub(super) fn is_by_tls(parts: &Parts) -> bool {
+    matches!(only(&parts.headers, ORIGIN.as_str()), Value::One(origin) if origin.starts_with("https://"))
+}
+
+fn is_host(parts: &Parts, origin: &str) -> bool {
+    let named = parts.uri.authority().map(http::uri::Authority::as_str);
+    let host = match only(&parts.headers, HOST.as_str()) {
+        Value::One(host) => Some(host),
+        Value::None => None,
+        Value::Odd => return false,
+    };
+    named.or(host).is_some_and(|host| host.eq_ignore_ascii_case(origin))
+}
+
+/// `host:port` of an origin; none for `null`.
+fn host_of(origin: &str) -> Option<&str> {
+    origin.split_once("://").map(|(_, host)| host)
+}
+
+enum Value<'a> {
+    None,
+    One(&'a str),
+    /// More than one, or no text.
+    Odd,
+}
+
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Value<'a> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next().map(|value| value.to_str()), values.next()) {
+        (None, _) => Value::None,
+        (Some(Ok(text)), None) => Value::One(text),
+        (Some(_), _) => Value::Odd,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn only_the_own_origin_and_no_page_at_all_are_at_home() {
+        for (headers, foreign) in [
+            (&[][..], false),
+            (&[("sec-fetch-site", "same-origin")], false),
+            (&[("sec-fetch-site", "none")], false),
+            (&[("sec-fetch-site", "same-site")], true),
+            (&[("sec-fetch-site", "cross-site")], true),
+            (&[("sec-fetch-site", "")], true),
+            (&[("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")], true),
+            // A proxy that changes Host does not change what the browser saw.
+            (&[("sec-fetch-site", "same-origin"), ("origin", "https://llm.example")], false),
+            (&[("sec-fetch-site", "cross-site"), ("origin", "http://gw.example:8787")], true),
+            (&[("origin", "http://gw.example:8787")], false),
+            (&[("origin", "https://GW.example:8787")], false),
+            (&[("origin", "http://gw.example")], true),
+            (&[("origin", "http://gw.example:8788")], true),
+            (&[("origin", "http://evil.example")], true),
+            (&[("origin", "http://gw.example:8787.evil.example")], true),
+            (&[("origin", "null")], true),
+            (&[("origin", "http://gw.example:8787"), ("origin", "http://evil.example")], true),
+        ] {
+            let mut request = Request::builder().uri("/admin/api/state").header("host", "gw.example:8787");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            assert_eq!(is_foreign(&request.body(()).unwrap().into_parts().0), foreign, "{headers:?}");
+        }
+        let http2 = Request::get("https://gw.example/admin").header("origin", "https://gw.example");
+        assert!(!is_foreign(&http2.body(()).unwrap().into_parts().0));
+    }
+}

@@ -1,0 +1,174 @@
+//! Who is signed in. Sessions live in memory: a restart ends them all. Their ids are kept as hashes, so that
+//! nothing that shows this table opens the door.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use ring::{digest, hmac};
+use shared::access::KeyHash;
+use shared::secret::Secret;
+
+use crate::vault::{RandomError, random};
+
+/// The table of sessions.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    table: Mutex<HashMap<Name, Session>>,
+    /// Makes the CSRF token of a session out of its id.
+    csrf_key: hmac::Key,
+}
+
+/// What a session is kept under: SHA-256 of its id.
+type Name = [u8; 32];
+
+/// One sign-in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Session {
+    /// The key that it was opened with; it ends when that key opens nothing more.
+    pub(super) key: KeyHash,
+    /// When it ends at the latest, in milliseconds of the monotonic clock.
+    end_ms: u64,
+    /// When it was last used.
+    used_ms: u64,
+}
+
+impl Session {
+    /// What is left of it at the most.
+    pub(super) fn left(&self, now_ms: u64) -> Duration {
+        Duration::from_millis(self.end_ms.saturating_sub(now_ms))
+    }
+
+    fn is_over(&self, now_ms: u64) -> bool {
+        self.end_ms <= now_ms || self.used_ms.saturating_add(millis(IDLE_MAX)) <= now_ms
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(csrf_key: hmac::Key) -> Self {
+        Self { table: Mutex::default(), csrf_key }
+    }
+
+    /// Opens a session and gives its id. Where there are too many, the one that was not used for longest ends.
+    pub(super) fn open(&self, key: KeyHash, now_ms: u64) -> Result<Secret<String>, RandomError> {
+        let bytes = Secret::new(random::<32>()?);
+        let id = Secret::new(BASE64_URL_SAFE_NO_PAD.encode(bytes.expose()));
+        let session = Session { key, end_ms: now_ms.saturating_add(millis(LIFE_MAX)), used_ms: now_ms };
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.retain(|_, session| !session.is_over(now_ms));
+        if table.len() >= SESSIONS_MAX {
+            let stalest = table.iter().min_by_key(|(_, session)| session.used_ms).map(|(name, _)| *name);
+            stalest.and_then(|name| table.remove(&name));
+        }
+        table.insert(name_of(id.expose()), session);
+        Ok(id)
+    }
+
+    /// The session of that id, which has been used now.
+    pub(super) fn use_of(&self, id: &str, now_ms: u64) -> Option<Session> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = table.get_mut(&name_of(id)).filter(|session| !session.is_over(now_ms))?;
+        session.used_ms = now_ms;
+        Some(*session)
+    }
+
+    /// Ends the session of that id.
+    pub(super) fn close(&self, id: &str) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.remove(&name_of(id));
+    }
+
+    /// What a page of ours sends along with changes, and no other page can know.
+    pub(super) fn csrf_token(&self, id: &str) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&self.csrf_key, id.as_bytes()).as_ref())
+    }
+
+    /// Whether `token` is that of the session; takes the same time for every wrong one.
+    pub(super) fn is_csrf_token(&self, id: &str, token: &[u8]) -> bool {
+        let tag = BASE64_URL_SAFE_NO_PAD.decode(token).unwrap_or_default();
+        hmac::verify(&self.csrf_key, id.as_bytes(), &tag).is_ok()
+    }
+}
+
+/// What the audit calls a session; its id cannot be found from it.
+pub(super) fn public_name(id: &str) -> String {
+    name_of(id).iter().take(8).fold("ses_".to_owned(), |mut text, byte| {
+        // Writing into a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn name_of(id: &str) -> Name {
+    let mut name = [0; 32];
+    name.copy_from_slice(digest::digest(&digest::SHA256, id.as_bytes()).as_ref());
+    name
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+const SESSIONS_MAX: usize = 256;
+/// From the sign-in to the end, whatever happens.
+pub(super) const LIFE_MAX: Duration = Duration::from_hours(12);
+/// From the last request to the end.
+pub(in crate::api) const IDLE_MAX: Duration = Duration::from_hours(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: KeyHash = KeyHash([1; 32]);
+    const HOUR: u64 = 3_600_000;
+
+    fn sessions() -> Sessions {
+        Sessions::new(hmac::Key::new(hmac::HMAC_SHA256, &[9; 32]))
+    }
+
+    #[test]
+    fn a_session_ends_when_idle_and_at_the_end_of_its_life() {
+        let sessions = sessions();
+        let id = sessions.open(KEY, 0).unwrap();
+        assert_eq!(sessions.use_of(id.expose(), HOUR - 1).unwrap().key, KEY);
+        for hour in 2..12 {
+            assert!(sessions.use_of(id.expose(), hour * HOUR - hour).is_some(), "{hour}");
+        }
+        assert!(sessions.use_of(id.expose(), 12 * HOUR - 12).is_some());
+        assert!(sessions.use_of(id.expose(), 12 * HOUR).is_none(), "used all day, and yet over");
+        let id = sessions.open(KEY, 0).unwrap();
+        assert!(sessions.use_of(id.expose(), HOUR).is_none(), "not used for an hour");
+        let id = sessions.open(KEY, 0).unwrap();
+        sessions.close(id.expose());
+        assert!(sessions.use_of(id.expose(), 1).is_none());
+    }
+
+    #[test]
+    fn there_are_never_too_many_and_the_idlest_goes() {
+        let sessions = sessions();
+        let first = sessions.open(KEY, 0).unwrap();
+        let second = sessions.open(KEY, 1).unwrap();
+        assert!(sessions.use_of(first.expose(), 2).is_some());
+        (2..=SESSIONS_MAX as u64).for_each(|n| drop(sessions.open(KEY, n + 1).unwrap()));
+        assert_eq!(sessions.table.lock().unwrap().len(), SESSIONS_MAX);
+        assert!(sessions.use_of(second.expose(), 500).is_none());
+        assert!(sessions.use_of(first.expose(), 500).is_some());
+    }
+
+    #[test]
+    fn a_csrf_token_belongs_to_its_session_and_the_table_shows_no_id() {
+        let sessions = sessions();
+        let (one, other) = (sessions.open(KEY, 0).unwrap(), sessions.open(KEY, 0).unwrap());
+        let token = sessions.csrf_token(one.expose());
+        assert!(sessions.is_csrf_token(one.expose(), token.as_bytes()));
+        assert!(!sessions.is_csrf_token(other.expose(), token.as_bytes()));
+        for wrong in ["", &token[1..], one.expose(), "ä"] {
+            assert!(!sessions.is_csrf_token(one.expose(), wrong.as_bytes()), "{wrong}");
+        }
+        let shown = format!("{sessions:?} {}", public_name(one.expose()));
+        assert!(!shown.contains(one.expose().as_str()) && !shown.contains(&token));
+    }
+}

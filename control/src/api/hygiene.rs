@@ -1,0 +1,64 @@
+//! What holds for every request to the control service and every answer of it, whatever it is about.
+
+use bytes::Bytes;
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http_body::Body as _;
+use shared::error_kind::ErrorKind;
+use shared::port::{Body, full};
+
+use super::ApiError;
+
+/// Refuses a body that does not say that it is plain JSON. The forms that a browser sends to other origins
+/// unasked say something else.
+pub(crate) fn expect_json(headers: &HeaderMap, body: &Body) -> Result<(), ApiError> {
+    if body.is_end_stream() {
+        return Ok(());
+    }
+    let refused = |message| Err(ApiError::new(ErrorKind::UnsupportedEncoding, message));
+    let plain = headers.get(CONTENT_ENCODING).is_none_or(|coding| coding.as_bytes() == b"identity");
+    if !plain {
+        return refused("The admin API reads no compressed bodies.");
+    }
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let said = types.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = said.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") || types.next().is_some() {
+        return refused("The admin API reads JSON. Send the header Content-Type: application/json.");
+    }
+    Ok(())
+}
+
+/// `OPTIONS`: the methods of a path, and nothing for other origins.
+pub(super) fn options(allow: &str) -> Result<Response<Body>, ApiError> {
+    let mut response = Response::new(full(Bytes::new()));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let allow = HeaderValue::from_str(allow)
+        .map_err(|_| ApiError::new(ErrorKind::Internal, "The methods of this path cannot be told."))?;
+    response.headers_mut().insert(ALLOW, allow);
+    Ok(response)
+}
+
+/// Puts on what every answer wears, unless it says otherwise itself; an answer to HEAD loses its body.
+pub(crate) fn finish(method: &Method, response: Response<Body>) -> Response<Body> {
+    let (mut parts, mut body) = response.into_parts();
+    for (name, value) in [
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    ] {
+        parts.headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    if method == Method::HEAD {
+        if let Some(bytes) = body.size_hint().exact() {
+            parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+        }
+        body = full(Bytes::new());
+    }
+    Response::from_parts(parts, body)
+}

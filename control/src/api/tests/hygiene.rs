@@ -1,0 +1,181 @@
+//! What holds for every route: types of bodies, methods that every path has, headers of every answer, fields.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body::Frame;
+use serde_json::json;
+use shared::port::{Body, BoxError, full};
+
+use super::{ADMIN, Gateway, text};
+
+#[test]
+fn a_body_must_say_that_it_is_json() {
+    let gateway = Gateway::start();
+    for (headers, want) in [
+        (&[][..], 415),
+        (&[("content-type", "application/x-www-form-urlencoded")], 415),
+        (&[("content-type", "text/plain")], 415),
+        (&[("content-type", "text/plain; application/json")], 415),
+        (&[("content-type", "application/jsonp")], 415),
+        (&[("content-type", "application/json"), ("content-type", "application/json")], 415),
+        (&[("content-type", "application/json"), ("content-encoding", "gzip")], 415),
+        (&[("content-type", "Application/JSON; charset=utf-8")], 201),
+        (&[("content-type", "application/json"), ("content-encoding", "identity")], 201),
+    ] {
+        let mut request = Request::post("/admin/api/principals").header("x-api-key", ADMIN);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = gateway.send(request.body(full(r#"{"name": "Ada"}"#)).unwrap());
+        assert_eq!(answer.status().as_u16(), want, "{headers:?}");
+    }
+    gateway.stop();
+}
+
+#[test]
+fn head_is_get_without_a_body_and_options_tells_the_methods() {
+    let gateway = Gateway::start();
+    let admin: &[(&str, &str)] = &[("x-api-key", ADMIN)];
+    for path in ["/admin/api/session", "/console", "/admin/api/principals"] {
+        let (_, _, get) = gateway.call(Method::GET, path, admin);
+        let request = Request::head(path).header("x-api-key", ADMIN).body(full("")).unwrap();
+        let (parts, body) = gateway.send(request).into_parts();
+        assert_eq!(parts.status, get.status(), "{path}");
+        assert_eq!(parts.headers["content-type"], get.headers()["content-type"], "{path}");
+        let length: usize = parts.headers["content-length"].to_str().unwrap().parse().unwrap();
+        let whole = text(
+            gateway.send(Request::get(path).header("x-api-key", ADMIN).body(full("")).unwrap()).into_body(),
+        );
+        assert_eq!((length, text(body).len()), (whole.len(), 0), "{path}");
+    }
+    for (path, allow) in
+        [("state", "GET, HEAD"), ("principals/x", "GET, HEAD, PATCH, DELETE"), ("explain", "POST")]
+    {
+        let uri = format!("/admin/api/{path}");
+        let (status, _, options) = gateway.call(Method::OPTIONS, &uri, admin);
+        assert_eq!((status.as_u16(), options.headers()["allow"].to_str().unwrap()), (204, allow));
+        assert!(!options.headers().keys().any(|name| name.as_str().starts_with("access-control")));
+        assert_eq!(gateway.call(Method::OPTIONS, &uri, &[]).0, 401, "a preflight carries no key");
+    }
+    assert_eq!(gateway.call(Method::OPTIONS, "/admin/api/none", admin).0, 404);
+    gateway.stop();
+}
+
+#[test]
+fn every_answer_is_kept_by_nobody_and_shown_in_no_frame() {
+    let gateway = Gateway::start();
+    let admin: &[(&str, &str)] = &[("x-api-key", ADMIN)];
+    for (method, path, headers) in [
+        (Method::GET, "/admin/api/state", admin),
+        (Method::GET, "/admin/api/state", &[]),
+        (Method::POST, "/admin/api/session", admin),
+        (Method::DELETE, "/admin/api/session", admin),
+        (Method::OPTIONS, "/admin/api/state", admin),
+        (Method::GET, "/admin/api/none", admin),
+        (Method::GET, "/none", &[]),
+        (Method::GET, "/console", &[]),
+    ] {
+        let (_, _, answer) = gateway.call(method.clone(), path, headers);
+        let value = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+        let caching = if path == "/console" { "no-cache" } else { "no-store" };
+        assert_eq!(value("cache-control"), caching, "{method} {path}");
+        assert_eq!(value("x-content-type-options"), "nosniff", "{method} {path}");
+        assert_eq!(value("referrer-policy"), "no-referrer");
+        assert_eq!(value("x-frame-options"), "DENY");
+        assert!(value("content-security-policy").contains("frame-ancestors 'none'"));
+    }
+    gateway.stop();
+}
+
+#[test]
+fn every_route_that_takes_a_body_refuses_unknown_fields_by_name() {
+    let gateway = Gateway::start();
+    let routes = crate::api::TABLES.iter().copied().flatten();
+    // What a provider takes depends on its type, so that there must be one.
+    let (status, made, _) =
+        gateway.send_json(Method::POST, "providers", r#"{"id": "x", "type": "echo"}"#, &[]);
+    assert_eq!(status, 201, "{made}");
+    let mut asked = 0;
+    for route in routes.filter(|route| [Method::POST, Method::PUT, Method::PATCH].contains(&route.method)) {
+        let path = route.pattern.replace("{}", "x");
+        let body = match (route.method.as_str(), route.pattern) {
+            // What stands beside the id is read in a second step.
+            ("POST", "providers") => r#"{"id": "y", "type": "echo", "no_such_field": 1}"#,
+            _ => r#"{"no_such_field": 1}"#,
+        };
+        let (status, told, _) = gateway.send_json(route.method.clone(), &path, body, &[]);
+        if status == 501 {
+            continue;
+        }
+        asked += 1;
+        assert_eq!(status, 400, "{} {path}: {told}", route.method);
+        assert_eq!(told["error"]["param"], "no_such_field", "{} {path}: {told}", route.method);
+    }
+    assert!(asked >= 10, "{asked}");
+    gateway.stop();
+}
+
+#[test]
+fn a_misfit_in_a_body_is_told_by_its_place_and_its_value_is_not_repeated() {
+    let gateway = Gateway::start();
+    for (body, param) in [
+        (r#"{"name": 5}"#, "name"),
+        (r#"{"name": ["secret-value"]}"#, "name"),
+        (r#"{"name": "a", "email": {"secret-value": 1}}"#, "email"),
+        (r#"{"name": "a", "nmae": "secret-value"}"#, "nmae"),
+        (r#"{"name": "a", "name": "secret-value"}"#, "name"),
+        (r#"{"email": "a@b"}"#, "name"),
+        (r#""secret-value""#, ""),
+        (r#"{"name": "a"} {}"#, ""),
+        (r#"{"name": "#, "name"),
+        ("[]", ""),
+    ] {
+        let (status, told, _) = gateway.send_json(Method::POST, "principals", body, &[]);
+        assert_eq!((status.as_u16(), &told["error"]["param"]), (400, &json!(param)), "{body} {told}");
+        assert!(!told.to_string().contains("secret-value"), "{told}");
+    }
+    gateway.stop();
+}
+
+/// A body that is always still to come.
+struct Never;
+
+impl http_body::Body for Never {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Poll::Pending
+    }
+}
+
+#[test]
+fn a_slow_body_holds_no_place_inside_and_a_stranger_takes_none() {
+    let gateway = Gateway::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let mut nobody = Context::from_waker(Waker::noop());
+    let entered = runtime.enter();
+    // More bodies that never come than there are places, from an administrator and from strangers.
+    let mut waiting = Vec::new();
+    for n in 0..200 {
+        let key = if n % 2 == 0 { ADMIN } else { "wrong" };
+        let (path, name) = if n % 3 == 0 {
+            ("/admin/api/session", "x-none")
+        } else {
+            ("/admin/api/principals", "x-api-key")
+        };
+        let body = Body::new(Never);
+        let request = Request::post(path).header(name, key).header("content-type", "application/json");
+        let peer = ([10, 1, 1, n], 1).into();
+        let mut answer = gateway.handler.handle(request.body(body).unwrap(), peer);
+        let _ = answer.as_mut().poll(&mut nobody);
+        waiting.push(answer);
+    }
+    drop(entered);
+    assert_eq!(gateway.get("/admin/api/state")["auth_required"], true);
+    drop(waiting);
+    gateway.stop();
+}
