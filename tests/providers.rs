@@ -334,6 +334,7 @@ async fn an_oauth_connection_is_kept_for_its_owner_and_says_why_it_serves_nobody
     for (body, param) in [
         (json!({"auth": "api_key", "registry_id": "groq"}), "api_key"),
         (json!({"owner": "prn_nobody"}), "owner"),
+        (json!({"auth": "magic"}), "auth"),
         (json!({"type": "echo", "base_url": null}), "auth"),
     ] {
         let (status, at, message) = refused(&gateway, "PATCH", "providers/hers", &body).await;

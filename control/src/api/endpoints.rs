@@ -80,7 +80,7 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let New { name, failover, preamble } = call.json()?;
     if !is_name(&name) {
-        return Err(ApiError::parameter("name", NAME_RULE));
+        return Err(ApiError::parameter("name", format!("name {NAME_RULE}")));
     }
     let create = Create { name, failover: members(failover)?, preamble: text(preamble)? };
     call.execute(StatusCode::CREATED, create).await

@@ -8,7 +8,7 @@ use shared::id::is_name;
 use shared::port::Body;
 
 use super::list::{List, PageOf};
-use super::query::Query;
+use super::query::{Query, choose};
 use super::{ApiError, Call, Change, Route, json, json_of_version, route_of};
 use crate::command::providers::{Create, Delete, Edit};
 use crate::config::{ConnectionAuth, WrittenProvider};
@@ -59,7 +59,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 struct New {
     id: String,
     #[serde(default)]
-    auth: Option<ConnectionAuth>,
+    auth: Option<String>,
     #[serde(default)]
     owner: Option<String>,
     /// In the shape of the file's; checked by its rules.
@@ -71,8 +71,9 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let New { id, auth, owner, written } = call.json()?;
     if !is_name(&id) {
-        return Err(ApiError::parameter("id", NAME_RULE));
+        return Err(ApiError::parameter("id", format!("id {NAME_RULE}")));
     }
+    let auth = how_to_sign_in(auth)?;
     let create = Create { id, auth, owner, written: WrittenProvider(written) };
     call.execute(StatusCode::CREATED, create).await
 }
@@ -80,7 +81,7 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 #[derive(Deserialize)]
 struct Patch {
     #[serde(default)]
-    auth: Option<ConnectionAuth>,
+    auth: Option<String>,
     #[serde(default)]
     owner: Change<String>,
     #[serde(flatten)]
@@ -95,7 +96,7 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let edit = Edit {
         id: call.argument().to_owned(),
         if_version: call.if_match()?,
-        auth,
+        auth: how_to_sign_in(auth)?,
         owner,
         patch: WrittenProvider(written),
         shadowed,
@@ -111,6 +112,11 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::NO_CONTENT, delete).await
 }
 
+fn how_to_sign_in(auth: Option<String>) -> Result<Option<ConnectionAuth>, ApiError> {
+    let choices = ConnectionAuth::ALL.map(|auth| (auth.name(), auth));
+    auth.map(|auth| choose("auth", &auth, &choices)).transpose()
+}
+
 /// The parameter `source`, where it is given.
 pub(super) fn source(query: &mut Query) -> Result<Option<Source>, ApiError> {
     query.choice("source", &[("file", Source::File), ("api", Source::Api)])
@@ -122,4 +128,4 @@ pub(super) fn means_shadowed(query: &mut Query) -> Result<bool, ApiError> {
 }
 
 pub(super) const NAME_RULE: &str =
-    "It is 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit.";
+    "is 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit.";

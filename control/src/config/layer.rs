@@ -62,7 +62,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let server = serving::server(&mut layers, &raw, &mut notes);
     let logging = serving::logging(&mut layers, &raw.server, &mut warnings);
     let sso = identity::sso(&mut layers);
-    let policies = validate::policies(&raw, &mut notes);
+    let policies = validate::policies(&raw, &mut notes, &mut warnings);
     let routing = validate::routing(&raw, environment, &mut notes, &mut warnings);
     let lifetimes = identity::lifetimes(&mut layers);
     let partner = identity::partner(&mut layers);
@@ -134,7 +134,7 @@ impl Config {
             layers.faults.push(Fault::file(&self.file, "the file is gone"));
         }
         serving::server(&mut layers, &raw, &mut notes);
-        validate::policies(&raw, &mut notes);
+        validate::policies(&raw, &mut notes, &mut Vec::new());
         let routing = validate::routing(&raw, &self.environment, &mut notes, &mut warnings);
         let mut faults = layers.faults;
         faults.extend(notes.into_faults());

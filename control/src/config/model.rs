@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use shared::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use shared::operation::Dialect;
 use shared::policy::{CircuitPolicy, RetryPolicy};
@@ -243,7 +243,7 @@ pub struct Provider {
 }
 
 /// How a provider instance signs in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionAuth {
     /// With a key of its own.
@@ -255,6 +255,9 @@ pub enum ConnectionAuth {
 }
 
 impl ConnectionAuth {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::ApiKey, Self::Oauth, Self::Local];
+
     /// The name in the API and in the database.
     pub fn name(self) -> &'static str {
         match self {
@@ -266,7 +269,7 @@ impl ConnectionAuth {
 
     /// The one called `name`.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::ApiKey, Self::Oauth, Self::Local].into_iter().find(|auth| auth.name() == name)
+        Self::ALL.into_iter().find(|auth| auth.name() == name)
     }
 }
 

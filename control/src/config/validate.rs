@@ -121,17 +121,19 @@ fn learn_models(providers: &mut [Provider], endpoints: &[Endpoint]) {
 }
 
 /// Retry and circuit settings of the file; an override inherits field by field (FAIL-5).
-pub(super) fn policies(file: &raw::File, notes: &mut Notes) -> Policies {
+pub(super) fn policies(file: &raw::File, notes: &mut Notes, warnings: &mut Vec<String>) -> Policies {
     let built_in = (RetryPolicy::default(), CircuitPolicy::default());
     let (retry, circuit) = merge(built_in, &file.policies.defaults);
     let mut overrides = HashMap::new();
     for (id, raw) in &file.policies.overrides {
-        if !file.providers.contains_key(id) {
+        if !is_name(id) {
+            notes.add(&[key("policies"), key("overrides"), key(id)], "is no provider id");
+        } else if !file.providers.contains_key(id) {
             let hint = did_you_mean(id, file.providers.keys().map(String::as_str));
-            notes.add(
-                &[key("policies"), key("overrides"), key(id)],
-                format!("there is no provider '{id}'{hint}"),
-            );
+            warnings.push(format!(
+                "policies.overrides.{id}: the file has no provider '{id}'{hint} It holds for one made by the API.",
+                hint = if hint.is_empty() { "." } else { &hint }
+            ));
         }
         overrides.insert(ProviderId::new(id.as_str()), merge((retry, circuit), raw));
     }

@@ -214,9 +214,9 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "2:3: providers.a/b: a provider id is 1 to 64 letters",
     ),
     (
-        "override of nobody",
-        "providers: {a: {type: echo}}\npolicies:\n  overrides:\n    aa: {}\n",
-        "4:5: policies.overrides.aa: there is no provider 'aa'; did you mean a?",
+        "override of what cannot be",
+        "providers: {a: {type: echo}}\npolicies:\n  overrides:\n    a/b: {}\n",
+        "4:5: policies.overrides.a/b: is no provider id",
     ),
     (
         "unknown word",

@@ -180,3 +180,13 @@ fn a_key_that_no_one_would_send_is_a_warning() {
     assert!(loaded.warnings[0].contains("providers.a: type local_server sends no credential"));
     assert!(provider(&loaded.config, "a").api_key.is_none());
 }
+
+#[test]
+fn an_override_may_be_of_a_provider_that_the_api_makes() {
+    let yaml = "providers: {a: {type: echo}}\npolicies: {overrides: {aa: {retry_max_attempts: 5}}}\n";
+    let loaded = Place::with(yaml).load(&[]).unwrap();
+    let policies = loaded.config.policies;
+    assert_eq!(policies.of(&ProviderId::new("aa")).0.attempts_max, 5);
+    let warning = "policies.overrides.aa: the file has no provider 'aa'; did you mean a? It holds for one made by the API.";
+    assert_eq!(loaded.warnings, [warning]);
+}
