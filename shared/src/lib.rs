@@ -14,6 +14,7 @@ pub mod operation;
 pub mod policy;
 pub mod port;
 pub mod provider;
+pub mod quota;
 pub mod routing;
 pub mod sanitize;
 pub mod secret;

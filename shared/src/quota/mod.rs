@@ -1,0 +1,192 @@
+//! Quotas: how much of what a key, a project or a human may use in which time (ADM-4).
+//!
+//! An exchange reserves before anything goes upstream what it may come to use, and settles in the end what it
+//! did use. A hard quota is therefore never overspent by more than an exchange can exceed its own reservation,
+//! however many run at the same time. Nothing here waits or locks on the request path.
+
+mod counter;
+mod minute;
+mod period;
+mod reservation;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::counter::{Counter, Hold, Reading};
+pub use self::period::Period;
+pub use self::reservation::{Claim, Exceeded, Reservation, Spent};
+
+/// A limit, and what has been taken of it. It stands in the [`Access`](crate::access::Access) of everybody whom
+/// it binds; the counter is shared by all of them and by all snapshots.
+#[derive(Debug)]
+pub struct Quota {
+    /// The id of the limit.
+    pub id: Box<str>,
+    /// Whose limit it is.
+    pub subject: Subject,
+    /// What is counted.
+    pub metric: Metric,
+    /// In which time.
+    pub period: Period,
+    /// How much, in the unit of [`Metric::limit_in_units`].
+    pub limit: u64,
+    /// Whether it refuses what does not fit, or only counts.
+    pub is_hard: bool,
+    /// What has been taken.
+    pub counter: Arc<Counter>,
+}
+
+/// Whose limit it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// One key.
+    Key,
+    /// A project: all of its keys together.
+    Project,
+    /// A human: all keys that act as them.
+    Principal,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Exchanges that a target served, or that their client left.
+    Requests,
+    /// Input of every class.
+    InputTokens,
+    /// Output and reasoning.
+    OutputTokens,
+    /// Both.
+    TotalTokens,
+    /// Money; the limit is in micro-dollars, the count in nano-dollars.
+    CostMicroUsd,
+}
+
+impl Subject {
+    /// The name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Project => "project",
+            Self::Principal => "principal",
+        }
+    }
+}
+
+impl Metric {
+    /// The name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::InputTokens => "input_tokens",
+            Self::OutputTokens => "output_tokens",
+            Self::TotalTokens => "total_tokens",
+            Self::CostMicroUsd => "cost_micro_usd",
+        }
+    }
+
+    /// Units of the count in one of the limit.
+    pub fn units(self) -> u64 {
+        match self {
+            Self::Requests | Self::InputTokens | Self::OutputTokens | Self::TotalTokens => 1,
+            Self::CostMicroUsd => NANO_IN_MICRO,
+        }
+    }
+
+    /// Whether it counts tokens.
+    pub fn is_tokens(self) -> bool {
+        match self {
+            Self::InputTokens | Self::OutputTokens | Self::TotalTokens => true,
+            Self::Requests | Self::CostMicroUsd => false,
+        }
+    }
+}
+
+impl Quota {
+    /// The limit in units of the count.
+    pub fn limit_in_units(&self) -> u64 {
+        self.limit.saturating_mul(self.metric.units())
+    }
+
+    /// Whether it refuses callers whose next request could cost nobody knows what.
+    pub fn bounds_cost(&self) -> bool {
+        self.is_hard && self.metric == Metric::CostMicroUsd
+    }
+}
+
+/// As in "50 requests a minute for this project".
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limit, period, .. } = self;
+        let subject = self.subject.name();
+        match self.metric {
+            Metric::Requests => write!(f, "{limit} requests")?,
+            Metric::InputTokens => write!(f, "{limit} input tokens")?,
+            Metric::OutputTokens => write!(f, "{limit} output tokens")?,
+            Metric::TotalTokens => write!(f, "{limit} tokens")?,
+            Metric::CostMicroUsd => write!(f, "{}.{:06} dollars", limit / 1_000_000, limit % 1_000_000)?,
+        }
+        write!(f, " {period} for this {subject}")
+    }
+}
+
+/// What somebody wants of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Less is no use.
+    pub least: u64,
+    /// More is not needed.
+    pub wanted: u64,
+    /// The limit; none where everybody gets what they want.
+    pub limit: Option<u64>,
+}
+
+/// A limit does not leave what was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Gives out parts of a limit and takes them back. One node counts in its own memory ([`Counter`]); several that
+/// share their quotas would need another implementation (SCALE-1).
+pub trait Ledger {
+    /// A part that was given out. It must come back.
+    type Hold;
+
+    /// Gives out as much as is wanted and left.
+    fn take(&self, ask: Ask, now_ms: u64) -> Result<Self::Hold, Full>;
+
+    /// Takes a part back, of which `used` was used.
+    fn settle(&self, hold: Self::Hold, used: u64);
+}
+
+/// All counters of the process, by the id of their quota. Access that is published anew takes its counters from
+/// here, so that nothing is forgotten.
+#[derive(Debug, Default)]
+pub struct Counters(Mutex<HashMap<Box<str>, Arc<Counter>>>);
+
+impl Counters {
+    /// The counter of a quota. Never called on the request path.
+    pub fn get(&self, id: &str) -> Option<Arc<Counter>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    /// Takes in a counter for a quota that has none.
+    pub fn put(&self, id: &str, counter: Counter) -> Arc<Counter> {
+        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(counters.entry(id.into()).or_insert_with(|| Arc::new(counter)))
+    }
+
+    /// Forgets the counters of all quotas but these.
+    pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| is_kept(id));
+    }
+}
+
+const NANO_IN_MICRO: u64 = 1_000;

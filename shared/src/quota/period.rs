@@ -1,0 +1,132 @@
+//! The stretches of time that quotas are counted in. Calendar ones begin and end in UTC.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// For how long what was used counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Period {
+    /// The last 60 seconds, at any moment.
+    Minute,
+    /// A full hour.
+    Hour,
+    /// A day.
+    Day,
+    /// A month.
+    Month,
+    /// For good.
+    Total,
+}
+
+impl Period {
+    /// The window around `at_ms`: when it began, and the first moment after it. Nothing for the sliding minute,
+    /// which has no fixed windows.
+    pub fn window(self, at_ms: u64) -> Option<(u64, u64)> {
+        match self {
+            Self::Minute => None,
+            Self::Hour => Some(aligned(at_ms, HOUR_MS)),
+            Self::Day => Some(aligned(at_ms, DAY_MS)),
+            Self::Month => Some(month(at_ms)),
+            Self::Total => Some((0, u64::MAX)),
+        }
+    }
+
+    /// The name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Month => "month",
+            Self::Total => "total",
+        }
+    }
+}
+
+/// As in "50 requests a minute".
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Total => f.write_str("in total"),
+            Self::Hour => f.write_str("an hour"),
+            Self::Minute | Self::Day | Self::Month => write!(f, "a {}", self.name()),
+        }
+    }
+}
+
+fn aligned(at_ms: u64, length_ms: u64) -> (u64, u64) {
+    let start = at_ms - at_ms % length_ms;
+    (start, start.saturating_add(length_ms))
+}
+
+/// The Gregorian calendar, counted in days from 1 March of the year 0, so that a leap day ends its year.
+fn month(at_ms: u64) -> (u64, u64) {
+    let days = at_ms / DAY_MS + DAYS_BEFORE_EPOCH;
+    let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year = year_of_era + era * 400;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // March is 0.
+    let month = (5 * day_of_year + 2) / 153;
+    let next = if month == 11 { (year + 1, 0) } else { (year, month + 1) };
+    (first_of(year, month), first_of(next.0, next.1))
+}
+
+/// When a month began, its year beginning in March.
+fn first_of(year: u64, month: u64) -> u64 {
+    let (era, year_of_era) = (year / 400, year % 400);
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + (153 * month + 2) / 5;
+    (era * ERA_DAYS + day_of_era).saturating_sub(DAYS_BEFORE_EPOCH).saturating_mul(DAY_MS)
+}
+
+/// Milliseconds of an hour.
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+/// From 1 March of the year 0 to the Unix epoch.
+const DAYS_BEFORE_EPOCH: u64 = 719_468;
+/// Four hundred years.
+const ERA_DAYS: u64 = 146_097;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn months_begin_and_end_as_in_the_calendar() {
+        // (a moment, its month's first moment, the next month's), in seconds, as `date -u -d ... +%s` gives them.
+        for (name, at, start, end) in [
+            ("the epoch", 0, 0, 2_678_400),
+            ("February of a leap year", 1_709_210_096, 1_706_745_600, 1_709_251_200),
+            ("February of no leap year", 1_740_700_800, 1_738_368_000, 1_740_787_200),
+            ("the last second of a year", 1_767_225_599, 1_764_547_200, 1_767_225_600),
+            ("the first second of a year", 1_767_225_600, 1_767_225_600, 1_769_904_000),
+            ("February of 2000", 951_782_400, 949_363_200, 951_868_800),
+            ("February of 2100, which is no leap year", 4_107_500_000, 4_105_123_200, 4_107_542_400),
+        ] {
+            assert_eq!(Period::Month.window(at * 1_000), Some((start * 1_000, end * 1_000)), "{name}");
+        }
+    }
+
+    #[test]
+    fn months_follow_each_other_without_a_gap() {
+        let mut at = 0;
+        for count in 0..12 * 400 {
+            let (start, end) = month(at);
+            assert_eq!(start, at, "month {count}");
+            assert!((28..=31).contains(&((end - start) / DAY_MS)), "month {count}");
+            assert_eq!(month(end - 1), (start, end));
+            at = end;
+        }
+        assert_eq!(at / DAY_MS, ERA_DAYS, "four hundred years");
+    }
+
+    #[test]
+    fn hours_and_days_are_utc() {
+        let at = 1_795_244_521_234;
+        assert_eq!(Period::Hour.window(at), Some((1_795_244_400_000, 1_795_248_000_000)));
+        assert_eq!(Period::Day.window(at), Some((1_795_219_200_000, 1_795_305_600_000)));
+        assert_eq!(Period::Total.window(at), Some((0, u64::MAX)));
+    }
+}

@@ -1,0 +1,138 @@
+//! One exchange's part of all quotas that bind it.
+
+use std::sync::Arc;
+
+use super::{Ask, Hold, Ledger as _, Metric, Quota};
+use crate::usage::{Outcome, TokenCounts};
+
+/// What an exchange may come to use. Where the client sets no bound for the output, the least is less than what
+/// is wanted, so that the last request before a limit can run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// Input, estimated.
+    pub input_tokens: u64,
+    /// The least output that is worth beginning for.
+    pub output_least: u64,
+    /// The most output that is expected.
+    pub output_wanted: u64,
+    /// What the least costs at the dearest target, in nano-dollars.
+    pub cost_least: u64,
+    /// What all of it costs there.
+    pub cost_wanted: u64,
+}
+
+/// What an exchange did use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// 1, or 0 for one that no target served.
+    pub requests: u64,
+    /// Input of every class.
+    pub input_tokens: u64,
+    /// Output and reasoning.
+    pub output_tokens: u64,
+    /// In nano-dollars; none where it is not known.
+    pub cost_nano_usd: Option<u64>,
+}
+
+/// Held parts. It has to be settled: what is dropped stays taken.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Reservation(Vec<(Arc<Quota>, Hold)>);
+
+/// A hard quota does not leave what an exchange needs.
+#[derive(Debug)]
+pub struct Exceeded {
+    /// Which one.
+    pub quota: Arc<Quota>,
+    /// The least that the exchange needs of it, in units of the count.
+    pub least: u64,
+    /// How long until there may be as much, if ever; 0: at any moment, as exchanges end.
+    pub wait_ms: Option<u64>,
+}
+
+impl Claim {
+    /// The least and the most of a metric.
+    fn of(&self, metric: Metric) -> (u64, u64) {
+        let Self { input_tokens, output_least, output_wanted, .. } = *self;
+        match metric {
+            Metric::Requests => (1, 1),
+            Metric::InputTokens => (input_tokens, input_tokens),
+            Metric::OutputTokens => (output_least, output_wanted),
+            Metric::TotalTokens => {
+                (input_tokens.saturating_add(output_least), input_tokens.saturating_add(output_wanted))
+            }
+            Metric::CostMicroUsd => (self.cost_least, self.cost_wanted),
+        }
+    }
+}
+
+impl Spent {
+    /// What an exchange counts for. One that no target served counts for nothing but the tokens it used; one
+    /// whose client left counts.
+    pub fn of(outcome: Outcome, tokens: &TokenCounts, cost_nano_usd: Option<u64>) -> Self {
+        let input_tokens = tokens.input.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write);
+        Self {
+            requests: u64::from(outcome != Outcome::Failed),
+            input_tokens,
+            output_tokens: tokens.output.saturating_add(tokens.reasoning),
+            cost_nano_usd,
+        }
+    }
+
+    /// How much of a metric, in units of the count; none where it is not known.
+    pub fn amount(&self, metric: Metric) -> Option<u64> {
+        match metric {
+            Metric::Requests => Some(self.requests),
+            Metric::InputTokens => Some(self.input_tokens),
+            Metric::OutputTokens => Some(self.output_tokens),
+            Metric::TotalTokens => Some(self.input_tokens.saturating_add(self.output_tokens)),
+            Metric::CostMicroUsd => self.cost_nano_usd,
+        }
+    }
+}
+
+impl Reservation {
+    /// Takes what `claim` needs of every quota, or nothing of any.
+    pub fn take(quotas: &[Arc<Quota>], claim: &Claim, now_ms: u64) -> Result<Self, Box<Exceeded>> {
+        let mut taken = Self(Vec::with_capacity(quotas.len()));
+        for quota in quotas {
+            let (least, wanted) = claim.of(quota.metric);
+            let limit = quota.is_hard.then(|| quota.limit_in_units());
+            match quota.counter.take(Ask { least, wanted, limit }, now_ms) {
+                Ok(hold) => taken.0.push((Arc::clone(quota), hold)),
+                Err(_) => {
+                    taken.release();
+                    let wait_ms = quota.counter.wait_ms(least, quota.limit_in_units(), now_ms);
+                    return Err(Box::new(Exceeded { quota: Arc::clone(quota), least, wait_ms }));
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Whether a hard quota is among them.
+    pub fn is_hard(&self) -> bool {
+        self.0.iter().any(|(quota, _)| quota.is_hard)
+    }
+
+    /// The most that is held of a metric under a hard quota.
+    pub fn held(&self, metric: Metric) -> Option<u64> {
+        let holds = self.0.iter().filter(|(quota, _)| quota.is_hard && quota.metric == metric);
+        holds.map(|(_, hold)| hold.amount()).max()
+    }
+
+    /// Puts what was used in the place of what was reserved. What nobody knows is taken for what was reserved.
+    pub fn settle(self, spent: &Spent) {
+        for (quota, hold) in self.0 {
+            let used = spent.amount(quota.metric).unwrap_or_else(|| hold.amount());
+            quota.counter.settle(hold, used);
+        }
+    }
+
+    /// Gives everything back.
+    pub fn release(self) {
+        for (quota, hold) in self.0 {
+            quota.counter.settle(hold, 0);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The ledger against a model that keeps every entry, with the clock moved by hand; and under threads.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::usage::{Outcome, TokenCounts};
+
+/// A moment in the middle of an hour, a day and a month.
+const NOON: u64 = 1_795_262_400_000;
+const PERIODS: [Period; 5] = [Period::Minute, Period::Hour, Period::Day, Period::Month, Period::Total];
+
+fn exactly(amount: u64, limit: u64) -> Ask {
+    Ask { least: amount, wanted: amount, limit: Some(limit) }
+}
+
+fn quota(metric: Metric, limit: u64, is_hard: bool) -> Arc<Quota> {
+    Arc::new(Quota {
+        id: "q".into(),
+        subject: Subject::Key,
+        metric,
+        period: Period::Hour,
+        limit,
+        is_hard,
+        counter: Arc::new(Counter::new(Period::Hour, NOON)),
+    })
+}
+
+/// Every entry that was ever made: when, how much, and whether it is settled.
+#[derive(Default)]
+struct Model {
+    entries: Vec<(u64, u64, bool)>,
+}
+
+impl Model {
+    /// (settled, reserved) that count at `now_ms`.
+    fn count(&self, period: Period, now_ms: u64) -> (u64, u64) {
+        let counts = |at_ms: u64| match period.window(now_ms) {
+            Some((start, end)) => (start..end).contains(&at_ms),
+            None => now_ms / 1_000 - at_ms / 1_000 <= 60,
+        };
+        let mut sums = (0, 0);
+        for (at_ms, amount, settled) in &self.entries {
+            if counts(*at_ms) {
+                *(if *settled { &mut sums.0 } else { &mut sums.1 }) += amount;
+            }
+        }
+        sums
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Take {
+        least: u64,
+        more: u64,
+    },
+    /// The hold at this place comes back, of which this many percent were used.
+    Settle {
+        place: usize,
+        percent: u64,
+    },
+    /// So many milliseconds pass.
+    Pass(u64),
+    /// Something is counted that began so many milliseconds ago.
+    Add {
+        ago: u64,
+        amount: u64,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..60_u64, 0..60_u64).prop_map(|(least, more)| Step::Take { least, more }),
+        (0..8_usize, 0..250_u64).prop_map(|(place, percent)| Step::Settle { place, percent }),
+        prop_oneof![0..3_000_u64, 0..130_000_u64, 0..40 * 86_400_000_u64].prop_map(Step::Pass),
+        (0..200_000_u64, 0..40_u64).prop_map(|(ago, amount)| Step::Add { ago, amount }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn counts_as_one_who_remembers_everything(
+        period in prop::sample::select(&PERIODS[..]),
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        const LIMIT: u64 = 100;
+        let counter = Counter::new(period, NOON);
+        let mut model = Model::default();
+        let mut holds: Vec<(Hold, usize)> = Vec::new();
+        let mut now_ms = NOON;
+        for step in steps {
+            match step {
+                Step::Take { least, more } => {
+                    let (settled, reserved) = model.count(period, now_ms);
+                    let left = LIMIT.saturating_sub(settled + reserved);
+                    let ask = Ask { least, wanted: least + more, limit: Some(LIMIT) };
+                    match counter.take(ask, now_ms) {
+                        Ok(hold) => {
+                            prop_assert!(least <= left);
+                            prop_assert_eq!(hold.amount(), (least + more).min(left));
+                            holds.push((hold, model.entries.len()));
+                            model.entries.push((now_ms, (least + more).min(left), false));
+                        }
+                        Err(Full) => {
+                            prop_assert!(least > left);
+                            let wait = counter.wait_ms(least, LIMIT, now_ms);
+                            if period == Period::Minute && settled + least > LIMIT {
+                                // Not a moment later than there is room, if no hold is settled.
+                                let at = now_ms + wait.unwrap();
+                                let (settled, reserved) = model.count(period, at);
+                                prop_assert!(settled + reserved + least <= LIMIT);
+                                let (settled, reserved) = model.count(period, at - 1);
+                                prop_assert!(settled + reserved + least > LIMIT);
+                            }
+                        }
+                    }
+                }
+                Step::Settle { place, percent } if !holds.is_empty() => {
+                    let (hold, entry) = holds.swap_remove(place % holds.len());
+                    let used = hold.amount() * percent / 100;
+                    counter.settle(hold, used);
+                    model.entries[entry].1 = used;
+                    model.entries[entry].2 = true;
+                }
+                Step::Settle { .. } => {}
+                Step::Pass(ms) => now_ms += ms,
+                Step::Add { ago, amount } => {
+                    counter.add(now_ms - ago, amount, now_ms);
+                    model.entries.push((now_ms - ago, amount, true));
+                }
+            }
+            let (settled, reserved) = model.count(period, now_ms);
+            let reading = counter.read(now_ms);
+            prop_assert_eq!((reading.used, reading.reserved), (settled, reserved));
+        }
+    }
+}
+
+#[test]
+fn each_window_ends_when_the_calendar_says() {
+    for (period, last, next) in [
+        (Period::Hour, 3_599_999, 3_600_000),
+        (Period::Day, 43_199_999, 43_200_000),
+        (Period::Month, 820_799_999, 820_800_000),
+        (Period::Minute, 60_999, 61_000),
+    ] {
+        let counter = Counter::new(period, NOON);
+        let hold = counter.take(exactly(10, 10), NOON).unwrap();
+        assert_eq!(counter.take(exactly(1, 10), NOON + last).err(), Some(Full), "{period:?}");
+        counter.settle(hold, 10);
+        assert_eq!(counter.wait_ms(1, 10, NOON), Some(next), "{period:?}");
+        assert!(counter.take(exactly(10, 10), NOON + next).is_ok(), "{period:?}");
+    }
+    let total = Counter::new(Period::Total, NOON);
+    let hold = total.take(exactly(10, 10), NOON).unwrap();
+    total.settle(hold, 10);
+    assert_eq!((total.wait_ms(1, 10, NOON), total.read(NOON).resets_at_ms), (None, None));
+}
+
+#[test]
+fn holds_in_the_way_may_come_back_at_any_moment() {
+    for period in PERIODS {
+        let counter = Counter::new(period, NOON);
+        let hold = counter.take(exactly(10, 10), NOON).unwrap();
+        assert_eq!(counter.wait_ms(1, 10, NOON), Some(0), "{period:?}");
+        assert_eq!(counter.wait_ms(11, 10, NOON), None, "{period:?} never leaves so much");
+        counter.settle(hold, 0);
+        assert_eq!(counter.read(NOON).used, 0);
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_frees_nothing() {
+    for period in PERIODS {
+        let counter = Counter::new(period, NOON);
+        let later = NOON + 40 * 86_400_000;
+        let hold = counter.take(exactly(10, 10), later).unwrap();
+        assert_eq!(counter.take(exactly(1, 10), NOON).err(), Some(Full), "{period:?}");
+        counter.settle(hold, 4);
+        assert_eq!(counter.read(NOON).used, 4, "{period:?}");
+    }
+}
+
+#[test]
+fn a_hold_corrects_the_window_it_was_taken_in() {
+    let counter = Counter::new(Period::Hour, NOON);
+    let early = counter.take(exactly(60, 100), NOON).unwrap();
+    let next = NOON + 3_600_000;
+    let late = counter.take(exactly(100, 100), next).unwrap();
+    counter.settle(early, 90);
+    assert_eq!(counter.read(next), Reading { used: 0, reserved: 100, resets_at_ms: Some(next + 3_600_000) });
+    counter.settle(late, 120);
+    assert_eq!(counter.read(next).used, 120, "what was used counts, also beyond the limit");
+    assert_eq!(counter.take(exactly(0, 100), next).map(|hold| hold.amount()), Ok(0));
+}
+
+#[test]
+fn absurd_amounts_do_not_overflow() {
+    for period in PERIODS {
+        let counter = Counter::new(period, NOON);
+        let ask = Ask { least: u64::MAX, wanted: u64::MAX, limit: None };
+        let holds: Vec<Hold> = (0..40).map(|_| counter.take(ask, NOON).unwrap()).collect();
+        for hold in holds {
+            counter.settle(hold, 1);
+        }
+        assert_eq!(counter.read(NOON).reserved, 0, "{period:?}");
+        assert!(counter.read(NOON).used <= 40, "{period:?}");
+    }
+}
+
+#[test]
+fn threads_never_take_more_than_the_limit_together() {
+    const LIMIT: u64 = 1_000;
+    for period in PERIODS {
+        let counter = Counter::new(period, NOON);
+        let (clock, stop) = (AtomicU64::new(NOON), AtomicBool::new(false));
+        let spent = thread::scope(|scope| {
+            let workers: Vec<_> = (0..4)
+                .map(|worker: u64| {
+                    let (counter, clock, stop) = (&counter, &clock, &stop);
+                    scope.spawn(move || {
+                        let mut spent = 0;
+                        let mut turn = worker;
+                        while !stop.load(Ordering::Relaxed) {
+                            turn = turn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(worker | 1);
+                            let now_ms = clock.load(Ordering::Relaxed);
+                            let least = turn >> 61;
+                            let ask = Ask { least, wanted: least + 5, limit: Some(LIMIT) };
+                            if let Ok(hold) = counter.take(ask, now_ms) {
+                                let used = hold.amount() * (turn >> 40 & 1);
+                                spent += used;
+                                counter.settle(hold, used);
+                            }
+                        }
+                        spent
+                    })
+                })
+                .collect();
+            let pace = if period == Period::Minute { 1_700 } else { 1_700_000 };
+            for _ in 0..60 {
+                clock.fetch_add(pace, Ordering::Relaxed);
+                for _ in 0..3 {
+                    let now_ms = clock.load(Ordering::Relaxed);
+                    let reading = counter.read(now_ms);
+                    assert!(reading.used + reading.reserved <= LIMIT + 64, "{period:?}: {reading:?}");
+                    thread::yield_now();
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(spent.iter().sum::<u64>() > 0, "{period:?}: nobody got anything");
+        let now_ms = clock.load(Ordering::Relaxed);
+        assert_eq!(counter.read(now_ms).reserved, 0, "{period:?}");
+        let used = counter.read(now_ms).used;
+        if period == Period::Total {
+            assert_eq!(used, spent.iter().sum::<u64>());
+        }
+        if period == Period::Minute {
+            let quiet = now_ms + 62_000;
+            assert_eq!(counter.read(quiet).used, 0, "every cell gives back what it held");
+            assert!(counter.take(exactly(LIMIT, LIMIT), quiet).is_ok());
+        }
+    }
+}
+
+#[test]
+fn all_quotas_give_or_none_does() {
+    let requests = quota(Metric::Requests, 5, true);
+    let tokens = quota(Metric::TotalTokens, 100, true);
+    let warned = quota(Metric::OutputTokens, 1, false);
+    let quotas = [Arc::clone(&requests), Arc::clone(&warned), Arc::clone(&tokens)];
+    let claim = Claim { input_tokens: 30, output_least: 50, output_wanted: 50, ..Claim::default() };
+    let first = Reservation::take(&quotas, &claim, NOON).unwrap();
+    let exceeded = Reservation::take(&quotas, &claim, NOON).unwrap_err();
+    assert_eq!((exceeded.quota.metric, exceeded.least, exceeded.wait_ms), (Metric::TotalTokens, 80, Some(0)));
+    let reserved = |quota: &Quota| quota.counter.read(NOON).reserved;
+    assert_eq!((reserved(&requests), reserved(&warned), reserved(&tokens)), (1, 50, 80), "given back");
+    assert_eq!((first.held(Metric::TotalTokens), first.held(Metric::OutputTokens)), (Some(80), None));
+    let tokens_used = TokenCounts { input: 20, cache_read: 5, output: 7, reasoning: 3, ..Default::default() };
+    first.settle(&Spent::of(Outcome::Cancelled, &tokens_used, None));
+    let used = |quota: &Quota| quota.counter.read(NOON).used;
+    assert_eq!((used(&requests), used(&warned), used(&tokens)), (1, 10, 35));
+    let free = Claim { output_least: 1, output_wanted: 4_096, ..claim };
+    let last = Reservation::take(&quotas, &free, NOON).unwrap();
+    assert_eq!(last.held(Metric::TotalTokens), Some(65), "no more than is left");
+    last.settle(&Spent::of(Outcome::Failed, &TokenCounts::default(), Some(0)));
+    assert_eq!((used(&requests), used(&tokens)), (1, 35), "what no target served does not count");
+}
+
+#[test]
+fn a_cost_that_nobody_knows_is_taken_for_what_was_reserved() {
+    let cost = quota(Metric::CostMicroUsd, 1, true);
+    let quotas = [Arc::clone(&cost)];
+    let claim = Claim { cost_least: 400, cost_wanted: 600, ..Claim::default() };
+    let held = Reservation::take(&quotas, &claim, NOON).unwrap();
+    held.settle(&Spent::of(Outcome::Completed, &TokenCounts::default(), None));
+    assert_eq!(cost.counter.read(NOON).used, 600);
+    assert_eq!(Reservation::take(&quotas, &claim, NOON).unwrap().held(Metric::CostMicroUsd), Some(400));
+}
+
+#[test]
+fn a_quota_reads_as_people_say_it() {
+    let mut quota =
+        Quota { limit: 1_250_000, ..Arc::into_inner(quota(Metric::CostMicroUsd, 0, true)).unwrap() };
+    assert_eq!(quota.to_string(), "1.250000 dollars an hour for this key");
+    quota = Quota { metric: Metric::Requests, period: Period::Total, subject: Subject::Project, ..quota };
+    assert_eq!(quota.to_string(), "1250000 requests in total for this project");
+}
