@@ -182,6 +182,7 @@ fn settings(config: &Config) -> Result<Settings, StartError> {
         stream_keepalive: server.stream_keepalive,
         cors_origins: server.cors_origins.clone(),
         metrics_public: server.metrics_public,
+        quota_output_tokens: server.quota_output_tokens,
         log_requests: config.logging.requests,
         tls,
     })

@@ -22,6 +22,7 @@ mod keys;
 mod limits;
 mod process;
 mod providers;
+mod quota;
 mod streaming;
 mod support;
 mod tls;

@@ -78,14 +78,16 @@ pub struct Control {
 
 /// Publishes the first snapshot and starts the threads.
 pub fn start(params: Params) -> io::Result<Control> {
-    let Parts { lock, path, mut meter, journal, keys } = params.state.into_parts();
+    let Parts { lock, path, mut meter, counters, journal, keys } = params.state.into_parts();
+    meter.begin();
     let keys = Arc::new(keys);
     let (csrf_key, is_tls) = (keys.derived("csrf tokens"), params.config.server.tls.is_some());
     let config = Arc::clone(&params.config);
     let retention = Retention::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
     let backups = Backups::new(config.state_dir.clone(), config.lifetimes.backups_kept);
-    let publisher = Publisher::start(config, Arc::clone(&keys), params.publisher, meter.db_mut())
-        .map_err(io::Error::other)?;
+    let (out, ledger) = (params.publisher, Arc::clone(&counters));
+    let publisher =
+        Publisher::start(config, Arc::clone(&keys), out, ledger, meter.db_mut()).map_err(io::Error::other)?;
     let (readers, reader_threads) = Readers::start(&path).map_err(io::Error::other)?;
     let view = publisher.view();
     let writer = Writer::start(Desk { meter, publisher, keys, retention })?;
@@ -97,6 +99,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         snapshot: params.reader,
         gate: Arc::clone(&gate),
         readers,
+        counters,
         scribe,
         view,
         exports: Exports::new(path),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use shared::quota::Counters;
 use shared::secret::Secret;
 use shared::usage::UsageLog;
 
@@ -41,6 +42,7 @@ pub(crate) struct Parts {
     pub(crate) lock: StateLock,
     pub(crate) path: PathBuf,
     pub(crate) meter: Meter,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) journal: Journal,
     pub(crate) keys: Keys,
 }
@@ -72,10 +74,12 @@ impl State {
 
     pub(crate) fn into_parts(self) -> Parts {
         let gauge: Arc<Gauge> = Arc::clone(self.journal.gauge());
+        let counters = Arc::new(Counters::default());
         Parts {
             lock: self.lock,
             path: self.path,
-            meter: Meter::new(self.writer, self.inbox, gauge),
+            meter: Meter::new(self.writer, self.inbox, gauge, Arc::clone(&counters)),
+            counters,
             journal: self.journal,
             keys: self.keys,
         }

@@ -17,11 +17,13 @@ use shared::snapshot::Route;
 use shared::usage::StepResult;
 use wire::chat::{self, ChatHead};
 
+use crate::admit::quota::{self, Demand};
 use crate::attempt::{self, Failure, Next, Success, Task};
 use crate::error::Fault;
 use crate::metrics::add;
 use crate::plan::{self, Needs};
 use crate::record::Record;
+use crate::relay::BYTES_PER_TOKEN;
 use crate::server::body::Held;
 use crate::upstream::request::Draft;
 use crate::worker::Worker;
@@ -65,8 +67,14 @@ pub(crate) async fn run(mut job: Job) -> Result<Served, Unserved> {
     let mut record = job.record;
     let route = job.route;
     record.note(|event| event.endpoint = route.endpoint().cloned());
+    let demand = Demand::of_chat(&job.head, job.worker.plane.settings.quota_output_tokens);
     let needs = needs(&job.head, &job.access);
-    let candidates = match plan::order(&route, needs, &mut |target, why| record.skip(target, why)) {
+    let planned = plan::order(&route, needs, &mut |target, why| record.skip(target, why));
+    let admitted = planned.and_then(|candidates| {
+        quota::reserve(&job.access, demand, &candidates, &mut record)?;
+        Ok(candidates)
+    });
+    let candidates = match admitted {
         Ok(candidates) => candidates,
         Err(fault) => {
             record.fail(fault.kind, fault.status());
@@ -105,6 +113,7 @@ pub(crate) fn needs<'a>(head: &'a ChatHead, access: &'a Access) -> Needs<'a> {
         dialect: Dialect::Chat,
         vision: head.has_image,
         affinity_key: head.affinity_key.as_deref(),
+        input_tokens: head.input_text_bytes.div_ceil(BYTES_PER_TOKEN),
         access,
     }
 }

@@ -70,7 +70,7 @@ impl Counters {
                 Outcome::Completed => &self.completed,
                 Outcome::Failed => &self.failed,
                 Outcome::Cancelled => &self.cancelled,
-                Outcome::Cut => &self.cut,
+                Outcome::Cut | Outcome::Interrupted => &self.cut,
             },
             1,
         );

@@ -31,6 +31,8 @@ pub struct Settings {
     pub cors_origins: Vec<HeaderValue>,
     /// `GET /metrics` needs no key (ROUTE-5).
     pub metrics_public: bool,
+    /// What the output of a request without a bound of its own reserves of its caller's quotas (ADM-4).
+    pub quota_output_tokens: u64,
     /// One log line a request (CFG-7).
     pub log_requests: bool,
     /// Serve TLS with this configuration.

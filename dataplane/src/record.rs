@@ -9,8 +9,9 @@ use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::id::{ModelId, ProviderId};
 use shared::operation::Operation;
+use shared::quota::{Metric, Reservation, Spent};
 use shared::routing::{Model, Target};
-use shared::usage::{Outcome, Provenance, StepResult, TokenCounts, TraceStep, UsageEvent, cost};
+use shared::usage::{Note, Outcome, Provenance, StepResult, TokenCounts, TraceStep, UsageEvent, cost};
 
 use crate::worker::Worker;
 
@@ -25,6 +26,16 @@ pub(crate) struct Record {
     model: Option<Arc<Model>>,
     /// What the input will be taken for when no upstream reports it.
     input_estimate: u64,
+    /// What the exchange holds of its caller's quotas, until it is recorded.
+    held: Option<Held>,
+}
+
+/// See [`Record::hold`].
+#[derive(Debug)]
+struct Held {
+    reservation: Reservation,
+    /// Where it is noted, under hard quotas.
+    note: Option<Note>,
 }
 
 /// What a record begins with.
@@ -79,7 +90,29 @@ impl Record {
             event: Some(Box::new(event)),
             model: None,
             input_estimate: opening.input_estimate,
+            held: None,
         }
+    }
+
+    /// Takes charge of what the exchange has reserved. Under a hard quota it is noted too, so that a kill of the
+    /// process does not give it back; false if there is no room for that, and then nothing is held.
+    pub(crate) fn hold(&mut self, reservation: Reservation) -> bool {
+        let Some(event) = &self.event else {
+            reservation.release();
+            return true;
+        };
+        let note = if reservation.is_hard() {
+            let Some(note) = self.worker.note_usage(&interrupted(event, &reservation, self.input_estimate))
+            else {
+                reservation.release();
+                return false;
+            };
+            Some(note)
+        } else {
+            None
+        };
+        self.held = Some(Held { reservation, note });
+        true
     }
 
     /// Changes what is known so far.
@@ -166,7 +199,14 @@ impl Record {
         if self.worker.plane.settings.log_requests {
             log(&event);
         }
+        let spent = self.held.is_some().then(|| Spent::of(outcome, &event.tokens, event.cost_nano_usd));
         self.worker.log_usage(*event);
+        if let (Some(held), Some(spent)) = (self.held.take(), spent) {
+            held.reservation.settle(&spent);
+            if let Some(note) = held.note {
+                self.worker.strike_note(note);
+            }
+        }
     }
 
     /// Whether the event has been sent.
@@ -178,6 +218,22 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         self.close(Outcome::Cancelled);
+    }
+}
+
+/// What is recorded of an exchange that the process does not outlive: what it had reserved, as used.
+fn interrupted(event: &UsageEvent, reservation: &Reservation, input: u64) -> UsageEvent {
+    let output = reservation.held(Metric::OutputTokens);
+    let total = reservation.held(Metric::TotalTokens).map(|total| total.saturating_sub(input));
+    let output = output.max(total).unwrap_or(0);
+    UsageEvent {
+        outcome: Outcome::Interrupted,
+        error: Some(ErrorKind::Internal),
+        tokens: TokenCounts { input, output, ..TokenCounts::default() },
+        provenance: Provenance::Estimated,
+        cost_nano_usd: reservation.held(Metric::CostMicroUsd),
+        trace: Vec::new(),
+        ..event.clone()
     }
 }
 

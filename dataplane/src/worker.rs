@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use shared::usage::{UsageEvent, UsageLog};
+use shared::usage::{Note, UsageEvent, UsageLog};
 use tokio::time::Sleep;
 
 use crate::metrics::Counters;
@@ -91,6 +91,16 @@ impl Worker {
     /// Records an exchange. On return it survives a kill of the process.
     pub(crate) fn log_usage(&self, event: UsageEvent) {
         self.usage.borrow_mut().append(event);
+    }
+
+    /// Notes how an exchange is to be recorded if the process is killed before it ends.
+    pub(crate) fn note_usage(&self, pending: &UsageEvent) -> Option<Note> {
+        self.usage.borrow_mut().note(pending)
+    }
+
+    /// The exchange has been recorded.
+    pub(crate) fn strike_note(&self, note: Note) {
+        self.usage.borrow_mut().strike(note);
     }
 
     /// Whether another exchange can be recorded.

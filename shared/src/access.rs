@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::id::{KeyId, PrincipalId, ProjectId};
 use crate::operation::Operation;
+use crate::quota::Quota;
 use crate::routing::Target;
 use crate::secret::Secret;
 
@@ -66,6 +67,8 @@ pub struct Access {
     pub expires_at_ms: Option<u64>,
     /// What the key may use, and what its project may use; both must agree (AUTH-2).
     pub allowlists: Vec<Arc<Allowlist>>,
+    /// The limits of the key, its project and the human that it acts as; none for administrators (AUTH-2).
+    pub quotas: Box<[Arc<Quota>]>,
 }
 
 impl Access {
@@ -78,6 +81,7 @@ impl Access {
             acts_as: None,
             expires_at_ms: None,
             allowlists: Vec::new(),
+            quotas: Box::default(),
         }
     }
 }

@@ -81,6 +81,8 @@ pub enum Outcome {
     Cancelled,
     /// The upstream broke off after output had started.
     Cut,
+    /// The gateway ended before the exchange did; what it had reserved counts as used.
+    Interrupted,
 }
 
 impl Outcome {
@@ -91,6 +93,7 @@ impl Outcome {
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
             Self::Cut => "cut",
+            Self::Interrupted => "interrupted",
         }
     }
 }
@@ -227,6 +230,10 @@ pub enum StepResult {
     BudgetExhausted,
 }
 
+/// An exchange that is on its way and was [noted](UsageLog::note), by its place.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Note(pub u32);
+
 /// Takes usage events from one data-plane thread. An implementation makes the event durable against a kill of
 /// the process before it returns, without a lock, an fsync or waking another thread (STATE-5).
 pub trait UsageLog: Send {
@@ -236,6 +243,13 @@ pub trait UsageLog: Send {
     /// Whether more exchanges may begin: false while so many records wait to be stored that another could be
     /// lost. A request then gets 503 rather than an unrecorded answer.
     fn has_room(&self) -> bool;
+
+    /// Notes how an exchange is to be recorded if the process ends before it does, as durably as a record. None
+    /// if too many are noted.
+    fn note(&mut self, pending: &UsageEvent) -> Option<Note>;
+
+    /// The exchange has been recorded otherwise.
+    fn strike(&mut self, note: Note);
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod principals;
 mod projects;
 mod providers;
 mod query;
+mod quotas;
 mod registry;
 mod requests;
 mod session;
@@ -41,6 +42,7 @@ use http::{Method, Response};
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, Handler, HttpClient};
+use shared::quota::Counters;
 use shared::snapshot::SnapshotReader;
 
 pub(crate) use self::call::{Call, json, json_of_version};
@@ -63,6 +65,7 @@ pub(crate) struct App {
     pub(crate) snapshot: SnapshotReader,
     pub(crate) gate: Arc<Gate>,
     pub(crate) readers: Readers,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) scribe: Scribe,
     pub(crate) view: ViewCell,
     pub(crate) exports: Exports,
@@ -216,6 +219,7 @@ static TABLES: &[&[Route]] = &[
     usage::ROUTES,
     audit::ROUTES,
     backups::ROUTES,
+    quotas::ROUTES,
     later::ROUTES,
 ];
 

@@ -21,6 +21,7 @@ mod order;
 pub(crate) mod principals;
 pub(crate) mod projects;
 pub(crate) mod providers;
+pub(crate) mod quotas;
 mod refusal;
 pub(crate) mod refusals;
 pub(crate) mod usage;

@@ -84,6 +84,8 @@ pub struct Server {
     pub metrics_public: bool,
     /// The local mode: the data plane without a key, on loopback only (AUTH-3).
     pub unauthenticated_api: bool,
+    /// What the output of a request without a bound of its own reserves of quotas (ADM-4).
+    pub quota_output_tokens: u64,
     /// Browser origins whose preflights are answered; none by default (ROUTE-3).
     pub cors_origins: Vec<HeaderValue>,
     /// Further certificate authorities for upstreams, PEM.

@@ -54,6 +54,7 @@ pub(super) fn server(layers: &mut Layers<'_>, file: &raw::File, notes: &mut Note
         stream_keepalive: Some(keepalive).filter(|seconds| *seconds > 0).map(Duration::from_secs),
         metrics_public: layers.flag("LLMGW_METRICS_PUBLIC", raw.metrics_public),
         unauthenticated_api,
+        quota_output_tokens: layers.count("LLMGW_QUOTA_OUTPUT_TOKENS_DEFAULT", None, QUOTA_OUTPUT_TOKENS),
         cors_origins: cors(layers, &file.cors, notes),
         extra_ca_file: layers.optional("LLMGW_EXTRA_CA_FILE", raw.extra_ca_file.as_ref()).map(PathBuf::from),
         trust_system_roots: layers.flag("LLMGW_TRUST_SYSTEM_ROOTS", raw.trust_system_roots),
@@ -130,5 +131,6 @@ pub(super) fn logging(layers: &mut Layers<'_>, raw: &raw::Server, warnings: &mut
 }
 
 const DEFAULT_PORT: u64 = 8_787;
+const QUOTA_OUTPUT_TOKENS: u64 = 4_096;
 const DRAIN_SECONDS: u64 = 30;
 const BODY_MEMORY_BYTES: u64 = 512 << 20;

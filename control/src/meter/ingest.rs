@@ -4,20 +4,25 @@
 //! A batch that cannot be stored is tried again with growing pauses; nothing is taken from the queue meanwhile,
 //! so that what waits stays bounded by the queue and the journal.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
 use shared::clock::unix_ms;
+use shared::quota::Counters;
 
 use super::frame::{self, Frame};
 use super::gauge::{Gauge, add};
 use super::journal::Inbox;
+use super::notes;
+use super::quota::Charges;
 use super::tracked::Tracked;
 use crate::store::marks::{self, FileId};
 use crate::store::record::{Record, Texts, Trace};
+use crate::store::requests;
 use crate::store::usage::{Stored, Usage};
 
 /// Moves events into the database. Runs on the writer thread.
@@ -27,6 +32,7 @@ pub(crate) struct Meter {
     inbox: Inbox,
     gauge: Arc<Gauge>,
     usage: Usage,
+    charges: Charges,
     tracked: Vec<Tracked>,
     /// Whether what earlier processes left has been looked at.
     is_caught_up: bool,
@@ -61,12 +67,13 @@ pub(crate) enum Round {
 
 impl Meter {
     /// A meter that stores into `db` what comes out of `inbox`.
-    pub(crate) fn new(db: Connection, inbox: Inbox, gauge: Arc<Gauge>) -> Self {
+    pub(crate) fn new(db: Connection, inbox: Inbox, gauge: Arc<Gauge>, counters: Arc<Counters>) -> Self {
         Self {
             db,
             inbox,
             gauge,
             usage: Usage::default(),
+            charges: Charges::new(counters),
             tracked: Vec::new(),
             is_caught_up: false,
             batch: Vec::new(),
@@ -112,6 +119,56 @@ impl Meter {
             }
             Err(error) => Round::Failing(self.fail(&error)),
         }
+    }
+
+    /// Stores what earlier processes left, before anybody is admitted by what they used: first the journal, then
+    /// the notes of exchanges that never came to an end. What cannot be stored now waits for later rounds.
+    pub(crate) fn begin(&mut self) {
+        loop {
+            match self.round() {
+                Round::More | Round::Worked => {}
+                Round::Idle => break,
+                Round::Failing(_) => return,
+            }
+        }
+        for path in std::mem::take(&mut self.inbox.notes) {
+            match self.take_notes(&path) {
+                Ok(0) => {}
+                Ok(count) => tracing::warn!(
+                    "{count} exchanges under quotas were running when the gateway ended; what they had reserved \
+                     counts as used"
+                ),
+                Err(error) => {
+                    self.usage.abandon();
+                    self.charges.abandon();
+                    tracing::error!("{} waits for the next start: {error}", path.display());
+                }
+            }
+        }
+    }
+
+    /// Records the exchanges that are noted in a file and not recorded otherwise; then the file is done with.
+    fn take_notes(&mut self, path: &Path) -> Result<u64, Box<dyn std::error::Error>> {
+        let bytes = fs::read(path)?;
+        let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for bytes in notes::records(&bytes) {
+            let Some((record, trace)) = Record::take(bytes, Texts::Inline) else { continue };
+            if !requests::is_stored(&tx, record.request_id, record.started_at_ms)? {
+                self.usage.add(&tx, &record, trace)?;
+                self.charges.count(&tx, &record)?;
+            }
+        }
+        self.charges.store(&tx)?;
+        let stored = self.usage.finish(&tx)?;
+        tx.commit()?;
+        self.charges.committed();
+        fs::remove_file(path)?;
+        Ok(stored.added)
+    }
+
+    /// An administrator has changed something; limits may be among it.
+    pub(crate) fn forget_rules(&mut self) {
+        self.charges.forget_rules();
     }
 
     /// Whether everything that was offered is stored.
@@ -183,6 +240,7 @@ impl Meter {
         let round = self.store();
         if round.is_err() {
             self.usage.abandon();
+            self.charges.abandon();
             self.tracked.iter_mut().for_each(Tracked::roll_back);
         }
         round
@@ -193,20 +251,23 @@ impl Meter {
         let missing = BATCH_MAX.saturating_sub(self.batch.len());
         self.batch.extend(self.inbox.queue.try_iter().take(missing));
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let usage = &mut self.usage;
+        let Self { usage, charges, .. } = self;
+        let mut add = |record: &Record<'_>, trace: Trace<'_>| {
+            usage.add(&tx, record, trace)?;
+            charges.count(&tx, record)
+        };
         for frame in &self.batch {
             if let Frame::Whole(record, _) = frame::first(frame)
                 && let Some((record, trace)) = Record::take(record, Texts::Inline)
             {
-                usage.add(&tx, &record, trace)?;
+                add(&record, trace)?;
             }
         }
         let mut room = BATCH_MAX.saturating_sub(self.batch.len());
         let now = Instant::now();
         let mut garbage = 0;
         for tracked in self.tracked.iter_mut().filter(|tracked| tracked.waiting_bytes(now) > 0) {
-            let add = |record: &Record<'_>, trace: Trace<'_>| usage.add(&tx, record, trace);
-            let taken = tracked.take(&mut self.buffer, room, add)?;
+            let taken = tracked.take(&mut self.buffer, room, &mut add)?;
             room = room.saturating_sub(taken.events);
             garbage += taken.garbage;
             if let Some(bytes) = tracked.mark() {
@@ -216,6 +277,7 @@ impl Meter {
         for file in &self.gone {
             marks::forget(&tx, *file)?;
         }
+        charges.store(&tx)?;
         let stored = usage.finish(&tx)?;
         tx.commit()?;
         self.committed(stored, garbage);
@@ -226,6 +288,7 @@ impl Meter {
     }
 
     fn committed(&mut self, stored: Stored, garbage: u64) {
+        self.charges.committed();
         self.tracked.iter_mut().for_each(Tracked::commit);
         self.batch.clear();
         self.gone.clear();

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use shared::usage::{UsageEvent, UsageLog};
+use shared::usage::{Note, UsageEvent, UsageLog};
 
 use super::frame;
 use super::gauge::{Gauge, add, read};
+use super::notes::{Notes, is_notes};
 use super::segment::{Segment, file_id, file_name};
 use crate::store::marks::FileId;
 use crate::vault::random;
@@ -37,6 +38,8 @@ pub(crate) struct Inbox {
     pub(crate) dir: PathBuf,
     pub(crate) queue: Receiver<Box<[u8]>>,
     pub(crate) segments: Receiver<Arc<Segment>>,
+    /// What earlier processes noted of exchanges that may not have ended.
+    pub(crate) notes: Vec<PathBuf>,
 }
 
 impl Journal {
@@ -46,7 +49,9 @@ impl Journal {
         let (queue, queued) = bounded(queue_max);
         let (segments, fresh) = unbounded();
         let gauge = Arc::new(Gauge::default());
-        for path in left_over(&dir)? {
+        let (notes, left_over): (Vec<_>, Vec<_>) =
+            left_over(&dir)?.into_iter().partition(|path| is_notes(path));
+        for path in left_over {
             let Some(id) = file_id(&path) else {
                 tracing::warn!("{} is no file of the usage journal and is left alone", path.display());
                 continue;
@@ -56,7 +61,7 @@ impl Journal {
             add(&gauge.segments, 1);
             let _ = segments.send(Arc::new(Segment::left_over(path, id, bytes)));
         }
-        let inbox = Inbox { dir: dir.clone(), queue: queued, segments: fresh };
+        let inbox = Inbox { dir: dir.clone(), queue: queued, segments: fresh, notes };
         Ok((Self { dir, queue, segments, gauge }, inbox))
     }
 
@@ -72,6 +77,7 @@ impl Journal {
             events: 0,
             rotate_at: SEGMENT_BYTES,
             state: FileState::Good,
+            notes: Notes::new(&self.dir, origin),
             frame: Vec::with_capacity(1_024),
             queue: self.queue.clone(),
             segments: self.segments.clone(),
@@ -109,6 +115,7 @@ pub(crate) struct Log {
     /// The size at which another file is tried.
     rotate_at: u64,
     state: FileState,
+    notes: Notes,
     frame: Vec<u8>,
     queue: Sender<Box<[u8]>>,
     segments: Sender<Arc<Segment>>,
@@ -149,6 +156,14 @@ impl UsageLog for Log {
             // Half of the queue is for the exchanges that are on their way already.
             FileState::Failing | FileState::Torn => self.queue.len() < self.queue.capacity().unwrap_or(0) / 2,
         }
+    }
+
+    fn note(&mut self, pending: &UsageEvent) -> Option<Note> {
+        self.notes.write(pending)
+    }
+
+    fn strike(&mut self, note: Note) {
+        self.notes.strike(note);
     }
 }
 

@@ -15,6 +15,8 @@ pub(crate) mod gauge;
 pub(crate) mod ingest;
 pub(crate) mod journal;
 mod names;
+mod notes;
+pub(crate) mod quota;
 pub(crate) mod segment;
 mod tracked;
 pub(crate) mod writer;

@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_serde() {
-        check(Outcome::name, 4);
+        check(Outcome::name, 5);
         check(provenance, 4);
         check(result, 17);
         check(error, 29);

@@ -76,7 +76,7 @@ impl Process {
 
     fn with(writer: Connection, db: PathBuf, dir: PathBuf, queue_max: usize) -> Self {
         let (journal, inbox) = Journal::open(dir.clone(), queue_max).unwrap();
-        let meter = Meter::new(writer, inbox, Arc::clone(journal.gauge()));
+        let meter = Meter::new(writer, inbox, Arc::clone(journal.gauge()), Arc::default());
         Self { journal, meter, db, dir }
     }
 
@@ -495,7 +495,7 @@ fn desk(mut meter: Meter, home: &Path) -> Desk {
     vault::make_keys(db, key).unwrap();
     let keys = Arc::new(vault::open_keys(db, key).unwrap());
     let (out, _) = shared::snapshot::channel();
-    let publisher = Publisher::start(config, Arc::clone(&keys), out, db).unwrap();
+    let publisher = Publisher::start(config, Arc::clone(&keys), out, Arc::default(), db).unwrap();
     Desk { meter, publisher, keys, retention }
 }
 

@@ -177,6 +177,7 @@ impl Desk {
         }
         let Self { meter, publisher, keys, .. } = self;
         execute(&mut Bench { db: meter.db_mut(), keys, publisher }, orders);
+        meter.forget_rules();
     }
 
     fn replace_file(&mut self, routing: Routing) {

@@ -6,15 +6,23 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use shared::access::{Access, AccessTable, Allowlist, KeyHash, KeyHasher, Role};
 use shared::id::{KeyId, PrincipalId, ProjectId};
+use shared::quota::Counters;
 
+use super::quotas::Book;
 use crate::config::Config;
 use crate::store::keys::{self, Opening};
 use crate::store::projects;
 
 /// Every key that opens the data plane: the static ones of `config`, then the project keys of the database.
-pub(crate) fn table(config: &Config, hasher: &KeyHasher, db: &Connection) -> rusqlite::Result<AccessTable> {
+/// Keys draw on `counters` for the limits that bind them.
+pub(crate) fn table(
+    config: &Config,
+    hasher: &KeyHasher,
+    counters: &Counters,
+    db: &Connection,
+) -> rusqlite::Result<AccessTable> {
     let mut table = AccessTable {
-        keys: project_keys(db)?,
+        keys: project_keys(counters, db)?,
         anonymous: config.server.unauthenticated_api.then(|| Arc::new(Access::new("local", Role::Local))),
     };
     // Static keys come last: nothing that is stored takes the place of one.
@@ -31,7 +39,7 @@ struct Project {
     allowlist: Option<Arc<Allowlist>>,
 }
 
-fn project_keys(db: &Connection) -> rusqlite::Result<HashMap<KeyHash, Arc<Access>>> {
+fn project_keys(counters: &Counters, db: &Connection) -> rusqlite::Result<HashMap<KeyHash, Arc<Access>>> {
     let projects = projects::enabled(db)?;
     let projects: HashMap<String, Project> = projects
         .into_iter()
@@ -40,17 +48,19 @@ fn project_keys(db: &Connection) -> rusqlite::Result<HashMap<KeyHash, Arc<Access
             (row.id, project)
         })
         .collect();
+    let book = Book::read(db, counters)?;
     let mut keys = HashMap::new();
     keys::each_open(db, shared::clock::unix_ms(), |key| {
         if let Some(project) = projects.get(&key.project) {
-            keys.insert(key.hash, Arc::new(access(key, project)));
+            keys.insert(key.hash, Arc::new(access(key, project, &book)));
         }
     })?;
     Ok(keys)
 }
 
-fn access(key: Opening, project: &Project) -> Access {
+fn access(key: Opening, project: &Project, book: &Book) -> Access {
     Access {
+        quotas: book.of(&key.id, project.id.as_str(), key.acts_as.as_deref()),
         key: KeyId::new(key.id),
         role: Role::Project,
         project: Some(project.id.clone()),

@@ -3,6 +3,7 @@
 
 mod access;
 mod publisher;
+mod quotas;
 mod reload;
 mod routes;
 

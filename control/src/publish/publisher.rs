@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use shared::access::{AccessTable, KeyHasher};
 use shared::health::Board;
+use shared::quota::Counters;
 use shared::snapshot::{Snapshot, SnapshotPublisher};
 
 use super::access;
@@ -48,6 +49,7 @@ pub(crate) struct Publisher {
     view: ViewCell,
     keys: Arc<Keys>,
     board: Arc<Board>,
+    counters: Arc<Counters>,
     hasher: KeyHasher,
     out: SnapshotPublisher,
     access: Arc<AccessTable>,
@@ -62,6 +64,7 @@ impl Publisher {
         config: Arc<Config>,
         keys: Arc<Keys>,
         out: SnapshotPublisher,
+        counters: Arc<Counters>,
         db: &Connection,
     ) -> rusqlite::Result<Self> {
         let mut publisher = Self {
@@ -73,6 +76,7 @@ impl Publisher {
             owed: Touched::NOTHING,
             config,
             board: Arc::new(Board::default()),
+            counters,
             hasher: KeyHasher::new(&keys.key_hash_key),
             keys,
             out,
@@ -110,7 +114,7 @@ impl Publisher {
             return Ok(());
         }
         if self.owed.access {
-            self.access = Arc::new(access::table(&self.config, &self.hasher, db)?);
+            self.access = Arc::new(access::table(&self.config, &self.hasher, &self.counters, db)?);
         }
         if self.owed.routing {
             self.holdings.refresh(db, &self.keys, &self.config.environment)?;

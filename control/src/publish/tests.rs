@@ -49,7 +49,7 @@ fn started(config: &Arc<Config>, out: SnapshotPublisher) -> (Publisher, Connecti
     let encryption_key = Secret::new(KEY);
     make_keys(&db, &encryption_key).unwrap();
     let keys = Arc::new(open_keys(&db, &encryption_key).unwrap());
-    (Publisher::start(Arc::clone(config), keys, out, &db).unwrap(), db)
+    (Publisher::start(Arc::clone(config), keys, out, Arc::default(), &db).unwrap(), db)
 }
 
 const YAML: &str = "

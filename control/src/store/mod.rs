@@ -21,6 +21,7 @@ pub(crate) mod open;
 pub(crate) mod principals;
 pub(crate) mod projects;
 pub(crate) mod providers;
+pub(crate) mod quotas;
 pub(crate) mod readers;
 pub(crate) mod record;
 pub(crate) mod report;

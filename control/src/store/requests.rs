@@ -203,6 +203,20 @@ pub(crate) fn row(db: &Connection, request_id: &str) -> rusqlite::Result<Option<
     Ok(found.map(|(_, row)| row))
 }
 
+/// Whether the exchange with this id that began at this moment is stored.
+pub(crate) fn is_stored(db: &Connection, request_id: &str, started_at_ms: u64) -> rusqlite::Result<bool> {
+    let mut statement = db.prepare_cached(AROUND)?;
+    let mut blocks = statement.query([signed(started_at_ms)])?;
+    while let Some(block) = blocks.next()? {
+        let names = block::names(block.get_ref("names")?.as_blob()?);
+        let mut rows = block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten();
+        if rows.any(|(row, _)| row.request_id == request_id && row.started_at_ms == started_at_ms) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The exchanges of one block with this request id, newest first.
 fn rows_of(db: &Connection, id: i64, request_id: &str) -> rusqlite::Result<Vec<Row>> {
     db.prepare_cached(BLOCK)?.query_row([id], |block| {
@@ -338,5 +352,6 @@ const BLOCK_BITS: u32 = 20;
 
 const NEWEST_FIRST: &str = "SELECT id, last_ms, names, rows FROM usage \
      WHERE last_ms >= :from AND first_ms < :to ORDER BY last_ms DESC";
+const AROUND: &str = "SELECT names, rows FROM usage WHERE last_ms >= ?1 AND first_ms <= ?1";
 const REQUESTS: &str = "SELECT id, requests FROM usage";
 const BLOCK: &str = "SELECT names, rows FROM usage WHERE id = ?";

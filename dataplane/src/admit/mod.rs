@@ -2,3 +2,4 @@
 
 pub(crate) mod authenticate;
 pub(crate) mod authorize;
+pub(crate) mod quota;

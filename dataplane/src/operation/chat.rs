@@ -15,6 +15,7 @@ use shared::usage::{Outcome, Provenance};
 use wire::chat::{ChatHead, HeadScan, ScanError};
 use wire::envelope::{self, Family};
 
+use crate::admit::quota;
 use crate::attempt::Begun;
 use crate::error::Fault;
 use crate::exchange::{Exchange, X_REQUEST_ID};
@@ -107,6 +108,10 @@ pub(crate) async fn serve(
         Some(interval) => Ok(run_with_keepalive(exchange, job, interval).await),
         None => Ok(respond(exchange, failover::run(job).await)),
     }
+    .map(|mut response| {
+        quota::describe(&access, response.headers_mut());
+        response
+    })
 }
 
 /// Reads the body, and what of it decides where the request goes.

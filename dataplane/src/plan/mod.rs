@@ -8,7 +8,7 @@ use shared::routing::Target;
 use shared::snapshot::{Route, Snapshot};
 use shared::usage::StepResult;
 
-use crate::admit::authorize;
+use crate::admit::{authorize, quota};
 use crate::error::Fault;
 
 mod affinity;
@@ -19,6 +19,8 @@ pub(crate) struct Needs<'a> {
     pub(crate) dialect: Dialect,
     pub(crate) vision: bool,
     pub(crate) affinity_key: Option<&'a str>,
+    /// Estimated.
+    pub(crate) input_tokens: u64,
     pub(crate) access: &'a Access,
 }
 
@@ -73,6 +75,8 @@ impl Needs<'_> {
             Some(StepResult::NoDialect)
         } else if self.vision && target.model.vision == Some(false) {
             Some(StepResult::NoVision)
+        } else if quota::bounds_cost(self.access) && !quota::is_priced(target, self.input_tokens) {
+            Some(StepResult::NoPrice)
         } else {
             None
         }
@@ -88,6 +92,7 @@ enum Nearest {
     NotReady,
     NoDialect,
     NoVision,
+    NoPrice,
 }
 
 impl Nearest {
@@ -98,6 +103,7 @@ impl Nearest {
             StepResult::NotReady => Self::NotReady,
             StepResult::NoDialect => Self::NoDialect,
             StepResult::NoVision => Self::NoVision,
+            StepResult::NoPrice => Self::NoPrice,
             _ => Self::Nothing,
         }
     }
@@ -138,10 +144,18 @@ impl Nearest {
                 "The request holds an image, and none of the models it could go to takes image input."
                     .to_owned(),
             ),
+            Self::NoPrice => (
+                ErrorKind::NotAllowed,
+                format!(
+                    "The key may only spend up to a limit, and nobody knows what '{}' costs. Ask an administrator \
+                     to set its price.",
+                    name()
+                ),
+            ),
         };
         let fault = Fault::new(kind, message);
         match self {
-            Self::NotAllowed | Self::Private => fault.param("model"),
+            Self::NotAllowed | Self::Private | Self::NoPrice => fault.param("model"),
             Self::NoVision => fault.param("messages"),
             Self::Nothing | Self::NotReady | Self::NoDialect => fault,
         }

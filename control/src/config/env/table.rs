@@ -52,6 +52,7 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_DRAIN_SECONDS", Count(0, 3_600), "30", "How long streams may go on after SIGTERM"),
     row("LLMGW_STREAM_KEEPALIVE_SECONDS", Count(0, 3_600), "0", "Keep-alives on silent streams; 0 sends none"),
     row("LLMGW_ALLOW_UNAUTHENTICATED_API", Flag, "false", "The data plane without a key; loopback only"),
+    row("LLMGW_QUOTA_OUTPUT_TOKENS_DEFAULT", Count(1, 1 << 32), "4096", "Output that a request without max_tokens reserves of quotas"),
     row("LLMGW_METRICS_PUBLIC", Flag, "false", "Serve /metrics without a key"),
     row("LLMGW_TLS_CERT_FILE", Path, "none", "PEM certificate chain; with the key file, serve TLS"),
     row("LLMGW_TLS_KEY_FILE", Path, "none", "PEM private key of the certificate"),

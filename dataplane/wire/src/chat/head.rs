@@ -35,6 +35,8 @@ pub struct ChatHead {
     pub affinity_key: Option<String>,
     /// `max_completion_tokens`, or `max_tokens`.
     pub max_output_tokens: Option<u64>,
+    /// `n`: how many answers, each of so many tokens.
+    pub choices: Option<u64>,
     /// Bytes of the text in `messages`, base64 data left out: four of them are about one token.
     pub input_text_bytes: u64,
     pub(super) models: Vec<Range<usize>>,
@@ -115,6 +117,7 @@ impl HeadScan {
             affinity_key: affinity_key(&fields.affinity),
             max_output_tokens: whole_number(&fields.max_completion_tokens)
                 .or_else(|| whole_number(&fields.max_tokens)),
+            choices: whole_number(&fields.choices),
             input_text_bytes: fields.text_bytes,
             models: fields.models,
             removed: fields.removed,

@@ -23,6 +23,7 @@ pub(in crate::chat) struct Fields {
     pub(in crate::chat) affinity: Value,
     pub(in crate::chat) max_tokens: Value,
     pub(in crate::chat) max_completion_tokens: Value,
+    pub(in crate::chat) choices: Value,
     pub(in crate::chat) has_tools: bool,
     pub(in crate::chat) has_functions: bool,
     pub(in crate::chat) include_usage: bool,
@@ -101,6 +102,7 @@ pub(super) enum Field {
     Affinity,
     MaxTokens,
     MaxCompletionTokens,
+    Choices,
 }
 
 /// Members inside `messages` or `stream_options` that the gateway knows.
@@ -129,6 +131,7 @@ impl Fields {
             Field::Affinity => Some(&mut self.affinity),
             Field::MaxTokens => Some(&mut self.max_tokens),
             Field::MaxCompletionTokens => Some(&mut self.max_completion_tokens),
+            Field::Choices => Some(&mut self.choices),
             Field::Other | Field::StreamOptions | Field::Tools | Field::Functions => None,
         }
     }
@@ -160,7 +163,8 @@ impl Fields {
             | Field::Timeout
             | Field::Affinity
             | Field::MaxTokens
-            | Field::MaxCompletionTokens => {}
+            | Field::MaxCompletionTokens
+            | Field::Choices => {}
         }
     }
 
@@ -177,7 +181,8 @@ impl Fields {
             | Field::Stream
             | Field::Messages
             | Field::MaxTokens
-            | Field::MaxCompletionTokens => {}
+            | Field::MaxCompletionTokens
+            | Field::Choices => {}
         }
         if !matches!(self.field, Field::Timeout | Field::Affinity) {
             self.kept_one = true;
@@ -354,6 +359,7 @@ impl Field {
             b"affinity_key" => Self::Affinity,
             b"max_tokens" => Self::MaxTokens,
             b"max_completion_tokens" => Self::MaxCompletionTokens,
+            b"n" => Self::Choices,
             _ => Self::Other,
         }
     }

@@ -36,7 +36,8 @@ impl Sink for Fields {
             | Field::Timeout
             | Field::Affinity
             | Field::MaxTokens
-            | Field::MaxCompletionTokens => at.depth > 0,
+            | Field::MaxCompletionTokens
+            | Field::Choices => at.depth > 0,
         }
     }
 

@@ -1,0 +1,121 @@
+//! `quotas`: limits of keys, projects and humans, and what is used of them.
+
+use http::{Method, Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use shared::clock::unix_ms;
+use shared::error_kind::ErrorKind;
+use shared::port::Body;
+use shared::quota::{Counters, Metric, Period};
+
+use super::list::{List, PageOf};
+use super::{ApiError, Call, Route, json, json_of_version, route_of};
+use crate::command::quotas::{Create, Delete, Edit};
+use crate::store::quotas::{self, Enforcement, Filter, Of, Row};
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "quotas", |call| Box::pin(list(call))),
+    route_of(Method::POST, "quotas", |call| Box::pin(create(call))),
+    route_of(Method::GET, "quotas/{}", |call| Box::pin(show(call))),
+    route_of(Method::PATCH, "quotas/{}", |call| Box::pin(edit(call))),
+    route_of(Method::DELETE, "quotas/{}", |call| Box::pin(delete(call))),
+];
+
+/// A limit, and how it stands. Amounts are in the unit of the limit, what is used rounded up.
+#[derive(Debug, Serialize)]
+struct Standing {
+    #[serde(flatten)]
+    row: Row,
+    used: u64,
+    /// Held by requests that are running.
+    reserved: u64,
+    remaining: u64,
+    /// When nothing that is used now counts any more; null for a limit in total.
+    resets_at_ms: Option<u64>,
+}
+
+impl Standing {
+    fn of(row: Row, counters: &Counters) -> Self {
+        let now_ms = unix_ms();
+        let reading = counters.get(&row.id).map(|counter| counter.read(now_ms)).unwrap_or_default();
+        let units = row.metric.units();
+        let (used, reserved) = (reading.used.div_ceil(units), reading.reserved.div_ceil(units));
+        let remaining = row.limit.saturating_sub(used).saturating_sub(reserved);
+        Self { row, used, reserved, remaining, resets_at_ms: reading.resets_at_ms }
+    }
+}
+
+async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let page = PageOf::take(&mut query)?;
+    let filter =
+        Filter { key: query.text("key"), project: query.text("project"), principal: query.text("principal") };
+    query.finish()?;
+    let (after, rows) = (page.after.clone(), page.rows());
+    let found = call.app.readers.ask(move |db| quotas::page(db, &filter, &after, rows)).await?;
+    let found = found.into_iter().map(|row| Standing::of(row, &call.app.counters)).collect();
+    json(&List::page(found, &page, |standing: &Standing| &standing.row.id))
+}
+
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let id = call.argument().to_owned();
+    let found = call.app.readers.ask(move |db| quotas::find(db, &id)).await?;
+    let row = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such quota."))?;
+    let version = row.version;
+    json_of_version(&Standing::of(row, &call.app.counters), version)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct New {
+    subject: Of,
+    metric: Metric,
+    window: Period,
+    limit: u64,
+    #[serde(default)]
+    enforcement: Enforcement,
+}
+
+async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let New { subject, metric, window, limit, enforcement } = call.json()?;
+    let create = Create { subject, metric, period: window, limit: bounded(limit)?, enforcement };
+    call.execute(StatusCode::CREATED, create).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Patch {
+    #[serde(default)]
+    limit: Option<u64>,
+    #[serde(default)]
+    enforcement: Option<Enforcement>,
+}
+
+async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let Patch { limit, enforcement } = call.json()?;
+    let edit = Edit {
+        id: call.argument().to_owned(),
+        if_version: call.if_match()?,
+        limit: limit.map(bounded).transpose()?,
+        enforcement,
+    };
+    call.execute(StatusCode::OK, edit).await
+}
+
+async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let delete = Delete { id: call.argument().to_owned(), if_version: call.if_match()? };
+    call.execute(StatusCode::NO_CONTENT, delete).await
+}
+
+fn bounded(limit: u64) -> Result<u64, ApiError> {
+    if limit > LIMIT_MAX {
+        return Err(ApiError::parameter("limit", format!("limit is at most {LIMIT_MAX}.")));
+    }
+    Ok(limit)
+}
+
+/// A million million: of dollars in micro-dollars a million.
+const LIMIT_MAX: u64 = 1_000_000_000_000;

@@ -1,0 +1,123 @@
+//! What changes of limits mean.
+
+use serde_json::json;
+use shared::quota::{Metric, Period, Subject};
+
+use super::{Command, Done, Refusal, Write};
+use crate::publish::Touched;
+use crate::store::audit::Entry;
+use crate::store::ids::new_id;
+use crate::store::quotas::{self, Enforcement, Of, Row};
+use crate::store::{keys, principals, projects};
+
+/// Sets a limit. What its subject has used in the window that runs now counts.
+#[derive(Debug)]
+pub(crate) struct Create {
+    pub(crate) subject: Of,
+    pub(crate) metric: Metric,
+    pub(crate) period: Period,
+    pub(crate) limit: u64,
+    pub(crate) enforcement: Enforcement,
+}
+
+/// Changes a limit. What was used of it stays.
+#[derive(Debug)]
+pub(crate) struct Edit {
+    pub(crate) id: String,
+    pub(crate) if_version: Option<u64>,
+    pub(crate) limit: Option<u64>,
+    pub(crate) enforcement: Option<Enforcement>,
+}
+
+/// Takes a limit away.
+#[derive(Debug)]
+pub(crate) struct Delete {
+    pub(crate) id: String,
+    pub(crate) if_version: Option<u64>,
+}
+
+impl Command for Create {
+    type Output = Row;
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<Row>, Refusal> {
+        let row = Row {
+            id: new_id("quo", write.now_ms)?,
+            subject: self.subject,
+            metric: self.metric,
+            period: self.period,
+            limit: self.limit,
+            enforcement: self.enforcement,
+            version: 1,
+            created_at_ms: write.now_ms,
+            updated_at_ms: write.now_ms,
+        };
+        check_subject(write, &row.subject)?;
+        check_twin(write, &row)?;
+        quotas::put(write.db, &row)?;
+        if let Some((start_ms, _)) = row.period.window(write.now_ms) {
+            let spent = quotas::used_since(write.db, &row.subject, start_ms)?;
+            quotas::add_used(write.db, &row.id, start_ms, spent.amount(row.metric).unwrap_or(0))?;
+        }
+        let audit = Entry::done("quota.create", "quota", &row.id).after(json!(row));
+        Ok(Done { version: Some(1), output: row, audit, touched: Touched::ACCESS })
+    }
+}
+
+impl Command for Edit {
+    type Output = Row;
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<Row>, Refusal> {
+        let before = expect(write, &self.id, self.if_version)?;
+        let after = Row {
+            limit: self.limit.unwrap_or(before.limit),
+            enforcement: self.enforcement.unwrap_or(before.enforcement),
+            version: before.version + 1,
+            updated_at_ms: write.now_ms,
+            ..before.clone()
+        };
+        check_twin(write, &after)?;
+        quotas::put(write.db, &after)?;
+        let audit = Entry::done("quota.edit", "quota", &after.id).before(json!(before)).after(json!(after));
+        Ok(Done { version: Some(after.version), output: after, audit, touched: Touched::ACCESS })
+    }
+}
+
+impl Command for Delete {
+    type Output = ();
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+        let before = expect(write, &self.id, self.if_version)?;
+        quotas::delete(write.db, &before.id)?;
+        let audit = Entry::done("quota.delete", "quota", &before.id).before(json!(before));
+        Ok(Done { output: (), version: None, audit, touched: Touched::ACCESS })
+    }
+}
+
+fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<Row, Refusal> {
+    let found = quotas::find(write.db, id)?.ok_or_else(|| Refusal::not_found("quota", id))?;
+    Refusal::if_stale(if_version, found.version)?;
+    Ok(found)
+}
+
+fn check_subject(write: &Write<'_>, subject: &Of) -> Result<(), Refusal> {
+    let Of { kind, id } = subject;
+    let exists = match kind {
+        Subject::Key => keys::find(write.db, id, write.now_ms)?.is_some(),
+        Subject::Project => projects::find(write.db, id)?.is_some(),
+        Subject::Principal => principals::find(write.db, id)?.is_some(),
+    };
+    if exists {
+        return Ok(());
+    }
+    Err(Refusal::invalid("subject", format!("There is no {} '{id}' to limit.", kind.name())))
+}
+
+/// Two limits on the same thing in the same time would only be hard to read.
+fn check_twin(write: &Write<'_>, row: &Row) -> Result<(), Refusal> {
+    let Some(twin) = quotas::twin(write.db, row)? else { return Ok(()) };
+    Err(Refusal::conflict(format!(
+        "The quota {twin} already limits {} of this {} in this window. Change that one.",
+        row.metric.name(),
+        row.subject.kind.name()
+    )))
+}

@@ -1,0 +1,98 @@
+//! The limits in a snapshot: each row with its counter, which outlives snapshots and begins with what the
+//! database knows.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use shared::clock::unix_ms;
+use shared::quota::{Counter, Counters, Period, Quota, Subject};
+
+use crate::meter::quota::spent;
+use crate::store::quotas::{self, Row, Rules};
+
+/// All limits, by whom they bind.
+pub(super) struct Book {
+    rules: Rules,
+    quotas: HashMap<String, Arc<Quota>>,
+}
+
+impl Book {
+    /// Reads the limits. A counter that is not there yet is made, and restored.
+    pub(super) fn read(db: &Connection, counters: &Counters) -> rusqlite::Result<Self> {
+        let rules = Rules::load(db)?;
+        let mut quotas = HashMap::with_capacity(rules.all.len());
+        let mut sliding = HashSet::new();
+        for row in &rules.all {
+            let counter = match counters.get(&row.id) {
+                Some(counter) => counter,
+                None => {
+                    if row.period == Period::Minute {
+                        sliding.insert(row.id.as_str());
+                    }
+                    counters.put(&row.id, restored(db, row)?)
+                }
+            };
+            quotas.insert(row.id.clone(), Arc::new(quota(row, counter)));
+        }
+        restore_minutes(db, &rules, &quotas, &sliding)?;
+        counters.retain(|id| quotas.contains_key(id));
+        Ok(Self { rules, quotas })
+    }
+
+    /// The limits of a key of this project that acts as this human.
+    pub(super) fn of(&self, key: &str, project: &str, principal: Option<&str>) -> Box<[Arc<Quota>]> {
+        if self.quotas.is_empty() {
+            return Box::default();
+        }
+        let principal = principal.unwrap_or_default();
+        let subjects = [(Subject::Key, key), (Subject::Project, project), (Subject::Principal, principal)];
+        self.rules.of(subjects).filter_map(|row| self.quotas.get(&row.id).cloned()).collect()
+    }
+}
+
+fn quota(row: &Row, counter: Arc<Counter>) -> Quota {
+    Quota {
+        id: row.id.as_str().into(),
+        subject: row.subject.kind,
+        metric: row.metric,
+        period: row.period,
+        limit: row.limit,
+        is_hard: row.is_hard(),
+        counter,
+    }
+}
+
+/// A counter that knows what was used in the window that runs now.
+fn restored(db: &Connection, row: &Row) -> rusqlite::Result<Counter> {
+    let now_ms = unix_ms();
+    let counter = Counter::new(row.period, now_ms);
+    if let Some((start_ms, _)) = row.period.window(now_ms) {
+        counter.add(start_ms, quotas::used(db, &row.id, start_ms)?, now_ms);
+    }
+    Ok(counter)
+}
+
+/// Counts the usage of the last minute in the counters of the limits named in `sliding`.
+fn restore_minutes(
+    db: &Connection,
+    rules: &Rules,
+    quotas: &HashMap<String, Arc<Quota>>,
+    sliding: &HashSet<&str>,
+) -> rusqlite::Result<()> {
+    if sliding.is_empty() {
+        return Ok(());
+    }
+    let now_ms = unix_ms();
+    quotas::recent(db, now_ms.saturating_sub(MINUTE_MS), |record| {
+        let spent = spent(record);
+        for row in rules.of_record(record).filter(|row| sliding.contains(row.id.as_str())) {
+            if let (Some(quota), Some(amount)) = (quotas.get(&row.id), spent.amount(row.metric)) {
+                quota.counter.add(record.started_at_ms, amount, now_ms);
+            }
+        }
+    })
+}
+
+/// As much as a sliding minute can still count.
+const MINUTE_MS: u64 = 61_000;

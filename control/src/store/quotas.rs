@@ -1,0 +1,317 @@
+//! The tables `quotas` and `quota_used`: limits, and what was used of them in each calendar window.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
+use serde::{Deserialize, Serialize};
+use shared::quota::{Metric, Period, Spent, Subject};
+
+use super::block;
+use super::record::{Name, Record};
+
+/// A limit, as stored and as the API shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Row {
+    pub(crate) id: String,
+    pub(crate) subject: Of,
+    pub(crate) metric: Metric,
+    #[serde(rename = "window")]
+    pub(crate) period: Period,
+    /// In the unit of the metric; money in micro-dollars.
+    pub(crate) limit: u64,
+    pub(crate) enforcement: Enforcement,
+    pub(crate) version: u64,
+    pub(crate) created_at_ms: u64,
+    pub(crate) updated_at_ms: u64,
+}
+
+/// Whose limit it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Of {
+    pub(crate) kind: Subject,
+    pub(crate) id: String,
+}
+
+/// What happens to a request that does not fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Enforcement {
+    /// It is refused.
+    #[default]
+    Hard,
+    /// It is counted.
+    Warn,
+}
+
+impl Row {
+    fn of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        let named = |name: &str, kind| -> rusqlite::Result<Option<Of>> {
+            Ok(row.get::<_, Option<String>>(name)?.map(|id| Of { kind, id }))
+        };
+        let subject = named("key", Subject::Key)?
+            .or(named("project", Subject::Project)?)
+            .or(named("principal", Subject::Principal)?);
+        let subject = subject.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+        let hard: bool = row.get("hard")?;
+        Ok(Self {
+            id: row.get("id")?,
+            subject,
+            metric: row.get::<_, Named<Metric>>("metric")?.0,
+            period: row.get::<_, Named<Period>>("period")?.0,
+            limit: row.get("amount")?,
+            enforcement: if hard { Enforcement::Hard } else { Enforcement::Warn },
+            version: row.get("version")?,
+            created_at_ms: row.get("created_at_ms")?,
+            updated_at_ms: row.get("updated_at_ms")?,
+        })
+    }
+
+    pub(crate) fn is_hard(&self) -> bool {
+        self.enforcement == Enforcement::Hard
+    }
+}
+
+/// A value that is stored by the name that it has in the API.
+struct Named<T>(T);
+
+impl FromSql for Named<Metric> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        by_name(value, &METRICS, Metric::name)
+    }
+}
+
+impl FromSql for Named<Period> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        by_name(value, &PERIODS, Period::name)
+    }
+}
+
+fn by_name<T: Copy>(value: ValueRef<'_>, all: &[T], name: fn(T) -> &'static str) -> FromSqlResult<Named<T>> {
+    let text = value.as_str()?;
+    let known = all.iter().copied().find(|value| name(*value) == text);
+    known.map(Named).ok_or(FromSqlError::InvalidType)
+}
+
+/// Which limits of a list: all, or those of one subject.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pub(crate) key: Option<String>,
+    pub(crate) project: Option<String>,
+    pub(crate) principal: Option<String>,
+}
+
+/// Up to `rows` limits whose ids come after `after`.
+pub(crate) fn page(db: &Connection, filter: &Filter, after: &str, rows: i64) -> rusqlite::Result<Vec<Row>> {
+    let values = named_params! {
+        ":key": filter.key,
+        ":project": filter.project,
+        ":principal": filter.principal,
+        ":after": after,
+        ":rows": rows,
+    };
+    db.prepare_cached(PAGE)?.query_map(values, Row::of)?.collect()
+}
+
+pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Row>> {
+    db.prepare_cached(FIND)?.query_row([id], Row::of).optional()
+}
+
+/// The limit of the same subject on the same thing in the same time, if there is one.
+pub(crate) fn twin(db: &Connection, row: &Row) -> rusqlite::Result<Option<String>> {
+    let [key, project, principal] = columns(&row.subject);
+    let values = named_params! {
+        ":key": key,
+        ":project": project,
+        ":principal": principal,
+        ":metric": row.metric.name(),
+        ":period": row.period.name(),
+        ":hard": row.is_hard(),
+        ":id": row.id,
+    };
+    db.prepare_cached(TWIN)?.query_row(values, |row| row.get("id")).optional()
+}
+
+/// Stores a new limit, or the next version of one.
+pub(crate) fn put(tx: &Connection, row: &Row) -> rusqlite::Result<()> {
+    let [key, project, principal] = columns(&row.subject);
+    tx.prepare_cached(PUT)?.execute(named_params! {
+        ":id": row.id,
+        ":key": key,
+        ":project": project,
+        ":principal": principal,
+        ":metric": row.metric.name(),
+        ":period": row.period.name(),
+        ":amount": row.limit,
+        ":hard": row.is_hard(),
+        ":version": row.version,
+        ":created": row.created_at_ms,
+        ":updated": row.updated_at_ms,
+    })?;
+    Ok(())
+}
+
+pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
+    tx.prepare_cached(DELETE)?.execute([id])?;
+    Ok(())
+}
+
+/// A key has taken the place of another one, and its limits with what was used of them. They go on to bind the
+/// old one too, through [`Rules`].
+pub(crate) fn pass_on(tx: &Connection, from_key: &str, to_key: &str) -> rusqlite::Result<()> {
+    tx.prepare_cached(PASS_ON)?.execute([to_key, from_key])?;
+    Ok(())
+}
+
+fn columns(subject: &Of) -> [Option<&str>; 3] {
+    [Subject::Key, Subject::Project, Subject::Principal]
+        .map(|kind| (kind == subject.kind).then_some(subject.id.as_str()))
+}
+
+/// All limits, found by whom they bind.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    pub(crate) all: Vec<Arc<Row>>,
+    by_subject: HashMap<Of, Vec<Arc<Row>>>,
+}
+
+impl Rules {
+    pub(crate) fn load(db: &Connection) -> rusqlite::Result<Self> {
+        let mut rules = Self::default();
+        for row in db.prepare_cached(ALL)?.query_map([], Row::of)? {
+            let row = Arc::new(row?);
+            rules.by_subject.entry(row.subject.clone()).or_default().push(Arc::clone(&row));
+            rules.all.push(row);
+        }
+        if rules.all.is_empty() {
+            return Ok(rules);
+        }
+        // While a rotated key still opens, it draws on the limits of the key that has taken its place.
+        let mut statement = db.prepare_cached(EARLIER_KEYS)?;
+        let mut earlier = statement.query([])?;
+        while let Some(found) = earlier.next()? {
+            let (quota, key): (String, String) = (found.get("quota")?, found.get("key")?);
+            let row = rules.all.iter().find(|row| row.id == quota).cloned();
+            rules.by_subject.entry(Of { kind: Subject::Key, id: key }).or_default().extend(row);
+        }
+        Ok(rules)
+    }
+
+    /// The limits that bind a key of this project that acts as this human; what is not there is empty.
+    pub(crate) fn of<'a>(&'a self, subjects: [(Subject, &str); 3]) -> impl Iterator<Item = &'a Arc<Row>> {
+        let subjects = subjects.map(|(kind, id)| Of { kind, id: id.to_owned() });
+        subjects.into_iter().filter_map(|of| self.by_subject.get(&of)).flatten()
+    }
+
+    /// Whom an exchange is charged to.
+    pub(crate) fn of_record<'a>(&'a self, record: &Record<'_>) -> impl Iterator<Item = &'a Arc<Row>> {
+        self.of([
+            (Subject::Key, record.name(Name::Key)),
+            (Subject::Project, record.name(Name::Project)),
+            (Subject::Principal, record.name(Name::Principal)),
+        ])
+    }
+}
+
+/// What was used of a limit in the window that began at `start_ms`.
+pub(crate) fn used(db: &Connection, id: &str, start_ms: u64) -> rusqlite::Result<u64> {
+    let used = db.prepare_cached(USED)?.query_row((id, start_ms), |row| row.get("used")).optional()?;
+    Ok(used.unwrap_or(0))
+}
+
+/// Adds to what was used in a window, and forgets the windows long before it. Runs in the transaction that stores
+/// the usage.
+pub(crate) fn add_used(tx: &Connection, id: &str, start_ms: u64, amount: u64) -> rusqlite::Result<()> {
+    let amount = i64::try_from(amount).unwrap_or(i64::MAX);
+    let values = named_params! {":quota": id, ":start": start_ms, ":amount": amount};
+    tx.prepare_cached(ADD)?.execute(values)?;
+    tx.prepare_cached(FORGET)?.execute((id, start_ms.saturating_sub(KEPT_MS)))?;
+    Ok(())
+}
+
+/// What its subject has used from `start_ms` on, as far as that is stored. Windows begin with full hours, so the
+/// sums by the hour tell.
+pub(crate) fn used_since(db: &Connection, subject: &Of, start_ms: u64) -> rusqlite::Result<Spent> {
+    let statement = match subject.kind {
+        Subject::Key => USED_BY_KEY,
+        Subject::Project => USED_BY_PROJECT,
+        Subject::Principal => USED_BY_PRINCIPAL,
+    };
+    let hour = start_ms / super::rollup::HOUR_MS;
+    db.prepare_cached(statement)?.query_row((subject.id.as_str(), hour), |row| {
+        Ok(Spent {
+            requests: row.get("requests")?,
+            input_tokens: row.get("input")?,
+            output_tokens: row.get("output")?,
+            cost_nano_usd: Some(row.get("cost")?),
+        })
+    })
+}
+
+/// Gives `each` every stored exchange that began at `from_ms` or later.
+pub(crate) fn recent(
+    db: &Connection,
+    from_ms: u64,
+    mut each: impl FnMut(&Record<'_>),
+) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(RECENT)?;
+    let mut blocks = statement.query([from_ms])?;
+    while let Some(found) = blocks.next()? {
+        let names = block::names(found.get_ref("names")?.as_blob()?);
+        let rows = block::rows(found.get_ref("rows")?.as_blob()?, &names).flatten();
+        rows.map(|(record, _)| record)
+            .filter(|record| record.started_at_ms >= from_ms)
+            .for_each(|record| each(&record));
+    }
+    Ok(())
+}
+
+const METRICS: [Metric; 5] =
+    [Metric::Requests, Metric::InputTokens, Metric::OutputTokens, Metric::TotalTokens, Metric::CostMicroUsd];
+const PERIODS: [Period; 5] = [Period::Minute, Period::Hour, Period::Day, Period::Month, Period::Total];
+/// Windows are kept for as long after their beginning: longer than a month, and than any exchange runs.
+const KEPT_MS: u64 = 62 * 24 * 3_600_000;
+
+const PAGE: &str = "SELECT * FROM quotas WHERE id > :after \
+     AND (:key IS NULL OR key = :key) AND (:project IS NULL OR project = :project) \
+     AND (:principal IS NULL OR principal = :principal) ORDER BY id LIMIT :rows";
+const FIND: &str = "SELECT * FROM quotas WHERE id = ?";
+const ALL: &str = "SELECT * FROM quotas ORDER BY id";
+const TWIN: &str = "SELECT id FROM quotas WHERE key IS :key AND project IS :project AND principal IS :principal \
+     AND metric = :metric AND period = :period AND hard = :hard AND id <> :id";
+const PUT: &str = "INSERT INTO quotas (id, key, project, principal, metric, period, amount, hard, version, \
+     created_at_ms, updated_at_ms) VALUES (:id, :key, :project, :principal, :metric, :period, :amount, :hard, \
+     :version, :created, :updated) \
+     ON CONFLICT (id) DO UPDATE SET amount = excluded.amount, hard = excluded.hard, version = excluded.version, \
+     updated_at_ms = excluded.updated_at_ms";
+const DELETE: &str = "DELETE FROM quotas WHERE id = ?";
+const PASS_ON: &str = "UPDATE quotas SET key = ? WHERE key = ?";
+const EARLIER_KEYS: &str = "WITH RECURSIVE earlier (quota, key) AS ( \
+     SELECT quotas.id, keys.rotated_from FROM quotas JOIN keys ON keys.id = quotas.key \
+     UNION SELECT earlier.quota, keys.rotated_from FROM earlier JOIN keys ON keys.id = earlier.key) \
+     SELECT quota, key FROM earlier WHERE key IS NOT NULL";
+const USED: &str = "SELECT used FROM quota_used WHERE quota = ? AND window_start_ms = ?";
+const ADD: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES (:quota, :start, :amount) \
+     ON CONFLICT DO UPDATE SET used = min(used, 0x3fffffffffffffff) + min(excluded.used, 0x3fffffffffffffff)";
+const FORGET: &str = "DELETE FROM quota_used WHERE quota = ? AND window_start_ms < ?";
+const RECENT: &str = "SELECT names, rows FROM usage WHERE last_ms >= ?";
+
+macro_rules! used_by {
+    ($subject:literal) => {
+        concat!(
+            "SELECT coalesce(sum(CASE WHEN outcome = 'failed' THEN 0 ELSE requests END), 0) AS requests, \
+             coalesce(sum(input_tokens + cache_read_tokens + cache_write_tokens), 0) AS input, \
+             coalesce(sum(output_tokens + reasoning_tokens), 0) AS output, \
+             coalesce(sum(cost_nano_usd), 0) AS cost \
+             FROM usage_hour WHERE ",
+            $subject,
+            " = ? AND hour >= ?"
+        )
+    };
+}
+
+const USED_BY_KEY: &str = used_by!("key");
+const USED_BY_PROJECT: &str = used_by!("project");
+const USED_BY_PRINCIPAL: &str = used_by!("principal");
