@@ -60,7 +60,8 @@ impl Command for Remove {
         let keys = keys::living(write.db, &before.project, Some(&before.principal))?;
         if keys > 0 {
             return Err(Refusal::conflict(format!(
-                "{keys} keys of this project act as this human. Revoke them, or let them act as somebody else, first."
+                "Keys of this project that act as this human: {keys}. Revoke them, or let them act as somebody else, \
+                 first."
             )));
         }
         members::delete(write.db, &before.project, &before.principal)?;

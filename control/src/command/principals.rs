@@ -83,7 +83,7 @@ impl Command for Delete {
         let keys = keys::living_as(write.db, &before.id)?;
         if keys > 0 {
             return Err(Refusal::conflict(format!(
-                "{keys} keys act as this human. Disable the human, or give those keys another one first."
+                "Keys that act as this human: {keys}. Disable the human, or give those keys another one first."
             )));
         }
         let memberships = members::of_principal(write.db, &before.id)?;

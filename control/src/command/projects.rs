@@ -82,7 +82,7 @@ impl Command for Delete {
         let keys = keys::living(write.db, &before.id, None)?;
         if keys > 0 {
             return Err(Refusal::conflict(format!(
-                "{keys} keys of this project are not revoked. Revoke them first, or disable the project."
+                "Keys of this project that are not revoked: {keys}. Revoke them first, or disable the project."
             )));
         }
         keys::delete_of(write.db, &before.id)?;
