@@ -64,7 +64,7 @@ fn issue(gateway: &Gateway, project: &str, count: usize) -> Vec<Value> {
 
 /// Times changes of one key among `keys`, each followed by a request that must already feel it.
 fn changes(gateway: &Gateway, key: &Value, keys: usize) {
-    let (mut office, mut client) = (gateway.line(), gateway.line());
+    let mut office = gateway.line();
     let path = format!("keys/{}", key["id"].as_str().unwrap());
     let mut times = Vec::new();
     for round in 0..100 {
@@ -72,7 +72,7 @@ fn changes(gateway: &Gateway, key: &Value, keys: usize) {
         let started = Instant::now();
         office.admin("PATCH", &path, &json!({"state": state}));
         times.push(started.elapsed());
-        assert_eq!(client.models(key["key"].as_str().unwrap()), status, "after {state}");
+        assert_eq!(gateway.line().models(key["key"].as_str().unwrap()), status, "after {state}");
     }
     times.sort();
     let ms = |at: usize| times[at].as_secs_f64() * 1e3;
@@ -85,8 +85,9 @@ fn timing(gateway: &Gateway, key: &str, pairs: usize) {
     let near = format!("{}{last}", &key[..key.len() - 1]);
     let far: String =
         key.chars().map(|c| if c == '_' { '_' } else { char::from(b'a' + c as u8 % 26) }).collect();
-    let mut line = gateway.line();
-    let mut refuse = |key: &str| {
+    // A refusal ends its connection.
+    let refuse = |key: &str| {
+        let mut line = gateway.line();
         let started = Instant::now();
         assert_eq!(line.models(key), 401);
         started.elapsed().as_secs_f64() * 1e6
