@@ -1,19 +1,27 @@
 //! The columns `models`, `endpoints` and `routes` of the tables `projects` and `keys`: JSON arrays, NULL where
 //! the list says nothing.
 
-use rusqlite::Row;
 use rusqlite::types::Type;
+use rusqlite::{Row, Statement};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use shared::access::Allowlist;
 
 /// The allowlist in a row.
 pub(crate) fn of(row: &Row<'_>) -> rusqlite::Result<Allowlist> {
-    Ok(Allowlist {
-        models: list(row, "models")?,
-        endpoints: list(row, "endpoints")?,
-        routes: list(row, "routes")?,
-    })
+    at(row, &places(row.as_ref())?)
+}
+
+/// Where a statement has the three columns, for whoever reads many rows.
+pub(crate) fn places(statement: &Statement<'_>) -> rusqlite::Result<[usize; 3]> {
+    let place = |column| statement.column_index(column);
+    Ok([place("models")?, place("endpoints")?, place("routes")?])
+}
+
+/// The allowlist in a row of a statement with these places.
+pub(crate) fn at(row: &Row<'_>, places: &[usize; 3]) -> rusqlite::Result<Allowlist> {
+    let [models, endpoints, routes] = *places;
+    Ok(Allowlist { models: list(row, models)?, endpoints: list(row, endpoints)?, routes: list(row, routes)? })
 }
 
 /// The same for the three columns, in this order.
@@ -25,8 +33,7 @@ pub(crate) fn columns(allowlist: &Allowlist) -> rusqlite::Result<[Option<String>
     ])
 }
 
-fn list<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>> {
-    let place = row.as_ref().column_index(column)?;
+fn list<T: DeserializeOwned>(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<T>> {
     let Some(text) = row.get_ref(place)?.as_str_or_null()? else { return Ok(None) };
     serde_json::from_str(text)
         .map(Some)
