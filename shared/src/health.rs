@@ -10,12 +10,13 @@
 //!
 //! A circuit is a few atomics; the data plane writes, anyone reads, nobody locks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::id::ProviderId;
 use crate::policy::CircuitPolicy;
+use crate::routing::ProviderInstance;
 
 /// One circuit. Times are milliseconds on a monotonic clock of the caller's choice.
 #[derive(Debug, Default)]
@@ -119,6 +120,13 @@ impl Board {
         }
         Arc::clone(circuit)
     }
+
+    /// Forgets the circuits of instances that are gone or switched off.
+    pub fn keep(&self, providers: &[Arc<ProviderInstance>]) {
+        let ids: HashSet<&ProviderId> = providers.iter().map(|provider| &provider.id).collect();
+        let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
+        circuits.retain(|id, _| ids.contains(id));
+    }
 }
 
 #[cfg(test)]
@@ -168,5 +176,8 @@ mod tests {
         assert_eq!(failures("b", 1), 0);
         assert_eq!(failures("a", 2), 0, "another credential");
         assert_eq!(failures("a", 1), 0, "forgotten");
+        board.circuit(&ProviderId::new("b"), [1; 32]).fail(1, &POLICY);
+        board.keep(&[]);
+        assert_eq!(failures("b", 1), 0, "gone and come back");
     }
 }

@@ -29,6 +29,7 @@ pub(crate) fn routes(routing: &Routing, policies: &Policies, board: &Board) -> R
     let mut providers: Vec<Arc<ProviderInstance>> =
         live.filter_map(|provider| instance(provider, policies, board)).map(Arc::new).collect();
     providers.sort_by(|a, b| a.id.cmp(&b.id));
+    board.keep(&providers);
     let endpoints = endpoints(&routing.endpoints, &providers);
     let routes = Arc::new(Snapshot::routes_of(&providers, &endpoints));
     Routes { providers: Arc::new(providers), endpoints: Arc::new(endpoints), routes }
