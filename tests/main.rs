@@ -9,6 +9,7 @@
 )]
 
 mod access;
+mod admin;
 mod audit;
 mod authorize;
 mod backup;

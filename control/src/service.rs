@@ -86,8 +86,8 @@ pub fn start(params: Params) -> io::Result<Control> {
     let retention = Retention::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
     let backups = Backups::new(config.state_dir.clone(), config.lifetimes.backups_kept);
     let (out, ledger) = (params.publisher, Arc::clone(&counters));
-    let publisher =
-        Publisher::start(config, Arc::clone(&keys), out, ledger, meter.db_mut()).map_err(io::Error::other)?;
+    let publisher = Publisher::start(Arc::clone(&config), Arc::clone(&keys), out, ledger, meter.db_mut())
+        .map_err(io::Error::other)?;
     let (readers, reader_threads) = Readers::start(&path).map_err(io::Error::other)?;
     let view = publisher.view();
     let writer = Writer::start(Desk { meter, publisher, keys, retention })?;
@@ -102,6 +102,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         counters,
         scribe,
         view,
+        config,
         exports: Exports::new(path),
         journal,
         backups,

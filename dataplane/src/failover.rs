@@ -221,7 +221,12 @@ impl Walk<'_> {
         add(&self.source.worker.counters.attempt_failures, 1);
         let provider = &target.provider;
         let now_ms = self.source.worker.plane.monotonic_ms();
-        if failure.counts && provider.circuit.fail(now_ms, &provider.circuit_policy) {
+        if !failure.counts {
+            return;
+        }
+        let opened = provider.circuit.fail(now_ms, &provider.circuit_policy);
+        provider.circuit.note(shared::clock::unix_ms(), failure.result, failure.status, opened);
+        if opened {
             let seconds = provider.circuit_policy.cooldown.as_secs();
             tracing::warn!(provider.id = %provider.id, cooldown_s = seconds, "circuit opened");
         }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::HeaderValue;
 use rustls::ServerConfig;
@@ -50,7 +50,6 @@ pub(crate) struct Plane {
     pub(crate) connections: AtomicUsize,
     pub(crate) counters: Vec<Arc<Counters>>,
     held_bytes: AtomicU64,
-    began: Instant,
 }
 
 impl std::fmt::Debug for Plane {
@@ -77,13 +76,12 @@ impl Plane {
             connections: AtomicUsize::new(0),
             counters: (0..workers).map(|_| Arc::default()).collect(),
             held_bytes: AtomicU64::new(0),
-            began: Instant::now(),
         }
     }
 
     /// Milliseconds on the process's monotonic clock; what circuits count in.
     pub(crate) fn monotonic_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+        shared::clock::monotonic_ms()
     }
 
     pub(crate) fn is_draining(&self) -> bool {

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::id::ProviderId;
 use crate::policy::CircuitPolicy;
 use crate::routing::ProviderInstance;
+use crate::usage::StepResult;
 
 /// One circuit. Times are milliseconds on a monotonic clock of the caller's choice.
 #[derive(Debug, Default)]
@@ -24,6 +25,35 @@ pub struct Circuit {
     failures: AtomicU32,
     /// 0: closed; else the time until which nothing passes.
     open_until_ms: AtomicU64,
+    /// For people alone; written on failures only.
+    trouble: Mutex<Option<Trouble>>,
+}
+
+/// The last failure of a provider instance that its circuit counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// When, in milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    /// What came of the attempt.
+    pub result: StepResult,
+    /// The upstream's status, where it answered.
+    pub status: Option<u16>,
+    /// When the circuit opened last, in milliseconds since the Unix epoch; none if it never has.
+    pub opened_at_ms: Option<u64>,
+}
+
+/// What a circuit would say, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CircuitState {
+    /// Everything passes.
+    Closed,
+    /// Nothing passes for this many milliseconds more.
+    Open {
+        /// Time left of the cooldown.
+        wait_ms: u64,
+    },
+    /// The cooldown is over; the next request is the probe.
+    HalfOpen,
 }
 
 /// What a circuit says to a request that wants to pass.
@@ -87,6 +117,29 @@ impl Circuit {
             return false;
         }
         self.open_until_ms.swap(Self::until(now_ms, policy), Ordering::AcqRel) == 0
+    }
+
+    /// Keeps what the last failure was, for people. `opened` is what [`Circuit::fail`] said.
+    pub fn note(&self, at_ms: u64, result: StepResult, status: Option<u16>, opened: bool) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = trouble.and_then(|trouble| trouble.opened_at_ms);
+        let opened_at_ms = if opened { Some(at_ms) } else { before };
+        *trouble = Some(Trouble { at_ms, result, status, opened_at_ms });
+    }
+
+    /// The last failure, if there was one.
+    pub fn trouble(&self) -> Option<Trouble> {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it would say to a request now. Nobody becomes the probe by asking.
+    pub fn state(&self, now_ms: u64, policy: &CircuitPolicy) -> CircuitState {
+        match self.open_until_ms.load(Ordering::Acquire) {
+            0 => CircuitState::Closed,
+            _ if policy.failure_threshold == 0 => CircuitState::Closed,
+            until if now_ms < until => CircuitState::Open { wait_ms: until - now_ms },
+            _ => CircuitState::HalfOpen,
+        }
     }
 
     /// Consecutive failures so far.
@@ -155,6 +208,32 @@ mod tests {
         circuit.succeed();
         assert_eq!(circuit.ask(|| 1_211, &POLICY), Passage::Pass);
         assert_eq!(circuit.failures(), 0);
+    }
+
+    #[test]
+    fn its_state_and_last_trouble_are_told_without_probing() {
+        let circuit = Circuit::default();
+        assert_eq!((circuit.state(5, &POLICY), circuit.trouble()), (CircuitState::Closed, None));
+        let fail = |now_ms, at_ms, result, status| {
+            let opened = circuit.fail(now_ms, &POLICY);
+            circuit.note(at_ms, result, status, opened);
+        };
+        fail(1_000, 7_000, StepResult::Unreachable, None);
+        assert_eq!(circuit.state(1_000, &POLICY), CircuitState::Closed);
+        fail(1_010, 7_010, StepResult::Status, Some(503));
+        assert_eq!(circuit.state(1_030, &POLICY), CircuitState::Open { wait_ms: 80 });
+        assert_eq!(circuit.state(1_110, &POLICY), CircuitState::HalfOpen);
+        assert_eq!(
+            circuit.ask(|| 1_110, &POLICY),
+            Passage::Pass,
+            "asking for the state made nobody the probe"
+        );
+        fail(1_120, 7_120, StepResult::TimedOut, None);
+        let last =
+            Trouble { at_ms: 7_120, result: StepResult::TimedOut, status: None, opened_at_ms: Some(7_010) };
+        assert_eq!(circuit.trouble(), Some(last), "it opened once and has not closed since");
+        circuit.succeed();
+        assert_eq!((circuit.state(1_130, &POLICY), circuit.trouble()), (CircuitState::Closed, Some(last)));
     }
 
     #[test]

@@ -45,7 +45,5 @@ pub(super) static ROUTES: &[Route] = &[
     later(Method::PATCH, "extensions/{}"),
     later(Method::DELETE, "extensions/{}"),
     later(Method::POST, "extensions/{}/probe"),
-    later(Method::GET, "health/providers"),
     later(Method::GET, "live"),
-    later(Method::GET, "config"),
 ];

@@ -7,12 +7,14 @@ pub(crate) mod backups;
 mod bindings;
 mod call;
 mod change;
+mod config;
 mod csv;
 mod detect;
 mod endpoints;
 mod error;
 mod field;
 pub(crate) mod gate;
+mod health;
 mod hygiene;
 mod keys;
 mod later;
@@ -52,6 +54,7 @@ use self::gate::Gate;
 pub(crate) use self::hygiene::{expect_json, finish};
 use self::usage::export::Exports;
 use crate::actor::Actor;
+use crate::config::Config;
 use crate::connection::ViewCell;
 use crate::console::{self, Asset};
 use crate::meter::journal::Journal;
@@ -68,6 +71,8 @@ pub(crate) struct App {
     pub(crate) counters: Arc<Counters>,
     pub(crate) scribe: Scribe,
     pub(crate) view: ViewCell,
+    /// As it was at the start.
+    pub(crate) config: Arc<Config>,
     pub(crate) exports: Exports,
     pub(crate) journal: Journal,
     pub(crate) backups: backups::Backups,
@@ -206,6 +211,8 @@ const fn route_of(
 
 static TABLES: &[&[Route]] = &[
     session::ROUTES,
+    config::ROUTES,
+    health::ROUTES,
     state::ROUTES,
     principals::ROUTES,
     projects::ROUTES,

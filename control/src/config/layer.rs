@@ -33,6 +33,17 @@ pub enum Source {
     Environment,
 }
 
+impl Source {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::File => "file",
+            Self::Environment => "environment",
+        }
+    }
+}
+
 /// One effective value, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {

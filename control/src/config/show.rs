@@ -20,9 +20,8 @@ fn write(config: &Config, out: &mut String) -> fmt::Result {
     for setting in &config.settings {
         let value = if setting.value.is_empty() { "-" } else { &setting.value };
         let source = match setting.source {
-            Source::Default => "default".to_owned(),
             Source::File => format!("file {}", config.file.display()),
-            Source::Environment => "environment".to_owned(),
+            other => other.name().to_owned(),
         };
         writeln!(out, "{:width$}  {}  # {source}", setting.name, one_line(value))?;
     }

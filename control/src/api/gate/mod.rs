@@ -9,7 +9,7 @@ mod origin;
 mod sessions;
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::COOKIE;
@@ -18,7 +18,7 @@ use http::{HeaderValue, Method};
 use ring::hmac;
 use serde::Deserialize;
 use shared::access::{Role, presented};
-use shared::clock::unix_ms;
+use shared::clock::{monotonic_ms, unix_ms};
 use shared::error_kind::ErrorKind;
 use shared::secret::Secret;
 use shared::snapshot::SnapshotReader;
@@ -37,8 +37,6 @@ pub(crate) struct Gate {
     guesses: Guesses,
     /// Whether the gateway serves TLS itself.
     is_tls: bool,
-    /// What the sessions' and the guesses' time is counted from.
-    start: Instant,
 }
 
 /// The session that a request belongs to.
@@ -53,7 +51,7 @@ pub(super) struct SignedIn {
 impl Gate {
     pub(crate) fn new(snapshot: SnapshotReader, csrf_key: hmac::Key, is_tls: bool) -> Self {
         let (sessions, guesses) = (Sessions::new(csrf_key), Guesses::default());
-        Self { snapshot, sessions, guesses, is_tls, start: Instant::now() }
+        Self { snapshot, sessions, guesses, is_tls }
     }
 
     /// Who calls. The local mode never helps.
@@ -85,7 +83,7 @@ impl Gate {
     /// already ends.
     pub(super) fn sign_in(&self, parts: &Parts, body: &Bytes) -> Result<(SignedIn, HeaderValue), ApiError> {
         let hash = self.snapshot.load().key_hasher.hash(key_of(parts, body)?.expose());
-        let opened = self.sessions.open(hash, self.now_ms());
+        let opened = self.sessions.open(hash, monotonic_ms());
         let id = opened.map_err(|error| ApiError::new(ErrorKind::Internal, format!("{error}.")))?;
         cookies(parts).for_each(|old| self.sessions.close(old));
         Ok((self.signed_in_as(id.expose(), LIFE_MAX), set_cookie(id.expose(), LIFE_MAX, self.is_tls(parts))?))
@@ -94,7 +92,7 @@ impl Gate {
     /// The session of the request's cookie.
     pub(super) fn signed_in(&self, parts: &Parts) -> Option<SignedIn> {
         let (id, session) = self.session(parts)?;
-        Some(self.signed_in_as(id, session.left(self.now_ms())))
+        Some(self.signed_in_as(id, session.left(monotonic_ms())))
     }
 
     fn signed_in_as(&self, id: &str, left: Duration) -> SignedIn {
@@ -113,7 +111,7 @@ impl Gate {
         let snapshot = self.snapshot.load();
         let hash = snapshot.key_hasher.hash(key);
         let Some(access) = snapshot.access.keys.get(&hash) else {
-            self.guesses.note(address, self.now_ms()).map_err(too_many)?;
+            self.guesses.note(address, monotonic_ms()).map_err(too_many)?;
             return Err(invalid("The key is not valid."));
         };
         if access.expires_at_ms.is_some_and(|at| at <= unix_ms()) {
@@ -149,7 +147,7 @@ impl Gate {
 
     /// The session of the request's cookie, and its id. It has ended when its key has.
     fn session<'a>(&self, parts: &'a Parts) -> Option<(&'a str, Session)> {
-        let now_ms = self.now_ms();
+        let now_ms = monotonic_ms();
         let (id, session) = cookies(parts).find_map(|id| Some((id, self.sessions.use_of(id, now_ms)?)))?;
         let snapshot = self.snapshot.load();
         let access = snapshot.access.keys.get(&session.key)?;
@@ -160,10 +158,6 @@ impl Gate {
 
     fn is_tls(&self, parts: &Parts) -> bool {
         self.is_tls || origin::is_by_tls(parts)
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 

@@ -1,0 +1,139 @@
+//! `GET /admin/api/health/providers`: the circuit of each provider instance, what went wrong last, and how it has
+//! answered of late. Circuits are those of this process; they forget at a restart.
+
+use std::collections::HashMap;
+
+use http::{Method, Response};
+use serde::Serialize;
+use shared::clock::{monotonic_ms, unix_ms};
+use shared::health::{CircuitState, Trouble};
+use shared::port::Body;
+use shared::routing::ProviderInstance;
+use shared::usage::StepResult;
+
+use super::requests::FLUSH_TIME_MAX;
+use super::{ApiError, Call, Route, json, route_of};
+use crate::store::report::{Question, sums};
+use crate::store::requests::Column;
+use crate::store::sums::Sums;
+
+pub(super) static ROUTES: &[Route] =
+    &[route_of(Method::GET, "health/providers", |call| Box::pin(providers(call)))];
+
+async fn providers(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let since_ms = (unix_ms() / HOUR_MS).saturating_sub(1).saturating_mul(HOUR_MS);
+    let mut served = served_since(&call, since_ms).await?;
+    let snapshot = call.app.snapshot.load();
+    let now_ms = monotonic_ms();
+    let data = snapshot.providers.iter().map(|provider| {
+        let recent = served.remove(provider.id.as_str()).unwrap_or_default();
+        Health::of(provider, now_ms, Recent::of(since_ms, &recent))
+    });
+    json(&Answer { data: data.collect(), next_cursor: None })
+}
+
+/// Sums by provider of what ended since `since_ms`, a full hour: whole hours are kept as sums.
+async fn served_since(call: &Call<'_>, since_ms: u64) -> Result<HashMap<String, Sums>, ApiError> {
+    call.app.scribe.flush(FLUSH_TIME_MAX).await;
+    let to_ms = since_ms.saturating_add(2 * HOUR_MS);
+    let group_by = vec![Column::Provider];
+    let question = Question { from_ms: since_ms, to_ms, bucket: None, group_by, filters: Vec::new() };
+    let groups = call.app.readers.ask(move |db| sums(db, &question)).await?;
+    let named = groups.into_iter().filter_map(|mut group| Some((group.group.pop()??, group.sums)));
+    Ok(named.collect())
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    data: Vec<Health<'a>>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Health<'a> {
+    provider: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    circuit: Circuit,
+    last_failure: Option<Failure>,
+    recent: Recent,
+}
+
+#[derive(Serialize)]
+struct Circuit {
+    /// `closed`, `open` or `half_open`: the next request is the probe.
+    state: &'static str,
+    /// Since when it has not been closed.
+    open_since_ms: Option<u64>,
+    /// When the probe may pass.
+    retry_in_ms: Option<u64>,
+    /// Failures in a row.
+    failures: u32,
+    /// How many open it; 0 turns it off.
+    failures_max: u32,
+}
+
+#[derive(Serialize)]
+struct Failure {
+    at_ms: u64,
+    result: StepResult,
+    status: Option<u16>,
+}
+
+/// Requests that this instance answered, in this hour and the one before.
+#[derive(Serialize)]
+struct Recent {
+    since_ms: u64,
+    requests: u64,
+    duration_us_avg: Option<u64>,
+    first_content_us_avg: Option<u64>,
+}
+
+impl<'a> Health<'a> {
+    fn of(provider: &'a ProviderInstance, now_ms: u64, recent: Recent) -> Self {
+        let trouble = provider.circuit.trouble();
+        Self {
+            provider: provider.id.as_str(),
+            kind: provider.kind.name,
+            circuit: Circuit::of(provider, now_ms, trouble),
+            last_failure: trouble.map(|Trouble { at_ms, result, status, .. }| Failure {
+                at_ms,
+                result,
+                status,
+            }),
+            recent,
+        }
+    }
+}
+
+impl Circuit {
+    fn of(provider: &ProviderInstance, now_ms: u64, trouble: Option<Trouble>) -> Self {
+        let policy = &provider.circuit_policy;
+        let (state, retry_in_ms) = match provider.circuit.state(now_ms, policy) {
+            CircuitState::Closed => ("closed", None),
+            CircuitState::Open { wait_ms } => ("open", Some(wait_ms)),
+            CircuitState::HalfOpen => ("half_open", Some(0)),
+        };
+        Self {
+            state,
+            open_since_ms: retry_in_ms.and(trouble).and_then(|trouble| trouble.opened_at_ms),
+            retry_in_ms,
+            failures: provider.circuit.failures(),
+            failures_max: policy.failure_threshold,
+        }
+    }
+}
+
+impl Recent {
+    fn of(since_ms: u64, sums: &Sums) -> Self {
+        Self {
+            since_ms,
+            requests: sums.requests,
+            duration_us_avg: sums.duration_us.checked_div(sums.requests),
+            first_content_us_avg: sums.first_content_us.checked_div(sums.first_contents),
+        }
+    }
+}
+
+const HOUR_MS: u64 = 3_600_000;

@@ -1,0 +1,132 @@
+//! The admin API from the outside: signing in, bodies that are too large or too slow, what operations shows.
+
+use bytes::Bytes;
+
+use crate::support::gateway::ADMIN_KEY;
+use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
+
+const SESSION: &str = "/admin/api/session";
+
+#[tokio::test]
+async fn a_browser_signs_in_changes_something_and_signs_out() {
+    let gateway = Gateway::start(&Yaml::new()).await;
+    let nobody = Client::new(gateway.address(), None);
+    let wrong = nobody.post(SESSION, r#"{"key": "not-the-key"}"#).await;
+    assert_eq!((wrong.status, wrong.error_code().as_str()), (401, "invalid_api_key"));
+    let signed_in = nobody.post(SESSION, format!(r#"{{"key": "{ADMIN_KEY}"}}"#)).await;
+    assert_eq!(signed_in.status, 201);
+    let cookie = signed_in.header("set-cookie").unwrap().to_owned();
+    assert!(cookie.contains("; HttpOnly; SameSite=Strict") && !cookie.contains("Secure"), "{cookie}");
+    let page = nobody.clone().with("cookie", cookie.split(';').next().unwrap());
+    let token = signed_in.json()["csrf_token"].as_str().unwrap().to_owned();
+
+    assert_eq!(page.get("/admin/api/state").await.unwrap().status, 200);
+    let make = r#"{"name": "Ada"}"#;
+    assert_eq!(page.post("/admin/api/principals", make).await.status, 403, "no token");
+    let with_token = page.clone().with("x-csrf-token", &token);
+    let foreign = with_token.clone().with("origin", "http://evil.example");
+    assert_eq!(foreign.post("/admin/api/principals", make).await.error_code(), "forbidden_origin");
+    // The test's client calls the gateway by this name.
+    let own = with_token.clone().with("origin", "http://gateway.test");
+    assert_eq!(own.post("/admin/api/principals", make).await.status, 201);
+    // The data plane takes keys alone.
+    assert_eq!(page.get("/v1/models").await.unwrap().status, 401);
+
+    assert_eq!(with_token.send("DELETE", SESSION, Bytes::new()).await.unwrap().status, 204);
+    assert_eq!(page.get("/admin/api/state").await.unwrap().status, 401);
+
+    let again = nobody.post(SESSION, format!(r#"{{"key": "{ADMIN_KEY}"}}"#)).await;
+    let cookie = again.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let gateway = gateway.restart().await;
+    let page = Client::new(gateway.address(), None).with("cookie", &cookie);
+    assert_eq!(page.get("/admin/api/state").await.unwrap().status, 401, "a restart ends all sessions");
+    assert!(!gateway.log().contains(ADMIN_KEY));
+}
+
+#[tokio::test]
+async fn a_form_of_another_site_is_not_read() {
+    let gateway = Gateway::start(&Yaml::new()).await;
+    let form = gateway.client().with("content-type", "application/x-www-form-urlencoded");
+    let answer = form.send("POST", "/admin/api/principals", "{\"name\": \"Ada\"}".into()).await.unwrap();
+    assert_eq!((answer.status, answer.error_code().as_str()), (415, "unsupported_encoding"));
+    let page = gateway.client().get("/admin/api/principals").await.unwrap();
+    assert_eq!(page.json()["data"].as_array().unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn a_body_holds_a_mebibyte_and_not_a_byte_more() {
+    let gateway = Gateway::start(&Yaml::new()).await;
+    let body = |bytes: usize| {
+        let name = "x".repeat(bytes - r#"{"name":""}"#.len());
+        Bytes::from(format!(r#"{{"name":"{name}"}}"#))
+    };
+    let client = gateway.client();
+    let send = |bytes| client.send("POST", "/admin/api/principals", body(bytes));
+    let fits = send(1 << 20).await.unwrap();
+    assert_eq!((fits.status, fits.json()["error"]["param"].as_str()), (400, Some("name")), "too long a name");
+    assert_eq!(send((1 << 20) + 1).await.unwrap().status, 413);
+}
+
+#[tokio::test]
+async fn wrong_keys_are_put_off_and_the_right_one_is_not() {
+    let gateway = Gateway::start(&Yaml::new()).await;
+    let wrong = Client::new(gateway.address(), Some("wrong"));
+    for n in 0..20 {
+        assert_eq!(wrong.get("/admin/api/state").await.unwrap().status, 401, "{n}");
+    }
+    let answer = wrong.get("/admin/api/state").await.unwrap();
+    assert_eq!((answer.status, answer.error_code().as_str()), (429, "too_many_sign_ins"));
+    assert!((1..=6).contains(&answer.header("retry-after").unwrap().parse::<u64>().unwrap()));
+    assert_eq!(gateway.client().get("/admin/api/state").await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn the_health_of_providers_names_the_open_circuit_and_why() {
+    let (bad, good) = (Upstream::start().await, Upstream::start().await);
+    bad.always(Answer::error(503));
+    good.always(Answer::completion("ok"));
+    let policies = "retry_max_attempts: 1\ncircuit_failure_threshold: 2\ncircuit_cooldown_seconds: 600";
+    let gateway = Gateway::start(&Yaml::line(&[bad.base_url(), good.base_url()]).policies(policies)).await;
+    let client = gateway.client();
+    for _ in 0..3 {
+        assert_eq!(client.chat(chat::request("line")).await.status, 200);
+    }
+    let health = client.get("/admin/api/health/providers").await.unwrap().json();
+    let [first, second] = health["data"].as_array().unwrap().as_slice() else { panic!("{health}") };
+    assert_eq!((&first["provider"], &first["circuit"]["state"]), (&"p0".into(), &"open".into()));
+    assert_eq!((&first["circuit"]["failures"], &first["circuit"]["failures_max"]), (&2.into(), &2.into()));
+    assert!((1..=600_000).contains(&first["circuit"]["retry_in_ms"].as_u64().unwrap()), "{first}");
+    assert!(first["circuit"]["open_since_ms"].as_u64().unwrap() > 1_700_000_000_000);
+    assert_eq!(
+        (&first["last_failure"]["result"], &first["last_failure"]["status"]),
+        (&"status".into(), &503.into())
+    );
+    assert_eq!(first["recent"]["requests"], 0);
+    assert_eq!((&second["circuit"]["state"], &second["recent"]["requests"]), (&"closed".into(), &3.into()));
+    assert!(second["last_failure"].is_null() && second["recent"]["duration_us_avg"].as_u64().unwrap() > 0);
+}
+
+#[tokio::test]
+async fn the_configuration_is_shown_with_its_sources_and_without_secrets() {
+    let upstream = Upstream::start().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let answer = gateway.client().get("/admin/api/config").await.unwrap();
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    for secret in [ADMIN_KEY, "upstream-secret-of-up"] {
+        assert!(!text.contains(secret), "{text}");
+    }
+    let config = answer.json();
+    let setting = |name: &str| {
+        let settings = config["settings"].as_array().unwrap();
+        settings.iter().find(|setting| setting["name"] == name).unwrap().clone()
+    };
+    assert_eq!(setting("LLMGW_API_KEY")["value"], "••••");
+    assert_eq!(setting("LLMGW_API_KEY")["source"], "environment");
+    assert_eq!(setting("LLMGW_BACKUP_KEEP")["source"], "default");
+    assert_eq!(config["policies"]["defaults"]["retry_max_attempts"], 1);
+    assert_eq!(
+        (&config["providers"][0]["id"], &config["providers"][0]["source"]),
+        (&"up".into(), &"file".into())
+    );
+    assert_eq!(config["file"], gateway.setup().config_path().display().to_string());
+}
