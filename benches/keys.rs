@@ -14,16 +14,16 @@
     reason = "a bench prints, and stops when its rig is broken"
 )]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+#[path = "support/line.rs"]
+mod line;
+
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use line::Gateway;
 
 use serde_json::{Value, json};
 
-const ADMIN: &str = "bench-administrator-key-0123456789";
 /// Requests to the admin API at the same time while keys are issued.
 const CLERKS: usize = 32;
 
@@ -31,7 +31,7 @@ fn main() {
     let keys = argument("--keys").unwrap_or(10_000);
     let pairs = argument("--pairs").unwrap_or(3_000);
     let folder = tempfile::tempdir().unwrap();
-    let gateway = Gateway::start(folder.path());
+    let gateway = Gateway::start(folder.path(), &[]);
     let project = gateway.line().admin("POST", "projects", &json!({"name": "bench"}));
     let issue = |count: usize| issue(&gateway, project["id"].as_str().unwrap(), count);
     let first = issue(1).remove(0);
@@ -130,94 +130,5 @@ impl Sample {
         let mean = times.iter().sum::<f64>() / count;
         let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / (count - 1.0);
         Self { count, mean, variance }
-    }
-}
-
-/// The gateway's process, ended with the bench.
-struct Gateway {
-    child: Child,
-    address: String,
-}
-
-impl Gateway {
-    fn start(folder: &Path) -> Self {
-        let config = folder.join("config.yaml");
-        std::fs::write(&config, "providers:\n  lab: {type: echo, models: [echo]}\n").unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_llmgw"))
-            .arg("serve")
-            .env_clear()
-            .env("HOME", folder)
-            .env("LLMGW_API_KEY", ADMIN)
-            .env("LLMGW_CREDENTIAL_ENCRYPTION_KEY", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
-            .env("LLMGW_PORT", "0")
-            .env("LLMGW_STATE_DIR", folder.join("state"))
-            .env("LLMGW_CONFIG", config)
-            .env("LLMGW_LOG", "info")
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let address = log
-            .find_map(|line| Some(line.unwrap().split_once("listening on http://")?.1.trim().to_owned()))
-            .unwrap();
-        thread::spawn(move || log.for_each(drop));
-        Self { child, address }
-    }
-
-    fn line(&self) -> Line {
-        let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Line(BufReader::new(stream))
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-/// One connection to the gateway.
-struct Line(BufReader<TcpStream>);
-
-impl Line {
-    /// An administrator's request, which must succeed.
-    fn admin(&mut self, method: &str, path: &str, body: &Value) -> Value {
-        let path = format!("/admin/api/{path}");
-        let (status, answer) = self.exchange(method, &path, ADMIN, &body.to_string());
-        let answer = serde_json::from_slice(&answer).unwrap();
-        assert!(matches!(status, 200 | 201), "{method} {path}: {answer}");
-        answer
-    }
-
-    /// The status of a request for the list of models.
-    fn models(&mut self, key: &str) -> u16 {
-        self.exchange("GET", "/v1/models", key, "").0
-    }
-
-    fn exchange(&mut self, method: &str, path: &str, key: &str, body: &str) -> (u16, Vec<u8>) {
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: bench\r\nx-api-key: {key}\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        self.0.get_mut().write_all(request.as_bytes()).unwrap();
-        let (mut line, mut status, mut length) = (String::new(), 0, 0);
-        while line != "\r\n" {
-            line.clear();
-            assert!(self.0.read_line(&mut line).unwrap() > 0, "the gateway closed the connection");
-            if status == 0 {
-                status = line.split(' ').nth(1).unwrap().parse().unwrap();
-            } else if let Some((name, value)) = line.split_once(": ")
-                && name.eq_ignore_ascii_case("content-length")
-            {
-                length = value.trim().parse().unwrap();
-            }
-        }
-        let mut answer = vec![0; length];
-        self.0.read_exact(&mut answer).unwrap();
-        (status, answer)
     }
 }

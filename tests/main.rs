@@ -27,3 +27,4 @@ mod quota;
 mod streaming;
 mod support;
 mod tls;
+mod usage;

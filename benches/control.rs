@@ -1,0 +1,312 @@
+//! Times the control plane of the gateway as it is shipped:
+//!
+//! ```text
+//! cargo bench --bench control -- [--records N] [--rounds N] [--only report,year,work,writes,retention]
+//! ```
+//!
+//! `report`: sums over a million records of 30 days. `year`: sums over a year of a million records a day, of which
+//! only the sums are made up. `work`: export and repricing. `writes`: keys made in a second. `retention`: what the
+//! clients of the data plane notice while half of the records are deleted, as a ratio to a gateway that deletes
+//! nothing, in interleaved rounds.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a bench prints, and stops when its rig is broken"
+)]
+
+#[path = "support/line.rs"]
+mod line;
+#[path = "../tests/support/proc.rs"]
+#[allow(dead_code, reason = "memory alone is of interest here")]
+mod proc;
+
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use control::{OpenParams, State};
+use line::{ADMIN, Gateway, Line};
+use serde_json::{Value, json};
+use shared::id::{KeyId, ModelId, ProviderId};
+use shared::operation::Operation;
+use shared::secret::Secret;
+use shared::usage::{Outcome, Provenance, TokenCounts, UsageEvent};
+
+const DAY_MS: u64 = 86_400_000;
+const HOUR_MS: u64 = 3_600_000;
+/// Models and keys of the made-up exchanges.
+const MODELS: u64 = 5;
+const KEYS: u64 = 20;
+
+fn main() {
+    let records = argument("--records").unwrap_or(1_000_000);
+    let rounds = argument("--rounds").unwrap_or(5);
+    let only = text_argument("--only").unwrap_or_else(|| "report,year,work,writes,retention".to_owned());
+    let wants = |name: &str| only.split(',').any(|part| part == name);
+    if wants("report") || wants("work") {
+        let folder = tempfile::tempdir().unwrap();
+        let now = now_ms();
+        fill(
+            folder.path(),
+            (0..records).map(|n| event(n, now - 30 * DAY_MS + n * (30 * DAY_MS / records), n)),
+        );
+        let gateway = stored(folder.path(), KEPT, records);
+        if wants("report") {
+            reports(&gateway, now, records);
+        }
+        if wants("work") {
+            work(&gateway, now, records);
+        }
+    }
+    if wants("year") {
+        year();
+    }
+    if wants("writes") {
+        writes();
+    }
+    if wants("retention") {
+        retention(records, rounds);
+    }
+}
+
+fn argument(name: &str) -> Option<u64> {
+    text_argument(name)?.parse().ok()
+}
+
+fn text_argument(name: &str) -> Option<String> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let at = arguments.iter().position(|argument| argument == name)?;
+    arguments.get(at + 1).cloned()
+}
+
+fn now_ms() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+/// An exchange of group `group`, one of 100.
+fn event(n: u64, started_at_ms: u64, group: u64) -> UsageEvent {
+    UsageEvent {
+        request_id: format!("req_{n:032x}").into(),
+        started_at_ms,
+        duration_us: 800_000 + n % 1_000,
+        operation: Operation::ChatCompletions,
+        key: KeyId::new(format!("key_01K9Z3W5QN7T2VXB4C6D8E{:04}", group / MODELS % KEYS)),
+        project: None,
+        principal: None,
+        selector: "lab/echo".into(),
+        endpoint: None,
+        provider: Some(ProviderId::new("lab")),
+        model: Some(ModelId::new(format!("model-{}", group % MODELS))),
+        stream: n.is_multiple_of(2),
+        status: 200,
+        outcome: Outcome::Completed,
+        error: None,
+        tokens: TokenCounts { input: 900 + n % 100, output: 300, ..TokenCounts::default() },
+        provenance: Provenance::Reported,
+        cost_nano_usd: None,
+        price: None,
+        head_us: Some(40_000),
+        first_content_us: Some(300_000),
+        trace: Vec::new(),
+    }
+}
+
+/// Leaves `events` in the journal of a new state.
+fn fill(folder: &Path, events: impl Iterator<Item = UsageEvent>) {
+    let key = Secret::new(*b"0123456789abcdef0123456789abcdef");
+    let state = State::open(OpenParams { dir: &folder.join("state"), encryption_key: &key }).unwrap();
+    let mut log = state.usage_log().unwrap();
+    events.for_each(|event| log.append(event));
+}
+
+/// A gateway that has stored so many exchanges.
+fn stored(folder: &Path, kept_days: &str, count: u64) -> Gateway {
+    let started = Instant::now();
+    let gateway = Gateway::start(folder, &[("LLMGW_RETENTION_USAGE_DAYS", kept_days)]);
+    let mut line = gateway.line();
+    while line.admin("GET", "state", &Value::Null)["usage"]["queued"] != 0
+        || line.admin("GET", "usage", &Value::Null)["totals"]["requests"].as_u64() < Some(count)
+    {
+        thread::sleep(Duration::from_millis(50));
+    }
+    println!("{count} records stored in {:.1} s", started.elapsed().as_secs_f64());
+    gateway
+}
+
+fn reports(gateway: &Gateway, now: u64, records: u64) {
+    let mut line = gateway.line();
+    let from = now - 30 * DAY_MS;
+    for path in [
+        format!("usage?from={from}&bucket=day&group_by=model"),
+        format!("usage?from={}&to={}&bucket=day&group_by=model", from + 12_345, now - 54_321),
+        format!("usage?from={from}&bucket=hour&group_by=model"),
+        format!("usage?from={from}&bucket=month&group_by=key,model"),
+        format!("requests/req_{:032x}", records - 1),
+        "requests/req_00000000000000000000000000000000".to_owned(),
+        "requests?request_id_prefix=req_0000000000000000000000000000001&limit=50".to_owned(),
+        "requests?error=upstream_timeout".to_owned(),
+        "requests?limit=500".to_owned(),
+    ] {
+        time(&mut line, &path);
+    }
+}
+
+fn time(line: &mut Line, path: &str) {
+    let mut times: Vec<f64> = (0..21)
+        .map(|_| {
+            let started = Instant::now();
+            line.admin("GET", path, &Value::Null);
+            started.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    println!("{:8.2} ms (most {:.2})  GET {path}", times[10], times[20]);
+}
+
+/// A year of which each hour has a sum for each group, as a million records a day would leave it.
+fn year() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = now_ms() / DAY_MS * DAY_MS - 364 * DAY_MS;
+    let groups = MODELS * KEYS;
+    let sums = 365 * 24 * groups;
+    fill(folder.path(), (0..sums).map(|n| event(n, first + n / groups * HOUR_MS, n % groups)));
+    let gateway = stored(folder.path(), KEPT, sums);
+    let mut line = gateway.line();
+    for query in ["bucket=day&group_by=model", "bucket=month&group_by=key,model", "group_by=key", ""] {
+        time(&mut line, &format!("usage?from={first}&{query}"));
+    }
+}
+
+fn work(gateway: &Gateway, now: u64, records: u64) {
+    for format in ["jsonl", "csv"] {
+        let before = proc::resident_bytes(gateway.child.id());
+        let started = Instant::now();
+        let mut line = gateway.line();
+        let request = format!(
+            "GET /admin/api/usage/export?format={format} HTTP/1.1\r\nhost: bench\r\nx-api-key: {ADMIN}\r\n\
+             connection: close\r\n\r\n"
+        );
+        line.0.get_mut().write_all(request.as_bytes()).unwrap();
+        let (mut lines, mut piece, mut bytes) = (0, vec![0; 1 << 20], 0);
+        let mut most = before;
+        loop {
+            let read = line.0.read(&mut piece).unwrap();
+            if read == 0 {
+                break;
+            }
+            bytes += read;
+            lines += piece[..read].split(|byte| *byte == b'\n').count() - 1;
+            most = most.max(proc::resident_bytes(gateway.child.id()));
+        }
+        println!(
+            "export as {format}: {:.1} s, {} MB, {lines} lines, memory +{} KiB",
+            started.elapsed().as_secs_f64(),
+            bytes >> 20,
+            (most - before) >> 10
+        );
+    }
+    let mut line = gateway.line();
+    let body = json!({
+        "from": now - 31 * DAY_MS, "to": now + 1, "provider": "lab", "model": "model-1",
+        "prices": {"input": 0.59, "output": 0.79},
+    });
+    for _ in 0..2 {
+        let started = Instant::now();
+        let done = line.admin("POST", "usage/reprice", &body);
+        println!("repricing of {records}: {:.1} s, {}", started.elapsed().as_secs_f64(), done);
+    }
+}
+
+fn writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(folder.path(), &[]);
+    let project = gateway.line().admin("POST", "projects", &json!({"name": "bench"}));
+    let body = json!({"name": "k", "project": project["id"]});
+    for clerks in [1_u32, 8, 32] {
+        let until = Instant::now() + Duration::from_secs(3);
+        let made: u32 = thread::scope(|scope| {
+            let clerk = || {
+                let mut line = gateway.line();
+                let mut made = 0;
+                while Instant::now() < until {
+                    line.admin("POST", "keys", &body);
+                    made += 1;
+                }
+                made
+            };
+            let all: Vec<_> = (0..clerks).map(|_| scope.spawn(clerk)).collect();
+            all.into_iter().map(|clerk| clerk.join().unwrap()).sum()
+        });
+        println!("{} keys made in a second by {clerks} at a time", made / 3);
+    }
+}
+
+/// What clients notice while half of the records are deleted.
+fn retention(records: u64, rounds: u64) {
+    let now = now_ms();
+    let mut ratios = Vec::new();
+    for round in 0..rounds {
+        let mut figures = [(0.0, 0.0); 2];
+        let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+        for which in order {
+            let folder = tempfile::tempdir().unwrap();
+            fill(
+                folder.path(),
+                (0..records).map(|n| event(n, now - 30 * DAY_MS + n * (30 * DAY_MS / records), n)),
+            );
+            // Stored by one process, so that the next one begins to delete at once.
+            drop(stored(folder.path(), KEPT, records));
+            let kept = if which == 0 { KEPT } else { "15" };
+            let gateway = Gateway::start(folder.path(), &[("LLMGW_RETENTION_USAGE_DAYS", kept)]);
+            figures[which] = paced(&gateway, which == 1);
+        }
+        let [(p50, p99), (p50_pruning, p99_pruning)] = figures;
+        println!(
+            "round {round}: p50 {p50:.0} us, p99 {p99:.0} us; while deleting p50 {p50_pruning:.0} us, p99 \
+             {p99_pruning:.0} us; ratio of p99 {:.3}",
+            p99_pruning / p99
+        );
+        ratios.push(p99_pruning / p99);
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!("p99 while deleting / p99: median {:.3} of {ratios:.3?}", ratios[ratios.len() / 2]);
+}
+
+/// The latencies of requests at a steady pace, until the deleting is done, or for as long as that takes.
+fn paced(gateway: &Gateway, is_pruning: bool) -> (f64, f64) {
+    let body = r#"{"model":"lab/echo","messages":[{"role":"user","content":"hello there"}]}"#;
+    let ask = |line: &mut Line| assert_eq!(line.exchange("POST", "/v1/chat/completions", ADMIN, body).0, 200);
+    let step = Duration::from_millis(4);
+    let begin = Instant::now() + Duration::from_millis(100);
+    let clients: Vec<Vec<f64>> = thread::scope(|scope| {
+        let client = |index: u32| {
+            let mut line = gateway.line();
+            let mut times = Vec::new();
+            for turn in 0..TURNS {
+                let due = begin + step * (turn * CLIENTS + index) / CLIENTS;
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                ask(&mut line);
+                times.push(due.elapsed().as_secs_f64() * 1e6);
+            }
+            times
+        };
+        let all: Vec<_> = (0..CLIENTS).map(|index| scope.spawn(move || client(index))).collect();
+        all.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    let state = gateway.line().admin("GET", "state", &Value::Null);
+    if is_pruning {
+        println!("  {}", state["retention"]);
+    }
+    let mut times: Vec<f64> = clients.into_iter().flatten().collect();
+    times.sort_by(f64::total_cmp);
+    (times[times.len() / 2], times[times.len() * 99 / 100])
+}
+
+/// Clients of the paced load, which take turns: 1,000 requests a second together.
+const CLIENTS: u32 = 4;
+const TURNS: u32 = 3_000;
+/// Days that keep everything.
+const KEPT: &str = "36500";
