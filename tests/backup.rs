@@ -36,7 +36,7 @@ async fn a_restored_state_serves_with_the_same_key() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
-    let client = gateway.client().with("content-type", "application/json");
+    let client = gateway.client();
     assert_eq!(client.post("/admin/api/principals", r#"{"name": "before"}"#).await.status, 201);
     assert_eq!(client.chat(chat::request("m")).await.status, 200);
     gateway.records(1).await;
@@ -67,7 +67,7 @@ async fn a_restored_state_serves_with_the_same_key() {
 async fn the_api_makes_lists_and_prunes() {
     let setup = Setup::new(&Yaml::one("http://127.0.0.1:9/v1")).env("LLMGW_BACKUP_KEEP", "2");
     let gateway = setup.start().await;
-    let client = gateway.client().with("content-type", "application/json");
+    let client = gateway.client();
     let mut newest = String::new();
     for number in 0..3 {
         let client = client.clone().with("idempotency-key", &format!("backup-{number}"));
@@ -110,7 +110,7 @@ async fn a_backup_that_fails_says_so() {
     std::fs::create_dir(gateway.state().join("backups")).unwrap();
     // A folder of that name cannot be removed as a file, nor made anew as a draft while something holds it.
     std::fs::write(gateway.state().join("backups/.draft"), "a file").unwrap();
-    let client = gateway.client().with("content-type", "application/json");
+    let client = gateway.client();
     assert_eq!(client.post("/admin/api/backups", "{}").await.status, 202);
     let list = wait::eventually("a failure", async || {
         let list = backups(&gateway).await;

@@ -21,7 +21,7 @@ pub(crate) struct Refused {
     pub(crate) address: IpAddr,
     /// The code of the error, as `invalid_api_key`.
     pub(crate) reason: &'static str,
-    /// Method and path.
+    /// Method and path, as the table of routes writes them.
     pub(crate) route: String,
     pub(crate) request_id: Option<String>,
 }

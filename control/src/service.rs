@@ -230,7 +230,7 @@ impl Door {
     /// Lets the audit know of somebody who was refused.
     fn tell(&self, error: &ApiError, head: &Head, peer: SocketAddr) {
         if let Some(reason) = error.refusal() {
-            let route = format!("{} {}", head.method, head.uri.path());
+            let route = api::route_name(&head.method, head.uri.path());
             let request_id = RequestId::of(&head.headers).text();
             self.refusals.tell(Refused { address: peer.ip(), reason, route, request_id });
         }

@@ -107,6 +107,16 @@ pub(crate) fn asks_who(path: &str) -> bool {
     below(path, ADMIN_API).is_some()
 }
 
+/// What a request asks for, without a word of what a stranger wrote, which may be a key.
+pub(crate) fn route_name(method: &Method, path: &str) -> String {
+    let routes = below(path, ADMIN_API).and_then(|rest| fitting(rest.trim_matches('/')).ok());
+    let Some(routes) = routes else { return "no such path".to_owned() };
+    let known = routes.iter().find(|route| route.method == *method);
+    let method = known.map_or("another method", |route| route.method.as_str());
+    let pattern = routes.first().map_or("", |route| route.pattern);
+    format!("{method} {ADMIN_API}/{pattern}")
+}
+
 /// Answers one request outside the data plane.
 pub(crate) async fn answer(app: &App, request: &Request, id: &RequestId) -> Response<Body> {
     match route(app, request).await {

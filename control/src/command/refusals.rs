@@ -1,7 +1,6 @@
 //! Refused requests to the admin API, as rows of the audit.
 
 use serde_json::json;
-use shared::sanitize;
 
 use super::{Command, Done, Refusal, Write};
 use crate::publish::Touched;
@@ -11,7 +10,7 @@ use crate::store::audit::Entry;
 #[derive(Debug)]
 pub(crate) struct Note {
     pub(crate) reason: &'static str,
-    /// Method and path of the last of them.
+    /// The route of the last of them.
     pub(crate) route: String,
     pub(crate) count: u64,
 }
@@ -20,13 +19,9 @@ impl Command for Note {
     type Output = ();
 
     fn apply(self, _: &Write<'_>) -> Result<Done<()>, Refusal> {
-        // What a stranger asks for may quote a key.
-        let route: String = sanitize::diagnostic(&self.route, &[]).chars().take(ROUTE_CHARS_MAX).collect();
-        let audit = Entry::done("access.refuse", "route", &route)
+        let audit = Entry::done("access.refuse", "route", &self.route)
             .refused()
             .after(json!({"reason": self.reason, "count": self.count}));
         Ok(Done { output: (), version: None, audit, touched: Touched::NOTHING })
     }
 }
-
-const ROUTE_CHARS_MAX: usize = 200;

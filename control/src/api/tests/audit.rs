@@ -116,6 +116,15 @@ fn who_is_refused_is_written_down_once_and_counted() {
     );
     assert_eq!(ids(&list).len(), 1, "a flood is one row until its window is over");
     assert!(!list.to_string().contains("sk-a-wrong"));
+    for (path, name) in [
+        ("/admin/api/keys/a-key-that-was-pasted-here", "GET /admin/api/keys/{}"),
+        ("/admin/api/a-key-that-was-pasted-here", "no such path"),
+        ("/admin/api/backups/", "GET /admin/api/backups"),
+    ] {
+        assert_eq!(crate::api::route_name(&Method::GET, path), name);
+    }
+    let odd = Method::from_bytes(b"A-KEY-AS-METHOD").unwrap();
+    assert_eq!(crate::api::route_name(&odd, "/admin/api/state"), "another method /admin/api/state");
     // A stop writes what was counted since.
     let Gateway { control, log, home, .. } = gateway;
     drop(log);

@@ -1,0 +1,225 @@
+//! What was answered is there, whatever happens to the process or to the disk (P16, P20).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::support::admin::Admin;
+use crate::support::gateway::Setup;
+use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
+
+/// The words of every answer that a client has received.
+type Seen = Arc<Mutex<BTreeSet<String>>>;
+
+fn integrity(setup: &Setup) -> String {
+    let db = rusqlite::Connection::open(setup.state().join("gateway.db")).unwrap();
+    db.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap()
+}
+
+/// Sends chats and makes keys until the gateway is gone; writes down what was answered whole.
+async fn load(client: Client, admin: Admin, project: String, name: String, seen: (Seen, Seen)) {
+    for number in 0.. {
+        let id = format!("{name}-{number}");
+        let chat = chat::request("m");
+        let Ok(answer) =
+            client.clone().with("x-request-id", &id).send("POST", "/v1/chat/completions", chat.into()).await
+        else {
+            return;
+        };
+        if answer.status == 200 {
+            seen.0.lock().unwrap().insert(id.clone());
+        }
+        let body = json!({"project": project, "name": id}).to_string();
+        let typed = admin.0.clone().with("content-type", "application/json");
+        match typed.send("POST", "/admin/api/keys", body.into()).await {
+            Ok(answer) if answer.status == 201 => {
+                let key = answer.json()["key"].as_str().unwrap().to_owned();
+                seen.1.lock().unwrap().insert(key);
+            }
+            Ok(answer) => panic!("{:?}", answer.body),
+            Err(_) => return,
+        }
+    }
+}
+
+/// P16: six rounds of load, each ended by kill -9.
+#[tokio::test]
+async fn what_was_answered_survives_kills_under_load() {
+    const ROUNDS: usize = 6;
+    const CLIENTS: usize = 12;
+    const ANSWERS: usize = 60;
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let mut setup = Setup::new(&Yaml::one(upstream.base_url()));
+    let (chats, keys) = (Seen::default(), Seen::default());
+    let mut project = None;
+    for round in 0..ROUNDS {
+        let gateway = setup.start().await;
+        let admin = Admin(gateway.client());
+        if project.is_none() {
+            project = Some(admin.project("blue").await);
+        }
+        let before = keys.lock().unwrap().len();
+        let mut tasks = JoinSet::new();
+        for index in 0..CLIENTS {
+            let (seen, project) = ((chats.clone(), keys.clone()), project.clone().unwrap());
+            tasks.spawn(load(gateway.client(), admin.clone(), project, format!("r{round}-{index}"), seen));
+        }
+        wait::eventually("load", async || (keys.lock().unwrap().len() >= before + ANSWERS).then_some(()))
+            .await;
+        setup = gateway.kill().await;
+        while let Some(ended) = tasks.join_next().await {
+            ended.unwrap();
+        }
+    }
+    assert_eq!(integrity(&setup), "ok");
+    let verified = setup.run(&["audit", "verify"]).await;
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+    assert!(setup.run(&["credentials", "verify"]).await.status.success());
+    let gateway = setup.start().await;
+    let (chats, keys) = (chats.lock().unwrap().clone(), keys.lock().unwrap().clone());
+    for key in &keys {
+        let answer = Client::new(gateway.address(), Some(key)).get("/v1/models").await.unwrap();
+        assert_eq!(answer.status, 200, "a key whose creation was answered is gone");
+    }
+    let recorded = wait::eventually("all records", async || {
+        let ids = request_ids(&gateway).await;
+        chats.iter().all(|id| ids.contains(id)).then_some(ids)
+    })
+    .await;
+    let distinct: BTreeSet<&String> = recorded.iter().collect();
+    assert_eq!(distinct.len(), recorded.len(), "no record is doubled");
+    println!("P16: {} chats and {} keys over {ROUNDS} kills, 0 lost, 0 doubled", chats.len(), keys.len());
+}
+
+async fn request_ids(gateway: &Gateway) -> Vec<String> {
+    let (mut ids, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/admin/api/requests?limit=500{cursor}");
+        let page = gateway.client().get(&path).await.unwrap().json();
+        ids.extend(
+            page["data"].as_array().unwrap().iter().map(|row| row["request_id"].as_str().unwrap().to_owned()),
+        );
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return ids,
+        }
+    }
+}
+
+/// A library that stands before the system's own and lets the disk of the database fail while a file is there.
+const FAULTS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static int told(const char *fault, int fd) {
+    char path[4096], link[64];
+    const char *dir = getenv("FAULTS");
+    if (!dir) return 0;
+    snprintf(path, sizeof path, "%s/%s", dir, fault);
+    if (access(path, F_OK) != 0) return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    if (n < 0) return 0;
+    path[n] = 0;
+    return strstr(path, "gateway.db") != NULL;
+}
+#define REAL(name) static __typeof__(&name) real; if (!real) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+ssize_t write(int fd, const void *b, size_t n) {
+    REAL(write);
+    if (told("full", fd)) { errno = ENOSPC; return -1; }
+    return real(fd, b, n);
+}
+ssize_t pwrite(int fd, const void *b, size_t n, off_t o) {
+    REAL(pwrite);
+    if (told("full", fd)) { errno = ENOSPC; return -1; }
+    return real(fd, b, n, o);
+}
+ssize_t pwrite64(int fd, const void *b, size_t n, off_t o) {
+    REAL(pwrite64);
+    if (told("full", fd)) { errno = ENOSPC; return -1; }
+    return real(fd, b, n, o);
+}
+int fsync(int fd) {
+    REAL(fsync);
+    if (told("eio", fd)) { errno = EIO; return -1; }
+    return real(fd);
+}
+int fdatasync(int fd) {
+    REAL(fdatasync);
+    if (told("eio", fd)) { errno = EIO; return -1; }
+    return real(fd);
+}
+"#;
+
+/// The library, compiled; none where there is no C compiler.
+fn faults(dir: &Path) -> Option<PathBuf> {
+    let (source, library) = (dir.join("faults.c"), dir.join("faults.so"));
+    std::fs::write(&source, FAULTS).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl");
+    match compiler.status() {
+        Ok(status) => assert!(status.success(), "the library compiles"),
+        Err(_) => return None,
+    }
+    Some(library)
+}
+
+async fn names(admin: &Admin) -> Vec<String> {
+    let list = admin.done("GET", "projects", Value::Null).await;
+    list["data"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// P20: a disk that is full or fails under the database.
+#[tokio::test]
+async fn a_failing_disk_refuses_changes_clearly_and_recovers() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(library) = faults(dir.path()) else {
+        println!("P20: skipped, there is no C compiler to make the disk fail with");
+        return;
+    };
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let setup = Setup::new(&Yaml::one(upstream.base_url()))
+        .env("LD_PRELOAD", library.to_str().unwrap())
+        .env("FAULTS", dir.path().to_str().unwrap());
+    let gateway = setup.start().await;
+    let admin = Admin(gateway.client());
+    admin.project("before").await;
+    for (fault, status, mention) in [("full", 503, "disk"), ("eio", 500, "database")] {
+        let flag = dir.path().join(fault);
+        std::fs::write(&flag, "").unwrap();
+        for attempt in 0..3 {
+            let refused = admin.call("POST", "projects", json!({"name": format!("{fault}-{attempt}")})).await;
+            assert_eq!(refused.status, status, "{fault}: {:?}", refused.body);
+            let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+            assert!(message.contains(mention) && !message.contains("panicked"), "{message}");
+        }
+        let chat = gateway.client().chat(chat::request("m")).await;
+        assert_eq!(chat.status, 200, "{fault}: clients do not notice: {:?}", chat.body);
+        assert_eq!(gateway.client().get("/health").await.unwrap().status, 200);
+        std::fs::remove_file(&flag).unwrap();
+        wait::eventually("changes again", async || {
+            let again = admin.call("POST", "projects", json!({"name": format!("after-{fault}")})).await;
+            (again.status == 201).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(names(&admin).await, ["before", "after-full", "after-eio"], "nothing is half done");
+    assert_eq!(gateway.records(2).await.len(), 2, "and no record is lost");
+    assert!(!gateway.log().contains("panicked"));
+    let setup = gateway.kill().await;
+    assert_eq!(integrity(&setup), "ok");
+    let verified = setup.without("LD_PRELOAD").run(&["audit", "verify"]).await;
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+}

@@ -1,0 +1,231 @@
+//! Planted secrets, looked for everywhere that bytes are kept or go out (P18, M-125, M-126): plain, in base64 at each
+//! alignment, in hex and in UTF-16. One gateway does all it can, with every log line on, and ends by kill -9.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+
+use crate::support::admin::Admin;
+use crate::support::gateway::{ADMIN_KEY, ENCRYPTION_KEY, Setup};
+use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
+
+/// The key of the file's provider, as [`Yaml`] writes it.
+const FILE_KEY: &str = "upstream-secret-of-up";
+const API_KEY: &str = "planted-key-of-the-made-provider-7f3a";
+const HEADER: &str = "planted-header-of-the-made-provider-91";
+const PROMPT: &str = "planted prompt canary: seven violet herons";
+const COMPLETION: &str = "planted answer canary: nine amber foxes";
+
+/// What a secret looks like in the encodings that it might hide in.
+fn forms(secret: &[u8]) -> Vec<Vec<u8>> {
+    let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut forms = vec![secret.to_vec(), hex.to_uppercase().into_bytes(), hex.into_bytes()];
+    for alignment in 0..3 {
+        let padded = [&vec![0; alignment], secret].concat();
+        // Only characters that depend on nothing but the secret.
+        let (from, to) = ((alignment * 8).div_ceil(6), padded.len() * 8 / 6);
+        for encoded in [BASE64_STANDARD_NO_PAD.encode(&padded), BASE64_URL_SAFE_NO_PAD.encode(&padded)] {
+            forms.push(encoded.as_bytes()[from..to].to_vec());
+        }
+    }
+    if let Ok(text) = std::str::from_utf8(secret) {
+        forms.push(text.encode_utf16().flat_map(u16::to_le_bytes).collect());
+        forms.push(text.encode_utf16().flat_map(u16::to_be_bytes).collect());
+    }
+    forms
+}
+
+/// Names and forms of every secret.
+struct Planted(Vec<(String, Vec<Vec<u8>>)>);
+
+impl Planted {
+    fn add(&mut self, name: &str, secret: impl AsRef<[u8]>) {
+        self.0.push((name.to_owned(), forms(secret.as_ref())));
+    }
+
+    fn expect_none(&self, place: &str, bytes: &[u8]) {
+        for (name, forms) in &self.0 {
+            for form in forms {
+                let at = bytes.windows(form.len()).position(|window| window == form);
+                assert_eq!(at, None, "{name} is in {place}, as {:?}", String::from_utf8_lossy(form));
+            }
+        }
+    }
+
+    /// Every file below `dir`; archives unpacked too. Tells how many.
+    fn expect_none_below(&self, dir: &Path) -> usize {
+        let mut count = 0;
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                count += self.expect_none_below(&path);
+                continue;
+            }
+            let bytes = std::fs::read(&path).unwrap();
+            self.expect_none(&path.display().to_string(), &bytes);
+            if path.extension().is_some_and(|extension| extension == "zst") {
+                let plain = zstd::decode_all(bytes.as_slice()).unwrap();
+                assert!(plain.len() > 50_000, "the archive holds a database");
+                self.expect_none(&format!("{}, unpacked", path.display()), &plain);
+            }
+            count += 1;
+        }
+        count
+    }
+}
+
+#[test]
+fn the_search_finds_what_is_hidden() {
+    let mut planted = Planted(Vec::new());
+    planted.add("a secret", API_KEY);
+    for (name, hidden) in [
+        ("plain", format!("x{API_KEY}y").into_bytes()),
+        ("base64", BASE64_STANDARD_NO_PAD.encode(format!("key={API_KEY}&x")).into_bytes()),
+        ("base64 one on", BASE64_STANDARD_NO_PAD.encode(format!("key=={API_KEY}&x")).into_bytes()),
+        ("base64 two on", BASE64_URL_SAFE_NO_PAD.encode(format!("key==={API_KEY}&x")).into_bytes()),
+        ("utf-16", API_KEY.encode_utf16().flat_map(u16::to_be_bytes).collect()),
+    ] {
+        let found = std::panic::catch_unwind(|| planted.expect_none("here", &hidden));
+        assert!(found.is_err(), "{name}");
+    }
+    planted.expect_none("elsewhere", b"nothing of it");
+}
+
+/// Everything that an administrator can read.
+const READ: [&str; 16] = [
+    "state",
+    "principals",
+    "projects",
+    "keys",
+    "providers",
+    "providers/up",
+    "providers/made",
+    "registry",
+    "endpoints",
+    "requests",
+    "usage",
+    "usage?group_by=key",
+    "audit?limit=500",
+    "audit/export?format=jsonl",
+    "audit/export?format=csv",
+    "backups",
+];
+
+async fn provoke(gateway: &Gateway, upstream: &Upstream, clients: &[Client]) -> Vec<(String, Vec<u8>)> {
+    let mut answers = Vec::new();
+    let body = |stream: bool, model: &str| {
+        json!({"model": model, "stream": stream, "messages": [{"role": "user", "content": PROMPT}]})
+            .to_string()
+    };
+    for client in clients {
+        // An upstream can quote what it was sent, and nothing else.
+        for (model, secret) in
+            [("up/m", FILE_KEY), ("made/m", API_KEY), ("made/m", HEADER), ("no/thing", API_KEY)]
+        {
+            for path in ["whole", "stream"] {
+                let error = chat::error(&format!("Incorrect API key provided: {secret}."), "invalid_api_key");
+                upstream.always(match path {
+                    "whole" => Answer::whole(
+                        401,
+                        &[("content-type", "application/json"), ("x-debug", secret)],
+                        error,
+                    ),
+                    _ => Answer::stream().chunk(chat::content("a")).chunk(chat::event(&error)).end(),
+                });
+                let told = match path {
+                    "whole" => {
+                        let answer = client.chat(body(false, model)).await;
+                        [format!("{:?}", answer.headers).as_bytes(), &answer.body].concat()
+                    }
+                    _ => {
+                        let mut flow = client.chat_flow(body(true, model)).await;
+                        let mut told = format!("{:?}", flow.headers).into_bytes();
+                        // A stream that fails is broken off; what came before is what counts.
+                        let (events, _) = flow.rest().await;
+                        told.extend(events.iter().flat_map(|event| event.bytes.to_vec()));
+                        told
+                    }
+                };
+                answers.push((format!("an error of {model}"), told));
+            }
+        }
+    }
+    let wrong = Client::new(gateway.address(), Some("planted-wrong-key-that-nobody-has"));
+    for path in [format!("/admin/api/keys/{API_KEY}"), format!("/v1/models/{API_KEY}")] {
+        answers.push(("a refusal".to_owned(), wrong.get(&path).await.unwrap().body.to_vec()));
+    }
+    answers
+}
+
+#[tokio::test]
+async fn no_planted_secret_is_kept_or_told_anywhere() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion(COMPLETION));
+    let setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_LOG", "trace");
+    let gateway = setup.start().await;
+    let admin = Admin(gateway.client());
+    let made = json!({
+        "id": "made", "type": "compatible", "base_url": upstream.base_url(), "api_key": API_KEY, "models": ["m"],
+        "headers": {"X-Team": HEADER},
+    });
+    admin.done("POST", "providers", made).await;
+    let project = admin.project("blue").await;
+    let key = admin.key(json!({"project": project})).await;
+    let with_key = Client::new(gateway.address(), Some(&key.key));
+    for client in [gateway.client(), with_key.clone()] {
+        for model in ["up/m", "made/m"] {
+            let message = json!([{"role": "user", "content": PROMPT}]);
+            let answer = client.chat(json!({"model": model, "messages": message}).to_string()).await;
+            assert_eq!(answer.status, 200, "{:?}", answer.body);
+            assert!(String::from_utf8_lossy(&answer.body).contains(COMPLETION));
+        }
+    }
+    let mut answers = provoke(&gateway, &upstream, &[gateway.client(), with_key]).await;
+    admin.done("POST", &format!("keys/{}/reveal", key.id), Value::Null).await;
+    admin.done("POST", "backups", json!({})).await;
+    wait::eventually("a backup", async || {
+        let list = admin.done("GET", "backups", Value::Null).await;
+        (list["data"].as_array()?.len() == 1 && list["is_running"] == false).then_some(())
+    })
+    .await;
+    for path in READ {
+        let answer = admin.call("GET", path, Value::Null).await;
+        assert_eq!(answer.status, 200, "{path}");
+        answers.push((format!("GET {path}"), answer.body.to_vec()));
+    }
+
+    let mut planted = Planted(Vec::new());
+    planted.add("the file's upstream key", FILE_KEY);
+    planted.add("the made provider's key", API_KEY);
+    planted.add("the made provider's header", HEADER);
+    planted.add("the administrator's key", ADMIN_KEY);
+    planted.add("a wrong key", "planted-wrong-key-that-nobody-has");
+    planted.add("the project key", &key.key);
+    planted.add("the prompt", PROMPT);
+    planted.add("the answer", COMPLETION);
+    planted.add(
+        "the encryption key",
+        BASE64_STANDARD_NO_PAD.decode(ENCRYPTION_KEY.trim_end_matches('=')).unwrap(),
+    );
+    planted.add("the encryption key's text", ENCRYPTION_KEY);
+    for (place, bytes) in &answers {
+        planted.expect_none(place, bytes);
+    }
+    planted.expect_none("the log", gateway.log().as_bytes());
+    assert!(gateway.log().contains("listening on"), "there is a log to look through");
+    let setup = gateway.kill().await;
+    let files = planted.expect_none_below(&setup.state());
+    assert!(files >= 4, "database, write-ahead log, journal and backup: {files}");
+    let restored = setup.state().join("restored");
+    let archive = std::fs::read_dir(setup.state().join("backups"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "zst"))
+        .unwrap();
+    let run = setup.run(&["backup", "restore", archive.to_str().unwrap(), restored.to_str().unwrap()]).await;
+    assert!(run.status.success());
+    planted.expect_none_below(&restored);
+    planted.expect_none("what the commands say", &[run.stdout, run.stderr].concat());
+}
