@@ -14,6 +14,7 @@ mod audit;
 mod authorize;
 mod backup;
 mod cancel;
+mod catalog;
 mod credentials;
 mod durability;
 mod failover;

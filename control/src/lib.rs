@@ -7,6 +7,7 @@
 mod actor;
 mod api;
 pub mod backup;
+mod catalog;
 mod checks;
 mod command;
 pub mod config;

@@ -24,10 +24,11 @@ use crate::api::backups::Backups;
 use crate::api::gate::Gate;
 use crate::api::usage::export::Exports;
 use crate::api::{self, ApiError, App, RequestId};
+use crate::catalog::shelf::Shelf;
 use crate::config::Config;
 use crate::console::Asset;
 use crate::meter::writer::{Desk, Writer};
-use crate::publish::{Publisher, Reloader};
+use crate::publish::{Publisher, PublisherParams, Reloader};
 use crate::refusals::{self, Counter, Refusals, Refused};
 use crate::retention::Retention;
 use crate::state::{Parts, State};
@@ -85,9 +86,15 @@ pub fn start(params: Params) -> io::Result<Control> {
     let config = Arc::clone(&params.config);
     let retention = Retention::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
     let backups = Backups::new(config.state_dir.clone(), config.lifetimes.backups_kept);
-    let (out, ledger) = (params.publisher, Arc::clone(&counters));
-    let publisher = Publisher::start(Arc::clone(&config), Arc::clone(&keys), out, ledger, meter.db_mut())
-        .map_err(io::Error::other)?;
+    let catalog = Arc::new(Shelf::load(&config.state_dir));
+    let publisher = PublisherParams {
+        config: Arc::clone(&config),
+        keys: Arc::clone(&keys),
+        catalog: Arc::clone(&catalog),
+        counters: Arc::clone(&counters),
+        out: params.publisher,
+    };
+    let publisher = Publisher::start(publisher, meter.db_mut()).map_err(io::Error::other)?;
     let (readers, reader_threads) = Readers::start(&path).map_err(io::Error::other)?;
     let view = publisher.view();
     let writer = Writer::start(Desk { meter, publisher, keys, retention })?;
@@ -106,6 +113,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         exports: Exports::new(path),
         journal,
         backups,
+        catalog,
         reload: reloader.status(),
         warnings: params.warnings,
         build: params.build,
@@ -284,7 +292,8 @@ async fn run(
 
 async fn receive(app: Arc<App>, visit: Visit) {
     let id = RequestId::of(&visit.request.parts.headers);
-    let answer = tokio::time::timeout(ANSWER_TIME_MAX, api::answer(&app, &visit.request, &id)).await;
+    let time_max = api::answer_time_max(visit.request.parts.uri.path());
+    let answer = tokio::time::timeout(time_max, api::answer(&app, &visit.request, &id)).await;
     drop(visit.permit);
     let _ = visit.reply.send(answer.unwrap_or_else(|_| told(TOO_SLOW).response(&id)));
 }
@@ -295,7 +304,6 @@ const STRANGERS_MAX: usize = 32;
 const BODIES_MAX: usize = 64;
 const SIGN_IN_BYTES_MAX: usize = 4 << 10;
 const SIGN_IN_TIME_MAX: Duration = Duration::from_secs(10);
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 const FULL: (ErrorKind, &str) =
     (ErrorKind::Overloaded, "Too many requests to the admin API at the same time.");

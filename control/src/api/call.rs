@@ -16,7 +16,7 @@ use super::query::Query;
 use super::{ApiError, App};
 use crate::actor::Actor;
 use crate::command::note::Note;
-use crate::command::{Answer, Command, Idempotency, OrderContext, OrderOf, Reply};
+use crate::command::{Answer, Command, Done, Idempotency, OrderContext, OrderOf, Refusal, Reply, Write};
 use crate::store::audit::Entry;
 
 /// One request, authenticated.
@@ -98,6 +98,23 @@ impl Call<'_> {
         self.order(StatusCode::NO_CONTENT, Note(entry), None).await.map(drop)
     }
 
+    /// The answer to an earlier request with the same `Idempotency-Key`, for routes that do something outside
+    /// before they write it down.
+    pub(crate) async fn replayed(&self) -> Result<Option<Response<Body>>, ApiError> {
+        let Some(asked) = self.idempotency()? else { return Ok(None) };
+        let context =
+            OrderContext { actor: self.actor.clone(), status: StatusCode::OK, idempotency: Some(asked) };
+        let (order, reply) = OrderOf::new(FirstTime, context);
+        self.app.scribe.write(Box::new(order))?;
+        match reply.await {
+            Ok(Reply::Answer(answer)) => Ok(Some(response(answer))),
+            Ok(Reply::Refused { kind: ErrorKind::NotFound, .. }) => Ok(None),
+            Ok(Reply::Refused { kind, message, param }) => Err(refused(kind, message, param)),
+            Ok(Reply::Failed(error)) => Err(error.into()),
+            Err(_) => Err(crate::store::error::StoreError::Stopping.into()),
+        }
+    }
+
     async fn order<C: Command>(
         &self,
         status: StatusCode,
@@ -135,6 +152,18 @@ impl Call<'_> {
         let mut fingerprint = [0; 32];
         fingerprint.copy_from_slice(context.finish().as_ref());
         Ok(Some(Idempotency { key: key.to_owned(), fingerprint }))
+    }
+}
+
+/// Changes nothing; only gets as far as this where there is no earlier answer.
+#[derive(Debug)]
+struct FirstTime;
+
+impl Command for FirstTime {
+    type Output = ();
+
+    fn apply(self, _: &Write<'_>) -> Result<Done<()>, Refusal> {
+        Err(Refusal::not_found("answer", "of before"))
     }
 }
 

@@ -40,7 +40,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
                 .is_none_or(|provider| listed.failover.iter().any(|member| member.provider == provider))
     };
     let found = view.endpoints.iter().filter(wanted).take(page.limit.saturating_add(1)).collect();
-    let known = view.found();
+    let known = view.found(&call.app.catalog.known());
     json(&List::page(found, &page, |listed: &&Listed| &listed.place).map(|listed| shown(listed, &known)))
 }
 
@@ -54,7 +54,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         .iter()
         .find(|listed| listed.name == call.argument() && source.is_none_or(|source| source == listed.source));
     let listed = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such endpoint."))?;
-    let shown = shown(listed, &view.found());
+    let shown = shown(listed, &view.found(&call.app.catalog.known()));
     match listed.version() {
         Some(version) => json_of_version(&shown, version),
         None => json(&shown),

@@ -27,12 +27,17 @@ pub(crate) fn email(text: &str) -> Result<String, ApiError> {
     Ok(text.to_owned())
 }
 
-/// A moment that is still to come, as RFC 3339 or as milliseconds since the Unix epoch.
-pub(crate) fn future(field: &str, value: &Value) -> Result<u64, ApiError> {
-    let at = match value {
+/// A moment, as RFC 3339 or as milliseconds since the Unix epoch.
+pub(crate) fn any_moment(field: &str, value: &Value) -> Result<u64, ApiError> {
+    match value {
         Value::String(text) => moment(field, text),
         other => moment(field, &other.to_string()),
-    }?;
+    }
+}
+
+/// A moment that is still to come.
+pub(crate) fn future(field: &str, value: &Value) -> Result<u64, ApiError> {
+    let at = any_moment(field, value)?;
     if at <= unix_ms() {
         return Err(ApiError::parameter(field, format!("{field} must be a moment in the future.")));
     }

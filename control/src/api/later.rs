@@ -15,14 +15,8 @@ pub(super) fn not_yet() -> ApiError {
 }
 
 pub(super) static ROUTES: &[Route] = &[
-    later(Method::POST, "providers/{}/sync"),
-    later(Method::POST, "providers/{}/test"),
     later(Method::POST, "providers/{}/oauth/start"),
     later(Method::DELETE, "providers/{}/oauth"),
-    later(Method::POST, "explain"),
-    later(Method::GET, "catalog"),
-    later(Method::POST, "catalog/sync"),
-    later(Method::POST, "endpoints/{}/test"),
     later(Method::GET, "alerts"),
     later(Method::POST, "alerts/{}/ack"),
     later(Method::GET, "alert-rules"),

@@ -6,12 +6,14 @@ mod audit;
 pub(crate) mod backups;
 mod bindings;
 mod call;
+mod catalog;
 mod change;
 mod config;
 mod csv;
 mod detect;
 mod endpoints;
 mod error;
+mod explain;
 mod field;
 pub(crate) mod gate;
 mod health;
@@ -19,6 +21,7 @@ mod hygiene;
 mod keys;
 mod later;
 mod list;
+mod overrides;
 mod principals;
 mod projects;
 mod providers;
@@ -29,6 +32,7 @@ mod requests;
 mod session;
 mod state;
 mod stream;
+mod trials;
 pub(crate) mod usage;
 
 #[cfg(test)]
@@ -36,7 +40,7 @@ mod tests;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -54,6 +58,8 @@ use self::gate::Gate;
 pub(crate) use self::hygiene::{expect_json, finish};
 use self::usage::export::Exports;
 use crate::actor::Actor;
+use crate::catalog::shelf::Shelf;
+use crate::catalog::test_completion::TIME_MAX;
 use crate::config::Config;
 use crate::connection::ViewCell;
 use crate::console::{self, Asset};
@@ -76,6 +82,7 @@ pub(crate) struct App {
     pub(crate) exports: Exports,
     pub(crate) journal: Journal,
     pub(crate) backups: backups::Backups,
+    pub(crate) catalog: Arc<Shelf>,
     pub(crate) reload: StatusCell,
     pub(crate) warnings: Vec<String>,
     pub(crate) build: BuildIdentity,
@@ -115,6 +122,11 @@ pub(crate) fn route_name(method: &Method, path: &str) -> String {
     let method = known.map_or("another method", |route| route.method.as_str());
     let pattern = routes.first().map_or("", |route| route.pattern);
     format!("{method} {ADMIN_API}/{pattern}")
+}
+
+/// How long an answer may take. A test is a request to a model, which may have to be loaded first.
+pub(crate) fn answer_time_max(path: &str) -> Duration {
+    if path.ends_with("/test") { TIME_MAX + ANSWER_TIME_MAX } else { ANSWER_TIME_MAX }
 }
 
 /// Answers one request outside the data plane.
@@ -232,6 +244,10 @@ static TABLES: &[&[Route]] = &[
     detect::ROUTES,
     registry::ROUTES,
     endpoints::ROUTES,
+    catalog::ROUTES,
+    overrides::ROUTES,
+    trials::ROUTES,
+    explain::ROUTES,
     requests::ROUTES,
     usage::ROUTES,
     audit::ROUTES,
@@ -240,5 +256,6 @@ static TABLES: &[&[Route]] = &[
     later::ROUTES,
 ];
 
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 const ADMIN_API: &str = "/admin/api";
 const OAUTH_CALLBACK: &str = "/oauth/callback/partner";

@@ -9,10 +9,10 @@ use shared::port::Body;
 
 use super::list::{List, PageOf};
 use super::query::{Query, choose};
-use super::{ApiError, Call, Change, Route, json, json_of_version, route_of};
+use super::{ApiError, App, Call, Change, Route, json, json_of_version, route_of};
 use crate::command::providers::{Create, Delete, Edit};
 use crate::config::{ConnectionAuth, WrittenProvider};
-use crate::connection::{Connection, Source};
+use crate::connection::{Connection, Source, Standing};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "providers", |call| Box::pin(list(call))),
@@ -37,7 +37,8 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
             && owner.as_deref().is_none_or(|owner| connection.owner() == Some(owner))
     };
     let found = view.providers.iter().filter(wanted).take(page.limit.saturating_add(1)).collect();
-    json(&List::page(found, &page, |connection: &&Connection| &connection.place).map(|c| c.shown()))
+    let list = List::page(found, &page, |connection: &&Connection| &connection.place);
+    json(&list.map(|connection| shown(call.app, connection)))
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -50,9 +51,25 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     });
     let connection = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such provider."))?;
     match connection.version() {
-        Some(version) => json_of_version(&connection.shown(), version),
-        None => json(&connection.shown()),
+        Some(version) => json_of_version(&shown(call.app, connection), version),
+        None => json(&shown(call.app, connection)),
     }
+}
+
+/// A connection and, unless another has its name in routing, what is known of how it works.
+fn shown(app: &App, connection: &Connection) -> Value {
+    let mut shown = connection.shown();
+    if let (Some(shown), false) =
+        (shown.as_object_mut(), matches!(connection.standing, Standing::Shadowed(_)))
+    {
+        let snapshot = app.snapshot.load();
+        let place = snapshot.providers.binary_search_by(|instance| instance.id.as_str().cmp(&connection.id));
+        let instance = place.ok().and_then(|place| snapshot.providers.get(place));
+        let instance = instance.map(|instance| (instance.as_ref(), &snapshot.key_hasher));
+        shown
+            .insert("evidence".to_owned(), serde_json::json!(app.catalog.evidence(&connection.id, instance)));
+    }
+    shown
 }
 
 #[derive(Deserialize)]

@@ -13,6 +13,7 @@
 pub(crate) mod allowlist;
 pub(crate) mod backups;
 pub(crate) mod bindings;
+pub(crate) mod catalog;
 pub(crate) mod endpoints;
 pub(crate) mod keys;
 pub(crate) mod members;
@@ -36,6 +37,7 @@ pub(crate) use order::{Answer, Idempotency, Order, OrderContext, OrderOf, Reply,
 pub(crate) use refusal::Refusal;
 
 use crate::actor::Actor;
+use crate::catalog::shelf::Shelf;
 use crate::config::{Environment, Routing};
 use crate::publish::{Publisher, Touched};
 use crate::store::audit;
@@ -62,6 +64,8 @@ pub(crate) struct Write<'a> {
     pub(crate) file: &'a Routing,
     /// What `${ENV:NAME}` refers to.
     pub(crate) environment: &'a Environment,
+    /// What upstreams list.
+    pub(crate) catalog: &'a Shelf,
     /// Who asked for it.
     pub(crate) actor: &'a Actor,
     /// When, in milliseconds since the Unix epoch.
@@ -114,6 +118,7 @@ fn write(bench: &mut Bench<'_>, orders: &mut [Box<dyn Order>]) -> rusqlite::Resu
             keys: bench.keys,
             file: bench.publisher.file(),
             environment: bench.publisher.environment(),
+            catalog: bench.publisher.catalog(),
             now_ms,
         };
         match order.run(&stage)? {

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::refusal::UNSEALED;
 use super::{Command, Refusal, Write};
 use crate::actor::Actor;
+use crate::catalog::shelf::Shelf;
 use crate::config::{Environment, Routing};
 use crate::publish::Touched;
 use crate::store::error::StoreError;
@@ -32,6 +33,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) keys: &'a Keys,
     pub(crate) file: &'a Routing,
     pub(crate) environment: &'a Environment,
+    pub(crate) catalog: &'a Shelf,
     pub(crate) now_ms: u64,
 }
 
@@ -101,7 +103,7 @@ impl<C: Command> OrderOf<C> {
     }
 
     fn apply(&mut self, stage: &Stage<'_>, command: C) -> Result<Touched, Refusal> {
-        let Stage { db, keys, file, environment, now_ms } = *stage;
+        let Stage { db, keys, file, environment, catalog, now_ms } = *stage;
         let context = &self.context;
         if let Some(asked) = &context.idempotency
             && let Some(answer) = idempotency::replay(stage, &context.actor, asked)?
@@ -109,7 +111,7 @@ impl<C: Command> OrderOf<C> {
             self.reply = Reply::Answer(answer);
             return Ok(Touched::NOTHING);
         }
-        let write = Write { db, keys, file, environment, actor: &context.actor, now_ms };
+        let write = Write { db, keys, file, environment, catalog, actor: &context.actor, now_ms };
         let done = command.apply(&write)?;
         audit::append(db, keys, &context.actor, now_ms, &done.audit)?;
         let body = if context.status == StatusCode::NO_CONTENT {

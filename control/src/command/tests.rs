@@ -12,6 +12,7 @@ use shared::secret::Secret;
 use super::{Command, Refusal, Write, allowlist::AllowlistEdit, members, principals, projects};
 use crate::actor::{Actor, Who};
 use crate::api::Change;
+use crate::catalog::shelf::Shelf;
 use crate::config::{Environment, Routing};
 use crate::store::audit;
 use crate::store::members::MemberRole;
@@ -52,7 +53,8 @@ impl Office {
         let actor = Actor { who, address: Some(IpAddr::from([127, 0, 0, 1])), request_id: None };
         let now_ms = self.now_ms.get();
         let Self { db, keys, file, environment, .. } = self;
-        let write = Write { db, keys, file, environment, actor: &actor, now_ms };
+        let catalog = &Shelf::default();
+        let write = Write { db, keys, file, environment, catalog, actor: &actor, now_ms };
         let changes = self.db.unchecked_transaction().unwrap();
         match command.apply(&write) {
             Ok(done) => {

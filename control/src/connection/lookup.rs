@@ -5,6 +5,7 @@ use std::sync::Arc;
 use shared::id::ModelId;
 
 use super::{Connection, Held, Standing, shadow_of};
+use crate::catalog::shelf::Shelf;
 use crate::command::Write;
 use crate::config::Provider;
 use crate::store::providers;
@@ -17,21 +18,27 @@ pub(crate) struct Found {
     pub(crate) models: Vec<ModelId>,
 }
 
-/// Models that a provider instance is known to serve.
-pub(crate) fn known_models(provider: &Provider) -> Vec<ModelId> {
-    provider.models.iter().map(|model| model.id.clone()).collect()
+/// Models that a provider instance is known to serve: those that are declared, and those that its upstream lists.
+fn known_models(provider: &Provider, catalog: &Shelf) -> Vec<ModelId> {
+    let declared = provider.models.iter().map(|model| model.id.clone());
+    let entry = catalog.entry_of(provider);
+    let listed = entry.iter().flat_map(|entry| entry.models.keys()).map(|id| ModelId::new(id.as_str()));
+    declared.chain(listed).collect()
 }
 
 /// The provider instance that `id` means; the file's where it has one.
 pub(crate) fn lookup(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<Found>> {
     let of_file = write.file.providers.iter().find(|provider| provider.id.as_str() == id);
     if let Some(provider) = of_file.map(Arc::as_ref) {
-        return Ok(Some(Found { standing: Standing::of(provider), models: known_models(provider) }));
+        return Ok(Some(Found {
+            standing: Standing::of(provider),
+            models: known_models(provider, write.catalog),
+        }));
     }
     let Some(row) = providers::find(write.db, id)? else { return Ok(None) };
     let held = Held::of(row, Vec::new(), write.keys, write.environment);
     let connection = Connection::of_row(&Arc::new(held), shadow_of(write.file, id));
-    let models = connection.read.as_deref().map(known_models).unwrap_or_default();
+    let models = connection.read.as_deref().map(|read| known_models(read, write.catalog)).unwrap_or_default();
     Ok(Some(Found { standing: connection.standing, models }))
 }
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shared::id::{EndpointName, ModelId, ProviderId};
 
 use super::provider::{A_PROVIDER, AN_ENDPOINT};
-use super::{Connection, Found, Holdings, Listed, known_models};
+use super::{Connection, Found, Holdings, Listed};
+use crate::catalog::merge::Known;
 use crate::config::{self, Routing};
 use crate::store::endpoints::EndpointRow;
 
@@ -18,12 +19,16 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// What routing knows under each id.
-    pub(crate) fn found(&self) -> HashMap<&str, Found> {
+    /// What routing knows under each id; `known` are its models.
+    pub(crate) fn found(&self, known: &[Known]) -> HashMap<&str, Found> {
+        let mut models: HashMap<&str, Vec<ModelId>> = HashMap::new();
+        for known in known {
+            models.entry(known.provider.as_str()).or_default().push(known.model.id.clone());
+        }
         // A shadowed one stands behind the one that shadows it.
         let found = |connection: &Connection| Found {
             standing: connection.standing.clone(),
-            models: connection.read.as_deref().map(known_models).unwrap_or_default(),
+            models: models.get(Connection::id(connection)).cloned().unwrap_or_default(),
         };
         let named = |connection| (Connection::id(connection), found(connection));
         self.providers.iter().rev().map(named).collect()

@@ -13,7 +13,7 @@ mod sealed;
 
 pub(crate) use endpoint::Listed;
 pub(crate) use held::{Held, Holdings};
-pub(crate) use lookup::{Found, known_models, lookup, provider_ids};
+pub(crate) use lookup::{Found, lookup, provider_ids};
 pub(crate) use merge::{ViewCell, merge};
 pub(crate) use provider::{Connection, Source, Standing, shadow_of};
 pub(crate) use sealed::{open_written, seal_written};

@@ -21,7 +21,7 @@ use super::ingest::{Meter, Round};
 use super::journal::{JOURNAL_BYTES_MAX, Journal, Log};
 use super::writer::{Desk, Writer};
 use crate::config::{self, Environment};
-use crate::publish::Publisher;
+use crate::publish::{Publisher, PublisherParams};
 use crate::retention::Retention;
 use crate::store::migrate::migrate;
 use crate::store::requests::{Filter, page};
@@ -495,7 +495,9 @@ fn desk(mut meter: Meter, home: &Path) -> Desk {
     vault::make_keys(db, key).unwrap();
     let keys = Arc::new(vault::open_keys(db, key).unwrap());
     let (out, _) = shared::snapshot::channel();
-    let publisher = Publisher::start(config, Arc::clone(&keys), out, Arc::default(), db).unwrap();
+    let (catalog, counters) = (Arc::default(), Arc::default());
+    let params = PublisherParams { config, keys: Arc::clone(&keys), catalog, counters, out };
+    let publisher = Publisher::start(params, db).unwrap();
     Desk { meter, publisher, keys, retention }
 }
 

@@ -7,7 +7,7 @@ mod quotas;
 mod reload;
 mod routes;
 
-pub(crate) use publisher::{Publisher, Touched};
+pub(crate) use publisher::{Publisher, PublisherParams, Touched};
 pub(crate) use reload::{Reloader, StatusCell};
 
 #[cfg(test)]

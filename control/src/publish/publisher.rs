@@ -12,6 +12,8 @@ use shared::snapshot::{Snapshot, SnapshotPublisher};
 
 use super::access;
 use super::routes::{self, Routes};
+use crate::catalog::merge::Merger;
+use crate::catalog::shelf::Shelf;
 use crate::config::{Config, Environment, Routing};
 use crate::connection::{Holdings, ViewCell, merge};
 use crate::store::endpoints;
@@ -48,6 +50,10 @@ pub(crate) struct Publisher {
     /// Both together, as they are shown.
     view: ViewCell,
     keys: Arc<Keys>,
+    /// What is known of models beside the configuration.
+    catalog: Arc<Shelf>,
+    /// When what is known changes next without anybody's doing.
+    next_change_at_ms: Option<u64>,
     board: Arc<Board>,
     counters: Arc<Counters>,
     hasher: KeyHasher,
@@ -58,18 +64,25 @@ pub(crate) struct Publisher {
     owed: Touched,
 }
 
+/// What a publisher is started with.
+#[derive(Debug)]
+pub(crate) struct PublisherParams {
+    pub(crate) config: Arc<Config>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) catalog: Arc<Shelf>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) out: SnapshotPublisher,
+}
+
 impl Publisher {
     /// Publishes the first snapshot.
-    pub(crate) fn start(
-        config: Arc<Config>,
-        keys: Arc<Keys>,
-        out: SnapshotPublisher,
-        counters: Arc<Counters>,
-        db: &Connection,
-    ) -> rusqlite::Result<Self> {
+    pub(crate) fn start(params: PublisherParams, db: &Connection) -> rusqlite::Result<Self> {
+        let PublisherParams { config, keys, catalog, counters, out } = params;
         let mut publisher = Self {
             access: Arc::default(),
             routes: Routes::default(),
+            catalog,
+            next_change_at_ms: None,
             file: config.routing.clone(),
             holdings: Holdings::default(),
             view: ViewCell::default(),
@@ -95,6 +108,11 @@ impl Publisher {
         &self.config.environment
     }
 
+    /// What is known of models beside the configuration.
+    pub(crate) fn catalog(&self) -> &Shelf {
+        &self.catalog
+    }
+
     /// Where all provider instances and endpoints can be seen.
     pub(crate) fn view(&self) -> ViewCell {
         self.view.clone()
@@ -109,7 +127,9 @@ impl Publisher {
     /// Publishes what has changed. On an error the last snapshot stays current, and the change is published
     /// with the next one that succeeds.
     pub(crate) fn touch(&mut self, touched: Touched, db: &Connection) -> rusqlite::Result<()> {
+        let now_ms = shared::clock::unix_ms();
         self.owed = self.owed.and(touched);
+        self.owed.routing |= self.is_due(now_ms);
         if self.owed == Touched::NOTHING {
             return Ok(());
         }
@@ -119,7 +139,10 @@ impl Publisher {
         if self.owed.routing {
             self.holdings.refresh(db, &self.keys, &self.config.environment)?;
             let (routing, view) = merge(&self.file, &self.holdings, endpoints::all(db)?);
-            self.routes = routes::routes(&routing, &self.config.policies, &self.board);
+            self.catalog.keep(&routing.providers.iter().map(|provider| provider.id.as_str()).collect());
+            let mut merger = Merger::new(&self.catalog, db, now_ms)?.with_endpoints(&routing.endpoints);
+            self.routes = routes::routes(&routing, &self.config.policies, &self.board, &mut merger);
+            self.next_change_at_ms = merger.finish();
             self.view.write(view);
         }
         self.owed = Touched::NOTHING;
@@ -127,9 +150,13 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether a change waits because it could not be read.
+    /// Whether a change waits: it could not be read, or its time has come.
     pub(crate) fn is_owing(&self) -> bool {
-        self.owed != Touched::NOTHING
+        self.owed != Touched::NOTHING || self.is_due(shared::clock::unix_ms())
+    }
+
+    fn is_due(&self, now_ms: u64) -> bool {
+        self.next_change_at_ms.is_some_and(|at| at <= now_ms)
     }
 
     fn publish(&self) {

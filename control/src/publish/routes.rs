@@ -13,6 +13,7 @@ use shared::provider::Auth;
 use shared::routing::{Endpoint, InstanceReach, ProviderInstance, Target};
 use shared::snapshot::{Route, Snapshot};
 
+use crate::catalog::merge::Merger;
 use crate::config::{self, ConnectionAuth, Policies, Provider, Routing};
 
 /// Provider instances, endpoints, and what each selector means.
@@ -24,10 +25,10 @@ pub(crate) struct Routes {
 }
 
 /// What `routing` means under the policies of the start.
-pub(crate) fn routes(routing: &Routing, policies: &Policies, board: &Board) -> Routes {
+pub(crate) fn routes(routing: &Routing, policies: &Policies, board: &Board, merger: &mut Merger) -> Routes {
     let live = routing.providers.iter().filter(|provider| !provider.disabled);
     let mut providers: Vec<Arc<ProviderInstance>> =
-        live.filter_map(|provider| instance(provider, policies, board)).map(Arc::new).collect();
+        live.filter_map(|provider| instance(provider, policies, board, merger)).map(Arc::new).collect();
     providers.sort_by(|a, b| a.id.cmp(&b.id));
     board.keep(&providers);
     let endpoints = endpoints(&routing.endpoints, &providers);
@@ -35,7 +36,12 @@ pub(crate) fn routes(routing: &Routing, policies: &Policies, board: &Board) -> R
     Routes { providers: Arc::new(providers), endpoints: Arc::new(endpoints), routes }
 }
 
-fn instance(provider: &Provider, policies: &Policies, board: &Board) -> Option<ProviderInstance> {
+fn instance(
+    provider: &Provider,
+    policies: &Policies,
+    board: &Board,
+    merger: &mut Merger,
+) -> Option<ProviderInstance> {
     let (retry, circuit_policy) = policies.of(&provider.id);
     let reach = match (&provider.origin, &provider.base_url) {
         (Some(origin), _) => InstanceReach::Network(origin.clone()),
@@ -58,7 +64,7 @@ fn instance(provider: &Provider, policies: &Policies, board: &Board) -> Option<P
         stream_idle_timeout: provider.stream_idle_timeout,
         retry,
         circuit_policy,
-        models: provider.models.clone(),
+        models: merger.models_of(provider),
         owner: provider.owner.clone(),
         shared_with: provider.shared_with.clone(),
     })

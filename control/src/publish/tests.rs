@@ -49,7 +49,9 @@ fn started(config: &Arc<Config>, out: SnapshotPublisher) -> (Publisher, Connecti
     let encryption_key = Secret::new(KEY);
     make_keys(&db, &encryption_key).unwrap();
     let keys = Arc::new(open_keys(&db, &encryption_key).unwrap());
-    (Publisher::start(Arc::clone(config), keys, out, Arc::default(), &db).unwrap(), db)
+    let (catalog, counters) = (Arc::default(), Arc::default());
+    let params = PublisherParams { config: Arc::clone(config), keys, catalog, counters, out };
+    (Publisher::start(params, &db).unwrap(), db)
 }
 
 const YAML: &str = "

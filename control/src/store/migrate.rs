@@ -13,6 +13,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0005_usage_cost.sql", include_str!("migrations/0005_usage_cost.sql")),
     ("0006_providers.sql", include_str!("migrations/0006_providers.sql")),
     ("0007_quotas.sql", include_str!("migrations/0007_quotas.sql")),
+    ("0008_catalog.sql", include_str!("migrations/0008_catalog.sql")),
 ];
 
 /// The newest version that this binary knows.

@@ -13,4 +13,5 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     api_key_required: false,
     dialects: &[Dialect::Chat],
     timeout: Duration::from_secs(300),
+    output_limit_field: "max_tokens",
 };

@@ -27,6 +27,8 @@ pub struct ProviderKind {
     pub dialects: &'static [Dialect],
     /// Bounds an attempt up to the response head (CFG-3).
     pub timeout: Duration,
+    /// The member of a chat request that bounds the answer's tokens.
+    pub output_limit_field: &'static str,
 }
 
 /// Where the requests of a kind go.

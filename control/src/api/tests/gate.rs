@@ -163,7 +163,7 @@ fn paths_and_methods_are_told_apart() {
         (Method::GET, "/admin/apiary", 404, "not_found"),
         (Method::GET, "/elsewhere", 404, "not_found"),
         (Method::GET, "/admin/api/webhooks", 501, "not_implemented"),
-        (Method::POST, "/admin/api/providers/p/sync", 501, "not_implemented"),
+        (Method::POST, "/admin/api/webhooks/w/test", 501, "not_implemented"),
         (Method::GET, "/admin/api/projects/p/members", 404, "not_found"),
         (Method::GET, "/admin/api/alerts", 501, "not_implemented"),
         (Method::GET, "/oauth/callback/partner", 501, "not_implemented"),

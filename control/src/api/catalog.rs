@@ -1,0 +1,227 @@
+//! `catalog`: what models there are over all connections, what is known of them and by whom, and reading the
+//! upstreams' lists anew.
+
+use std::sync::Arc;
+
+use http::{Method, Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use shared::error_kind::ErrorKind;
+use shared::operation::Dialect;
+use shared::port::Body;
+use shared::routing::ProviderInstance;
+
+use super::list::{List, PageOf};
+use super::{ApiError, App, Call, Route, json, route_of};
+use crate::catalog::facts::Dollars;
+use crate::catalog::merge::{Known, PricesFrom, Source};
+use crate::catalog::shelf::models_url;
+use crate::catalog::sync::{Outcome, Syncer};
+use crate::command::catalog::Tried;
+use crate::publish::Touched;
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "catalog", |call| Box::pin(async move { list(&call) })),
+    route_of(Method::POST, "catalog/sync", |call| Box::pin(sync_all(call))),
+    route_of(Method::POST, "providers/{}/sync", |call| Box::pin(sync_one(call))),
+];
+
+fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let page = PageOf::take(&mut query)?;
+    let filter = Filter {
+        provider: query.text("provider"),
+        text: query.text("q").map(|text| text.to_lowercase()),
+        capability: query.choice("capability", CAPABILITIES)?,
+        priced: query.choice("priced", &[("true", true), ("false", false)])?,
+    };
+    query.finish()?;
+    let after = page.after.split_once('/').unwrap_or_default();
+    let known = call.app.catalog.known();
+    let rows = known
+        .iter()
+        .filter(|known| (known.provider.as_str(), known.model.id.as_str()) > after && filter.passes(known))
+        .take(page.limit.saturating_add(1))
+        .map(Row::of)
+        .collect();
+    json(&List::page(rows, &page, |row| &row.id))
+}
+
+struct Filter {
+    provider: Option<String>,
+    /// In small letters.
+    text: Option<String>,
+    capability: Option<Capability>,
+    priced: Option<bool>,
+}
+
+/// What a model can be asked to be able to do.
+#[derive(Clone, Copy)]
+enum Capability {
+    Vision,
+    Tools,
+    Reasoning,
+    Audio,
+}
+
+const CAPABILITIES: &[(&str, Capability)] = &[
+    ("vision", Capability::Vision),
+    ("tools", Capability::Tools),
+    ("reasoning", Capability::Reasoning),
+    ("audio", Capability::Audio),
+];
+
+impl Filter {
+    fn passes(&self, known: &Known) -> bool {
+        let model = &known.model;
+        let has = |text: &str| self.text.as_ref().is_none_or(|wanted| text.to_lowercase().contains(wanted));
+        let can = |capability| match capability {
+            Capability::Vision => model.vision,
+            Capability::Tools => model.tools,
+            Capability::Reasoning => model.reasoning,
+            Capability::Audio => known.audio,
+        };
+        self.provider.as_ref().is_none_or(|provider| provider == known.provider.as_str())
+            && self.capability.is_none_or(|capability| can(capability) == Some(true))
+            && self.priced.is_none_or(|priced| priced == model.prices.is_some())
+            && (has(model.id.as_str()) || model.display_name.as_deref().is_some_and(has))
+    }
+}
+
+/// A model as the API shows it; null is not known.
+#[derive(Serialize)]
+struct Row {
+    /// The exact model id that requests name.
+    id: String,
+    provider: String,
+    model: String,
+    display_name: Option<String>,
+    vision: Option<bool>,
+    tools: Option<bool>,
+    reasoning: Option<bool>,
+    audio: Option<bool>,
+    /// Where narrower than the provider's.
+    protocols: Option<Vec<Dialect>>,
+    context_window: Option<u64>,
+    /// In dollars per million tokens.
+    prices: Option<Dollars>,
+    prices_from: Option<PricesFrom>,
+    created: Option<u64>,
+    owned_by: Option<String>,
+    sources: Vec<Source>,
+}
+
+impl Row {
+    fn of(known: &Known) -> Self {
+        let model = &known.model;
+        Self {
+            id: format!("{}/{}", known.provider, model.id),
+            provider: known.provider.to_string(),
+            model: model.id.to_string(),
+            display_name: model.display_name.clone(),
+            vision: model.vision,
+            tools: model.tools,
+            reasoning: model.reasoning,
+            audio: known.audio,
+            protocols: model.dialects.clone(),
+            context_window: model.context_window,
+            prices: model.prices.as_ref().map(Dollars::of),
+            prices_from: known.prices_from.clone(),
+            created: known.created,
+            owned_by: known.owned_by.clone(),
+            sources: known.sources.clone(),
+        }
+    }
+}
+
+/// For routes that say all in their path.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
+async fn sync_one(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    if let Some(answer) = call.replayed().await? {
+        return Ok(answer);
+    }
+    let Nothing {} = call.json()?;
+    let instance = instance(call.app, call.argument())?;
+    if models_url(&instance).is_empty() {
+        let message =
+            "This provider answers inside the gateway and lists no models: it has those that are declared.";
+        return Err(ApiError::new(ErrorKind::Conflict, message));
+    }
+    let (outcomes, _) = syncer(call.app).sync(vec![instance]).await;
+    let Some(outcome) = outcomes.into_iter().next() else {
+        return Err(ApiError::new(ErrorKind::Internal, "The list of models could not be read."));
+    };
+    let tried = Tried {
+        action: "provider.sync",
+        object_kind: "provider",
+        object_id: outcome.provider.clone(),
+        detail: json!(outcome),
+        touched: touched(&outcome),
+        output: outcome,
+    };
+    call.execute(StatusCode::OK, tried).await
+}
+
+#[derive(Serialize)]
+struct All {
+    data: Vec<Outcome>,
+    /// Providers that there was no time for; syncing again begins with them.
+    not_reached: Vec<String>,
+    prices_as_of: String,
+}
+
+async fn sync_all(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    if let Some(answer) = call.replayed().await? {
+        return Ok(answer);
+    }
+    let Nothing {} = call.json()?;
+    let app = call.app;
+    let catalog = Arc::clone(&app.catalog);
+    let _ = tokio::task::spawn_blocking(move || catalog.reload_prices()).await;
+    let snapshot = app.snapshot.load();
+    let can_list =
+        |instance: &&Arc<ProviderInstance>| instance.unready.is_none() && !models_url(instance).is_empty();
+    let listing = snapshot.providers.iter().filter(can_list);
+    let (data, not_reached) = syncer(app).sync(listing.cloned().collect()).await;
+    let read: Vec<&str> =
+        data.iter().filter(|outcome| outcome.ok).map(|outcome| &*outcome.provider).collect();
+    let detail = json!({"read": read, "tried": data.len(), "not_reached": not_reached});
+    let prices_as_of = app.catalog.list().as_of.clone();
+    let tried = Tried {
+        action: "catalog.sync",
+        object_kind: "catalog",
+        object_id: "catalog".to_owned(),
+        detail,
+        // The price list may be a newer one.
+        touched: Touched::ROUTING,
+        output: All { data, not_reached, prices_as_of },
+    };
+    call.execute(StatusCode::OK, tried).await
+}
+
+fn syncer(app: &App) -> Syncer<'_> {
+    Syncer { catalog: &app.catalog, http: &app.http, hasher: app.snapshot.load().key_hasher.clone() }
+}
+
+fn touched(outcome: &Outcome) -> Touched {
+    if outcome.ok { Touched::ROUTING } else { Touched::NOTHING }
+}
+
+/// The instance that requests would use now.
+pub(super) fn instance(app: &App, id: &str) -> Result<Arc<ProviderInstance>, ApiError> {
+    let snapshot = app.snapshot.load();
+    let found = snapshot.providers.iter().find(|instance| instance.id.as_str() == id).cloned();
+    let found = found.ok_or_else(|| {
+        let message = "There is no such provider in use: it does not exist, or it is disabled.";
+        ApiError::new(ErrorKind::NotFound, message)
+    })?;
+    match found.unready {
+        None => Ok(found),
+        Some(why) => Err(ApiError::new(ErrorKind::Conflict, format!("Nothing can be sent there: {why}."))),
+    }
+}

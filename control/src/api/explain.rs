@@ -1,0 +1,80 @@
+//! `POST explain`: who would serve a given body with a given key, and why nobody else, without asking anybody
+//! (FAIL-8).
+
+use std::sync::Arc;
+
+use http::{Method, Response};
+use serde::Deserialize;
+use serde_json::Value;
+use shared::access::{Access, Role};
+use shared::port::{Body, Insider};
+
+use super::trials::{administrator, principal};
+use super::{ApiError, App, Call, Route, route_of};
+use crate::catalog::test_completion::{HERE, request};
+
+pub(super) static ROUTES: &[Route] = &[route_of(Method::POST, "explain", |call| Box::pin(explain(call)))];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    /// With this project key.
+    #[serde(default)]
+    key_id: Option<String>,
+    /// Or with a key that acts as this human and has no limits of its own; an administrator otherwise.
+    #[serde(default)]
+    principal_id: Option<String>,
+    /// Of the data plane.
+    path: String,
+    body: Value,
+}
+
+async fn explain(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let Asked { key_id, principal_id, path, body } = call.json()?;
+    let access = match (key_id, principal_id) {
+        (Some(_), Some(_)) => {
+            return Err(ApiError::parameter("key_id", "Give key_id or principal_id, not both."));
+        }
+        (Some(id), None) => of_key(call.app, &id)?,
+        (None, Some(id)) => {
+            let acts_as = Some(principal(call.app, id).await?);
+            Arc::new(Access { acts_as, ..Access::new("explain", Role::Project) })
+        }
+        (None, None) => Arc::new(administrator(None)),
+    };
+    let operation = path.strip_prefix("/v1").unwrap_or(&path);
+    if !PATHS.contains(&operation) {
+        let message = "path must be one that clients post to, such as /v1/chat/completions.";
+        return Err(ApiError::parameter("path", message));
+    }
+    let insider = Insider { access, only: None, explain: true };
+    let request = request(insider, &path, body.to_string())
+        .map_err(|_| ApiError::parameter("path", "path is not the path of a URL."))?;
+    Ok(call.app.plane.handle(request, HERE).await)
+}
+
+/// What a key of the snapshot may do. One that is disabled, revoked or expired stands in none.
+fn of_key(app: &App, id: &str) -> Result<Arc<Access>, ApiError> {
+    let snapshot = app.snapshot.load();
+    let found = snapshot.access.keys.values().find(|access| access.key.as_str() == id).cloned();
+    found.ok_or_else(|| {
+        let message =
+            "key_id names no key that opens anything: there is none, or it is disabled, revoked or expired.";
+        ApiError::parameter("key_id", message)
+    })
+}
+
+/// What clients post to, after `/v1`.
+const PATHS: &[&str] = &[
+    "/chat/completions",
+    "/completions",
+    "/responses",
+    "/messages",
+    "/messages/count_tokens",
+    "/embeddings",
+    "/audio/transcriptions",
+    "/audio/speech",
+    "/images/generations",
+    "/videos/generations",
+];

@@ -1,0 +1,73 @@
+//! `catalog/overrides`: what administrators say of models, from a moment on. It goes before every other source.
+
+use http::{Method, Response, StatusCode};
+use serde::Deserialize;
+use serde_json::Value;
+use shared::error_kind::ErrorKind;
+use shared::port::Body;
+
+use super::list::{List, PageOf};
+use super::{ApiError, Call, Route, field, json, route_of};
+use crate::catalog::facts::Facts;
+use crate::command::catalog::{Say, Unsay};
+use crate::config::is_model_id;
+use crate::store::overrides::{self, Which};
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "catalog/overrides", |call| Box::pin(list(call))),
+    route_of(Method::POST, "catalog/overrides", |call| Box::pin(create(call))),
+    route_of(Method::GET, "catalog/overrides/{}", |call| Box::pin(show(call))),
+    route_of(Method::DELETE, "catalog/overrides/{}", |call| Box::pin(delete(call))),
+];
+
+async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let page = PageOf::take(&mut query)?;
+    let which =
+        Which { provider: query.text("provider"), model: query.text("model"), after: page.after.clone() };
+    query.finish()?;
+    let rows = page.rows();
+    let found = call.app.readers.ask(move |db| overrides::page(db, &which, rows)).await?;
+    json(&List::page(found, &page, |row| &row.id))
+}
+
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let id = call.argument().to_owned();
+    let found = call.app.readers.ask(move |db| overrides::find(db, &id)).await?;
+    json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such catalog override."))?)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct New {
+    provider: String,
+    model: String,
+    #[serde(default)]
+    effective_from: Option<Value>,
+    facts: Facts,
+}
+
+async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let new: New = call.json()?;
+    if !shared::id::is_name(&new.provider) {
+        return Err(ApiError::parameter("provider", "provider must be the id of a provider."));
+    }
+    if !is_model_id(&new.model) {
+        let message = "model must be a model of the provider, without the provider's id before it.";
+        return Err(ApiError::parameter("model", message));
+    }
+    if let Some((param, message)) = new.facts.fault() {
+        return Err(ApiError::parameter(param, message));
+    }
+    let effective_from_ms =
+        new.effective_from.map(|from| field::any_moment("effective_from", &from)).transpose()?;
+    let say = Say { provider: new.provider, model: new.model, effective_from_ms, facts: new.facts };
+    call.execute(StatusCode::CREATED, say).await
+}
+
+async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    call.execute(StatusCode::NO_CONTENT, Unsay { id: call.argument().to_owned() }).await
+}

@@ -1,0 +1,239 @@
+//! `POST providers/{id}/test` and `POST endpoints/{name}/test`: one real request on the path that clients take
+//! (ADM-8). Hosted providers may bill it.
+
+use std::sync::Arc;
+
+use http::{Method, Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use shared::access::{Access, Role};
+use shared::clock::unix_ms;
+use shared::error_kind::ErrorKind;
+use shared::id::{ModelId, PrincipalId};
+use shared::port::{Body, Insider};
+use shared::provider::Auth;
+use shared::routing::{Model, ProviderInstance, Target};
+
+use super::catalog::instance;
+use super::requests::FLUSH_TIME_MAX;
+use super::{ApiError, App, Call, Route, route_of};
+use crate::catalog::evidence::{Failure, Inference};
+use crate::catalog::sync::save;
+use crate::catalog::test_completion::{Trial, run};
+use crate::command::catalog::Tried;
+use crate::config::is_model_id;
+use crate::publish::Touched;
+use crate::store::{principals, requests};
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::POST, "providers/{}/test", |call| Box::pin(provider(call))),
+    route_of(Method::POST, "endpoints/{}/test", |call| Box::pin(endpoint(call))),
+];
+
+/// What came of a test, with the record of its exchange.
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    trial: Trial,
+    /// What an operator should look at.
+    hint: Option<String>,
+    /// Whether somebody may have to pay for it.
+    billable: bool,
+    /// The record as `GET requests/{id}` shows it, with the trace of the targets that were considered.
+    record: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfProvider {
+    model: String,
+}
+
+async fn provider(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    // Nobody pays twice for one test.
+    if let Some(answer) = call.replayed().await? {
+        return Ok(answer);
+    }
+    let OfProvider { model } = call.json()?;
+    let instance = instance(call.app, call.argument())?;
+    let own = format!("{}/", instance.id);
+    let model = model.strip_prefix(&own).unwrap_or(&model);
+    if !is_model_id(model) {
+        return Err(ApiError::parameter("model", "model must name one of the provider's models."));
+    }
+    let body = json!({
+        "model": format!("{own}{model}"),
+        "messages": [{"role": "user", "content": "Reply with the one word: pong"}],
+        "stream": true,
+        "stream_options": {"include_usage": true},
+        (instance.kind.output_limit_field): OUTPUT_TOKENS_MAX,
+    });
+    // On behalf of whose own it is: whoever administers the gateway may see whether a connection works.
+    let insider = Insider {
+        access: Arc::new(administrator(instance.owner.clone())),
+        only: Some(target(&instance, model)),
+        explain: false,
+    };
+    let trial = run(&call.app.plane, insider, &body).await;
+    let record = record_of(call.app, &trial).await;
+    let failure = failure(&trial, &record, &instance);
+    remember(call.app, &instance, model, (&trial, failure.as_ref()), &record).await;
+    let report = Report {
+        hint: failure.and_then(|failure| failure.hint).map(String::from),
+        billable: is_hosted(&instance),
+        trial,
+        record,
+    };
+    let object_id = instance.id.to_string();
+    finish(call, "provider.test", "provider", object_id, report).await
+}
+
+fn target(instance: &Arc<ProviderInstance>, model: &str) -> Target {
+    let known = instance.models.iter().find(|known| known.id.as_str() == model).cloned();
+    let model = known.unwrap_or_else(|| Arc::new(Model::bare(ModelId::new(model))));
+    Target { provider: Arc::clone(instance), model }
+}
+
+/// What went wrong at the upstream; none where all went well or the upstream was not asked.
+fn failure(trial: &Trial, record: &Value, instance: &ProviderInstance) -> Option<Failure> {
+    let error = trial.error.as_deref()?;
+    let step = record.pointer("/trace/0")?;
+    let key = instance.credential.as_ref().map(|key| key.expose().as_str());
+    let secrets: Vec<&str> = key.into_iter().collect();
+    let status = step.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
+    Some(match status {
+        Some(status) => Failure::answered(unix_ms(), status, error, &secrets),
+        None => Failure::unanswered(unix_ms(), error, &secrets),
+    })
+}
+
+/// Keeps the evidence: that it can be reached, and whether the model answers.
+async fn remember(
+    app: &App,
+    instance: &ProviderInstance,
+    model: &str,
+    (trial, failure): (&Trial, Option<&Failure>),
+    record: &Value,
+) {
+    let was_asked = record.pointer("/trace/0").is_some();
+    if !was_asked {
+        return;
+    }
+    let hasher = app.snapshot.load().key_hasher.clone();
+    app.catalog.change(instance, &hasher, |entry| {
+        let now_ms = unix_ms();
+        entry.evidence.reached(now_ms, "test completion", failure);
+        if trial.ok {
+            entry.evidence.inference = Inference {
+                proven_at_ms: Some(now_ms),
+                model: Some(model.to_owned()),
+                request_id: Some(trial.request_id.clone()),
+                last_error: None,
+            };
+        } else {
+            entry.evidence.inference.last_error = failure.cloned();
+        }
+    });
+    save(&app.catalog).await;
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfEndpoint {
+    #[serde(default)]
+    prompt: Option<String>,
+    #[serde(default)]
+    messages: Option<Vec<Value>>,
+    #[serde(default)]
+    max_tokens: Option<u32>,
+    /// Whom the request stands for, where a member is somebody's own.
+    #[serde(default)]
+    principal_id: Option<String>,
+}
+
+async fn endpoint(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    // Nobody pays twice for one test.
+    if let Some(answer) = call.replayed().await? {
+        return Ok(answer);
+    }
+    let name = call.argument().to_owned();
+    let asked: OfEndpoint = call.json()?;
+    let snapshot = call.app.snapshot.load();
+    let found = snapshot.endpoints.iter().find(|endpoint| endpoint.name.as_str() == name).cloned();
+    let found = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such endpoint."))?;
+    let messages = match (asked.prompt, asked.messages) {
+        (Some(_), Some(_)) => {
+            return Err(ApiError::parameter("prompt", "Give prompt or messages, not both."));
+        }
+        (None, Some(messages)) => json!(messages),
+        (prompt, None) => {
+            let prompt = prompt.unwrap_or_else(|| "Reply with the one word: pong".to_owned());
+            json!([{"role": "user", "content": prompt}])
+        }
+    };
+    let acts_as = match asked.principal_id {
+        Some(id) => Some(principal(call.app, id).await?),
+        None => None,
+    };
+    let body = json!({
+        "model": name,
+        "messages": messages,
+        "stream": true,
+        "stream_options": {"include_usage": true},
+        "max_tokens": asked.max_tokens.unwrap_or(OUTPUT_TOKENS_MAX),
+    });
+    let insider = Insider { access: Arc::new(administrator(acts_as)), only: None, explain: false };
+    let trial = run(&call.app.plane, insider, &body).await;
+    let record = record_of(call.app, &trial).await;
+    let billable = found.targets.iter().any(|target| is_hosted(&target.provider));
+    let report = Report { hint: None, billable, trial, record };
+    finish(call, "endpoint.test", "endpoint", name, report).await
+}
+
+/// A human that is known.
+pub(super) async fn principal(app: &App, id: String) -> Result<PrincipalId, ApiError> {
+    let wanted = id.clone();
+    let found = app.readers.ask(move |db| principals::find(db, &wanted)).await?;
+    let message = "principal_id names no principal.";
+    found.map(|_| PrincipalId::new(id)).ok_or_else(|| ApiError::parameter("principal_id", message))
+}
+
+/// An administrator who acts as somebody.
+pub(super) fn administrator(acts_as: Option<PrincipalId>) -> Access {
+    Access { acts_as, ..Access::new("admin", Role::Administrator) }
+}
+
+fn is_hosted(instance: &ProviderInstance) -> bool {
+    instance.kind.auth != Auth::None
+}
+
+async fn record_of(app: &App, trial: &Trial) -> Value {
+    let id = trial.request_id.clone();
+    app.scribe.flush(FLUSH_TIME_MAX).await;
+    let row = app.readers.ask(move |db| requests::row(db, &id)).await;
+    row.ok().flatten().map(|row| json!(row)).unwrap_or_default()
+}
+
+async fn finish(
+    call: Call<'_>,
+    action: &'static str,
+    object_kind: &'static str,
+    object_id: String,
+    report: Report,
+) -> Result<Response<Body>, ApiError> {
+    let trial = &report.trial;
+    let detail = json!({
+        "ok": trial.ok,
+        "status": trial.status,
+        "request_id": trial.request_id,
+        "error": trial.error,
+    });
+    let touched = Touched::NOTHING;
+    let tried = Tried { action, object_kind, object_id, detail, touched, output: report };
+    call.execute(StatusCode::OK, tried).await
+}
+
+/// Enough for a model that thinks a little first.
+const OUTPUT_TOKENS_MAX: u32 = 128;

@@ -1,0 +1,167 @@
+//! What is known of a connection, and by what: that it can be reached, that its catalog was read, and that it
+//! answered a real request. Each is proven apart, and none follows from another (ADM-8).
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use shared::sanitize::diagnostic;
+
+use super::listing::Skipped;
+
+/// See the module. An error stands there until the same thing succeeds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Evidence {
+    pub(crate) reachable: Reachable,
+    pub(crate) catalog: CatalogRead,
+    pub(crate) inference: Inference,
+}
+
+/// It answered something, be it an error.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Reachable {
+    pub(crate) at_ms: Option<u64>,
+    pub(crate) by: Option<Cow<'static, str>>,
+    pub(crate) last_error: Option<Failure>,
+}
+
+/// Its list of models was read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct CatalogRead {
+    pub(crate) synced_at_ms: Option<u64>,
+    pub(crate) models: u64,
+    pub(crate) skipped: Skipped,
+    pub(crate) last_error: Option<Failure>,
+}
+
+/// It answered a completion.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Inference {
+    pub(crate) proven_at_ms: Option<u64>,
+    pub(crate) model: Option<String>,
+    /// The test that proved it; its record is `GET requests/{request_id}`.
+    pub(crate) request_id: Option<String>,
+    pub(crate) last_error: Option<Failure>,
+}
+
+/// What went wrong when something was tried.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Failure {
+    pub(crate) at_ms: u64,
+    /// What the upstream answered; none where it did not answer.
+    pub(crate) status: Option<u16>,
+    pub(crate) message: String,
+    /// What an operator should look at.
+    pub(crate) hint: Option<Cow<'static, str>>,
+}
+
+impl Failure {
+    /// The upstream's answer `status`, whose text `message` may quote one of `secrets`.
+    pub(crate) fn answered(at_ms: u64, status: u16, message: &str, secrets: &[&str]) -> Self {
+        let hint = hint_of_status(status).map(Cow::Borrowed);
+        Self { at_ms, status: Some(status), message: told(message, secrets), hint }
+    }
+
+    /// There was no answer, for the reason that `message` gives.
+    pub(crate) fn unanswered(at_ms: u64, message: &str, secrets: &[&str]) -> Self {
+        let hint = Some(Cow::Borrowed(hint_of_silence(message)));
+        Self { at_ms, status: None, message: told(message, secrets), hint }
+    }
+}
+
+impl Evidence {
+    /// What trying something said of whether the upstream can be reached.
+    pub(crate) fn reached(&mut self, now_ms: u64, by: &'static str, failure: Option<&Failure>) {
+        match failure {
+            Some(failure) if failure.status.is_none() => self.reachable.last_error = Some(failure.clone()),
+            Some(_) | None => {
+                self.reachable =
+                    Reachable { at_ms: Some(now_ms), by: Some(Cow::Borrowed(by)), last_error: None };
+            }
+        }
+    }
+}
+
+/// What a status of an upstream can mean.
+pub(crate) fn hint_of_status(status: u16) -> Option<&'static str> {
+    match status {
+        401 | 403 => {
+            Some("Check the credential and its scope: it may be wrong, expired, or not entitled to this.")
+        }
+        402 | 429 => Some("Check the provider's quota and billing."),
+        404 => Some("Check the model, deployment or region: the provider does not know it at this address."),
+        400 | 405 | 422 => Some("Check the base URL, and that the model takes this sort of request."),
+        500..=599 => Some("The provider has a fault of its own. Try again."),
+        _ => None,
+    }
+}
+
+fn hint_of_silence(message: &str) -> &'static str {
+    let message = message.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if says(&["tls", "certificate"]) {
+        "Check http or https in the base URL, and the certificate; LLMGW_EXTRA_CA_FILE adds an authority."
+    } else if says(&["in time", "timed out", "timeout"]) {
+        "It was too slow. A local server may still be loading the model: try again."
+    } else {
+        "It could not be reached. Check the base URL, that the server runs, and the network between."
+    }
+}
+
+/// `message` as it may be shown: short, on one line, without credentials.
+fn told(message: &str, secrets: &[&str]) -> String {
+    let clean = diagnostic(message, secrets);
+    let line: String =
+        clean.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_CHARS_MAX).collect();
+    line.trim().to_owned()
+}
+
+const MESSAGE_CHARS_MAX: usize = 400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_say_what_a_status_can_mean() {
+        for (status, word) in [
+            (401, "scope"),
+            (403, "scope"),
+            (404, "model, deployment or region"),
+            (429, "quota and billing"),
+            (503, "fault of its own"),
+        ] {
+            assert!(hint_of_status(status).unwrap().contains(word), "{status}");
+        }
+        assert_eq!(hint_of_status(418), None);
+        for (message, word) in [
+            ("connection refused", "base URL"),
+            ("TLS handshake failed", "LLMGW_EXTRA_CA_FILE"),
+            ("no whole answer in time", "too slow"),
+        ] {
+            assert!(hint_of_silence(message).contains(word), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_short_and_holds_no_secret() {
+        let text = format!("no\nkey my-own-secret-key {}", "x ".repeat(1_000));
+        let failure = Failure::answered(1, 401, &text, &["my-own-secret-key"]);
+        assert!(failure.message.len() <= MESSAGE_CHARS_MAX && failure.message.starts_with("no key "));
+        assert!(!failure.message.contains("my-own-secret"), "{}", failure.message);
+    }
+
+    #[test]
+    fn an_error_status_proves_that_somebody_is_there_and_nothing_more() {
+        let mut evidence = Evidence::default();
+        evidence.reached(1, "sync", Some(&Failure::unanswered(1, "connection refused", &[])));
+        assert!(evidence.reachable.at_ms.is_none() && evidence.reachable.last_error.is_some());
+        evidence.reached(2, "sync", Some(&Failure::answered(2, 401, "no", &[])));
+        assert_eq!((evidence.reachable.at_ms, &evidence.reachable.last_error), (Some(2), &None));
+        assert_eq!((evidence.catalog, evidence.inference), (CatalogRead::default(), Inference::default()));
+    }
+}

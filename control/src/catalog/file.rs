@@ -1,0 +1,124 @@
+//! `catalog.json` in the state directory. It can be made again at any time by reading the catalogs anew, so a
+//! missing or broken file is an empty one and never keeps the gateway from starting.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::shelf::Entry;
+
+/// What the file holds.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Content {
+    /// Of this layout.
+    version: u32,
+    providers: BTreeMap<String, Arc<Entry>>,
+}
+
+/// What is in the file at `path`.
+pub(crate) fn load(path: &Path) -> BTreeMap<String, Arc<Entry>> {
+    match read_bounded(path, BYTES_MAX) {
+        Ok(None) => BTreeMap::new(),
+        Ok(Some(bytes)) => match serde_json::from_slice::<Content>(&bytes) {
+            Ok(content) if content.version == VERSION => content.providers,
+            Ok(content) => broken(path, &format!("it is of version {}", content.version)),
+            Err(error) => broken(path, &error.to_string()),
+        },
+        Err(error) => broken(path, &error.to_string()),
+    }
+}
+
+fn broken(path: &Path, why: &str) -> BTreeMap<String, Arc<Entry>> {
+    tracing::warn!(
+        "{} cannot be used ({why}); it is made anew when catalogs are synced: POST /admin/api/catalog/sync",
+        path.display()
+    );
+    BTreeMap::new()
+}
+
+/// Puts `entries` in place of what the file holds, in one step.
+pub(crate) fn save(path: &Path, entries: BTreeMap<String, Arc<Entry>>) -> io::Result<()> {
+    let bytes = serde_json::to_vec(&Content { version: VERSION, providers: entries })?;
+    let draft = path.with_extension("json.new");
+    let _ = fs::remove_file(&draft);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(&bytes)?;
+    file.sync_all()?;
+    fs::rename(&draft, path)?;
+    File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
+}
+
+/// The whole of a file; none where there is none, an error where it is larger than `bytes_max`.
+pub(super) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = Vec::new();
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length <= bytes_max) {
+        Ok(Some(bytes))
+    } else {
+        Err(io::Error::other(format!("it is larger than {bytes_max} bytes")))
+    }
+}
+
+const VERSION: u32 = 1;
+const BYTES_MAX: u64 = 256 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_was_saved_is_loaded_and_only_the_owner_can_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("catalog.json");
+        assert!(load(&path).is_empty(), "no file, no catalog");
+        let entry = Entry { url: "http://a/models".into(), ..Entry::default() };
+        for provider in ["one", "two"] {
+            let entries = BTreeMap::from([(provider.to_owned(), Arc::new(entry.clone()))]);
+            save(&path, entries.clone()).unwrap();
+            assert_eq!(load(&path), entries);
+        }
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft stays");
+    }
+
+    #[test]
+    fn a_file_that_is_not_whole_is_an_empty_catalog() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("catalog.json");
+        for text in [
+            "",
+            "{",
+            "[]",
+            r#"{"version":99,"providers":{}}"#,
+            r#"{"version":1,"providers":{"a":7}}"#,
+            "\0\0",
+        ] {
+            fs::write(&path, text).unwrap();
+            assert!(load(&path).is_empty(), "{text}");
+        }
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(load(&path).is_empty(), "not even a file");
+        assert!(save(&path, BTreeMap::new()).is_err(), "and saving says so");
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_a_bound() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), [b' '; 11]).unwrap();
+        assert!(read_bounded(file.path(), 10).is_err());
+        assert_eq!(read_bounded(file.path(), 11).unwrap().map(|bytes| bytes.len()), Some(11));
+    }
+}

@@ -1,0 +1,228 @@
+//! Reads an upstream's list of models: the shapes that vendors and model servers use, one entry at a time.
+//!
+//! The list is a stranger's. What cannot be a model is passed over and counted, and no more than a bounded number
+//! is kept, whatever comes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use shared::routing::Prices;
+
+use super::facts::{Facts, micro_dollars};
+use crate::config::is_model_id;
+
+/// A model as its upstream lists it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Offer {
+    /// When it was made, in seconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) created: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) owned_by: Option<String>,
+    #[serde(default)]
+    pub(crate) facts: Facts,
+}
+
+/// Entries that were passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Skipped {
+    /// Without an id, or with one that no request could name.
+    pub(crate) without_usable_id: u64,
+    /// With the id of an earlier one.
+    pub(crate) repeated: u64,
+    /// Beyond the number that is kept.
+    pub(crate) over_limit: u64,
+}
+
+/// What an upstream lists, by model id.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Listing {
+    pub(crate) models: BTreeMap<String, Offer>,
+    pub(crate) skipped: Skipped,
+}
+
+/// Reads `{data: [..]}`, `{models: [..]}` or a bare array; the error says why it is none of them.
+pub(crate) fn read(body: &[u8]) -> Result<Listing, String> {
+    let Shape(listing) = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    listing.ok_or_else(|| "it holds neither `data` nor `models`".to_owned())
+}
+
+struct Shape(Option<Listing>);
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ShapeVisitor)
+    }
+}
+
+struct ShapeVisitor;
+
+impl<'de> Visitor<'de> for ShapeVisitor {
+    type Value = Shape;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of models")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Shape, A::Error> {
+        let mut listing = Listing::default();
+        // One tree at a time: the whole list as trees would be many times its size.
+        while let Some(entry) = entries.next_element::<Value>()? {
+            listing.take(&entry);
+        }
+        Ok(Shape(Some(listing)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Shape, A::Error> {
+        let mut found: Option<Listing> = None;
+        while let Some(name) = members.next_key::<String>()? {
+            if name == "data" || name == "models" {
+                let Inner(listing) = members.next_value()?;
+                // Some servers send both, one of them empty.
+                if let Some(listing) = listing
+                    && found.as_ref().is_none_or(|earlier| earlier.models.len() < listing.models.len())
+                {
+                    found = Some(listing);
+                }
+            } else {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(Shape(found))
+    }
+}
+
+/// The value of `data` or `models`: a list, or null, which some servers send for an empty one.
+struct Inner(Option<Listing>);
+
+impl<'de> Deserialize<'de> for Inner {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct List;
+        impl<'de> Visitor<'de> for List {
+            type Value = Inner;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of models")
+            }
+
+            fn visit_unit<E: de::Error>(self) -> Result<Inner, E> {
+                Ok(Inner(Some(Listing::default())))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, entries: A) -> Result<Inner, A::Error> {
+                ShapeVisitor.visit_seq(entries).map(|Shape(listing)| Inner(listing))
+            }
+        }
+        from.deserialize_any(List)
+    }
+}
+
+impl Listing {
+    fn take(&mut self, entry: &Value) {
+        let fields = [entry.get("id"), entry.get("model"), entry.get("name"), Some(entry)];
+        let id = fields.into_iter().flatten().find_map(Value::as_str);
+        let Some(id) = id.map(|id| id.trim_start_matches("models/")).filter(|id| is_model_id(id)) else {
+            self.skipped.without_usable_id += 1;
+            return;
+        };
+        if self.models.contains_key(id) {
+            self.skipped.repeated += 1;
+        } else if self.models.len() >= MODELS_MAX {
+            self.skipped.over_limit += 1;
+        } else {
+            self.models.insert(id.to_owned(), offer(entry, id));
+        }
+    }
+}
+
+fn offer(entry: &Value, id: &str) -> Offer {
+    let names = [entry.get("display_name"), entry.get("name")];
+    let name = names.into_iter().flatten().find_map(|name| line(name, id));
+    Offer {
+        created: entry.get("created").and_then(seconds),
+        owned_by: entry.get("owned_by").and_then(|owner| line(owner, "")),
+        facts: Facts {
+            display_name: name,
+            vision: takes(entry, "image").or_else(|| can(entry, "vision")),
+            audio: takes(entry, "audio"),
+            tools: supports(entry, "tools").or_else(|| can(entry, "function_calling")),
+            reasoning: supports(entry, "reasoning").or_else(|| can(entry, "reasoning")),
+            protocols: None,
+            context_window: CONTEXT_FIELDS
+                .iter()
+                .find_map(|path| entry.pointer(path)?.as_u64().filter(|n| *n > 0)),
+            prices: entry.get("pricing").and_then(prices_a_token),
+        },
+    }
+}
+
+/// A short text on one line that says more than the id does.
+fn line(value: &Value, id: &str) -> Option<String> {
+    let text = value.as_str()?.trim();
+    let is_good = !text.is_empty() && text.len() <= 256 && text != id && !text.chars().any(char::is_control);
+    is_good.then(|| text.to_owned())
+}
+
+fn seconds(value: &Value) -> Option<u64> {
+    let whole = value.as_u64().or_else(|| format!("{:.0}", value.as_f64()?).parse().ok());
+    whole.filter(|seconds| *seconds > 0)
+}
+
+/// Whether OpenRouter's list of input modalities holds `modality`.
+fn takes(entry: &Value, modality: &str) -> Option<bool> {
+    let list = entry.pointer("/architecture/input_modalities")?.as_array()?;
+    Some(list.iter().any(|other| other == modality))
+}
+
+/// Whether OpenRouter's list of parameters holds `parameter`.
+fn supports(entry: &Value, parameter: &str) -> Option<bool> {
+    let list = entry.get("supported_parameters")?.as_array()?;
+    Some(list.iter().any(|other| other == parameter))
+}
+
+/// Mistral's flags.
+fn can(entry: &Value, capability: &str) -> Option<bool> {
+    entry.get("capabilities")?.get(capability)?.as_bool()
+}
+
+/// OpenRouter's prices: dollars for one token, as text. Where each request costs something too, a price of tokens
+/// would say too little.
+fn prices_a_token(pricing: &Value) -> Option<Prices> {
+    let price = |name: &str| {
+        let dollars: f64 = pricing.get(name)?.as_str()?.parse().ok()?;
+        micro_dollars(dollars * 1e6)
+    };
+    if price("request").is_some_and(|request| request > 0) {
+        return None;
+    }
+    Some(Prices {
+        input: Some(price("prompt")?),
+        cached_input: price("input_cache_read").filter(|price| *price > 0),
+        cache_write: price("input_cache_write").filter(|price| *price > 0),
+        output: Some(price("completion")?),
+        // Zero says that it is not billed apart from output.
+        reasoning: price("internal_reasoning").filter(|price| *price > 0),
+        input_tokens_max: None,
+    })
+}
+
+/// Where vendors and model servers say how much fits: OpenRouter, vLLM and SGLang, Mistral, Groq, llama.cpp, Ollama,
+/// Anthropic.
+const CONTEXT_FIELDS: &[&str] = &[
+    "/context_length",
+    "/max_model_len",
+    "/max_context_length",
+    "/context_window",
+    "/meta/n_ctx",
+    "/meta/n_ctx_train",
+    "/max_input_tokens",
+];
+/// Models of one instance that are kept.
+pub(crate) const MODELS_MAX: usize = 5_000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Lists of the well-known vendors and servers, and of hostile ones.
+
+use super::*;
+
+fn ids(body: &str) -> Vec<String> {
+    read(body.as_bytes()).unwrap().models.into_keys().collect()
+}
+
+fn only(body: &str) -> Offer {
+    read(body.as_bytes()).unwrap().models.into_values().next().unwrap()
+}
+
+#[test]
+fn each_usual_shape_is_read() {
+    for (name, body, want) in [
+        ("openai", r#"{"object":"list","data":[{"id":"b","object":"model"},{"id":"a"}]}"#, &["a", "b"][..]),
+        ("together", r#"[{"id":"x/y","type":"chat"}]"#, &["x/y"]),
+        ("gemini", r#"{"models":[{"name":"models/gemma"}],"nextPageToken":"t"}"#, &["gemma"]),
+        ("both, one empty", r#"{"models":[{"model":"m"}],"data":[]}"#, &["m"]),
+        ("plain names", r#"["p"]"#, &["p"]),
+        ("nothing installed", r#"{"object":"list","data":null}"#, &[]),
+    ] {
+        assert_eq!(ids(body), want, "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_list_says_why() {
+    for body in [
+        "",
+        "<html>",
+        "{}",
+        r#"{"error":{"message":"no"}}"#,
+        r#"{"data":{"id":"a"}}"#,
+        "7",
+        r#"{"data":[{"id":"a"}"#,
+    ] {
+        assert!(read(body.as_bytes()).is_err(), "{body}");
+    }
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(read(deep.as_bytes()).is_err(), "depth is bounded");
+}
+
+#[test]
+fn model_servers_say_how_much_fits() {
+    for (name, body, want) in [
+        (
+            "vllm",
+            r#"[{"id":"m","created":1700000000,"owned_by":"vllm","max_model_len":32768}]"#,
+            Some(32_768),
+        ),
+        ("llama.cpp", r#"{"data":[{"id":"m","meta":{"n_vocab":1,"n_ctx_train":131072}}]}"#, Some(131_072)),
+        ("groq", r#"{"data":[{"id":"m","context_window":8192}]}"#, Some(8_192)),
+        ("openai", r#"{"data":[{"id":"m"}]}"#, None),
+        ("nonsense", r#"{"data":[{"id":"m","context_length":"many"}]}"#, None),
+        ("zero", r#"{"data":[{"id":"m","context_length":0}]}"#, None),
+    ] {
+        assert_eq!(only(body).facts.context_window, want, "{name}");
+    }
+    let vllm = only(r#"[{"id":"m","created":1700000000.0,"owned_by":"vllm"}]"#);
+    assert_eq!((vllm.created, vllm.owned_by.as_deref()), (Some(1_700_000_000), Some("vllm")));
+}
+
+#[test]
+fn openrouter_tells_prices_and_capabilities() {
+    let offer = only(
+        r#"{"data":[{"id":"anthropic/claude","name":"Anthropic: Claude","created":1,"context_length":200000,
+        "architecture":{"input_modalities":["text","image"],"output_modalities":["text"]},
+        "pricing":{"prompt":"0.000003","completion":"0.000015","request":"0","image":"0.0048","internal_reasoning":"0",
+        "input_cache_read":"0.0000003","input_cache_write":"0.00000375"},
+        "supported_parameters":["max_tokens","tools"]}]}"#,
+    );
+    let facts = offer.facts;
+    assert_eq!(facts.display_name.as_deref(), Some("Anthropic: Claude"));
+    assert_eq!((facts.vision, facts.audio), (Some(true), Some(false)));
+    assert_eq!((facts.tools, facts.reasoning), (Some(true), Some(false)));
+    let prices = Prices {
+        input: Some(3_000_000),
+        cached_input: Some(300_000),
+        cache_write: Some(3_750_000),
+        output: Some(15_000_000),
+        reasoning: None,
+        input_tokens_max: None,
+    };
+    assert_eq!(facts.prices, Some(prices));
+}
+
+#[test]
+fn prices_that_are_not_told_stay_unknown() {
+    for (name, pricing, want) in [
+        ("of the router itself", r#"{"prompt":"-1","completion":"-1"}"#, None),
+        ("one of two", r#"{"prompt":"0.000001"}"#, None),
+        ("a fee for each request", r#"{"prompt":"0","completion":"0","request":"0.005"}"#, None),
+        ("in another unit", r#"{"input":0.2,"output":0.2}"#, None),
+        ("no numbers", r#"{"prompt":"free","completion":"NaN"}"#, None),
+        ("free", r#"{"prompt":"0","completion":"0"}"#, Some((Some(0), Some(0)))),
+    ] {
+        let body = format!(r#"[{{"id":"m","pricing":{pricing}}}]"#);
+        assert_eq!(only(&body).facts.prices.map(|prices| (prices.input, prices.output)), want, "{name}");
+    }
+}
+
+#[test]
+fn mistral_has_flags() {
+    let facts =
+        only(r#"{"data":[{"id":"m","max_context_length":32000,"capabilities":{"vision":false,"function_calling":true}}]}"#)
+            .facts;
+    assert_eq!((facts.vision, facts.tools, facts.context_window), (Some(false), Some(true), Some(32_000)));
+}
+
+#[test]
+fn odd_entries_are_passed_over_and_counted() {
+    let long = "x".repeat(300);
+    let body = format!(
+        r#"{{"data":[{{"id":"good"}},{{"id":"with blank"}},{{"id":"new\nline"}},{{"id":""}},{{"id":"{long}"}},{{"id":7}},null,
+        {{"id":"good","owned_by":"again"}},[],{{"id":"\u0000"}}]}}"#
+    );
+    let listing = read(body.as_bytes()).unwrap();
+    assert_eq!(listing.models.keys().collect::<Vec<_>>(), ["good"]);
+    assert_eq!(listing.skipped, Skipped { without_usable_id: 8, repeated: 1, over_limit: 0 });
+}
+
+#[test]
+fn one_model_too_many_is_counted() {
+    let many: Vec<_> = (0..=MODELS_MAX).map(|n| serde_json::json!({"id": format!("m{n}")})).collect();
+    let listing = read(&serde_json::to_vec(&many).unwrap()).unwrap();
+    assert_eq!((listing.models.len(), listing.skipped.over_limit), (MODELS_MAX, 1));
+}

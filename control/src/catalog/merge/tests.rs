@@ -1,0 +1,194 @@
+//! Who is believed of what, and from when on.
+
+use shared::access::KeyHasher;
+use shared::routing::{Prices, ProviderInstance};
+use shared::secret::Secret;
+
+use super::*;
+use crate::catalog::shelf::{models_url, url_of};
+use crate::config::{Environment, load};
+use crate::store::migrate::migrate;
+
+const YAML: &str = "
+providers:
+  main: {registry_id: openai, api_key: k, models: [gpt-4o-mini, {id: own, vision: true, prices: {input: 7}}]}
+  copy: {type: compatible, base_url: 'https://copy.example/v1', models: [gpt-4o-mini]}
+";
+
+struct Setting {
+    shelf: Arc<Shelf>,
+    db: Connection,
+    providers: Vec<Arc<Provider>>,
+}
+
+impl Setting {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("config.yaml"), YAML).unwrap();
+        let pairs = [
+            ("LLMGW_API_KEY", "admin-key-0123456789"),
+            ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="),
+            ("LLMGW_STATE_DIR", folder.path().to_str().unwrap()),
+        ];
+        let variables = pairs.map(|(name, value)| (name.into(), value.into()));
+        let config = load(&Arc::new(Environment::read(variables))).unwrap().config;
+        let mut db = Connection::open_in_memory().unwrap();
+        migrate(&mut db).unwrap();
+        Self { shelf: Arc::default(), db, providers: config.routing.providers }
+    }
+
+    fn say(&self, id: &str, model: &str, effective_from_ms: u64, facts: Facts) {
+        let said = Override {
+            id: id.into(),
+            provider: "main".into(),
+            model: model.into(),
+            effective_from_ms,
+            facts,
+            created_at_ms: 0,
+        };
+        overrides::put(&self.db, &said).unwrap();
+    }
+
+    /// The upstream of `main` lists these.
+    fn offer(&self, offers: &[(&str, Facts)]) {
+        let provider = self.providers.iter().find(|provider| provider.id.as_str() == "main").unwrap();
+        let instance = instance(provider);
+        self.shelf.change(&instance, &KeyHasher::new(&Secret::new([0; 32])), |entry| {
+            entry.evidence.catalog.synced_at_ms = Some(1_795_000_000_000);
+            let offer = |facts: &Facts| Offer { facts: facts.clone(), ..Offer::default() };
+            entry.models = offers.iter().map(|(id, facts)| ((*id).to_owned(), offer(facts))).collect();
+        });
+        assert_eq!(models_url(&instance), "https://api.openai.com/v1/models");
+    }
+
+    /// Every model at a moment, and when that changes next.
+    fn at(&self, now_ms: u64) -> (BTreeMap<String, Known>, Option<u64>) {
+        let mut merger = Merger::new(&self.shelf, &self.db, now_ms).unwrap();
+        for provider in &self.providers {
+            let models = merger.models_of(provider);
+            assert!(models.is_sorted_by(|a, b| a.id < b.id), "routing searches them");
+        }
+        let next = merger.finish();
+        let known = self.shelf.known();
+        let all = known.iter().map(|known| (format!("{}/{}", known.provider, known.model.id), known.clone()));
+        (all.collect(), next)
+    }
+}
+
+fn instance(provider: &Provider) -> ProviderInstance {
+    ProviderInstance {
+        id: provider.id.clone(),
+        kind: provider.kind,
+        reach: shared::routing::InstanceReach::Network(provider.origin.clone().unwrap()),
+        headers: Vec::new(),
+        credential: None,
+        dialects: Vec::new(),
+        timeout: provider.timeout,
+        stream_idle_timeout: provider.stream_idle_timeout,
+        retry: Default::default(),
+        circuit_policy: Default::default(),
+        circuit: Default::default(),
+        unready: None,
+        models: Vec::new(),
+        owner: None,
+        shared_with: Vec::new(),
+    }
+}
+
+fn priced(input: u64) -> Facts {
+    Facts { prices: Some(Prices { input: Some(input), ..Prices::default() }), ..Facts::default() }
+}
+
+fn input(known: &Known) -> Option<u64> {
+    known.model.prices.and_then(|prices| prices.input)
+}
+
+fn label(known: &Known) -> &str {
+    known.model.price_label.as_deref().unwrap_or_default()
+}
+
+#[test]
+fn a_vendors_prices_are_for_that_vendors_connections_only() {
+    let setting = Setting::new();
+    let (known, next) = setting.at(1);
+    assert_eq!(next, None);
+    let main = &known["main/gpt-4o-mini"];
+    assert_eq!((input(main), main.model.context_window), (Some(150_000), Some(128_000)));
+    assert_eq!(label(main), "list 2026-11-04 in 0.15 cached 0.075 out 0.6");
+    assert_eq!(main.sources, [Source::Config, Source::List]);
+    assert_eq!(known["copy/gpt-4o-mini"].model.prices, None, "anybody's server may ask anything");
+    assert_eq!(label(&known["main/own"]), "config in 7");
+}
+
+#[test]
+fn a_model_that_an_upstream_lists_is_known_as_one_that_is_declared() {
+    let setting = Setting::new();
+    let vision = Facts { vision: Some(false), tools: Some(true), ..priced(3) };
+    setting.offer(&[("own", vision.clone()), ("listed", vision)]);
+    let (known, _) = setting.at(1);
+    let own = &known["main/own"];
+    assert_eq!((own.model.vision, own.model.tools), (Some(true), Some(true)), "declared first, then listed");
+    assert_eq!(label(own), "config in 7");
+    let listed = &known["main/listed"];
+    assert_eq!((listed.model.vision, input(listed)), (Some(false), Some(3)));
+    assert_eq!(label(listed), "upstream 2026-11-18 in 0.000003");
+    assert!(known.contains_key("main/gpt-4o-mini"), "declared, though not listed");
+    assert!(!known.contains_key("copy/listed"));
+}
+
+#[test]
+fn what_administrators_say_holds_from_its_moment_on() {
+    let setting = Setting::new();
+    setting.say("c", "gpt-4o-mini", 300, priced(3));
+    setting.say("a", "gpt-4o-mini", 100, Facts { vision: Some(false), ..priced(1) });
+    setting.say("b", "gpt-4o-mini", 200, Facts { tools: Some(false), ..Facts::default() });
+    setting.say("d", "unknown", 1, priced(9));
+    for (now_ms, want, next) in [
+        (99, (Some(150_000), Some(true), Some(true)), Some(100)),
+        (100, (Some(1), Some(false), Some(true)), Some(200)),
+        (299, (Some(1), Some(false), Some(false)), Some(300)),
+        (300, (Some(3), Some(false), Some(false)), None),
+    ] {
+        let (known, found) = setting.at(now_ms);
+        let mini = &known["main/gpt-4o-mini"];
+        assert_eq!((input(mini), mini.model.vision, mini.model.tools), want, "at {now_ms}");
+        assert_eq!(found, next, "at {now_ms}");
+        assert!(!known.contains_key("main/unknown"), "saying something of a model does not make it");
+    }
+    let (known, _) = setting.at(300);
+    assert_eq!(label(&known["main/gpt-4o-mini"]), "override 1970-01-01 in 0.000003", "and no other price");
+}
+
+#[test]
+fn endpoints_keep_their_models_until_a_catalog_says_otherwise() {
+    let setting = Setting::new();
+    let member =
+        |model| crate::config::Member { provider: ProviderId::new("main"), model: ModelId::new(model) };
+    let endpoint = Endpoint {
+        name: shared::id::EndpointName::new("line"),
+        failover: vec![member("once-listed")],
+        preamble: None,
+    };
+    let ids = |setting: &Setting| {
+        let merger = Merger::new(&setting.shelf, &setting.db, 1).unwrap();
+        let mut merger = merger.with_endpoints(std::slice::from_ref(&endpoint));
+        let main = setting.providers.iter().find(|provider| provider.id.as_str() == "main").unwrap();
+        merger.models_of(main).iter().any(|model| model.id.as_str() == "once-listed")
+    };
+    assert!(ids(&setting), "a lost file breaks no route");
+    setting.offer(&[("another", Facts::default())]);
+    assert!(!ids(&setting), "the provider has it no more");
+}
+
+#[test]
+fn an_instance_that_has_moved_has_no_catalog() {
+    let setting = Setting::new();
+    setting.offer(&[("listed", Facts::default())]);
+    let moved = shared::routing::Origin {
+        host: "elsewhere.example".into(),
+        authority: "elsewhere.example".parse().unwrap(),
+        ..setting.providers.iter().find(|p| p.id.as_str() == "main").unwrap().origin.clone().unwrap()
+    };
+    assert!(setting.shelf.entry("main", "https://api.openai.com/v1/models").is_some());
+    assert!(setting.shelf.entry("main", &url_of(&moved)).is_none());
+}

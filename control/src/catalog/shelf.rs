@@ -1,0 +1,175 @@
+//! The catalog in memory: what each instance's upstream offers, the evidence about it, and what all of it together
+//! makes known. Several threads look at it; nobody holds its lock for longer than a look.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use shared::access::KeyHasher;
+use shared::routing::{InstanceReach, Origin, ProviderInstance};
+
+use super::evidence::Evidence;
+use super::file;
+use super::listing::Offer;
+use super::merge::Known;
+use super::prices::PriceList;
+use crate::config::Provider;
+
+/// What is remembered of one instance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Entry {
+    /// Where the models were listed. An instance that has moved has nothing to do with what is here.
+    pub(crate) url: String,
+    /// Tells the credential of the evidence from any other, and nothing about it.
+    pub(crate) credential: String,
+    pub(crate) evidence: Evidence,
+    /// By model id.
+    pub(crate) models: BTreeMap<String, Offer>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    dir: PathBuf,
+    content: Mutex<Content>,
+    /// Held while the file is written, so that the newest content is what stays.
+    saving: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Content {
+    entries: BTreeMap<String, Arc<Entry>>,
+    list: Arc<PriceList>,
+    known: Arc<Vec<Known>>,
+}
+
+impl Shelf {
+    /// The catalog of the state directory `dir`.
+    pub(crate) fn load(dir: &Path) -> Self {
+        let content = Content {
+            entries: file::load(&dir.join(FILE)),
+            list: Arc::new(PriceList::load(&dir.join(PRICES))),
+            known: Arc::default(),
+        };
+        Self { dir: dir.to_owned(), content: Mutex::new(content), saving: Mutex::new(()) }
+    }
+
+    /// What is remembered of the instance called `provider`, if its models are listed at `url` still.
+    pub(crate) fn entry(&self, provider: &str, url: &str) -> Option<Arc<Entry>> {
+        self.lock().entries.get(provider).filter(|entry| entry.url == url).cloned()
+    }
+
+    /// The same of a configured provider.
+    pub(crate) fn entry_of(&self, provider: &Provider) -> Option<Arc<Entry>> {
+        self.entry(provider.id.as_str(), &url_of(provider.origin.as_ref()?))
+    }
+
+    /// What is known of the connection `provider`. With an `instance`, only what its present credential has shown.
+    pub(crate) fn evidence(
+        &self,
+        provider: &str,
+        instance: Option<(&ProviderInstance, &KeyHasher)>,
+    ) -> Evidence {
+        let Some(entry) = self.lock().entries.get(provider).cloned() else { return Evidence::default() };
+        let holds = instance.is_none_or(|(instance, hasher)| {
+            entry.url == models_url(instance) && entry.credential == mark(instance, hasher)
+        });
+        if holds { entry.evidence.clone() } else { Evidence::default() }
+    }
+
+    /// Changes what is remembered of `instance`. Evidence about another credential goes, and all that was listed at
+    /// another address.
+    pub(crate) fn change(
+        &self,
+        instance: &ProviderInstance,
+        hasher: &KeyHasher,
+        change: impl FnOnce(&mut Entry),
+    ) {
+        let (url, credential) = (models_url(instance), mark(instance, hasher));
+        let mut content = self.lock();
+        let before = content.entries.get(instance.id.as_str()).filter(|entry| entry.url == url);
+        let mut entry = before.map_or_else(Entry::default, |entry| Entry::clone(entry));
+        if entry.credential != credential {
+            entry.evidence = Evidence { catalog: entry.evidence.catalog, ..Evidence::default() };
+        }
+        (entry.url, entry.credential) = (url, credential);
+        change(&mut entry);
+        content.entries.insert(instance.id.as_str().to_owned(), Arc::new(entry));
+    }
+
+    /// Forgets instances that are not among `providers`.
+    pub(crate) fn keep(&self, providers: &BTreeSet<&str>) {
+        self.lock().entries.retain(|provider, _| providers.contains(provider.as_str()));
+    }
+
+    /// Writes the file. Blocks for as long as the disk takes.
+    pub(crate) fn save(&self) -> io::Result<()> {
+        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.lock().entries.clone();
+        file::save(&self.dir.join(FILE), entries)
+    }
+
+    /// The price list.
+    pub(crate) fn list(&self) -> Arc<PriceList> {
+        Arc::clone(&self.lock().list)
+    }
+
+    /// Looks for a newer price list. Reads a file.
+    pub(crate) fn reload_prices(&self) {
+        let list = Arc::new(PriceList::load(&self.dir.join(PRICES)));
+        self.lock().list = list;
+    }
+
+    /// Every model of the published snapshot with where its facts come from, by provider and id.
+    pub(crate) fn known(&self) -> Arc<Vec<Known>> {
+        Arc::clone(&self.lock().known)
+    }
+
+    /// What the snapshot that is being published makes known.
+    pub(crate) fn show(&self, known: Vec<Known>) {
+        self.lock().known = Arc::new(known);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+impl Default for Shelf {
+    /// Without a file.
+    fn default() -> Self {
+        Self::load(Path::new("/nowhere"))
+    }
+}
+
+/// Where an instance lists its models; empty for one that answers in the process.
+pub(crate) fn models_url(instance: &ProviderInstance) -> String {
+    match &instance.reach {
+        InstanceReach::Network(origin) => url_of(origin),
+        InstanceReach::Echo(_) => String::new(),
+    }
+}
+
+/// The address of the list of models below `origin`.
+pub(crate) fn url_of(origin: &Origin) -> String {
+    let scheme = if origin.tls { "https" } else { "http" };
+    format!("{scheme}://{}{}", origin.authority, origin.models_path)
+}
+
+/// A short keyed hash of the headers that are sent with every request; the credential is one.
+fn mark(instance: &ProviderInstance, hasher: &KeyHasher) -> String {
+    let mut text = Vec::new();
+    for (name, value) in &instance.headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\n"] {
+            text.extend_from_slice(part);
+        }
+    }
+    hasher.hash(&text).0.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+const FILE: &str = "catalog.json";
+const PRICES: &str = "prices.json";

@@ -1,0 +1,166 @@
+//! A real request through the data plane, on the path that clients take, and what came of it. It streams, so that
+//! the time of the first content is seen.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use serde::Serialize;
+use serde_json::Value;
+use shared::port::{Body, Handler, Insider, full};
+
+/// What came of it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Trial {
+    /// It was answered to the end, and with something.
+    pub(crate) ok: bool,
+    /// What a client would have got.
+    pub(crate) status: u16,
+    pub(crate) request_id: String,
+    pub(crate) latency_ms: u64,
+    pub(crate) first_content_ms: Option<u64>,
+    /// The model that the upstream says has answered.
+    pub(crate) served_model: Option<String>,
+    /// How the answer begins.
+    pub(crate) answer: String,
+    /// As the upstream reports it.
+    pub(crate) usage: Option<Value>,
+    /// What a client would have read.
+    pub(crate) error: Option<String>,
+}
+
+/// Has `body` answered by the data plane, on behalf of `insider`.
+pub(crate) async fn run(plane: &Arc<dyn Handler>, insider: Insider, body: &Value) -> Trial {
+    let began = Instant::now();
+    let mut reading = Reading { began, trial: Trial::default(), line: Vec::new(), ended: false };
+    let attempt = tokio::time::timeout(TIME_MAX, reading.exchange(plane, insider, body)).await;
+    let mut trial = reading.trial;
+    if attempt.is_err() {
+        let seconds = TIME_MAX.as_secs();
+        trial.error = Some(format!("It was not answered to the end within {seconds} s."));
+    } else if trial.error.is_none() && !reading.ended {
+        trial.error = Some("The answer broke off.".to_owned());
+    }
+    trial.latency_ms = millis(began);
+    trial.answer = cut(&trial.answer);
+    let used = trial.usage.as_ref().and_then(|usage| usage.get("completion_tokens")?.as_u64());
+    trial.ok =
+        trial.error.is_none() && (trial.first_content_ms.is_some() || used.is_some_and(|used| used > 0));
+    if trial.error.is_none() && !trial.ok {
+        trial.error = Some("The answer is empty.".to_owned());
+    }
+    trial
+}
+
+/// A request for `/v1/chat/completions` on behalf of `insider`.
+pub(crate) fn request(
+    insider: Insider,
+    path: &str,
+    body: impl Into<Bytes>,
+) -> Result<Request<Body>, http::Error> {
+    let json = HeaderValue::from_static("application/json");
+    Request::post(path).header(CONTENT_TYPE, json).extension(insider).body(full(body))
+}
+
+/// Where requests from inside the process come from.
+pub(crate) const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// An answer while it comes in.
+struct Reading {
+    began: Instant,
+    trial: Trial,
+    /// The line that is not whole yet.
+    line: Vec<u8>,
+    ended: bool,
+}
+
+impl Reading {
+    async fn exchange(&mut self, plane: &Arc<dyn Handler>, insider: Insider, body: &Value) {
+        let Ok(request) = request(insider, "/v1/chat/completions", body.to_string()) else { return };
+        let response: Response<Body> = plane.handle(request, HERE).await;
+        let (head, mut body) = response.into_parts();
+        let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+        self.trial.status = head.status.as_u16();
+        self.trial.request_id = header("x-request-id").unwrap_or_default().to_owned();
+        let is_stream = header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
+        let mut whole = Vec::new();
+        while let Some(Ok(frame)) = body.frame().await {
+            let Ok(data) = frame.into_data() else { continue };
+            if is_stream {
+                self.take(&data);
+            } else if whole.len() + data.len() <= LINE_BYTES_MAX {
+                whole.extend_from_slice(&data);
+            }
+        }
+        if !is_stream {
+            // The gateway's own answer: an error in its one envelope.
+            self.ended = true;
+            self.trial.error = Some(message(&serde_json::from_slice(&whole).unwrap_or_default()));
+        }
+    }
+
+    fn take(&mut self, data: &[u8]) {
+        for piece in data.split_inclusive(|byte| *byte == b'\n') {
+            if self.line.len() + piece.len() <= LINE_BYTES_MAX {
+                self.line.extend_from_slice(piece);
+            }
+            if piece.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.line);
+                self.line(&line);
+            }
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let Some(data) = line.strip_prefix(b"data:").map(<[u8]>::trim_ascii) else { return };
+        if data == b"[DONE]" {
+            self.ended = true;
+            return;
+        }
+        let Ok(event) = serde_json::from_slice::<Value>(data) else { return };
+        if event.get("error").is_some_and(|error| !error.is_null()) {
+            self.trial.error = Some(message(&event));
+        }
+        if let Some(model) = event.get("model").and_then(Value::as_str) {
+            self.trial.served_model = Some(cut(model));
+        }
+        if let Some(usage) = event.get("usage").filter(|usage| usage.is_object()) {
+            self.trial.usage = Some(usage.clone());
+        }
+        self.ended |= event.pointer("/choices/0/finish_reason").is_some_and(Value::is_string);
+        let said = |place: &str| event.pointer(place).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let answer = said("/choices/0/delta/content");
+        let thought = ["/choices/0/delta/reasoning_content", "/choices/0/delta/reasoning"];
+        if answer.is_some() || thought.into_iter().any(|place| said(place).is_some()) {
+            self.trial.first_content_ms.get_or_insert_with(|| millis(self.began));
+        }
+        if let Some(answer) = answer
+            && self.trial.answer.len() < ANSWER_BYTES_MAX
+        {
+            self.trial.answer.push_str(answer);
+        }
+    }
+}
+
+fn message(envelope: &Value) -> String {
+    let text = envelope.pointer("/error/message").and_then(Value::as_str);
+    cut(text.unwrap_or("The gateway gave an answer that it should not give."))
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(ANSWER_BYTES_MAX).collect()
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A local server may have to load the model first.
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(120);
+const LINE_BYTES_MAX: usize = 1 << 20;
+/// About how much of an answer is shown.
+const ANSWER_BYTES_MAX: usize = 2_000;

@@ -1,0 +1,93 @@
+//! What changes of the catalog mean: overrides, and what came of reading or trying a connection.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Command, Done, Refusal, Write};
+use crate::catalog::facts::Facts;
+use crate::publish::Touched;
+use crate::store::audit::Entry;
+use crate::store::ids::new_id;
+use crate::store::overrides::{self, Override};
+
+/// Says something of a model, from a moment on.
+#[derive(Debug)]
+pub(crate) struct Say {
+    pub(crate) provider: String,
+    pub(crate) model: String,
+    /// Now, where it is absent.
+    pub(crate) effective_from_ms: Option<u64>,
+    pub(crate) facts: Facts,
+}
+
+/// Takes back what was said.
+#[derive(Debug)]
+pub(crate) struct Unsay {
+    pub(crate) id: String,
+}
+
+/// Writes down that something was tried on a connection, and has what was found published.
+#[derive(Debug)]
+pub(crate) struct Tried<T> {
+    pub(crate) action: &'static str,
+    pub(crate) object_kind: &'static str,
+    pub(crate) object_id: String,
+    /// What the audit says of it.
+    pub(crate) detail: Value,
+    pub(crate) touched: Touched,
+    /// What the caller gets.
+    pub(crate) output: T,
+}
+
+impl Command for Say {
+    type Output = Override;
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<Override>, Refusal> {
+        if overrides::count(write.db)? >= OVERRIDES_MAX {
+            return Err(Refusal::conflict(format!(
+                "There are {OVERRIDES_MAX} overrides already. Delete some that no longer matter first."
+            )));
+        }
+        let said = Override {
+            id: new_id("ovr", write.now_ms)?,
+            provider: self.provider,
+            model: self.model,
+            effective_from_ms: self.effective_from_ms.unwrap_or(write.now_ms),
+            facts: self.facts,
+            created_at_ms: write.now_ms,
+        };
+        if overrides::is_taken(write.db, &said)? {
+            return Err(Refusal::conflict(
+                "Another override of this model comes into force at the same moment. Delete it first.",
+            ));
+        }
+        overrides::put(write.db, &said)?;
+        let audit = Entry::done("catalog_override.create", "catalog_override", &said.id).after(json!(said));
+        Ok(Done { output: said, version: None, audit, touched: Touched::ROUTING })
+    }
+}
+
+impl Command for Unsay {
+    type Output = ();
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+        let before = overrides::find(write.db, &self.id)?
+            .ok_or_else(|| Refusal::not_found("catalog override", &self.id))?;
+        overrides::delete(write.db, &before.id)?;
+        let audit =
+            Entry::done("catalog_override.delete", "catalog_override", &before.id).before(json!(before));
+        Ok(Done { output: (), version: None, audit, touched: Touched::ROUTING })
+    }
+}
+
+impl<T: Serialize + Send + 'static> Command for Tried<T> {
+    type Output = T;
+
+    fn apply(self, _: &Write<'_>) -> Result<Done<T>, Refusal> {
+        let audit = Entry::done(self.action, self.object_kind, &self.object_id).after(self.detail);
+        Ok(Done { output: self.output, version: None, audit, touched: self.touched })
+    }
+}
+
+/// Every snapshot reads all of them.
+const OVERRIDES_MAX: u64 = 10_000;

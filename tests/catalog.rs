@@ -1,0 +1,402 @@
+//! The catalog as an operator uses it: syncing, testing a connection, evidence, prices, overrides, explain (ADM-3,
+//! ADM-6, ADM-8, FAIL-8; M-049 to M-052, M-120, M-224).
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::support::gateway::Setup;
+use crate::support::upstream::refusing_url;
+use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
+
+async fn post(client: &Client, path: &str, body: Value) -> (u16, Value) {
+    let answer = client.post(&format!("/admin/api/{path}"), body.to_string()).await;
+    (answer.status, answer.json())
+}
+
+async fn get(client: &Client, path: &str) -> Value {
+    let answer = client.get(&format!("/admin/api/{path}")).await.unwrap();
+    assert_eq!(answer.status, 200, "{path}: {:?}", answer.body);
+    answer.json()
+}
+
+/// The ids that the catalog shows.
+async fn catalog(client: &Client, query: &str) -> Vec<String> {
+    let list = get(client, &format!("catalog?{query}")).await;
+    list["data"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn list(ids: &[&str]) -> Answer {
+    let data: Vec<Value> = ids.iter().map(|id| json!({"id": id, "object": "model"})).collect();
+    Answer::json(200, json!({"object": "list", "data": data}).to_string())
+}
+
+async fn with_upstream() -> (Gateway, Upstream) {
+    let upstream = Upstream::start().await;
+    (Gateway::start(&Yaml::one(upstream.base_url())).await, upstream)
+}
+
+#[tokio::test]
+async fn a_synced_model_is_listed_and_served_at_once() {
+    let (gateway, upstream) = with_upstream().await;
+    let client = gateway.client();
+    assert_eq!(client.chat(chat::request("up/new")).await.status, 404);
+    upstream.then(list(&["new", "also/new"]));
+    let (status, synced) = post(&client, "providers/up/sync", json!({})).await;
+    assert_eq!(
+        (status, &synced["ok"], &synced["models"], &synced["added"]),
+        (200, &json!(true), &json!(2), &json!(2))
+    );
+    let asked = upstream.request(0).await;
+    assert!(asked.head.starts_with("GET /v1/models HTTP/1.1"), "{}", asked.head);
+    assert_eq!(asked.header("authorization"), Some("Bearer upstream-secret-of-up"));
+    assert_eq!(catalog(&client, "").await, ["up/also/new", "up/m", "up/new"]);
+
+    upstream.then(Answer::completion("hello"));
+    assert_eq!(client.chat(chat::request("up/new")).await.status, 200);
+    let models = client.get("/v1/models").await.unwrap().json();
+    assert!(models["data"].as_array().unwrap().iter().any(|model| model["id"] == "up/also/new"));
+
+    upstream.then(list(&["new"]));
+    let (_, synced) = post(&client, "catalog/sync", json!({})).await;
+    assert_eq!((&synced["data"][0]["removed"], &synced["not_reached"]), (&json!(1), &json!([])));
+    assert_eq!(catalog(&client, "").await, ["up/m", "up/new"], "what is declared stays");
+}
+
+#[tokio::test]
+async fn the_catalog_outlives_a_restart_and_may_be_lost() {
+    let (gateway, upstream) = with_upstream().await;
+    upstream.then(list(&["kept"]));
+    post(&gateway.client(), "providers/up/sync", json!({})).await;
+    let file = gateway.state().join("catalog.json");
+    let gateway = gateway.restart().await;
+    assert_eq!(catalog(&gateway.client(), "").await, ["up/kept", "up/m"]);
+    assert_eq!(upstream.requests().len(), 1, "no upstream is asked for it");
+
+    for content in ["{\"version\": 1, \"providers\": {", ""] {
+        let setup = gateway_killed(&file, content).await;
+        assert_eq!(catalog(&setup.client(), "").await, ["up/m"], "{content}");
+        assert!(setup.log().contains("catalog.json cannot be used"), "{}", setup.log());
+    }
+
+    async fn gateway_killed(file: &std::path::Path, content: &str) -> Gateway {
+        let upstream = refusing_url().await;
+        let setup = Setup::new(&Yaml::one(upstream));
+        std::fs::create_dir_all(setup.state()).unwrap();
+        std::fs::write(setup.state().join(file.file_name().unwrap()), content).unwrap();
+        setup.start().await
+    }
+}
+
+#[tokio::test]
+async fn a_test_completion_proves_what_a_catalog_does_not() {
+    let (gateway, upstream) = with_upstream().await;
+    let client = gateway.client();
+    upstream.then(list(&["m"]));
+    post(&client, "providers/up/sync", json!({})).await;
+    let evidence = |provider: Value| provider["evidence"].clone();
+    let before = evidence(get(&client, "providers/up").await);
+    assert!(before["catalog"]["synced_at_ms"].is_u64() && before["reachable"]["at_ms"].is_u64(), "{before}");
+    assert_eq!(
+        before["inference"]["proven_at_ms"],
+        Value::Null,
+        "a list proves nothing of the models (M-051)"
+    );
+
+    upstream.then(Answer::events(&chat::events(&["po", "ng"])));
+    let (status, report) = post(&client, "providers/up/test", json!({"model": "m"})).await;
+    assert_eq!(status, 200, "{report}");
+    assert_eq!(
+        (&report["ok"], &report["status"], &report["answer"]),
+        (&json!(true), &json!(200), &json!("pong"))
+    );
+    assert_eq!((&report["usage"]["prompt_tokens"], &report["served_model"]), (&json!(11), &json!("m")));
+    assert!(report["first_content_ms"].as_u64().unwrap() <= report["latency_ms"].as_u64().unwrap());
+    assert_eq!(report["billable"], true, "hosted tests may be billed (M-052)");
+    assert_eq!(report["record"]["trace"][0]["result"], "served");
+    assert_eq!(
+        (&report["record"]["key"], &report["record"]["tokens"]["input"]),
+        (&json!("admin"), &json!(11))
+    );
+    let asked = upstream.request(1).await.json();
+    assert_eq!(asked["model"], "m");
+    assert!(asked["max_tokens"].as_u64().unwrap() <= 256, "a small request: {asked}");
+
+    let after = evidence(get(&client, "providers/up").await);
+    assert_eq!(after["inference"]["model"], "m");
+    assert_eq!(after["inference"]["request_id"], report["request_id"]);
+    let gateway = gateway.restart().await;
+    assert_eq!(evidence(get(&gateway.client(), "providers/up").await), after, "evidence is kept");
+}
+
+#[tokio::test]
+async fn a_failed_test_says_what_to_look_at() {
+    let (gateway, upstream) = with_upstream().await;
+    let client = gateway.client();
+    for (status, hint) in [
+        (404, "model, deployment or region"),
+        (401, "credential"),
+        (403, "scope"),
+        (429, "quota and billing"),
+        (500, "fault of its own"),
+    ] {
+        upstream.then(Answer::json(status, chat::error("secret upstream-secret-of-up", "why")));
+        let (_, report) = post(&client, "providers/up/test", json!({"model": "anything"})).await;
+        assert_eq!(report["ok"], false, "{status}");
+        assert!(report["hint"].as_str().unwrap().contains(hint), "{status}: {report}");
+        assert!(!report.to_string().contains("upstream-secret-of-up"), "{report}");
+        assert_eq!(report["record"]["trace"].as_array().unwrap().len(), 1, "no failover, no retry");
+        let evidence = &get(&client, "providers/up").await["evidence"];
+        assert_eq!(evidence["inference"]["last_error"]["status"], status);
+        assert!(evidence["reachable"]["at_ms"].is_u64() && evidence["inference"]["proven_at_ms"].is_null());
+    }
+    for (answer, word) in [
+        (Answer::events(&[chat::role(), chat::event(&chat::error("overloaded", "x"))]), "overloaded"),
+        (Answer::events(&[chat::role(), chat::content("a")]).cut_after(600), ""),
+    ] {
+        upstream.then(answer);
+        let (_, report) = post(&client, "providers/up/test", json!({"model": "m"})).await;
+        assert!(report["ok"] == false && report["error"].as_str().unwrap().contains(word), "{report}");
+    }
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_reached_is_evidence_and_no_fault_of_the_gateway() {
+    let gateway = Gateway::start(&Yaml::one(refusing_url().await)).await;
+    let client = gateway.client();
+    let (status, synced) = post(&client, "providers/up/sync", json!({})).await;
+    assert_eq!((status, &synced["ok"]), (200, &json!(false)), "{synced}");
+    assert!(synced["error"]["hint"].as_str().unwrap().contains("base URL"), "{synced}");
+    let (status, report) = post(&client, "providers/up/test", json!({"model": "m"})).await;
+    assert_eq!((status, &report["ok"]), (200, &json!(false)), "{report}");
+    assert!(report["hint"].as_str().unwrap().contains("base URL"), "{report}");
+    let evidence = &get(&client, "providers/up").await["evidence"];
+    assert!(evidence["reachable"]["at_ms"].is_null() && evidence["reachable"]["last_error"].is_object());
+}
+
+#[tokio::test]
+async fn a_hostile_list_changes_nothing_or_is_cut() {
+    let (gateway, upstream) = with_upstream().await;
+    let client = gateway.client();
+    upstream.then(list(&["good"]));
+    post(&client, "providers/up/sync", json!({})).await;
+    let huge = Answer::whole(200, &[("content-length", "900000000")], "");
+    for (name, answer, word) in [
+        ("a page", Answer::whole(200, &[("content-type", "text/html")], "<html>hello</html>"), "not a list"),
+        ("cut", list(&["a", "b"]).cut_after(120), ""),
+        ("an error", Answer::json(403, chat::error("no list for you", "x")), "no list for you"),
+        ("a redirect", Answer::whole(302, &[("location", "http://127.0.0.1:1/")], ""), "302"),
+        ("two lengths", huge, ""),
+        ("endless", Answer::stream().repeat_chunk(vec![b' '; 1 << 16]), "larger than"),
+        ("deep", Answer::json(200, "[".repeat(1 << 20)), "not a list"),
+    ] {
+        upstream.then(answer);
+        let (status, synced) = post(&client, "providers/up/sync", json!({})).await;
+        assert_eq!((status, &synced["ok"]), (200, &json!(false)), "{name}: {synced}");
+        assert!(synced["error"]["message"].as_str().unwrap().contains(word), "{name}: {synced}");
+        assert_eq!(catalog(&client, "").await, ["up/good", "up/m"], "{name}: the list of before stays");
+    }
+
+    let mut many: Vec<Value> = (0..10_000).map(|n| json!({"id": format!("m{n:05}")})).collect();
+    many.extend([json!({"id": "with blank"}), json!({"id": 7}), json!({"id": "m00000"}), json!(null)]);
+    upstream.then(Answer::json(200, json!({"data": many}).to_string()));
+    let (_, synced) = post(&client, "providers/up/sync", json!({})).await;
+    assert_eq!(synced["models"], 5_000);
+    let skipped = json!({"without_usable_id": 3, "repeated": 1, "over_limit": 5_000});
+    assert_eq!(synced["skipped"], skipped);
+    upstream.then(Answer::completion("ok"));
+    assert_eq!(client.chat(chat::request("up/m04999")).await.status, 200);
+}
+
+#[tokio::test]
+async fn slow_catalogs_do_not_hold_up_the_others() {
+    let (slow, quick) = (Upstream::start().await, Upstream::start().await);
+    slow.always(Answer::hang_forever());
+    quick.always(list(&["q"]));
+    let yaml = Yaml::new().provider("quick", quick.base_url()).provider("slow", slow.base_url());
+    let gateway = Gateway::start(&yaml).await;
+    let client = gateway.client();
+    let began = std::time::Instant::now();
+    let answer = client.clone().with("content-type", "application/json");
+    let answer = wait::within(
+        Duration::from_secs(60),
+        "the end of syncing",
+        answer.send("POST", "/admin/api/catalog/sync", Bytes::from("{}")),
+    );
+    let synced = answer.await.unwrap().json();
+    assert!(began.elapsed() < Duration::from_secs(40));
+    assert_eq!((&synced["data"][0]["provider"], &synced["data"][0]["ok"]), (&json!("quick"), &json!(true)));
+    assert!(synced["data"][1]["error"]["hint"].as_str().unwrap().contains("too slow"), "{synced}");
+}
+
+#[tokio::test]
+async fn the_catalog_is_paged_and_filtered() {
+    let (gateway, upstream) = with_upstream().await;
+    let client = gateway.client();
+    let data = json!({"data": [
+        {"id": "a", "name": "Alpha", "context_length": 1000, "architecture": {"input_modalities": ["text", "image"]},
+         "pricing": {"prompt": "0.000001", "completion": "0.000002"}},
+        {"id": "b/c", "supported_parameters": ["tools"]},
+    ]});
+    upstream.then(Answer::json(200, data.to_string()));
+    post(&client, "providers/up/sync", json!({})).await;
+    for (query, want) in [
+        ("capability=vision", &["up/a"][..]),
+        ("capability=tools", &["up/b/c"]),
+        ("q=ALPHA", &["up/a"]),
+        ("q=c", &["up/b/c"]),
+        ("provider=none", &[]),
+        ("priced=true", &["up/a"]),
+        ("priced=false", &["up/b/c", "up/m"]),
+    ] {
+        assert_eq!(catalog(&client, query).await, want, "{query}");
+    }
+    let (mut found, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = get(&client, &format!("catalog?limit=1&cursor={cursor}")).await;
+        found.push(page["data"][0]["id"].as_str().unwrap().to_owned());
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(found, ["up/a", "up/b/c", "up/m"]);
+    let row = &get(&client, "catalog?q=alpha").await["data"][0];
+    assert_eq!((&row["prices"]["output"], &row["prices_from"]["source"]), (&json!(2.0), &json!("upstream")));
+    assert_eq!((&row["tools"], &row["context_window"]), (&Value::Null, &json!(1_000)), "null is not known");
+    assert_eq!(client.get("/admin/api/catalog?capability=flight").await.unwrap().status, 400);
+}
+
+#[tokio::test]
+async fn an_override_prices_requests_from_its_moment_on() {
+    let (gateway, upstream) = with_upstream().await;
+    let client = gateway.client();
+    upstream.always(Answer::completion("ok"));
+    let cost = async |number: usize| {
+        client.chat(chat::request("up/m")).await;
+        gateway.records(number).await[0]["cost_micro_usd"].clone()
+    };
+    assert_eq!(cost(1).await, Value::Null, "unknown is not free");
+    let facts = json!({"prices": {"input": 1.0, "output": 10.0}, "vision": false});
+    let (status, made) =
+        post(&client, "catalog/overrides", json!({"provider": "up", "model": "m", "facts": facts})).await;
+    assert_eq!(status, 201, "{made}");
+    // 11 tokens in for a dollar a million, 7 out for ten.
+    assert_eq!(cost(2).await, json!(81.0));
+    let row = &get(&client, "catalog?provider=up").await["data"][0];
+    assert_eq!((&row["vision"], &row["prices_from"]["source"]), (&json!(false), &json!("override")));
+
+    // One that is still to come is published when its time has come, without anybody's doing.
+    let soon = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_millis(1_500);
+    let facts = json!({"prices": {"input": 0, "output": 0}});
+    let at = u64::try_from(soon.as_millis()).unwrap();
+    let later = json!({"provider": "up", "model": "m", "effective_from": at, "facts": facts});
+    let (status, coming) = post(&client, "catalog/overrides", later.clone()).await;
+    assert_eq!(status, 201, "{coming}");
+    assert_eq!(post(&client, "catalog/overrides", later).await.0, 409, "one for a moment");
+    let free = async || {
+        let row = get(&client, "catalog?provider=up").await["data"][0].clone();
+        (row["prices"]["output"] == 0.0).then_some(row["vision"].clone())
+    };
+    assert_eq!(wait::eventually("the next prices", free).await, false, "what it says nothing of stays");
+    assert_eq!(cost(3).await, json!(0.0));
+
+    for id in [&coming["id"], &made["id"]] {
+        let path = format!("/admin/api/catalog/overrides/{}", id.as_str().unwrap());
+        assert_eq!(client.send("DELETE", &path, Bytes::new()).await.unwrap().status, 204);
+        assert_eq!(client.get(&path).await.unwrap().status, 404);
+    }
+    assert_eq!(get(&client, "catalog?provider=up").await["data"][0]["prices"], Value::Null);
+}
+
+#[tokio::test]
+async fn an_override_that_cannot_be_is_refused_by_name() {
+    let (gateway, _upstream) = with_upstream().await;
+    let client = gateway.client();
+    let facts = json!({"vision": true});
+    for (body, param) in [
+        (json!({"provider": "up", "model": "m", "facts": {"prices": {"input": -1}}}), "facts.prices"),
+        (json!({"provider": "up", "model": "m", "facts": {"wings": true}}), "facts.wings"),
+        (json!({"provider": "up", "model": "m", "facts": {}}), "facts"),
+        (json!({"provider": "up", "model": "a b", "facts": facts}), "model"),
+        (json!({"provider": "a/b", "model": "m", "facts": facts}), "provider"),
+        (json!({"provider": "up", "model": "m", "facts": facts, "effective_from": "soon"}), "effective_from"),
+        (json!({"provider": "up", "facts": facts}), "model"),
+    ] {
+        let (status, error) = post(&client, "catalog/overrides", body).await;
+        assert_eq!((status, &error["error"]["param"]), (400, &json!(param)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_pays_twice_for_one_test() {
+    let (gateway, upstream) = with_upstream().await;
+    let client = gateway.client().with("idempotency-key", "once");
+    upstream.always(Answer::events(&chat::events(&["pong"])));
+    let (_, first) = post(&client, "providers/up/test", json!({"model": "m"})).await;
+    let (_, second) = post(&client, "providers/up/test", json!({"model": "m"})).await;
+    assert_eq!((&first, upstream.requests().len()), (&second, 1));
+    assert_eq!(post(&client, "providers/up/test", json!({"model": "n"})).await.0, 409);
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn an_endpoint_is_tested_with_its_failover() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    first.always(Answer::error(503));
+    second.always(Answer::events(&chat::events(&["bonjour"])));
+    let gateway = Gateway::start(&Yaml::line(&[first.base_url(), second.base_url()])).await;
+    let client = gateway.client();
+    let (status, report) = post(&client, "endpoints/line/test", json!({"prompt": "Greet me."})).await;
+    assert_eq!(
+        (status, &report["ok"], &report["answer"]),
+        (200, &json!(true), &json!("bonjour")),
+        "{report}"
+    );
+    let trace = report["record"]["trace"].as_array().unwrap();
+    let steps: Vec<(&str, &str)> = trace
+        .iter()
+        .map(|step| (step["provider"].as_str().unwrap(), step["result"].as_str().unwrap()))
+        .collect();
+    assert_eq!((steps.len(), steps[0].0, steps[1]), (2, "p0", ("p1", "served")));
+    assert_eq!(second.request(0).await.json()["messages"][0]["content"], "Greet me.");
+    assert_eq!(post(&client, "endpoints/none/test", json!({})).await.0, 404);
+    let both = json!({"prompt": "a", "messages": []});
+    assert_eq!(post(&client, "endpoints/line/test", both).await.0, 400);
+}
+
+#[tokio::test]
+async fn explain_asks_no_upstream() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    let gateway = Gateway::start(&Yaml::line(&[first.base_url(), second.base_url()])).await;
+    let client = gateway.client();
+    let body = json!({"model": "line", "messages": [{"role": "user", "content": "hello"}]});
+    let asked = json!({"path": "/v1/chat/completions", "body": body});
+    let (status, plan) = post(&client, "explain", asked).await;
+    assert_eq!(status, 200, "{plan}");
+    assert!(plan.to_string().contains("p0") && plan.to_string().contains("p1"), "{plan}");
+    for (asked, param) in [
+        (json!({"path": "/admin/api/keys", "body": body}), "path"),
+        (json!({"path": "/v1/chat/completions", "body": body, "key_id": "none"}), "key_id"),
+        (json!({"path": "/v1/chat/completions", "body": body, "principal_id": "none"}), "principal_id"),
+        (json!({"path": "/v1/chat/completions", "body": body, "key": "x"}), "key"),
+    ] {
+        let (status, error) = post(&client, "explain", asked).await;
+        assert_eq!((status, &error["error"]["param"]), (400, &json!(param)), "{error}");
+    }
+    assert_eq!(first.connections() + second.connections(), 0);
+    assert_eq!(get(&client, "requests").await["data"], json!([]), "no record either");
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_told() {
+    let (gateway, upstream) = with_upstream().await;
+    let client = gateway.client();
+    assert_eq!(post(&client, "providers/none/sync", json!({})).await.0, 404);
+    assert_eq!(post(&client, "providers/none/test", json!({"model": "m"})).await.0, 404);
+    assert_eq!(post(&client, "providers/up/test", json!({})).await.0, 400);
+    assert_eq!(post(&client, "providers/up/test", json!({"model": "a b"})).await.0, 400);
+    assert_eq!(post(&client, "providers/up/sync", json!({"now": true})).await.0, 400);
+    assert_eq!(upstream.connections(), 0);
+}
