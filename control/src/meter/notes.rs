@@ -114,3 +114,104 @@ const SLOT_BYTES: usize = 1_024;
 const SLOTS_MAX: u32 = 16_384;
 /// As long as the marker that a frame begins with.
 const STRUCK: [u8; 4] = [0; 4];
+
+#[cfg(test)]
+mod tests {
+    use shared::usage::{Outcome, UsageLog as _};
+    use tempfile::TempDir;
+
+    use super::super::tests::{Process, event};
+    use super::*;
+
+    fn interrupted(n: u64) -> UsageEvent {
+        UsageEvent { outcome: Outcome::Interrupted, ..event(n) }
+    }
+
+    fn notes_in(dir: &Path) -> usize {
+        fs::read_dir(dir).unwrap().filter(|entry| is_notes(&entry.as_ref().unwrap().path())).count()
+    }
+
+    const INTERRUPTED: &str =
+        "SELECT coalesce(sum(requests), 0) FROM usage_hour WHERE outcome = 'interrupted'";
+    const ALL: &str = "SELECT coalesce(sum(requests), 0) FROM usage_hour";
+
+    #[test]
+    fn what_is_noted_and_not_recorded_is_recorded_once_by_the_next_process() {
+        let home = TempDir::new().unwrap();
+        let process = Process::start(home.path(), 100);
+        let mut log = process.journal.log().unwrap();
+        let notes: Vec<Note> = (0..4).map(|n| log.note(&interrupted(n)).unwrap()).collect();
+        let mut notes = notes.into_iter();
+        log.append(event(0));
+        log.strike(notes.next().unwrap());
+        // Killed between the record and the striking.
+        log.append(event(1));
+        // As a kill leaves it: nothing is dropped in good order.
+        let dir = home.path().join("journal");
+        std::mem::forget(log);
+        drop(process);
+        assert_eq!(notes_in(&dir), 1);
+        for start in 0..3 {
+            let mut next = Process::start(home.path(), 100);
+            next.meter.begin();
+            assert_eq!((next.sql(INTERRUPTED), next.sql(ALL)), (2, 4), "start {start}");
+            assert_eq!(notes_in(&dir), 0);
+        }
+    }
+
+    #[test]
+    fn notes_that_were_stored_are_not_stored_again_when_their_file_comes_back() {
+        let home = TempDir::new().unwrap();
+        let dir = home.path().join("journal");
+        let mut process = Process::start(home.path(), 100);
+        let mut notes = Notes::new(&dir, 7);
+        let _kept: Vec<_> = (0..3).map(|n| notes.write(&interrupted(n)).unwrap()).collect();
+        let mut bytes = fs::read(&notes.path).unwrap();
+        bytes.extend_from_slice(b"and what a broken disk has put behind");
+        drop(notes);
+        for _ in 0..2 {
+            fs::write(dir.join(format!("again{EXTENSION}")), &bytes).unwrap();
+            process = {
+                drop(process);
+                Process::start(home.path(), 100)
+            };
+            process.meter.begin();
+            assert_eq!(process.sql(ALL), 3);
+        }
+    }
+
+    #[test]
+    fn slots_are_used_again_and_bounded() {
+        let home = TempDir::new().unwrap();
+        let mut notes = Notes::new(home.path(), 1);
+        let first = notes.write(&event(0)).unwrap();
+        notes.strike(first);
+        let all: Vec<Note> = (0..SLOTS_MAX).map(|n| notes.write(&event(n.into())).unwrap()).collect();
+        assert_eq!(notes.write(&event(0)), None, "one past the bound");
+        assert_eq!(
+            fs::metadata(&notes.path).unwrap().len().div_ceil(SLOT_BYTES as u64),
+            u64::from(SLOTS_MAX)
+        );
+        all.into_iter().for_each(|note| notes.strike(note));
+        assert_eq!(records(&fs::read(&notes.path).unwrap()).count(), 0);
+        drop(notes);
+        assert_eq!(notes_in(home.path()), 0, "nothing is left of an end in good order");
+    }
+
+    #[test]
+    fn the_longest_record_fits_into_a_slot() {
+        let home = TempDir::new().unwrap();
+        let long = UsageEvent {
+            request_id: "r".repeat(128).into(),
+            selector: "s".repeat(256).into(),
+            key: shared::id::KeyId::new("k".repeat(64)),
+            project: Some(shared::id::ProjectId::new("p".repeat(64))),
+            principal: Some(shared::id::PrincipalId::new("h".repeat(64))),
+            endpoint: Some(shared::id::EndpointName::new("e".repeat(64))),
+            provider: None,
+            model: None,
+            ..interrupted(0)
+        };
+        assert!(Notes::new(home.path(), 1).write(&long).is_some());
+    }
+}

@@ -81,7 +81,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
     fn counts_as_one_who_remembers_everything(
@@ -242,7 +242,7 @@ fn threads_never_take_more_than_the_limit_together() {
                 })
                 .collect();
             let pace = if period == Period::Minute { 1_700 } else { 1_700_000 };
-            for _ in 0..60 {
+            for _ in 0..30 {
                 clock.fetch_add(pace, Ordering::Relaxed);
                 for _ in 0..3 {
                     let now_ms = clock.load(Ordering::Relaxed);
