@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# usage: setup_flow.sh PATH-OF-LLMGW
+#
+# The README's section "Setting up", as it stands there, against an empty gateway and a real model on loopback: it
+# runs the section's commands, looks at what they answered, restarts the gateway, and looks again.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+binary=$(realpath "$1")
+cache=$("$here/setup.sh")
+work=$(mktemp -d)
+children=()
+finish() {
+    for child in "${children[@]}"; do kill "$child" 2>/dev/null || true; done
+    wait 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+fail() {
+    echo "setup_flow: $*" >&2
+    tail -n 40 "$work"/*.log "$work/answers" >&2 || true
+    exit 1
+}
+
+# Waits until a log has a line with the pattern, and prints what the pattern's group is.
+told() {
+    for _ in $(seq 600); do
+        found=$(sed -nE "s#.*$2.*#\1#p" "$work/$1.log" | head -n 1)
+        [ -z "$found" ] || { echo "$found"; return; }
+        sleep 0.1
+    done
+    fail "$1 did not start"
+}
+
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$cache/python/bin/python" -u "$here/chat_server.py" "$port" >"$work/model.log" 2>&1 &
+children+=($!)
+for _ in $(seq 600); do
+    ! curl -sf "http://127.0.0.1:$port/health" >/dev/null || break
+    sleep 0.1
+done
+
+export LLMGW_API_KEY=administrator-key-of-the-set-up-flow
+LLMGW_CREDENTIAL_ENCRYPTION_KEY=$(head -c 32 /dev/urandom | base64)
+export LLMGW_CREDENTIAL_ENCRYPTION_KEY LLMGW_STATE_DIR=$work/state LLMGW_PORT=0
+serve() {
+    "$binary" serve >"$work/$1.log" 2>&1 &
+    gateway=$!
+    children+=("$gateway")
+    GATEWAY=$(told "$1" 'listening on (http://[0-9.:]+)')
+    export GATEWAY
+}
+
+serve first
+export MODEL_SERVER=http://127.0.0.1:$port/v1 MODEL=smollm2-135m
+{
+    echo 'set -euo pipefail'
+    awk '/^## Setting up$/ { here = 1 } /^## / && !/^## Setting up$/ { here = 0 }
+        here && /^```sh$/ { code = 1; next } /^```$/ { code = 0 } here && code' "$here/../../README.md"
+    # shellcheck disable=SC2016  # expanded when it runs
+    echo 'echo "$project $key" > remembered'
+} >"$work/commands.sh"
+[ "$(wc -l <"$work/commands.sh")" -gt 20 ] || fail "the README has no section 'Setting up' with commands"
+(cd "$work" && bash commands.sh >answers 2>&1) || fail "a command of the README failed"
+read -r project key <"$work/remembered"
+[ ! -e "$work/cookies.txt" ] || fail "still signed in"
+
+expect() { grep -q -- "$1" "$work/answers" || fail "no $1 in the answers"; }
+expect '"content":"'                       # the stream
+expect '^data: \[DONE\]'
+grep -q -- "${project}" "$work/answers" || fail "the project's usage is not there"
+
+api() { curl -sS --fail-with-body -H "x-api-key: $LLMGW_API_KEY" "$GATEWAY/admin/api/$1"; }
+# What must be there, before the restart and after it.
+everything() {
+    python3 - "$(api "usage?project=$project")" "$(api "requests?project=$project")" "$(api keys)" "$(api endpoints/main)" \
+        "$(api providers/local)" "$1" <<'PYTHON' || fail "something is missing ($1 requests expected)"
+import json, sys
+
+usage, requests, keys, endpoint, provider = (json.loads(text) for text in sys.argv[1:6])
+count = int(sys.argv[6])
+totals = usage["totals"]
+assert totals["requests"] == count == len(requests["data"]), (totals, len(requests["data"]))
+assert totals["tokens"]["input"] > 0 and totals["tokens"]["output"] > 0, totals
+assert float(totals["cost_micro_usd"]) > 0 and totals["requests_unpriced"] == 0, totals
+for record in requests["data"]:
+    assert (record["provider"], record["endpoint"], record["outcome"]) == ("local", "main", "completed"), record
+    assert record["provenance"] == "reported", record
+assert [key["name"] for key in keys["data"]] == ["first"], keys
+assert endpoint["failover"] == [{"provider": "local", "model": "smollm2-135m"}], endpoint
+evidence = provider["evidence"]
+assert evidence["catalog"]["synced_at_ms"] and evidence["inference"]["proven_at_ms"], evidence
+PYTHON
+}
+everything 1
+
+kill "$gateway"
+wait "$gateway" || fail "the gateway did not stop cleanly"
+serve second
+curl -sSN --fail-with-body "$GATEWAY/v1/chat/completions" -H "x-api-key: $key" -H "Content-Type: application/json" \
+    -d '{"model": "main", "stream": true, "messages": [{"role": "user", "content": "And again."}]}' >"$work/answers" ||
+    fail "the key does not work after a restart"
+expect '^data: \[DONE\]'
+everything 2
+echo "setup_flow: the set-up of the README works against a real model, and survives a restart"
