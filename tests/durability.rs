@@ -66,7 +66,7 @@ async fn what_was_answered_survives_kills_under_load() {
         let before = keys.lock().unwrap().len();
         let mut tasks = JoinSet::new();
         for index in 0..CLIENTS {
-            let (seen, project) = ((chats.clone(), keys.clone()), project.clone().unwrap());
+            let (seen, project) = ((Arc::clone(&chats), Arc::clone(&keys)), project.clone().unwrap());
             tasks.spawn(load(gateway.client(), admin.clone(), project, format!("r{round}-{index}"), seen));
         }
         wait::eventually("load", async || (keys.lock().unwrap().len() >= before + ANSWERS).then_some(()))

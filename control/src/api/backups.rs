@@ -98,8 +98,8 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let listed = tokio::task::spawn_blocking(move || backup::list(&dir)).await;
     let data = match listed {
         Ok(Ok(data)) => data,
-        Ok(Err(error)) => return Err(failed(error.to_string())),
-        Err(_) => return Err(failed("the directory could not be read".to_owned())),
+        Ok(Err(error)) => return Err(failed(&error.to_string())),
+        Err(_) => return Err(failed("the directory could not be read")),
     };
     json(&List { data, next_cursor: None, is_running, last_failure, kept: backups.kept })
 }
@@ -120,13 +120,15 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     }
     call.app.scribe.flush(super::requests::FLUSH_TIME_MAX).await;
     if let Err(error) = backups.clone().make(call.app.scribe.clone()) {
-        backups.end(Some(error.to_string()));
-        return Err(failed(error.to_string()));
+        let why = error.to_string();
+        let refused = failed(&why);
+        backups.end(Some(why));
+        return Err(refused);
     }
     begun
 }
 
-fn failed(why: String) -> ApiError {
+fn failed(why: &str) -> ApiError {
     tracing::error!("backups: {why}");
     ApiError::new(
         ErrorKind::Internal,

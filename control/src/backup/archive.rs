@@ -71,7 +71,6 @@ pub(super) fn unpack(archive: &Path, dir: &Path, bytes_max: u64) -> Result<Manif
         let entry = entry.map_err(broken(archive))?;
         return Err(stranger(archive, &entry));
     }
-    drop(entries);
     end(archive, tar.into_inner())?;
     Ok(manifest)
 }

@@ -166,7 +166,7 @@ impl Forged {
         self
     }
 
-    fn listed(mut self, name: &str, bytes: u64, sha256: String) -> Self {
+    fn listed(mut self, name: &str, bytes: u64, sha256: &str) -> Self {
         let file = serde_json::json!({"name": name, "bytes": bytes, "sha256": sha256});
         self.manifest["files"].as_array_mut().unwrap().push(file);
         self
@@ -249,7 +249,7 @@ fn names_links_and_devices_of_an_attacker_are_refused() {
         );
         // Also where the manifest vouches for it.
         let said =
-            Forged::new().listed(name, bytes.len() as u64, sha256(bytes)).with(kind, name, bytes).refused();
+            Forged::new().listed(name, bytes.len() as u64, &sha256(bytes)).with(kind, name, bytes).refused();
         assert!(said.contains("is not a good backup"), "{name} {kind:?}: {said}");
     }
 }
@@ -271,7 +271,7 @@ fn what_is_not_as_the_manifest_says_is_refused() {
     newer.manifest["format"] = 1.into();
     newer.manifest["database_version"] = 1.into();
     assert!(newer.refused().contains("version"));
-    assert!(Forged::new().listed("usage.db", u64::MAX, String::new()).refused().contains("--max-bytes"));
+    assert!(Forged::new().listed("usage.db", u64::MAX, "").refused().contains("--max-bytes"));
     let mut tail = good.tar();
     tail.extend([1; 512]);
     assert!(refused(&zstd::encode_all(tail.as_slice(), 1).unwrap()).contains("good backup"));
@@ -298,7 +298,7 @@ fn a_bomb_is_refused_before_it_fills_the_disk() {
     let bytes: u64 = 200 << 20;
     let zeros = vec![0; 1 << 20];
     let mut encoder = zstd::Encoder::new(Vec::new(), 19).unwrap();
-    let mut forged = Forged::new().listed("usage.db", bytes, String::new());
+    let mut forged = Forged::new().listed("usage.db", bytes, "");
     // The archive claims what it holds, and is still far too much for its length.
     let mut tar = forged.tar();
     tar.truncate(tar.len() - 1_024);
