@@ -8,6 +8,9 @@ use shared::port::full;
 
 use super::{ADMIN, Gateway, PROJECT, text};
 
+/// Body, headers and the status to come.
+type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], u16);
+
 const SESSION: &str = "/admin/api/session";
 
 impl Gateway {
@@ -76,7 +79,7 @@ fn whoever_has_no_administrator_key_does_not_sign_in() {
     let gateway = Gateway::start();
     super::gate::publish_keys(&gateway);
     let key = |key: &str| json!({"key": key}).to_string();
-    let cases: &[(&str, &[(&str, &str)], u16)] = &[
+    let cases: &[Case<'_>] = &[
         (&key("wrong"), &[], 401),
         (&key(PROJECT), &[], 403),
         ("", &[], 401),
