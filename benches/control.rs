@@ -237,6 +237,7 @@ fn writes() {
                 }
                 made
             };
+            #[expect(clippy::needless_collect, reason = "all run before the first is waited for")]
             let all: Vec<_> = (0..clerks).map(|_| scope.spawn(clerk)).collect();
             all.into_iter().map(|clerk| clerk.join().unwrap()).sum()
         });
@@ -293,6 +294,7 @@ fn paced(gateway: &Gateway, is_pruning: bool) -> (f64, f64) {
             }
             times
         };
+        #[expect(clippy::needless_collect, reason = "all run before the first is waited for")]
         let all: Vec<_> = (0..CLIENTS).map(|index| scope.spawn(move || client(index))).collect();
         all.into_iter().map(|client| client.join().unwrap()).collect()
     });

@@ -1,7 +1,7 @@
 //! The catalog as an operator uses it: syncing, testing a connection, evidence, prices, overrides, explain (ADM-3,
 //! ADM-6, ADM-8, FAIL-8; M-049 to M-052, M-120, M-224).
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -288,9 +288,8 @@ async fn an_override_prices_requests_from_its_moment_on() {
     assert_eq!((&row["vision"], &row["prices_from"]["source"]), (&json!(false), &json!("override")));
 
     // One that is still to come is published when its time has come, without anybody's doing.
-    let soon = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_millis(1_500);
     let facts = json!({"prices": {"input": 0, "output": 0}});
-    let at = u64::try_from(soon.as_millis()).unwrap();
+    let at = shared::clock::unix_ms() + 1_500;
     let later = json!({"provider": "up", "model": "m", "effective_from": at, "facts": facts});
     let (status, coming) = post(&client, "catalog/overrides", later.clone()).await;
     assert_eq!(status, 201, "{coming}");
