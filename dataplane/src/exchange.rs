@@ -16,7 +16,7 @@ use shared::operation::Operation;
 use shared::port::{BoxError, Insider};
 use wire::envelope::Family;
 
-use crate::admit::authenticate::{authenticate, is_administrator, still_live};
+use crate::admit::authenticate::{LastKey, authenticate, is_administrator, still_live};
 use crate::admit::authorize;
 use crate::error::Fault;
 use crate::metrics::add;
@@ -33,6 +33,7 @@ pub(crate) struct Caller {
     pub(crate) worker: Rc<Worker>,
     pub(crate) link: Rc<Link>,
     pub(crate) peer: SocketAddr,
+    pub(crate) last_key: LastKey,
     /// What a request from inside the process says of itself; a connection never has it.
     pub(crate) insider: Option<Insider>,
 }
@@ -136,7 +137,7 @@ impl Exchange {
         let snapshot = plane.snapshots.load();
         let access = match &self.caller.insider {
             Some(insider) => still_live(&insider.access)?,
-            None => authenticate(&snapshot, &parts.headers).map_err(Fault::closing)?,
+            None => authenticate(&snapshot, &self.caller.last_key, &parts.headers).map_err(Fault::closing)?,
         };
         authorize::operation(&access, operation).map_err(Fault::closing)?;
         match operation {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use ring::hmac;
 use serde::Serialize;
 
@@ -146,17 +146,19 @@ pub struct AccessTable {
 /// read.
 pub fn presented(headers: &HeaderMap) -> Result<Option<&[u8]>, &'static str> {
     if let Some(value) =
-        only(headers, "x-api-key").map_err(|()| "Two different x-api-key headers were sent.")?
+        only(headers, &X_API_KEY).map_err(|()| "Two different x-api-key headers were sent.")?
     {
         return Ok(Some(value.as_bytes().trim_ascii()));
     }
-    let value = only(headers, AUTHORIZATION.as_str())
-        .map_err(|()| "Two different Authorization headers were sent.")?;
+    let value =
+        only(headers, &AUTHORIZATION).map_err(|()| "Two different Authorization headers were sent.")?;
     let Some(value) = value else { return Ok(None) };
     bearer(value).map(Some).ok_or("The Authorization header is not 'Bearer KEY'.")
 }
 
-fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a HeaderValue>, ()> {
+static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, ()> {
     let mut values = headers.get_all(name).iter();
     let first = values.next();
     if values.any(|other| Some(other) != first) { Err(()) } else { Ok(first) }

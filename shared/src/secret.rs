@@ -20,6 +20,14 @@ impl<T: Zeroize> Secret<T> {
     }
 }
 
+impl Secret<Vec<u8>> {
+    /// Whether it is `other`. The time that this takes tells nothing but whether the lengths are the same.
+    pub fn is(&self, other: &[u8]) -> bool {
+        let differing = self.0.iter().zip(other).fold(0, |bits, (own, other)| bits | (own ^ other));
+        self.0.len() == other.len() && std::hint::black_box(differing) == 0
+    }
+}
+
 impl<T: Zeroize> Drop for Secret<T> {
     fn drop(&mut self) {
         self.0.zeroize();
@@ -29,5 +37,18 @@ impl<T: Zeroize> Drop for Secret<T> {
 impl<T: Zeroize> fmt::Debug for Secret<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(••••)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_itself_alone() {
+        let secret = Secret::new(b"abc".to_vec());
+        for (other, same) in [("abc", true), ("abd", false), ("ab", false), ("abcd", false), ("", false)] {
+            assert_eq!(secret.is(other.as_bytes()), same, "{other}");
+        }
     }
 }

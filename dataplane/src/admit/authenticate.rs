@@ -1,19 +1,25 @@
 //! Key header to [`Access`] (AUTH-1 to AUTH-3).
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
 
 use http::header::ORIGIN;
 use http::{HeaderMap, HeaderValue};
-use shared::access::{Access, Role, presented};
+use shared::access::{Access, AccessTable, Role, presented};
 use shared::clock;
 use shared::error_kind::ErrorKind;
+use shared::secret::Secret;
 use shared::snapshot::Snapshot;
 
 use crate::error::Fault;
 
 /// Finds out who calls. `x-api-key` wins over `Authorization`; a wrong key is not rescued by another one, and
-/// two different `x-api-key` headers are none.
-pub(crate) fn authenticate(snapshot: &Snapshot, headers: &HeaderMap) -> Result<Arc<Access>, Fault> {
+/// two different `x-api-key` headers are none. `last` belongs to the connection.
+pub(crate) fn authenticate(
+    snapshot: &Snapshot,
+    last: &LastKey,
+    headers: &HeaderMap,
+) -> Result<Arc<Access>, Fault> {
     let Some(presented) = presented(headers).map_err(invalid)? else {
         return match &snapshot.access.anonymous {
             Some(local) => from_local_page(headers).map(|()| Arc::clone(local)),
@@ -22,16 +28,53 @@ pub(crate) fn authenticate(snapshot: &Snapshot, headers: &HeaderMap) -> Result<A
             )),
         };
     };
-    let hash = snapshot.key_hasher.hash(presented);
-    if let Some(access) = snapshot.access.keys.get(&hash)
-        && is_live(access)
+    let known = last.access(presented, &snapshot.access).or_else(|| look_up(snapshot, last, presented));
+    if let Some(access) = known
+        && is_live(&access)
     {
-        return Ok(Arc::clone(access));
+        return Ok(access);
     }
     match &snapshot.access.anonymous {
         // SDKs insist on sending some key; in the local mode any will do.
         Some(local) => from_local_page(headers).map(|()| Arc::clone(local)),
         None => Err(invalid(NOT_VALID)),
+    }
+}
+
+fn look_up(snapshot: &Snapshot, last: &LastKey, presented: &[u8]) -> Option<Arc<Access>> {
+    let access = snapshot.access.keys.get(&snapshot.key_hasher.hash(presented))?;
+    last.remember(presented, &snapshot.access, access);
+    Some(Arc::clone(access))
+}
+
+/// The key that was found last on a connection. Nearly always the next request presents it again, and then it need
+/// not be hashed and looked up.
+#[derive(Debug, Default)]
+pub(crate) struct LastKey(RefCell<Option<Found>>);
+
+#[derive(Debug)]
+struct Found {
+    key: Secret<Vec<u8>>,
+    /// Where it was found: in another table it may be another's, or nobody's. An idle connection keeps no table.
+    table: Weak<AccessTable>,
+    access: Arc<Access>,
+}
+
+impl LastKey {
+    /// What `presented` opens, if it is this key and `table` the one that it was found in.
+    fn access(&self, presented: &[u8], table: &Arc<AccessTable>) -> Option<Arc<Access>> {
+        let found = self.0.borrow();
+        let found = found.as_ref()?;
+        let is_current = std::ptr::eq(found.table.as_ptr(), Arc::as_ptr(table));
+        (is_current && found.key.is(presented)).then(|| Arc::clone(&found.access))
+    }
+
+    fn remember(&self, presented: &[u8], table: &Arc<AccessTable>, access: &Arc<Access>) {
+        *self.0.borrow_mut() = Some(Found {
+            key: Secret::new(presented.to_vec()),
+            table: Arc::downgrade(table),
+            access: Arc::clone(access),
+        });
     }
 }
 
@@ -72,4 +115,58 @@ fn from_local_page(headers: &HeaderMap) -> Result<(), Fault> {
 
 fn invalid(message: &'static str) -> Fault {
     Fault::new(ErrorKind::InvalidKey, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::header::AUTHORIZATION;
+
+    fn snapshot(keys: &[(&str, &str)], expires_at_ms: Option<u64>) -> Snapshot {
+        let empty = Snapshot::empty();
+        let access = |id: &str| Arc::new(Access { expires_at_ms, ..Access::new(id, Role::Project) });
+        let keys = keys.iter().map(|(key, id)| (empty.key_hasher.hash(key.as_bytes()), access(id)));
+        let table = AccessTable { keys: keys.collect(), anonymous: None };
+        Snapshot { access: Arc::new(table), ..empty }
+    }
+
+    fn who(snapshot: &Snapshot, last: &LastKey, key: &str) -> Option<String> {
+        let bearer = HeaderValue::from_str(&format!("Bearer {key}")).unwrap();
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
+        authenticate(snapshot, last, &headers).ok().map(|access| access.key.to_string())
+    }
+
+    #[test]
+    fn a_connection_that_knows_a_key_takes_no_other_for_it() {
+        let last = LastKey::default();
+        let now = snapshot(&[("key-a", "a"), ("key-b", "b")], None);
+        for (key, want) in [
+            ("key-a", Some("a")),
+            ("key-a", Some("a")),
+            ("key-b", Some("b")),
+            ("key-c", None),
+            ("key-b", Some("b")),
+            ("key-", None),
+            ("key-bb", None),
+            ("key-a", Some("a")),
+        ] {
+            assert_eq!(who(&now, &last, key).as_deref(), want, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_gone_or_anothers_is_not_remembered_past_its_table() {
+        let last = LastKey::default();
+        assert_eq!(who(&snapshot(&[("key", "a")], None), &last, "key").as_deref(), Some("a"));
+        assert_eq!(who(&snapshot(&[], None), &last, "key"), None);
+        assert_eq!(who(&snapshot(&[("key", "b")], None), &last, "key").as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_key_that_is_remembered_expires_all_the_same() {
+        let last = LastKey::default();
+        let ended = snapshot(&[("key", "a")], Some(1));
+        last.remember(b"key", &ended.access, ended.access.keys.values().next().unwrap());
+        assert_eq!(who(&ended, &last, "key"), None);
+    }
 }

@@ -20,6 +20,7 @@ use shared::port::{self, BoxError, BoxFuture, Handler, HttpClient, HttpLimits, I
 use tokio::sync::{mpsc, oneshot};
 use wire::envelope::{self, Family};
 
+use crate::admit::authenticate::LastKey;
 use crate::exchange::{self, Caller};
 use crate::relay::Reply;
 use crate::server::accept::{Door, Message};
@@ -114,7 +115,7 @@ impl HttpClient for Inside {
 pub(crate) async fn visit(worker: Rc<Worker>, visit: Visit) {
     let Visit { request, insider, peer, mut reply } = visit;
     let link = worker.detached_link();
-    let caller = Rc::new(Caller { worker, link, peer, insider });
+    let caller = Rc::new(Caller { worker, link, peer, last_key: LastKey::default(), insider });
     let answering = exchange::respond(caller, request.map(Inbound::Inside));
     // Either arm may be dropped: whoever went does not want the answer, and the answer needs no one to leave.
     let response = tokio::select! {

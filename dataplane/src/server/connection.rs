@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::io::{Link, Order, Phase, ServerIo, Socket};
+use crate::admit::authenticate::LastKey;
 use crate::exchange::{self, Caller};
 use crate::upstream::{HTTP2_WINDOW_BYTES, LocalExecutor};
 use crate::worker::Worker;
@@ -31,7 +32,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr) 
     let link = worker.link();
     let opening = tokio::time::timeout(OPENING_TIMEOUT, open(&worker, tcp, &link));
     let Ok(Some((io, is_http2))) = obey(&link, opening).await.unwrap_or(Ok(None)) else { return };
-    let caller = Rc::new(Caller { worker, link, peer, insider: None });
+    let caller = Rc::new(Caller { worker, link, peer, last_key: LastKey::default(), insider: None });
     if is_http2 { serve_http2(caller, io).await } else { serve_http1(caller, io).await }
 }
 
