@@ -20,7 +20,8 @@ use crate::admit::authenticate::{LastKey, authenticate, is_administrator, still_
 use crate::admit::authorize;
 use crate::error::Fault;
 use crate::metrics::add;
-use crate::operation::{chat, cors, explain, health, metrics, models};
+use crate::operation::chat::{self, Asked};
+use crate::operation::{cors, explain, health, metrics, models};
 use crate::relay::Reply;
 use crate::server::body::Inbound;
 use crate::server::io::{Link, Phase};
@@ -47,27 +48,18 @@ pub(crate) fn serve(caller: &Rc<Caller>, request: Request<Incoming>) -> ReplyFut
     respond(Rc::clone(caller), request.map(Inbound::Network))
 }
 
-/// Answers one request. Boxed, so that a connection keeps no room for it while it relays or idles.
+/// Answers one request. Boxed, so that a connection keeps no room for it while it relays or idles; kept small,
+/// because it is copied when it is made.
 pub(crate) fn respond(caller: Rc<Caller>, request: Request<Inbound>) -> ReplyFuture {
+    let http1 = !matches!(caller.link.phase(), Phase::Http2 | Phase::Inside);
+    if http1 {
+        caller.link.enter(Phase::Busy);
+    }
+    let (parts, body) = request.into_parts();
+    let exchange = Exchange { request_id: request_id(&caller.worker, &parts.headers), http1, caller };
     Box::pin(async move {
-        let http1 = !matches!(caller.link.phase(), Phase::Http2 | Phase::Inside);
-        if http1 {
-            caller.link.enter(Phase::Busy);
-        }
-        let (parts, body) = request.into_parts();
-        let exchange = Exchange { request_id: request_id(&caller.worker, &parts.headers), http1, caller };
-        let is_head = parts.method == Method::HEAD;
-        let mut response = exchange.answer(parts, body).await;
-        response.headers_mut().insert(X_REQUEST_ID, exchange.request_id.clone());
-        if is_head {
-            *response.body_mut() = Reply::full(bytes::Bytes::new());
-        }
-        if http1 {
-            response.body_mut().ends_turn(&exchange.caller.link);
-        } else {
-            // RFC 9113 section 8.2.2: connection-specific fields do not exist in HTTP/2, nor without a connection.
-            response.headers_mut().remove(CONNECTION);
-        }
+        let mut response = exchange.answer(&parts, body).await;
+        exchange.complete(&mut response, &parts.method);
         Ok(response)
     })
 }
@@ -81,7 +73,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    async fn answer(&self, parts: Parts, body: Inbound) -> Response<Reply> {
+    async fn answer(&self, parts: &Parts, body: Inbound) -> Response<Reply> {
         let path = parts.uri.path();
         let family = family(path);
         add(&self.worker().counters.requests, 1);
@@ -91,7 +83,7 @@ impl Exchange {
             Err(Fault::new(ErrorKind::BadHttp, format!("The request is not valid HTTP/1.1: {why}."))
                 .closing())
         } else {
-            self.dispatch(&parts, body).await
+            self.dispatch(parts, body).await
         };
         let mut response = outcome.unwrap_or_else(|fault| {
             if self.explains() {
@@ -102,6 +94,20 @@ impl Exchange {
         });
         cors::decorate(&self.worker().plane.settings.cors_origins, &parts.headers, response.headers_mut());
         response
+    }
+
+    /// What every response has, and what none may have.
+    fn complete(&self, response: &mut Response<Reply>, method: &Method) {
+        response.headers_mut().insert(X_REQUEST_ID, self.request_id.clone());
+        if method == Method::HEAD {
+            *response.body_mut() = Reply::full(bytes::Bytes::new());
+        }
+        if self.http1 {
+            response.body_mut().ends_turn(&self.caller.link);
+        } else {
+            // RFC 9113 section 8.2.2: connection-specific fields do not exist in HTTP/2, nor without a connection.
+            response.headers_mut().remove(CONNECTION);
+        }
     }
 
     async fn dispatch(&self, parts: &Parts, body: Inbound) -> Result<Response<Reply>, Fault> {
@@ -115,7 +121,7 @@ impl Exchange {
                 let message = format!("{} is not a method of this path. It takes {allow}.", parts.method);
                 Err(Fault { allow: Some(allow), ..Fault::new(ErrorKind::MethodNotAllowed, message) })
             }
-            Meaning::Elsewhere => self.elsewhere(parts, body).await,
+            Meaning::Elsewhere => Box::pin(self.elsewhere(parts, body)).await,
         }
     }
 
@@ -141,7 +147,14 @@ impl Exchange {
         };
         authorize::operation(&access, operation).map_err(Fault::closing)?;
         match operation {
-            Operation::ChatCompletions => chat::serve(self, snapshot, access, &parts.headers, body).await,
+            Operation::ChatCompletions => {
+                let asked =
+                    Asked { exchange: self, snapshot: &snapshot, access: &access, headers: &parts.headers };
+                if self.explains() {
+                    return Box::pin(chat::explain(asked, body)).await;
+                }
+                chat::serve(asked, body).await
+            }
             Operation::Models => models::serve(&snapshot, &access, rest, &parts.headers),
             Operation::Metrics if is_administrator(&access) => Ok(metrics::render(plane)),
             Operation::Metrics => Err(Fault::new(ErrorKind::Forbidden, "Metrics need an administrator key.")),
@@ -209,4 +222,19 @@ fn asks_for_websocket(headers: &HeaderMap) -> bool {
 /// LIM-3: agents fall back to HTTP at once on a 426.
 fn websocket_refused() -> Fault {
     Fault::new(ErrorKind::UpgradeRequired, "WebSocket is not spoken here. Send a POST.").closing()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of<'a, F>(_: fn(&'a Exchange, &'a Parts, Inbound) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn what_a_request_needs_while_it_is_served_is_small() {
+        let bytes = bytes_of(Exchange::answer);
+        assert!(bytes <= 2_560, "{bytes}");
+    }
 }

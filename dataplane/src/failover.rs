@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
@@ -41,17 +40,15 @@ pub(crate) struct Job {
     /// The client's headers that go upstream.
     pub(crate) forwarded: Vec<(HeaderName, HeaderValue)>,
     pub(crate) request_id: HeaderValue,
-    pub(crate) record: Record,
     pub(crate) budget: Duration,
 }
 
-/// An answer that has begun, from whom, and its record.
+/// An answer that has begun, and from whom.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) success: Success,
     pub(crate) target: Target,
     pub(crate) attempts: u32,
-    pub(crate) record: Record,
 }
 
 /// No answer: what the client reads, who was tried last, and how often.
@@ -62,16 +59,15 @@ pub(crate) struct Unserved {
     pub(crate) attempts: u32,
 }
 
-/// Serves the job. Its body is released when this returns, before the answer is relayed.
-pub(crate) async fn run(mut job: Job) -> Result<Served, Unserved> {
-    let mut record = job.record;
-    let route = job.route;
+/// Serves the job. It is only looked at, so that nothing of it is copied on the way.
+pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserved> {
+    let route = &job.route;
     record.note(|event| event.endpoint = route.endpoint().cloned());
     let demand = Demand::of_chat(&job.head, job.worker.plane.settings.quota_output_tokens);
     let needs = needs(&job.head, &job.access);
-    let planned = plan::order(&route, needs, &mut |target, why| record.skip(target, why));
+    let planned = plan::order(route, needs, &mut |target, why| record.skip(target, why));
     let admitted = planned.and_then(|candidates| {
-        quota::reserve(&job.access, demand, &candidates, &mut record)?;
+        quota::reserve(&job.access, demand, &candidates, record)?;
         Ok(candidates)
     });
     let candidates = match admitted {
@@ -81,22 +77,13 @@ pub(crate) async fn run(mut job: Job) -> Result<Served, Unserved> {
             return Err(Unserved { fault, target: None, attempts: 0 });
         }
     };
-    let segments = std::mem::take(&mut job.body.segments);
-    let source = Source {
-        worker: &job.worker,
-        head: &job.head,
-        segments: &segments,
-        forced: job.forced,
-        forwarded: &job.forwarded,
-        request_id: &job.request_id,
-        budget_end: far(record.started(), job.budget),
-    };
-    let mut walk = Walk { source, attempts: 0, worst: None, shortest_wait_ms: u64::MAX, last: None };
+    let budget_end = far(record.started(), job.budget);
+    let mut walk = Walk { job, budget_end, attempts: 0, worst: None, shortest_wait_ms: u64::MAX, last: None };
     for target in candidates {
-        match walk.target(target, &mut record).await {
+        match walk.target(target, record).await {
             Step::Served(success) => {
                 let attempts = walk.attempts;
-                return Ok(Served { success: *success, target: target.clone(), attempts, record });
+                return Ok(Served { success, target: target.clone(), attempts });
             }
             Step::Moved => {}
             Step::Stopped => break,
@@ -125,46 +112,14 @@ fn far(started: Instant, budget: Duration) -> tokio::time::Instant {
 
 /// What came of one target.
 enum Step {
-    Served(Box<Success>),
+    Served(Success),
     Moved,
     Stopped,
 }
 
-/// What every attempt's request is made from.
-#[derive(Clone, Copy)]
-struct Source<'a> {
-    worker: &'a Rc<Worker>,
-    head: &'a ChatHead,
-    segments: &'a [Bytes],
-    forced: bool,
-    forwarded: &'a [(HeaderName, HeaderValue)],
-    request_id: &'a HeaderValue,
-    budget_end: tokio::time::Instant,
-}
-
-impl<'a> Source<'a> {
-    fn task(&self, target: &Target) -> Task<'a> {
-        // The usage chunk is asked for on every stream; who did not ask for it does not see it (CHAT-4).
-        let segments = chat::build(self.segments, self.head, target.model.id.as_str(), true);
-        Task {
-            worker: self.worker,
-            draft: Draft {
-                provider: Arc::clone(&target.provider),
-                path: |origin| &origin.chat_path,
-                forwarded: self.forwarded,
-                request_id: self.request_id,
-                stream: self.head.stream,
-                segments,
-            },
-            include_usage: self.head.include_usage,
-            request_id: self.request_id.to_str().unwrap_or_default(),
-            budget_end: self.budget_end,
-        }
-    }
-}
-
 struct Walk<'a> {
-    source: Source<'a>,
+    job: &'a Job,
+    budget_end: tokio::time::Instant,
     attempts: u32,
     /// The most meaningful failure so far.
     worst: Option<Failure>,
@@ -172,11 +127,31 @@ struct Walk<'a> {
     last: Option<Target>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn task(&self, target: &Target) -> Task<'a> {
+        let job = self.job;
+        // The usage chunk is asked for on every stream; who did not ask for it does not see it (CHAT-4).
+        let segments = chat::build(&job.body.segments, &job.head, target.model.id.as_str(), true);
+        Task {
+            worker: &job.worker,
+            draft: Draft {
+                provider: Arc::clone(&target.provider),
+                path: |origin| &origin.chat_path,
+                forwarded: &job.forwarded,
+                request_id: &job.request_id,
+                stream: job.head.stream,
+                segments,
+            },
+            include_usage: job.head.include_usage,
+            request_id: job.request_id.to_str().unwrap_or_default(),
+            budget_end: self.budget_end,
+        }
+    }
+
     async fn target(&mut self, target: &Target, record: &mut Record) -> Step {
         let provider = &target.provider;
-        let plane = &self.source.worker.plane;
-        let passage = if self.source.forced {
+        let plane = &self.job.worker.plane;
+        let passage = if self.job.forced {
             Passage::Pass
         } else {
             provider.circuit.ask(|| plane.monotonic_ms(), &provider.circuit_policy)
@@ -187,10 +162,10 @@ impl Walk<'_> {
             return Step::Moved;
         }
         self.last = Some(target.clone());
-        let task = self.source.task(target);
+        let task = self.task(target);
         for attempt in 1..=provider.retry.attempts_max.max(1) {
             self.attempts += 1;
-            add(&self.source.worker.counters.attempts, 1);
+            add(&self.job.worker.counters.attempts, 1);
             let began = Instant::now();
             record.begin_step(target);
             let failure = match attempt::attempt(&task, target, record).await {
@@ -199,7 +174,7 @@ impl Walk<'_> {
                     record.end_step(StepResult::Served, None, now - began);
                     record.first_content(now);
                     provider.circuit.succeed();
-                    return Step::Served(Box::new(success));
+                    return Step::Served(success);
                 }
                 Err(failure) => failure,
             };
@@ -218,9 +193,9 @@ impl Walk<'_> {
     }
 
     fn count(&self, target: &Target, failure: &Failure) {
-        add(&self.source.worker.counters.attempt_failures, 1);
+        add(&self.job.worker.counters.attempt_failures, 1);
         let provider = &target.provider;
-        let now_ms = self.source.worker.plane.monotonic_ms();
+        let now_ms = self.job.worker.plane.monotonic_ms();
         if !failure.counts {
             return;
         }
@@ -235,8 +210,8 @@ impl Walk<'_> {
     /// Whether another attempt at the same target makes sense after `wait`: the budget must outlast it, and
     /// the failures so far must not have opened the circuit.
     fn may_wait(&self, target: &Target, wait: Duration) -> bool {
-        tokio::time::Instant::now() + wait < self.source.budget_end
-            && !target.provider.circuit.is_open(self.source.worker.plane.monotonic_ms())
+        tokio::time::Instant::now() + wait < self.budget_end
+            && !target.provider.circuit.is_open(self.job.worker.plane.monotonic_ms())
     }
 
     /// Keeps the failure that says most to the client.

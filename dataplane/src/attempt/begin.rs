@@ -1,5 +1,7 @@
 //! How an answer begins: with its first content, or with all of it.
 
+use std::pin::pin;
+
 use bytes::Bytes;
 use shared::error_kind::ErrorKind;
 use shared::routing::ProviderInstance;
@@ -34,7 +36,7 @@ pub(super) async fn first_content(
     let mut stream = Box::new(ChatStream::new(options));
     let mut held = Vec::with_capacity(2);
     loop {
-        let next = patience.wait(provider.stream_idle_timeout, body.data()).await?;
+        let next = patience.wait(provider.stream_idle_timeout, pin!(body.data())).await?;
         let ended = match next {
             Some(Ok(bytes)) => {
                 stream.push(bytes, &mut held);
@@ -72,7 +74,8 @@ pub(super) async fn whole(
     let mut held: Vec<Bytes> = Vec::with_capacity(1);
     let mut held_bytes = 0;
     while held_bytes <= WHOLE_BYTES_MAX {
-        match patience.wait(provider.stream_idle_timeout, body.data()).await? {
+        let next = patience.wait(provider.stream_idle_timeout, pin!(body.data())).await?;
+        match next {
             Some(Ok(bytes)) => {
                 held_bytes += bytes.len();
                 held.push(bytes);
@@ -122,7 +125,8 @@ pub(super) async fn synthesize(
 ) -> Result<Begun, Failure> {
     let mut text = Vec::new();
     loop {
-        match patience.wait(provider.stream_idle_timeout, body.data()).await? {
+        let next = patience.wait(provider.stream_idle_timeout, pin!(body.data())).await?;
+        match next {
             Some(Ok(bytes)) if text.len() + bytes.len() <= SYNTHESIZED_BYTES_MAX => {
                 text.extend_from_slice(&bytes)
             }

@@ -1,5 +1,6 @@
 //! Why an attempt failed, in words that a client may read, and whether another one makes sense.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -88,7 +89,8 @@ pub(super) async fn of_status(
 ) -> Failure {
     let status = answer.status;
     let mut body = Vec::new();
-    while let Ok(Some(Ok(bytes))) = patience.wait(provider.stream_idle_timeout, answer.body.data()).await {
+    let silence = provider.stream_idle_timeout;
+    while let Ok(Some(Ok(bytes))) = patience.wait(silence, pin!(answer.body.data())).await {
         let room = ERROR_BYTES_MAX.saturating_sub(body.len());
         body.extend_from_slice(bytes.get(..bytes.len().min(room)).unwrap_or_default());
         if body.len() >= ERROR_BYTES_MAX {

@@ -1,6 +1,7 @@
 //! One try at one target: from dispatch to the first content of a stream, or to the whole of a short answer.
 //! Says what came of it and whether another try makes sense; decides nothing.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -63,7 +64,7 @@ pub(crate) async fn attempt(
     let began = Instant::now();
     let provider = &*target.provider;
     let mut patience = Patience::new(task.worker, task.budget_end);
-    let sent = patience.wait(provider.timeout, upstream::send(task.worker, &task.draft)).await;
+    let sent = patience.wait(provider.timeout, pin!(upstream::send(task.worker, &task.draft))).await;
     let mut answer = sent?.map_err(|error| failure::of_send_error(&error, provider))?;
     record.head(answer.status, began);
     if answer.head.encoded {
@@ -73,13 +74,13 @@ pub(crate) async fn attempt(
         return Err(Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message));
     }
     if !(200..300).contains(&answer.status) {
-        return Err(failure::of_status(task, &mut answer, provider, &mut patience).await);
+        return Err(Box::pin(failure::of_status(task, &mut answer, provider, &mut patience)).await);
     }
     let Kept { content_type, processing_ms, .. } = answer.head;
     let is_stream = content_type.as_ref().is_some_and(|value| is_event_stream(value.as_bytes()));
     let begun = match (task.draft.stream, is_stream) {
         (true, true) => begin::first_content(task, provider, answer.body, &mut patience).await?,
-        (true, false) => begin::synthesize(task, provider, answer.body, &mut patience).await?,
+        (true, false) => Box::pin(begin::synthesize(task, provider, answer.body, &mut patience)).await?,
         (false, _) => begin::whole(task, provider, answer.body, &mut patience).await?,
     };
     let content_type = if task.draft.stream { EVENT_STREAM } else { JSON };

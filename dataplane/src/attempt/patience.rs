@@ -30,13 +30,12 @@ impl Patience {
         Self { worker: Rc::clone(worker), budget_end, timer: None }
     }
 
-    /// Runs `future` for at most `limit`, and not past the failover budget.
+    /// Runs `future` for at most `limit`, and not past the failover budget. It stays where it is.
     pub(super) async fn wait<T>(
         &mut self,
         limit: Duration,
-        future: impl Future<Output = T>,
+        mut future: Pin<&mut impl Future<Output = T>>,
     ) -> Result<T, Failure> {
-        let mut future = std::pin::pin!(future);
         let mut end = None;
         std::future::poll_fn(|cx| {
             if let Poll::Ready(value) = future.as_mut().poll(cx) {

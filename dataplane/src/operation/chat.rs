@@ -36,82 +36,102 @@ const X_ATTEMPTS: HeaderName = HeaderName::from_static("x-llmgw-attempts");
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
 
+/// A chat request that has been authorized.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) exchange: &'a Exchange,
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) access: &'a Arc<Access>,
+    pub(crate) headers: &'a HeaderMap,
+}
+
 /// Answers one chat request.
-pub(crate) async fn serve(
-    exchange: &Exchange,
-    snapshot: Arc<Snapshot>,
-    access: Arc<Access>,
-    headers: &HeaderMap,
-    incoming: Inbound,
-) -> Result<Response<Reply>, Fault> {
-    let started = Instant::now();
-    let started_at_ms = clock::unix_ms();
-    let worker = exchange.worker();
+pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
+    let (started, started_at_ms) = (Instant::now(), clock::unix_ms());
+    let worker = asked.exchange.worker();
     if !worker.can_log_usage() {
         let message = "The gateway cannot record usage at the moment, so it takes no requests. Try again.";
         return Err(Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(2)).closing());
     }
-    let (head, body) = read(worker, headers, incoming).await?;
-    let budget = head.fallback_timeout_ms.map_or(FAILOVER_BUDGET_DEFAULT, Duration::from_millis);
-    let only = exchange.caller.insider.as_ref().and_then(|insider| insider.only.clone());
-    let forced = only.is_some();
-    let selected = match only {
-        Some(target) => Ok(Route::Model(target)),
-        None => plan::select(&snapshot, &head.model, &access),
+    let (head, body) = read(worker, asked.headers, incoming).await?;
+    let (job, mut record) = asked.prepare(head, body, (started, started_at_ms))?;
+    let keepalive = worker.plane.settings.stream_keepalive.filter(|_| job.head.stream);
+    let mut response = match keepalive {
+        Some(interval) => Box::pin(run_with_keepalive(asked.exchange, job, record, interval)).await,
+        None => {
+            let outcome = failover::run(&job, &mut record).await;
+            respond(asked.exchange, outcome, record)
+        }
     };
-    if exchange.explains() {
-        let question = Question {
-            operation: Operation::ChatCompletions,
-            selector: &head.model,
-            stream: head.stream,
-            needs: failover::needs(&head, &access),
-            budget,
-            forced,
-            now_ms: worker.plane.monotonic_ms(),
-        };
-        return Ok(explain::plan(&question, selected));
+    quota::describe(asked.access, response.headers_mut());
+    Ok(response)
+}
+
+/// Says where a chat request would go.
+pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
+    let worker = asked.exchange.worker();
+    let (head, _) = read(worker, asked.headers, incoming).await?;
+    let (selected, forced) = asked.select(&head);
+    let question = Question {
+        operation: Operation::ChatCompletions,
+        selector: &head.model,
+        stream: head.stream,
+        needs: failover::needs(&head, asked.access),
+        budget: budget(&head),
+        forced,
+        now_ms: worker.plane.monotonic_ms(),
+    };
+    Ok(explain::plan(&question, selected))
+}
+
+fn budget(head: &ChatHead) -> Duration {
+    head.fallback_timeout_ms.map_or(FAILOVER_BUDGET_DEFAULT, Duration::from_millis)
+}
+
+impl Asked<'_> {
+    /// What the selector means, and whether the one target must be used: what comes from inside the process may
+    /// name one.
+    fn select(&self, head: &ChatHead) -> (Result<Route, Fault>, bool) {
+        match self.exchange.caller.insider.as_ref().and_then(|insider| insider.only.clone()) {
+            Some(target) => (Ok(Route::Model(target)), true),
+            None => (plan::select(self.snapshot, &head.model, self.access), false),
+        }
     }
-    let mut record = Record::open(
-        worker,
-        &Opening {
+
+    /// Opens the record, and finds out what there is to do.
+    fn prepare(
+        &self,
+        head: ChatHead,
+        body: Held,
+        (started, started_at_ms): (Instant, u64),
+    ) -> Result<(Job, Record), Fault> {
+        let worker = self.exchange.worker();
+        let opening = Opening {
             started,
             started_at_ms,
-            request_id: exchange.id(),
+            request_id: self.exchange.id(),
             operation: Operation::ChatCompletions,
-            access: &access,
+            access: self.access,
             selector: &head.model,
             stream: head.stream,
             input_estimate: head.input_text_bytes.div_ceil(BYTES_PER_TOKEN),
-        },
-    );
-    let route = match selected {
-        Ok(route) => route,
-        Err(fault) => {
-            record.fail(fault.kind, fault.status());
-            return Err(fault);
-        }
-    };
-    let stream = head.stream;
-    let job = Job {
-        worker: std::rc::Rc::clone(worker),
-        access: Arc::clone(&access),
-        route,
-        forced,
-        head,
-        body,
-        forwarded: request::forwarded(headers),
-        request_id: exchange.request_id.clone(),
-        record,
-        budget,
-    };
-    match worker.plane.settings.stream_keepalive.filter(|_| stream) {
-        Some(interval) => Ok(run_with_keepalive(exchange, job, interval).await),
-        None => Ok(respond(exchange, failover::run(job).await)),
+        };
+        let mut record = Record::open(worker, &opening);
+        let (selected, forced) = self.select(&head);
+        let route = selected.inspect_err(|fault| record.fail(fault.kind, fault.status()))?;
+        let job = Job {
+            worker: std::rc::Rc::clone(worker),
+            access: Arc::clone(self.access),
+            route,
+            forced,
+            budget: budget(&head),
+            head,
+            body,
+            forwarded: request::forwarded(self.headers),
+            request_id: self.exchange.request_id.clone(),
+        };
+        Ok((job, record))
     }
-    .map(|mut response| {
-        quota::describe(&access, response.headers_mut());
-        response
-    })
 }
 
 /// Reads the body, and what of it decides where the request goes.
@@ -141,9 +161,9 @@ fn of_scan_error(error: &ScanError) -> Fault {
     Fault { param: error.param, ..Fault::new(ErrorKind::InvalidRequest, error.to_string()) }
 }
 
-fn respond(exchange: &Exchange, outcome: Result<Served, Unserved>) -> Response<Reply> {
+fn respond(exchange: &Exchange, outcome: Result<Served, Unserved>, record: Record) -> Response<Reply> {
     match outcome {
-        Ok(served) => answer(exchange, served),
+        Ok(served) => answer(exchange, served, record),
         Err(unserved) => {
             let mut response = unserved.fault.into_response(Family::OpenAi, exchange.id());
             let target = unserved.target.as_ref();
@@ -157,8 +177,8 @@ fn respond(exchange: &Exchange, outcome: Result<Served, Unserved>) -> Response<R
     }
 }
 
-fn answer(exchange: &Exchange, served: Served) -> Response<Reply> {
-    let Served { success, target, attempts, mut record } = served;
+fn answer(exchange: &Exchange, served: Served, mut record: Record) -> Response<Reply> {
+    let Served { success, target, attempts } = served;
     let mut response = Response::new(Reply::full(bytes::Bytes::new()));
     let headers = response.headers_mut();
     headers.reserve(8);
@@ -215,19 +235,27 @@ fn name_target(headers: &mut HeaderMap, target: Option<(&str, &str)>) {
 }
 
 /// Commits a stream's head after `interval` of silence and goes on failing over behind it (FAIL-6).
-async fn run_with_keepalive(exchange: &Exchange, job: Job, interval: Duration) -> Response<Reply> {
-    let mut failover = Box::pin(failover::run(job));
-    if let Ok(outcome) = tokio::time::timeout(interval, &mut failover).await {
-        return respond(exchange, outcome);
+async fn run_with_keepalive(
+    exchange: &Exchange,
+    job: Job,
+    mut record: Record,
+    interval: Duration,
+) -> Response<Reply> {
+    let mut failover = Box::pin(async move {
+        let outcome = failover::run(&job, &mut record).await;
+        (outcome, record)
+    });
+    if let Ok((outcome, record)) = tokio::time::timeout(interval, &mut failover).await {
+        return respond(exchange, outcome, record);
     }
     let late = Exchange::clone(exchange);
     let finished = Box::pin(async move {
         match failover.await {
-            Ok(served) => match answer(&late, served).into_body().into_relay() {
+            (Ok(served), record) => match answer(&late, served, record).into_body().into_relay() {
                 Ok(relay) => Finished::Relay(relay),
                 Err(whole) => Finished::Whole(whole),
             },
-            Err(unserved) => {
+            (Err(unserved), _) => {
                 let fault = unserved.fault;
                 let message = fault.message.to_string();
                 Finished::Whole(envelope::chat_stream_error(fault.kind.row(), &message, late.id()))

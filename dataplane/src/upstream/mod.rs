@@ -186,7 +186,7 @@ impl Drop for Lease {
 pub(crate) async fn send(worker: &Rc<Worker>, draft: &request::Draft<'_>) -> Result<Answer, SendError> {
     match &draft.provider.reach {
         InstanceReach::Network(origin) => send_network(worker, origin, draft).await,
-        InstanceReach::Echo(options) => Ok(echo::answer(&draft.provider.id, options, draft).await),
+        InstanceReach::Echo(options) => Ok(Box::pin(echo::answer(&draft.provider.id, options, draft)).await),
     }
 }
 
@@ -203,6 +203,16 @@ async fn send_network(
             outcome => return Ok(outcome?),
         }
     }
+    // Boxed, so that a request which finds an idle connection carries no room for making one.
+    Box::pin(send_anew(worker, origin, draft)).await
+}
+
+/// Sends over a shared HTTP/2 connection, or over a new one.
+async fn send_anew(
+    worker: &Rc<Worker>,
+    origin: &Origin,
+    draft: &request::Draft<'_>,
+) -> Result<Answer, SendError> {
     if let Some(shared) = worker.pool.share(origin) {
         return send_http2(shared, draft.http2(origin)).await;
     }
