@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr3};
 
 /// Follows the bytes of one connection through its heads and bodies.
 ///
@@ -53,6 +53,8 @@ struct Seen {
 
 /// Longer lines fail in hyper anyway; it bounds what is kept of an unfinished line.
 const LINE_BYTES_MAX: usize = 64 << 10;
+const LINE_TOO_LONG: &str = "a line of the request head is too long";
+const NO_CARRIAGE_RETURN: &str = "a line of the request head ends without a carriage return";
 /// Heads judged ahead of the request that is being served.
 const VERDICTS_MAX: usize = 64;
 
@@ -92,29 +94,46 @@ impl HeadCheck {
 
     /// Reads the next line of a head; returns what follows it.
     fn head<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let Some(end) = memchr(b'\n', bytes) else {
-            if self.partial.len() + bytes.len() > LINE_BYTES_MAX {
-                self.judge(Err("a line of the request head is too long"));
-            } else {
-                self.partial.extend_from_slice(bytes);
+        let first = if self.partial.is_empty() { first_line(bytes) } else { Ok(None) };
+        match first {
+            Ok(Some((line, rest))) => {
+                let outcome = self.seen.line(line);
+                self.note(outcome);
+                rest
             }
+            Ok(None) => self.part_of_line(bytes),
+            Err(why) => {
+                self.judge(Err(why));
+                &[]
+            }
+        }
+    }
+
+    /// Keeps a part of a line until the rest has come.
+    fn part_of_line<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let end = memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
+        let (more, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
+        if self.partial.len() + more.len() > LINE_BYTES_MAX {
+            self.judge(Err(LINE_TOO_LONG));
             return &[];
-        };
-        let (line, rest) = bytes.split_at_checked(end + 1).unwrap_or((bytes, &[]));
-        let outcome = if self.partial.is_empty() {
-            self.seen.line(line)
-        } else {
-            self.partial.extend_from_slice(line);
-            let outcome = self.seen.line(&self.partial);
-            self.partial.clear();
-            outcome
-        };
+        }
+        self.partial.extend_from_slice(more);
+        if more.ends_with(b"\n") {
+            let line = std::mem::take(&mut self.partial);
+            let whole = first_line(&line).and_then(|first| first.ok_or(NO_CARRIAGE_RETURN));
+            let outcome = whole.and_then(|(line, _)| self.seen.line(line));
+            self.note(outcome);
+        }
+        rest
+    }
+
+    /// Takes notice of what a line came to.
+    fn note(&mut self, outcome: Verdict) {
         if outcome.is_err() {
             self.judge(outcome);
         } else if self.seen.ended {
             self.judge(self.seen.verdict());
         }
-        rest
     }
 
     fn judge(&mut self, verdict: Verdict) {
@@ -133,15 +152,22 @@ impl HeadCheck {
     }
 }
 
+/// The first line of `bytes` without its end, and what follows it; `None` if its end has not come. One search finds
+/// the end and all that must not come before it.
+fn first_line(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, &'static str> {
+    let Some(at) = memchr3(b'\n', b'\r', 0, bytes) else { return Ok(None) };
+    let (line, end) = bytes.split_at_checked(at).unwrap_or((bytes, &[]));
+    match end {
+        [b'\r', b'\n', rest @ ..] => Ok(Some((line, rest))),
+        [b'\r'] => Ok(None),
+        [b'\n', ..] => Err(NO_CARRIAGE_RETURN),
+        _ => Err("the request head holds a NUL or a lone carriage return"),
+    }
+}
+
 impl Seen {
-    /// Takes one line with its line feed.
-    fn line(&mut self, line: &[u8]) -> Verdict {
-        let Some(text) = line.strip_suffix(b"\r\n") else {
-            return Err("a line of the request head ends without a carriage return");
-        };
-        if memchr2(0, b'\r', text).is_some() {
-            return Err("the request head holds a NUL or a lone carriage return");
-        }
+    /// Takes one line without its end.
+    fn line(&mut self, text: &[u8]) -> Verdict {
         if text.is_empty() {
             // RFC 9112 section 2.2: an empty line before the request line is skipped, as hyper does.
             self.ended = self.lines > 0;
@@ -156,7 +182,8 @@ impl Seen {
         if !self.http10 && !text.ends_with(b" HTTP/1.1") {
             return Err("the request line names no HTTP/1 version");
         }
-        if text.iter().any(|&b| b < b' ' || b == 0x7f) {
+        // All of it, because that is quicker than to stop at the first.
+        if text.iter().fold(false, |found, &b| found | (b < b' ') | (b == 0x7f)) {
             return Err("the request line holds a control character");
         }
         Ok(())
@@ -185,7 +212,9 @@ impl Seen {
         self.hosts += 1;
         // RFC 9110 section 7.2: a host and a port, nothing else of a URL.
         let host = value.get(1..).unwrap_or_default().trim_ascii();
-        let legal = |b: &u8| b.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(b);
+        let mark =
+            |b| matches!(b, b'!' | b'$'..=b'.' | b':' | b';' | b'=' | b'[' | b']' | b'_' | b'~') && b != b',';
+        let legal = |b: &u8| b.is_ascii_alphanumeric() || mark(*b);
         if host.iter().all(legal) { Ok(()) } else { Err("the Host header is not a host and a port") }
     }
 
@@ -278,6 +307,26 @@ mod tests {
                 check.push(&head[cut..]);
                 assert_eq!(check.take_verdict().is_ok(), *good, "{name}, cut at {cut}");
             }
+        }
+    }
+
+    #[test]
+    fn a_line_without_an_end_in_sight_is_refused_once() {
+        let mut check = HeadCheck::default();
+        check.push(b"GET / HTTP/1.1\r\nHost: a\r\nX: ");
+        check.push(&[b'x'; LINE_BYTES_MAX - 3]);
+        assert!(check.verdicts.is_empty());
+        check.push(b"x\r\n\r\n");
+        assert_eq!(check.take_verdict(), Err(LINE_TOO_LONG));
+        assert!(check.verdicts.is_empty());
+    }
+
+    #[test]
+    fn a_host_holds_what_urls_let_it_hold() {
+        for byte in 0..=u8::MAX {
+            let legal = byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(&byte);
+            let inside = Seen::default().host(&[b' ', b'a', byte, b'a']);
+            assert_eq!(inside.is_ok(), legal, "{byte}");
         }
     }
 
