@@ -83,10 +83,10 @@ impl Pool {
         f(slots.get_mut(speech(origin))?.get_mut(origin.authority.as_str())?)
     }
 
-    /// Takes back a connection that has answered completely, if it can serve again. `now` is the worker's
-    /// coarse clock.
+    /// Takes back a connection that has answered completely, if it may serve again; whether its upstream has closed
+    /// it is seen when it is taken. `now` is the worker's coarse clock.
     pub(crate) fn put(&self, origin: &Origin, mut connection: Box<Connection>, now: u32) {
-        if !connection.is_reusable() {
+        if !connection.is_finished() {
             return;
         }
         self.insert(origin, |slot| {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use tokio::io::AsyncWrite as _;
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
 use super::chunked::Chunked;
@@ -197,15 +197,17 @@ impl Connection {
         Poll::Ready(Ok(count))
     }
 
-    /// Whether another request may be sent: the last answer ended well, nothing came after it, and the
-    /// upstream has not closed.
+    /// Whether the last answer ended well and allows another request, and nothing that was read came after it.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.reusable && self.body == Body::Ended && self.unread.is_empty()
+    }
+
+    /// Whether another request may be sent: besides, nothing has come since, and the upstream has not closed.
     pub(crate) fn is_reusable(&mut self) -> bool {
-        if !self.reusable || self.body != Body::Ended || !self.unread.is_empty() {
-            return false;
-        }
-        let mut probe = BytesMut::with_capacity(1);
+        let mut byte = [0];
+        let mut probe = ReadBuf::new(&mut byte);
         let mut cx = Context::from_waker(Waker::noop());
-        poll_read_buf(Pin::new(&mut self.io), &mut cx, &mut probe).is_pending()
+        self.is_finished() && Pin::new(&mut self.io).poll_read(&mut cx, &mut probe).is_pending()
     }
 
     /// Gives back memory that an idle connection does not need.
