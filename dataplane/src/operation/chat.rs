@@ -149,6 +149,10 @@ async fn read(worker: &Worker, headers: &HeaderMap, incoming: Inbound) -> Result
 
 /// A request's own header wins over the same field in its body (FAIL-2).
 fn override_by_headers(affinity_key: &mut Option<String>, timeout_ms: &mut Option<u64>, headers: &HeaderMap) {
+    // Few requests have either: to walk over the fields once is cheaper than to look each of them up.
+    if !headers.keys().any(|name| name.as_str().starts_with("x-llmgw-")) {
+        return;
+    }
     if let Some(key) = headers.get(X_AFFINITY_KEY).and_then(|value| value.to_str().ok()) {
         *affinity_key = Some(key.to_owned());
     }
