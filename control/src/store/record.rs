@@ -105,9 +105,8 @@ impl<'a> Record<'a> {
         let request_id = varint::take_text(bytes)?;
         let (started_at_ms, duration_us) = (varint::take(bytes)?, varint::take(bytes)?);
         let mut names = [""; Name::COUNT];
-        for name in names.iter_mut().take(FIRST_NAMES) {
-            *name = texts.take(bytes)?;
-        }
+        let first: [_; FIRST_NAMES] = texts.take_some(bytes)?;
+        names.iter_mut().zip(first).for_each(|(name, text)| *name = text);
         let status = varint::take(bytes)?;
         let mut record = Self {
             request_id,
@@ -165,6 +164,17 @@ pub(crate) enum Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
+    fn take_some<const N: usize>(self, bytes: &mut &'a [u8]) -> Option<[&'a str; N]> {
+        if let Self::Inline = self {
+            return varint::take_texts(bytes);
+        }
+        let mut some = [""; N];
+        for text in &mut some {
+            *text = self.take(bytes)?;
+        }
+        Some(some)
+    }
+
     fn take(self, bytes: &mut &'a [u8]) -> Option<&'a str> {
         match self {
             Self::Inline => varint::take_text(bytes),
@@ -188,10 +198,11 @@ impl<'a> Iterator for Trace<'a> {
 
     fn next(&mut self) -> Option<Step<'a>> {
         let bytes = &mut self.bytes;
+        let [provider, model, result] = self.texts.take_some(bytes)?;
         Some(Step {
-            provider: self.texts.take(bytes)?,
-            model: self.texts.take(bytes)?,
-            result: self.texts.take(bytes)?,
+            provider,
+            model,
+            result,
             status: take_option(bytes)?,
             head_us: take_option(bytes)?,
             spent_us: take_option(bytes)?,

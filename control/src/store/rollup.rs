@@ -14,6 +14,8 @@ use super::sums::Sums;
 #[derive(Debug, Default)]
 pub(crate) struct Rollup {
     hours: HashMap<Group, Sums>,
+    /// The group of the exchange that came last, not yet among the others: mostly the next one is of it too.
+    last: Option<(Group, Sums)>,
 }
 
 /// What is summed apart: the first hour, and the places of the names in the block.
@@ -28,17 +30,32 @@ impl Rollup {
     pub(crate) fn count(&mut self, record: &Record<'_>, places: &[u32; TEXTS]) {
         let names = GROUPED.map(|name| places.get(name as usize).copied().unwrap_or_default());
         let group = Group { hour: record.started_at_ms / HOUR_MS, names };
-        self.hours.entry(group).or_default().add(&Sums::of(record));
+        let sums = Sums::of(record);
+        match &mut self.last {
+            Some((last, so_far)) if *last == group => so_far.add(&sums),
+            _ => {
+                self.leave_last();
+                self.last = Some((group, sums));
+            }
+        }
+    }
+
+    fn leave_last(&mut self) {
+        if let Some((group, sums)) = self.last.take() {
+            self.hours.entry(group).or_default().add(&sums);
+        }
     }
 
     /// Forgets what was counted.
     pub(crate) fn clear(&mut self) {
         self.hours.clear();
+        self.last = None;
     }
 
     /// Adds the sums to the tables and forgets them. Runs in the transaction that adds the exchanges. Gives the
     /// number of exchanges whose sums a table does not take.
     pub(crate) fn store(&mut self, tx: &Connection, names: &Names) -> rusqlite::Result<u64> {
+        self.leave_last();
         let mut days: HashMap<Group, Sums> = HashMap::new();
         for (group, sums) in &self.hours {
             let day = Group { hour: first_hour_of_day(group.hour), ..*group };

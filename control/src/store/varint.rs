@@ -56,6 +56,35 @@ pub(crate) fn take_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
     std::str::from_utf8(take_bytes(bytes)?).ok()
 }
 
+/// Takes some texts off the front. Nearly always they are short: then the numbers between them are text too, and all
+/// are looked through at once.
+pub(crate) fn take_texts<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<[&'a str; N]> {
+    let mut texts = [""; N];
+    let Some((all, rest)) = short_texts::<N>(bytes) else {
+        for text in &mut texts {
+            *text = take_text(bytes)?;
+        }
+        return Some(texts);
+    };
+    let mut left = std::str::from_utf8(all).ok()?;
+    for text in &mut texts {
+        let length = usize::from(*left.as_bytes().first()?);
+        (*text, left) = left.get(1..)?.split_at_checked(length)?;
+    }
+    *bytes = rest;
+    Some(texts)
+}
+
+/// The bytes of the first `N` texts, and what follows them; `None` if one is longer than 127 bytes, or cut.
+fn short_texts<const N: usize>(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut end = 0_usize;
+    for _ in 0..N {
+        let length = *bytes.get(end).filter(|length| **length < 0x80)?;
+        end = end.saturating_add(usize::from(length)).saturating_add(1);
+    }
+    bytes.split_at_checked(end)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +111,26 @@ mod tests {
         most[9] = 2;
         assert_eq!(take(&mut most.as_slice()), None);
         assert_eq!(take(&mut [0xff; 11].as_slice()), None);
+    }
+
+    #[test]
+    fn several_texts_come_back_as_one_by_one() {
+        let long = "ö".repeat(64);
+        for texts in [["", "a", "b/c"], ["ä", "", "ß"], ["a", &long, "b"], [&long, &long, &long]] {
+            let mut out = Vec::new();
+            texts.iter().for_each(|text| put_text(&mut out, text));
+            let whole = out.len();
+            out.push(0x80);
+            let mut rest = out.as_slice();
+            assert_eq!((take_texts(&mut rest), rest), (Some(texts), &[0x80][..]), "{texts:?}");
+            for cut in 0..whole {
+                assert_eq!(take_texts::<3>(&mut &out[..cut]), None, "{texts:?} cut at {cut}");
+            }
+        }
+        // No text alone, though a length between them could make one of two.
+        for halves in [[1, 0xc3, 1, 0xa4], [2, 0xc3, 1, 0xa4], [1, 0xa4, 1, b'a']] {
+            assert_eq!(take_texts::<2>(&mut halves.as_slice()), None, "{halves:?}");
+        }
     }
 
     #[test]
