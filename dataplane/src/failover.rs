@@ -168,7 +168,7 @@ impl<'a> Walk<'a> {
             add(&self.job.worker.counters.attempts, 1);
             let began = Instant::now();
             record.begin_step(target);
-            let failure = match attempt::attempt(&task, target, record).await {
+            let failure = match attempt::attempt(&task, target, record, began).await {
                 Ok(success) => {
                     let now = Instant::now();
                     record.end_step(StepResult::Served, None, now - began);

@@ -55,13 +55,13 @@ pub(crate) struct Success {
     pub(crate) processing_ms: Option<HeaderValue>,
 }
 
-/// Tries `target` once.
+/// Tries `target` once; the attempt began at `began`.
 pub(crate) async fn attempt(
     task: &Task<'_>,
     target: &Target,
     record: &mut Record,
+    began: Instant,
 ) -> Result<Success, Failure> {
-    let began = Instant::now();
     let provider = &*target.provider;
     let mut patience = Patience::new(task.worker, task.budget_end);
     let sent = patience.wait(provider.timeout, pin!(upstream::send(task.worker, &task.draft))).await;

@@ -152,9 +152,12 @@ impl HeadCheck {
     }
 }
 
+/// A line and what follows it.
+type Split<'a> = (&'a [u8], &'a [u8]);
+
 /// The first line of `bytes` without its end, and what follows it; `None` if its end has not come. One search finds
 /// the end and all that must not come before it.
-fn first_line(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, &'static str> {
+fn first_line(bytes: &[u8]) -> Result<Option<Split<'_>>, &'static str> {
     let Some(at) = memchr3(b'\n', b'\r', 0, bytes) else { return Ok(None) };
     let (line, end) = bytes.split_at_checked(at).unwrap_or((bytes, &[]));
     match end {

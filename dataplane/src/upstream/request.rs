@@ -40,13 +40,13 @@ impl Draft<'_> {
         for part in ["POST ", path, " HTTP/1.1\r\nhost: ", origin.authority.as_str(), "\r\n"] {
             head.extend_from_slice(part.as_bytes());
         }
-        self.each_header(&mut |name, value| {
+        self.each_header(|name, value| {
             for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
                 head.extend_from_slice(part);
             }
         });
         head.extend_from_slice(b"content-length: ");
-        head.extend_from_slice(self.body_bytes().to_string().as_bytes());
+        put_number(&mut head, self.body_bytes());
         head.extend_from_slice(b"\r\n\r\n");
         Bytes::from(head)
     }
@@ -62,14 +62,14 @@ impl Draft<'_> {
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
         *request.version_mut() = Version::HTTP_2;
         let headers = request.headers_mut();
-        self.each_header(&mut |name, value| {
+        self.each_header(|name, value| {
             headers.insert(name.clone(), value.clone());
         });
         request
     }
 
     /// The instance's own headers come last and so win.
-    fn each_header(&self, put: &mut dyn FnMut(&HeaderName, &HeaderValue)) {
+    fn each_header(&self, mut put: impl FnMut(&HeaderName, &HeaderValue)) {
         let fixed = |name: &HeaderName| self.provider.headers.iter().any(|(own, _)| own == name);
         let usual = [
             (CONTENT_TYPE, &JSON),
@@ -93,6 +93,21 @@ impl Draft<'_> {
     }
 }
 
+fn put_number(out: &mut Vec<u8>, mut number: usize) {
+    let mut digits = [b'0'; 20];
+    let mut used = 0;
+    for digit in digits.iter_mut().rev() {
+        // A digit always fits.
+        *digit += (number % 10).to_le_bytes()[0];
+        number /= 10;
+        used += 1;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(digits.len() - used..).unwrap_or_default());
+}
+
 /// What of the client's headers goes upstream in the chat dialect.
 pub(crate) fn forwarded(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
     FORWARDED.iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone()))).collect()
@@ -100,3 +115,17 @@ pub(crate) fn forwarded(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
 
 /// Room for an ordinary head, the credential included.
 const HEAD_BYTES_USUAL: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_written_as_it_is_read() {
+        for number in [0, 9, 10, 1_234_567_890, usize::MAX] {
+            let mut out = Vec::new();
+            put_number(&mut out, number);
+            assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
+        }
+    }
+}
