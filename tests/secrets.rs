@@ -38,14 +38,15 @@ fn forms(secret: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Names and forms of every secret.
-struct Planted(Vec<(String, Vec<Vec<u8>>)>);
+#[derive(Default)]
+pub(crate) struct Planted(Vec<(String, Vec<Vec<u8>>)>);
 
 impl Planted {
-    fn add(&mut self, name: &str, secret: impl AsRef<[u8]>) {
+    pub(crate) fn add(&mut self, name: &str, secret: impl AsRef<[u8]>) {
         self.0.push((name.to_owned(), forms(secret.as_ref())));
     }
 
-    fn expect_none(&self, place: &str, bytes: &[u8]) {
+    pub(crate) fn expect_none(&self, place: &str, bytes: &[u8]) {
         for (name, forms) in &self.0 {
             for form in forms {
                 let at = bytes.windows(form.len()).position(|window| window == form);
@@ -55,7 +56,7 @@ impl Planted {
     }
 
     /// Every file below `dir`; archives unpacked too. Tells how many.
-    fn expect_none_below(&self, dir: &Path) -> usize {
+    pub(crate) fn expect_none_below(&self, dir: &Path) -> usize {
         let mut count = 0;
         for entry in std::fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();

@@ -31,4 +31,4 @@ pub use state::{OpenParams, State};
 pub use store::chain::{ChainBroken, ChainHolds};
 pub use store::error::OpenError;
 pub use store::sealed::{Survey, Unopened};
-pub use vault::{RekeyError, RekeyParams, Rekeyed, rekey};
+pub use vault::{ImportError, Imported, RekeyError, RekeyParams, Rekeyed, import_credentials, rekey};

@@ -13,7 +13,8 @@ pub(super) fn check(environment: &Arc<Environment>) -> Result<(), Failure> {
     match config::load(environment) {
         Ok(loaded) => {
             let mut text = String::new();
-            for warning in &loaded.warnings {
+            let missing = config::missing_keys(&loaded.config.routing);
+            for warning in loaded.warnings.iter().chain(&missing) {
                 let _ = writeln!(text, "warning: {warning}");
             }
             let routing = &loaded.config.routing;

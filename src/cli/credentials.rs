@@ -27,6 +27,28 @@ pub(super) fn rekey(environment: &Arc<Environment>) -> Result<(), Failure> {
     ))
 }
 
+/// Seals the keys of `secrets.json` in the database and removes that file.
+pub(super) fn import(environment: &Arc<Environment>) -> Result<(), Failure> {
+    let failed = |error| Failure::new(exit::CONFIG, error);
+    let offline = config::offline(environment).map_err(failed)?;
+    let key = offline.key().map_err(failed)?;
+    let imported = control::import_credentials(&offline.state_dir, key)
+        .map_err(|error| Failure::new(error.exit_code(), error))?;
+    let Some(removed) = imported.removed else {
+        let dir = offline.state_dir.display();
+        return print(&format!("there is no secrets.json in {dir}; nothing was changed\n"));
+    };
+    let mut text = String::new();
+    for id in &imported.stored {
+        let _ = writeln!(text, "the key of '{id}' is sealed in the database");
+    }
+    if imported.known > 0 {
+        let _ = writeln!(text, "{} keys were there already", imported.known);
+    }
+    let _ = writeln!(text, "{} is removed; copies of it elsewhere are not", removed.display());
+    print(&text)
+}
+
 /// Opens every stored secret and names those that do not open.
 pub(super) fn verify(environment: &Arc<Environment>) -> Result<(), Failure> {
     let failed = |error| Failure::new(exit::CONFIG, error);

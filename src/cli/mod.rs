@@ -63,6 +63,8 @@ enum Command {
 enum CredentialsCommand {
     /// Make LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY the key that opens the state; the gateway must not run
     Rekey,
+    /// Seal the keys of secrets.json in the database and remove that file; the gateway must not run
+    Import,
     /// Open every stored secret and name those that do not open; the gateway may run
     Verify,
 }
@@ -116,6 +118,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Config { command: ConfigCommand::Show } => config::show(&environment()),
         Command::Config { command: ConfigCommand::Schema } => config::schema(),
         Command::Credentials { command: CredentialsCommand::Rekey } => credentials::rekey(&environment()),
+        Command::Credentials { command: CredentialsCommand::Import } => credentials::import(&environment()),
         Command::Credentials { command: CredentialsCommand::Verify } => credentials::verify(&environment()),
         Command::Backup { command } => backup::run(command, &environment()),
         Command::Audit { command: AuditCommand::Verify } => audit::verify(&environment()),

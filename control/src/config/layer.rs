@@ -11,7 +11,7 @@ use super::fault::{ConfigError, Fault};
 use super::file::{self, Reading, Version};
 use super::model::{Config, Routing};
 use super::seed::Seed;
-use super::{identity, serving, validate};
+use super::{identity, plain, serving, validate};
 
 /// A configuration that holds, and what deserves a word about it.
 #[derive(Debug)]
@@ -74,7 +74,8 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let logging = serving::logging(&mut layers, &raw.server, &mut warnings);
     let sso = identity::sso(&mut layers);
     let policies = validate::policies(&raw, &mut notes, &mut warnings);
-    let routing = validate::routing(&raw, environment, &mut notes, &mut warnings);
+    let mut routing = validate::routing(&raw, environment, &mut notes, &mut warnings);
+    plain::fill(&mut routing, &state_dir, &mut warnings);
     let lifetimes = identity::lifetimes(&mut layers);
     let partner = identity::partner(&mut layers);
     let preamble = layers.take(
@@ -146,7 +147,8 @@ impl Config {
         }
         serving::server(&mut layers, &raw, &mut notes);
         validate::policies(&raw, &mut notes, &mut Vec::new());
-        let routing = validate::routing(&raw, &self.environment, &mut notes, &mut warnings);
+        let mut routing = validate::routing(&raw, &self.environment, &mut notes, &mut warnings);
+        plain::fill(&mut routing, &self.state_dir, &mut warnings);
         let mut faults = layers.faults;
         faults.extend(notes.into_faults());
         Reread { version, result: ConfigError::check(faults).map(|()| (routing, warnings)) }

@@ -15,6 +15,7 @@ mod layer;
 mod model;
 mod nearest;
 mod offline;
+mod plain;
 mod provider;
 mod raw;
 mod registry;
@@ -34,10 +35,12 @@ pub use file::Version;
 pub use first::first_file;
 pub use layer::{Loaded, Reread, Setting, Source, listens_at, load, places_of};
 pub use model::{
-    Config, ConnectionAuth, Endpoint, Lifetimes, LogFormat, Logging, Member, Partner, Policies, Provider,
-    Routing, Server, Sso, TlsFiles,
+    Config, ConnectionAuth, Endpoint, KeptKey, Lifetimes, LogFormat, Logging, Member, Partner, Policies,
+    Provider, Routing, Server, Sso, TlsFiles,
 };
 pub use offline::{Offline, offline};
+pub use plain::missing_keys;
+pub(crate) use plain::{Plain, Reading as PlainReading, lacking};
 pub use registry::{Entry as RegistryEntry, entries as registry_entries};
 pub(crate) use schema::did_you_mean;
 pub use schema::{json as schema_json, text as schema_text};

@@ -198,7 +198,7 @@ pub struct Routing {
 }
 
 /// A provider instance as configured.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Provider {
     /// Its id.
     pub id: ProviderId,
@@ -214,6 +214,8 @@ pub struct Provider {
     pub auth: ConnectionAuth,
     /// The credential; none where there is none, and none while disabled.
     pub api_key: Option<Secret<String>>,
+    /// Whether a key from elsewhere is used where none is written.
+    pub kept_key: KeptKey,
     /// Fixed further headers, all marked sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Dialects that it speaks natively.
@@ -242,6 +244,25 @@ pub struct Provider {
     pub owner: Option<PrincipalId>,
     /// Projects that may use it although it is a human's own.
     pub shared_with: Vec<ProjectId>,
+}
+
+impl Provider {
+    /// Whether it cannot be used because it has no key.
+    pub fn lacks_key(&self) -> bool {
+        self.kept_key == KeptKey::Needed && self.api_key.is_none()
+    }
+}
+
+/// What a key is to a provider instance that is kept for it outside the configuration file: in `secrets.json`, or
+/// sealed in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptKey {
+    /// It is not looked at: there is another credential, or none is sent.
+    Ignored,
+    /// It is used if there is one.
+    Used,
+    /// Without one nothing can be sent.
+    Needed,
 }
 
 /// How a provider instance signs in.

@@ -13,7 +13,7 @@ use super::address;
 use super::describe::{dialects, echo, model, model_id, seconds};
 use super::env::Environment;
 use super::file::Notes;
-use super::model::{ConnectionAuth, Provider};
+use super::model::{ConnectionAuth, KeptKey, Provider};
 use super::raw;
 use super::registry::{self, Entry};
 use super::schema::did_you_mean;
@@ -56,6 +56,7 @@ impl Reader<'_> {
         let origin = base_url.as_deref().and_then(|url| self.origin(url));
         let auth = self.auth(kind);
         let api_key = self.api_key(kind, entry, auth);
+        let kept_key = self.kept_key(kind, entry);
         self.echo_only_for_echo(kind);
         Some(Provider {
             id: ProviderId::new(self.id),
@@ -65,6 +66,7 @@ impl Reader<'_> {
             origin,
             auth,
             api_key,
+            kept_key,
             headers,
             dialects: self
                 .raw
@@ -196,8 +198,8 @@ impl Reader<'_> {
         }
         match (self.raw.api_key.as_deref().map(str::trim), kind.auth) {
             (None | Some(""), _) => {
-                let required = kind.api_key_required || entry.is_some_and(|e| e.api_key_env.is_some());
-                if required && !self.raw.headers.keys().any(|name| is_credential(name)) {
+                // One of the file may have its key elsewhere, which is known later.
+                if self.place != WrittenIn::File && needs_key(kind, entry) && !self.has_credential_header() {
                     let name = entry.and_then(|e| e.api_key_env.as_deref()).unwrap_or("NAME");
                     self.note(&[key("api_key")], format!("api_key is missing; write it as ${{ENV:{name}}}"));
                 }
@@ -212,7 +214,7 @@ impl Reader<'_> {
             }
             (Some(text), Auth::Bearer) => {
                 let secret = self.secret(&[key("api_key")], text)?;
-                if !secret.expose().bytes().all(|byte| (0x21..=0x7e).contains(&byte)) {
+                if !fits_header(secret.expose()) {
                     self.note(&[key("api_key")], "holds characters that no header can carry");
                     return None;
                 }
@@ -225,6 +227,22 @@ impl Reader<'_> {
                 Some(secret)
             }
         }
+    }
+
+    fn kept_key(&self, kind: &ProviderKind, entry: Option<&Entry>) -> KeptKey {
+        let written = self.raw.api_key.as_deref().is_some_and(|key| !key.trim().is_empty());
+        let of_file = self.place == WrittenIn::File && !self.raw.disabled;
+        if !of_file || written || kind.auth == Auth::None || self.has_credential_header() {
+            KeptKey::Ignored
+        } else if needs_key(kind, entry) {
+            KeptKey::Needed
+        } else {
+            KeptKey::Used
+        }
+    }
+
+    fn has_credential_header(&self) -> bool {
+        self.raw.headers.keys().any(|name| is_credential(name))
     }
 
     /// A literal, or `${ENV:NAME}` resolved.
@@ -304,6 +322,16 @@ impl Reader<'_> {
             self.note(&[key("echo")], format!("type {} has no echo options", kind.name));
         }
     }
+}
+
+/// Whether an upstream of this sort answers to nobody without a key.
+fn needs_key(kind: &ProviderKind, entry: Option<&Entry>) -> bool {
+    kind.api_key_required || entry.is_some_and(|entry| entry.api_key_env.is_some())
+}
+
+/// Whether `key` can be sent as a bearer token.
+pub(super) fn fits_header(key: &str) -> bool {
+    key.bytes().all(|byte| (0x21..=0x7e).contains(&byte))
 }
 
 fn is_credential(header: &str) -> bool {

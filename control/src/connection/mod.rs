@@ -6,6 +6,7 @@
 
 mod endpoint;
 mod held;
+mod kept;
 mod lookup;
 mod merge;
 mod provider;
@@ -13,6 +14,7 @@ mod sealed;
 
 pub(crate) use endpoint::Listed;
 pub(crate) use held::{Held, Holdings};
+pub(crate) use kept::KeptKeys;
 pub(crate) use lookup::{Found, lookup, provider_ids};
 pub(crate) use merge::{ViewCell, merge};
 pub(crate) use provider::{Connection, Source, Standing, shadow_of};

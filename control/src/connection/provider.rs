@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Held;
-use crate::config::{ConnectionAuth, Provider, Routing, shown_provider};
+use crate::config::{ConnectionAuth, Provider, Routing, lacking, shown_provider};
 
 /// Where an object stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -64,6 +64,9 @@ impl Standing {
         match provider.auth {
             _ if provider.disabled => Self::Disabled,
             ConnectionAuth::Oauth => Self::NotConnected,
+            ConnectionAuth::ApiKey | ConnectionAuth::Local if provider.lacks_key() => {
+                Self::Faulty(lacking(provider))
+            }
             ConnectionAuth::ApiKey | ConnectionAuth::Local => Self::Ready,
         }
     }

@@ -15,7 +15,7 @@ use super::routes::{self, Routes};
 use crate::catalog::merge::Merger;
 use crate::catalog::shelf::Shelf;
 use crate::config::{Config, Environment, Routing};
-use crate::connection::{Holdings, ViewCell, merge};
+use crate::connection::{Holdings, KeptKeys, ViewCell, merge};
 use crate::store::endpoints;
 use crate::vault::Keys;
 
@@ -45,6 +45,8 @@ pub(crate) struct Publisher {
     config: Arc<Config>,
     /// Providers and endpoints of the configuration file as it is now.
     file: Routing,
+    /// Keys for those of the file that have none there.
+    kept_keys: KeptKeys,
     /// Provider instances of the database.
     holdings: Holdings,
     /// Both together, as they are shown.
@@ -78,12 +80,14 @@ impl Publisher {
     /// Publishes the first snapshot.
     pub(crate) fn start(params: PublisherParams, db: &Connection) -> rusqlite::Result<Self> {
         let PublisherParams { config, keys, catalog, counters, out } = params;
+        let kept_keys = KeptKeys::read(db, &keys)?;
         let mut publisher = Self {
             access: Arc::default(),
             routes: Routes::default(),
             catalog,
             next_change_at_ms: None,
-            file: config.routing.clone(),
+            file: kept_keys.fill(config.routing.clone()),
+            kept_keys,
             holdings: Holdings::default(),
             view: ViewCell::default(),
             owed: Touched::NOTHING,
@@ -120,7 +124,7 @@ impl Publisher {
 
     /// The file has changed.
     pub(crate) fn replace_file(&mut self, file: Routing, db: &Connection) -> rusqlite::Result<()> {
-        self.file = file;
+        self.file = self.kept_keys.fill(file);
         self.touch(Touched::ROUTING, db)
     }
 

@@ -74,7 +74,9 @@ fn instance(
 fn unready(provider: &Provider) -> Option<&'static str> {
     match provider.auth {
         ConnectionAuth::Oauth => Some("nobody has signed in for it yet"),
-        ConnectionAuth::ApiKey | ConnectionAuth::Local => None,
+        ConnectionAuth::ApiKey | ConnectionAuth::Local => {
+            provider.lacks_key().then_some("its API key is missing in the configuration")
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use shared::snapshot::{Snapshot, SnapshotPublisher, SnapshotReader, channel};
 use super::reload::Look;
 use super::*;
 use crate::config::{Config, Environment, load};
+use crate::store::credentials;
 use crate::store::migrate::migrate;
 use crate::vault::{make_keys, open_keys};
 
@@ -302,4 +303,33 @@ fn a_thousand_providers_and_endpoints_are_published_fast() {
     db.execute("UPDATE providers SET version = 2 WHERE id = 'p7'", []).unwrap();
     timed("one changed");
     timed("none changed");
+}
+
+#[test]
+fn keys_that_the_database_keeps_are_those_of_the_file_and_one_without_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let yaml = "providers:\n  bare: {type: openai, models: [m]}\n  kept: {type: openai, models: [m]}\n  \
+                written: {type: openai, api_key: of-the-file, models: [m]}\n";
+    let config = config(folder.path(), yaml, &[]);
+    let (out, _) = channel();
+    let (_, db) = started(&config, out);
+    let keys = Arc::new(open_keys(&db, &Secret::new(KEY)).unwrap());
+    for id in ["kept", "written"] {
+        credentials::put(&db, &keys, (id, &Secret::new("of-the-table".to_owned())), 1).unwrap();
+    }
+    let (out, reader) = channel();
+    let (catalog, counters) = (Arc::default(), Arc::default());
+    let params = PublisherParams { config: Arc::clone(&config), keys, catalog, counters, out };
+    let mut publisher = Publisher::start(params, &db).unwrap();
+    let found = |snapshot: &Snapshot| -> Vec<_> {
+        let key =
+            |key: &Option<Secret<String>>| key.as_ref().map(|key| key.expose().clone()).unwrap_or_default();
+        let providers = snapshot.providers.iter();
+        providers.map(|p| (p.id.to_string(), key(&p.credential), p.unready.is_none())).collect()
+    };
+    let want = [("bare", "", false), ("kept", "of-the-table", true), ("written", "of-the-file", true)];
+    let want = want.map(|(id, key, ready)| (id.to_owned(), key.to_owned(), ready));
+    assert_eq!(found(&reader.load()), want);
+    publisher.replace_file(config.routing.clone(), &db).unwrap();
+    assert_eq!(found(&reader.load()), want, "after a reload too");
 }

@@ -14,6 +14,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0006_providers.sql", include_str!("migrations/0006_providers.sql")),
     ("0007_quotas.sql", include_str!("migrations/0007_quotas.sql")),
     ("0008_catalog.sql", include_str!("migrations/0008_catalog.sql")),
+    ("0009_credentials.sql", include_str!("migrations/0009_credentials.sql")),
 ];
 
 /// The newest version that this binary knows.

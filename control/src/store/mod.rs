@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod block;
 pub(crate) mod chain;
 pub(crate) mod copy;
+pub(crate) mod credentials;
 pub(crate) mod digest;
 pub(crate) mod endpoints;
 pub(crate) mod error;

@@ -47,6 +47,12 @@ pub(crate) const SEALED: &[SealedColumn] = &[
         id: "id",
         select: "SELECT id, headers AS value FROM providers WHERE headers IS NOT NULL",
     },
+    SealedColumn {
+        table: "credentials",
+        column: "sealed",
+        id: "provider",
+        select: "SELECT provider AS id, sealed AS value FROM credentials",
+    },
 ];
 
 /// A sealed value that does not open.

@@ -163,11 +163,6 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "4:5: providers.a.api_key: a reference to the environment is the whole value: ${ENV:NAME}",
     ),
     (
-        "missing key of a hosted provider",
-        "providers:\n  a:\n    registry_id: groq\n",
-        "2:3: providers.a.api_key: api_key is missing; write it as ${ENV:GROQ_API_KEY}",
-    ),
-    (
         "framing header",
         "providers:\n  a:\n    type: echo\n    headers:\n      Content-Length: '5'\n",
         "5:7: providers.a.headers.Content-Length: is set by llmgw itself",

@@ -190,3 +190,51 @@ fn an_override_may_be_of_a_provider_that_the_api_makes() {
     let warning = "policies.overrides.aa: the file has no provider 'aa'; did you mean a? It holds for one made by the API.";
     assert_eq!(loaded.warnings, [warning]);
 }
+
+#[test]
+fn a_key_that_is_missing_comes_from_beside_the_file_or_is_told() {
+    let yaml = "providers:\n  a: {registry_id: groq}\n  b: {type: compatible, base_url: 'http://127.0.0.1:1/v1'}\n  \
+                c: {type: openai, api_key: of-the-file}\n  d: {type: openai, disabled: true}\n  \
+                e: {type: openai, headers: {Authorization: Basic x}}\n";
+    let place = Place::with(yaml);
+    let config = place.config(&[]);
+    assert_eq!(
+        missing_keys(&config.routing),
+        [
+            "providers.a: api_key is missing; write it as ${ENV:GROQ_API_KEY} in the configuration file. Unless 'llmgw \
+          credentials import' has stored one, it is not used."
+        ]
+    );
+    let file = place.folder.path().join("secrets.json");
+    let keys =
+        r#"{"a": "plain-a", "b": "plain-b", "c": "plain-c", "d": "plain-d", "e": "plain-e", "f": "plain-f"}"#;
+    std::fs::write(&file, keys).unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    let Loaded { config, warnings } = place.load(&[]).unwrap();
+    let key = |id| provider(&config, id).api_key.as_ref().map(|key| key.expose().clone());
+    let found = ["a", "b", "c", "d", "e"].map(|id| key(id).unwrap_or_default());
+    assert_eq!(found, ["plain-a", "plain-b", "of-the-file", "", ""]);
+    assert!(missing_keys(&config.routing).is_empty());
+    let told = warnings.join("\n").replace(&file.display().to_string(), "FILE");
+    for want in [
+        "FILE keeps keys in plain text; stop the gateway and run 'llmgw credentials import'",
+        "others may read FILE (mode 0640); run chmod 600 on it",
+        "FILE: 'c' has no effect: the configuration file says",
+        "FILE: 'd' has no effect",
+        "FILE: 'e' has no effect",
+        "FILE: 'f' has no effect: the configuration file has no such provider",
+    ] {
+        assert!(told.contains(want), "{want}: {told}");
+    }
+    assert_eq!(warnings.len(), 6, "{told}");
+    for text in [told, show(&config), format!("{config:?}")] {
+        assert!(!text.contains("plain-"), "{text}");
+    }
+    let again = config.read_again().result.unwrap().0;
+    assert_eq!(again.providers[0].api_key.as_ref().unwrap().expose(), "plain-a", "read at a reload too");
+
+    std::fs::write(&file, "{").unwrap();
+    let loaded = place.load(&[]).unwrap();
+    assert!(loaded.warnings.iter().any(|warning| warning.contains("is not JSON")), "{:?}", loaded.warnings);
+    assert!(provider(&loaded.config, "a").lacks_key());
+}

@@ -1,0 +1,232 @@
+//! `secrets.json` in the state directory: keys of the configuration file's provider instances in plain text, as other
+//! gateways keep them (STATE-6). It is read and, by `credentials import`, taken away; nothing is ever written to it.
+//!
+//! No message quotes a value: a value is a secret.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use shared::id::is_name;
+use shared::secret::Secret;
+
+use super::model::{KeptKey, Provider, Routing};
+use super::provider::fits_header;
+use super::registry;
+
+/// The places of the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Plain {
+    pub(crate) file: PathBuf,
+    /// What `credentials import` calls it once its keys are sealed, and until it is gone.
+    pub(crate) spent: PathBuf,
+}
+
+/// What the file says.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    /// By provider id.
+    pub(crate) keys: BTreeMap<String, Secret<String>>,
+    /// What in it cannot be used, and why.
+    pub(crate) faults: Vec<String>,
+    mode: u32,
+}
+
+impl Plain {
+    pub(crate) fn of(state_dir: &Path) -> Self {
+        Self { file: state_dir.join("secrets.json"), spent: state_dir.join("secrets.json.imported") }
+    }
+
+    /// Reads the file; none if there is none.
+    pub(crate) fn read(&self) -> io::Result<Option<Reading>> {
+        let file = match File::open(&self.file) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mode = file.metadata()?.permissions().mode() & 0o777;
+        let mut bytes = Vec::new();
+        file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        let bytes = Secret::new(bytes);
+        Ok(Some(Reading { mode, ..Reading::of(bytes.expose()) }))
+    }
+}
+
+impl Reading {
+    fn of(bytes: &[u8]) -> Self {
+        let mut reading = Self::default();
+        if u64::try_from(bytes.len()).is_ok_and(|len| len > BYTES_MAX) {
+            reading.faults.push(format!("is larger than {BYTES_MAX} bytes"));
+            return reading;
+        }
+        match serde_json::from_slice(bytes) {
+            Ok(Value::Object(map)) => reading.take(map),
+            Ok(_) => reading.faults.push(SHAPE.to_owned()),
+            Err(error) => {
+                let (line, column) = (error.line(), error.column());
+                reading.faults.push(format!("is not JSON (line {line}, column {column})"));
+            }
+        }
+        reading
+    }
+
+    fn take(&mut self, mut map: Map<String, Value>) {
+        if map.len() == 1
+            && let Some(Value::Object(providers)) = map.get_mut("providers")
+        {
+            map = std::mem::take(providers);
+        }
+        for (id, value) in map {
+            if !is_name(&id) {
+                // It may be a key in the wrong place.
+                self.faults.push("has an entry whose name is not that of a provider".to_owned());
+                continue;
+            }
+            match key(value) {
+                Ok(key) => _ = self.keys.insert(id, key),
+                Err(why) => self.faults.push(format!("'{id}' {why}")),
+            }
+        }
+    }
+}
+
+/// The key of one entry: text, or text under `api_key`.
+fn key(value: Value) -> Result<Secret<String>, &'static str> {
+    let text = match value {
+        Value::String(text) => Secret::new(text),
+        Value::Object(mut map) if map.len() == 1 => match map.remove("api_key") {
+            Some(Value::String(text)) => Secret::new(text),
+            Some(_) | None => return Err(ENTRY_SHAPE),
+        },
+        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+            return Err(ENTRY_SHAPE);
+        }
+    };
+    let trimmed = text.expose().trim();
+    if trimmed.is_empty() {
+        Err("is empty")
+    } else if trimmed.contains("${") {
+        Err("is a reference to the environment; write that as api_key in the configuration file")
+    } else if !fits_header(trimmed) {
+        Err("holds characters that no header can carry")
+    } else {
+        Ok(Secret::new(trimmed.to_owned()))
+    }
+}
+
+/// Gives the keys of the file to those who take one.
+pub(super) fn fill(routing: &mut Routing, state_dir: &Path, warnings: &mut Vec<String>) {
+    let plain = Plain::of(state_dir);
+    let file = plain.file.display();
+    if plain.spent.exists() {
+        warnings.push(format!(
+            "{} is left of an import that was interrupted and may hold keys in plain text; stop the gateway and run \
+             'llmgw credentials import' again",
+            plain.spent.display()
+        ));
+    }
+    let reading = match plain.read() {
+        Ok(Some(reading)) => reading,
+        Ok(None) => return,
+        Err(error) => {
+            return warnings.push(format!("{file} cannot be read, so its keys are not used: {error}"));
+        }
+    };
+    warnings.push(format!(
+        "{file} keeps keys in plain text; stop the gateway and run 'llmgw credentials import', which seals them in the \
+         database and removes the file"
+    ));
+    if reading.mode & 0o077 != 0 {
+        warnings.push(format!("others may read {file} (mode {:04o}); run chmod 600 on it", reading.mode));
+    }
+    warnings.extend(reading.faults.iter().map(|fault| format!("{file}: {fault}; it is not used")));
+    let mut unused = reading.keys;
+    for provider in &mut routing.providers {
+        let Some(key) = unused.remove(provider.id.as_str()) else { continue };
+        if provider.kept_key == KeptKey::Ignored {
+            let id = &provider.id;
+            warnings
+                .push(format!("{file}: '{id}' has no effect: the configuration file says how it signs in"));
+        } else {
+            Arc::make_mut(provider).api_key = Some(key);
+        }
+    }
+    let stray =
+        |id: &String| format!("{file}: '{id}' has no effect: the configuration file has no such provider");
+    warnings.extend(unused.keys().map(stray));
+}
+
+/// Provider instances without the key that they need, each in a sentence of what to do.
+pub fn missing_keys(routing: &Routing) -> Vec<String> {
+    let lacking_one = routing.providers.iter().filter(|provider| provider.lacks_key());
+    lacking_one
+        .map(|provider| {
+            format!(
+                "providers.{}: {} Unless 'llmgw credentials import' has stored one, it is not used.",
+                provider.id,
+                lacking(provider)
+            )
+        })
+        .collect()
+}
+
+/// What to do about a key that is missing.
+pub(crate) fn lacking(provider: &Provider) -> String {
+    let entry = provider.registry_id.as_deref().and_then(registry::entry);
+    let name = entry.and_then(|entry| entry.api_key_env.as_deref()).unwrap_or("NAME");
+    format!("api_key is missing; write it as ${{ENV:{name}}} in the configuration file.")
+}
+
+const BYTES_MAX: u64 = 1 << 20;
+const SHAPE: &str = "is not an object of provider ids and keys, as {\"groq\": \"gsk-...\"}";
+const ENTRY_SHAPE: &str = "is neither text nor {\"api_key\": text}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Vec<(String, String)>, Vec<String>) {
+        let reading = Reading::of(text.as_bytes());
+        let keys = reading.keys.into_iter().map(|(id, key)| (id, key.expose().clone())).collect();
+        (keys, reading.faults)
+    }
+
+    #[test]
+    fn both_shapes_are_read() {
+        let want = vec![("a".to_owned(), "sk-1".to_owned()), ("b".to_owned(), "sk-2".to_owned())];
+        for text in [
+            r#"{"a": "sk-1", "b": " sk-2\n"}"#,
+            r#"{"providers": {"a": {"api_key": "sk-1"}, "b": {"api_key": "sk-2"}}}"#,
+            r#"{"providers": {"a": "sk-1", "b": {"api_key": "sk-2"}}}"#,
+        ] {
+            assert_eq!(read(text), (want.clone(), vec![]), "{text}");
+        }
+        assert_eq!(read("{}"), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told_without_its_value() {
+        for (text, want) in [
+            ("", "is not JSON (line 1, column 0)"),
+            (r#"{"a": "planted"#, "is not JSON (line 1, column 14)"),
+            (r#"["planted"]"#, "is not an object"),
+            (r#"{"a": ["planted"]}"#, "'a' is neither text"),
+            (r#"{"a": {"api_key": "planted", "organization": "o"}}"#, "'a' is neither text"),
+            (r#"{"a": {"token": "planted"}}"#, "'a' is neither text"),
+            (r#"{"a": "  "}"#, "'a' is empty"),
+            (r#"{"a": "planted two"}"#, "'a' holds characters"),
+            (r#"{"a": "${ENV:planted}"}"#, "'a' is a reference"),
+            (r#"{"planted planted": "a"}"#, "has an entry whose name"),
+        ] {
+            let (keys, faults) = read(text);
+            assert!(keys.is_empty() && faults.len() == 1, "{text}: {faults:?}");
+            assert!(faults[0].starts_with(want) && !faults[0].contains("planted"), "{text}: {faults:?}");
+        }
+        let large = format!(r#"{{"a": "{}"}}"#, "x".repeat(1 << 20));
+        assert!(read(&large).1[0].starts_with("is larger"));
+    }
+}

@@ -1,0 +1,61 @@
+//! The table `credentials`: keys that provider instances of the configuration file sign in with.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension as _, named_params};
+use shared::secret::Secret;
+
+use crate::vault::{Keys, Place, SealError};
+
+/// Where the key of `provider` is sealed.
+fn place(provider: &str) -> Place<'_> {
+    Place { table: "credentials", column: "sealed", id: provider }
+}
+
+/// Every key by the id of its provider instance. One that does not open is left out, and the log says so.
+pub(crate) fn all(db: &Connection, keys: &Keys) -> rusqlite::Result<HashMap<String, Secret<String>>> {
+    let mut found = HashMap::new();
+    let mut statement = db.prepare(ALL)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let provider: String = row.get("provider")?;
+        match opened(keys, &provider, row.get_ref("sealed")?.as_blob().unwrap_or_default()) {
+            Ok(key) => _ = found.insert(provider, key),
+            Err(_) => tracing::error!(
+                provider.id = provider,
+                "its stored key does not open; write api_key in the configuration file"
+            ),
+        }
+    }
+    Ok(found)
+}
+
+/// The key of `provider`; none too where it does not open.
+pub(crate) fn find(db: &Connection, keys: &Keys, provider: &str) -> rusqlite::Result<Option<Secret<String>>> {
+    let sealed: Option<Vec<u8>> = db.query_row(FIND, [provider], |row| row.get("sealed")).optional()?;
+    Ok(sealed.and_then(|sealed| opened(keys, provider, &sealed).ok()))
+}
+
+/// Seals `key` as the key of `provider`, in the place of an earlier one.
+pub(crate) fn put(
+    db: &Connection,
+    keys: &Keys,
+    (provider, key): (&str, &Secret<String>),
+    now_ms: u64,
+) -> rusqlite::Result<()> {
+    let sealed = keys
+        .seal(&place(provider), key.expose().as_bytes())
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    db.execute(PUT, named_params! {":provider": provider, ":sealed": sealed, ":now": now_ms})?;
+    Ok(())
+}
+
+fn opened(keys: &Keys, provider: &str, sealed: &[u8]) -> Result<Secret<String>, SealError> {
+    let plain = keys.open(&place(provider), sealed)?;
+    std::str::from_utf8(plain.expose()).map(|key| Secret::new(key.to_owned())).map_err(|_| SealError)
+}
+
+const ALL: &str = "SELECT provider, sealed FROM credentials";
+const FIND: &str = "SELECT sealed FROM credentials WHERE provider = ?";
+const PUT: &str = "INSERT INTO credentials (provider, sealed, updated_at_ms) VALUES (:provider, :sealed, :now) \
+     ON CONFLICT (provider) DO UPDATE SET sealed = excluded.sealed, updated_at_ms = excluded.updated_at_ms";
