@@ -123,3 +123,34 @@ async fn a_backup_that_fails_says_so() {
     assert!(missing.contains("nothing.tar.zst"), "{missing}");
     assert!(!Path::new("/nowhere").exists());
 }
+
+#[tokio::test]
+async fn a_backup_asked_for_again_and_again_is_made_once() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let client = gateway.client().with("idempotency-key", "once");
+    let asking: Vec<_> = (0..10)
+        .map(|_| client.clone())
+        .map(|client| tokio::spawn(async move { client.post("/admin/api/backups", "{}").await }))
+        .collect();
+    let mut begun = Vec::new();
+    for answer in asking {
+        let answer = answer.await.unwrap();
+        if answer.status == 202 {
+            begun.push(answer.json());
+        } else {
+            assert!(answer.status == 409 && answer.header("retry-after").is_some(), "{answer:?}");
+        }
+    }
+    // While it is still being made, and afterwards: the same answer, and no second archive.
+    let again = client.post("/admin/api/backups", "{}").await;
+    assert_eq!((again.status, again.header("idempotency-replayed")), (202, Some("true")));
+    begun.push(again.json());
+    begun.dedup();
+    assert_eq!(begun.len(), 1, "{begun:?}");
+    let list = wait::eventually("the end of the backup", async || {
+        let list = backups(&gateway).await;
+        (list["is_running"] == false).then_some(list)
+    })
+    .await;
+    assert_eq!(list["data"].as_array().unwrap().len(), 1, "{list}");
+}

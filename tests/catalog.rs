@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Setup;
 use crate::support::upstream::refusing_url;
-use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
+use crate::support::{Answer, Client, Gate, Gateway, Upstream, Yaml, chat, wait};
 
 async fn post(client: &Client, path: &str, body: Value) -> (u16, Value) {
     let answer = client.post(&format!("/admin/api/{path}"), body.to_string()).await;
@@ -398,4 +398,27 @@ async fn what_does_not_exist_is_told() {
     assert_eq!(post(&client, "providers/up/test", json!({"model": "a b"})).await.0, 400);
     assert_eq!(post(&client, "providers/up/sync", json!({"now": true})).await.0, 400);
     assert_eq!(upstream.connections(), 0);
+}
+
+/// A hosted provider bills each test.
+#[tokio::test]
+async fn a_test_sent_again_while_it_runs_is_not_paid_for_twice() {
+    let (gateway, upstream) = with_upstream().await;
+    let gate = Gate::new();
+    upstream.then(Answer::gated_events(&chat::events(&["pong"]), &gate));
+    let client = gateway.client().with("idempotency-key", "once");
+    let asking = client.clone();
+    let first = tokio::spawn(async move { post(&asking, "providers/up/test", json!({"model": "m"})).await });
+    upstream.request(0).await;
+    let body = json!({"model": "m"}).to_string();
+    let second = client.post("/admin/api/providers/up/test", body.clone()).await;
+    assert_eq!((second.status, second.error_code()), (409, "conflict".to_owned()));
+    assert!(second.header("retry-after").is_some());
+    gate.open(100);
+    let (status, told) = first.await.unwrap();
+    assert_eq!((status, &told["ok"]), (200, &json!(true)), "{told}");
+    let third = client.post("/admin/api/providers/up/test", body).await;
+    assert_eq!((third.status, third.json()), (200, told));
+    assert_eq!(third.header("idempotency-replayed"), Some("true"));
+    assert_eq!(upstream.requests().len(), 1);
 }

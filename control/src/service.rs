@@ -22,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use crate::actor::Actor;
 use crate::api::backups::Backups;
 use crate::api::gate::Gate;
+use crate::api::under_way::Running;
 use crate::api::usage::export::Exports;
 use crate::api::{self, ApiError, App, RequestId};
 use crate::catalog::shelf::Shelf;
@@ -113,6 +114,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         exports: Exports::new(path),
         journal,
         backups,
+        running: Running::default(),
         catalog,
         reload: reloader.status(),
         warnings: params.warnings,

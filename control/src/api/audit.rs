@@ -27,7 +27,7 @@ struct List {
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let limit: usize = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
-    let before = query.number("cursor", 1, i64::MAX)?.unwrap_or(i64::MAX);
+    let before = query.text("cursor").map(|text| cursor(&text)).transpose()?.unwrap_or(i64::MAX);
     let filter = filter(&mut query)?;
     query.finish()?;
     let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
@@ -38,6 +38,11 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&List { data, next_cursor })
 }
 
+fn cursor(text: &str) -> Result<i64, ApiError> {
+    let parsed = text.parse().ok().filter(|id| *id > 0);
+    parsed.ok_or_else(|| ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier page."))
+}
+
 fn filter(query: &mut Query) -> Result<Filter, ApiError> {
     let object = query.text("object");
     let (object_kind, object_id) = match object.as_deref().map(|object| object.split_once('/')) {
@@ -45,14 +50,15 @@ fn filter(query: &mut Query) -> Result<Filter, ApiError> {
         Some(None) => (object, None),
         None => (None, None),
     };
+    let (from_ms, to_ms) = query.span()?;
     Ok(Filter {
         actor: query.text("actor"),
         action: query.text("action"),
         object_kind,
         object_id,
         outcome: query.choice("outcome", &[("done", "done"), ("refused", "refused")])?,
-        from_ms: query.moment("from")?,
-        to_ms: query.moment("to")?,
+        from_ms,
+        to_ms,
     })
 }
 

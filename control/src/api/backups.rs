@@ -52,26 +52,39 @@ impl Backups {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// False if one is in the making already.
-    fn begin(&self) -> bool {
+    /// None if one is in the making already.
+    fn begin(&self) -> Option<Making> {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        !std::mem::replace(&mut now.is_running, true)
+        let is_first = !std::mem::replace(&mut now.is_running, true);
+        is_first.then(|| Making(self.clone()))
     }
 
-    fn end(&self, failure: Option<String>) {
+    fn note(&self, failure: Option<String>) {
         let failure = failure.map(|message| Failure { at_ms: shared::clock::unix_ms(), message });
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner) =
-            Now { is_running: false, last_failure: failure };
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).last_failure = failure;
     }
+}
 
-    /// Makes one on a thread of its own.
-    fn make(self, scribe: Scribe) -> io::Result<()> {
+/// A backup in the making. The next may begin when this is dropped, whatever became of the request for it.
+#[derive(Debug)]
+struct Making(Backups);
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.0.now.lock().unwrap_or_else(PoisonError::into_inner).is_running = false;
+    }
+}
+
+impl Making {
+    /// Goes on on a thread of its own.
+    fn spawn(self, scribe: Scribe) -> io::Result<()> {
         let make = move || {
-            let outcome = backup::create(&self.dir, self.kept);
+            let outcome = backup::create(&self.0.dir, self.0.kept);
             if let Err(error) = &outcome {
                 tracing::error!("the backup failed: {error}");
             }
-            self.end(outcome.as_ref().err().map(BackupError::to_string));
+            self.0.note(outcome.as_ref().err().map(BackupError::to_string));
+            drop(self);
             let outcome = outcome.map(|archive| archive.name).map_err(|error| error.to_string());
             let actor = Actor { who: Who::Gateway, address: None, request_id: None };
             let context = OrderContext { actor, status: StatusCode::NO_CONTENT, idempotency: None };
@@ -104,28 +117,26 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&List { data, next_cursor: None, is_running, last_failure, kept: backups.kept })
 }
 
-async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let _: Empty = call.json()?;
-    let backups = call.app.backups.clone();
-    if !backups.begin() {
-        return Err(ApiError::new(ErrorKind::Conflict, "A backup is being made already."));
+    call.no_fields()?;
+    // Before the other backup is looked for, which may be the one of this very request.
+    if let Some(answer) = call.replayed().await? {
+        return Ok(answer);
     }
-    let begun = call.execute(StatusCode::ACCEPTED, Begin).await;
-    let is_new =
-        begun.as_ref().is_ok_and(|response| !response.headers().contains_key("idempotency-replayed"));
-    if !is_new {
-        backups.end(backups.now().last_failure.map(|failure| failure.message));
-        return begun;
-    }
+    let backups = &call.app.backups;
+    let making = backups.begin();
+    let making =
+        making.ok_or_else(|| ApiError::new(ErrorKind::Conflict, "A backup is being made already."))?;
+    let begun = call.execute(StatusCode::ACCEPTED, Begin).await?;
     call.app.scribe.flush(super::requests::FLUSH_TIME_MAX).await;
-    if let Err(error) = backups.clone().make(call.app.scribe.clone()) {
+    if let Err(error) = making.spawn(call.app.scribe.clone()) {
         let why = error.to_string();
         let refused = failed(&why);
-        backups.end(Some(why));
+        backups.note(Some(why));
         return Err(refused);
     }
-    begun
+    Ok(begun)
 }
 
 fn failed(why: &str) -> ApiError {
@@ -135,7 +146,3 @@ fn failed(why: &str) -> ApiError {
         "Backups cannot be used at the moment; the log of the gateway says why.",
     )
 }
-
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Empty {}

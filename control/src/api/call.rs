@@ -13,6 +13,7 @@ use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
 
 use super::query::Query;
+use super::under_way::UnderWay;
 use super::{ApiError, App};
 use crate::actor::Actor;
 use crate::command::note::Note;
@@ -28,6 +29,8 @@ pub(crate) struct Call<'a> {
     pub(crate) body: &'a Bytes,
     /// What stands in the places of the route's pattern, decoded.
     pub(super) arguments: Vec<String>,
+    /// Keeps the same request from running a second time meanwhile, once [`Call::replayed`] was asked.
+    pub(super) under_way: Option<UnderWay>,
 }
 
 impl Call<'_> {
@@ -99,9 +102,15 @@ impl Call<'_> {
     }
 
     /// The answer to an earlier request with the same `Idempotency-Key`, for routes that do something outside
-    /// before they write it down.
-    pub(crate) async fn replayed(&self) -> Result<Option<Response<Body>>, ApiError> {
+    /// before they write it down. While the first one runs, there is no answer to give again.
+    pub(crate) async fn replayed(&mut self) -> Result<Option<Response<Body>>, ApiError> {
         let Some(asked) = self.idempotency()? else { return Ok(None) };
+        let name = (self.actor.who.name().to_string(), asked.key.clone());
+        let message =
+            "A request with this Idempotency-Key is still running. Send it again when it has ended.";
+        let under_way = self.app.running.begin(name);
+        let busy = || ApiError::new(ErrorKind::Conflict, message).retry_after(RETRY_SECONDS);
+        self.under_way = Some(under_way.ok_or_else(busy)?);
         let context =
             OrderContext { actor: self.actor.clone(), status: StatusCode::OK, idempotency: Some(asked) };
         let (order, reply) = OrderOf::new(FirstTime, context);
@@ -212,9 +221,14 @@ fn refused(kind: ErrorKind, message: Cow<'static, str>, param: Option<Cow<'stati
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// A JSON body; an empty one is as good as `{}`.
+/// A JSON object; an empty body is as good as `{}`.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
-    let bytes: &[u8] = if body.is_empty() { b"{}" } else { body };
+    let bytes: &[u8] = match body.trim_ascii_start() {
+        [] => b"{}",
+        [b'{', ..] => body,
+        // serde would take a list for the fields in their order.
+        _ => return Err(ApiError::parameter("", "The body must be a JSON object, {\"field\": value, ...}.")),
+    };
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
@@ -252,16 +266,35 @@ fn without_value(message: &str) -> String {
         ("unknown variant ", "unknown value"),
     ] {
         if message.starts_with(start) {
-            return format!("{told}{}", expected.and_then(|at| message.get(at..)).unwrap_or_default());
+            let expected = expected.and_then(|at| message.get(at..)).unwrap_or_default();
+            return format!("{told}{}", in_json_words(expected));
         }
     }
     message.to_owned()
+}
+
+/// Says `, expected u32 at line 1 column 3` without the names of Rust's types.
+fn in_json_words(expected: &str) -> String {
+    let (wanted, place) = expected.split_at(expected.find(" at line ").unwrap_or(expected.len()));
+    let words = match wanted.strip_prefix(", expected ").unwrap_or_default() {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, not below 0",
+        "i64" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        other if other.starts_with("struct ") => "an object",
+        _ => return expected.to_owned(),
+    };
+    format!(", expected {words}{place}")
 }
 
 /// What of a field's name is repeated to whoever sent it.
 const MISFIT_CHARS_MAX: usize = 400;
 /// How serde's messages begin that name a field in backticks.
 const FIELD_FAULTS: [&str; 3] = ["unknown field", "missing field", "duplicate field"];
+/// What takes longer than a write takes about this long.
+const RETRY_SECONDS: u64 = 5;
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 255;
 
@@ -292,13 +325,30 @@ mod tests {
     }
 
     #[test]
+    fn a_body_is_an_object_and_nothing_else() {
+        for body in [r#"[[], "one"]"#, "[]", "null", "1", r#""pass""#, "\u{feff}{}"] {
+            let error = format!("{:?}", parse::<Outer>(body.as_bytes()).unwrap_err());
+            assert!(error.contains("must be a JSON object"), "{body} {error}");
+        }
+        for body in ["", "  ", " {\"list\": []}"] {
+            let error = parse::<Outer>(body.as_bytes()).err().map(|error| format!("{error:?}"));
+            assert!(error.is_none_or(|error| error.contains("missing field")), "{body:?}");
+        }
+    }
+
+    #[test]
     fn a_fault_is_named_by_its_place() {
         for (body, place, told) in [
             (r#"{"list": [{"number": 1, "extra": 1}]}"#, "list[0].extra", "unknown field"),
             (r#"{"list": [{"number": 1}, {}]}"#, "list[1].number", "missing field"),
-            (r#"{"list": [{"number": "pass `word`"}]}"#, "list[0].number", "wrong type, expected u32"),
-            (r#"{"list": [{"number": -1}]}"#, "list[0].number", "wrong value, expected u32"),
-            (r#"{"list": {"pass": 1}}"#, "list", "wrong type, expected a sequence"),
+            (
+                r#"{"list": [{"number": "pass `word`"}]}"#,
+                "list[0].number",
+                "wrong type, expected a whole number",
+            ),
+            (r#"{"list": [{"number": -1}]}"#, "list[0].number", "wrong value, expected a whole number"),
+            (r#"{"list": {"pass": 1}}"#, "list", "wrong type, expected a list"),
+            (r#"{"list": [5]}"#, "list[0]", "wrong type, expected an object"),
             (r#"{"kind": "one"}"#, "list", "missing field"),
             (r#"{"list": [], "kind": "pass`word"}"#, "kind", "unknown value, expected `one` or `two`"),
             (r#"{"list": [], "other": "pass"}"#, "other", "unknown field"),

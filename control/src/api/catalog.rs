@@ -139,7 +139,7 @@ impl Row {
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
-async fn sync_one(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+async fn sync_one(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     if let Some(answer) = call.replayed().await? {
         return Ok(answer);
@@ -174,7 +174,7 @@ struct All {
     prices_as_of: String,
 }
 
-async fn sync_all(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+async fn sync_all(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     if let Some(answer) = call.replayed().await? {
         return Ok(answer);

@@ -33,6 +33,7 @@ mod session;
 mod state;
 mod stream;
 mod trials;
+pub(crate) mod under_way;
 pub(crate) mod usage;
 
 #[cfg(test)]
@@ -82,6 +83,7 @@ pub(crate) struct App {
     pub(crate) exports: Exports,
     pub(crate) journal: Journal,
     pub(crate) backups: backups::Backups,
+    pub(crate) running: under_way::Running,
     pub(crate) catalog: Arc<Shelf>,
     pub(crate) reload: StatusCell,
     pub(crate) warnings: Vec<String>,
@@ -160,7 +162,8 @@ async fn admin(app: &App, request: &Request, actor: &Actor, path: &str) -> Resul
         return hygiene::options(&methods(&fitting(path)?));
     }
     let (route, arguments) = find(asked, path)?;
-    (route.handle)(Call { app, actor, parts: &request.parts, body: &request.body, arguments }).await
+    let (parts, body) = (&request.parts, &request.body);
+    (route.handle)(Call { app, actor, parts, body, arguments, under_way: None }).await
 }
 
 /// The route of a method and path, and what stands in the places of its pattern.

@@ -55,6 +55,15 @@ impl Query {
         moment(name, &text).map(Some)
     }
 
+    /// `from` and `to`, as moments.
+    pub(crate) fn span(&mut self) -> Result<(Option<u64>, Option<u64>), ApiError> {
+        let (from, to) = (self.moment("from")?, self.moment("to")?);
+        if from.zip(to).is_some_and(|(from, to)| from > to) {
+            return Err(ApiError::parameter("from", "from must not be after to."));
+        }
+        Ok((from, to))
+    }
+
     /// `name` as one of `choices`.
     pub(crate) fn choice<T: Copy>(
         &mut self,

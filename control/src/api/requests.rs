@@ -31,9 +31,10 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 /// The filters that a query names.
 pub(crate) fn filter(query: &mut Query) -> Result<Filter, ApiError> {
     let nano = |micro: u64| micro.saturating_mul(1_000);
+    let (from_ms, to_ms) = query.span()?;
     Ok(Filter {
-        from_ms: query.moment("from")?,
-        to_ms: query.moment("to")?,
+        from_ms,
+        to_ms,
         status: query.number("status", 100, 999)?,
         names: names(query),
         error: query.text("error"),

@@ -49,7 +49,7 @@ struct OfProvider {
     model: String,
 }
 
-async fn provider(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+async fn provider(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     // Nobody pays twice for one test.
     if let Some(answer) = call.replayed().await? {
@@ -152,7 +152,7 @@ struct OfEndpoint {
     principal_id: Option<String>,
 }
 
-async fn endpoint(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     // Nobody pays twice for one test.
     if let Some(answer) = call.replayed().await? {

@@ -114,6 +114,7 @@ fn over(exceeded: &Exceeded) -> Fault {
         }
     };
     let advice = match wait_ms {
+        None if quota.limit_in_units() == 0 => " It lets nothing pass: an administrator can raise it.",
         None if *least > quota.limit_in_units() => " That is more than the whole limit: ask for less.",
         None => " It does not renew itself: an administrator can raise it.",
         Some(0) => " Requests that are still running hold the rest of it.",

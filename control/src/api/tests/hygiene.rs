@@ -179,3 +179,29 @@ fn a_slow_body_holds_no_place_inside_and_a_stranger_takes_none() {
     drop(waiting);
     gateway.stop();
 }
+
+#[test]
+fn a_time_that_ends_before_it_begins_is_refused_wherever_there_is_one() {
+    let gateway = Gateway::start();
+    for path in ["usage", "usage/export", "requests", "audit", "audit/export"] {
+        let path = format!("/admin/api/{path}?from=5&to=1");
+        let (status, told, _) = gateway.call(Method::GET, &path, &[("x-api-key", ADMIN)]);
+        assert_eq!((status.as_u16(), told["error"]["param"].as_str()), (400, Some("from")), "{path} {told}");
+    }
+    for path in ["requests", "audit"] {
+        let path = format!("/admin/api/{path}?cursor=x");
+        let (status, told, _) = gateway.call(Method::GET, &path, &[("x-api-key", ADMIN)]);
+        let message = told["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!((status.as_u16(), message), (400, "cursor must be the next_cursor of an earlier page."));
+    }
+    gateway.stop();
+}
+
+#[test]
+fn a_list_is_not_taken_for_the_fields_of_an_object() {
+    let gateway = Gateway::start();
+    let (status, told, _) = gateway.send_json(Method::POST, "principals", r#"["Zed", "z@example.com"]"#, &[]);
+    assert_eq!(status, 400, "{told}");
+    assert!(told["error"]["message"].as_str().unwrap_or_default().contains("JSON object"), "{told}");
+    gateway.stop();
+}

@@ -29,8 +29,9 @@ pub(super) static ROUTES: &[Route] = &[
 /// Sums of the exchanges that began from `from` up to before `to`.
 async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
-    let from_ms = query.moment("from")?.unwrap_or(0);
-    let to_ms = query.moment("to")?.unwrap_or_else(|| unix_ms().saturating_add(1));
+    let (from_ms, to_ms) = query.span()?;
+    let from_ms = from_ms.unwrap_or(0);
+    let to_ms = to_ms.unwrap_or_else(|| unix_ms().saturating_add(1));
     if from_ms > to_ms {
         return Err(ApiError::parameter("from", "from must not be after to."));
     }
