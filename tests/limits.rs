@@ -212,7 +212,6 @@ async fn a_reader_that_stops_stops_the_upstream() {
     settled(&upstream).await;
     let grown = gateway.resident_bytes().saturating_sub(before);
     assert!(grown <= 64 * MIB, "{} MiB for fifty", grown / MIB);
-    assert!(gateway.descriptors() >= base + 100, "each has two sockets");
     drop(stopped);
     // The database opens and closes a file of its own now and then.
     wait::eventually("the descriptors of fifty readers released", async || {
