@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 use shared::clock::unix_ms;
 
 use crate::config::Lifetimes;
@@ -80,30 +80,7 @@ impl Retention {
             gauge.backlog_rows.store(tables::usage_rows(db, usage_before)?, Relaxed);
             return Ok(Stage::Usage);
         }
-        let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let hour = |days| before(now_ms, days) / HOUR_MS;
-        let mut counts = (0, 0, 0);
-        let (is_done, next) = match stage {
-            Stage::Begin | Stage::Usage => {
-                let (rows, exchanges, is_done) = tables::usage(&tx, usage_before, until)?;
-                counts = (rows, exchanges, 0);
-                (is_done, Stage::Hours)
-            }
-            Stage::Hours => (tables::sums(&tx, Sums::Hours, hour(self.usage_days), until)?, Stage::Days),
-            Stage::Days => {
-                let days = self.usage_days.max(DAYS_OF_SUMS);
-                (tables::sums(&tx, Sums::Days, hour(days), until)?, Stage::Audit)
-            }
-            Stage::Audit => {
-                let before_ms = now_ms.saturating_sub(self.audit_days.saturating_mul(DAY_MS));
-                counts.2 = audit::forget(&tx, keys, before_ms, AUDIT_ROWS)?;
-                (counts.2 < u64::from(AUDIT_ROWS), Stage::Answers)
-            }
-            Stage::Answers => {
-                (tables::idempotency(&tx, now_ms.saturating_sub(idempotency::KEPT_MS))?, Stage::Begin)
-            }
-        };
-        tx.commit()?;
+        let (is_done, next, counts) = tables::lazily(db, |tx| self.delete(tx, keys, now_ms, until))?;
         let (rows, exchanges, audits) = counts;
         let _ = gauge.backlog_rows.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(rows)));
         add(&gauge.usage_records, exchanges);
@@ -112,6 +89,40 @@ impl Retention {
             gauge.pass_ended_at_ms.store(now_ms, Relaxed);
         }
         Ok(if is_done { next } else { stage })
+    }
+
+    /// Deletes some of what the stage is about. Gives whether all of it is gone, the stage after it, and the
+    /// numbers of rows of usage, of exchanges in them and of audit records.
+    fn delete(
+        &self,
+        tx: &Transaction<'_>,
+        keys: &Keys,
+        now_ms: u64,
+        until: Instant,
+    ) -> rusqlite::Result<(bool, Stage, (u64, u64, u64))> {
+        let hour = |days| before(now_ms, days) / HOUR_MS;
+        let mut counts = (0, 0, 0);
+        let (is_done, next) = match self.stage {
+            Stage::Begin | Stage::Usage => {
+                let (rows, exchanges, is_done) = tables::usage(tx, before(now_ms, self.usage_days), until)?;
+                counts = (rows, exchanges, 0);
+                (is_done, Stage::Hours)
+            }
+            Stage::Hours => (tables::sums(tx, Sums::Hours, hour(self.usage_days), until)?, Stage::Days),
+            Stage::Days => {
+                let days = self.usage_days.max(DAYS_OF_SUMS);
+                (tables::sums(tx, Sums::Days, hour(days), until)?, Stage::Audit)
+            }
+            Stage::Audit => {
+                let before_ms = now_ms.saturating_sub(self.audit_days.saturating_mul(DAY_MS));
+                counts.2 = audit::forget(tx, keys, before_ms, AUDIT_ROWS)?;
+                (counts.2 < u64::from(AUDIT_ROWS), Stage::Answers)
+            }
+            Stage::Answers => {
+                (tables::idempotency(tx, now_ms.saturating_sub(idempotency::KEPT_MS))?, Stage::Begin)
+            }
+        };
+        Ok((is_done, next, counts))
     }
 }
 

@@ -33,6 +33,7 @@ use crate::publish::{Publisher, PublisherParams, Reloader};
 use crate::refusals::{self, Counter, Refusals, Refused};
 use crate::retention::Retention;
 use crate::state::{Parts, State};
+use crate::store::checkpoints::Checkpoints;
 use crate::store::lock::StateLock;
 use crate::store::readers::Readers;
 
@@ -75,6 +76,7 @@ pub struct Control {
     stop: oneshot::Sender<()>,
     readers: Vec<JoinHandle<()>>,
     writer: Writer,
+    checkpoints: Checkpoints,
     lock: StateLock,
 }
 
@@ -97,6 +99,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     };
     let publisher = Publisher::start(publisher, meter.db_mut()).map_err(io::Error::other)?;
     let (readers, reader_threads) = Readers::start(&path).map_err(io::Error::other)?;
+    let checkpoints = Checkpoints::start(path.clone())?;
     let view = publisher.view();
     let writer = Writer::start(Desk { meter, publisher, keys, retention })?;
     let scribe = writer.scribe();
@@ -133,7 +136,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         .name("llmgw-control".into())
         .spawn(move || runtime.block_on(run(Arc::new(app), reloader, arriving, (counter, stopped))))?;
     let door = Arc::new(Door { visits, gate, refusals, rooms: Rooms::new() });
-    Ok(Control { door, thread, stop, readers: reader_threads, writer, lock })
+    Ok(Control { door, thread, stop, readers: reader_threads, writer, checkpoints, lock })
 }
 
 impl Control {
@@ -145,7 +148,7 @@ impl Control {
     /// Ends the control plane: stores all usage that is queued, then lets go of the state directory. Blocks for
     /// as long as that takes, a few seconds at most. The data plane's usage logs should be dropped before.
     pub fn stop(self) {
-        let Self { door, thread, stop, readers, writer, lock } = self;
+        let Self { door, thread, stop, readers, writer, checkpoints, lock } = self;
         drop(door);
         let _ = stop.send(());
         for thread in std::iter::once(thread).chain(readers) {
@@ -153,6 +156,7 @@ impl Control {
                 tracing::error!("a thread of the control plane had ended before its time");
             }
         }
+        checkpoints.stop();
         writer.stop();
         drop(lock);
     }

@@ -1,6 +1,6 @@
 //! `GET /admin/api/requests` and `requests/{request_id}`: finished exchanges, newest first (FAIL-8).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Method, Response};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use shared::port::Body;
 
 use super::query::Query;
 use super::{ApiError, Call, Route, json, route_of};
-use crate::store::requests::{Column, Cursor, Filter, Page, Row, page, row};
+use crate::store::requests::{Bounds, Column, Cursor, Filter, Page, Row, page, row};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "requests", |call| Box::pin(list(call))),
@@ -24,7 +24,11 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let filter = filter(&mut query)?;
     query.finish()?;
     app.scribe.flush(FLUSH_TIME_MAX).await;
-    let Page { rows, next } = app.readers.ask(move |db| page(db, &filter, cursor, limit)).await?;
+    let found = app.readers.ask(move |db| {
+        let bounds = Bounds { rows: limit, until: Instant::now() + LOOKING_TIME };
+        page(db, &filter, cursor, bounds)
+    });
+    let Page { rows, next } = found.await?;
     json(&List { data: rows, next_cursor: next.map(|next| format!("{}-{}", next.started_at_ms, next.id)) })
 }
 
@@ -74,5 +78,7 @@ struct List {
 
 const LIMIT_DEFAULT: u32 = 50;
 const LIMIT_MAX: u32 = 500;
+/// A page that is not full by then says where to go on.
+const LOOKING_TIME: Duration = Duration::from_secs(1);
 /// What has just ended is waited for this long; the question is asked in any case.
 pub(crate) const FLUSH_TIME_MAX: Duration = Duration::from_millis(500);

@@ -24,7 +24,7 @@ use crate::config::{self, Environment};
 use crate::publish::{Publisher, PublisherParams};
 use crate::retention::Retention;
 use crate::store::migrate::migrate;
-use crate::store::requests::{Filter, page};
+use crate::store::requests::{Bounds, Filter, page};
 use crate::vault;
 
 /// A finished exchange; `n` tells it from others.
@@ -117,7 +117,8 @@ fn requests(db: &Path) -> Vec<String> {
     let db = Connection::open(db).unwrap();
     let (mut ids, mut cursor) = (Vec::new(), None);
     loop {
-        let page = page(&db, &Filter::default(), cursor, 5_000).unwrap();
+        let bounds = Bounds { rows: 5_000, until: Instant::now() + Duration::from_secs(60) };
+        let page = page(&db, &Filter::default(), cursor, bounds).unwrap();
         ids.extend(page.rows.into_iter().map(|row| row.request_id));
         cursor = page.next;
         if cursor.is_none() {

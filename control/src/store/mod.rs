@@ -5,6 +5,7 @@ pub(crate) mod allowlist;
 pub(crate) mod audit;
 pub(crate) mod block;
 pub(crate) mod chain;
+pub(crate) mod checkpoints;
 pub(crate) mod copy;
 pub(crate) mod credentials;
 pub(crate) mod digest;

@@ -105,6 +105,7 @@ pub(crate) fn connect_writer(path: &Path) -> rusqlite::Result<Connection> {
     db.pragma_update(None, "trusted_schema", false)?;
     db.pragma_update(None, "cache_size", -2_048)?;
     db.pragma_update_and_check(None, "journal_size_limit", WAL_BYTES_KEPT, |_| Ok(()))?;
+    db.pragma_update_and_check(None, "wal_autocheckpoint", WAL_PAGES_MAX, |_| Ok(()))?;
     db.set_prepared_statement_cache_capacity(32);
     Ok(db)
 }
@@ -247,6 +248,9 @@ pub(crate) const APPLICATION_ID: i32 = 0x6c6c_6d67;
 const VERSION_WITH_AUDIT: i64 = 3;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 const WAL_BYTES_KEPT: i64 = 16 << 20;
+/// A log of so many pages of 4 KiB is moved into the database by the commit that finds it so long; mostly
+/// `store/checkpoints.rs` has moved it long before.
+const WAL_PAGES_MAX: i64 = 4_096;
 const CHECKED_BYTES_MAX: u64 = 256 << 20;
 const CHECK_ALL: &str = "PRAGMA quick_check(1)";
 const CHECK_KEYS: &str = "PRAGMA quick_check('vault')";

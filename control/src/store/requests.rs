@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Instant;
 
 use rusqlite::{Connection, named_params};
 use serde::Serialize;
@@ -88,7 +89,7 @@ pub(crate) struct Filter {
     pub(crate) cost_max: Option<u64>,
 }
 
-/// The last row of the page before. Later exchanges are greater.
+/// The last row of the page before, or the place up to which that page has looked. Later exchanges are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cursor {
     pub(crate) started_at_ms: u64,
@@ -146,22 +147,37 @@ struct Step {
     spent_us: Option<u64>,
 }
 
-/// Up to `limit` exchanges that pass `filter`, from `cursor` on.
+/// How long a page may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) rows: u32,
+    /// When looking ends, full or not: a filter may let next to nothing pass.
+    pub(crate) until: Instant,
+}
+
+/// Exchanges that pass `filter`, from `cursor` on.
 pub(crate) fn page(
     db: &Connection,
     filter: &Filter,
     cursor: Option<Cursor>,
-    limit: u32,
+    bounds: Bounds,
 ) -> rusqlite::Result<Page> {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let to_ms = filter.to_ms.unwrap_or(u64::MAX).min(cursor.map_or(u64::MAX, |at| at.started_at_ms + 1));
+    let limit = usize::try_from(bounds.rows).unwrap_or(usize::MAX);
+    let to_ms = filter.to_ms.unwrap_or(u64::MAX).min(cursor.map_or(u64::MAX, |at| at.started_at_ms.saturating_add(1)));
+    let start = cursor.unwrap_or(Cursor { started_at_ms: u64::MAX, id: 0 });
     let mut newest = Newest { rows: BinaryHeap::new(), limit: limit.saturating_add(1) };
     let mut statement = db.prepare_cached(NEWEST_FIRST)?;
     let window = named_params! {":from": signed(filter.from_ms.unwrap_or(0)), ":to": signed(to_ms)};
     let mut blocks = statement.query(window)?;
     while let Some(block) = blocks.next()? {
-        if newest.is_before(block.get("last_ms")?) {
+        let last_ms = block.get("last_ms")?;
+        if newest.is_before(last_ms) {
             break;
+        }
+        // Nothing that is later than this is left to be looked at.
+        let here = Cursor { started_at_ms: last_ms + 1, id: 0 };
+        if Instant::now() >= bounds.until && here < start {
+            return Ok(newest.page(limit, Some(here)));
         }
         let names = block::names(block.get_ref("names")?.as_blob()?);
         if !filter.may_pass(&names) {
@@ -177,11 +193,7 @@ pub(crate) fn page(
             }
         }
     }
-    let mut rows = newest.rows.into_sorted_vec();
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let next = rows.last().map(|Reverse(entry)| entry.place).filter(|_| more);
-    Ok(Page { rows: rows.into_iter().map(|Reverse(entry)| entry.row).collect(), next })
+    Ok(newest.page(limit, None))
 }
 
 /// The newest exchange with this request id, with its trace.
@@ -280,6 +292,17 @@ impl Newest {
         }
         self.rows.push(Reverse(Entry { place, row: Row::of(record, None) }));
     }
+
+    /// The page of what was found, when looking has ended at `end`: what is before that may not be all there is.
+    fn page(self, limit: usize, end: Option<Cursor>) -> Page {
+        let mut rows = self.rows.into_sorted_vec();
+        rows.retain(|Reverse(entry)| end.is_none_or(|end| end <= entry.place));
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let last = rows.last().map(|Reverse(entry)| entry.place);
+        let next = if more { last } else { end };
+        Page { rows: rows.into_iter().map(|Reverse(entry)| entry.row).collect(), next }
+    }
 }
 
 impl PartialEq for Entry {
@@ -355,3 +378,6 @@ const NEWEST_FIRST: &str = "SELECT id, last_ms, names, rows FROM usage \
 const AROUND: &str = "SELECT names, rows FROM usage WHERE last_ms >= ?1 AND first_ms <= ?1";
 const REQUESTS: &str = "SELECT id, requests FROM usage";
 const BLOCK: &str = "SELECT names, rows FROM usage WHERE id = ?";
+
+#[cfg(test)]
+mod tests;

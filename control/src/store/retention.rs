@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use rusqlite::{Connection, named_params};
+use rusqlite::{Connection, Transaction, TransactionBehavior, named_params};
 
 macro_rules! delete_sums {
     ($table:literal) => {
@@ -15,6 +15,21 @@ macro_rules! delete_sums {
             " WHERE hour < ? ORDER BY hour LIMIT 64)"
         )
     };
+}
+
+/// One transaction whose commit does not wait for the disk. A power failure may undo it as a whole, which does no
+/// harm to what is only deleted: it is deleted again.
+pub(crate) fn lazily<T>(
+    db: &mut Connection,
+    work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    db.pragma_update(None, "synchronous", "NORMAL")?;
+    let worked = db.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|tx| {
+        let worked = work(&tx)?;
+        tx.commit().map(|()| worked)
+    });
+    db.pragma_update(None, "synchronous", "FULL")?;
+    worked
 }
 
 /// How many rows of `usage` ended before `before_ms`.

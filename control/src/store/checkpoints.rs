@@ -1,0 +1,85 @@
+//! Moves what is in the write-ahead log into the database, on a connection and a thread of its own: the commits of
+//! the writer thread, and all that wait for them, need not wait for that. Only a log that grows faster than it is
+//! moved is moved by the commit that finds it too long (`store/open.rs`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use rusqlite::Connection;
+
+use super::open::connect_writer;
+
+/// The thread's handle.
+#[derive(Debug)]
+pub(crate) struct Checkpoints {
+    go_on: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Checkpoints {
+    /// Starts the thread for the database at `path`.
+    pub(crate) fn start(path: PathBuf) -> io::Result<Self> {
+        let (go_on, end) = bounded(0);
+        let thread =
+            thread::Builder::new().name("llmgw-checkpoint".into()).spawn(move || run(&path, &end))?;
+        Ok(Self { go_on, thread })
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(self) {
+        let Self { go_on, thread } = self;
+        drop(go_on);
+        if thread.join().is_err() {
+            tracing::error!("the thread that moves the write-ahead log had ended before its time");
+        }
+    }
+}
+
+fn run(path: &Path, end: &Receiver<()>) {
+    let mut db = None;
+    while end.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+        if let Err(error) = checkpoint(&mut db, path) {
+            tracing::debug!("the write-ahead log cannot be moved now: {error}");
+            db = None;
+        }
+    }
+}
+
+/// Moves what no reader needs where it is; waits for nobody. With nothing to move it costs next to nothing.
+fn checkpoint(db: &mut Option<Connection>, path: &Path) -> rusqlite::Result<()> {
+    let db = match db {
+        Some(db) => db,
+        None => db.insert(connect_writer(path)?),
+    };
+    db.query_row(PASSIVE, [], |_| Ok(()))
+}
+
+const EVERY: Duration = Duration::from_secs(1);
+const PASSIVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_moved_and_the_log_begins_anew() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("test.db");
+        std::fs::File::create(&path).unwrap();
+        let writer = connect_writer(&path).unwrap();
+        writer.execute_batch("CREATE TABLE t (a BLOB) STRICT").unwrap();
+        let mut other = None;
+        let log = path.with_file_name("test.db-wal");
+        let mut longest = 0;
+        for _ in 0..20 {
+            writer.execute("INSERT INTO t VALUES (zeroblob(100000))", []).unwrap();
+            checkpoint(&mut other, &path).unwrap();
+            longest = longest.max(log.metadata().unwrap().len());
+        }
+        assert!(path.metadata().unwrap().len() > 2_000_000, "all of it is in the database");
+        assert!(longest < 400_000, "{longest}: each commit begins at the start of the log");
+    }
+}
