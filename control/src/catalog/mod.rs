@@ -4,6 +4,7 @@
 pub(crate) mod evidence;
 pub(crate) mod facts;
 pub(crate) mod file;
+pub(crate) mod history;
 pub(crate) mod listing;
 pub(crate) mod merge;
 pub(crate) mod prices;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rusqlite::{Connection, TransactionBehavior, named_params};
-use shared::routing::Prices;
 use shared::usage::{TokenCounts, cost};
 
 use super::block::{self, Block};
 use super::record::{Name, Record, Trace, bounded_cost};
 use super::rollup::{Difference, GROUPED, HOUR_MS, correct, grouped};
 use super::usage::put;
+use crate::catalog::history::History;
 
 /// Which exchanges, and the prices.
 #[derive(Clone, Debug)]
@@ -22,17 +22,10 @@ pub(crate) struct Repricing {
     pub(crate) to_ms: u64,
     pub(crate) provider: Option<String>,
     pub(crate) model: Option<String>,
-    /// By provider and model. What has none keeps its cost.
-    pub(crate) prices: Arc<HashMap<String, HashMap<String, Priced>>>,
+    /// What has none keeps its cost.
+    pub(crate) prices: Arc<History>,
     /// The last row that is done.
     pub(crate) after: i64,
-}
-
-/// Prices and their label.
-#[derive(Clone, Debug)]
-pub(crate) struct Priced {
-    pub(crate) prices: Prices,
-    pub(crate) label: Arc<str>,
 }
 
 /// What has come of it so far.
@@ -132,7 +125,7 @@ impl Repricing {
         record.set_name(Name::Price, new_label);
     }
 
-    /// The cost by the prices that hold now, where there are any, and their label.
+    /// The cost by the prices that held when it began, where any are known, and their label.
     fn cost(&self, record: &Record<'_>) -> (Option<u64>, &str) {
         let used = record.tokens;
         let tokens = TokenCounts {
@@ -145,8 +138,8 @@ impl Repricing {
         if tokens.total() == 0 {
             return (Some(0), "");
         }
-        let models = self.prices.get(record.name(Name::Provider));
-        match models.and_then(|models| models.get(record.name(Name::Model))) {
+        let (provider, model) = (record.name(Name::Provider), record.name(Name::Model));
+        match self.prices.at(provider, model, record.started_at_ms) {
             Some(priced) => (cost(&tokens, &priced.prices).map(bounded_cost), &priced.label),
             None => (None, ""),
         }

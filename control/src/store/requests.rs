@@ -163,7 +163,10 @@ pub(crate) fn page(
     bounds: Bounds,
 ) -> rusqlite::Result<Page> {
     let limit = usize::try_from(bounds.rows).unwrap_or(usize::MAX);
-    let to_ms = filter.to_ms.unwrap_or(u64::MAX).min(cursor.map_or(u64::MAX, |at| at.started_at_ms.saturating_add(1)));
+    let to_ms = filter
+        .to_ms
+        .unwrap_or(u64::MAX)
+        .min(cursor.map_or(u64::MAX, |at| at.started_at_ms.saturating_add(1)));
     let start = cursor.unwrap_or(Cursor { started_at_ms: u64::MAX, id: 0 });
     let mut newest = Newest { rows: BinaryHeap::new(), limit: limit.saturating_add(1) };
     let mut statement = db.prepare_cached(NEWEST_FIRST)?;

@@ -1,8 +1,7 @@
-//! `POST /admin/api/usage/reprice`: what recorded exchanges cost by the prices that are known now, or by prices in
-//! the body. Doing it twice changes nothing more. It goes in short steps, so that records and administrators wait
+//! `POST /admin/api/usage/reprice`: what recorded exchanges cost by the prices that were in force when they began, or
+//! by prices in the body. Doing it twice changes nothing more. It goes in short steps, so that records and administrators wait
 //! a few milliseconds at most; one that takes too long answers with a cursor to go on from.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,10 +15,12 @@ use shared::routing::Prices;
 use crate::api::query::moment;
 use crate::api::requests::FLUSH_TIME_MAX;
 use crate::api::{ApiError, App, Call};
+use crate::catalog::history::{History, Priced};
 use crate::command::usage::Note;
 use crate::config::micro_dollars;
 use crate::money::MicroUsd;
-use crate::store::reprice::{Priced, Repriced, Repricing};
+use crate::store::overrides;
+use crate::store::reprice::{Repriced, Repricing};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -89,7 +90,7 @@ struct Change {
 pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let asked: Asked = call.json()?;
-    let mut repricing = repricing(call.app, &asked)?;
+    let mut repricing = repricing(call.app, &asked).await?;
     call.app.scribe.flush(FLUSH_TIME_MAX).await;
     let mut audited = json!({
         "from_ms": repricing.from_ms,
@@ -127,7 +128,7 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
     call.execute(StatusCode::OK, Note { action: "usage.repriced", after: audited }.with(answer)).await
 }
 
-fn repricing(app: &App, asked: &Asked) -> Result<Repricing, ApiError> {
+async fn repricing(app: &App, asked: &Asked) -> Result<Repricing, ApiError> {
     let (from_ms, to_ms) = (asked.from.read("from")?, asked.to.read("to")?);
     if from_ms > to_ms {
         return Err(ApiError::parameter("from", "from must not be after to."));
@@ -136,40 +137,30 @@ fn repricing(app: &App, asked: &Asked) -> Result<Repricing, ApiError> {
     let after = after
         .map_err(|_| ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier answer."))?;
     let (provider, model) = (asked.provider.clone(), asked.model.clone());
-    let prices = Arc::new(prices(app, asked)?);
+    let prices = Arc::new(prices(app, asked).await?);
     Ok(Repricing { from_ms, to_ms, provider, model, prices, after })
 }
 
-/// The prices that hold, by provider and model.
-fn prices(app: &App, asked: &Asked) -> Result<HashMap<String, HashMap<String, Priced>>, ApiError> {
-    let mut all: HashMap<String, HashMap<String, Priced>> = HashMap::new();
-    if let Some(given) = &asked.prices {
-        let (Some(provider), Some(model)) = (&asked.provider, &asked.model) else {
-            let message = "prices are those of one model: name provider and model too.";
-            return Err(ApiError::parameter("prices", message));
-        };
-        let prices = given.read()?;
-        let label = prices.label(&format!("given {}", Timestamp::now().strftime("%F")));
-        all.entry(provider.clone()).or_default().insert(model.clone(), Priced { prices, label });
-        return Ok(all);
-    }
-    for provider in app.snapshot.load().providers.iter() {
-        for model in &provider.models {
-            if let (Some(prices), Some(label)) = (model.prices, &model.price_label) {
-                let priced = Priced { prices, label: Arc::clone(label) };
-                let models = all.entry(provider.id.as_str().to_owned()).or_default();
-                models.insert(model.id.as_str().to_owned(), priced);
-            }
-        }
-    }
-    Ok(all)
+/// The prices that held when, or those that are given.
+async fn prices(app: &App, asked: &Asked) -> Result<History, ApiError> {
+    let Some(given) = &asked.prices else {
+        let overrides = app.readers.ask(overrides::all).await?;
+        return Ok(History::new(&app.catalog.known(), overrides));
+    };
+    let (Some(provider), Some(model)) = (&asked.provider, &asked.model) else {
+        let message = "prices are those of one model: name provider and model too.";
+        return Err(ApiError::parameter("prices", message));
+    };
+    let prices = given.read()?;
+    let label = prices.label(&format!("given {}", Timestamp::now().strftime("%F")));
+    Ok(History::of_one(provider, model, Priced { prices, label }))
 }
 
 /// The label of the prices in the body.
 fn given(asked: &Asked, repricing: &Repricing) -> Option<String> {
     asked.prices.as_ref()?;
-    let mut models = repricing.prices.values().flat_map(HashMap::values);
-    models.next().map(|priced| priced.label.to_string())
+    let priced = repricing.prices.at(asked.provider.as_ref()?, asked.model.as_ref()?, repricing.from_ms);
+    priced.map(|priced| priced.label.to_string())
 }
 
 impl Moment {

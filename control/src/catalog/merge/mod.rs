@@ -7,9 +7,10 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use serde::Serialize;
 use shared::id::{ModelId, ProviderId};
-use shared::routing::Model;
+use shared::routing::{Model, Prices};
 
 use super::facts::Facts;
+use super::history::Priced;
 use super::listing::Offer;
 use super::prices::PriceList;
 use super::shelf::{Entry, Shelf};
@@ -25,6 +26,8 @@ pub(crate) struct Known {
     pub(crate) created: Option<u64>,
     pub(crate) owned_by: Option<String>,
     pub(crate) prices_from: Option<PricesFrom>,
+    /// The prices that hold while no override says any.
+    pub(crate) without_override: Option<Priced>,
     /// Every source that says something of it.
     pub(crate) sources: Vec<Source>,
 }
@@ -129,7 +132,7 @@ impl Merger {
         ];
         let said = || layers.iter().filter_map(|(source, facts)| Some((*source, (*facts)?)));
         let facts = said().fold(Facts::default(), |known, (_, facts)| known.or(facts));
-        let prices_from = said().find(|(_, facts)| facts.prices.is_some()).map(|(source, _)| PricesFrom {
+        let of = |source| PricesFrom {
             source,
             as_of: match source {
                 Source::Override => overriding.and_then(|overriding| day(overriding.priced_from_ms)),
@@ -137,7 +140,12 @@ impl Merger {
                 Source::Upstream => entry.and_then(|entry| day(entry.evidence.catalog.synced_at_ms?)),
                 Source::List => Some(self.list.as_of.clone()),
             },
-        });
+        };
+        let mut priced = said().filter_map(|(source, facts)| Some((source, facts.prices?)));
+        let prices_from = priced.clone().next().map(|(source, _)| of(source));
+        let without_override = priced
+            .find(|(source, _)| *source != Source::Override)
+            .map(|(source, prices)| Priced { prices, label: label(&prices, &of(source)) });
         let sources = said().map(|(source, _)| source).collect();
         Known {
             provider: provider.id.clone(),
@@ -146,6 +154,7 @@ impl Merger {
             owned_by: offer.and_then(|offer| offer.owned_by.clone()),
             model: Arc::new(model(id, facts, prices_from.as_ref())),
             prices_from,
+            without_override,
             sources,
         }
     }
@@ -158,10 +167,6 @@ impl Merger {
 }
 
 fn model(id: &str, facts: Facts, prices_from: Option<&PricesFrom>) -> Model {
-    let label = |from: &PricesFrom| match &from.as_of {
-        Some(day) => format!("{} {day}", from.source.name()),
-        None => from.source.name().to_owned(),
-    };
     Model {
         id: ModelId::new(id),
         display_name: facts.display_name,
@@ -170,9 +175,22 @@ fn model(id: &str, facts: Facts, prices_from: Option<&PricesFrom>) -> Model {
         reasoning: facts.reasoning,
         dialects: facts.protocols,
         context_window: facts.context_window,
-        price_label: facts.prices.zip(prices_from).map(|(prices, from)| prices.label(&label(from))),
+        price_label: facts.prices.zip(prices_from).map(|(prices, from)| label(&prices, from)),
         prices: facts.prices,
     }
+}
+
+fn label(prices: &Prices, from: &PricesFrom) -> Arc<str> {
+    let name = from.source.name();
+    match &from.as_of {
+        Some(day) => prices.label(&format!("{name} {day}")),
+        None => prices.label(name),
+    }
+}
+
+/// The label of what an override says from `effective_from_ms` on.
+pub(crate) fn label_of_override(prices: &Prices, effective_from_ms: u64) -> Arc<str> {
+    label(prices, &PricesFrom { source: Source::Override, as_of: day(effective_from_ms) })
 }
 
 impl Source {

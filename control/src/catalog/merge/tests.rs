@@ -5,6 +5,7 @@ use shared::routing::{Prices, ProviderInstance};
 use shared::secret::Secret;
 
 use super::*;
+use crate::catalog::history::History;
 use crate::catalog::shelf::{models_url, url_of};
 use crate::config::{Environment, load};
 use crate::store::migrate::migrate;
@@ -191,4 +192,37 @@ fn an_instance_that_has_moved_has_no_catalog() {
     };
     assert!(setting.shelf.entry("main", "https://api.openai.com/v1/models").is_some());
     assert!(setting.shelf.entry("main", &url_of(&moved)).is_none());
+}
+
+#[test]
+fn the_prices_of_a_moment_are_those_that_were_in_force_then() {
+    let setting = Setting::new();
+    setting.say("o1", "own", 1_000, priced(1));
+    setting.say("o2", "own", 2_000, Facts { vision: Some(false), ..Facts::default() });
+    setting.say("o3", "own", 3_000, priced(3));
+    setting.say("o4", "own", 9_000, priced(9));
+    setting.say("o5", "gone", 1_000, priced(5));
+    setting.say("o6", "gpt-4o-mini", 1_000, Facts { vision: Some(false), ..Facts::default() });
+    let (known, _) = setting.at(5_000);
+    let history = History::new(&setting.shelf.known(), overrides::all(&setting.db).unwrap());
+    let at = |model: &str, at_ms| {
+        history.at("main", model, at_ms).map(|priced| (priced.prices.input.unwrap(), &*priced.label))
+    };
+    for (at_ms, input, label) in [
+        (0, 7, "config in 7"),
+        (999, 7, "config in 7"),
+        (1_000, 1, "override 1970-01-01 in 0.000001"),
+        (2_999, 1, "override 1970-01-01 in 0.000001"),
+        (3_000, 3, "override 1970-01-01 in 0.000003"),
+        (u64::MAX, 9, "override 1970-01-01 in 0.000009"),
+    ] {
+        let (got, got_label) = at("own", at_ms).unwrap();
+        // What the configuration says is in dollars, what is said here in micro-dollars.
+        assert_eq!((if got > 9 { got / 1_000_000 } else { got }, got_label), (input, label), "{at_ms}");
+    }
+    let own = &known["main/own"];
+    assert_eq!(history.at("main", "own", 5_000).map(|p| &p.label), own.model.price_label.as_ref());
+    assert_eq!((at("gone", 999), at("gone", 1_000).map(|(input, _)| input)), (None, Some(5)));
+    assert_eq!(at("gpt-4o-mini", 5_000).unwrap().1, "list 2026-11-04 in 0.15 cached 0.075 out 0.6");
+    assert_eq!((history.at("copy", "gpt-4o-mini", 5_000), history.at("none", "own", 5_000)), (None, None));
 }

@@ -1,0 +1,67 @@
+//! The prices that were in force at a moment: what an override said from its day on, and before the first of them
+//! what holds without any. Of the price list only today's is known, which stands for all of that time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use shared::routing::Prices;
+
+use super::merge::{Known, label_of_override};
+use crate::store::overrides::Override;
+
+/// Prices and their label.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Priced {
+    pub(crate) prices: Prices,
+    pub(crate) label: Arc<str>,
+}
+
+/// See the module. By provider and model.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History(HashMap<String, HashMap<String, Periods>>);
+
+#[derive(Clone, Debug, Default)]
+struct Periods {
+    /// What holds before the first of the others.
+    first: Option<Priced>,
+    /// From when on, in that order.
+    later: Vec<(u64, Priced)>,
+}
+
+impl History {
+    /// What is `known` of the models without overrides, and `overrides` in the order in which they come into force.
+    pub(crate) fn new(known: &[Known], overrides: Vec<Override>) -> Self {
+        let mut history = Self::default();
+        for known in known.iter().filter(|known| known.without_override.is_some()) {
+            let (provider, model) = (known.provider.as_str(), known.model.id.as_str());
+            history.periods(provider, model).first.clone_from(&known.without_override);
+        }
+        for said in overrides {
+            let Some(prices) = said.facts.prices else { continue };
+            let priced = Priced { prices, label: label_of_override(&prices, said.effective_from_ms) };
+            history.periods(&said.provider, &said.model).later.push((said.effective_from_ms, priced));
+        }
+        history
+    }
+
+    /// The same prices at all times, for one model.
+    pub(crate) fn of_one(provider: &str, model: &str, priced: Priced) -> Self {
+        let mut history = Self::default();
+        history.periods(provider, model).first = Some(priced);
+        history
+    }
+
+    /// What held at `at_ms`, if that is known.
+    pub(crate) fn at(&self, provider: &str, model: &str, at_ms: u64) -> Option<&Priced> {
+        let periods = self.0.get(provider)?.get(model)?;
+        let begun = periods.later.partition_point(|(from_ms, _)| *from_ms <= at_ms);
+        match begun.checked_sub(1) {
+            Some(last) => periods.later.get(last).map(|(_, priced)| priced),
+            None => periods.first.as_ref(),
+        }
+    }
+
+    fn periods(&mut self, provider: &str, model: &str) -> &mut Periods {
+        self.0.entry(provider.to_owned()).or_default().entry(model.to_owned()).or_default()
+    }
+}
