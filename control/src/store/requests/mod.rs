@@ -7,9 +7,9 @@ use std::time::Instant;
 use rusqlite::{Connection, named_params};
 use serde::Serialize;
 
-use super::block::{self, find, request_hash};
-use super::record::{Name, Record, Tokens, Trace};
 use crate::money::MicroUsd;
+use crate::store::block::{self, find, request_hash};
+use crate::store::record::{Name, Record, Tokens, Trace};
 
 /// What usage can be filtered and grouped by; the name is the same in the API and in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -355,7 +355,7 @@ impl Row {
             head_us: record.head_us,
             first_content_us: record.first_content_us,
             trace: trace.map(|steps| {
-                let step = |step: super::record::Step<'_>| Step {
+                let step = |step: crate::store::record::Step<'_>| Step {
                     provider: step.provider.to_owned(),
                     model: step.model.to_owned(),
                     result: step.result.to_owned(),
