@@ -107,6 +107,7 @@ fn event(n: u64, started_at_ms: u64, group: u64) -> UsageEvent {
         tokens: TokenCounts { input: 900 + n % 100, output: 300, ..TokenCounts::default() },
         provenance: Provenance::Reported,
         cost_nano_usd: None,
+        quota_nano_usd: None,
         price: None,
         head_us: Some(40_000),
         first_content_us: Some(300_000),

@@ -334,6 +334,26 @@ async fn a_limit_on_cost_counts_money_and_passes_over_what_has_no_price() {
 }
 
 #[tokio::test]
+async fn what_an_unknown_cost_had_reserved_is_used_across_a_restart() {
+    let upstream = Upstream::start().await;
+    let mut answer: Value = serde_json::from_str(&chat::completion("ok")).unwrap();
+    answer["usage"] = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
+        "prompt_tokens_details": {"cached_tokens": 4}});
+    upstream.always(Answer::json(200, answer.to_string()));
+    let prices = "models:\n  - id: m\n    prices: { input: 1.0, output: 2.0 }";
+    let yaml = Yaml::new().provider_with("up", upstream.base_url(), prices);
+    let rig = Rig::with(Setup::new(&yaml), upstream).await;
+    let quota = rig.limit("cost_micro_usd", "month", 1_000_000).await;
+    let answer = rig.client().chat(chat::request("up/m")).await;
+    let record = rig.gateway.record_of(answer.header("x-request-id").unwrap()).await;
+    assert_eq!((answer.status, &record["cost_micro_usd"]), (200, &Value::Null), "cached input has no price");
+    let (used, remaining) = rig.settled(&quota).await;
+    assert!(used > 0 && used + remaining == 1_000_000, "{used} {remaining}");
+    let rig = rig.restart().await;
+    assert_eq!(rig.standing(&quota).await, (used, 0, remaining), "a restart forgets nothing");
+}
+
+#[tokio::test]
 async fn a_rotated_key_goes_on_under_the_limits_of_the_old_one() {
     let rig = Rig::start().await;
     let quota = rig.limit("requests", "day", 2).await;

@@ -80,6 +80,7 @@ impl Record {
             provenance: Provenance::None,
             cost_nano_usd: None,
             price: None,
+            quota_nano_usd: None,
             head_us: None,
             first_content_us: None,
             trace: Vec::new(),
@@ -194,6 +195,10 @@ impl Record {
         let Some(mut event) = self.event.take() else { return };
         event.outcome = outcome;
         price(&mut event, self.model.as_deref());
+        if event.cost_nano_usd.is_none() {
+            let held = self.held.as_ref();
+            event.quota_nano_usd = held.and_then(|held| held.reservation.held(Metric::CostMicroUsd));
+        }
         event.duration_us = micros(self.started.elapsed());
         self.worker.counters.observe(&event);
         if self.worker.plane.settings.log_requests {

@@ -59,6 +59,9 @@ pub struct UsageEvent {
     /// The label of the prices that made the cost; none where none were needed or known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Arc<str>>,
+    /// What it counts for in quotas of cost while its cost is not known: what it had reserved there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_nano_usd: Option<u64>,
     /// From the request's head to the upstream's head, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_us: Option<u64>,

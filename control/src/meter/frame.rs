@@ -117,6 +117,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
             reasoning: bounded(event.tokens.reasoning),
         },
         cost_nano_usd: event.cost_nano_usd.map(bounded_cost),
+        quota_nano_usd: event.quota_nano_usd.map(bounded_cost),
         head_us: event.head_us.map(bounded),
         first_content_us: event.first_content_us.map(bounded),
     }

@@ -104,5 +104,5 @@ pub(crate) fn spent(record: &Record<'_>) -> Spent {
         output: used.output,
         reasoning: used.reasoning,
     };
-    Spent::of(outcome, &tokens, record.cost_nano_usd)
+    Spent::of(outcome, &tokens, record.cost_nano_usd.or(record.quota_nano_usd))
 }

@@ -48,6 +48,7 @@ pub(crate) fn event(n: u64) -> UsageEvent {
         tokens: TokenCounts { input: 10, output: 20, ..TokenCounts::default() },
         provenance: Provenance::Reported,
         cost_nano_usd: Some(1_500),
+        quota_nano_usd: None,
         price: Some("config in 0.05 out 0.05".into()),
         head_us: Some(500),
         first_content_us: Some(700),

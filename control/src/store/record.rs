@@ -2,10 +2,11 @@
 //! so that what one release wrote another can read; only the way a text is written differs between the two.
 //!
 //! ```text
-//!  request id, started, duration, names, status, tokens, head, first content, [price, cost,] steps
+//!  request id, started, duration, names, status, tokens, head, first content, [price, cost,] [quota,] steps
 //! ```
 //!
-//! A bit of `status` says that price and cost are there: the first release wrote none.
+//! A bit of `status` says that price and cost are there: the first release wrote none. Another one
+//! says that what it counts for in quotas of cost is there.
 
 use super::varint;
 
@@ -22,6 +23,8 @@ pub(crate) struct Record<'a> {
     pub(crate) tokens: Tokens,
     /// None where it is not known.
     pub(crate) cost_nano_usd: Option<u64>,
+    /// What it counts for in quotas of cost while its cost is not known.
+    pub(crate) quota_nano_usd: Option<u64>,
     pub(crate) head_us: Option<u64>,
     pub(crate) first_content_us: Option<u64>,
 }
@@ -87,7 +90,8 @@ impl<'a> Record<'a> {
         for (at, name) in self.names.iter().enumerate().take(FIRST_NAMES) {
             text(out, at, name);
         }
-        varint::put(out, WITH_COST | u64::from(self.status) << 1 | u64::from(self.stream));
+        let with_quota = if self.quota_nano_usd.is_some() { WITH_QUOTA } else { 0 };
+        varint::put(out, with_quota | WITH_COST | u64::from(self.status) << 1 | u64::from(self.stream));
         let Tokens { input, cache_read, cache_write, output, reasoning } = self.tokens;
         for count in [input, cache_read, cache_write, output, reasoning] {
             varint::put(out, count);
@@ -96,6 +100,9 @@ impl<'a> Record<'a> {
         put_option(out, self.first_content_us);
         text(out, Name::Price as usize, self.name(Name::Price));
         put_option(out, self.cost_nano_usd);
+        if let Some(nano) = self.quota_nano_usd {
+            varint::put(out, nano);
+        }
     }
 
     /// Reads what [`put`](Self::put) wrote; what is left is the trace. `None` for anything else.
@@ -114,7 +121,7 @@ impl<'a> Record<'a> {
             duration_us,
             names,
             stream: status & 1 == 1,
-            status: u16::try_from((status & !WITH_COST) >> 1).ok()?,
+            status: u16::try_from((status & !(WITH_COST | WITH_QUOTA)) >> 1).ok()?,
             tokens: Tokens {
                 input: varint::take(bytes)?,
                 cache_read: varint::take(bytes)?,
@@ -125,10 +132,14 @@ impl<'a> Record<'a> {
             head_us: take_option(bytes)?,
             first_content_us: take_option(bytes)?,
             cost_nano_usd: None,
+            quota_nano_usd: None,
         };
         if status & WITH_COST != 0 {
             record.set_name(Name::Price, texts.take(bytes)?);
             record.cost_nano_usd = take_option(bytes)?;
+        }
+        if status & WITH_QUOTA != 0 {
+            record.quota_nano_usd = Some(varint::take(bytes)?);
         }
         Some((record, Trace { bytes: rest, texts }))
     }
@@ -150,6 +161,7 @@ impl Step<'_> {
 const FIRST_NAMES: usize = Name::COUNT - 1;
 /// Above every status.
 const WITH_COST: u64 = 1 << 17;
+const WITH_QUOTA: u64 = 1 << 18;
 
 /// Different texts of a record and its steps.
 pub(crate) const TEXTS: usize = Name::COUNT + 3;
@@ -264,6 +276,7 @@ mod tests {
         status: 999,
         tokens: Tokens { input: 1, cache_read: 2, cache_write: 3, output: 4, reasoning: 5 },
         cost_nano_usd: Some(0),
+        quota_nano_usd: None,
         head_us: None,
         first_content_us: Some(7),
     };
@@ -288,14 +301,16 @@ mod tests {
 
     #[test]
     fn a_cost_of_nothing_and_one_that_is_unknown_come_back_as_they_were() {
-        for cost_nano_usd in [None, Some(0), Some(COST_MAX)] {
+        let costs =
+            [(None, None), (None, Some(0)), (None, Some(COST_MAX)), (Some(0), None), (Some(COST_MAX), None)];
+        for (cost_nano_usd, quota_nano_usd) in costs {
             let mut bytes = Vec::new();
             let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
-            Record { cost_nano_usd, ..RECORD }.put(&mut bytes, text);
+            Record { cost_nano_usd, quota_nano_usd, ..RECORD }.put(&mut bytes, text);
             STEP.put(&mut bytes, text);
             let (record, trace) = Record::take(&bytes, Texts::Inline).unwrap();
             assert_eq!((record.cost_nano_usd, record.names), (cost_nano_usd, RECORD.names));
-            assert_eq!((record.status, trace.count()), (999, 1));
+            assert_eq!((record.quota_nano_usd, record.status, trace.count()), (quota_nano_usd, 999, 1));
         }
     }
 }
