@@ -320,6 +320,7 @@ async fn an_override_that_cannot_be_is_refused_by_name() {
         (json!({"provider": "up", "model": "m", "facts": {}}), "facts"),
         (json!({"provider": "up", "model": "a b", "facts": facts}), "model"),
         (json!({"provider": "a/b", "model": "m", "facts": facts}), "provider"),
+        (json!({"provider": "nobody", "model": "m", "facts": facts}), "provider"),
         (json!({"provider": "up", "model": "m", "facts": facts, "effective_from": "soon"}), "effective_from"),
         (json!({"provider": "up", "facts": facts}), "model"),
     ] {

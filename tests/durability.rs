@@ -223,3 +223,17 @@ async fn a_failing_disk_refuses_changes_clearly_and_recovers() {
     let verified = setup.without("LD_PRELOAD").run(&["audit", "verify"]).await;
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
 }
+
+#[tokio::test]
+async fn a_change_while_a_stranger_holds_the_database_is_refused_for_a_while_and_not_half_done() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let admin = Admin(gateway.client());
+    let db = rusqlite::Connection::open(gateway.state().join("gateway.db")).unwrap();
+    db.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refused = admin.call("POST", "projects", json!({"name": "held"})).await;
+    assert_eq!((refused.status, refused.error_code()), (503, "overloaded".to_owned()), "{refused:?}");
+    assert_eq!(names(&admin).await, [""; 0], "reading goes on");
+    db.execute_batch("ROLLBACK").unwrap();
+    admin.project("free").await;
+    assert_eq!(names(&admin).await, ["free"]);
+}

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use super::{Command, Done, Refusal, Write};
 use crate::catalog::facts::Facts;
+use crate::config::did_you_mean;
+use crate::connection::{lookup, provider_ids};
 use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;
@@ -47,6 +49,15 @@ impl Command for Say {
             return Err(Refusal::conflict(format!(
                 "There are {OVERRIDES_MAX} overrides already. Delete some that no longer matter first."
             )));
+        }
+        if lookup(write, &self.provider)?.is_none() {
+            let known = provider_ids(write)?;
+            let hint = did_you_mean(&self.provider, known.iter().map(String::as_str));
+            let hint = if hint.is_empty() { "." } else { &hint };
+            return Err(Refusal::invalid(
+                "provider",
+                format!("There is no provider '{}'{hint}", self.provider),
+            ));
         }
         let said = Override {
             id: new_id("ovr", write.now_ms)?,

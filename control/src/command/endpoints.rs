@@ -121,6 +121,7 @@ fn check(write: &Write<'_>, failover: &[Member]) -> Result<(), Refusal> {
         let Some(found) = lookup(write, provider)? else {
             let known = provider_ids(write)?;
             let hint = did_you_mean(provider, known.iter().map(String::as_str));
+            let hint = if hint.is_empty() { "." } else { &hint };
             let message = format!("There is no provider '{provider}'{hint}");
             return Err(Refusal::invalid(format!("failover[{index}].provider"), message));
         };

@@ -202,6 +202,10 @@ impl StoreError {
             Self::Shared(Some(rusqlite::ErrorCode::DiskFull)) => {
                 (ErrorKind::Overloaded, "The disk of the state directory is full; nothing was changed.")
             }
+            Self::Shared(Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked)) => (
+                ErrorKind::Overloaded,
+                "Another process holds the database of the state; nothing was changed. Try again.",
+            ),
             Self::Sql(_) | Self::Shared(_) => (
                 ErrorKind::Internal,
                 "The database cannot be used at the moment; the log of the gateway says why.",

@@ -276,11 +276,14 @@ fn repricing_makes_costs_known_once_and_twice_is_the_same() {
         (r#"{"from": 0, "to": 1, "prices": {"input": 1}}"#, "prices"),
         (r#"{"from": 2, "to": 1}"#, "from"),
         (r#"{"from": "yesterday", "to": 1}"#, "from"),
+        (r#"{"from": -1, "to": 1}"#, "from"),
+        (r#"{"from": 0, "to": {}}"#, "to"),
         (r#"{"from": 0, "to": 1, "provider": "p", "model": "m", "prices": {"input": -1}}"#, "prices"),
         (r#"{"from": 0, "to": 1, "cursor": "x"}"#, "cursor"),
     ] {
         let (status, refused, _) = reprice(&gateway, body);
         assert_eq!((status.as_u16(), &refused["error"]["param"]), (400, &json!(param)), "{body}");
+        assert!(!refused.to_string().contains("enum"), "{refused}");
     }
     gateway.stop();
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use shared::port::Body;
 use shared::routing::Prices;
 
-use crate::api::query::moment;
+use crate::api::field::any_moment;
 use crate::api::requests::FLUSH_TIME_MAX;
 use crate::api::{ApiError, App, Call};
 use crate::catalog::history::{History, Priced};
@@ -25,8 +25,8 @@ use crate::store::reprice::{Repriced, Repricing};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
-    from: Moment,
-    to: Moment,
+    from: Value,
+    to: Value,
     #[serde(default)]
     provider: Option<String>,
     #[serde(default)]
@@ -37,13 +37,6 @@ struct Asked {
     /// Where an earlier answer left off.
     #[serde(default)]
     cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Moment {
-    Number(u64),
-    Text(String),
 }
 
 /// In dollars per million tokens, as in the configuration file.
@@ -129,7 +122,7 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
 }
 
 async fn repricing(app: &App, asked: &Asked) -> Result<Repricing, ApiError> {
-    let (from_ms, to_ms) = (asked.from.read("from")?, asked.to.read("to")?);
+    let (from_ms, to_ms) = (any_moment("from", &asked.from)?, any_moment("to", &asked.to)?);
     if from_ms > to_ms {
         return Err(ApiError::parameter("from", "from must not be after to."));
     }
@@ -161,15 +154,6 @@ fn given(asked: &Asked, repricing: &Repricing) -> Option<String> {
     asked.prices.as_ref()?;
     let priced = repricing.prices.at(asked.provider.as_ref()?, asked.model.as_ref()?, repricing.from_ms);
     priced.map(|priced| priced.label.to_string())
-}
-
-impl Moment {
-    fn read(&self, name: &str) -> Result<u64, ApiError> {
-        match self {
-            Self::Number(number) => moment(name, &number.to_string()),
-            Self::Text(text) => moment(name, text),
-        }
-    }
 }
 
 impl AskedPrices {
