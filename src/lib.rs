@@ -18,7 +18,8 @@ use control::config::Config;
 use control::{Control, OpenError, OpenParams, State};
 use dataplane::{Dataplane, Settings, tls};
 use shared::build::BuildIdentity;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What this binary is.
 pub const BUILD: BuildIdentity = BuildIdentity {
@@ -34,6 +35,7 @@ pub struct Gateway {
     dataplane: Dataplane,
     control: Control,
     address: SocketAddr,
+    stop: StopSignal,
 }
 
 /// Why the gateway did not start. `Display` is one line that says what to do.
@@ -122,8 +124,10 @@ impl Gateway {
             build: BUILD,
         })
         .map_err(StartError::System)?;
+        // Before the first request is served: from then on a signal drains.
+        let stop = StopSignal::listen().map_err(StartError::System)?;
         let address = dataplane.serve(listener, control.handler()).map_err(StartError::System)?;
-        Ok(Self { dataplane, control, address })
+        Ok(Self { dataplane, control, address, stop })
     }
 
     /// Where it listens.
@@ -134,31 +138,37 @@ impl Gateway {
     /// Blocks until SIGTERM or SIGINT, then drains (OPS-3): streams in flight end or are cut, and every
     /// record is stored.
     pub fn run_until_stopped(self) {
-        let Self { dataplane, control, .. } = self;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        match runtime {
-            Ok(runtime) => runtime.block_on(async {
-                if let Err(error) = stop_signal().await {
-                    tracing::error!(%error, "cannot wait for signals");
-                }
-                tracing::info!("stopping: no new connections, streams in flight may end");
-                dataplane.stop().await;
-            }),
-            Err(error) => tracing::error!(%error, "cannot wait for signals"),
-        }
+        let Self { dataplane, control, stop, .. } = self;
+        let StopSignal { runtime, mut terminate, mut interrupt } = stop;
+        runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("stopping: no new connections, streams in flight may end");
+            dataplane.stop().await;
+        });
         control.stop();
         tracing::info!("stopped");
     }
 }
 
-async fn stop_signal() -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// SIGTERM and SIGINT, caught from the moment this is made.
+#[derive(Debug)]
+struct StopSignal {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignal {
+    fn listen() -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let context = runtime.enter();
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        drop(context);
+        Ok(Self { runtime, terminate, interrupt })
     }
-    Ok(())
 }
 
 fn settings(config: &Config) -> Result<Settings, StartError> {
