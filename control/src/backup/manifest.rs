@@ -30,7 +30,7 @@ pub struct Manifest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestFile {
-    /// Its name, one of [`NAMES`].
+    /// Its name, one of the names that an archive may hold.
     pub name: String,
     /// Its length.
     pub bytes: u64,

@@ -34,7 +34,7 @@ pub struct Quota {
     pub metric: Metric,
     /// In which time.
     pub period: Period,
-    /// How much, in the unit of [`Metric::limit_in_units`].
+    /// How much, in the unit of [`Quota::limit_in_units`].
     pub limit: u64,
     /// Whether it refuses what does not fit, or only counts.
     pub is_hard: bool,
