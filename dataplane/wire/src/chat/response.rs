@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use memchr::memmem::FinderRev;
+use memchr::memmem::{Finder, FinderRev};
 use shared::usage::TokenCounts;
 
 use super::answer::{Answer, tree};
@@ -62,9 +62,8 @@ impl WholeScan {
 /// Reads an answer that is there as a whole. As a rule only its end is parsed, from `usage` on: where the rest
 /// names no error, that is all that is asked of it. `output_bytes` is then 0, because the tokens are counted.
 pub fn whole_answer(body: &[u8]) -> WholeAnswer {
-    static USAGE: LazyLock<FinderRev<'static>> = LazyLock::new(|| FinderRev::new(br#""usage":"#));
     if body.trim_ascii_start().first() == Some(&b'{')
-        && let Some((before, end)) = USAGE.rfind(body).and_then(|at| body.split_at_checked(at))
+        && let Some((before, end)) = last_usage(body).and_then(|at| body.split_at_checked(at))
         && ERROR.find(body).is_none()
         // In a string its quotes would be escaped, so this is a member; that the end alone is an object proves
         // that it is one of the outermost.
@@ -77,6 +76,20 @@ pub fn whole_answer(body: &[u8]) -> WholeAnswer {
     }
     scan(&[body])
 }
+
+/// Where the last `usage` stands. The search backwards is the slower one, and nearly always needless: not much comes
+/// after it.
+fn last_usage(body: &[u8]) -> Option<usize> {
+    const NAME: &[u8] = br#""usage":"#;
+    static FORWARDS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(NAME));
+    static BACKWARDS: LazyLock<FinderRev<'static>> = LazyLock::new(|| FinderRev::new(NAME));
+    let near = body.len().saturating_sub(TAIL_BYTES);
+    let in_tail = FORWARDS.find_iter(body.get(near..).unwrap_or_default()).last();
+    in_tail.map(|at| near.wrapping_add(at)).or_else(|| BACKWARDS.rfind(body))
+}
+
+/// What mostly holds all of an answer's usage.
+const TAIL_BYTES: usize = 512;
 
 fn scan(pieces: &[&[u8]]) -> WholeAnswer {
     let mut scan = WholeScan::new();
