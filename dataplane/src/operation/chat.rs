@@ -175,7 +175,7 @@ fn respond(exchange: &Exchange, outcome: Result<Served, Unserved>, record: Recor
                 response.headers_mut(),
                 target.map(|t| (t.provider.id.as_str(), t.model.id.as_str())),
             );
-            response.headers_mut().insert(X_ATTEMPTS, HeaderValue::from(unserved.attempts));
+            response.headers_mut().insert(X_ATTEMPTS, count(unserved.attempts));
             response
         }
     }
@@ -194,7 +194,7 @@ fn answer(exchange: &Exchange, served: Served, mut record: Record) -> Response<R
         headers.insert(PROCESSING_MS, processing_ms);
     }
     name_target(headers, Some((target.provider.id.as_str(), target.model.id.as_str())));
-    headers.insert(X_ATTEMPTS, HeaderValue::from(attempts));
+    headers.insert(X_ATTEMPTS, count(attempts));
     record.note(|event| event.status = StatusCode::OK.as_u16());
     *response.body_mut() = match success.begun {
         Begun::Whole { body, usage, output_bytes } => {
@@ -221,6 +221,11 @@ fn answer(exchange: &Exchange, served: Served, mut record: Record) -> Response<R
         }))),
     };
     response
+}
+
+/// A number as a header's value; the usual one is at hand.
+fn count(attempts: u32) -> HeaderValue {
+    if attempts == 1 { HeaderValue::from_static("1") } else { HeaderValue::from(attempts) }
 }
 
 /// LIM-4: nothing between here and the client may buffer or transform a stream.
