@@ -107,6 +107,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
             names::provenance(event.provenance),
             event.price.as_deref().unwrap_or(""),
         ],
+        names_read: &[],
         stream: event.stream,
         status: event.status,
         tokens: Tokens {

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::digest::digest;
-use super::record::{Record, TEXTS, Texts, Trace};
+use super::record::{FIRST_NAMES, Record, TEXTS, Texts, Trace};
 use super::varint;
 
 /// A row of the table that is being filled.
@@ -21,6 +21,8 @@ pub(crate) struct Block {
     pub(crate) requests: Vec<u8>,
     pub(crate) rows: Vec<u8>,
     names: Names,
+    /// What the record before was read of as names, all of them still where they were found last.
+    names_read: Vec<u8>,
     record: Vec<u8>,
 }
 
@@ -37,18 +39,20 @@ pub(crate) struct Names {
 impl Names {
     /// The place of `text`, which is the record's text number `at`.
     fn place(&mut self, at: usize, text: &str) -> u32 {
-        if text.is_empty() {
-            return 0;
-        }
-        let last = self.last.get(at).copied().unwrap_or_default();
+        let last = self.last_place(at);
         if self.get(last) == text {
             return last;
         }
-        let place = self.places.get(text).copied().unwrap_or_else(|| self.add(text));
+        let known = if text.is_empty() { Some(0) } else { self.places.get(text).copied() };
+        let place = known.unwrap_or_else(|| self.add(text));
         if let Some(last) = self.last.get_mut(at) {
             *last = place;
         }
         place
+    }
+
+    fn last_place(&self, at: usize) -> u32 {
+        self.last.get(at).copied().unwrap_or_default()
     }
 
     fn add(&mut self, text: &str) -> u32 {
@@ -79,8 +83,14 @@ impl Block {
         self.record.clear();
         let mut places = [0; TEXTS];
         let names = &mut self.names;
+        let as_before = !record.names_read.is_empty() && record.names_read == self.names_read;
+        if !as_before {
+            self.names_read.clear();
+            self.names_read.extend_from_slice(record.names_read);
+        }
         let mut text = |out: &mut Vec<u8>, at: usize, text: &str| {
-            let place = names.place(at, text);
+            let is_known = as_before && at < FIRST_NAMES;
+            let place = if is_known { names.last_place(at) } else { names.place(at, text) };
             if let Some(here) = places.get_mut(at) {
                 *here = place;
             }
@@ -110,6 +120,7 @@ impl Block {
         self.requests.clear();
         self.rows.clear();
         self.names.clear();
+        self.names_read.clear();
     }
 }
 
@@ -138,4 +149,50 @@ pub(crate) fn rows<'a>(
     let mut rest = packed;
     let next = move || varint::take_bytes(&mut rest);
     std::iter::from_fn(next).map(|bytes| Record::take(bytes, Texts::Listed(names)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record as the journal holds it.
+    fn journaled(names: [&str; 12]) -> Vec<u8> {
+        let (tokens, moment) = (Default::default(), 1_700_000_000_000);
+        let record = Record {
+            request_id: "r",
+            started_at_ms: moment,
+            duration_us: 1,
+            names,
+            names_read: &[],
+            stream: false,
+            status: 200,
+            tokens,
+            cost_nano_usd: None,
+            quota_nano_usd: None,
+            head_us: None,
+            first_content_us: None,
+        };
+        let mut bytes = Vec::new();
+        record.put(&mut bytes, |out, _, text| varint::put_text(out, text));
+        bytes
+    }
+
+    #[test]
+    fn names_come_back_whether_the_record_before_had_the_same_or_others() {
+        let a = ["o", "k", "", "", "s", "e", "p", "m", "done", "", "r", "list"];
+        let b = ["o", "k", "", "", "p", "", "s", "m", "failed", "error", "r", ""];
+        let mut block = Block::default();
+        let pushed = [a, a, b, b, a, b, a, a];
+        for round in 0..2 {
+            for names in pushed {
+                let bytes = journaled(names);
+                let (record, trace) = Record::take(&bytes, Texts::Inline).unwrap();
+                block.push(&record, trace);
+            }
+            let packed = names(&block.names().packed);
+            let read: Vec<_> = rows(&block.rows, &packed).map(|row| row.unwrap().0.names).collect();
+            assert_eq!(read, pushed, "round {round}");
+            block.clear();
+        }
+    }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Record<'a> {
     pub(crate) duration_us: u64,
     /// By [`Name`]; one that is absent is empty.
     pub(crate) names: [&'a str; Name::COUNT],
+    /// The names but the price, as they were read: equal bytes are equal names. Empty where that is not known.
+    pub(crate) names_read: &'a [u8],
     pub(crate) stream: bool,
     pub(crate) status: u16,
     pub(crate) tokens: Tokens,
@@ -112,7 +114,13 @@ impl<'a> Record<'a> {
         let request_id = varint::take_text(bytes)?;
         let (started_at_ms, duration_us) = (varint::take(bytes)?, varint::take(bytes)?);
         let mut names = [""; Name::COUNT];
+        let names_on = *bytes;
         let first: [_; FIRST_NAMES] = texts.take_some(bytes)?;
+        let names_read = match texts {
+            Texts::Inline => names_on.get(..names_on.len() - bytes.len()).unwrap_or_default(),
+            // A place is a name in its own list alone.
+            Texts::Listed(_) => &[],
+        };
         names.iter_mut().zip(first).for_each(|(name, text)| *name = text);
         let status = varint::take(bytes)?;
         let mut record = Self {
@@ -120,6 +128,7 @@ impl<'a> Record<'a> {
             started_at_ms,
             duration_us,
             names,
+            names_read,
             stream: status & 1 == 1,
             status: u16::try_from((status & !(WITH_COST | WITH_QUOTA)) >> 1).ok()?,
             tokens: Tokens {
@@ -158,7 +167,7 @@ impl Step<'_> {
 }
 
 /// The names that stand together; the price stands with the cost.
-const FIRST_NAMES: usize = Name::COUNT - 1;
+pub(crate) const FIRST_NAMES: usize = Name::COUNT - 1;
 /// Above every status.
 const WITH_COST: u64 = 1 << 17;
 const WITH_QUOTA: u64 = 1 << 18;
@@ -272,6 +281,7 @@ mod tests {
         started_at_ms: 1_700_000_000_000,
         duration_us: 12,
         names: ["o", "k", "pj", "pr", "s", "e", "p", "m", "oc", "", "rp", "list in 1"],
+        names_read: &[],
         stream: true,
         status: 999,
         tokens: Tokens { input: 1, cache_read: 2, cache_write: 3, output: 4, reasoning: 5 },
