@@ -9,7 +9,7 @@ use super::payload::{KEY, SELECTOR, UPSTREAM_MODEL};
 
 /// How many endpoints a small installation has.
 pub(crate) const FEW: usize = 10;
-/// How many endpoints a large one has.
+/// How many endpoints a large one has; providers are a tenth of it.
 pub(crate) const MANY_ENDPOINTS: usize = 10_000;
 /// How many keys a large one has.
 pub(crate) const MANY_KEYS: usize = 100_000;
@@ -42,7 +42,8 @@ pub(crate) fn prepare(command: &mut Command, folder: &Path, upstream_port: u16, 
 
 fn configuration(upstream_port: u16, endpoints: usize) -> String {
     let mut providers = String::from("providers:\n");
-    for name in ["bench", "spare"] {
+    let others = (0..endpoints / 10).map(|index| format!("other-{index:05}"));
+    for name in ["bench", "spare"].map(str::to_owned).into_iter().chain(others) {
         let _ = writeln!(providers, "  {name}:\n    type: compatible");
         let _ = writeln!(providers, "    base_url: http://127.0.0.1:{upstream_port}/v1");
         let _ =

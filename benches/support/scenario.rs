@@ -117,7 +117,12 @@ pub(crate) fn all() -> Vec<Scenario> {
         ),
         Scenario {
             kinds: GROWTH,
-            ..unary("growth", "as unary; 100,000 keys and 10,000 endpoints, or 10", Drive::Closed(32), &small)
+            ..unary(
+                "growth",
+                "as unary; 100,000 keys, 10,000 endpoints, 1,000 providers, or a few",
+                Drive::Closed(32),
+                &small,
+            )
         },
         stream("idle", "5,000 streams, a chunk each 2.5 s", Drive::Idle(5_000), flow(3, 1, 2_500)),
     ]
