@@ -79,7 +79,8 @@ fn a_flipped_byte_in_any_column_of_any_row_is_found() {
             let change = match column.as_str() {
                 "id" => "id + 1000".to_owned(),
                 "at_ms" => "at_ms + 1".to_owned(),
-                "mac" => "substr(mac, 1, 31) || x'00'".to_owned(),
+                // A byte that is zero by chance becomes another one.
+                "mac" => "substr(mac, 1, 31) || iif(substr(mac, 32) = x'00', x'01', x'00')".to_owned(),
                 text => format!("coalesce(substr({text}, 1, length({text}) - 1) || '!', '')"),
             };
             let change = if column == "mac" { format!("CAST({change} AS BLOB)") } else { change };
