@@ -181,6 +181,20 @@ pub struct Prices {
 }
 
 impl Prices {
+    /// The known prices in dollars per million tokens, by the name of their class.
+    pub fn in_dollars(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let classes = [
+            ("input", self.input),
+            ("cached_input", self.cached_input),
+            ("cache_write", self.cache_write),
+            ("output", self.output),
+            ("reasoning", self.reasoning),
+        ];
+        // By way of text, which rounds once.
+        let dollars = |micro: u64| format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000).parse().ok();
+        classes.into_iter().filter_map(move |(name, micro)| Some((name, dollars(micro?)?)))
+    }
+
     /// A short text that tells these prices and where they come from (`source`, perhaps with a date), as
     /// `config in 0.59 cached 0 out 0.79`, in dollars per million tokens. The same prices of the same source
     /// always read alike.

@@ -165,18 +165,9 @@ fn dialects(dialects: &[Dialect]) -> Value {
 
 /// In dollars per million tokens, as they are written.
 fn prices(prices: &Prices) -> Value {
-    let classes = [
-        ("input", prices.input),
-        ("cached_input", prices.cached_input),
-        ("cache_write", prices.cache_write),
-        ("output", prices.output),
-        ("reasoning", prices.reasoning),
-    ];
-    let dollars = |micros: u64| {
-        let number = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
-        number.parse::<f64>().map_or(Value::Null, |number| json!(number))
-    };
-    classes.into_iter().filter_map(|(name, micros)| Some((name.to_owned(), dollars(micros?)))).collect()
+    let classes = prices.in_dollars().map(|(class, dollars)| (class.to_owned(), json!(dollars)));
+    let bound = prices.input_tokens_max.map(|tokens| ("input_tokens_max".to_owned(), json!(tokens)));
+    classes.chain(bound).collect()
 }
 
 fn echo(echo: &EchoOptions) -> Value {

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use serde_json::{Map, Value, json};
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
-use shared::routing::{Model, Prices, Target};
+use shared::routing::{Model, Target};
 use shared::snapshot::{Route, Snapshot};
 
 use crate::admit::authorize;
@@ -123,24 +123,11 @@ fn known(model: &Model, put: &mut dyn FnMut(&str, Value)) {
         put("capabilities", Value::Array(capabilities));
     }
     if let Some(prices) = model.prices {
-        put("prices", price_table(&prices));
+        put(
+            "prices",
+            prices.in_dollars().map(|(class, dollars)| (class.to_owned(), json!(dollars))).collect(),
+        );
     }
-}
-
-/// Dollars per million tokens.
-fn price_table(prices: &Prices) -> Value {
-    let classes = [
-        ("input", prices.input),
-        ("cached_input", prices.cached_input),
-        ("cache_write", prices.cache_write),
-        ("output", prices.output),
-        ("reasoning", prices.reasoning),
-    ];
-    let dollars = |micros: u64| {
-        let number = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
-        number.parse::<f64>().map_or(Value::Null, |number| json!(number))
-    };
-    classes.into_iter().filter_map(|(name, micros)| Some((name.to_owned(), dollars(micros?)))).collect()
 }
 
 /// Seconds since the epoch as RFC 3339 in UTC. The day count is Howard Hinnant's `civil_from_days`.
