@@ -96,13 +96,6 @@ impl Charges {
 pub(crate) fn spent(record: &Record<'_>) -> Spent {
     let failed = record.name(Name::Outcome) == Outcome::Failed.name();
     let outcome = if failed { Outcome::Failed } else { Outcome::Completed };
-    let used = record.tokens;
-    let tokens = TokenCounts {
-        input: used.input,
-        cache_read: used.cache_read,
-        cache_write: used.cache_write,
-        output: used.output,
-        reasoning: used.reasoning,
-    };
+    let tokens = TokenCounts::from(record.tokens);
     Spent::of(outcome, &tokens, record.cost_nano_usd.or(record.quota_nano_usd))
 }

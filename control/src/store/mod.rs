@@ -40,5 +40,10 @@ pub(crate) mod varint;
 pub(crate) mod vault;
 pub(crate) mod window;
 
+/// A number as SQLite holds it; one too large is the largest.
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,8 @@
 //! A bit of `status` says that price and cost are there: the first release wrote none. Another one
 //! says that what it counts for in quotas of cost is there.
 
+use shared::usage::TokenCounts;
+
 use super::varint;
 
 /// One exchange, borrowed from where its bytes are.
@@ -60,6 +62,13 @@ pub(crate) struct Tokens {
     pub(crate) cache_write: u64,
     pub(crate) output: u64,
     pub(crate) reasoning: u64,
+}
+
+impl From<Tokens> for TokenCounts {
+    fn from(tokens: Tokens) -> Self {
+        let Tokens { input, cache_read, cache_write, output, reasoning } = tokens;
+        Self { input, cache_read, cache_write, output, reasoning }
+    }
 }
 
 /// One target that was considered.

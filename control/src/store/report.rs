@@ -164,7 +164,7 @@ fn bucket_sql(bucket: Option<Bucket>) -> &'static str {
 }
 
 fn integer(number: u64) -> Value {
-    i64::try_from(number).unwrap_or(i64::MAX).into()
+    super::signed(number).into()
 }
 
 /// Groups of one answer.

@@ -127,14 +127,7 @@ impl Repricing {
 
     /// The cost by the prices that held when it began, where any are known, and their label.
     fn cost(&self, record: &Record<'_>) -> (Option<u64>, &str) {
-        let used = record.tokens;
-        let tokens = TokenCounts {
-            input: used.input,
-            cache_read: used.cache_read,
-            cache_write: used.cache_write,
-            output: used.output,
-            reasoning: used.reasoning,
-        };
+        let tokens = TokenCounts::from(record.tokens);
         if tokens.total() == 0 {
             return (Some(0), "");
         }

@@ -1,5 +1,6 @@
 //! Deleting what has been kept long enough, a little at a time.
 
+use crate::store::signed;
 use std::time::Instant;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, named_params};
@@ -84,10 +85,6 @@ pub(crate) enum Sums {
 pub(crate) fn idempotency(tx: &Connection, before_ms: u64) -> rusqlite::Result<bool> {
     let deleted = tx.prepare_cached(DELETE_ANSWERS)?.execute(named_params! {":before": signed(before_ms)})?;
     Ok(deleted < 64)
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 const COUNT_USAGE: &str = "SELECT count(*) FROM usage WHERE last_ms < ?";

@@ -1,6 +1,7 @@
 //! The tables `usage_hour` and `usage_day`: sums of `usage` by time and by everything that usage is grouped by. A
 //! batch is summed in memory first, so that a thousand records of one model are one row of each to write.
 
+use crate::store::signed;
 use std::collections::HashMap;
 
 use rusqlite::{Connection, ToSql};
@@ -151,10 +152,6 @@ fn is_about_the_row(error: &rusqlite::Error) -> bool {
         error.sqlite_error_code(),
         Some(ConstraintViolation | ParameterOutOfRange | TooBig | TypeMismatch)
     )
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Milliseconds of an hour.

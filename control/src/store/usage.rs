@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::block::Block;
 use super::record::{Record, Trace};
 use super::rollup::Rollup;
+use crate::store::signed;
 
 /// Where exchanges are stored. It remembers what the last row holds.
 #[derive(Debug, Default)]
@@ -106,10 +107,6 @@ pub(crate) fn put(tx: &Connection, id: i64, block: &Block) -> rusqlite::Result<(
 fn next_id(db: &Connection) -> rusqlite::Result<i64> {
     let last: Option<i64> = db.query_row(LAST, [], |row| row.get("id")).optional()?;
     Ok(last.unwrap_or(0) + 1)
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Exchanges that are worth a row.

@@ -1,5 +1,6 @@
 //! Reading the table `usage`: pages of exchanges, newest first, and one exchange with its trace.
 
+use crate::store::signed;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
@@ -367,10 +368,6 @@ impl Row {
             }),
         }
     }
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// An exchange is known by its block's id and its place there; a block holds fewer than this many bits count.
