@@ -9,7 +9,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use wire::chat::{ChatStream, HeadScan, StreamOptions, WholeScan};
+use wire::chat::{ChatStream, HeadScan, WholeScan};
+use wire::stream::{AnswerStream as _, StreamOptions};
 
 fn main() {
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with("--")).unwrap_or_default();

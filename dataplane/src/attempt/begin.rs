@@ -6,7 +6,8 @@ use bytes::Bytes;
 use shared::error_kind::ErrorKind;
 use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
-use wire::chat::{self, ChatStream, StreamOptions, WholeScan};
+use wire::chat::{self, ChatStream, WholeScan};
+use wire::stream::{AnswerStream as _, StreamOptions};
 
 use super::failure::{Failure, broke_off, of_stream_error, secrets};
 use super::patience::Patience;

@@ -25,6 +25,7 @@ use shared::usage::{Outcome, Provenance, TokenCounts};
 use tokio::time::{Instant, Sleep};
 use wire::chat::{ChatStream, WholeScan};
 use wire::envelope;
+use wire::stream::AnswerStream as _;
 
 use super::early::KEEPALIVE;
 use crate::record::Record;

@@ -4,8 +4,10 @@
 //! "need more" with a value. Nothing here panics on foreign bytes.
 #![warn(clippy::wildcard_enum_match_arm)]
 
+pub mod adapt;
 pub mod chat;
 pub mod envelope;
 pub mod json;
 pub mod retry;
 pub mod sse;
+pub mod stream;

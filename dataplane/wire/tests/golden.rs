@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use wire::chat::{ChatHead, ChatStream, HeadScan, StreamOptions, StreamState, WholeAnswer, WholeScan};
+use wire::chat::{ChatHead, ChatStream, HeadScan, WholeAnswer, WholeScan};
 use wire::sse::{Decoder, Event};
+use wire::stream::{AnswerStream as _, StreamOptions, StreamState};
 
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures")

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::answer::{Answer, Seen, tree};
 use super::judge::{may_be_error, needs_a_look, text_span};
-use super::stream::{StreamOptions, StreamState};
 use crate::envelope::{StreamError, event_of, sanitize_value};
+use crate::stream::{StreamOptions, StreamState};
 
 /// What becomes of an event.
 #[derive(Debug, PartialEq, Eq)]

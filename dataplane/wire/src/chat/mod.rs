@@ -16,7 +16,7 @@ mod usage;
 pub use head::{ChatHead, HeadScan, ScanError, ScanFault};
 pub use request::build;
 pub use response::{WholeAnswer, WholeScan, whole_answer};
-pub use stream::{ChatStream, HELD_BYTES_MAX, StreamOptions, StreamState};
+pub use stream::{ChatStream, HELD_BYTES_MAX};
 pub use synthesize::synthesize_stream;
 pub use usage::token_counts;
 

@@ -11,50 +11,16 @@
 //! is not seen.
 
 use bytes::Bytes;
-use shared::usage::TokenCounts;
 
 use super::answer::Answer;
 use super::chunk::{Judge, Verdict};
 use super::template::Template;
-use crate::envelope::StreamError;
+use crate::envelope;
 use crate::sse::{Blocks, data_of};
+use crate::stream::{AnswerStream, StreamOptions, StreamState, Trouble};
 
 /// Bytes of an event that is not whole yet that are held back. A larger one passes in pieces.
 pub const HELD_BYTES_MAX: usize = 64 * 1024;
-
-/// How a stream is to be treated.
-#[derive(Clone, Default)]
-pub struct StreamOptions {
-    /// The client did not ask for usage: the chunk that holds nothing else does not reach it.
-    pub drop_usage_only: bool,
-    /// Credentials that may not show in errors.
-    pub secrets: Vec<String>,
-}
-
-/// What is known of a stream so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StreamState {
-    /// Output has been seen: text, reasoning, a refusal, tool data, audio. Role chunks, empty deltas, chunks
-    /// without choices and comments are none.
-    pub content: bool,
-    /// A finish reason has been seen.
-    pub finished: bool,
-    /// `[DONE]` has been seen.
-    pub done: bool,
-    /// The error that ended the stream, sanitized.
-    pub error: Option<StreamError>,
-    /// The last usage reported: totals so far are never added up.
-    pub usage: Option<TokenCounts>,
-    /// Events with output.
-    pub content_events: u64,
-    /// Bytes of output text, as they were escaped: four are about one token.
-    pub output_bytes: u64,
-    /// An `id:` line was seen: from here on a comment of the gateway's own would break OpenAI's Python SDK.
-    pub ids_seen: bool,
-    /// Part of an event larger than [`HELD_BYTES_MAX`] has gone out. An event of the gateway's own may only
-    /// follow after a blank line.
-    pub event_open: bool,
-}
 
 /// The stream. One value an upstream answer.
 #[derive(Debug, Default)]
@@ -89,33 +55,19 @@ struct Oversized {
     broken: bool,
 }
 
-impl StreamOptions {
-    pub(super) fn known(&self) -> Vec<&str> {
-        self.secrets.iter().map(String::as_str).collect()
-    }
-}
-
-impl std::fmt::Debug for StreamOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StreamOptions")
-            .field("drop_usage_only", &self.drop_usage_only)
-            .finish_non_exhaustive()
-    }
-}
-
 impl ChatStream {
     /// A stream before its first byte.
     pub fn new(options: StreamOptions) -> Self {
         Self { judge: Judge::new(options), ..Self::default() }
     }
+}
 
-    /// What is known so far.
-    pub fn state(&self) -> &StreamState {
+impl AnswerStream for ChatStream {
+    fn state(&self) -> &StreamState {
         &self.judge.state
     }
 
-    /// Takes one upstream read and appends what goes to the client.
-    pub fn push(&mut self, mut chunk: Bytes, out: &mut Vec<Bytes>) {
+    fn push(&mut self, mut chunk: Bytes, out: &mut Vec<Bytes>) {
         if self.blocks.takes_lf(&chunk) {
             // It belongs to the event before it, and goes where that went.
             let lf = chunk.split_to(1);
@@ -140,8 +92,7 @@ impl ChatStream {
         }
     }
 
-    /// The upstream's answer has ended.
-    pub fn end(&mut self, out: &mut Vec<Bytes>) {
+    fn end(&mut self, out: &mut Vec<Bytes>) {
         if self.stopped {
             return;
         }
@@ -167,6 +118,12 @@ impl ChatStream {
         }
     }
 
+    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
+        envelope::chat_stream_error(trouble.row, trouble.message, trouble.request_id)
+    }
+}
+
+impl ChatStream {
     /// Passes on the events that end in `chunk`, in as few slices as may be, and holds the rest.
     fn pass_whole_events(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
         // What stands before `passed` has gone out; what stands before `start` has been judged.

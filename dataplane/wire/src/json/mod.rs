@@ -7,6 +7,7 @@ mod scan;
 mod sink;
 mod text;
 mod text_end;
+mod tree;
 
 pub use fault::{Fault, What};
 pub use limit::{DEPTH_MAX, KEY_BYTES_MAX};
@@ -15,6 +16,7 @@ pub use scan::Scanner;
 pub use sink::{Place, Sink, Text, Word};
 pub use text::{quote, unescape, unescape_owned};
 pub(crate) use text_end::text_length;
+pub use tree::{Tree, parse, write};
 
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,10 @@
 
 use bytes::Bytes;
 use serde_json::Value;
-use wire::chat::{ChatStream, HeadScan, StreamOptions, StreamState, WholeScan};
+use wire::chat::{ChatStream, HeadScan, WholeScan};
 use wire::json::{Place, Scanner, Sink};
 use wire::sse::{Blocks, Decoder, Event};
+use wire::stream::{AnswerStream as _, StreamOptions, StreamState};
 
 /// The input in pieces whose sizes follow from its first byte.
 fn pieces(input: &[u8]) -> Vec<&[u8]> {

@@ -9,7 +9,8 @@ mod traps;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{ChatStream, StreamOptions, StreamState};
+use super::ChatStream;
+use crate::stream::{AnswerStream as _, StreamOptions, StreamState};
 
 /// `bytes` cut at `cuts`.
 fn cut(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<Bytes> {

@@ -4,8 +4,9 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{cut, cuts, relay};
-use crate::chat::{StreamOptions, token_counts};
+use crate::chat::token_counts;
 use crate::sse::Decoder;
+use crate::stream::StreamOptions;
 
 /// What a client with a full decoder and a JSON parser sees.
 #[derive(Debug, Default, PartialEq)]

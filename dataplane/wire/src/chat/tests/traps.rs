@@ -4,7 +4,8 @@ use bytes::Bytes;
 use shared::usage::TokenCounts;
 
 use super::{relay, relay_text};
-use crate::chat::{ChatStream, StreamOptions, StreamState, WholeScan, synthesize_stream};
+use crate::chat::{ChatStream, WholeScan, synthesize_stream};
+use crate::stream::{AnswerStream as _, StreamOptions, StreamState};
 
 /// A stream of these chunks, each an event.
 fn events(chunks: &[&str]) -> String {

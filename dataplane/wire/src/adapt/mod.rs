@@ -1,0 +1,154 @@
+//! Adaptations: a client's dialect served by a target that speaks another one. One file, or folder, a pair,
+//! without a message format of our own in the middle.
+//!
+//! A request is rejected before anything is sent if the target's dialect cannot say what it means; which field
+//! has which fate stands in the pair's table of losses, which code, tests and `docs/adaptations.md` share.
+
+mod loss;
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use shared::operation::Dialect;
+use shared::usage::TokenCounts;
+
+pub use loss::{Fate, Loss};
+
+use crate::envelope::StreamError;
+use crate::stream::AnswerStream;
+
+/// One client dialect over one target dialect.
+#[derive(Debug)]
+pub struct Adaptation {
+    /// What the client speaks.
+    pub client: Dialect,
+    /// What the target speaks.
+    pub target: Dialect,
+    /// Every field that does not pass as it is.
+    pub losses: &'static [Loss],
+    /// Says the client's request in the target's dialect.
+    pub prepare: fn(&Asking<'_>) -> Result<Prepared, Rejection>,
+}
+
+/// Every pair. Of several that could serve a client the first one wins.
+pub static ADAPTATIONS: &[Adaptation] = &[];
+
+/// A request, and what must be known of the target that shall answer it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking<'a> {
+    /// The client's body, whole and not compressed; a JSON object that the scanner has accepted.
+    pub body: &'a [u8],
+    /// The target.
+    pub target: &'a Traits<'a>,
+    /// The `model` of the client's request, which is the model of an adapted answer.
+    pub selector: &'a str,
+    /// 24 to 32 letters and digits, new with every request: the answer's ids are made of it.
+    pub seed: &'a str,
+    /// Seconds since the Unix epoch, for answers that carry a date.
+    pub now_s: u64,
+}
+
+/// What an adaptation must know of a target. What is not known is taken to be there, but for reasoning.
+#[derive(Clone, Copy, Debug)]
+pub struct Traits<'a> {
+    /// The model's name at the target.
+    pub model: &'a str,
+    /// Whether the model reasons when asked to.
+    pub reasoning: bool,
+    /// The member of a chat request that bounds the answer's tokens.
+    pub output_limit_field: &'a str,
+    /// The bound where a request names none and the target asks for one.
+    pub output_tokens_default: u64,
+    /// Answers can be held to a JSON schema.
+    pub json_schema: bool,
+    /// Tools can be `strict`.
+    pub strict_tools: bool,
+    /// `top_k` is known.
+    pub top_k: bool,
+    /// System text is called `developer`.
+    pub developer_role: bool,
+    /// Files can stand in a message.
+    pub files: bool,
+    /// System text may stand between other messages.
+    pub mid_system: bool,
+    /// Tools whose input is free text are known.
+    pub custom_tools: bool,
+}
+
+impl<'a> Traits<'a> {
+    /// A target of which nothing but the model's name is known.
+    pub fn of(model: &'a str) -> Self {
+        Self {
+            model,
+            reasoning: false,
+            output_limit_field: "max_tokens",
+            output_tokens_default: 4096,
+            json_schema: true,
+            strict_tools: true,
+            top_k: false,
+            developer_role: false,
+            files: false,
+            mid_system: false,
+            custom_tools: false,
+        }
+    }
+}
+
+/// A request in the target's dialect, and how its answer is to be read.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The body that goes upstream.
+    pub body: Bytes,
+    /// Turns the answer into the client's dialect.
+    pub answers: Box<dyn Answers>,
+}
+
+/// What an answer becomes. One value serves every attempt at the target.
+pub trait Answers: Debug {
+    /// A whole answer with a good status.
+    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer>;
+    /// A stream. `secrets` are credentials that may not show in errors.
+    fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream>;
+}
+
+/// A whole answer in the client's dialect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Whole {
+    /// The body.
+    pub body: Bytes,
+    /// What the upstream says was used.
+    pub usage: Option<TokenCounts>,
+    /// Bytes of output text.
+    pub output_bytes: u64,
+}
+
+/// Why a whole answer is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadAnswer {
+    /// It is an error in spite of its status; not sanitized yet.
+    Error(StreamError),
+    /// It is not an answer in the target's dialect: why, in a few words.
+    Invalid(&'static str),
+}
+
+/// What the target's dialect cannot say (MSG-2, CHAT-6, RESP-2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// The member, as `messages.2.content.0.source`.
+    pub param: String,
+    /// Why, for the client.
+    pub message: String,
+}
+
+impl Rejection {
+    /// The member at `param` cannot be said: `why` ends the sentence that names it.
+    pub fn new(param: impl Into<String>, why: &str) -> Self {
+        let param = param.into();
+        Self { message: format!("'{param}' {why}"), param }
+    }
+}
+
+/// How `client` is served by a target that speaks `target`.
+pub fn find(client: Dialect, target: Dialect) -> Option<&'static Adaptation> {
+    ADAPTATIONS.iter().find(|pair| pair.client == client && pair.target == target)
+}

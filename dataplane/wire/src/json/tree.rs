@@ -1,0 +1,68 @@
+//! A document as a whole, for what must be understood so that it can be said in another dialect. Members keep
+//! their order, so that schemas and arguments come out as they went in.
+
+use simd_json::prelude::Writable as _;
+use simd_json::tape::{Tape, Value};
+
+use super::sink::Deaf;
+use super::{Fault, Scanner, What};
+
+/// A value of a parsed document.
+pub type Tree<'tape, 'text> = Value<'tape, 'text>;
+
+/// Parses a whole object, whose bytes are used up. It is checked by the same rules as what only passes: strict
+/// grammar, and no deeper than [`super::DEPTH_MAX`].
+pub fn parse(document: &mut [u8]) -> Result<Tape<'_>, Fault> {
+    let mut scanner = Scanner::default();
+    scanner.push(document, &mut Deaf)?;
+    scanner.finish()?;
+    let end = document.len();
+    // What the scanner lets pass and this does not: text that is not UTF-8, escapes without a meaning.
+    simd_json::to_tape(document)
+        .map_err(|error| Fault { offset: error.index().min(end), what: What::Unexpected(b'"') })
+}
+
+/// Writes `value` compactly: members in their order, text not escaped beyond need.
+pub fn write(value: Tree<'_, '_>, out: &mut Vec<u8>) {
+    // Writing to memory cannot fail.
+    let _ = value.write(out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn again(document: &str) -> String {
+        let mut bytes = document.as_bytes().to_vec();
+        let tape = parse(&mut bytes).unwrap();
+        let mut out = Vec::new();
+        write(tape.as_value(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_document_comes_out_compact_and_in_order() {
+        let members: Vec<String> = (0..100).rev().map(|n| format!(r#""k{n}":{n}"#)).collect();
+        let many = format!("{{{}}}", members.join(","));
+        assert_eq!(again(&many), many);
+        assert_eq!(
+            again(
+                "{ \"a\" : [ 1 , -2, 0.5, 1e3 ], \"z\":{}, \"b\": \"\\u00fc\\n\\ud83d\\ude80\", \"n\": null, \"t\":true }"
+            ),
+            "{\"a\":[1,-2,0.5,1000.0],\"z\":{},\"b\":\"ü\\n\u{1f680}\",\"n\":null,\"t\":true}"
+        );
+        assert_eq!(
+            again(r#"{"big":18446744073709551615,"bigger":18446744073709551616}"#),
+            r#"{"big":18446744073709551615,"bigger":1.8446744073709552e19}"#
+        );
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused() {
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200));
+        for document in ["", "{", "[]", "{\"a\":1}x", "{\"a\":\"\\ud800\"}", "{\"a\":\"\\x\"}", &deep] {
+            assert!(parse(&mut document.as_bytes().to_vec()).is_err(), "{document}");
+        }
+        assert!(parse(&mut b"{\"a\":\"\xff\"}".to_vec()).is_err());
+    }
+}
