@@ -5,12 +5,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::health::Passage;
 use shared::operation::Dialect;
 use shared::policy::RETRY_AFTER_MAX;
+use shared::provider::path::Call;
 use shared::routing::Target;
 use shared::snapshot::Route;
 use shared::usage::StepResult;
@@ -131,12 +133,14 @@ impl<'a> Walk<'a> {
     fn task(&self, target: &Target) -> Task<'a> {
         let job = self.job;
         // The usage chunk is asked for on every stream; who did not ask for it does not see it (CHAT-4).
+        let call = Call::answer(job.head.stream);
+        let path = target.provider.path(Dialect::Chat, call, target.model.id.as_str());
         let segments = chat::build(&job.body.segments, &job.head, target.model.id.as_str(), true);
         Task {
             worker: &job.worker,
             draft: Draft {
                 provider: Arc::clone(&target.provider),
-                path: |origin| &origin.chat_path,
+                path: path.unwrap_or_else(|| PathAndQuery::from_static("/")),
                 forwarded: &job.forwarded,
                 request_id: &job.request_id,
                 stream: job.head.stream,

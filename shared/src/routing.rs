@@ -15,6 +15,7 @@ use crate::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use crate::operation::Dialect;
 use crate::policy::{CircuitPolicy, RetryPolicy};
 use crate::provider::ProviderKind;
+use crate::provider::path::{Call, Paths};
 use crate::secret::Secret;
 
 /// One configured upstream connection.
@@ -61,6 +62,17 @@ impl ProviderInstance {
     }
 }
 
+impl ProviderInstance {
+    /// Where `call` in `dialect` goes; `name` is the model, or the id of an operation. None where the instance has
+    /// no address for it, or the name is none that fits into an address. What answers in the process takes everything.
+    pub fn path(&self, dialect: Dialect, call: Call, name: &str) -> Option<PathAndQuery> {
+        match &self.reach {
+            InstanceReach::Network(origin) => origin.paths.of(dialect, call, name),
+            InstanceReach::Echo(_) => Some(PathAndQuery::from_static("/")),
+        }
+    }
+}
+
 /// How an instance is reached.
 #[derive(Debug)]
 pub enum InstanceReach {
@@ -81,10 +93,10 @@ pub struct Origin {
     pub host: String,
     /// Port, the scheme's default when the URL has none.
     pub port: u16,
-    /// Path of the base URL joined with `/chat/completions`.
-    pub chat_path: PathAndQuery,
-    /// Path of the base URL joined with `/models`.
-    pub models_path: PathAndQuery,
+    /// Where it answers what.
+    pub paths: Paths,
+    /// Where its models are listed; none where they are not.
+    pub models_path: Option<PathAndQuery>,
     /// Which HTTP version to speak.
     pub http: HttpVersion,
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use http::uri::PathAndQuery;
 use serde::{Deserialize, Serialize};
 use shared::access::KeyHasher;
 use shared::routing::{InstanceReach, Origin, ProviderInstance};
@@ -157,7 +158,8 @@ pub(crate) fn models_url(instance: &ProviderInstance) -> String {
 /// The address of the list of models below `origin`.
 pub(crate) fn url_of(origin: &Origin) -> String {
     let scheme = if origin.tls { "https" } else { "http" };
-    format!("{scheme}://{}{}", origin.authority, origin.models_path)
+    let path = origin.models_path.as_ref().map_or("", PathAndQuery::as_str);
+    format!("{scheme}://{}{path}", origin.authority)
 }
 
 /// A short keyed hash of the headers that are sent with every request; the credential is one.

@@ -4,11 +4,18 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::Uri;
-use http::uri::{Authority, PathAndQuery};
+use http::uri::Authority;
+use shared::provider::ProviderKind;
+use shared::provider::path::{Missing, Paths, Place};
 use shared::routing::{HttpVersion, Origin};
 
-/// Takes `base_url` apart, or says what is wrong with it.
-pub(super) fn origin(base_url: &str, http: HttpVersion) -> Result<Origin, String> {
+/// Takes the `base_url` of an instance of `kind` apart, or says what is wrong with it.
+pub(super) fn origin(
+    kind: &ProviderKind,
+    base_url: &str,
+    place: &Place<'_>,
+    http: HttpVersion,
+) -> Result<Origin, String> {
     const SHAPE: &str = "must be an address such as https://api.example.com/v1";
     let uri: Uri = base_url.parse().map_err(|_| SHAPE.to_owned())?;
     let tls = match uri.scheme_str() {
@@ -32,14 +39,15 @@ pub(super) fn origin(base_url: &str, http: HttpVersion) -> Result<Origin, String
     {
         return Err(format!("leave out {end}: llmgw adds it"));
     }
-    let join = |end: &str| format!("{path}{end}").parse::<PathAndQuery>().map_err(|_| SHAPE.to_owned());
+    let layout = kind.layout(path).ok_or(SHAPE)?;
+    let needs = |Missing(field)| format!("needs {field}");
     Ok(Origin {
         tls,
         authority: authority.clone(),
         host,
         port,
-        chat_path: join("/chat/completions")?,
-        models_path: join("/models")?,
+        paths: Paths::new(layout, path, place).map_err(needs)?,
+        models_path: layout.models_path(path, place).map_err(needs)?,
         http,
     })
 }
@@ -109,7 +117,15 @@ const AWS_METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254
 
 #[cfg(test)]
 mod tests {
+    use shared::operation::Dialect;
+    use shared::provider::path::Call;
+
     use super::*;
+
+    fn read(url: &str) -> Result<Origin, String> {
+        let kind = shared::provider::kind("compatible").unwrap();
+        origin(kind, url, &Place::default(), HttpVersion::Auto)
+    }
 
     #[test]
     fn takes_addresses_apart() {
@@ -122,10 +138,11 @@ mod tests {
             ("https://h.example/a/b%20c", true, "h.example", 443, "/a/b%20c/chat/completions"),
         ];
         for (url, tls, host, port, chat) in cases {
-            let origin = origin(url, HttpVersion::Auto).unwrap_or_else(|e| panic!("{url}: {e}"));
+            let origin = read(url).unwrap_or_else(|e| panic!("{url}: {e}"));
             assert_eq!((origin.tls, origin.host.as_str(), origin.port), (tls, host, port), "{url}");
-            assert_eq!(origin.chat_path.as_str(), chat, "{url}");
-            assert!(origin.models_path.as_str().ends_with("/models"), "{url}");
+            let path = origin.paths.of(Dialect::Chat, Call::Whole, "m").unwrap();
+            assert_eq!(path.as_str(), chat, "{url}");
+            assert!(origin.models_path.unwrap().as_str().ends_with("/models"), "{url}");
         }
     }
 
@@ -156,7 +173,7 @@ mod tests {
             ("http://METADATA.GOOGLE.INTERNAL/", "metadata"),
         ];
         for (url, want) in cases {
-            let error = origin(url, HttpVersion::Auto).expect_err(url);
+            let error = read(url).expect_err(url);
             assert!(error.contains(want), "{url}: {error}");
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use shared::id::ProviderId;
+use shared::provider::path::Place;
 use shared::provider::{Auth, KINDS, KINDS_TO_COME, ProviderKind, Reach, kind};
 use shared::routing::{HttpVersion, Model, Origin};
 use shared::secret::Secret;
@@ -53,7 +54,7 @@ impl Reader<'_> {
         let headers = self.headers();
         let kind = kind?;
         let base_url = self.base_url(kind, entry);
-        let origin = base_url.as_deref().and_then(|url| self.origin(url));
+        let origin = base_url.as_deref().and_then(|url| self.origin(kind, url));
         let auth = self.auth(kind);
         let api_key = self.api_key(kind, entry, auth);
         let kept_key = self.kept_key(kind, entry);
@@ -156,13 +157,20 @@ impl Reader<'_> {
         }
     }
 
-    fn origin(&mut self, url: &str) -> Option<Origin> {
+    fn origin(&mut self, kind: &ProviderKind, url: &str) -> Option<Origin> {
         let http = match self.raw.http_version {
             raw::HttpVersion::Auto => HttpVersion::Auto,
             raw::HttpVersion::Http1 => HttpVersion::Http1,
             raw::HttpVersion::Http2 => HttpVersion::Http2,
         };
-        address::origin(url, http).map_err(|message| self.note(&[key("base_url")], message)).ok()
+        let place = Place {
+            region: self.raw.region.as_deref(),
+            project: self.raw.project.as_deref(),
+            location: self.raw.location.as_deref(),
+            api_version: None,
+        };
+        let origin = address::origin(kind, url, &place, http);
+        origin.map_err(|message| self.note(&[key("base_url")], message)).ok()
     }
 
     fn auth(&mut self, kind: &ProviderKind) -> ConnectionAuth {

@@ -40,6 +40,7 @@ const REGISTRY: &str = include_str!("../../../shared/src/provider/registry.json"
 
 #[cfg(test)]
 mod tests {
+    use shared::provider::path::Place;
     use shared::routing::HttpVersion;
 
     use super::*;
@@ -51,7 +52,8 @@ mod tests {
         for entry in entries() {
             let kind = shared::provider::kind(&entry.kind).expect(&entry.id);
             assert!(shared::id::is_name(&entry.id), "{}", entry.id);
-            super::super::address::origin(&entry.base_url, HttpVersion::Auto).expect(&entry.id);
+            let place = Place::default();
+            super::super::address::origin(kind, &entry.base_url, &place, HttpVersion::Auto).expect(&entry.id);
             assert_eq!(entry.api_key_env.is_none(), kind.name == "local_server", "{}", entry.id);
         }
     }

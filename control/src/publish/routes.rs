@@ -91,7 +91,7 @@ fn identity(reach: &InstanceReach, headers: &[(HeaderName, HeaderValue)]) -> Ups
     if let InstanceReach::Network(origin) = reach {
         field(if origin.tls { b"https" } else { b"http" });
         field(origin.authority.as_str().as_bytes());
-        field(origin.chat_path.as_str().as_bytes());
+        origin.paths.texts().for_each(|path| field(path.as_bytes()));
     }
     for (name, value) in headers {
         field(name.as_str().as_bytes());

@@ -10,6 +10,7 @@ use http::header::{
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use shared::port::{BoxError, HttpLimits};
+use shared::provider::path::Paths;
 use shared::routing::{HttpVersion, Origin};
 
 use super::dial::{UpstreamIo, dial};
@@ -129,14 +130,13 @@ fn origin(uri: &Uri) -> Result<Origin, BoxError> {
     }
     let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
     let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    let path = PathAndQuery::from_static("/");
     Ok(Origin {
         tls,
         authority,
         host,
         port,
-        chat_path: path.clone(),
-        models_path: path,
+        paths: Paths::default(),
+        models_path: None,
         http: HttpVersion::Auto,
     })
 }

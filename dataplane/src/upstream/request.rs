@@ -15,7 +15,8 @@ use super::outgoing::Outgoing;
 #[derive(Debug)]
 pub(crate) struct Draft<'a> {
     pub(crate) provider: Arc<ProviderInstance>,
-    pub(crate) path: fn(&Origin) -> &PathAndQuery,
+    /// [`ProviderInstance::path`].
+    pub(crate) path: PathAndQuery,
     /// The client's own headers that go on, from [`forwarded`].
     pub(crate) forwarded: &'a [(HeaderName, HeaderValue)],
     pub(crate) request_id: &'a HeaderValue,
@@ -36,7 +37,7 @@ impl Draft<'_> {
     /// The head of an HTTP/1.1 request, written straight into one buffer.
     pub(crate) fn http1(&self, origin: &Origin) -> Bytes {
         let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
-        let path = (self.path)(origin).as_str();
+        let path = self.path.as_str();
         for part in ["POST ", path, " HTTP/1.1\r\nhost: ", origin.authority.as_str(), "\r\n"] {
             head.extend_from_slice(part.as_bytes());
         }
@@ -56,7 +57,7 @@ impl Draft<'_> {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(if origin.tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
         parts.authority = Some(origin.authority.clone());
-        parts.path_and_query = Some((self.path)(origin).clone());
+        parts.path_and_query = Some(self.path.clone());
         let mut request = Request::new(Outgoing::new(self.segments.clone()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();

@@ -12,6 +12,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     auth: Auth::None,
     api_key_required: false,
     dialects: &[Dialect::Chat],
+    layouts: &[],
     timeout: Duration::from_secs(300),
     output_limit_field: "max_tokens",
 };

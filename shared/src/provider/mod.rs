@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+use self::path::Layout;
 use crate::operation::Dialect;
 
 mod compatible;
 mod echo;
 mod local_server;
 mod openai;
+pub mod path;
 
 /// A sort of provider (CFG-4).
 #[derive(Debug)]
@@ -25,10 +27,19 @@ pub struct ProviderKind {
     pub api_key_required: bool,
     /// Dialects that an instance speaks natively unless `protocols` says otherwise.
     pub dialects: &'static [Dialect],
+    /// Where it answers what: the first whose end of a base URL fits.
+    pub layouts: &'static [Layout],
     /// Bounds an attempt up to the response head (CFG-3).
     pub timeout: Duration,
     /// The member of a chat request that bounds the answer's tokens.
     pub output_limit_field: &'static str,
+}
+
+impl ProviderKind {
+    /// Where it answers what below a base URL with the path `base`.
+    pub fn layout(&self, base: &str) -> Option<&'static Layout> {
+        self.layouts.iter().find(|layout| base.ends_with(layout.base_ends))
+    }
 }
 
 /// Where the requests of a kind go.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Auth, ProviderKind, Reach};
+use super::{Auth, ProviderKind, Reach, path};
 use crate::operation::Dialect;
 
 pub(super) static KIND: ProviderKind = ProviderKind {
@@ -12,6 +12,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     auth: Auth::Bearer,
     api_key_required: true,
     dialects: &[Dialect::Chat],
+    layouts: path::OPENAI,
     timeout: Duration::from_secs(300),
     output_limit_field: "max_completion_tokens",
 };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use shared::id::ProviderId;
 use shared::operation::Dialect;
+use shared::provider::path::Call;
 use shared::routing::HttpVersion;
 
 use super::*;
@@ -54,12 +55,17 @@ fn full() -> Config {
     Place::with(FULL).config(&[("GROQ_KEY", " gsk-1 \n"), ("TEAM", "blue")])
 }
 
+fn chat_path(provider: &Provider) -> String {
+    let paths = &provider.origin.as_ref().unwrap().paths;
+    paths.of(Dialect::Chat, Call::Whole, "m").unwrap().as_str().to_owned()
+}
+
 #[test]
 fn a_provider_has_everything_that_was_said() {
     let config = full();
     let groq = provider(&config, "groq");
     assert_eq!(groq.base_url.as_deref(), Some("https://api.groq.com/openai/v1"), "from the registry");
-    assert_eq!(groq.origin.as_ref().unwrap().chat_path.as_str(), "/openai/v1/chat/completions");
+    assert_eq!(chat_path(&groq), "/openai/v1/chat/completions");
     assert_eq!(groq.origin.as_ref().unwrap().http, HttpVersion::Http2);
     assert_eq!(groq.api_key.as_ref().unwrap().expose(), "gsk-1");
     assert_eq!(groq.timeout, Duration::from_millis(12_500));
@@ -88,10 +94,7 @@ fn a_provider_has_everything_that_was_said() {
 fn kinds_have_their_own_defaults() {
     let config = full();
     assert_eq!(provider(&config, "local").timeout, Duration::from_secs(30));
-    assert_eq!(
-        provider(&config, "local").origin.as_ref().unwrap().chat_path.as_str(),
-        "/v1/chat/completions"
-    );
+    assert_eq!(chat_path(&provider(&config, "local")), "/v1/chat/completions");
     let off = provider(&config, "off");
     assert!(off.disabled && off.api_key.is_none(), "a disabled instance needs no credential");
     let lab = provider(&config, "lab");
