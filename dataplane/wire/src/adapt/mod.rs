@@ -24,10 +24,15 @@ pub struct Adaptation {
     pub client: Dialect,
     /// What the target speaks.
     pub target: Dialect,
-    /// Every field that does not pass as it is.
+    /// The dialect between, if the pair is a chain of two others. A field has then a fate in each of them.
+    pub via: Option<Dialect>,
+    /// What becomes of every field, if the pair is no chain.
     pub losses: &'static [Loss],
     /// Says the client's request in the target's dialect.
     pub prepare: fn(&Asking<'_>) -> Result<Prepared, Rejection>,
+    /// Which member of the client's request a member of the prepared one was made of, both as in
+    /// [`Rejection::param`]. A chain asks when its second step rejects.
+    pub origin: Option<fn(&Asking<'_>, &str) -> Option<String>>,
 }
 
 /// Every pair. Of several that could serve a client the first one wins.

@@ -1,0 +1,81 @@
+//! `docs/adaptations.md` says what the tables say.
+
+use std::fmt::Write as _;
+
+use shared::operation::Dialect;
+use wire::adapt::{ADAPTATIONS, Adaptation};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/adaptations.md");
+
+#[test]
+fn the_page_of_adaptations_is_current() {
+    let page = std::fs::read_to_string(PAGE).unwrap_or_default();
+    assert!(
+        page == wanted(),
+        "docs/adaptations.md is not current: run `cargo test -p wire --test adapt -- --ignored renew`"
+    );
+}
+
+#[test]
+#[ignore = "writes docs/adaptations.md"]
+fn renew_the_page_of_adaptations() {
+    std::fs::write(PAGE, wanted()).unwrap();
+}
+
+fn wanted() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    for pair in ADAPTATIONS {
+        let _ = write!(page, "\n## {} over {}\n\n", title(pair.client), title(pair.target));
+        match pair.via {
+            Some(via) => {
+                let _ = writeln!(
+                    page,
+                    "By way of {via}: what is said of {client} over {via}, and then of {via} over {target}.",
+                    via = title(via),
+                    client = title(pair.client),
+                    target = title(pair.target),
+                );
+            }
+            None => table(pair, &mut page),
+        }
+    }
+    page
+}
+
+fn table(pair: &Adaptation, page: &mut String) {
+    page.push_str("| Field | Fate | |\n|---|---|---|\n");
+    for loss in pair.losses {
+        let note = loss.note.replace('|', "\\|");
+        let _ = writeln!(page, "| `{}` | {} | {note} |", loss.field.replace('|', "\\|"), loss.fate.name());
+    }
+}
+
+fn title(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Chat => "Chat",
+        Dialect::Responses => "Responses",
+        Dialect::Messages => "Messages",
+        Dialect::Gemini => "Gemini",
+        Dialect::Bedrock => "Bedrock",
+        other => other.name(),
+    }
+}
+
+const INTRODUCTION: &str = "\
+<!-- Made from the tables in dataplane/wire/src/adapt: cargo test -p wire --test adapt -- --ignored renew -->
+
+# Adaptations
+
+A target that does not speak the client's protocol can serve it all the same, where this page says so. What the
+target's protocol cannot say is refused before anything is sent: status 400, with the path of the field. The answer
+carries `X-LLMGW-Adapted`.
+
+| Fate | What becomes of the field |
+|---|---|
+| exact | the same field with the same value |
+| mapped | said in other words |
+| hint | said in other words where the target can, else dropped: the answer means the same |
+| rejected | 400, because the answer would mean something else |
+
+In a field's path `*` is any element, `[kind]` an element or object of that `type`, `=value` that value alone.
+";

@@ -1,0 +1,180 @@
+//! Every row of every table of losses has a case that shows it, in `fixtures/loss/<client>_over_<target>.json`:
+//!
+//! ```text
+//! {"base": {a request}, "cases": [
+//!   {"field": "top_k", "target": {"top_k": true}, "patch": {"top_k": 5}, "expect": {"at": "/top_k", "is": 5}},
+//!   {"field": "top_k", "patch": {"top_k": 5}, "expect": {"reject": "top_k"}},
+//!   {"field": "metadata", "patch": {"metadata": {"user_id": "u"}}, "expect": {"without": "/metadata"}}]}
+//! ```
+//!
+//! The request of a case is `base` with `patch` merged into it (RFC 7396). `field` is that of a row. `reject` is
+//! the path that the rejection names; `at` and `is` are a place in the prepared body and what stands there;
+//! `absent` is a place where nothing stands; `without` is a place in the request: with what stands there taken
+//! out, the prepared body is the same.
+
+use serde_json::Value;
+use wire::adapt::{ADAPTATIONS, Adaptation, Fate};
+
+use crate::pair::{fixture_json, prepare, traits};
+
+#[test]
+fn every_loss_is_shown_by_a_case() {
+    for pair in ADAPTATIONS.iter().filter(|pair| pair.via.is_none()) {
+        let name = format!("{}_over_{}", pair.client.name(), pair.target.name());
+        let file = fixture_json(&format!("loss/{name}.json"));
+        let cases = file["cases"].as_array().unwrap();
+        for (position, case) in cases.iter().enumerate() {
+            let field = case["field"].as_str().unwrap();
+            let row = pair.losses.iter().find(|loss| loss.field == field);
+            let row = row.unwrap_or_else(|| panic!("{name}: no row is called {field}"));
+            Case { name: format!("{name}: {field} (case {position})"), pair, case, fate: row.fate }
+                .check(&file["base"]);
+        }
+        for (position, loss) in pair.losses.iter().enumerate() {
+            let field = loss.field;
+            assert!(cases.iter().any(|case| case["field"] == field), "{name}: {field} has no case");
+            let first = pair.losses.iter().position(|other| other.field == field);
+            assert_eq!(first, Some(position), "{name}: {field} has two rows");
+            assert!(!loss.note.is_empty(), "{name}: {field} has no note");
+        }
+    }
+}
+
+struct Case<'a> {
+    name: String,
+    pair: &'static Adaptation,
+    case: &'a Value,
+    fate: Fate,
+}
+
+impl Case<'_> {
+    fn check(&self, base: &Value) {
+        let mut request = base.clone();
+        merge(&mut request, &self.case["patch"]);
+        assert!(holds(&request, self.case["field"].as_str().unwrap()), "{}: not in the request", self.name);
+        let expect = self.case["expect"].as_object().unwrap();
+        self.check_kind(&expect.keys().map(String::as_str).collect::<Vec<_>>());
+        if let Some(param) = expect.get("reject") {
+            assert_eq!(self.prepared(&request).unwrap_err(), *param, "{}", self.name);
+            return;
+        }
+        let got = self.prepared(&request).unwrap_or_else(|param| panic!("{}: rejected {param}", self.name));
+        if let Some(place) = expect.get("at").and_then(Value::as_str) {
+            assert_eq!(got.pointer(place), Some(&expect["is"]), "{}: {got}", self.name);
+            if self.fate == Fate::Exact {
+                assert_eq!(request.pointer(place), Some(&expect["is"]), "{}: not exact", self.name);
+            }
+        }
+        if let Some(place) = expect.get("absent").and_then(Value::as_str) {
+            assert_eq!(got.pointer(place), None, "{}: {got}", self.name);
+        }
+        if let Some(place) = expect.get("without").and_then(Value::as_str) {
+            let mut rest = request.clone();
+            take_out(&mut rest, place);
+            assert_eq!(self.prepared(&rest).unwrap(), got, "{}", self.name);
+        }
+    }
+
+    /// A fate is shown by what it does.
+    fn check_kind(&self, keys: &[&str]) {
+        let fits = match self.fate {
+            Fate::Rejected => keys == ["reject"],
+            Fate::Exact => keys == ["at", "is"] || keys == ["reject"],
+            Fate::Mapped => keys == ["at", "is"] || keys == ["absent"] || keys == ["reject"],
+            Fate::Hint => keys == ["at", "is"] || keys == ["absent"] || keys == ["without"],
+        };
+        assert!(fits, "{}: {keys:?} does not show {:?}", self.name, self.fate);
+    }
+
+    fn prepared(&self, request: &Value) -> Result<Value, String> {
+        let prepared = prepare(self.pair, request.to_string().as_bytes(), &traits(&self.case["target"]));
+        match prepared {
+            Ok(prepared) => Ok(serde_json::from_slice(&prepared.body).unwrap()),
+            Err(rejection) => Err(rejection.param),
+        }
+    }
+}
+
+fn merge(value: &mut Value, patch: &Value) {
+    let Some(members) = patch.as_object() else {
+        assert!(patch.is_null(), "a patch is an object");
+        return;
+    };
+    for (name, change) in members {
+        match value.get_mut(name) {
+            Some(inner) if inner.is_object() && change.is_object() => merge(inner, change),
+            _ if change.is_null() => drop(value.as_object_mut().unwrap().remove(name)),
+            _ => value[name] = change.clone(),
+        }
+    }
+}
+
+fn take_out(value: &mut Value, place: &str) {
+    let (parent, last) = place.rsplit_once('/').unwrap();
+    match value.pointer_mut(parent) {
+        Some(Value::Object(members)) => assert!(members.remove(last).is_some(), "{place}"),
+        Some(Value::Array(items)) => drop(items.remove(last.parse().unwrap())),
+        _ => panic!("nothing stands at {place}"),
+    }
+}
+
+/// Whether `value` has the member that the name of a row speaks of. `[kind]` may end with `*`.
+fn holds(value: &Value, field: &str) -> bool {
+    let Some(field) = Some(field).filter(|field| !field.is_empty()) else { return true };
+    let (step, rest) = split_step(field);
+    let (step, wanted) = step.split_once('=').map_or((step, None), |(step, value)| (step, Some(value)));
+    let (name, kind) = match step.split_once('[') {
+        Some((name, kind)) => (name, kind.strip_suffix(']')),
+        None => (step, None),
+    };
+    let fits = |inner: &Value| {
+        let is_kind = kind.is_none_or(|kind| {
+            let said = inner["type"].as_str().unwrap_or_default();
+            kind.strip_suffix('*').map_or(said == kind, |start| said.starts_with(start))
+        });
+        let is_value = wanted.is_none_or(|wanted| inner.to_string().trim_matches('"') == wanted);
+        is_kind && is_value && holds(inner, rest)
+    };
+    match (name, value) {
+        ("*", Value::Array(items)) => items.iter().any(fits),
+        ("*", Value::Object(members)) => members.values().any(fits),
+        _ => value.get(name).is_some_and(fits),
+    }
+}
+
+/// At the first dot that stands in no brackets and in no value.
+fn split_step(field: &str) -> (&str, &str) {
+    let mut depth = 0;
+    for (at, letter) in field.char_indices() {
+        match letter {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            '=' => return (field, ""),
+            '.' if depth == 0 => return (&field[..at], &field[at + 1..]),
+            _ => {}
+        }
+    }
+    (field, "")
+}
+
+#[test]
+fn fields_are_found_by_their_names() {
+    let request = serde_json::json!({
+        "speed": "fast", "n": 2,
+        "messages": [{"content": [{"type": "image", "source": {"type": "file", "x": 1}}]}],
+    });
+    let rows = [
+        ("speed", true),
+        ("speed=fast", true),
+        ("speed=slow", false),
+        ("n=2", true),
+        ("messages.*.content.*[image].source[file]", true),
+        ("messages.*.content.*[ima*].source[file].x", true),
+        ("messages.*.content.*[image].source[url]", false),
+        ("messages.*.content.*[text]", false),
+        ("top_k", false),
+    ];
+    for (field, want) in rows {
+        assert_eq!(holds(&request, field), want, "{field}");
+    }
+}

@@ -1,0 +1,10 @@
+//! Every adaptation at its vectors, and its table of losses at the cases that show it.
+//!
+//! A new pair takes its names off [`vectors::WAITING`], and gets a file of cases in `fixtures/loss`.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may")]
+
+mod docs;
+mod losses;
+mod normal;
+mod pair;
+mod vectors;

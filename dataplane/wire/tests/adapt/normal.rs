@@ -1,0 +1,119 @@
+//! Streams in a form in which two that mean the same are equal: neighbouring deltas of one thing joined.
+
+use serde_json::{Value, json};
+use wire::sse::{Decoder, Event};
+
+pub(crate) fn decode(stream: &[u8]) -> Vec<Event> {
+    let mut decoder = Decoder::default();
+    decoder.push(stream).unwrap();
+    let events = std::iter::from_fn(|| decoder.next_event()).collect();
+    assert!(!decoder.finish(), "the last event is not whole: {}", String::from_utf8_lossy(stream));
+    events
+}
+
+/// The events of a stream in `protocol`, joined and without what is different every time.
+pub(crate) fn normal(protocol: &str, stream: &[u8]) -> Vec<Value> {
+    let mut joined: Vec<Value> = Vec::new();
+    for (position, event) in decode(stream).iter().enumerate() {
+        let mut value = value_of(event);
+        match protocol {
+            "messages" => assert_eq!(value["type"], *event.event, "events are named by their type"),
+            "responses" => {
+                assert_eq!(value["type"], *event.event, "events are named by their type");
+                assert_eq!(value["sequence_number"], position, "events are counted");
+                value.as_object_mut().unwrap().remove("sequence_number");
+            }
+            _ => assert_eq!(event.event, "message", "chat's events have no names"),
+        }
+        forget_request_id(&mut value);
+        if is_empty_delta(&value) {
+            continue;
+        }
+        if let Some(last) = joined.last_mut()
+            && join(last, &value)
+        {
+            continue;
+        }
+        joined.push(value);
+    }
+    joined
+}
+
+/// `[DONE]` is a string.
+fn value_of(event: &Event) -> Value {
+    if event.data == "[DONE]" {
+        return json!("[DONE]");
+    }
+    serde_json::from_str(&event.data).unwrap_or_else(|error| panic!("{error}: {}", event.data))
+}
+
+/// Only the gateway's own errors have one; and the word for a stream that broke off is the gateway's own.
+fn forget_request_id(value: &mut Value) {
+    if let Some(members) = value.as_object_mut() {
+        members.remove("request_id");
+    }
+    if let Some(error) = value.get_mut("error").and_then(Value::as_object_mut) {
+        error.remove("request_id");
+        if error.get("code").is_some_and(|code| code == "upstream_truncated") {
+            error.insert("code".to_owned(), json!("upstream_stream_broken"));
+        }
+    }
+}
+
+fn is_empty_delta(value: &Value) -> bool {
+    let delta = &value["delta"];
+    let text = if delta.is_object() { text_member(delta).map(|name| &delta[name]) } else { Some(delta) };
+    text.is_some_and(|text| *text == "")
+}
+
+fn text_member(delta: &Value) -> Option<&'static str> {
+    ["text", "partial_json", "thinking"].into_iter().find(|name| delta[name].is_string())
+}
+
+/// Puts `next` onto the end of `last` if both are deltas of the same thing.
+fn join(last: &mut Value, next: &Value) -> bool {
+    let rest_is_equal = |last: &Value, path: &str| {
+        let without = |value: &Value| {
+            let mut value = value.clone();
+            *value.pointer_mut(path).unwrap() = Value::Null;
+            value
+        };
+        without(last) == without(next)
+    };
+    let paths = [
+        "/delta/text".to_owned(),
+        "/delta/partial_json".to_owned(),
+        "/delta/thinking".to_owned(),
+        "/delta".to_owned(),
+        "/choices/0/delta/content".to_owned(),
+        "/choices/0/delta/reasoning_content".to_owned(),
+        "/choices/0/delta/refusal".to_owned(),
+    ];
+    for path in paths {
+        let text = |value: &Value| value.pointer(&path).and_then(Value::as_str).map(str::to_owned);
+        if let (Some(begun), Some(more)) = (text(last), text(next))
+            && rest_is_equal(last, &path)
+        {
+            *last.pointer_mut(&path).unwrap() = json!(begun + &more);
+            return true;
+        }
+    }
+    join_arguments(last, next)
+}
+
+/// Arguments of a chat tool call, onto its beginning too.
+fn join_arguments(last: &mut Value, next: &Value) -> bool {
+    let only_call = |value: &Value| {
+        let delta = value.pointer("/choices/0/delta")?.as_object()?;
+        let calls = delta.get("tool_calls").filter(|_| delta.len() == 1)?.as_array()?;
+        (calls.len() == 1).then(|| calls[0].clone())
+    };
+    let (Some(begun), Some(more)) = (only_call(last), only_call(next)) else { return false };
+    if begun["index"] != more["index"] || more.get("id").is_some() {
+        return false;
+    }
+    let arguments = |call: &Value| call["function"]["arguments"].as_str().unwrap_or("").to_owned();
+    last["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] =
+        json!(arguments(&begun) + &arguments(&more));
+    true
+}

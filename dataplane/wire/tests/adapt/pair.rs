@@ -1,0 +1,116 @@
+//! A pair put to work on a fixture.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use shared::error_kind::ErrorKind;
+use shared::operation::Dialect;
+use wire::adapt::{Adaptation, Answers, Asking, Prepared, Rejection, Traits};
+use wire::stream::{AnswerStream, StreamState, Trouble};
+
+/// What the relay says of a stream that broke off.
+pub(crate) const BROKEN: &str = "upstream stream ended before completion";
+
+pub(crate) fn fixture(path: &str) -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/");
+    std::fs::read(format!("{folder}{path}")).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+pub(crate) fn fixture_json(path: &str) -> Value {
+    serde_json::from_slice(&fixture(path)).unwrap()
+}
+
+/// The traits that a fixture names; the rest as the reference has them.
+pub(crate) fn traits(flags: &Value) -> Traits<'_> {
+    let mut traits = Traits::of("target-model");
+    for (name, flag) in flags.as_object().into_iter().flatten() {
+        let on = || flag.as_bool().unwrap_or_else(|| panic!("{name} is no flag"));
+        match name.as_str() {
+            "model" => traits.model = flag.as_str().unwrap(),
+            "reasoning" => traits.reasoning = on(),
+            "json_schema" => traits.json_schema = on(),
+            "strict" => traits.strict_tools = on(),
+            "top_k" => traits.top_k = on(),
+            "token_field" => traits.output_limit_field = flag.as_str().unwrap(),
+            "developer" => traits.developer_role = on(),
+            "custom_tools" => traits.custom_tools = on(),
+            "files" => traits.files = on(),
+            "mid_system" => traits.mid_system = on(),
+            "default_max_tokens" => traits.output_tokens_default = flag.as_u64().unwrap(),
+            other => panic!("no trait is called {other}: add it to tests/adapt/pair.rs"),
+        }
+    }
+    traits
+}
+
+pub(crate) fn prepare(pair: &Adaptation, body: &[u8], target: &Traits<'_>) -> Result<Prepared, Rejection> {
+    (pair.prepare)(&Asking { body, target, selector: "selector", seed: "T", now_s: 1 })
+}
+
+/// The answers to a plain request of the pair's client, with what `args` of a vector asks for.
+pub(crate) fn answers(pair: &Adaptation, args: &Value, stream: bool) -> Box<dyn Answers> {
+    let body = match args["request"].as_str() {
+        Some(path) => fixture_json(path),
+        None => plain_request(pair.client, args, stream),
+    };
+    let body = body.to_string();
+    let asking = Asking {
+        body: body.as_bytes(),
+        target: &Traits::of("target-model"),
+        selector: args["model"].as_str().unwrap_or("selector"),
+        seed: "T",
+        now_s: args["created"].as_u64().unwrap_or(1),
+    };
+    (pair.prepare)(&asking).unwrap().answers
+}
+
+fn plain_request(client: Dialect, args: &Value, stream: bool) -> Value {
+    let model = args["model"].clone();
+    let messages = json!([{"role": "user", "content": "x"}]);
+    match client {
+        Dialect::Messages => {
+            let mut body =
+                json!({"model": model, "max_tokens": 2048, "stream": stream, "messages": messages});
+            if args["thinking"] == true {
+                body["thinking"] = json!({"type": "enabled", "budget_tokens": 1024});
+            }
+            body
+        }
+        Dialect::Chat => {
+            let mut body = json!({"model": model, "stream": stream, "messages": messages});
+            if stream && args["include_usage"] == true {
+                body["stream_options"] = json!({"include_usage": true});
+            }
+            body
+        }
+        Dialect::Responses => json!({"model": model, "stream": stream, "input": "x"}),
+        other => panic!("no client speaks {other:?}"),
+    }
+}
+
+/// The input in two pieces, cut at every byte, in pieces of one and of seven bytes; first of all whole.
+pub(crate) fn cuttings(input: &[u8]) -> Vec<Vec<&[u8]>> {
+    let mut cuttings: Vec<Vec<&[u8]>> = vec![vec![input]];
+    cuttings.extend((0..=input.len()).map(|at| vec![&input[..at], &input[at..]]));
+    cuttings.push(input.chunks(1).collect());
+    cuttings.push(input.chunks(7).collect());
+    cuttings
+}
+
+/// What the client gets, to the event that says that the upstream broke off, if it did.
+pub(crate) fn relay(answers: &dyn Answers, pieces: &[&[u8]]) -> (Vec<u8>, StreamState) {
+    let (mut stream, mut out) = (answers.stream(Vec::new()), Vec::new());
+    for piece in pieces {
+        stream.push(Bytes::copy_from_slice(piece), &mut out);
+    }
+    finish(&mut *stream, &mut out);
+    (out.concat(), stream.state().clone())
+}
+
+fn finish(stream: &mut dyn AnswerStream, out: &mut Vec<Bytes>) {
+    stream.end(out);
+    let state = stream.state();
+    if state.error.is_none() && !state.done {
+        let trouble = Trouble { row: ErrorKind::UpstreamCut.row(), message: BROKEN, request_id: "req_T" };
+        out.push(stream.trouble(trouble));
+    }
+}
