@@ -16,7 +16,7 @@ use crate::relay::Reply;
 pub(crate) struct Fault {
     pub(crate) kind: ErrorKind,
     pub(crate) message: Cow<'static, str>,
-    pub(crate) param: Option<&'static str>,
+    pub(crate) param: Option<Cow<'static, str>>,
     /// The upstream's status, where it is kept instead of the kind's own.
     pub(crate) status: Option<u16>,
     /// The upstream's error, already in our envelope and sanitized.
@@ -42,8 +42,8 @@ impl Fault {
         }
     }
 
-    pub(crate) fn param(mut self, param: &'static str) -> Self {
-        self.param = Some(param);
+    pub(crate) fn param(mut self, param: impl Into<Cow<'static, str>>) -> Self {
+        self.param = Some(param.into());
         self
     }
 
@@ -67,7 +67,13 @@ impl Fault {
         let status = StatusCode::from_u16(self.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = match self.body {
             Some(body) => body,
-            None => envelope::error_body(family, self.kind.row(), &self.message, self.param, request_id),
+            None => envelope::error_body(
+                family,
+                self.kind.row(),
+                &self.message,
+                self.param.as_deref(),
+                request_id,
+            ),
         };
         let mut response = Response::new(Reply::full(body));
         *response.status_mut() = status;

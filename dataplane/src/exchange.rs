@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use shared::error_kind::ErrorKind;
-use shared::operation::Operation;
+use shared::operation::{Dialect, Operation};
 use shared::port::{BoxError, Insider};
 use wire::envelope::Family;
 
@@ -20,7 +20,7 @@ use crate::admit::authenticate::{LastKey, authenticate, is_administrator, still_
 use crate::admit::authorize;
 use crate::error::Fault;
 use crate::metrics::add;
-use crate::operation::chat::{self, Asked};
+use crate::operation::conversation::{self, Asked};
 use crate::operation::{cors, explain, health, metrics, models};
 use crate::relay::Reply;
 use crate::server::body::Inbound;
@@ -148,12 +148,18 @@ impl Exchange {
         authorize::operation(&access, operation).map_err(Fault::closing)?;
         match operation {
             Operation::ChatCompletions => {
-                let asked =
-                    Asked { exchange: self, snapshot: &snapshot, access: &access, headers: &parts.headers };
+                let asked = Asked {
+                    operation,
+                    dialect: Dialect::Chat,
+                    exchange: self,
+                    snapshot: &snapshot,
+                    access: &access,
+                    headers: &parts.headers,
+                };
                 if self.explains() {
-                    return Box::pin(chat::explain(asked, body)).await;
+                    return Box::pin(conversation::explain(asked, body)).await;
                 }
-                chat::serve(asked, body).await
+                conversation::serve(asked, body).await
             }
             Operation::Models => models::serve(&snapshot, &access, rest, &parts.headers),
             Operation::Metrics if is_administrator(&access) => Ok(metrics::render(plane)),

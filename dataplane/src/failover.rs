@@ -5,19 +5,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::health::Passage;
 use shared::operation::Dialect;
 use shared::policy::RETRY_AFTER_MAX;
-use shared::provider::path::Call;
 use shared::routing::Target;
 use shared::snapshot::Route;
 use shared::usage::StepResult;
-use wire::chat::{self, ChatHead};
+use wire::adapt::Rejection;
+use wire::chat::ChatHead;
 
+use crate::adapt::{self, Outgoing};
 use crate::admit::quota::{self, Demand};
 use crate::attempt::{self, Failure, Next, Success, Task};
 use crate::error::Fault;
@@ -37,9 +37,11 @@ pub(crate) struct Job {
     pub(crate) route: Route,
     /// It goes to the one target that it names, resting or not.
     pub(crate) forced: bool,
+    /// What the client speaks.
+    pub(crate) dialect: Dialect,
     pub(crate) head: ChatHead,
     pub(crate) body: Held,
-    /// The client's headers that go upstream.
+    /// The client's headers that go to a target of its dialect.
     pub(crate) forwarded: Vec<(HeaderName, HeaderValue)>,
     pub(crate) request_id: HeaderValue,
     pub(crate) budget: Duration,
@@ -50,6 +52,8 @@ pub(crate) struct Job {
 pub(crate) struct Served {
     pub(crate) success: Success,
     pub(crate) target: Target,
+    /// What the target speaks, where that is not what the client speaks.
+    pub(crate) adapted_from: Option<Dialect>,
     pub(crate) attempts: u32,
 }
 
@@ -65,8 +69,8 @@ pub(crate) struct Unserved {
 pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserved> {
     let route = &job.route;
     record.note(|event| event.endpoint = route.endpoint().cloned());
-    let demand = Demand::of_chat(&job.head, job.worker.plane.settings.quota_output_tokens);
-    let needs = needs(&job.head, &job.access);
+    let demand = Demand::of(&job.head, job.worker.plane.settings.quota_output_tokens);
+    let needs = needs(job.dialect, &job.head, &job.access);
     let planned = plan::order(route, needs, &mut |target, why| record.skip(target, why));
     let admitted = planned.and_then(|candidates| {
         quota::reserve(&job.access, demand, &candidates, record)?;
@@ -80,12 +84,12 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
         }
     };
     let budget_end = far(record.started(), job.budget);
-    let mut walk = Walk { job, budget_end, attempts: 0, worst: None, shortest_wait_ms: u64::MAX, last: None };
+    let mut walk = Walk::new(job, budget_end);
     for target in candidates {
         match walk.target(target, record).await {
-            Step::Served(success) => {
+            Step::Served { success, adapted_from } => {
                 let attempts = walk.attempts;
-                return Ok(Served { success, target: target.clone(), attempts });
+                return Ok(Served { success, target: target.clone(), adapted_from, attempts });
             }
             Step::Moved => {}
             Step::Stopped => break,
@@ -96,10 +100,10 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
     Err(unserved)
 }
 
-/// What a chat request needs of a target.
-pub(crate) fn needs<'a>(head: &'a ChatHead, access: &'a Access) -> Needs<'a> {
+/// What a request needs of a target.
+pub(crate) fn needs<'a>(dialect: Dialect, head: &'a ChatHead, access: &'a Access) -> Needs<'a> {
     Needs {
-        dialect: Dialect::Chat,
+        dialect,
         vision: head.has_image,
         affinity_key: head.affinity_key.as_deref(),
         input_tokens: head.input_text_bytes.div_ceil(BYTES_PER_TOKEN),
@@ -114,7 +118,7 @@ fn far(started: Instant, budget: Duration) -> tokio::time::Instant {
 
 /// What came of one target.
 enum Step {
-    Served(Success),
+    Served { success: Success, adapted_from: Option<Dialect> },
     Moved,
     Stopped,
 }
@@ -126,30 +130,43 @@ struct Walk<'a> {
     /// The most meaningful failure so far.
     worst: Option<Failure>,
     shortest_wait_ms: u64,
+    /// What the first target that could not be told the request could not be told.
+    rejection: Option<Rejection>,
     last: Option<Target>,
 }
 
 impl<'a> Walk<'a> {
-    fn task(&self, target: &Target) -> Task<'a> {
+    fn new(job: &'a Job, budget_end: tokio::time::Instant) -> Self {
+        Self {
+            job,
+            budget_end,
+            attempts: 0,
+            worst: None,
+            shortest_wait_ms: u64::MAX,
+            rejection: None,
+            last: None,
+        }
+    }
+
+    fn task(&self, target: &Target) -> Result<Task<'a>, Rejection> {
         let job = self.job;
-        // The usage chunk is asked for on every stream; who did not ask for it does not see it (CHAT-4).
-        let call = Call::answer(job.head.stream);
-        let path = target.provider.path(Dialect::Chat, call, target.model.id.as_str());
-        let segments = chat::build(&job.body.segments, &job.head, target.model.id.as_str(), true);
-        Task {
+        let Outgoing { reading, path, segments } = adapt::outgoing(job, target)?;
+        let native = reading.adapted_from().is_none();
+        Ok(Task {
             worker: &job.worker,
             draft: Draft {
                 provider: Arc::clone(&target.provider),
-                path: path.unwrap_or_else(|| PathAndQuery::from_static("/")),
-                forwarded: &job.forwarded,
+                path,
+                forwarded: if native { &job.forwarded } else { &[] },
                 request_id: &job.request_id,
                 stream: job.head.stream,
                 segments,
             },
-            include_usage: job.head.include_usage,
+            reading,
+            dialect: job.dialect,
             request_id: job.request_id.to_str().unwrap_or_default(),
             budget_end: self.budget_end,
-        }
+        })
     }
 
     async fn target(&mut self, target: &Target, record: &mut Record) -> Step {
@@ -165,8 +182,15 @@ impl<'a> Walk<'a> {
             record.skip(target, StepResult::CircuitOpen);
             return Step::Moved;
         }
+        let task = match self.task(target) {
+            Ok(task) => task,
+            Err(rejection) => {
+                record.skip(target, StepResult::Unsupported);
+                self.rejection.get_or_insert(rejection);
+                return Step::Moved;
+            }
+        };
         self.last = Some(target.clone());
-        let task = self.task(target);
         for attempt in 1..=provider.retry.attempts_max.max(1) {
             self.attempts += 1;
             add(&self.job.worker.counters.attempts, 1);
@@ -178,7 +202,7 @@ impl<'a> Walk<'a> {
                     record.end_step(StepResult::Served, None, now - began);
                     record.first_content(now);
                     provider.circuit.succeed();
-                    return Step::Served(success);
+                    return Step::Served { success, adapted_from: task.reading.adapted_from() };
                 }
                 Err(failure) => failure,
             };
@@ -231,15 +255,17 @@ impl<'a> Walk<'a> {
     }
 
     fn unserved(self) -> Unserved {
-        let fault = match self.worst {
-            Some(failure) => {
+        let fault = match (self.worst, self.rejection) {
+            (Some(failure), _) => {
                 let mut fault = Fault::new(failure.kind, failure.message);
                 fault.status = failure.status.filter(|_| failure.kind == ErrorKind::UpstreamStatus);
                 fault.body = failure.body;
                 fault.retry_after = failure.retry_after.map(|wait| wait.min(CLIENT_WAIT_MAX));
                 fault
             }
-            None => all_rest(self.shortest_wait_ms),
+            // One that rests could serve the request later.
+            (None, Some(rejection)) if self.shortest_wait_ms == u64::MAX => adapt::refusal(rejection),
+            (None, _) => all_rest(self.shortest_wait_ms),
         };
         Unserved { fault, target: self.last, attempts: self.attempts }
     }

@@ -4,6 +4,7 @@
 //! only as a `Handler` for paths outside its table. Each worker is one thread with its own runtime,
 //! connections and usage log; a request lives and dies on the thread that accepted it.
 
+mod adapt;
 mod admit;
 mod attempt;
 mod error;

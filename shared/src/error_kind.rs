@@ -11,6 +11,8 @@ pub enum ErrorKind {
     BadHttp,
     /// The body is not what the route takes.
     InvalidRequest,
+    /// The body holds what no target of the selector can be told (MSG-2, CHAT-6, RESP-2).
+    UnsupportedField,
     /// No key, or a wrong, expired or disabled one.
     InvalidKey,
     /// The key is valid but may not do this.
@@ -86,6 +88,7 @@ impl ErrorKind {
         let (status, kind, code, anthropic) = match self {
             Self::BadHttp => (400, INVALID, "bad_http", INVALID),
             Self::InvalidRequest => (400, INVALID, "invalid_request", INVALID),
+            Self::UnsupportedField => (400, INVALID, "unsupported_parameter", INVALID),
             Self::InvalidKey => (401, INVALID, "invalid_api_key", "authentication_error"),
             Self::Forbidden => (403, "permission_error", "forbidden", "permission_error"),
             Self::NotAllowed => (403, "permission_error", "not_allowed", "permission_error"),

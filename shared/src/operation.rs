@@ -37,6 +37,21 @@ impl Operation {
         Self::Models,
     ];
 
+    /// The wire protocol in which it is asked for; none where nothing upstream is asked.
+    pub fn dialect(self) -> Option<Dialect> {
+        Some(match self {
+            Self::ChatCompletions => Dialect::Chat,
+            Self::Responses => Dialect::Responses,
+            Self::Messages | Self::CountTokens => Dialect::Messages,
+            Self::Embeddings => Dialect::Embeddings,
+            Self::Transcription => Dialect::Transcription,
+            Self::Speech => Dialect::Speech,
+            Self::Images => Dialect::Images,
+            Self::Videos => Dialect::Videos,
+            Self::Models | Self::Health | Self::Ready | Self::Metrics => return None,
+        })
+    }
+
     /// The name in logs, metrics and records.
     pub fn name(self) -> &'static str {
         match self {

@@ -205,6 +205,8 @@ pub enum StepResult {
     NoVision,
     /// Not tried: it does not speak the dialect.
     NoDialect,
+    /// Not tried: the request holds what its dialect cannot say (MSG-2, CHAT-6, RESP-2).
+    Unsupported,
     /// Not tried: its connection is not ready to be used.
     NotReady,
     /// Not tried: an allowlist of the key or its project does not name it (AUTH-2).

@@ -20,6 +20,7 @@ pub(super) fn result(result: StepResult) -> &'static str {
         StepResult::NotReady => "not_ready",
         StepResult::NoVision => "no_vision",
         StepResult::NoDialect => "no_dialect",
+        StepResult::Unsupported => "unsupported",
         StepResult::NotAllowed => "not_allowed",
         StepResult::Private => "private",
         StepResult::NoPrice => "no_price",
@@ -39,6 +40,7 @@ pub(super) fn error(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::BadHttp => "bad_http",
         ErrorKind::InvalidRequest => "invalid_request",
+        ErrorKind::UnsupportedField => "unsupported_field",
         ErrorKind::InvalidKey => "invalid_key",
         ErrorKind::Forbidden => "forbidden",
         ErrorKind::NotAllowed => "not_allowed",

@@ -28,7 +28,7 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    pub(crate) fn of_chat(head: &ChatHead, output_default: u64) -> Self {
+    pub(crate) fn of(head: &ChatHead, output_default: u64) -> Self {
         let choices = head.choices.unwrap_or(1).max(1);
         Self {
             input_tokens: head.input_text_bytes.div_ceil(BYTES_PER_TOKEN),

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use shared::error_kind::ErrorKind;
 use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
-use wire::chat::{self, ChatStream, WholeScan};
-use wire::stream::{AnswerStream as _, StreamOptions};
+use wire::adapt::{BadAnswer, Whole};
+use wire::chat::WholeScan;
 
 use super::failure::{Failure, broke_off, of_stream_error, secrets};
 use super::patience::Patience;
+use super::reading::Reading;
 use super::{Begun, Task};
 use crate::relay::Scan;
 use crate::upstream::AnswerBody;
@@ -20,8 +21,8 @@ use crate::upstream::AnswerBody;
 const WHOLE_BYTES_MAX: usize = 64 << 10;
 /// Events held back before the first content.
 const HELD_BYTES_MAX: usize = 64 << 10;
-/// A whole answer that is turned into a stream must fit into this.
-const SYNTHESIZED_BYTES_MAX: usize = 8 << 20;
+/// A whole answer that must be understood, to be said in another dialect or as a stream, must fit into this.
+const UNDERSTOOD_BYTES_MAX: usize = 32 << 20;
 
 /// Reads a stream up to its first content, holding back what comes before it.
 pub(super) async fn first_content(
@@ -30,11 +31,8 @@ pub(super) async fn first_content(
     mut body: AnswerBody,
     patience: &mut Patience,
 ) -> Result<Begun, Failure> {
-    let options = StreamOptions {
-        drop_usage_only: !task.include_usage,
-        secrets: secrets(provider).into_iter().map(str::to_owned).collect(),
-    };
-    let mut stream = Box::new(ChatStream::new(options));
+    let secrets = secrets(provider).into_iter().map(str::to_owned).collect();
+    let mut stream = task.reading.stream(secrets);
     let mut held = Vec::with_capacity(2);
     loop {
         let next = patience.wait(provider.stream_idle_timeout, pin!(body.data())).await?;
@@ -65,16 +63,37 @@ pub(super) async fn first_content(
     }
 }
 
-/// Reads a whole answer, or so much of a long one that it may be relayed.
+/// Reads a whole answer, or so much of a long native one that it may be relayed.
 pub(super) async fn whole(
     task: &Task<'_>,
     provider: &ProviderInstance,
     mut body: AnswerBody,
     patience: &mut Patience,
 ) -> Result<Begun, Failure> {
+    let native = matches!(task.reading, Reading::Native { .. });
+    let bytes_max = if native { WHOLE_BYTES_MAX } else { UNDERSTOOD_BYTES_MAX };
+    match read(task, provider, &mut body, patience, bytes_max).await? {
+        (held, true) => understand(task, provider, joined(held)).map(Begun::Whole),
+        (held, false) if native => {
+            let mut scan = Box::new(WholeScan::new());
+            held.iter().for_each(|bytes| scan.push(bytes));
+            Ok(Begun::Flowing { held, scan: Scan::Whole(scan), body })
+        }
+        (_, false) => Err(invalid(provider, TOO_LONG)),
+    }
+}
+
+/// Reads to the end of a body, or a little over `bytes_max` of it; says whether that is all.
+async fn read(
+    task: &Task<'_>,
+    provider: &ProviderInstance,
+    body: &mut AnswerBody,
+    patience: &mut Patience,
+    bytes_max: usize,
+) -> Result<(Vec<Bytes>, bool), Failure> {
     let mut held: Vec<Bytes> = Vec::with_capacity(1);
     let mut held_bytes = 0;
-    while held_bytes <= WHOLE_BYTES_MAX {
+    while held_bytes <= bytes_max {
         let next = patience.wait(provider.stream_idle_timeout, pin!(body.data())).await?;
         match next {
             Some(Ok(bytes)) => {
@@ -84,13 +103,11 @@ pub(super) async fn whole(
             Some(Err(_)) => return Err(broke_off(provider)),
             None => {
                 body.recycle(task.worker, provider);
-                return judge_whole(task, provider, joined(held));
+                return Ok((held, true));
             }
         }
     }
-    let mut scan = Box::new(WholeScan::new());
-    held.iter().for_each(|bytes| scan.push(bytes));
-    Ok(Begun::Flowing { held, scan: Scan::Whole(scan), body })
+    Ok((held, false))
 }
 
 /// One piece as it is; several copied together.
@@ -105,17 +122,20 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
     }
 }
 
-fn judge_whole(task: &Task<'_>, provider: &ProviderInstance, body: Bytes) -> Result<Begun, Failure> {
-    let answer = chat::whole_answer(&body);
-    if let Some(error) = &answer.error {
-        return Err(of_stream_error(task, provider, error));
-    }
-    if !answer.is_json {
-        let message = format!("The provider '{}' answered with something that is not JSON.", provider.id);
-        return Err(Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message));
-    }
-    Ok(Begun::Whole { body, usage: answer.usage, output_bytes: answer.output_bytes })
+/// What a whole answer says, in the client's dialect.
+fn understand(task: &Task<'_>, provider: &ProviderInstance, body: Bytes) -> Result<Whole, Failure> {
+    task.reading.whole(body).map_err(|bad| match bad {
+        BadAnswer::Error(error) => of_stream_error(task, provider, &error),
+        BadAnswer::Invalid(why) => invalid(provider, why),
+    })
 }
+
+fn invalid(provider: &ProviderInstance, why: &str) -> Failure {
+    let message = format!("The provider '{}' sent no usable answer: {why}.", provider.id);
+    Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message)
+}
+
+const TOO_LONG: &str = "it is too long to be said in another protocol";
 
 /// An upstream that cannot stream answered a stream request with a whole answer: it becomes a stream.
 pub(super) async fn synthesize(
@@ -124,27 +144,12 @@ pub(super) async fn synthesize(
     mut body: AnswerBody,
     patience: &mut Patience,
 ) -> Result<Begun, Failure> {
-    let mut text = Vec::new();
-    loop {
-        let next = patience.wait(provider.stream_idle_timeout, pin!(body.data())).await?;
-        match next {
-            Some(Ok(bytes)) if text.len() + bytes.len() <= SYNTHESIZED_BYTES_MAX => {
-                text.extend_from_slice(&bytes)
-            }
-            Some(_) => return Err(broke_off(provider)),
-            None => break,
-        }
-    }
-    body.recycle(task.worker, provider);
-    let text = Bytes::from(text);
-    let begun = judge_whole(task, provider, text.clone())?;
-    match (begun, chat::synthesize_stream(&text, task.include_usage)) {
-        (Begun::Whole { usage, output_bytes, .. }, Some(stream)) => {
-            Ok(Begun::Whole { body: stream.into(), usage, output_bytes })
-        }
-        _ => {
-            let message = format!("The provider '{}' answered a stream request with no stream.", provider.id);
-            Err(Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message))
-        }
+    let (held, true) = read(task, provider, &mut body, patience, UNDERSTOOD_BYTES_MAX).await? else {
+        return Err(invalid(provider, TOO_LONG));
+    };
+    let whole = understand(task, provider, joined(held))?;
+    match task.reading.synthesize(&whole) {
+        Some(stream) => Ok(Begun::Whole(Whole { body: stream.into(), ..whole })),
+        None => Err(invalid(provider, "a stream was asked for, and what came is none")),
     }
 }

@@ -129,7 +129,7 @@ fn of_error_answer(
         next,
         counts,
         status: Some(status),
-        body: Some(envelope::upstream_error(Family::OpenAi, upstream, task.request_id)),
+        body: Some(envelope::upstream_error(Family::of(task.dialect), upstream, task.request_id)),
         ..Failure::new(StepResult::Status, ErrorKind::UpstreamStatus, error.message)
     }
 }

@@ -8,8 +8,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::HeaderValue;
 use shared::error_kind::ErrorKind;
+use shared::operation::Dialect;
 use shared::routing::Target;
-use shared::usage::{StepResult, TokenCounts};
+use shared::usage::StepResult;
+use wire::adapt::Whole;
 
 use self::patience::Patience;
 use crate::record::Record;
@@ -21,9 +23,11 @@ use crate::worker::Worker;
 mod begin;
 mod failure;
 mod patience;
+mod reading;
 mod verdict;
 
 pub(crate) use self::failure::Failure;
+pub(crate) use self::reading::Reading;
 pub(crate) use self::verdict::Next;
 
 /// What an attempt needs besides its target.
@@ -31,8 +35,9 @@ pub(crate) use self::verdict::Next;
 pub(crate) struct Task<'a> {
     pub(crate) worker: &'a Rc<Worker>,
     pub(crate) draft: Draft<'a>,
-    /// The client asked for the usage chunk.
-    pub(crate) include_usage: bool,
+    pub(crate) reading: Reading,
+    /// What the client speaks.
+    pub(crate) dialect: Dialect,
     pub(crate) request_id: &'a str,
     /// When the failover budget runs out.
     pub(crate) budget_end: tokio::time::Instant,
@@ -42,7 +47,7 @@ pub(crate) struct Task<'a> {
 #[derive(Debug)]
 pub(crate) enum Begun {
     /// All of it.
-    Whole { body: Bytes, usage: Option<TokenCounts>, output_bytes: u64 },
+    Whole(Whole),
     /// Its first content, or the first part of a long whole answer, and where the rest comes from.
     Flowing { held: Vec<Bytes>, scan: Scan, body: AnswerBody },
 }

@@ -1,6 +1,7 @@
 //! One file an operation: what is particular to it.
 
-pub(crate) mod chat;
+mod answer;
+pub(crate) mod conversation;
 pub(crate) mod cors;
 pub(crate) mod explain;
 pub(crate) mod health;

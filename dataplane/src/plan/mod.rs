@@ -8,6 +8,7 @@ use shared::routing::Target;
 use shared::snapshot::{Route, Snapshot};
 use shared::usage::StepResult;
 
+use crate::adapt;
 use crate::admit::{authorize, quota};
 use crate::error::Fault;
 
@@ -71,7 +72,7 @@ impl Needs<'_> {
     fn unmet_by(&self, target: &Target) -> Option<StepResult> {
         if target.provider.unready.is_some() {
             Some(StepResult::NotReady)
-        } else if !target.speaks(self.dialect) {
+        } else if !adapt::serves(target, self.dialect) {
             Some(StepResult::NoDialect)
         } else if self.vision && target.model.vision == Some(false) {
             Some(StepResult::NoVision)
@@ -137,7 +138,10 @@ impl Nearest {
             }
             Self::NoDialect => (
                 ErrorKind::NoEligibleTarget,
-                format!("None of the models behind this selector speaks the {} protocol.", dialect.name()),
+                format!(
+                    "None of the models behind this selector can be asked in the {} protocol.",
+                    dialect.name()
+                ),
             ),
             Self::NoVision => (
                 ErrorKind::InvalidRequest,

@@ -1,12 +1,14 @@
 //! A stream whose head is committed before there is content, because something between the gateway and the
 //! client cuts silent connections (FAIL-6, `stream_keepalive_seconds`). Failover goes on inside the body;
-//! until it ends the client gets comments, which every SSE parser skips.
+//! until it ends the client gets what its protocol has for this: `ping` in Messages, elsewhere a comment, which
+//! every SSE parser skips.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use shared::operation::Dialect;
 use shared::port::BoxError;
 use tokio::time::{Instant, Sleep};
 
@@ -24,6 +26,7 @@ pub(crate) enum Finished {
 /// See the module.
 pub(crate) struct Early {
     state: State,
+    dialect: Dialect,
     interval: Duration,
     timer: Pin<Box<Sleep>>,
 }
@@ -40,14 +43,24 @@ impl std::fmt::Debug for Early {
     }
 }
 
-/// What keeps a silent stream alive.
-pub(super) const KEEPALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
+/// What keeps a silent stream of a dialect alive.
+pub(super) fn keepalive(dialect: Dialect) -> Bytes {
+    Bytes::from_static(match dialect {
+        Dialect::Messages => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
+        _ => b": keep-alive\n\n",
+    })
+}
 
 impl Early {
     /// Commits the head now and sends the first keep-alive at once.
-    pub(crate) fn new(failover: Pin<Box<dyn Future<Output = Finished>>>, interval: Duration) -> Self {
+    pub(crate) fn new(
+        failover: Pin<Box<dyn Future<Output = Finished>>>,
+        dialect: Dialect,
+        interval: Duration,
+    ) -> Self {
         Self {
             state: State::Waiting(failover),
+            dialect,
             interval,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
         }
@@ -65,7 +78,7 @@ impl Early {
                     Poll::Pending => {
                         std::task::ready!(self.timer.as_mut().poll(cx));
                         self.timer.as_mut().reset(Instant::now() + self.interval);
-                        return Poll::Ready(Some(Ok(KEEPALIVE)));
+                        return Poll::Ready(Some(Ok(keepalive(self.dialect))));
                     }
                 },
                 State::Relaying(relay) => return relay.poll_data(cx),

@@ -19,15 +19,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shared::error_kind::ErrorKind;
+use shared::operation::Dialect;
 use shared::port::BoxError;
 use shared::routing::ProviderInstance;
 use shared::usage::{Outcome, Provenance, TokenCounts};
 use tokio::time::{Instant, Sleep};
-use wire::chat::{ChatStream, WholeScan};
-use wire::envelope;
-use wire::stream::AnswerStream as _;
+use wire::chat::WholeScan;
+use wire::stream::{AnswerStream, Trouble};
 
-use super::early::KEEPALIVE;
+use super::early;
 use crate::record::Record;
 use crate::server::io::Link;
 use crate::upstream::AnswerBody;
@@ -43,6 +43,8 @@ pub(crate) struct Relay {
     record: Record,
     body: AnswerBody,
     scan: Scan,
+    /// What the client speaks.
+    dialect: Dialect,
     /// What goes to the client next, last piece first.
     ready: Vec<Bytes>,
     phase: Phase,
@@ -61,6 +63,7 @@ pub(crate) struct Parts {
     pub(crate) record: Record,
     pub(crate) body: AnswerBody,
     pub(crate) scan: Scan,
+    pub(crate) dialect: Dialect,
     /// What has been read already, in order.
     pub(crate) held: Vec<Bytes>,
 }
@@ -68,7 +71,7 @@ pub(crate) struct Parts {
 /// What is read of the bytes that pass.
 #[derive(Debug)]
 pub(crate) enum Scan {
-    Stream(Box<ChatStream>),
+    Stream(Box<dyn AnswerStream>),
     Whole(Box<WholeScan>),
 }
 
@@ -111,6 +114,7 @@ impl Relay {
             record: parts.record,
             body: parts.body,
             scan: parts.scan,
+            dialect: parts.dialect,
             ready,
             phase: Phase::Flow,
             timer: None,
@@ -197,10 +201,11 @@ impl Relay {
         self.body = AnswerBody::Ended;
         self.record.note(|event| event.error = Some(kind));
         self.settle(Outcome::Cut);
-        if let Scan::Stream(stream) = &self.scan {
-            let event = envelope::chat_stream_error(kind.row(), message, &self.request_id);
-            self.ready.insert(0, event);
-            if stream.state().event_open {
+        if let Scan::Stream(stream) = &mut self.scan {
+            let open = stream.state().event_open;
+            let trouble = Trouble { row: kind.row(), message, request_id: &self.request_id };
+            self.ready.insert(0, stream.trouble(trouble));
+            if open {
                 // Half of an event too large to hold back has gone out; what follows must not run into it.
                 self.ready.insert(1, EVENT_END);
             }
@@ -229,13 +234,13 @@ impl Relay {
         } else {
             timer.as_mut().reset(Instant::now() + left.min(keepalive));
             if keepalive < limit {
-                self.ready.push(KEEPALIVE);
+                self.ready.push(early::keepalive(self.dialect));
             }
         }
         Poll::Ready(())
     }
 
-    /// How often a silent stream gets a comment (FAIL-6), where one does no harm: not inside an event, and not
+    /// How often a silent stream gets a sign of life (FAIL-6), where one does no harm: not inside an event, and not
     /// behind an `id:` line, after which OpenAI's Python SDK takes a comment for an event.
     fn keepalive(&self) -> Option<Duration> {
         let Scan::Stream(stream) = &self.scan else { return None };

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
+use shared::operation::Dialect;
 use shared::routing::{Origin, ProviderInstance};
 
 use super::outgoing::Outgoing;
@@ -24,8 +25,17 @@ pub(crate) struct Draft<'a> {
     pub(crate) segments: Vec<Bytes>,
 }
 
-/// The allow-list of the chat dialect. None of them can change a destination, a credential or an account.
-const FORWARDED: [HeaderName; 1] = [HeaderName::from_static("openai-beta")];
+/// The allow-list of a dialect. None of them can change a destination, a credential or an account.
+fn allowed(dialect: Dialect) -> &'static [HeaderName] {
+    match dialect {
+        Dialect::Messages => &MESSAGES,
+        _ => &OPENAI,
+    }
+}
+
+static OPENAI: [HeaderName; 1] = [HeaderName::from_static("openai-beta")];
+static MESSAGES: [HeaderName; 2] =
+    [HeaderName::from_static("anthropic-version"), HeaderName::from_static("anthropic-beta")];
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 static JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -64,7 +74,7 @@ impl Draft<'_> {
         *request.version_mut() = Version::HTTP_2;
         let headers = request.headers_mut();
         self.each_header(|name, value| {
-            headers.insert(name.clone(), value.clone());
+            headers.append(name.clone(), value.clone());
         });
         request
     }
@@ -109,9 +119,12 @@ fn put_number(out: &mut Vec<u8>, mut number: usize) {
     out.extend_from_slice(digits.get(digits.len() - used..).unwrap_or_default());
 }
 
-/// What of the client's headers goes upstream in the chat dialect.
-pub(crate) fn forwarded(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
-    FORWARDED.iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone()))).collect()
+/// What of the client's headers goes upstream in `dialect`.
+pub(crate) fn forwarded(dialect: Dialect, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+    let all = |name: &'static HeaderName| {
+        headers.get_all(name).iter().map(move |value| (name.clone(), value.clone()))
+    };
+    allowed(dialect).iter().flat_map(all).collect()
 }
 
 /// Room for an ordinary head, the credential included.

@@ -1,0 +1,76 @@
+//! What goes to one target: the client's own bytes where it speaks the client's dialect, else the request said in
+//! its own.
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use shared::error_kind::ErrorKind;
+use shared::operation::Dialect;
+use shared::provider::path::Call;
+use shared::routing::Target;
+use wire::adapt::{Adaptation, Asking, Rejection, Traits};
+use wire::chat;
+
+use crate::attempt::Reading;
+use crate::error::Fault;
+use crate::failover::Job;
+
+/// A request body for one target, and how its answer is read.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) reading: Reading,
+    pub(crate) path: PathAndQuery,
+    pub(crate) segments: Vec<Bytes>,
+}
+
+/// Whether `target` can be asked in `dialect`, natively or by adaptation.
+pub(crate) fn serves(target: &Target, dialect: Dialect) -> bool {
+    target.speaks(dialect) || adaptation(target, dialect).is_some()
+}
+
+/// The first adaptation of `dialect` to one that `target` speaks.
+fn adaptation(target: &Target, dialect: Dialect) -> Option<&'static Adaptation> {
+    wire::adapt::ADAPTATIONS.iter().find(|pair| pair.client == dialect && target.speaks(pair.target))
+}
+
+/// Says the request to `target`.
+pub(crate) fn outgoing(job: &Job, target: &Target) -> Result<Outgoing, Rejection> {
+    let model = target.model.id.as_str();
+    // The usage chunk is asked for on every stream; who did not ask for it does not see it (CHAT-4).
+    let segments = chat::build(&job.body.segments, &job.head, model, true);
+    let include_usage = job.head.include_usage;
+    let path = |dialect| {
+        let path = target.provider.path(dialect, Call::answer(job.head.stream), model);
+        path.ok_or_else(|| Rejection::new("model", "names a model that has no address at its provider."))
+    };
+    if target.speaks(job.dialect) {
+        let reading = Reading::Native { include_usage };
+        return Ok(Outgoing { reading, path: path(job.dialect)?, segments });
+    }
+    let Some(pair) = adaptation(target, job.dialect) else {
+        return Err(Rejection::new("model", "goes to a target that does not speak this protocol."));
+    };
+    let seed = job.worker.request_id();
+    let prepared = (pair.prepare)(&Asking {
+        body: &segments.concat(),
+        target: &traits(target),
+        selector: &job.head.model,
+        seed: seed.to_str().unwrap_or_default().trim_start_matches("req_"),
+        now_s: shared::clock::unix_ms() / 1_000,
+    })?;
+    let reading = Reading::Adapted { answers: prepared.answers, include_usage, target: pair.target };
+    Ok(Outgoing { reading, path: path(pair.target)?, segments: vec![prepared.body] })
+}
+
+/// What an adaptation must know of `target`.
+fn traits(target: &Target) -> Traits<'_> {
+    Traits {
+        reasoning: target.model.reasoning == Some(true),
+        output_limit_field: target.provider.kind.output_limit_field,
+        ..Traits::of(target.model.id.as_str())
+    }
+}
+
+/// What the client reads when no target could be told its request.
+pub(crate) fn refusal(rejection: Rejection) -> Fault {
+    Fault::new(ErrorKind::UnsupportedField, rejection.message).param(rejection.param)
+}

@@ -1,0 +1,148 @@
+//! The response to a conversation: its head, and the body that relays, or the error.
+
+use std::time::Duration;
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use shared::operation::Dialect;
+use shared::usage::{Outcome, Provenance};
+use wire::adapt::Whole;
+use wire::envelope::{self, Family};
+
+use crate::attempt::Begun;
+use crate::exchange::{Exchange, X_REQUEST_ID};
+use crate::failover::{self, Job, Served, Unserved};
+use crate::record::Record;
+use crate::relay::{BYTES_PER_TOKEN, Early, Finished, Parts, Relay, Reply};
+
+const X_PROVIDER: HeaderName = HeaderName::from_static("x-llmgw-provider");
+const X_MODEL: HeaderName = HeaderName::from_static("x-llmgw-model");
+const X_ATTEMPTS: HeaderName = HeaderName::from_static("x-llmgw-attempts");
+const X_ADAPTED: HeaderName = HeaderName::from_static("x-llmgw-adapted");
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+const PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
+
+/// The response to what became of a request.
+pub(super) fn respond(
+    exchange: &Exchange,
+    dialect: Dialect,
+    outcome: Result<Served, Unserved>,
+    record: Record,
+) -> Response<Reply> {
+    match outcome {
+        Ok(served) => answer(exchange, dialect, served, record),
+        Err(unserved) => {
+            let mut response = unserved.fault.into_response(Family::of(dialect), exchange.id());
+            let target = unserved.target.as_ref();
+            name_target(
+                response.headers_mut(),
+                target.map(|t| (t.provider.id.as_str(), t.model.id.as_str())),
+            );
+            response.headers_mut().insert(X_ATTEMPTS, count(unserved.attempts));
+            response
+        }
+    }
+}
+
+fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Record) -> Response<Reply> {
+    let Served { success, target, adapted_from, attempts } = served;
+    let mut response = Response::new(Reply::full(bytes::Bytes::new()));
+    let headers = response.headers_mut();
+    headers.reserve(8);
+    if success.content_type.as_bytes().starts_with(b"text/event-stream") {
+        stream_headers(headers);
+    }
+    headers.insert(CONTENT_TYPE, success.content_type);
+    if let Some(processing_ms) = success.processing_ms {
+        headers.insert(PROCESSING_MS, processing_ms);
+    }
+    name_target(headers, Some((target.provider.id.as_str(), target.model.id.as_str())));
+    headers.insert(X_ATTEMPTS, count(attempts));
+    if let Some(from) = adapted_from {
+        headers.insert(X_ADAPTED, HeaderValue::from_static(from.name()));
+    }
+    record.note(|event| event.status = StatusCode::OK.as_u16());
+    *response.body_mut() = match success.begun {
+        Begun::Whole(Whole { body, usage, output_bytes }) => {
+            match usage {
+                Some(tokens) => record.note(|event| {
+                    (event.tokens, event.provenance) = (tokens, Provenance::Reported);
+                }),
+                None => {
+                    record.note(|event| event.tokens.output = output_bytes.div_ceil(BYTES_PER_TOKEN));
+                }
+            }
+            record.close(Outcome::Completed);
+            Reply::full(body)
+        }
+        Begun::Flowing { held, scan, body } => Reply::relay(Box::new(Relay::new(Parts {
+            worker: std::rc::Rc::clone(exchange.worker()),
+            link: std::rc::Rc::clone(&exchange.caller.link),
+            provider: target.provider,
+            request_id: exchange.id().into(),
+            record,
+            body,
+            scan,
+            dialect,
+            held,
+        }))),
+    };
+    response
+}
+
+/// A number as a header's value; the usual one is at hand.
+fn count(attempts: u32) -> HeaderValue {
+    if attempts == 1 { HeaderValue::from_static("1") } else { HeaderValue::from(attempts) }
+}
+
+/// LIM-4: nothing between here and the client may buffer or transform a stream.
+fn stream_headers(headers: &mut HeaderMap) {
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+}
+
+fn name_target(headers: &mut HeaderMap, target: Option<(&str, &str)>) {
+    let Some((provider, model)) = target else { return };
+    for (name, text) in [(X_PROVIDER, provider), (X_MODEL, model)] {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// Commits a stream's head after `interval` of silence and goes on failing over behind it (FAIL-6).
+pub(super) async fn run_with_keepalive(
+    exchange: &Exchange,
+    job: Job,
+    mut record: Record,
+    interval: Duration,
+) -> Response<Reply> {
+    let dialect = job.dialect;
+    let mut failover = Box::pin(async move {
+        let outcome = failover::run(&job, &mut record).await;
+        (outcome, record)
+    });
+    if let Ok((outcome, record)) = tokio::time::timeout(interval, &mut failover).await {
+        return respond(exchange, dialect, outcome, record);
+    }
+    let late = Exchange::clone(exchange);
+    let finished = Box::pin(async move {
+        match failover.await {
+            (Ok(served), record) => match answer(&late, dialect, served, record).into_body().into_relay() {
+                Ok(relay) => Finished::Relay(relay),
+                Err(whole) => Finished::Whole(whole),
+            },
+            (Err(unserved), _) => {
+                let fault = unserved.fault;
+                let message = fault.message.to_string();
+                Finished::Whole(envelope::stream_error(dialect, fault.kind.row(), &message, late.id()))
+            }
+        }
+    });
+    let mut response = Response::new(Reply::early(Early::new(finished, dialect, interval)));
+    let headers = response.headers_mut();
+    stream_headers(headers);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    headers.insert(X_REQUEST_ID, exchange.request_id.clone());
+    response
+}

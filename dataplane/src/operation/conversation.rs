@@ -1,0 +1,161 @@
+//! Conversations, in any of the client dialects: read and scan the body, find the targets, let them answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{HeaderMap, HeaderName, Response};
+use shared::access::Access;
+use shared::clock;
+use shared::error_kind::ErrorKind;
+use shared::operation::{Dialect, Operation};
+use shared::policy::FAILOVER_BUDGET_DEFAULT;
+use shared::snapshot::{Route, Snapshot};
+use wire::chat::{ChatHead, HeadScan, ScanError};
+
+use crate::admit::quota;
+use crate::error::Fault;
+use crate::exchange::Exchange;
+use crate::failover::{self, Job};
+use crate::operation::answer;
+use crate::operation::explain::{self, Question};
+use crate::plan;
+use crate::record::{Opening, Record};
+use crate::relay::{BYTES_PER_TOKEN, Reply};
+use crate::server::body::{self, Held, Inbound};
+use crate::upstream::request;
+use crate::worker::Worker;
+
+const X_AFFINITY_KEY: HeaderName = HeaderName::from_static("x-llmgw-affinity-key");
+const X_FALLBACK_TIMEOUT_MS: HeaderName = HeaderName::from_static("x-llmgw-fallback-timeout-ms");
+
+/// A request that has been authorized.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) operation: Operation,
+    pub(crate) dialect: Dialect,
+    pub(crate) exchange: &'a Exchange,
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) access: &'a Arc<Access>,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+/// Answers one request.
+pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
+    let (started, started_at_ms) = (Instant::now(), clock::unix_ms());
+    let worker = asked.exchange.worker();
+    if !worker.can_log_usage() {
+        let message = "The gateway cannot record usage at the moment, so it takes no requests. Try again.";
+        return Err(Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(2)).closing());
+    }
+    let (head, body) = read(worker, asked.headers, incoming).await?;
+    let (job, mut record) = asked.prepare(head, body, (started, started_at_ms))?;
+    let keepalive = worker.plane.settings.stream_keepalive.filter(|_| job.head.stream);
+    let mut response = match keepalive {
+        Some(interval) => Box::pin(answer::run_with_keepalive(asked.exchange, job, record, interval)).await,
+        None => {
+            let outcome = failover::run(&job, &mut record).await;
+            answer::respond(asked.exchange, asked.dialect, outcome, record)
+        }
+    };
+    quota::describe(asked.access, response.headers_mut());
+    Ok(response)
+}
+
+/// Says where a request would go.
+pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
+    let worker = asked.exchange.worker();
+    let (head, _) = read(worker, asked.headers, incoming).await?;
+    let (selected, forced) = asked.select(&head);
+    let question = Question {
+        operation: asked.operation,
+        selector: &head.model,
+        stream: head.stream,
+        needs: failover::needs(asked.dialect, &head, asked.access),
+        budget: budget(&head),
+        forced,
+        now_ms: worker.plane.monotonic_ms(),
+    };
+    Ok(explain::plan(&question, selected))
+}
+
+fn budget(head: &ChatHead) -> Duration {
+    head.fallback_timeout_ms.map_or(FAILOVER_BUDGET_DEFAULT, Duration::from_millis)
+}
+
+impl Asked<'_> {
+    /// What the selector means, and whether the one target must be used: what comes from inside the process may
+    /// name one.
+    fn select(&self, head: &ChatHead) -> (Result<Route, Fault>, bool) {
+        match self.exchange.caller.insider.as_ref().and_then(|insider| insider.only.clone()) {
+            Some(target) => (Ok(Route::Model(target)), true),
+            None => (plan::select(self.snapshot, &head.model, self.access), false),
+        }
+    }
+
+    /// Opens the record, and finds out what there is to do.
+    fn prepare(
+        &self,
+        head: ChatHead,
+        body: Held,
+        (started, started_at_ms): (Instant, u64),
+    ) -> Result<(Job, Record), Fault> {
+        let worker = self.exchange.worker();
+        let opening = Opening {
+            started,
+            started_at_ms,
+            request_id: self.exchange.id(),
+            operation: self.operation,
+            access: self.access,
+            selector: &head.model,
+            stream: head.stream,
+            input_estimate: head.input_text_bytes.div_ceil(BYTES_PER_TOKEN),
+        };
+        let mut record = Record::open(worker, &opening);
+        let (selected, forced) = self.select(&head);
+        let route = selected.inspect_err(|fault| record.fail(fault.kind, fault.status()))?;
+        let job = Job {
+            worker: std::rc::Rc::clone(worker),
+            access: Arc::clone(self.access),
+            route,
+            forced,
+            budget: budget(&head),
+            dialect: self.dialect,
+            head,
+            body,
+            forwarded: request::forwarded(self.dialect, self.headers),
+            request_id: self.exchange.request_id.clone(),
+        };
+        Ok((job, record))
+    }
+}
+
+/// Reads the body, and what of it decides where the request goes.
+async fn read(worker: &Worker, headers: &HeaderMap, incoming: Inbound) -> Result<(ChatHead, Held), Fault> {
+    let mut scan = HeadScan::new();
+    let limit = worker.plane.settings.body_bytes_max;
+    let body = body::read(&worker.plane, headers, incoming, limit, &mut |piece| {
+        scan.push(piece).map_err(|error| of_scan_error(&error).closing())
+    })
+    .await?;
+    let mut head = scan.finish().map_err(|error| of_scan_error(&error))?;
+    override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, headers);
+    Ok((head, body))
+}
+
+/// A request's own header wins over the same field in its body (FAIL-2).
+fn override_by_headers(affinity_key: &mut Option<String>, timeout_ms: &mut Option<u64>, headers: &HeaderMap) {
+    // Few requests have either: to walk over the fields once is cheaper than to look each of them up.
+    if !headers.keys().any(|name| name.as_str().starts_with("x-llmgw-")) {
+        return;
+    }
+    if let Some(key) = headers.get(X_AFFINITY_KEY).and_then(|value| value.to_str().ok()) {
+        *affinity_key = Some(key.to_owned());
+    }
+    if let Some(value) = headers.get(X_FALLBACK_TIMEOUT_MS) {
+        *timeout_ms = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+    }
+}
+
+fn of_scan_error(error: &ScanError) -> Fault {
+    Fault { param: error.param.map(Into::into), ..Fault::new(ErrorKind::InvalidRequest, error.to_string()) }
+}
