@@ -128,10 +128,10 @@ struct Walk<'a> {
     budget_end: tokio::time::Instant,
     attempts: u32,
     /// The most meaningful failure so far.
-    worst: Option<Failure>,
+    worst: Option<Box<Failure>>,
     shortest_wait_ms: u64,
     /// What the first target that could not be told the request could not be told.
-    rejection: Option<Rejection>,
+    rejection: Option<Box<Rejection>>,
     last: Option<Target>,
 }
 
@@ -186,7 +186,7 @@ impl<'a> Walk<'a> {
             Ok(task) => task,
             Err(rejection) => {
                 record.skip(target, StepResult::Unsupported);
-                self.rejection.get_or_insert(rejection);
+                self.rejection.get_or_insert(Box::new(rejection));
                 return Step::Moved;
             }
         };
@@ -250,7 +250,7 @@ impl<'a> Walk<'a> {
         };
         match &mut self.worst {
             Some(worst) if meaning(worst) > meaning(&failure) => worst.retry_after = retry_after,
-            worst => *worst = Some(Failure { retry_after, ..failure }),
+            worst => *worst = Some(Box::new(Failure { retry_after, ..failure })),
         }
     }
 
@@ -264,7 +264,7 @@ impl<'a> Walk<'a> {
                 fault
             }
             // One that rests could serve the request later.
-            (None, Some(rejection)) if self.shortest_wait_ms == u64::MAX => adapt::refusal(rejection),
+            (None, Some(rejection)) if self.shortest_wait_ms == u64::MAX => adapt::refusal(*rejection),
             (None, _) => all_rest(self.shortest_wait_ms),
         };
         Unserved { fault, target: self.last, attempts: self.attempts }
