@@ -8,6 +8,7 @@ pub mod adapt;
 pub mod chat;
 pub mod envelope;
 pub mod json;
+pub mod multipart;
 pub mod retry;
 pub mod sse;
 pub mod stream;

@@ -1,0 +1,277 @@
+//! Reads a form piece by piece and keeps three of its fields and where the model stands.
+
+use std::fmt;
+use std::ops::Range;
+
+use memchr::memmem::{self, Finder};
+
+use super::disposition::part_name;
+
+/// Bytes of one part's header lines.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of a field that is read.
+const VALUE_BYTES_MAX: usize = 1 << 10;
+/// Parts of one form.
+const PARTS_MAX: usize = 1_000;
+
+/// What a form asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Form {
+    /// The selector; of several the last.
+    pub model: String,
+    /// Whether a stream is asked for.
+    pub stream: bool,
+    /// Where the model's values stand in the body.
+    pub models: Vec<Range<usize>>,
+}
+
+/// Why a body is not a form with a model; `Display` is for the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormFault {
+    /// Something else stands where a boundary or its line end must, or the last boundary is missing.
+    Broken,
+    /// More parts than allowed (LIM-2).
+    TooManyParts,
+    /// Header lines longer than allowed (LIM-2).
+    HeadTooLong,
+    /// A short field that is not.
+    ValueTooLong(&'static str),
+    /// No `model`.
+    ModelMissing,
+    /// A `model` that is not text.
+    ModelNotText,
+}
+
+impl FormFault {
+    /// The field that it is about.
+    pub fn param(self) -> Option<&'static str> {
+        match self {
+            Self::ValueTooLong(name) => Some(name),
+            Self::ModelMissing | Self::ModelNotText => Some("model"),
+            Self::Broken | Self::TooManyParts | Self::HeadTooLong => None,
+        }
+    }
+}
+
+impl fmt::Display for FormFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Broken => f.write_str(
+                "The body is not valid multipart/form-data: it must be cut by the boundary that Content-Type names, \
+                 and end with it.",
+            ),
+            Self::TooManyParts => write!(f, "The form has more than {PARTS_MAX} parts."),
+            Self::HeadTooLong => write!(f, "A part's headers are longer than {HEAD_BYTES_MAX} bytes."),
+            Self::ValueTooLong(name) => write!(f, "'{name}' is longer than {VALUE_BYTES_MAX} bytes."),
+            Self::ModelMissing => f.write_str("Missing required part: 'model'."),
+            Self::ModelNotText => f.write_str("'model' must be text."),
+        }
+    }
+}
+
+impl std::error::Error for FormFault {}
+
+/// The scan. One value a body.
+#[derive(Debug)]
+pub struct FormScan {
+    /// A line end, two dashes and the boundary: what ends a part.
+    delimiter: Finder<'static>,
+    state: State,
+    /// What has been read of what the state waits for, or the last bytes that may begin a delimiter.
+    kept: Vec<u8>,
+    /// Bytes of the body that have been read.
+    read: usize,
+    parts: usize,
+    form: Form,
+}
+
+/// Where in the form the scan stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// In a part, or before the first one, that ends with a delimiter and is not read.
+    Skip,
+    /// After a delimiter: a line end follows, or the two dashes that end the form.
+    Line,
+    /// In the header lines of a part.
+    Head,
+    /// In the value of this field, which began there.
+    Value(Wanted, usize),
+    /// After the last delimiter.
+    End,
+}
+
+/// The fields that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Model,
+    Stream,
+}
+
+impl Wanted {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "model" => Some(Self::Model),
+            "stream" => Some(Self::Stream),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Stream => "stream",
+        }
+    }
+}
+
+const LINE_END: &[u8] = b"\r\n";
+const HEAD_END: &[u8] = b"\r\n\r\n";
+/// Spaces that may stand between a delimiter and its line end.
+const PADDING_BYTES_MAX: usize = 256;
+
+impl FormScan {
+    /// A scan before the first byte of a body that is cut by `boundary`.
+    pub fn new(boundary: &str) -> Self {
+        let delimiter = format!("\r\n--{boundary}");
+        Self {
+            delimiter: Finder::new(&delimiter).into_owned(),
+            state: State::Skip,
+            // The first delimiter needs no line end before it.
+            kept: LINE_END.to_vec(),
+            read: 0,
+            parts: 0,
+            form: Form::default(),
+        }
+    }
+
+    /// Reads the next piece of the body.
+    pub fn push(&mut self, mut piece: &[u8]) -> Result<(), FormFault> {
+        while !piece.is_empty() {
+            let taken = match self.state {
+                State::Skip => self.skip(piece),
+                State::Line => self.line(piece)?,
+                State::Head => self.head(piece)?,
+                State::Value(wanted, from) => self.value(wanted, from, piece)?,
+                State::End => piece.len(),
+            };
+            self.read = self.read.saturating_add(taken);
+            piece = piece.get(taken..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// The body has ended: what it asks for.
+    pub fn finish(self) -> Result<Form, FormFault> {
+        if self.state != State::End {
+            Err(FormFault::Broken)
+        } else if self.form.models.is_empty() {
+            Err(FormFault::ModelMissing)
+        } else {
+            Ok(self.form)
+        }
+    }
+
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        self.kept.clear();
+        if state == State::Head {
+            // So that a part without header lines ends like any other.
+            self.kept.extend_from_slice(LINE_END);
+        }
+    }
+
+    /// Looks for a delimiter, first where it would begin in what came before. Returns the bytes read.
+    fn skip(&mut self, piece: &[u8]) -> usize {
+        let length = self.delimiter.needle().len();
+        let reach = length.saturating_sub(1);
+        let before = self.kept.len();
+        self.kept.extend_from_slice(piece.get(..reach).unwrap_or(piece));
+        let found = match self.delimiter.find(&self.kept) {
+            Some(at) => Some(at.saturating_add(length).saturating_sub(before)),
+            None => self.delimiter.find(piece).map(|at| at.saturating_add(length)),
+        };
+        if let Some(end) = found {
+            self.enter(State::Line);
+            return end;
+        }
+        if piece.len() >= reach {
+            self.kept.clear();
+            self.kept.extend_from_slice(piece.get(piece.len().saturating_sub(reach)..).unwrap_or_default());
+        } else {
+            let surplus = self.kept.len().saturating_sub(reach);
+            self.kept.drain(..surplus);
+        }
+        piece.len()
+    }
+
+    fn line(&mut self, piece: &[u8]) -> Result<usize, FormFault> {
+        let (taken, ended) = gather(&mut self.kept, piece, LINE_END, PADDING_BYTES_MAX);
+        if self.kept.starts_with(b"--") {
+            self.enter(State::End);
+        } else if ended {
+            if !self.kept.trim_ascii().is_empty() {
+                return Err(FormFault::Broken);
+            }
+            self.parts = self.parts.saturating_add(1);
+            if self.parts > PARTS_MAX {
+                return Err(FormFault::TooManyParts);
+            }
+            self.enter(State::Head);
+        } else if self.kept.len() > PADDING_BYTES_MAX {
+            return Err(FormFault::Broken);
+        }
+        Ok(taken)
+    }
+
+    fn head(&mut self, piece: &[u8]) -> Result<usize, FormFault> {
+        let (taken, ended) = gather(&mut self.kept, piece, HEAD_END, HEAD_BYTES_MAX);
+        if ended {
+            let wanted = part_name(&self.kept).and_then(|name| Wanted::named(&name));
+            let from = self.read.saturating_add(taken);
+            self.enter(wanted.map_or(State::Skip, |wanted| State::Value(wanted, from)));
+        } else if self.kept.len() > HEAD_BYTES_MAX {
+            return Err(FormFault::HeadTooLong);
+        }
+        Ok(taken)
+    }
+
+    fn value(&mut self, wanted: Wanted, from: usize, piece: &[u8]) -> Result<usize, FormFault> {
+        let (taken, ended) = gather(&mut self.kept, piece, self.delimiter.needle(), VALUE_BYTES_MAX);
+        if ended {
+            let value = String::from_utf8(std::mem::take(&mut self.kept));
+            match wanted {
+                Wanted::Model => {
+                    let model = value.map_err(|_| FormFault::ModelNotText)?;
+                    self.form.models.push(from..from.saturating_add(model.len()));
+                    self.form.model = model;
+                }
+                Wanted::Stream => {
+                    self.form.stream =
+                        value.is_ok_and(|value| value.eq_ignore_ascii_case("true") || value == "1");
+                }
+            }
+            self.enter(State::Line);
+        } else if self.kept.len() > VALUE_BYTES_MAX {
+            return Err(FormFault::ValueTooLong(wanted.name()));
+        }
+        Ok(taken)
+    }
+}
+
+/// Adds `piece` to `kept` up to `end`, which is not kept, or until `kept` is longer than `bytes_max`. Returns the bytes
+/// of `piece` that have been read, and whether `end` has come.
+fn gather(kept: &mut Vec<u8>, piece: &[u8], end: &[u8], bytes_max: usize) -> (usize, bool) {
+    let before = kept.len();
+    let room = bytes_max.saturating_add(end.len()).saturating_add(1).saturating_sub(before);
+    let piece = piece.get(..room).unwrap_or(piece);
+    kept.extend_from_slice(piece);
+    let from = before.saturating_sub(end.len());
+    match memmem::find(kept.get(from..).unwrap_or_default(), end) {
+        Some(at) => {
+            let length = from.saturating_add(at);
+            kept.truncate(length);
+            (length.saturating_add(end.len()).saturating_sub(before), true)
+        }
+        None => (piece.len(), false),
+    }
+}
