@@ -9,7 +9,9 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use wire::chat::{ChatStream, HeadScan, WholeScan};
+use shared::operation::Dialect;
+use wire::chat::{ChatStream, WholeScan};
+use wire::request::HeadScan;
 use wire::stream::{AnswerStream as _, StreamOptions};
 
 fn main() {
@@ -33,17 +35,17 @@ fn heads(bench: &Bench) {
     ];
     for (name, body) in &bodies {
         bench.run(name, body.len(), 1, || {
-            let mut scan = HeadScan::new();
+            let mut scan = HeadScan::new(Dialect::Chat);
             scan.push(body).unwrap();
             scan.finish().unwrap()
         });
     }
     let body = Bytes::from(long(1_000_000));
-    let mut scan = HeadScan::new();
+    let mut scan = HeadScan::new(Dialect::Chat);
     scan.push(&body).unwrap();
     let head = scan.finish().unwrap();
     let segments = [body];
-    bench.run("build: 1 MB", 0, 1, || wire::chat::build(&segments, &head, "target-model", true));
+    bench.run("build: 1 MB", 0, 1, || wire::request::build(&segments, &head, "target-model", true, None));
 }
 
 fn streams(bench: &Bench) {

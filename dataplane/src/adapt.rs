@@ -8,7 +8,7 @@ use shared::operation::Dialect;
 use shared::provider::path::Call;
 use shared::routing::Target;
 use wire::adapt::{Adaptation, Asking, Rejection, Traits};
-use wire::chat;
+use wire::request;
 
 use crate::attempt::Reading;
 use crate::error::Fault;
@@ -36,7 +36,7 @@ fn adaptation(target: &Target, dialect: Dialect) -> Option<&'static Adaptation> 
 pub(crate) fn outgoing(job: &Job, target: &Target) -> Result<Outgoing, Rejection> {
     let model = target.model.id.as_str();
     // The usage chunk is asked for on every stream; who did not ask for it does not see it (CHAT-4).
-    let segments = chat::build(&job.body.segments, &job.head, model, true);
+    let segments = request::build(&job.body.segments, &job.head, model, true, None);
     let include_usage = job.head.include_usage;
     let path = |dialect| {
         let path = target.provider.path(dialect, Call::answer(job.head.stream), model);

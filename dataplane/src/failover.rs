@@ -15,7 +15,7 @@ use shared::routing::Target;
 use shared::snapshot::Route;
 use shared::usage::StepResult;
 use wire::adapt::Rejection;
-use wire::chat::ChatHead;
+use wire::request::Head;
 
 use crate::adapt::{self, Outgoing};
 use crate::admit::quota::{self, Demand};
@@ -39,7 +39,7 @@ pub(crate) struct Job {
     pub(crate) forced: bool,
     /// What the client speaks.
     pub(crate) dialect: Dialect,
-    pub(crate) head: ChatHead,
+    pub(crate) head: Head,
     pub(crate) body: Held,
     /// The client's headers that go to a target of its dialect.
     pub(crate) forwarded: Vec<(HeaderName, HeaderValue)>,
@@ -101,7 +101,7 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
 }
 
 /// What a request needs of a target.
-pub(crate) fn needs<'a>(dialect: Dialect, head: &'a ChatHead, access: &'a Access) -> Needs<'a> {
+pub(crate) fn needs<'a>(dialect: Dialect, head: &'a Head, access: &'a Access) -> Needs<'a> {
     Needs {
         dialect,
         vision: head.has_image,

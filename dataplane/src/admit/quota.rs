@@ -11,7 +11,7 @@ use shared::error_kind::ErrorKind;
 use shared::quota::{Claim, Exceeded, Metric, Quota, Reservation};
 use shared::routing::Target;
 use shared::usage::{TokenCounts, cost};
-use wire::chat::ChatHead;
+use wire::request::Head;
 
 use crate::error::Fault;
 use crate::record::Record;
@@ -28,7 +28,7 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    pub(crate) fn of(head: &ChatHead, output_default: u64) -> Self {
+    pub(crate) fn of(head: &Head, output_default: u64) -> Self {
         let choices = head.choices.unwrap_or(1).max(1);
         Self {
             input_tokens: head.input_text_bytes.div_ceil(BYTES_PER_TOKEN),

@@ -10,7 +10,7 @@ use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
 use shared::policy::FAILOVER_BUDGET_DEFAULT;
 use shared::snapshot::{Route, Snapshot};
-use wire::chat::{ChatHead, HeadScan, ScanError};
+use wire::request::{Head, HeadScan, ScanError};
 
 use crate::admit::quota;
 use crate::error::Fault;
@@ -23,7 +23,6 @@ use crate::record::{Opening, Record};
 use crate::relay::{BYTES_PER_TOKEN, Reply};
 use crate::server::body::{self, Held, Inbound};
 use crate::upstream::request;
-use crate::worker::Worker;
 
 const X_AFFINITY_KEY: HeaderName = HeaderName::from_static("x-llmgw-affinity-key");
 const X_FALLBACK_TIMEOUT_MS: HeaderName = HeaderName::from_static("x-llmgw-fallback-timeout-ms");
@@ -47,7 +46,7 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
         let message = "The gateway cannot record usage at the moment, so it takes no requests. Try again.";
         return Err(Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(2)).closing());
     }
-    let (head, body) = read(worker, asked.headers, incoming).await?;
+    let (head, body) = read(asked, incoming).await?;
     let (job, mut record) = asked.prepare(head, body, (started, started_at_ms))?;
     let keepalive = worker.plane.settings.stream_keepalive.filter(|_| job.head.stream);
     let mut response = match keepalive {
@@ -64,7 +63,7 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
 /// Says where a request would go.
 pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
     let worker = asked.exchange.worker();
-    let (head, _) = read(worker, asked.headers, incoming).await?;
+    let (head, _) = read(asked, incoming).await?;
     let (selected, forced) = asked.select(&head);
     let question = Question {
         operation: asked.operation,
@@ -78,14 +77,14 @@ pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Respo
     Ok(explain::plan(&question, selected))
 }
 
-fn budget(head: &ChatHead) -> Duration {
+fn budget(head: &Head) -> Duration {
     head.fallback_timeout_ms.map_or(FAILOVER_BUDGET_DEFAULT, Duration::from_millis)
 }
 
 impl Asked<'_> {
     /// What the selector means, and whether the one target must be used: what comes from inside the process may
     /// name one.
-    fn select(&self, head: &ChatHead) -> (Result<Route, Fault>, bool) {
+    fn select(&self, head: &Head) -> (Result<Route, Fault>, bool) {
         match self.exchange.caller.insider.as_ref().and_then(|insider| insider.only.clone()) {
             Some(target) => (Ok(Route::Model(target)), true),
             None => (plan::select(self.snapshot, &head.model, self.access), false),
@@ -95,7 +94,7 @@ impl Asked<'_> {
     /// Opens the record, and finds out what there is to do.
     fn prepare(
         &self,
-        head: ChatHead,
+        head: Head,
         body: Held,
         (started, started_at_ms): (Instant, u64),
     ) -> Result<(Job, Record), Fault> {
@@ -130,15 +129,16 @@ impl Asked<'_> {
 }
 
 /// Reads the body, and what of it decides where the request goes.
-async fn read(worker: &Worker, headers: &HeaderMap, incoming: Inbound) -> Result<(ChatHead, Held), Fault> {
-    let mut scan = HeadScan::new();
-    let limit = worker.plane.settings.body_bytes_max;
-    let body = body::read(&worker.plane, headers, incoming, limit, &mut |piece| {
+async fn read(asked: Asked<'_>, incoming: Inbound) -> Result<(Head, Held), Fault> {
+    let plane = &asked.exchange.worker().plane;
+    let mut scan = HeadScan::new(asked.dialect);
+    let limit = plane.settings.body_bytes_max;
+    let body = body::read(plane, asked.headers, incoming, limit, &mut |piece| {
         scan.push(piece).map_err(|error| of_scan_error(&error).closing())
     })
     .await?;
     let mut head = scan.finish().map_err(|error| of_scan_error(&error))?;
-    override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, headers);
+    override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, asked.headers);
     Ok((head, body))
 }
 

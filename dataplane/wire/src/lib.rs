@@ -9,6 +9,10 @@ pub mod chat;
 pub mod envelope;
 pub mod json;
 pub mod multipart;
+pub mod request;
 pub mod retry;
 pub mod sse;
 pub mod stream;
+
+#[cfg(test)]
+mod cutting;

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use wire::chat::{ChatHead, ChatStream, HeadScan, WholeAnswer, WholeScan};
+use shared::operation::Dialect;
+use wire::chat::{ChatStream, WholeAnswer, WholeScan};
+use wire::request::{Head, HeadScan};
 use wire::sse::{Decoder, Event};
 use wire::stream::{AnswerStream as _, StreamOptions, StreamState};
 
@@ -147,8 +149,8 @@ fn usage_only_chunk_is_dropped_when_the_client_did_not_ask() {
     assert!(dropped > 0);
 }
 
-fn head(pieces: &[&[u8]]) -> ChatHead {
-    let mut scan = HeadScan::new();
+fn head(pieces: &[&[u8]]) -> Head {
+    let mut scan = HeadScan::new(Dialect::Chat);
     for piece in pieces {
         scan.push(piece).unwrap();
     }
@@ -158,7 +160,7 @@ fn head(pieces: &[&[u8]]) -> ChatHead {
 fn build(pieces: &[&[u8]], model: &str) -> Vec<u8> {
     let head = head(pieces);
     let segments: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
-    wire::chat::build(&segments, &head, model, true).concat()
+    wire::request::build(&segments, &head, model, true, None).concat()
 }
 
 #[test]

@@ -3,18 +3,13 @@
 mod answer;
 mod capture;
 mod chunk;
-mod fields;
-mod head;
 mod judge;
-mod request;
 mod response;
 mod stream;
 mod synthesize;
 mod template;
 mod usage;
 
-pub use head::{ChatHead, HeadScan, ScanError, ScanFault};
-pub use request::build;
 pub use response::{WholeAnswer, WholeScan, whole_answer};
 pub use stream::{ChatStream, HELD_BYTES_MAX};
 pub use synthesize::synthesize_stream;

@@ -3,8 +3,10 @@
 
 use bytes::Bytes;
 use serde_json::Value;
-use wire::chat::{ChatStream, HeadScan, WholeScan};
+use shared::operation::Dialect;
+use wire::chat::{ChatStream, WholeScan};
 use wire::json::{Place, Scanner, Sink};
+use wire::request::HeadScan;
 use wire::sse::{Blocks, Decoder, Event};
 use wire::stream::{AnswerStream as _, StreamOptions, StreamState};
 
@@ -105,7 +107,7 @@ pub(crate) fn chat_splice(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
     let scan = |pieces: &[&[u8]]| {
-        let mut scan = HeadScan::new();
+        let mut scan = HeadScan::new(Dialect::Chat);
         pieces.iter().try_for_each(|piece| scan.push(piece))?;
         scan.finish()
     };
@@ -115,10 +117,10 @@ pub(crate) fn chat_splice(input: &[u8]) {
         return;
     };
     let segments: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
-    let built = wire::chat::build(&segments, &head, "a\"b", true).concat();
+    let built = wire::request::build(&segments, &head, "a\"b", true, None).concat();
     assert_eq!(
         built,
-        wire::chat::build(&[whole.clone().into()], &scan(&[&whole]).unwrap(), "a\"b", true).concat()
+        wire::request::build(&[whole.clone().into()], &scan(&[&whole]).unwrap(), "a\"b", true, None).concat()
     );
     let Ok(mut want) = serde_json::from_slice::<Value>(&whole) else { return };
     let got: Value = serde_json::from_slice(&built).unwrap();

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{cut, cuts, relay};
+use super::relay;
 use crate::chat::token_counts;
+use crate::cutting::{cut, cuts};
 use crate::sse::Decoder;
 use crate::stream::StreamOptions;
 

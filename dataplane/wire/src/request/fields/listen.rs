@@ -1,6 +1,7 @@
 //! How the tokens of a request reach its fields: whole where they come whole, else gathered piece by piece.
 
-use super::field::{Field, Fields, GLANCE_BYTES, InnerKey, Value, unescaped};
+use super::field::{Field, Fields, GLANCE_BYTES, InnerKey, unescaped};
+use super::value::Value;
 use crate::json::{Place, Sink, Text, Word};
 
 impl Sink for Fields {
@@ -19,33 +20,32 @@ impl Sink for Fields {
                 }
             }
         }
-        if at.depth > 2 && self.field == Field::Messages {
+        if at.depth > 2 || self.field == Field::StoredConversation {
             self.inner_key = InnerKey::Other;
         }
     }
 
     #[inline]
     fn skips(&self, at: Place, _object: bool) -> bool {
-        match self.field {
-            Field::Messages => false,
-            // Whether they are empty matters.
-            Field::StreamOptions | Field::Tools | Field::Functions => at.depth > 1,
-            Field::Other
-            | Field::Model
-            | Field::Stream
-            | Field::Timeout
-            | Field::Affinity
-            | Field::MaxTokens
-            | Field::MaxCompletionTokens
-            | Field::Choices => at.depth > 0,
-        }
+        let listens_inside = matches!(self.field, Field::Conversation | Field::System);
+        // Of these, what stands at their top matters.
+        let listens_at_top = matches!(
+            self.field,
+            Field::StreamOptions
+                | Field::Tools
+                | Field::Functions
+                | Field::Include
+                | Field::StoredConversation
+        );
+        !listens_inside && at.depth > u32::from(listens_at_top)
     }
 
     #[inline]
     fn close(&mut self, at: Place) {
         match at.depth {
             1 => {
-                let value = if self.value_is_object { Value::Object } else { Value::Array };
+                let empty = self.value_is_empty;
+                let value = if self.value_is_object { Value::Object } else { Value::Array { empty } };
                 self.value_ends(at.offset, value);
             }
             2 if self.field == Field::StreamOptions => self.option_ends(at.offset, false),
@@ -115,14 +115,8 @@ impl Sink for Fields {
 
     #[inline]
     fn comma(&mut self, at: Place) {
-        if at.depth != 1 {
-            return;
+        if at.depth == 1 {
+            self.member_comma(at.offset);
         }
-        if std::mem::take(&mut self.wants_comma)
-            && let Some(last) = self.removed.last_mut()
-        {
-            last.end = at.offset.saturating_add(1);
-        }
-        self.last_comma = Some(at.offset);
     }
 }

@@ -1,9 +1,11 @@
 //! What is read from request bodies, and which bodies are refused.
 
-use crate::chat::{ChatHead, HeadScan, ScanError, ScanFault};
+use shared::operation::Dialect;
 
-fn scan(body: &str) -> Result<ChatHead, ScanError> {
-    let mut scan = HeadScan::new();
+use crate::request::{Head, HeadScan, ScanError, ScanFault};
+
+fn scan(body: &str) -> Result<Head, ScanError> {
+    let mut scan = HeadScan::new(Dialect::Chat);
     scan.push(body.as_bytes())?;
     scan.finish()
 }
@@ -58,8 +60,8 @@ fn nesting_is_bounded() {
 #[test]
 fn repeats_are_bounded() {
     let body = |times: usize| format!(r#"{{{}"messages":[]}}"#, r#""model":"m","#.repeat(times));
-    assert!(scan(&body(256)).is_ok());
-    assert_eq!(scan(&body(257)).unwrap_err().fault, ScanFault::TooManyRepeats);
+    assert!(scan(&body(255)).is_ok());
+    assert_eq!(scan(&body(256)).unwrap_err().fault, ScanFault::TooManyRepeats);
     assert_eq!(scan(&body(100_000)).unwrap_err().fault, ScanFault::TooManyRepeats);
 }
 

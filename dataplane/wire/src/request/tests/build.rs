@@ -4,15 +4,17 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{cut, cuts};
-use crate::chat::{HeadScan, build};
+use shared::operation::Dialect;
+
+use crate::cutting::{cut, cuts};
+use crate::request::{HeadScan, build};
 
 fn upstream(pieces: &[Bytes], model: &str, usage: bool) -> Vec<u8> {
-    let mut scan = HeadScan::new();
+    let mut scan = HeadScan::new(Dialect::Chat);
     for piece in pieces {
         scan.push(piece).unwrap();
     }
-    build(pieces, &scan.finish().unwrap(), model, usage).concat()
+    build(pieces, &scan.finish().unwrap(), model, usage, None).concat()
 }
 
 /// (name, body, what goes upstream with a usage request and the target `T`)
@@ -103,9 +105,9 @@ fn usage_is_not_asked_for_where_the_provider_cannot() {
 fn unchanged_bytes_are_the_very_same_memory() {
     let text = format!(r#"{{"model":"a","messages":["{}"]}}"#, "x".repeat(10_000));
     let body = Bytes::from(text);
-    let mut scan = HeadScan::new();
+    let mut scan = HeadScan::new(Dialect::Chat);
     scan.push(&body).unwrap();
-    let parts = build(std::slice::from_ref(&body), &scan.finish().unwrap(), "T", true);
+    let parts = build(std::slice::from_ref(&body), &scan.finish().unwrap(), "T", true, None);
     let last = parts.last().unwrap();
     assert_eq!(last.as_ptr_range().end, body.as_ptr_range().end);
     assert_eq!(parts.len(), 3);

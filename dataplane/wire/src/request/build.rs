@@ -1,0 +1,124 @@
+//! The body that a native target gets: the client's own bytes, cut at the few places that change.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::fields::{Change, System};
+use super::head::Head;
+use super::shape::{Shape, SystemText};
+use crate::json::quote;
+
+/// The upstream body as slices of `segments`, which `head` was read from. Every `model` becomes `model`, the
+/// gateway's own members disappear, a stream asks for usage if `request_usage` and the dialect has to, and
+/// `preamble`, the gateway's own system text, comes before the request's. All other bytes stay.
+pub fn build(
+    segments: &[Bytes],
+    head: &Head,
+    model: &str,
+    request_usage: bool,
+    preamble: Option<&str>,
+) -> Vec<Bytes> {
+    let shape = Shape::of(head.dialect);
+    let ask = head.stream && request_usage && shape.asks_usage;
+    let quoted = preamble.filter(|text| !text.is_empty()).map(quote);
+    let model = quote(model);
+    let mut last_model = head.edits.iter().filter(|edit| edit.change == Change::Model).count();
+    let mut edits = Vec::with_capacity(head.edits.len());
+    for edit in &head.edits {
+        let text: Bytes = match (edit.change, &quoted) {
+            (Change::Model, _) => {
+                last_model = last_model.saturating_sub(1);
+                let missing = if last_model == 0 {
+                    missing(shape, head, ask, quoted.as_deref())
+                } else {
+                    String::new()
+                };
+                [model.as_str(), &missing].concat().into()
+            }
+            (Change::Removed, _) => Bytes::new(),
+            (Change::Usage(text), _) if ask => Bytes::from_static(text.as_bytes()),
+            (Change::System(place), Some(quoted)) => place.say(quoted).into(),
+            (Change::Usage(_) | Change::System(_), _) => continue,
+        };
+        edits.push((edit.span.clone(), text));
+    }
+    splice(segments, edits)
+}
+
+/// The members that the request does not have and the target must get, as they come after another one.
+fn missing(shape: &Shape, head: &Head, ask: bool, quoted: Option<&str>) -> String {
+    let mut members = String::new();
+    if ask && !head.has_options {
+        members.push_str(r#","stream_options":{"include_usage":true}"#);
+    }
+    if let Some(quoted) = quoted
+        && let SystemText::Member(name) = shape.system
+        && !head.has_system
+    {
+        members.extend([",\"", name, "\":", quoted]);
+    }
+    members
+}
+
+impl System {
+    /// The text, which comes as a JSON string, in this place.
+    fn say(self, quoted: &str) -> String {
+        let comma = |only| if only { "" } else { "," };
+        match self {
+            Self::Message { only } => {
+                format!(r#"{{"role":"system","content":{quoted}}}{}"#, comma(only))
+            }
+            Self::Block { only } => format!(r#"{{"type":"text","text":{quoted}}}{}"#, comma(only)),
+            Self::Text { only } => {
+                let inside = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
+                format!("{inside}{}", if only { "" } else { r"\n\n" })
+            }
+            Self::Null => quoted.to_owned(),
+        }
+    }
+}
+
+/// Replaces spans, sorted and apart, of the document that `segments` are the pieces of.
+fn splice(segments: &[Bytes], edits: Vec<(Range<usize>, Bytes)>) -> Vec<Bytes> {
+    let mut source = Source { segments: segments.iter(), current: Bytes::new(), offset: 0 };
+    let mut out = Vec::with_capacity(segments.len().saturating_add(edits.len().saturating_mul(2)));
+    for (span, text) in edits {
+        source.advance(span.start, |slice| out.push(slice));
+        if !text.is_empty() {
+            out.push(text);
+        }
+        source.advance(span.end, drop);
+    }
+    source.advance(usize::MAX, |slice| out.push(slice));
+    out
+}
+
+/// The document as a cursor over its pieces.
+struct Source<'a> {
+    segments: std::slice::Iter<'a, Bytes>,
+    /// What is left of the piece under the cursor.
+    current: Bytes,
+    /// Where the cursor stands.
+    offset: usize,
+}
+
+impl Source<'_> {
+    /// Moves on to `end`, or to the end of the document, and hands over what lies between.
+    fn advance(&mut self, end: usize, mut slice: impl FnMut(Bytes)) {
+        loop {
+            let wanted = end.saturating_sub(self.offset).min(self.current.len());
+            if wanted > 0 {
+                slice(self.current.split_to(wanted));
+                self.offset = self.offset.saturating_add(wanted);
+            }
+            if self.offset >= end {
+                return;
+            }
+            match self.segments.next() {
+                Some(segment) => self.current = segment.clone(),
+                None => return,
+            }
+        }
+    }
+}

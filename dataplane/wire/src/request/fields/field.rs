@@ -1,0 +1,440 @@
+//! Watches the tokens of a request go by and writes down the few that matter to the gateway.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::edit::{Change, EDITS_MAX, Edit, System};
+use super::value::{Span, Value};
+use crate::json::{KEY_BYTES_MAX, Place, unescape};
+use crate::request::shape::Shape;
+
+/// Bytes of a name that are looked at; a longer model is refused.
+pub(in crate::request) const NAME_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of any string inside the conversation that are looked at.
+pub(super) const GLANCE_BYTES: usize = 96;
+/// Bytes of all names together: more are repeats.
+const TEXTS_BYTES_MAX: usize = 16 * NAME_BYTES_MAX;
+/// From what depth on members are those of a content part: root, messages, message, content, part.
+const PART_DEPTH: u32 = 5;
+
+/// What was found. Offsets count from the first byte of the body.
+#[derive(Debug)]
+pub(in crate::request) struct Fields {
+    pub(in crate::request) shape: &'static Shape,
+    values: [Value; FIELDS],
+    pub(in crate::request) include_usage: bool,
+    pub(in crate::request) has_image: bool,
+    pub(in crate::request) has_encrypted: bool,
+    /// Bytes of text in the conversation, in the system text and in the tools.
+    text_bytes: [usize; 3],
+    /// Bytes of text in the value that is open.
+    open_text_bytes: usize,
+    /// The `id` of an object that names a stored conversation.
+    pub(in crate::request) conversation_id: Value,
+    /// The raw bytes of strings that matter, one after the other.
+    pub(in crate::request) texts: Vec<u8>,
+    /// In the order of the body.
+    pub(in crate::request) edits: Vec<Edit>,
+    pub(in crate::request) has_options: bool,
+
+    pub(super) field: Field,
+    value_start: usize,
+    pub(super) value_is_object: bool,
+    pub(super) inner_key: InnerKey,
+    pub(super) inner_start: usize,
+    inner_includes: usize,
+    /// The last `type` in the conversation was `text`: what is called data beside it is text.
+    data_is_text: bool,
+    pub(super) value_is_empty: bool,
+    pub(super) taken: Vec<u8>,
+    pub(super) take_max: usize,
+    pub(super) text_length: usize,
+    key_start: usize,
+    last_comma: Option<usize>,
+    kept_one: bool,
+    /// The removed member before this comma has nothing kept before it: it takes the next comma along.
+    wants_comma: bool,
+}
+
+/// Top-level members that the gateway knows, by what they mean; [`Shape`] says what a dialect calls them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::request) enum Field {
+    #[default]
+    Other,
+    Model,
+    Stream,
+    StreamOptions,
+    /// The messages or other input.
+    Conversation,
+    /// System text beside the conversation.
+    System,
+    Tools,
+    Functions,
+    Timeout,
+    Affinity,
+    OutputBound,
+    /// Its older name, which a newer one overrules.
+    OlderOutputBound,
+    Choices,
+    CacheKey,
+    Background,
+    Store,
+    PreviousResponse,
+    StoredConversation,
+    Include,
+    Prompt,
+}
+
+const FIELDS: usize = Field::Prompt as usize + 1;
+
+impl Field {
+    /// Its value is a name, which is kept.
+    fn is_name(self) -> bool {
+        matches!(
+            self,
+            Self::Model | Self::Affinity | Self::CacheKey | Self::PreviousResponse | Self::StoredConversation
+        )
+    }
+
+    /// Names inside it matter.
+    fn has_inner_names(self) -> bool {
+        matches!(self, Self::Conversation | Self::System | Self::StreamOptions | Self::StoredConversation)
+    }
+}
+
+/// Members inside others that the gateway knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum InnerKey {
+    #[default]
+    Other,
+    Type,
+    /// What is no text for the model.
+    Binary,
+    /// The same, unless a type beside it says that it is text.
+    Data,
+    Encrypted,
+    IncludeUsage,
+    Id,
+}
+
+impl Fields {
+    pub(in crate::request) fn new(shape: &'static Shape) -> Self {
+        Self {
+            shape,
+            values: Default::default(),
+            include_usage: false,
+            has_image: false,
+            has_encrypted: false,
+            text_bytes: [0; 3],
+            open_text_bytes: 0,
+            conversation_id: Value::Absent,
+            texts: Vec::new(),
+            edits: Vec::new(),
+            has_options: false,
+            field: Field::Other,
+            value_start: 0,
+            value_is_object: false,
+            inner_key: InnerKey::Other,
+            inner_start: 0,
+            inner_includes: 0,
+            data_is_text: false,
+            value_is_empty: false,
+            taken: Vec::new(),
+            take_max: 0,
+            text_length: 0,
+            key_start: 0,
+            last_comma: None,
+            kept_one: false,
+            wants_comma: false,
+        }
+    }
+
+    /// Whether so many members repeat that the gateway refuses to edit or keep them all.
+    pub(in crate::request) fn too_many_repeats(&self) -> bool {
+        self.edits.len() > EDITS_MAX || self.texts.len() > TEXTS_BYTES_MAX
+    }
+
+    /// The last value of a member.
+    pub(in crate::request) fn value(&self, field: Field) -> Value {
+        self.values.get(field as usize).copied().unwrap_or_default()
+    }
+
+    pub(in crate::request) fn text_bytes(&self) -> u64 {
+        self.text_bytes
+            .iter()
+            .fold(0, |sum, bytes| sum.saturating_add(u64::try_from(*bytes).unwrap_or(u64::MAX)))
+    }
+
+    fn keep(&mut self, text: &[u8]) -> Value {
+        let from = self.texts.len();
+        self.texts.extend_from_slice(text);
+        Value::Text(Span::new(&(from..self.texts.len())))
+    }
+
+    pub(super) fn take(&mut self, max: usize) {
+        self.taken.clear();
+        self.take_max = max;
+    }
+
+    /// A top-level value begins.
+    pub(super) fn value_begins(&mut self, at: Place) {
+        self.value_start = at.offset;
+        self.value_is_empty = true;
+        self.open_text_bytes = 0;
+        if self.field == Field::Conversation {
+            (self.has_image, self.has_encrypted) = (false, false);
+        } else if self.field == Field::StreamOptions {
+            (self.has_options, self.include_usage, self.inner_includes) = (true, false, 0);
+        } else if self.field == Field::StoredConversation {
+            self.conversation_id = Value::Absent;
+        }
+    }
+
+    /// A top-level value has ended.
+    pub(super) fn value_ends(&mut self, end: usize, value: Value) {
+        let span = self.value_start..end;
+        let is_own = matches!(self.field, Field::Timeout | Field::Affinity);
+        let [conversation, system, tools] = &mut self.text_bytes;
+        match (self.field, value) {
+            (Field::Model, _) => self.edit(span, Change::Model),
+            (Field::Timeout | Field::Affinity, _) => self.remove(end),
+            (Field::StreamOptions, options) => self.edit_options(span, options),
+            (Field::Tools, _) => *tools = span.len(),
+            (Field::Conversation, messages) => {
+                *conversation = self.open_text_bytes;
+                self.mark_messages(messages);
+            }
+            (Field::System, text) => {
+                *system = self.open_text_bytes;
+                self.edit_system(span, text);
+            }
+            _ => {}
+        }
+        self.kept_one |= !is_own;
+        if self.field != Field::Other
+            && let Some(slot) = self.values.get_mut(self.field as usize)
+        {
+            *slot = value;
+        }
+        self.field = Field::Other;
+    }
+
+    fn edit(&mut self, span: Range<usize>, change: Change) {
+        if self.edits.len() <= EDITS_MAX {
+            self.edits.push(Edit { span, change });
+        }
+    }
+
+    /// The gateway's own system text would be the first of these messages.
+    fn mark_messages(&mut self, messages: Value) {
+        if let Value::Array { empty } = messages
+            && self.shape.has_system_messages()
+        {
+            self.mark(Change::System(System::Message { only: empty }));
+        }
+    }
+
+    /// It would come before this system text.
+    fn edit_system(&mut self, span: Range<usize>, text: Value) {
+        if let Value::Text(_) = text {
+            self.mark(Change::System(System::Text { only: span.len() == 2 }));
+        } else if let Value::Array { empty } = text {
+            self.mark(Change::System(System::Block { only: empty }));
+        } else if text == Value::Null {
+            self.edit(span, Change::System(System::Null));
+        }
+    }
+
+    /// A change right after the first byte of the open value.
+    fn mark(&mut self, change: Change) {
+        let inside = self.value_start.saturating_add(1);
+        self.edit(inside..inside, change);
+    }
+
+    /// The member that ends at `end` does not go upstream. With a kept member before it, the comma between
+    /// them goes too; otherwise the comma after it.
+    fn remove(&mut self, end: usize) {
+        match self.last_comma {
+            Some(comma) if self.kept_one => self.edit(comma..end, Change::Removed),
+            Some(_) | None => {
+                self.edit(self.key_start..end, Change::Removed);
+                self.wants_comma = true;
+            }
+        }
+    }
+
+    fn edit_options(&mut self, span: Range<usize>, options: Value) {
+        if options == Value::Null {
+            self.edit(span, Change::Usage(r#"{"include_usage":true}"#));
+        } else if options == Value::Object && self.inner_includes == 0 {
+            let comma = !self.value_is_empty;
+            self.mark(Change::Usage(if comma {
+                r#""include_usage":true,"#
+            } else {
+                r#""include_usage":true"#
+            }));
+        }
+    }
+
+    /// A value inside `stream_options` has ended.
+    pub(super) fn option_ends(&mut self, end: usize, is_true: bool) {
+        if self.inner_key == InnerKey::IncludeUsage {
+            self.inner_includes = self.inner_includes.saturating_add(1);
+            self.include_usage = is_true;
+            if !is_true {
+                self.edit(self.inner_start..end, Change::Usage("true"));
+            }
+        }
+        self.inner_key = InnerKey::Other;
+    }
+
+    /// The name of a member below the root has ended.
+    #[inline]
+    fn inner_key_ends(&mut self, depth: u32, name: &[u8]) {
+        self.inner_key = if self.field == Field::Conversation {
+            match name {
+                b"type" if depth >= PART_DEPTH => InnerKey::Type,
+                b"data" if depth >= PART_DEPTH => InnerKey::Data,
+                b"file_data" | b"signature" if depth >= PART_DEPTH => InnerKey::Binary,
+                b"encrypted_content" => InnerKey::Encrypted,
+                _ => InnerKey::Other,
+            }
+        } else {
+            match (self.field, name) {
+                (Field::StreamOptions, b"include_usage") if depth == 2 => InnerKey::IncludeUsage,
+                (Field::StoredConversation, b"id") if depth == 2 => InnerKey::Id,
+                _ => InnerKey::Other,
+            }
+        };
+    }
+
+    /// A string of `length` raw bytes inside the conversation or system text has ended; `glance` is how it
+    /// begins.
+    #[inline]
+    fn inner_text_ends(&mut self, length: usize, glance: &[u8]) {
+        let is_binary = if self.inner_key == InnerKey::Other {
+            glance.starts_with(b"data:") && memchr::memmem::find(glance, b";base64,").is_some()
+        } else {
+            self.known_text_ends(length, glance)
+        };
+        if !is_binary {
+            self.open_text_bytes = self.open_text_bytes.saturating_add(length);
+        }
+    }
+
+    /// The same of one under a known name. Whether it is binary.
+    fn known_text_ends(&mut self, length: usize, glance: &[u8]) -> bool {
+        match std::mem::take(&mut self.inner_key) {
+            InnerKey::Type => {
+                self.type_ends(&unescaped(glance));
+                false
+            }
+            InnerKey::Data => !self.data_is_text,
+            InnerKey::Binary => true,
+            InnerKey::Encrypted => {
+                self.has_encrypted |= length > 0;
+                true
+            }
+            InnerKey::Other | InnerKey::IncludeUsage | InnerKey::Id => false,
+        }
+    }
+
+    fn type_ends(&mut self, name: &[u8]) {
+        self.has_image |= matches!(name, b"image_url" | b"input_image" | b"image");
+        self.data_is_text = name == b"text";
+    }
+
+    /// Bytes of a string at this place that are wanted.
+    #[inline]
+    pub(super) fn wanted(&self, depth: u32, key: bool) -> usize {
+        match (depth, key) {
+            (1, true) => KEY_BYTES_MAX,
+            (1, false) if self.field.is_name() => NAME_BYTES_MAX.saturating_add(1),
+            (1, false) => 0,
+            (2, false) if self.field == Field::StoredConversation => NAME_BYTES_MAX.saturating_add(1),
+            _ if self.field.has_inner_names() => GLANCE_BYTES,
+            _ => 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn text_begins(&mut self, at: Place, key: bool) {
+        match (at.depth, key) {
+            (1, true) => self.key_start = at.offset,
+            (1, false) => self.value_begins(at),
+            _ => {
+                self.value_is_empty = false;
+                if at.depth == 2 && !key {
+                    self.inner_start = at.offset;
+                }
+            }
+        }
+    }
+
+    /// A member's name has ended.
+    #[inline]
+    pub(super) fn key_ends(&mut self, depth: u32, name: &[u8]) {
+        if depth == 1 {
+            self.field = (self.shape.named)(name);
+        } else {
+            self.inner_key_ends(depth, name);
+        }
+    }
+
+    /// Another string of `length` raw bytes has ended; `taken` is what was wanted of it.
+    #[inline]
+    pub(super) fn text_value_ends(&mut self, at: Place, length: usize, taken: &[u8]) {
+        match (at.depth, self.field) {
+            (1, _) => {
+                self.open_text_bytes = length;
+                let text = if self.field.is_name() { self.keep(taken) } else { Value::Text(Span::default()) };
+                self.value_ends(at.offset, text);
+            }
+            (_, Field::Conversation | Field::System) => self.inner_text_ends(length, taken),
+            (2, Field::StreamOptions) => self.option_ends(at.offset, false),
+            (2, Field::StoredConversation) if self.inner_key == InnerKey::Id => {
+                self.conversation_id = self.keep(taken);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    pub(super) fn scalar_begins(&mut self, at: Place) {
+        match at.depth {
+            1 => self.value_begins(at),
+            2 => {
+                self.value_is_empty = false;
+                self.inner_start = at.offset;
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    pub(super) fn scalar_value_ends(&mut self, at: Place, raw: &[u8]) {
+        match at.depth {
+            1 => self.value_ends(at.offset, Value::of_scalar(raw)),
+            2 if self.field == Field::StreamOptions => self.option_ends(at.offset, raw == b"true"),
+            _ => {}
+        }
+    }
+
+    /// A comma between two top-level members.
+    pub(super) fn member_comma(&mut self, at: usize) {
+        if std::mem::take(&mut self.wants_comma)
+            && let Some(last) = self.edits.last_mut()
+        {
+            last.span.end = at.saturating_add(1);
+        }
+        self.last_comma = Some(at);
+    }
+}
+
+/// A member's name, or a glance at a value, as it is meant. Almost always that is how it is written.
+pub(super) fn unescaped(raw: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', raw).is_none() {
+        return raw.into();
+    }
+    unescape(raw).map_or_else(|| raw.into(), |text| text.into_bytes().into())
+}

@@ -1,0 +1,10 @@
+//! What is noted of a request while its tokens go by.
+
+mod edit;
+mod field;
+mod listen;
+mod value;
+
+pub(super) use edit::{Change, EDITS_MAX, Edit, System};
+pub(super) use field::{Field, Fields, NAME_BYTES_MAX};
+pub(super) use value::{Kinds, Value};

@@ -1,0 +1,263 @@
+//! What the gateway must know of a request before it can route it, read while the body arrives.
+//!
+//! The body is never parsed into a tree: its bytes go upstream as they came, and [`Head`] remembers the few
+//! places that change on the way.
+
+use std::fmt;
+
+use shared::operation::Dialect;
+
+use super::fields::{EDITS_MAX, Edit, Field, Fields, NAME_BYTES_MAX, Value};
+use super::shape::Shape;
+use crate::json::{DEPTH_MAX, Fault, Scanner, What, unescape, unescape_owned};
+
+/// Reads a request body piece by piece.
+#[derive(Debug)]
+pub struct HeadScan {
+    dialect: Dialect,
+    scanner: Scanner,
+    fields: Fields,
+}
+
+/// What a request asks for.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// What the client speaks.
+    pub dialect: Dialect,
+    /// The selector. Of several the last, as every JSON parser upstream takes it.
+    pub model: String,
+    /// Whether a stream is asked for.
+    pub stream: bool,
+    /// Whether the client wants the usage chunk of its stream. Only a chat client has to ask for it.
+    pub include_usage: bool,
+    /// Whether the conversation holds an image.
+    pub has_image: bool,
+    /// Whether tools are offered.
+    pub has_tools: bool,
+    /// The gateway's own `fallback_timeout_ms`, if it is a whole number.
+    pub fallback_timeout_ms: Option<u64>,
+    /// The gateway's own `affinity_key`, cut to 8 KiB.
+    pub affinity_key: Option<String>,
+    /// `prompt_cache_key`: requests of one conversation have the same.
+    pub prompt_cache_key: Option<String>,
+    /// The most tokens that an answer may have, by its newest name.
+    pub max_output_tokens: Option<u64>,
+    /// `n`: how many answers, each of so many tokens.
+    pub choices: Option<u64>,
+    /// Bytes of the text in the conversation, in the system text and in the tools, base64 data left out: four of
+    /// them are about one token.
+    pub input_text_bytes: u64,
+    /// What a Responses request wants of the provider beyond an answer.
+    pub state: ProviderState,
+    pub(super) edits: Vec<Edit>,
+    pub(super) has_options: bool,
+    pub(super) has_system: bool,
+}
+
+/// What a Responses request keeps at the provider, or has kept there (RESP-2, RESP-3). Nothing of it in other
+/// dialects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderState {
+    /// `background: true`.
+    pub background: bool,
+    /// `store`, where it is said.
+    pub store: Option<bool>,
+    /// `previous_response_id`, unless it is null.
+    pub previous_response_id: Option<String>,
+    /// `conversation`, or its `id`, unless it is null.
+    pub conversation: Option<String>,
+    /// `include` names something.
+    pub include: bool,
+    /// `prompt` is not null.
+    pub prompt: bool,
+    /// Some item of the input has `encrypted_content`, which only the account that made it can read.
+    pub encrypted_content: bool,
+}
+
+/// Why a body is not a request in its dialect; `Display` is for the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanError {
+    /// What is wrong.
+    pub fault: ScanFault,
+    /// The member that it is about.
+    pub param: Option<&'static str>,
+}
+
+/// The ways in which a body can fail to be a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanFault {
+    /// Not JSON, or cut short, at this byte.
+    NotJson(Fault),
+    /// JSON, but not an object.
+    NotObject,
+    /// Nested deeper than allowed (LIM-2).
+    TooDeep,
+    /// No `model`.
+    ModelMissing,
+    /// A `model` that is not a string, or not valid text.
+    ModelNotString,
+    /// A `model` longer than any name.
+    ModelTooLong,
+    /// No conversation: the name of its member.
+    ConversationMissing(&'static str),
+    /// The conversation is of the wrong kind: the name of its member, and what it must be.
+    ConversationUnfit(&'static str, &'static str),
+    /// `stream` is neither a bool nor null.
+    StreamNotBool,
+    /// One member stands there again and again.
+    TooManyRepeats,
+}
+
+impl HeadScan {
+    /// A scan before the first byte.
+    pub fn new(dialect: Dialect) -> Self {
+        Self { dialect, scanner: Scanner::new(), fields: Fields::new(Shape::of(dialect)) }
+    }
+
+    /// Reads the next piece of the body.
+    pub fn push(&mut self, segment: &[u8]) -> Result<(), ScanError> {
+        self.scanner.push(segment, &mut self.fields)?;
+        if self.fields.too_many_repeats() {
+            return Err(ScanFault::TooManyRepeats.into());
+        }
+        Ok(())
+    }
+
+    /// The body has ended: what it asks for.
+    pub fn finish(self) -> Result<Head, ScanError> {
+        self.scanner.finish()?;
+        let mut fields = self.fields;
+        let state = provider_state(&fields);
+        let affinity_key = text(&fields, fields.value(Field::Affinity));
+        let prompt_cache_key = text(&fields, fields.value(Field::CacheKey));
+        let model = model(&mut fields)?;
+        let stream = stream(fields.value(Field::Stream))?;
+        check_conversation(&fields, &state)?;
+        let number = |field| fields.value(field).whole_number();
+        Ok(Head {
+            dialect: self.dialect,
+            model,
+            stream,
+            include_usage: fields.include_usage,
+            has_image: fields.has_image,
+            has_tools: fields.value(Field::Tools).has_elements()
+                || fields.value(Field::Functions).has_elements(),
+            fallback_timeout_ms: number(Field::Timeout),
+            affinity_key,
+            prompt_cache_key,
+            max_output_tokens: number(Field::OutputBound).or_else(|| number(Field::OlderOutputBound)),
+            choices: number(Field::Choices),
+            input_text_bytes: fields.text_bytes(),
+            state,
+            has_system: fields.value(Field::System) != Value::Absent,
+            edits: fields.edits,
+            has_options: fields.has_options,
+        })
+    }
+}
+
+fn check_conversation(fields: &Fields, state: &ProviderState) -> Result<(), ScanError> {
+    let shape = fields.shape;
+    let value = fields.value(Field::Conversation);
+    let is_stored = state.prompt || state.conversation.is_some() || state.previous_response_id.is_some();
+    if shape.kinds.fit(value) || (shape.may_be_stored && is_stored && !value.is_given()) {
+        return Ok(());
+    }
+    let name = shape.conversation;
+    if value == Value::Absent {
+        return Err(ScanFault::ConversationMissing(name).into());
+    }
+    Err(ScanFault::ConversationUnfit(name, shape.kinds.name()).into())
+}
+
+fn provider_state(fields: &Fields) -> ProviderState {
+    let conversation = text(fields, fields.value(Field::StoredConversation));
+    ProviderState {
+        background: fields.value(Field::Background).boolean() == Some(true),
+        store: fields.value(Field::Store).boolean(),
+        previous_response_id: text(fields, fields.value(Field::PreviousResponse)),
+        conversation: conversation.or_else(|| text(fields, fields.conversation_id)),
+        include: fields.value(Field::Include).has_elements(),
+        prompt: fields.value(Field::Prompt).is_given(),
+        encrypted_content: fields.has_encrypted,
+    }
+}
+
+fn model(fields: &mut Fields) -> Result<String, ScanError> {
+    let Value::Text(span) = fields.value(Field::Model) else {
+        let absent = fields.value(Field::Model) == Value::Absent;
+        let fault = if absent { ScanFault::ModelMissing } else { ScanFault::ModelNotString };
+        return Err(fault.into());
+    };
+    let raw = span.of(&fields.texts);
+    if raw.len() > NAME_BYTES_MAX {
+        return Err(ScanFault::ModelTooLong.into());
+    }
+    // Mostly it is the only name, and its bytes need not be copied.
+    let is_all = raw.len() == fields.texts.len();
+    let model = if is_all { unescape_owned(std::mem::take(&mut fields.texts)) } else { unescape(raw) };
+    model.ok_or_else(|| ScanFault::ModelNotString.into())
+}
+
+fn stream(value: Value) -> Result<bool, ScanError> {
+    match value.boolean() {
+        Some(stream) => Ok(stream),
+        None if value.is_given() => Err(ScanFault::StreamNotBool.into()),
+        None => Ok(false),
+    }
+}
+
+/// What is no string, or an empty one, says nothing.
+fn text(fields: &Fields, value: Value) -> Option<String> {
+    let Value::Text(span) = value else { return None };
+    let raw = span.of(&fields.texts);
+    let text = unescape(raw).unwrap_or_else(|| String::from_utf8_lossy(raw).into_owned());
+    Some(text).filter(|text| !text.is_empty())
+}
+
+impl From<ScanFault> for ScanError {
+    fn from(fault: ScanFault) -> Self {
+        let param = match fault {
+            ScanFault::ModelMissing | ScanFault::ModelNotString | ScanFault::ModelTooLong => Some("model"),
+            ScanFault::ConversationMissing(name) | ScanFault::ConversationUnfit(name, _) => Some(name),
+            ScanFault::StreamNotBool => Some("stream"),
+            ScanFault::NotJson(_) | ScanFault::NotObject | ScanFault::TooDeep | ScanFault::TooManyRepeats => {
+                None
+            }
+        };
+        Self { fault, param }
+    }
+}
+
+impl From<Fault> for ScanError {
+    fn from(fault: Fault) -> Self {
+        match fault.what {
+            What::NotObject => ScanFault::NotObject.into(),
+            What::TooDeep => ScanFault::TooDeep.into(),
+            What::Unexpected(_) | What::Truncated => ScanFault::NotJson(fault).into(),
+        }
+    }
+}
+
+impl fmt::Display for ScanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.fault {
+            ScanFault::NotJson(fault) => write!(f, "The body is not valid JSON: {fault}."),
+            ScanFault::NotObject => f.write_str("The body must be a JSON object."),
+            ScanFault::TooDeep => {
+                write!(f, "The body nests more than {} levels deep.", DEPTH_MAX)
+            }
+            ScanFault::ModelMissing => f.write_str("Missing required member: 'model'."),
+            ScanFault::ModelNotString => f.write_str("'model' must be a string."),
+            ScanFault::ModelTooLong => write!(f, "'model' is longer than {NAME_BYTES_MAX} bytes."),
+            ScanFault::ConversationMissing(name) => write!(f, "Missing required member: '{name}'."),
+            ScanFault::ConversationUnfit(name, kinds) => write!(f, "'{name}' must be {kinds}."),
+            ScanFault::StreamNotBool => f.write_str("'stream' must be true, false or null."),
+            ScanFault::TooManyRepeats => {
+                write!(f, "The body repeats its members more than {EDITS_MAX} times.")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ScanError {}

@@ -1,0 +1,6 @@
+//! Tests of requests, by what they are about.
+
+mod build;
+mod dialects;
+mod head;
+mod preamble;
