@@ -193,6 +193,7 @@ fn settings(config: &Config) -> Result<Settings, StartError> {
         cors_origins: server.cors_origins.clone(),
         metrics_public: server.metrics_public,
         quota_output_tokens: server.quota_output_tokens,
+        preamble: Some(config.preamble.as_str()).filter(|text| !text.is_empty()).map(Arc::from),
         log_requests: config.logging.requests,
         tls,
     })

@@ -23,6 +23,7 @@ mod http;
 mod http2;
 mod keys;
 mod limits;
+mod media;
 mod plain_secrets;
 mod process;
 mod providers;

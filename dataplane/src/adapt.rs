@@ -1,12 +1,15 @@
 //! What goes to one target: the client's own bytes where it speaks the client's dialect, else the request said in
 //! its own.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::provider::path::Call;
 use shared::routing::Target;
+use shared::snapshot::Route;
 use wire::adapt::{Adaptation, Asking, Rejection, Traits};
 use wire::request;
 
@@ -34,31 +37,45 @@ fn adaptation(target: &Target, dialect: Dialect) -> Option<&'static Adaptation> 
 
 /// Says the request to `target`.
 pub(crate) fn outgoing(job: &Job, target: &Target) -> Result<Outgoing, Rejection> {
-    let model = target.model.id.as_str();
+    let (head, model) = (&job.head, target.model.id.as_str());
+    let preamble = preamble(job);
     // The usage chunk is asked for on every stream; who did not ask for it does not see it (CHAT-4).
-    let segments = request::build(&job.body.segments, &job.head, model, true, None);
-    let include_usage = job.head.include_usage;
+    let segments = request::build(&job.body.segments, head, model, true, preamble.as_deref());
     let path = |dialect| {
-        let path = target.provider.path(dialect, Call::answer(job.head.stream), model);
+        let path = target.provider.path(dialect, Call::answer(head.stream), model);
         path.ok_or_else(|| Rejection::new("model", "names a model that has no address at its provider."))
     };
-    if target.speaks(job.dialect) {
-        let reading = Reading::Native { include_usage };
-        return Ok(Outgoing { reading, path: path(job.dialect)?, segments });
+    let include_usage = head.include_usage;
+    if target.speaks(head.dialect) {
+        let reading =
+            if head.dialect.is_conversation() { Reading::Native { include_usage } } else { Reading::Proxied };
+        return Ok(Outgoing { reading, path: path(head.dialect)?, segments });
     }
-    let Some(pair) = adaptation(target, job.dialect) else {
+    let Some(pair) = adaptation(target, head.dialect) else {
         return Err(Rejection::new("model", "goes to a target that does not speak this protocol."));
     };
     let seed = job.worker.request_id();
     let prepared = (pair.prepare)(&Asking {
         body: &segments.concat(),
         target: &traits(target),
-        selector: &job.head.model,
+        selector: &head.model,
         seed: seed.to_str().unwrap_or_default().trim_start_matches("req_"),
         now_s: shared::clock::unix_ms() / 1_000,
     })?;
     let reading = Reading::Adapted { answers: prepared.answers, include_usage, target: pair.target };
     Ok(Outgoing { reading, path: path(pair.target)?, segments: vec![prepared.body] })
+}
+
+/// The gateway's own system text for the request: everybody's, then the endpoint's (MSG-1).
+fn preamble(job: &Job) -> Option<Cow<'_, str>> {
+    let own = match &job.route {
+        Route::Endpoint(endpoint) => endpoint.preamble.as_deref(),
+        Route::Model(_) | Route::Alias(_) | Route::Ambiguous(_) => None,
+    };
+    match (job.worker.plane.settings.preamble.as_deref(), own) {
+        (Some(all), Some(own)) => Some(format!("{all}\n\n{own}").into()),
+        (all, own) => all.or(own).map(Cow::Borrowed),
+    }
 }
 
 /// What an adaptation must know of `target`.

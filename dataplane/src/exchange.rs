@@ -20,7 +20,7 @@ use crate::admit::authenticate::{LastKey, authenticate, is_administrator, still_
 use crate::admit::authorize;
 use crate::error::Fault;
 use crate::metrics::add;
-use crate::operation::conversation::{self, Asked};
+use crate::operation::inference::{self, Asked};
 use crate::operation::{cors, explain, health, metrics, models};
 use crate::relay::Reply;
 use crate::server::body::Inbound;
@@ -147,19 +147,22 @@ impl Exchange {
         };
         authorize::operation(&access, operation).map_err(Fault::closing)?;
         match operation {
-            Operation::ChatCompletions => {
+            Operation::ChatCompletions
+            | Operation::Embeddings
+            | Operation::Speech
+            | Operation::Transcription => {
                 let asked = Asked {
                     operation,
-                    dialect: Dialect::Chat,
+                    dialect: operation.dialect().unwrap_or(Dialect::Chat),
                     exchange: self,
                     snapshot: &snapshot,
                     access: &access,
                     headers: &parts.headers,
                 };
                 if self.explains() {
-                    return Box::pin(conversation::explain(asked, body)).await;
+                    return Box::pin(inference::explain(asked, body)).await;
                 }
-                conversation::serve(asked, body).await
+                inference::serve(asked, body).await
             }
             Operation::Models => models::serve(&snapshot, &access, rest, &parts.headers),
             Operation::Metrics if is_administrator(&access) => Ok(metrics::render(plane)),

@@ -19,14 +19,14 @@ use wire::request::Head;
 
 use crate::adapt::{self, Outgoing};
 use crate::admit::quota::{self, Demand};
-use crate::attempt::{self, Failure, Next, Success, Task};
+use crate::attempt::{self, Failure, Next, Reading, Success, Task};
 use crate::error::Fault;
 use crate::metrics::add;
 use crate::plan::{self, Needs};
 use crate::record::Record;
 use crate::relay::BYTES_PER_TOKEN;
 use crate::server::body::Held;
-use crate::upstream::request::Draft;
+use crate::upstream::request::{self, Draft};
 use crate::worker::Worker;
 
 /// A request that has been read, and where it may go.
@@ -37,10 +37,10 @@ pub(crate) struct Job {
     pub(crate) route: Route,
     /// It goes to the one target that it names, resting or not.
     pub(crate) forced: bool,
-    /// What the client speaks.
-    pub(crate) dialect: Dialect,
     pub(crate) head: Head,
     pub(crate) body: Held,
+    /// What the body is, where it is not JSON.
+    pub(crate) content_type: Option<HeaderValue>,
     /// The client's headers that go to a target of its dialect.
     pub(crate) forwarded: Vec<(HeaderName, HeaderValue)>,
     pub(crate) request_id: HeaderValue,
@@ -70,7 +70,7 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
     let route = &job.route;
     record.note(|event| event.endpoint = route.endpoint().cloned());
     let demand = Demand::of(&job.head, job.worker.plane.settings.quota_output_tokens);
-    let needs = needs(job.dialect, &job.head, &job.access);
+    let needs = needs(&job.head, &job.access);
     let planned = plan::order(route, needs, &mut |target, why| record.skip(target, why));
     let admitted = planned.and_then(|candidates| {
         quota::reserve(&job.access, demand, &candidates, record)?;
@@ -101,9 +101,12 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
 }
 
 /// What a request needs of a target.
-pub(crate) fn needs<'a>(dialect: Dialect, head: &'a Head, access: &'a Access) -> Needs<'a> {
+pub(crate) fn needs<'a>(head: &'a Head, access: &'a Access) -> Needs<'a> {
     Needs {
-        dialect,
+        dialect: head.dialect,
+        // Vector spaces are never mixed, voices and transcripts come from one engine, and nothing that costs a minute
+        // of somebody's graphics cards is begun twice (EMB-1).
+        single: !head.dialect.is_conversation(),
         vision: head.has_image,
         affinity_key: head.affinity_key.as_deref(),
         input_tokens: head.input_text_bytes.div_ceil(BYTES_PER_TOKEN),
@@ -159,11 +162,17 @@ impl<'a> Walk<'a> {
                 path,
                 forwarded: if native { &job.forwarded } else { &[] },
                 request_id: &job.request_id,
-                stream: job.head.stream,
+                content_type: job.content_type.as_ref().filter(|_| native).unwrap_or(&request::JSON),
+                accept: match reading {
+                    Reading::Proxied => &request::ANYTHING,
+                    _ if job.head.stream => &request::EVENT_STREAM,
+                    _ => &request::JSON,
+                },
                 segments,
             },
+            stream: job.head.stream,
             reading,
-            dialect: job.dialect,
+            dialect: job.head.dialect,
             request_id: job.request_id.to_str().unwrap_or_default(),
             budget_end: self.budget_end,
         })
@@ -186,7 +195,7 @@ impl<'a> Walk<'a> {
             Ok(task) => task,
             Err(rejection) => {
                 record.skip(target, StepResult::Unsupported);
-                self.rejection.get_or_insert(Box::new(rejection));
+                self.rejection.get_or_insert_with(|| Box::new(rejection));
                 return Step::Moved;
             }
         };

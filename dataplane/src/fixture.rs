@@ -137,6 +137,7 @@ fn settings() -> Settings {
         cors_origins: Vec::new(),
         metrics_public: false,
         quota_output_tokens: 4_096,
+        preamble: None,
         log_requests: false,
         tls: None,
     }

@@ -33,6 +33,8 @@ pub struct Settings {
     pub metrics_public: bool,
     /// What the output of a request without a bound of its own reserves of its caller's quotas (ADM-4).
     pub quota_output_tokens: u64,
+    /// System text put before that of every request, if there is any (MSG-1).
+    pub preamble: Option<Arc<str>>,
     /// One log line a request (CFG-7).
     pub log_requests: bool,
     /// Serve TLS with this configuration.

@@ -242,15 +242,24 @@ fn interrupted(event: &UsageEvent, reservation: &Reservation, input: u64) -> Usa
     }
 }
 
-/// Says what the exchange cost at the prices of `model`. One that used nothing cost nothing, whatever is known.
+/// Says what the exchange cost at the prices of `model`. One that used nothing cost nothing, whatever is known; but
+/// sound and pictures are not always counted in tokens, and then nobody knows.
 fn price(event: &mut UsageEvent, model: Option<&Model>) {
     let known = model.and_then(|model| Some((model.prices.as_ref()?, model.price_label.as_ref())));
-    if event.tokens.total() == 0 {
+    let uncounted = event.provenance != Provenance::Reported && is_billed_otherwise(event.operation);
+    if uncounted && event.provenance != Provenance::None {
+        event.cost_nano_usd = None;
+    } else if event.tokens.total() == 0 {
         event.cost_nano_usd = Some(0);
     } else if let Some((prices, label)) = known {
         event.cost_nano_usd = cost(&event.tokens, prices);
         event.price = label.filter(|_| event.cost_nano_usd.is_some()).cloned();
     }
+}
+
+/// Whether vendors bill it by characters, seconds or pictures.
+fn is_billed_otherwise(operation: Operation) -> bool {
+    matches!(operation, Operation::Speech | Operation::Transcription | Operation::Images | Operation::Videos)
 }
 
 /// One line of metadata; never a body, a key or a prompt (CFG-7).

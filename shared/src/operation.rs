@@ -104,6 +104,11 @@ impl Dialect {
         Self::Bedrock,
     ];
 
+    /// Whether clients hold conversations in it, which may fail over (FAIL-1) and are counted in tokens.
+    pub fn is_conversation(self) -> bool {
+        matches!(self, Self::Chat | Self::Responses | Self::Messages)
+    }
+
     /// The name in configuration and in the `protocols` lists.
     pub fn name(self) -> &'static str {
         match self {

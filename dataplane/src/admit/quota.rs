@@ -30,6 +30,8 @@ pub(crate) struct Demand {
 impl Demand {
     pub(crate) fn of(head: &Head, output_default: u64) -> Self {
         let choices = head.choices.unwrap_or(1).max(1);
+        // Nothing but a conversation is answered in an unknown number of tokens.
+        let output_default = if head.dialect.is_conversation() { output_default } else { 0 };
         Self {
             input_tokens: head.input_text_bytes.div_ceil(BYTES_PER_TOKEN),
             output_bound: head.max_output_tokens.map(|bound| bound.saturating_mul(choices)),
@@ -39,7 +41,7 @@ impl Demand {
 
     fn claim(&self, candidates: &[&Target]) -> Claim {
         let output_wanted = self.output_bound.unwrap_or(self.output_default);
-        let output_least = self.output_bound.unwrap_or(1);
+        let output_least = self.output_bound.unwrap_or(1).min(output_wanted);
         let dearest = |output: u64| {
             candidates
                 .iter()

@@ -70,7 +70,7 @@ pub(super) async fn whole(
     mut body: AnswerBody,
     patience: &mut Patience,
 ) -> Result<Begun, Failure> {
-    let native = matches!(task.reading, Reading::Native { .. });
+    let native = !matches!(task.reading, Reading::Adapted { .. });
     let bytes_max = if native { WHOLE_BYTES_MAX } else { UNDERSTOOD_BYTES_MAX };
     match read(task, provider, &mut body, patience, bytes_max).await? {
         (held, true) => understand(task, provider, joined(held)).map(Begun::Whole),

@@ -38,6 +38,8 @@ pub(crate) struct Task<'a> {
     pub(crate) reading: Reading,
     /// What the client speaks.
     pub(crate) dialect: Dialect,
+    /// The client wants a stream.
+    pub(crate) stream: bool,
     pub(crate) request_id: &'a str,
     /// When the failover budget runs out.
     pub(crate) budget_end: tokio::time::Instant,
@@ -82,13 +84,21 @@ pub(crate) async fn attempt(
         return Err(Box::pin(failure::of_status(task, &mut answer, provider, &mut patience)).await);
     }
     let Kept { content_type, processing_ms, .. } = answer.head;
-    let is_stream = content_type.as_ref().is_some_and(|value| is_event_stream(value.as_bytes()));
-    let begun = match (task.draft.stream, is_stream) {
+    let content_type = content_type.unwrap_or(UNKNOWN);
+    let is_stream = is(&content_type, b"text/event-stream");
+    if matches!(task.reading, Reading::Proxied) {
+        let begun = match is(&content_type, b"application/json") {
+            true => begin::whole(task, provider, answer.body, &mut patience).await?,
+            false => begin::first_content(task, provider, answer.body, &mut patience).await?,
+        };
+        return Ok(Success { begun, content_type: shown(content_type), processing_ms: None });
+    }
+    let begun = match (task.stream, is_stream) {
         (true, true) => begin::first_content(task, provider, answer.body, &mut patience).await?,
         (true, false) => Box::pin(begin::synthesize(task, provider, answer.body, &mut patience)).await?,
         (false, _) => begin::whole(task, provider, answer.body, &mut patience).await?,
     };
-    let content_type = if task.draft.stream { EVENT_STREAM } else { JSON };
+    let content_type = if task.stream { EVENT_STREAM } else { JSON };
     // A header is as good a place for a secret as a body; only a number passes.
     let processing_ms = processing_ms.filter(|value| value.as_bytes().iter().all(u8::is_ascii_digit));
     Ok(Success { begun, content_type, processing_ms })
@@ -97,6 +107,18 @@ pub(crate) async fn attempt(
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-fn is_event_stream(content_type: &[u8]) -> bool {
-    content_type.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
+const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+fn is(content_type: &HeaderValue, wanted: &[u8]) -> bool {
+    content_type.as_bytes().get(..wanted.len()).is_some_and(|start| start.eq_ignore_ascii_case(wanted))
+}
+
+/// An upstream's content type, if it looks like one: a type, and parameters that are too short to hide anything.
+fn shown(content_type: HeaderValue) -> HeaderValue {
+    let plausible = content_type.len() <= 64
+        && content_type
+            .as_bytes()
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"/;=-+. ".contains(byte));
+    if plausible { content_type } else { UNKNOWN }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use shared::operation::Dialect;
 use wire::adapt::{Answers, BadAnswer, Whole};
 use wire::chat::{self, ChatStream};
+use wire::media::Opaque;
 use wire::stream::{AnswerStream, StreamOptions};
 
 /// See the module.
@@ -14,6 +15,8 @@ pub(crate) enum Reading {
         /// The client asked for the usage of its stream.
         include_usage: bool,
     },
+    /// What is no conversation passes as it is, of whatever type it is.
+    Proxied,
     /// The answer is said in the client's dialect.
     Adapted {
         answers: Box<dyn Answers>,
@@ -28,7 +31,7 @@ impl Reading {
     /// What the target speaks, where that is not what the client speaks.
     pub(crate) fn adapted_from(&self) -> Option<Dialect> {
         match self {
-            Self::Native { .. } => None,
+            Self::Native { .. } | Self::Proxied => None,
             Self::Adapted { target, .. } => Some(*target),
         }
     }
@@ -39,6 +42,7 @@ impl Reading {
             Self::Native { include_usage } => {
                 Box::new(ChatStream::new(StreamOptions { drop_usage_only: !include_usage, secrets }))
             }
+            Self::Proxied => Box::new(Opaque::default()),
             Self::Adapted { answers, .. } => answers.stream(secrets),
         }
     }
@@ -46,7 +50,7 @@ impl Reading {
     /// Reads a whole answer.
     pub(super) fn whole(&self, body: Bytes) -> Result<Whole, BadAnswer> {
         match self {
-            Self::Native { .. } => {
+            Self::Native { .. } | Self::Proxied => {
                 let answer = chat::whole_answer(&body);
                 match answer.error {
                     Some(error) => Err(BadAnswer::Error(error)),
@@ -60,7 +64,11 @@ impl Reading {
 
     /// A whole answer in the client's dialect as a stream.
     pub(super) fn synthesize(&self, whole: &Whole) -> Option<Vec<u8>> {
-        let (Self::Native { include_usage } | Self::Adapted { include_usage, .. }) = self;
-        chat::synthesize_stream(&whole.body, *include_usage)
+        match self {
+            Self::Native { include_usage } | Self::Adapted { include_usage, .. } => {
+                chat::synthesize_stream(&whole.body, *include_usage)
+            }
+            Self::Proxied => None,
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The response to a conversation: its head, and the body that relays, or the error.
+//! The response of a model to the client: its head, and the body that relays, or the error.
 
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ pub(super) async fn run_with_keepalive(
     mut record: Record,
     interval: Duration,
 ) -> Response<Reply> {
-    let dialect = job.dialect;
+    let dialect = job.head.dialect;
     let mut failover = Box::pin(async move {
         let outcome = failover::run(&job, &mut record).await;
         (outcome, record)

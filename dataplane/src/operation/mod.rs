@@ -1,9 +1,9 @@
 //! One file an operation: what is particular to it.
 
 mod answer;
-pub(crate) mod conversation;
 pub(crate) mod cors;
 pub(crate) mod explain;
 pub(crate) mod health;
+pub(crate) mod inference;
 pub(crate) mod metrics;
 pub(crate) mod models;

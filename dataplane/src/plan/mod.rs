@@ -18,6 +18,8 @@ mod affinity;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs<'a> {
     pub(crate) dialect: Dialect,
+    /// Only the first target listed will do, even if it is down (EMB-1).
+    pub(crate) single: bool,
     pub(crate) vision: bool,
     pub(crate) affinity_key: Option<&'a str>,
     /// Estimated.
@@ -46,10 +48,12 @@ pub(crate) fn order<'a>(
     skip: &mut dyn FnMut(&Target, StepResult),
 ) -> Result<Vec<&'a Target>, Fault> {
     let endpoint = route.endpoint().map(EndpointName::as_str);
-    let mut candidates = Vec::with_capacity(route.targets().len());
+    let listed = route.targets();
+    let listed = listed.get(..1).filter(|_| needs.single).unwrap_or(listed);
+    let mut candidates = Vec::with_capacity(listed.len());
     // Of the targets passed over, the one that got furthest says why there is none.
     let mut nearest = None;
-    for target in route.targets() {
+    for target in listed {
         let refusal = authorize::refusal(needs.access, endpoint, target).or_else(|| needs.unmet_by(target));
         match refusal {
             None => candidates.push(target),

@@ -272,7 +272,8 @@ impl Relay {
         let (tokens, output_bytes) = match &mut self.scan {
             Scan::Stream(stream) => {
                 let state = stream.state();
-                (state.usage, state.output_bytes.max(u64::from(state.content)))
+                let least = u64::from(state.content && self.dialect.is_conversation());
+                (state.usage, state.output_bytes.max(least))
             }
             Scan::Whole(scan) => {
                 let answer = std::mem::take(&mut **scan).finish();

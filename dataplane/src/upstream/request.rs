@@ -21,7 +21,10 @@ pub(crate) struct Draft<'a> {
     /// The client's own headers that go on, from [`forwarded`].
     pub(crate) forwarded: &'a [(HeaderName, HeaderValue)],
     pub(crate) request_id: &'a HeaderValue,
-    pub(crate) stream: bool,
+    /// What the body is.
+    pub(crate) content_type: &'a HeaderValue,
+    /// What is hoped for.
+    pub(crate) accept: &'static HeaderValue,
     pub(crate) segments: Vec<Bytes>,
 }
 
@@ -38,8 +41,9 @@ static MESSAGES: [HeaderName; 2] =
     [HeaderName::from_static("anthropic-version"), HeaderName::from_static("anthropic-beta")];
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-static JSON: HeaderValue = HeaderValue::from_static("application/json");
-static EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub(crate) static JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(crate) static EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub(crate) static ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
 static IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 pub(crate) static AGENT: HeaderValue = HeaderValue::from_static(concat!("llmgw/", env!("CARGO_PKG_VERSION")));
 
@@ -83,8 +87,8 @@ impl Draft<'_> {
     fn each_header(&self, mut put: impl FnMut(&HeaderName, &HeaderValue)) {
         let fixed = |name: &HeaderName| self.provider.headers.iter().any(|(own, _)| own == name);
         let usual = [
-            (CONTENT_TYPE, &JSON),
-            (ACCEPT, if self.stream { &EVENT_STREAM } else { &JSON }),
+            (CONTENT_TYPE, self.content_type),
+            (ACCEPT, self.accept),
             (ACCEPT_ENCODING, &IDENTITY),
             (USER_AGENT, &AGENT),
             (X_REQUEST_ID, self.request_id),

@@ -8,6 +8,7 @@ pub mod adapt;
 pub mod chat;
 pub mod envelope;
 pub mod json;
+pub mod media;
 pub mod multipart;
 pub mod request;
 pub mod retry;

@@ -22,6 +22,7 @@ pub fn build(
     let shape = Shape::of(head.dialect);
     let ask = head.stream && request_usage && shape.asks_usage;
     let quoted = preamble.filter(|text| !text.is_empty()).map(quote);
+    let plain = model;
     let model = quote(model);
     let mut last_model = head.edits.iter().filter(|edit| edit.change == Change::Model).count();
     let mut edits = Vec::with_capacity(head.edits.len());
@@ -36,6 +37,7 @@ pub fn build(
                 };
                 [model.as_str(), &missing].concat().into()
             }
+            (Change::PlainModel, _) => Bytes::copy_from_slice(plain.as_bytes()),
             (Change::Removed, _) => Bytes::new(),
             (Change::Usage(text), _) if ask => Bytes::from_static(text.as_bytes()),
             (Change::System(place), Some(quoted)) => place.say(quoted).into(),

@@ -7,9 +7,10 @@ use std::fmt;
 
 use shared::operation::Dialect;
 
-use super::fields::{EDITS_MAX, Edit, Field, Fields, NAME_BYTES_MAX, Value};
+use super::fields::{Change, EDITS_MAX, Edit, Field, Fields, NAME_BYTES_MAX, Value};
 use super::shape::Shape;
 use crate::json::{DEPTH_MAX, Fault, Scanner, What, unescape, unescape_owned};
+use crate::multipart::Form;
 
 /// Reads a request body piece by piece.
 #[derive(Debug)]
@@ -106,6 +107,31 @@ pub enum ScanFault {
     StreamNotBool,
     /// One member stands there again and again.
     TooManyRepeats,
+}
+
+impl Head {
+    /// What a form asks for, which is a transcription.
+    pub fn of_form(form: Form) -> Self {
+        let edit = |span| Edit { span, change: Change::PlainModel };
+        Self {
+            dialect: Dialect::Transcription,
+            model: form.model,
+            stream: form.stream,
+            include_usage: true,
+            has_image: false,
+            has_tools: false,
+            fallback_timeout_ms: None,
+            affinity_key: None,
+            prompt_cache_key: None,
+            max_output_tokens: None,
+            choices: None,
+            input_text_bytes: 0,
+            state: ProviderState::default(),
+            edits: form.models.into_iter().map(edit).collect(),
+            has_options: false,
+            has_system: false,
+        }
+    }
 }
 
 impl HeadScan {

@@ -15,8 +15,10 @@ pub(in crate::request) struct Edit {
 /// What goes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::request) enum Change {
-    /// The target's model.
+    /// The target's model, as a JSON string.
     Model,
+    /// The same as it is.
+    PlainModel,
     /// Nothing: the member is the gateway's own. The comma that goes with it is in the span.
     Removed,
     /// This, if a stream is to say what was used.

@@ -1,8 +1,9 @@
-//! Conversations, in any of the client dialects: read and scan the body, find the targets, let them answer.
+//! Every operation that asks a model: read and scan the body, find the targets, let them answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Response};
 use shared::access::Access;
 use shared::clock;
@@ -10,6 +11,7 @@ use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
 use shared::policy::FAILOVER_BUDGET_DEFAULT;
 use shared::snapshot::{Route, Snapshot};
+use wire::multipart::{self, FormFault, FormScan};
 use wire::request::{Head, HeadScan, ScanError};
 
 use crate::admit::quota;
@@ -69,7 +71,7 @@ pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Respo
         operation: asked.operation,
         selector: &head.model,
         stream: head.stream,
-        needs: failover::needs(asked.dialect, &head, asked.access),
+        needs: failover::needs(&head, asked.access),
         budget: budget(&head),
         forced,
         now_ms: worker.plane.monotonic_ms(),
@@ -118,9 +120,13 @@ impl Asked<'_> {
             route,
             forced,
             budget: budget(&head),
-            dialect: self.dialect,
             head,
             body,
+            content_type: self
+                .headers
+                .get(CONTENT_TYPE)
+                .filter(|_| self.dialect == Dialect::Transcription)
+                .cloned(),
             forwarded: request::forwarded(self.dialect, self.headers),
             request_id: self.exchange.request_id.clone(),
         };
@@ -130,6 +136,9 @@ impl Asked<'_> {
 
 /// Reads the body, and what of it decides where the request goes.
 async fn read(asked: Asked<'_>, incoming: Inbound) -> Result<(Head, Held), Fault> {
+    if asked.dialect == Dialect::Transcription {
+        return Box::pin(read_form(asked, incoming)).await;
+    }
     let plane = &asked.exchange.worker().plane;
     let mut scan = HeadScan::new(asked.dialect);
     let limit = plane.settings.body_bytes_max;
@@ -140,6 +149,30 @@ async fn read(asked: Asked<'_>, incoming: Inbound) -> Result<(Head, Held), Fault
     let mut head = scan.finish().map_err(|error| of_scan_error(&error))?;
     override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, asked.headers);
     Ok((head, body))
+}
+
+/// The same of a multipart form.
+async fn read_form(asked: Asked<'_>, incoming: Inbound) -> Result<(Head, Held), Fault> {
+    let plane = &asked.exchange.worker().plane;
+    let content_type = asked.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let boundary = content_type.and_then(multipart::boundary).ok_or_else(|| {
+        let message = "The body must be multipart/form-data with a boundary, and Content-Type must say so.";
+        Fault::new(ErrorKind::InvalidRequest, message).closing()
+    })?;
+    let mut scan = FormScan::new(&boundary);
+    let limit = plane.settings.body_bytes_max;
+    let body = body::read(plane, asked.headers, incoming, limit, &mut |piece| {
+        scan.push(piece).map_err(|fault| of_form_fault(fault).closing())
+    })
+    .await?;
+    let mut head = Head::of_form(scan.finish().map_err(of_form_fault)?);
+    override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, asked.headers);
+    Ok((head, body))
+}
+
+fn of_form_fault(fault: FormFault) -> Fault {
+    let param = fault.param().map(Into::into);
+    Fault { param, ..Fault::new(ErrorKind::InvalidRequest, fault.to_string()) }
 }
 
 /// A request's own header wins over the same field in its body (FAIL-2).

@@ -1,0 +1,5 @@
+//! What is no conversation: embeddings, speech, transcriptions, images, videos.
+
+mod opaque;
+
+pub use opaque::Opaque;

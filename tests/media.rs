@@ -1,0 +1,153 @@
+//! What is no conversation: embeddings, speech and transcription go to exactly one target and pass unchanged (EMB-1,
+//! AUD-1, AUD-2).
+
+use serde_json::json;
+
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat};
+
+const MEMBERS: &str = "protocols: [chat, embeddings, speech, transcription]";
+
+/// Two providers behind `line`, both of which take everything; retries as `policies` say.
+async fn pair(policies: &str) -> (Gateway, Upstream, Upstream) {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    let yaml = Yaml::new()
+        .provider_with("p0", first.base_url(), MEMBERS)
+        .provider_with("p1", second.base_url(), MEMBERS)
+        .endpoint("line", &[("p0", "m"), ("p1", "m")])
+        .policies(policies);
+    (Gateway::start(&yaml).await, first, second)
+}
+
+const ONCE: &str = "retry_max_attempts: 1\ncircuit_failure_threshold: 0";
+const TWICE: &str =
+    "retry_max_attempts: 2\nretry_initial_backoff_seconds: 0.001\ncircuit_failure_threshold: 0";
+
+fn vectors() -> String {
+    json!({
+        "object": "list", "model": "m",
+        "data": [{"object": "embedding", "index": 0, "embedding": "AAAAPwAAgL4="}],
+        "usage": {"prompt_tokens": 5, "total_tokens": 5},
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn embeddings_pass_unchanged_with_their_usage() {
+    let (gateway, first, _second) = pair(ONCE).await;
+    first.always(Answer::json(200, vectors()));
+    for path in ["/v1/embeddings", "/embeddings"] {
+        let body =
+            r#"{ "input":["a", "b"],"model" : "line", "encoding_format":"base64","input_type":"query" }"#;
+        let answer = gateway.client().post(path, body).await;
+        assert_eq!((answer.status, &answer.body[..]), (200, vectors().as_bytes()));
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        assert_eq!(answer.header("x-llmgw-provider"), Some("p0"));
+        let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
+        assert_eq!(record["operation"], "embeddings");
+        assert_eq!((&record["tokens"]["input"], &record["provenance"]), (&json!(5), &json!("reported")));
+    }
+    let request = first.request(0).await;
+    assert!(request.head.starts_with("POST /v1/embeddings "), "{}", request.head);
+    assert_eq!(
+        request.body,
+        r#"{ "input":["a", "b"],"model" : "m", "encoding_format":"base64","input_type":"query" }"#
+    );
+}
+
+#[tokio::test]
+async fn embeddings_never_leave_the_first_target_and_may_be_retried_there() {
+    let (gateway, first, second) = pair(TWICE).await;
+    second.always(Answer::json(200, vectors()));
+    let body = r#"{"model":"line","input":"a"}"#;
+    first.then(Answer::json(503, chat::error("busy", "overloaded"))).then(Answer::json(200, vectors()));
+    let answer = gateway.client().post("/v1/embeddings", body).await;
+    assert_eq!((answer.status, answer.header("x-llmgw-attempts")), (200, Some("2")));
+    first.always(Answer::json(503, chat::error("busy", "overloaded")));
+    let answer = gateway.client().post("/v1/embeddings", body).await;
+    assert_eq!((answer.status, answer.header("x-llmgw-attempts")), (503, Some("2")));
+    assert_eq!(answer.header("x-llmgw-provider"), Some("p0"));
+    assert_eq!((first.requests().len(), second.requests().len()), (4, 0));
+}
+
+#[tokio::test]
+async fn large_vectors_pass_as_they_come() {
+    let (gateway, first, _second) = pair(ONCE).await;
+    let numbers = vec!["-0.012345678"; 200_000].join(",");
+    let large = format!(
+        r#"{{"object":"list","data":[{{"index":0,"embedding":[{numbers}]}}],"usage":{{"prompt_tokens":9,"total_tokens":9}}}}"#
+    );
+    first.always(Answer::json(200, &large));
+    let answer = gateway.client().post("/v1/embeddings", r#"{"model":"line","input":"a"}"#).await;
+    assert!(answer.body == large.as_bytes(), "{} bytes came", answer.body.len());
+    let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
+    assert_eq!(record["tokens"]["input"], 9);
+}
+
+#[tokio::test]
+async fn speech_passes_as_the_bytes_it_is() {
+    let (gateway, first, second) = pair(ONCE).await;
+    let sound: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
+    first.then(Answer::whole(200, &[("content-type", "audio/mpeg")], &sound));
+    let body = r#"{"model":"line","input":"Hello there.","voice":"alloy"}"#;
+    let answer = gateway.client().post("/v1/audio/speech", body).await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("audio/mpeg")));
+    assert!(answer.body == sound, "{} bytes came", answer.body.len());
+    let request = first.request(0).await;
+    assert!(request.head.starts_with("POST /v1/audio/speech "), "{}", request.head);
+    assert_eq!(request.body, r#"{"model":"m","input":"Hello there.","voice":"alloy"}"#);
+    let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
+    assert_eq!((&record["operation"], &record["cost_usd"]), (&json!("speech"), &json!(null)));
+
+    first.then(Answer::json(429, chat::error("slow down", "rate_limit_exceeded")));
+    let answer = gateway.client().post("/audio/speech", body).await;
+    assert_eq!((answer.status, answer.header("content-type")), (429, Some("application/json")));
+    assert_eq!((answer.error_code().as_str(), second.requests().len()), ("rate_limit_exceeded", 0));
+}
+
+#[tokio::test]
+async fn a_transcription_keeps_every_byte_of_its_form_but_the_model() {
+    let (gateway, first, _second) = pair(ONCE).await;
+    first.always(Answer::whole(
+        200,
+        &[("content-type", "text/vtt")],
+        "WEBVTT\n\n00:00.000 --> 00:01.000\nhi\n",
+    ));
+    let file: Vec<u8> = (0..300_000_u32).map(|n| (n % 253) as u8).collect();
+    let form = |model: &str| {
+        let mut form =
+            b"--cut\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\n".to_vec();
+        form.extend_from_slice(&file);
+        let fields = format!(
+            "\r\n--cut\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\n{model}\r\n--cut\r\n\
+             Content-Disposition: form-data; name=\"timestamp_granularities[]\"\r\n\r\nword\r\n--cut--\r\n"
+        );
+        form.extend_from_slice(fields.as_bytes());
+        form
+    };
+    let client = gateway.client().with("content-type", "multipart/form-data; boundary=cut");
+    for path in ["/v1/audio/transcriptions", "/audio/transcriptions"] {
+        let answer = client.send("POST", path, form("line").into()).await.unwrap();
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/vtt")));
+        assert_eq!(answer.body, "WEBVTT\n\n00:00.000 --> 00:01.000\nhi\n");
+    }
+    let request = first.request(0).await;
+    assert_eq!(request.header("content-type"), Some("multipart/form-data; boundary=cut"));
+    assert!(request.body == form("m"), "{} bytes arrived", request.body.len());
+
+    let answer =
+        client.send("POST", "/v1/audio/transcriptions", "--cut\r\n\r\n\r\n--cut--".into()).await.unwrap();
+    assert_eq!((answer.status, answer.json()["error"]["param"].as_str()), (400, Some("model")));
+    let answer = gateway.client().post("/v1/audio/transcriptions", r#"{"model":"line"}"#).await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(first.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_target_that_does_not_offer_the_operation_is_not_asked() {
+    let upstream = Upstream::start().await;
+    let yaml = Yaml::new().provider_with("up", upstream.base_url(), "protocols: [chat]");
+    let gateway = Gateway::start(&yaml).await;
+    let answer = gateway.client().post("/v1/embeddings", r#"{"model":"up/m","input":"a"}"#).await;
+    assert_eq!((answer.status, answer.error_code().as_str()), (503, "no_eligible_target"));
+    assert!(upstream.requests().is_empty());
+}
