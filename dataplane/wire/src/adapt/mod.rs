@@ -4,7 +4,11 @@
 //! A request is rejected before anything is sent if the target's dialect cannot say what it means; which field
 //! has which fate stands in the pair's table of losses, which code, tests and `docs/adaptations.md` share.
 
+mod blocks;
+mod call_id;
 mod loss;
+mod messages_over_chat;
+mod path;
 
 use std::fmt::Debug;
 
@@ -36,7 +40,7 @@ pub struct Adaptation {
 }
 
 /// Every pair. Of several that could serve a client the first one wins.
-pub static ADAPTATIONS: &[Adaptation] = &[];
+pub static ADAPTATIONS: &[Adaptation] = &[messages_over_chat::PAIR];
 
 /// A request, and what must be known of the target that shall answer it.
 #[derive(Clone, Copy, Debug)]

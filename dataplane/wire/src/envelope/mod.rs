@@ -84,6 +84,13 @@ pub fn stream_error(dialect: Dialect, row: ErrorRow, message: &str, request_id: 
     }
 }
 
+/// An upstream's error, sanitized, as an event of a Messages stream.
+pub(crate) fn error_event(error: &StreamError) -> Bytes {
+    let kind = error.status.map_or("api_error", upstream::anthropic_kind);
+    let body = json!({"type": "error", "error": {"type": kind, "message": error.message}});
+    format!("event: error\ndata: {body}\n\n").into()
+}
+
 /// `value` as an event without a name.
 pub(crate) fn event_of(value: &Value) -> Bytes {
     format!("data: {value}\n\n").into()

@@ -91,6 +91,11 @@ fn title(html: &str) -> Option<String> {
     html.get(after..after.checked_add(end)?).map(str::to_owned)
 }
 
+/// The Anthropic type of an upstream's status.
+pub(super) fn anthropic_kind(status: u16) -> &'static str {
+    Defaults::of(status).anthropic
+}
+
 /// What a status stands for where the upstream names no type or code.
 struct Defaults {
     kind: &'static str,

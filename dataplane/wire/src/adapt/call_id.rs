@@ -1,0 +1,55 @@
+//! Ids of tool calls. One that every dialect takes passes as it is; another is replaced by a hash of itself, so
+//! that the call and its result, read at different times, still have the same one.
+
+use std::borrow::Cow;
+
+/// Bytes of an id that every dialect takes.
+const ID_BYTES_MAX: usize = 64;
+
+/// `id`, or what stands for it: `prefix` and 24 letters and digits.
+pub(super) fn call_id<'a>(id: &'a str, prefix: &str) -> Cow<'a, str> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(fits) {
+        return Cow::Borrowed(id);
+    }
+    let hash = fnv_1a(id.as_bytes());
+    let letters =
+        (0..24_u32).map(|letter| LETTERS.get(five_bits(hash, letter)).copied().map_or('0', char::from));
+    Cow::Owned(prefix.chars().chain(letters).collect())
+}
+
+fn five_bits(hash: u128, position: u32) -> usize {
+    usize::try_from(hash.wrapping_shr(position.wrapping_mul(5)) & 31).unwrap_or_default()
+}
+
+/// FNV-1a of 128 bits: nobody gains by a collision but the one who makes it, in their own conversation.
+fn fnv_1a(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, &byte| {
+        (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+    })
+}
+
+const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_that_fit_stay_and_others_become_the_same_one_every_time() {
+        for id in ["call_a1", "toolu_01A", "a-b", &"x".repeat(64)] {
+            assert_eq!(call_id(id, "call_"), id);
+        }
+        let odd = ["", "functions.get_weather:0", "functions.get_weather:1", "é", &"x".repeat(65)];
+        let made: HashSet<String> = odd.iter().map(|id| call_id(id, "call_").into_owned()).collect();
+        assert_eq!(made.len(), odd.len());
+        for id in odd {
+            let id = call_id(id, "call_");
+            assert_eq!(id.len(), 29, "{id}");
+            assert_eq!(call_id(&id, "toolu_"), id, "what is made fits");
+        }
+        assert_eq!(call_id("functions.get_weather:0", "call_"), "call_vdwn7ewc2cy5kyeeldji32x7");
+    }
+}

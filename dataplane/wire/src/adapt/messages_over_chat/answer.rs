@@ -1,0 +1,172 @@
+//! A whole chat answer as a Messages answer.
+
+use std::fmt::Write as _;
+
+use shared::usage::TokenCounts;
+use simd_json::prelude::ValueIntoString as _;
+
+use super::request::{elements, member, text_member};
+use super::{ChatAnswers, Ending};
+use crate::adapt::call_id::call_id;
+use crate::adapt::{BadAnswer, Whole};
+use crate::chat::WholeScan;
+use crate::json::{self, Tree, quote};
+
+/// Says the answer in `body`.
+pub(super) fn whole(answers: &ChatAnswers, body: &[u8]) -> Result<Whole, BadAnswer> {
+    let mut scan = WholeScan::new();
+    scan.push(body);
+    let seen = scan.finish();
+    if let Some(error) = seen.error {
+        return Err(BadAnswer::Error(error));
+    }
+    let mut document = body.to_vec();
+    let tape = json::parse(&mut document).map_err(|_| BadAnswer::Invalid("it is not JSON"))?;
+    let choices = member(tape.as_value(), "choices").and_then(elements).unwrap_or_default();
+    let choice = *choices.first().ok_or(BadAnswer::Invalid("it has no choices"))?;
+    let message = member(choice, "message").ok_or(BadAnswer::Invalid("its choice has no message"))?;
+
+    let mut content = Content { blocks: Vec::new(), count: 0 };
+    let finish = text_member(choice, "finish_reason");
+    content.said(answers, message);
+    let calls = member(message, "tool_calls").and_then(elements).unwrap_or_default();
+    let cut = finish == Some("length");
+    let mut written = 0_usize;
+    for call in &calls {
+        match content.call(*call, &answers.seed, written) {
+            Ok(()) => written = written.saturating_add(1),
+            // The answer ended in the middle of the arguments; it is said to be too short.
+            Err(_) if cut => break,
+            Err(bad) => return Err(bad),
+        }
+    }
+    let ending = Ending {
+        finish,
+        stop: text_member(choice, "stop_reason"),
+        has_calls: written > 0,
+        call_is_cut: written < calls.len(),
+        has_refusal: text_member(message, "refusal").is_some_and(|refusal| !refusal.is_empty()),
+    };
+    let body = envelope(answers, &content.blocks, &ending, seen.usage);
+    Ok(Whole { body: body.into(), usage: seen.usage, output_bytes: seen.output_bytes })
+}
+
+fn envelope(
+    answers: &ChatAnswers,
+    content: &[u8],
+    ending: &Ending<'_>,
+    used: Option<TokenCounts>,
+) -> Vec<u8> {
+    let (id, model) = (&answers.id, &answers.model);
+    let head = format!(
+        "{{\"id\":\"{id}\",\"type\":\"message\",\"role\":\"assistant\",\"model\":{model},\"content\":["
+    );
+    let mut body = [head.as_bytes(), content, b"],"].concat();
+    ending.write(&answers.stops, &mut body);
+    body.extend_from_slice(format!(",\"usage\":{}}}", usage(used)).as_bytes());
+    body
+}
+
+/// A `usage` object. What the upstream did not count is zero.
+pub(super) fn usage(counts: Option<TokenCounts>) -> String {
+    let counts = counts.unwrap_or_default();
+    let mut usage = format!(
+        "{{\"input_tokens\":{},\"cache_creation_input_tokens\":{},\"cache_read_input_tokens\":{},\"output_tokens\":{}",
+        counts.input,
+        counts.cache_write,
+        counts.cache_read,
+        counts.output.saturating_add(counts.reasoning),
+    );
+    if counts.reasoning > 0 {
+        let _ = write!(usage, ",\"output_tokens_details\":{{\"thinking_tokens\":{}}}", counts.reasoning);
+    }
+    usage.push('}');
+    usage
+}
+
+/// Blocks, with commas between.
+struct Content {
+    blocks: Vec<u8>,
+    count: usize,
+}
+
+impl Content {
+    /// Thoughts, text and refusal.
+    fn said(&mut self, answers: &ChatAnswers, message: Tree<'_, '_>) {
+        let thoughts =
+            ["reasoning_content", "reasoning"].into_iter().find_map(|name| text_member(message, name));
+        let (mut thoughts, mut text) = (thoughts.unwrap_or_default().to_owned(), String::new());
+        if let Some(content) = member(message, "content") {
+            text.push_str(content.into_string().unwrap_or_default());
+            let parts = elements(content).into_iter().flatten();
+            parts.for_each(|part| collect(part, &mut text, &mut thoughts));
+        }
+        if answers.thinking {
+            self.block("{\"type\":\"thinking\",\"thinking\":", &thoughts, ",\"signature\":\"\"}");
+        }
+        self.block("{\"type\":\"text\",\"text\":", &text, "}");
+        self.block("{\"type\":\"text\",\"text\":", text_member(message, "refusal").unwrap_or_default(), "}");
+    }
+
+    fn block(&mut self, before: &str, text: &str, after: &str) {
+        if !text.is_empty() {
+            self.raw(&[before, &quote(text), after]);
+        }
+    }
+
+    fn call(&mut self, call: Tree<'_, '_>, seed: &str, position: usize) -> Result<(), BadAnswer> {
+        let function = member(call, "function").ok_or(BadAnswer::Invalid("a tool call names no function"))?;
+        let name =
+            text_member(function, "name").ok_or(BadAnswer::Invalid("a tool call names no function"))?;
+        let id = text_member(call, "id").filter(|id| !id.is_empty());
+        let id =
+            id.map_or_else(|| format!("toolu_{seed}_{position}"), |id| call_id(id, "toolu_").into_owned());
+        let input = match member(function, "arguments") {
+            None => "{}".to_owned(),
+            Some(arguments) => match arguments.into_string() {
+                Some(text) if text.trim().is_empty() => "{}".to_owned(),
+                Some(text) => {
+                    json::parse(&mut text.as_bytes().to_vec())
+                        .map_err(|_| BadAnswer::Invalid("the arguments of a tool call are no JSON object"))?;
+                    text.to_owned()
+                }
+                None => written(arguments),
+            },
+        };
+        self.raw(&[
+            "{\"type\":\"tool_use\",\"id\":",
+            &quote(&id),
+            ",\"name\":",
+            &quote(name),
+            ",\"input\":",
+            &input,
+            "}",
+        ]);
+        Ok(())
+    }
+
+    fn raw(&mut self, parts: &[&str]) {
+        if self.count > 0 {
+            self.blocks.push(b',');
+        }
+        self.count = self.count.saturating_add(1);
+        parts.iter().for_each(|part| self.blocks.extend_from_slice(part.as_bytes()));
+    }
+}
+
+fn written(value: Tree<'_, '_>) -> String {
+    let mut text = Vec::new();
+    json::write(value, &mut text);
+    String::from_utf8(text).unwrap_or_default()
+}
+
+/// A part of content that is no string, as Mistral has it.
+fn collect(part: Tree<'_, '_>, text: &mut String, thoughts: &mut String) {
+    text.push_str(text_member(part, "text").unwrap_or_default());
+    if let Some(thinking) = member(part, "thinking") {
+        thoughts.push_str(thinking.into_string().unwrap_or_default());
+        for inner in elements(thinking).into_iter().flatten() {
+            thoughts.push_str(text_member(inner, "text").unwrap_or_default());
+        }
+    }
+}

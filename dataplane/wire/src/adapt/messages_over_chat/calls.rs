@@ -1,0 +1,223 @@
+//! Tool calls of a chat stream, one after the other: chat may mix the pieces of several, Messages may not.
+//!
+//! One call is open at a time. The pieces of the others wait, up to [`WAITING_BYTES_MAX`] together, until the
+//! arguments of the open one are whole.
+//!
+//! ```text
+//! Waiting --its turn, and its name is known--> Open --arguments whole, and another waits--> Done
+//! ```
+
+use super::chunk::CallDelta;
+use super::event::Events;
+use crate::adapt::call_id::call_id;
+use crate::json::{quote, unescape};
+
+/// Bytes of arguments that wait for their turn.
+pub(super) const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Calls of one answer, and bytes of an id or a name.
+pub(super) const CALLS_MAX: usize = 1_024;
+const NAME_BYTES_MAX: usize = 1_024;
+
+/// The calls of one answer.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    calls: Vec<Call>,
+    /// Those before it are done.
+    turn: usize,
+    waiting_bytes: usize,
+    /// The one that was opened last.
+    latest: Option<usize>,
+}
+
+/// More than may be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooMuch;
+
+#[derive(Debug)]
+struct Call {
+    /// As the upstream counts them, if it does.
+    index: Option<u64>,
+    id: Option<String>,
+    name: Option<String>,
+    /// Arguments that wait, as they are escaped.
+    waiting: String,
+    state: State,
+    shape: Shape,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Open,
+    Done,
+}
+
+impl Calls {
+    /// Takes one piece.
+    pub(super) fn take(
+        &mut self,
+        piece: &CallDelta<'_>,
+        seed: &str,
+        out: &mut Events,
+    ) -> Result<(), TooMuch> {
+        let at = self.find(piece)?;
+        let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
+        if call.name.is_none() {
+            call.name = piece.name();
+        }
+        if call.id.is_none() {
+            call.id = piece.id();
+        }
+        let is_long = |text: &Option<String>| text.as_ref().is_some_and(|text| text.len() > NAME_BYTES_MAX);
+        if is_long(&call.id) || is_long(&call.name) {
+            return Err(TooMuch);
+        }
+        if let Some(arguments) = piece.arguments() {
+            match call.state {
+                State::Open => {
+                    call.shape.read(&arguments);
+                    out.delta(&arguments);
+                }
+                State::Waiting => {
+                    self.waiting_bytes = self.waiting_bytes.saturating_add(arguments.len());
+                    if self.waiting_bytes > WAITING_BYTES_MAX {
+                        return Err(TooMuch);
+                    }
+                    call.waiting.push_str(&arguments);
+                }
+                // The arguments were whole: only white space can follow.
+                State::Done => {}
+            }
+        }
+        self.go_on(false, seed, out);
+        Ok(())
+    }
+
+    /// Opens what waits: as long as the open call is whole, or at the end every one.
+    pub(super) fn go_on(&mut self, end: bool, seed: &str, out: &mut Events) {
+        while end || !self.is_busy() {
+            let mut rest = self.calls.iter().skip(self.turn);
+            let next = rest.position(|call| call.state == State::Waiting && call.name.is_some());
+            let Some(next) = next.map(|next| self.turn.saturating_add(next)) else { break };
+            self.close();
+            self.open(next, seed, out);
+        }
+    }
+
+    /// Whether the open call's arguments are not whole yet.
+    pub(super) fn is_busy(&self) -> bool {
+        self.calls.iter().skip(self.turn).any(|call| call.state == State::Open && !call.shape.is_whole())
+    }
+
+    /// The open call's block has been closed, by another or by a text.
+    pub(super) fn close(&mut self) {
+        for call in self.calls.iter_mut().skip(self.turn).filter(|call| call.state == State::Open) {
+            call.state = State::Done;
+        }
+        let done = self.calls.iter().skip(self.turn).take_while(|call| call.state == State::Done).count();
+        self.turn = self.turn.saturating_add(done);
+    }
+
+    /// Whether any call has gone out.
+    pub(super) fn any(&self) -> bool {
+        self.latest.is_some()
+    }
+
+    /// Whether the arguments of the last one break off.
+    pub(super) fn is_cut(&self) -> bool {
+        self.latest.and_then(|at| self.calls.get(at)).is_some_and(|call| !call.shape.is_whole())
+    }
+
+    /// Which call a piece belongs to; a new one if it belongs to none. Not every vendor counts its calls, or gives
+    /// each its own index: another id begins another call, and so does another name where there is nothing else.
+    fn find(&mut self, piece: &CallDelta<'_>) -> Result<usize, TooMuch> {
+        let (index, id) = (piece.index(), piece.id());
+        let found = match index {
+            Some(_) => self.calls.iter().rposition(|call| call.index == index),
+            None if id.is_some() => self.calls.iter().rposition(|call| call.id == id),
+            None if piece.name().is_some() => None,
+            None => self.calls.len().checked_sub(1),
+        };
+        if let Some(at) = found
+            && let Some(call) = self.calls.get(at)
+            && (id.is_none() || call.id.is_none() || call.id == id)
+        {
+            return Ok(at);
+        }
+        if self.calls.len() >= CALLS_MAX {
+            return Err(TooMuch);
+        }
+        self.calls.push(Call {
+            index,
+            id: None,
+            name: None,
+            waiting: String::new(),
+            state: State::Waiting,
+            shape: Shape::default(),
+        });
+        Ok(self.calls.len().saturating_sub(1))
+    }
+
+    fn open(&mut self, at: usize, seed: &str, out: &mut Events) {
+        let Some(call) = self.calls.get_mut(at) else { return };
+        let id = match &call.id {
+            Some(id) => call_id(id, "toolu_").into_owned(),
+            None => format!("toolu_{seed}_{at}"),
+        };
+        call.state = State::Open;
+        self.latest = Some(at);
+        out.tool(&quote(&id), &quote(call.name.as_deref().unwrap_or_default()));
+        let waiting = std::mem::take(&mut call.waiting);
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.len());
+        if !waiting.is_empty() {
+            call.shape.read(&waiting);
+            out.delta(&waiting);
+        }
+    }
+}
+
+/// How far a JSON object has been read, to know when it is whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shape {
+    depth: u32,
+    begun: bool,
+    in_string: bool,
+    after_backslash: bool,
+}
+
+impl Shape {
+    /// Reads more of it, as it is escaped.
+    pub(super) fn read(&mut self, escaped: &str) {
+        if !escaped.contains('\\') {
+            self.read_plain(escaped.as_bytes());
+        } else if let Some(text) = unescape(escaped.as_bytes()) {
+            self.read_plain(text.as_bytes());
+        }
+    }
+
+    fn read_plain(&mut self, text: &[u8]) {
+        for &byte in text {
+            if self.in_string {
+                match byte {
+                    _ if self.after_backslash => self.after_backslash = false,
+                    b'\\' => self.after_backslash = true,
+                    b'"' => self.in_string = false,
+                    _ => {}
+                }
+                continue;
+            }
+            match byte {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.depth = self.depth.saturating_add(1),
+                b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+            self.begun |= !byte.is_ascii_whitespace();
+        }
+    }
+
+    /// Whether the object has ended.
+    pub(super) fn is_whole(self) -> bool {
+        self.begun && self.depth == 0 && !self.in_string
+    }
+}

@@ -1,0 +1,156 @@
+//! A chunk of a chat stream as its vendors write it: what may be missing, null or of another type is taken as it
+//! comes. Texts stay as they are escaped, because that is how they go on.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::json;
+
+/// A chunk.
+#[derive(Debug, Deserialize)]
+pub(super) struct Chunk<'a> {
+    #[serde(borrow)]
+    pub(super) choices: Option<Vec<Choice<'a>>>,
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Choice<'a> {
+    #[serde(borrow)]
+    index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) delta: Option<Delta<'a>>,
+    #[serde(borrow)]
+    finish_reason: Option<&'a RawValue>,
+    /// vLLM: the stop sequence that was met, or the number of a token.
+    #[serde(borrow)]
+    stop_reason: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Delta<'a> {
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) refusal: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning_content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) tool_calls: Option<Vec<CallDelta<'a>>>,
+}
+
+/// A piece of a tool call.
+#[derive(Debug, Deserialize)]
+pub(super) struct CallDelta<'a> {
+    #[serde(borrow)]
+    index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    function: Option<Function<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Function<'a> {
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+impl<'a> Choice<'a> {
+    /// Only the first of several answers has a place in a message.
+    pub(super) fn is_first(&self) -> bool {
+        self.index.is_none_or(|index| matches!(index.get(), "0" | "0.0" | "\"0\""))
+    }
+
+    pub(super) fn finish(&self) -> Option<String> {
+        string(self.finish_reason?).filter(|reason| !reason.is_empty())
+    }
+
+    pub(super) fn stop(&self) -> Option<String> {
+        string(self.stop_reason?)
+    }
+}
+
+impl<'a> Delta<'a> {
+    pub(super) fn thoughts(&self) -> Option<&'a RawValue> {
+        let said = |raw: &&RawValue| raw.get() != "\"\"";
+        self.reasoning_content.filter(said).or(self.reasoning)
+    }
+}
+
+impl<'a> CallDelta<'a> {
+    /// Which of the calls this is, as the upstream counts them.
+    pub(super) fn index(&self) -> Option<u64> {
+        self.index?.get().trim_matches('"').parse().ok()
+    }
+
+    pub(super) fn id(&self) -> Option<String> {
+        string(self.id?).filter(|id| !id.is_empty())
+    }
+
+    pub(super) fn name(&self) -> Option<String> {
+        string(self.function.as_ref()?.name?).filter(|name| !name.is_empty())
+    }
+
+    /// More of its arguments, as they stand between quotes. Some vendors send an object.
+    pub(super) fn arguments(&self) -> Option<Cow<'a, str>> {
+        let raw = self.function.as_ref()?.arguments?;
+        let text = match between_quotes(raw) {
+            Some(text) => Cow::Borrowed(text),
+            None => Cow::Owned(inside(json::quote(raw.get()))),
+        };
+        Some(text).filter(|text| !text.is_empty())
+    }
+}
+
+/// What stands between the quotes of a string.
+pub(super) fn between_quotes(raw: &RawValue) -> Option<&str> {
+    raw.get().strip_prefix('"')?.strip_suffix('"')
+}
+
+/// A string without its quotes.
+fn inside(mut quoted: String) -> String {
+    quoted.pop();
+    if !quoted.is_empty() {
+        quoted.remove(0);
+    }
+    quoted
+}
+
+/// What a string says.
+fn string(raw: &RawValue) -> Option<String> {
+    json::unescape(between_quotes(raw)?.as_bytes())
+}
+
+/// A piece of content, as it stands between quotes: mostly one text; Mistral sends parts, thoughts among them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    Text(Cow<'a, str>),
+    Thought(Cow<'a, str>),
+}
+
+/// The pieces of a `content`.
+pub(super) fn pieces(raw: &RawValue) -> Vec<Piece<'_>> {
+    let parts: Vec<serde_json::Value> = serde_json::from_str(raw.get()).unwrap_or_default();
+    let escaped = |text: &str| Cow::Owned(inside(json::quote(text)));
+    let mut pieces = Vec::new();
+    for part in &parts {
+        if let Some(text) = part["text"].as_str() {
+            pieces.push(Piece::Text(escaped(text)));
+        }
+        let thoughts = part["thinking"].as_array().into_iter().flatten();
+        let thoughts = thoughts.filter_map(|thought| thought["text"].as_str());
+        let thoughts = thoughts.chain(part["thinking"].as_str());
+        pieces.extend(thoughts.map(|text| Piece::Thought(escaped(text))));
+    }
+    pieces
+}

@@ -1,0 +1,106 @@
+//! Messages clients over chat targets (MSG-1, MSG-2): a plain Claude Code session works on a target that knows
+//! nothing of Anthropic.
+
+mod answer;
+mod calls;
+mod chunk;
+mod content;
+mod event;
+mod losses;
+mod options;
+mod origin;
+mod request;
+mod stream;
+mod tools;
+
+use shared::operation::Dialect;
+
+use super::{Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, Whole};
+use crate::json::quote;
+use crate::stream::AnswerStream;
+
+/// The pair.
+pub(super) const PAIR: Adaptation = Adaptation {
+    client: Dialect::Messages,
+    target: Dialect::Chat,
+    via: None,
+    losses: losses::LOSSES,
+    prepare,
+    origin: Some(origin::origin),
+};
+
+fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
+    let said = request::say(asking, origin::Trail::default())?;
+    let answers = ChatAnswers {
+        model: quote(asking.selector),
+        id: format!("msg_{}", asking.seed),
+        seed: asking.seed.to_owned(),
+        thinking: said.thinking,
+        stops: said.stops,
+    };
+    Ok(Prepared { body: said.body.into(), answers: Box::new(answers) })
+}
+
+/// How the answer to one request is read.
+#[derive(Clone, Debug)]
+struct ChatAnswers {
+    /// The selector as JSON.
+    model: String,
+    /// Of the message.
+    id: String,
+    /// Of ids for calls that come without one.
+    seed: String,
+    /// The client wants to read the model's reasoning.
+    thinking: bool,
+    /// The client's stop sequences.
+    stops: Vec<String>,
+}
+
+impl Answers for ChatAnswers {
+    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
+        answer::whole(self, body)
+    }
+
+    fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
+        Box::new(stream::MessagesFromChat::new(self.clone(), secrets))
+    }
+}
+
+/// What both kinds of answers end with.
+#[derive(Clone, Copy, Debug)]
+struct Ending<'a> {
+    /// Chat's `finish_reason`, if it named one.
+    finish: Option<&'a str>,
+    /// The stop sequence that the upstream says it met.
+    stop: Option<&'a str>,
+    has_calls: bool,
+    /// The last call's arguments break off.
+    call_is_cut: bool,
+    has_refusal: bool,
+}
+
+impl Ending<'_> {
+    /// `"stop_reason":..,"stop_sequence":..`
+    fn write(&self, stops: &[String], out: &mut Vec<u8>) {
+        let sequence = self.stop.filter(|stop| stops.iter().any(|asked| asked == stop));
+        let length = self.finish == Some("length");
+        let reason = match self.finish {
+            _ if self.has_calls && !(length && self.call_is_cut) => "tool_use",
+            _ if self.has_refusal => "refusal",
+            Some("content_filter") => "refusal",
+            Some("length") => "max_tokens",
+            _ if sequence.is_some() => "stop_sequence",
+            _ => "end_turn",
+        };
+        let sequence = match sequence {
+            Some(sequence) if reason == "stop_sequence" => quote(sequence),
+            _ => "null".to_owned(),
+        };
+        for part in ["\"stop_reason\":\"", reason, "\",\"stop_sequence\":", &sequence] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

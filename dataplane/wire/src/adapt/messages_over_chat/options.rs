@@ -1,0 +1,127 @@
+//! What a request says of its answer: how long, how random, how much thought, in which form.
+
+use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
+
+use super::request::{Writer, elements, member, refused, text_member};
+use crate::adapt::Rejection;
+use crate::adapt::path::Path;
+use crate::json::Tree;
+
+/// `,"max_tokens":..` and what else there is.
+pub(super) fn options(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+    output_limit(writer, body)?;
+    for name in ["temperature", "top_p", "top_k"] {
+        let Some(value) = member(body, name) else { continue };
+        if name == "top_k" && !writer.target.top_k {
+            return Err(refused(&Path::top(name), "it does not know it"));
+        }
+        writer.member(name, value);
+    }
+    if let Some(stop) = member(body, "stop_sequences") {
+        let sequences = elements(stop);
+        let sequences = sequences.ok_or_else(|| Path::top("stop_sequences").reject("must be an array"))?;
+        if !sequences.is_empty() {
+            writer.member("stop", stop);
+        }
+    }
+    context(body)?;
+    format(writer, body)?;
+    reasoning(writer, body)?;
+    if member(body, "stream").and_then(|stream| stream.as_bool()) == Some(true) {
+        writer.raw(",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+    }
+    Ok(())
+}
+
+/// The sequences that end the answer.
+pub(super) fn stops(body: Tree<'_, '_>) -> Vec<String> {
+    let sequences = member(body, "stop_sequences").and_then(elements).unwrap_or_default();
+    sequences.into_iter().filter_map(|sequence| sequence.into_string()).map(str::to_owned).collect()
+}
+
+fn output_limit(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+    let path = Path::top("max_tokens");
+    let limit = member(body, "max_tokens").filter(|limit| limit.as_u64().is_some());
+    let limit = limit.ok_or_else(|| path.reject("must say how many tokens the answer may have"))?;
+    let name = writer.target.output_limit_field;
+    writer.member(name, limit);
+    Ok(())
+}
+
+/// What is cut out of the context on the way is of no meaning elsewhere if it is old thoughts; the rest changes what
+/// the model reads.
+fn context(body: Tree<'_, '_>) -> Result<(), Rejection> {
+    let path = Path::top("context_management");
+    let path = path.member("edits");
+    let edits = member(body, "context_management").and_then(|context| member(context, "edits"));
+    for (position, edit) in edits.and_then(elements).unwrap_or_default().iter().enumerate() {
+        if !text_member(*edit, "type").is_some_and(|kind| kind.starts_with("clear_thinking")) {
+            return Err(refused(
+                &path.at(position),
+                "it cannot cut tool calls and the like out of the context",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Answers held to a schema. `output_format` is an older name.
+fn format(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+    let config = Path::top("output_config");
+    let now = member(body, "output_config").and_then(|config| member(config, "format"));
+    let (format, path) = match (now, member(body, "output_format")) {
+        (Some(format), _) => (format, config.member("format")),
+        (None, Some(format)) => (format, Path::top("output_format")),
+        (None, None) => return Ok(()),
+    };
+    if text_member(format, "type") != Some("json_schema") {
+        return Err(refused(&path, "the only known format is json_schema"));
+    }
+    if !writer.target.json_schema {
+        return Err(refused(&path, "its answers cannot be held to a schema"));
+    }
+    let schema = member(format, "schema").filter(|schema| schema.as_object().is_some());
+    let schema = schema.ok_or_else(|| path.member("schema").reject("must be a JSON schema"))?;
+    writer.raw(
+        ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"output\",\"schema\":",
+    );
+    writer.value(schema);
+    writer.raw(",\"strict\":true}}");
+    Ok(())
+}
+
+/// How hard to think, for targets that do.
+fn reasoning(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+    if !writer.target.reasoning {
+        return Ok(());
+    }
+    let effort = member(body, "output_config").and_then(|config| text_member(config, "effort"));
+    let thinking = member(body, "thinking");
+    let effort = effort.or_else(|| match thinking.and_then(|thinking| text_member(thinking, "type"))? {
+        "enabled" => {
+            let budget = thinking.and_then(|thinking| member(thinking, "budget_tokens")?.as_u64())?;
+            Some(match budget {
+                ..4_096 => "low",
+                4_096..16_384 => "medium",
+                16_384.. => "high",
+            })
+        }
+        "disabled" => Some("none"),
+        _ => None,
+    });
+    if let Some(effort) = effort {
+        writer.raw(",\"reasoning_effort\":");
+        writer.text(effort);
+    }
+    Ok(())
+}
+
+impl Writer<'_> {
+    /// `,"name":value`
+    fn member(&mut self, name: &str, value: Tree<'_, '_>) {
+        self.raw(",");
+        self.text(name);
+        self.raw(":");
+        self.value(value);
+    }
+}

@@ -1,0 +1,137 @@
+//! Which part of the client's request a part of the chat request was made of, for when the second step of a chain
+//! rejects: the request is said once more, and this time it is noted where things went.
+
+use crate::adapt::Asking;
+use crate::adapt::path::Path;
+
+/// Places in the chat request, and where they come from. Notes nothing unless it is asked to.
+#[derive(Debug, Default)]
+pub(super) struct Trail {
+    notes: Option<Vec<(String, String)>>,
+    messages: usize,
+    parts: usize,
+    calls: usize,
+}
+
+impl Trail {
+    fn noting() -> Self {
+        Self { notes: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// The next message is made of what stands at `path`.
+    pub(super) fn message(&mut self, path: &Path<'_>) {
+        self.messages = self.messages.saturating_add(1);
+        (self.parts, self.calls) = (0, 0);
+        let place = self.place();
+        self.note(place, path);
+    }
+
+    /// So is the next part of its content.
+    pub(super) fn part(&mut self, path: &Path<'_>) {
+        let place = format_if(self.notes.is_some(), || format!("{}.content.{}", self.place(), self.parts));
+        self.parts = self.parts.saturating_add(1);
+        self.note(place, path);
+    }
+
+    /// So is its next call.
+    pub(super) fn call(&mut self, path: &Path<'_>) {
+        let place = format_if(self.notes.is_some(), || format!("{}.tool_calls.{}", self.place(), self.calls));
+        self.calls = self.calls.saturating_add(1);
+        self.note(place, path);
+    }
+
+    fn place(&self) -> String {
+        format_if(self.notes.is_some(), || format!("messages.{}", self.messages.saturating_sub(1)))
+    }
+
+    fn note(&mut self, place: String, path: &Path<'_>) {
+        if let Some(notes) = &mut self.notes {
+            notes.push((place, path.to_string()));
+        }
+    }
+}
+
+fn format_if(wanted: bool, format: impl FnOnce() -> String) -> String {
+    if wanted { format() } else { String::new() }
+}
+
+/// The member of the client's request that `param` of the chat request was made of.
+pub(super) fn origin(asking: &Asking<'_>, param: &str) -> Option<String> {
+    if let Some(rest) = param.strip_prefix("tools.") {
+        let (position, member) = rest.split_once('.').unwrap_or((rest, ""));
+        return Some(joined(&format!("tools.{position}"), renamed(member, TOOL_MEMBERS)));
+    }
+    if param.starts_with("messages.") {
+        let said = super::request::say(asking, Trail::noting()).ok()?;
+        let notes = said.trail.notes?;
+        let (rest, origin) = notes
+            .iter()
+            .filter_map(|(place, origin)| Some((below(param, place)?, origin)))
+            .min_by_key(|(rest, _)| rest.len())?;
+        let is_message = origin != "system";
+        return Some(joined(origin, if is_message { renamed(rest, MESSAGE_MEMBERS) } else { "" }));
+    }
+    if param == asking.target.output_limit_field {
+        return Some("max_tokens".to_owned());
+    }
+    let name = param.split('.').next()?;
+    let name = TOP_MEMBERS.iter().find(|(chat, _)| *chat == name).map(|(_, name)| *name)?;
+    let effort = "output_config.effort";
+    Some(if name == effort && !has_effort(asking) { "thinking" } else { name }.to_owned())
+}
+
+fn has_effort(asking: &Asking<'_>) -> bool {
+    serde_json::from_slice::<serde_json::Value>(asking.body)
+        .is_ok_and(|body| body.pointer("/output_config/effort").is_some_and(serde_json::Value::is_string))
+}
+
+/// What comes after `place` in `param`.
+fn below<'p>(param: &'p str, place: &str) -> Option<&'p str> {
+    let rest = param.strip_prefix(place)?;
+    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('.') }
+}
+
+/// The client's name of a member; nothing if it has none.
+fn renamed<'t>(member: &str, names: &[(&str, &'t str)]) -> &'t str {
+    names.iter().find(|(chat, _)| below(member, chat).is_some()).map_or("", |(_, name)| *name)
+}
+
+fn joined(place: &str, member: &str) -> String {
+    if member.is_empty() { place.to_owned() } else { format!("{place}.{member}") }
+}
+
+const TOP_MEMBERS: &[(&str, &str)] = &[
+    ("model", "model"),
+    ("messages", "messages"),
+    ("tools", "tools"),
+    ("temperature", "temperature"),
+    ("top_p", "top_p"),
+    ("top_k", "top_k"),
+    ("stop", "stop_sequences"),
+    ("stream", "stream"),
+    ("stream_options", "stream"),
+    ("response_format", "output_config.format"),
+    ("reasoning_effort", "output_config.effort"),
+    ("tool_choice", "tool_choice"),
+    ("parallel_tool_calls", "tool_choice.disable_parallel_tool_use"),
+];
+
+const TOOL_MEMBERS: &[(&str, &str)] = &[
+    ("type", "type"),
+    ("function.name", "name"),
+    ("function.description", "description"),
+    ("function.parameters", "input_schema"),
+    ("function.strict", "strict"),
+];
+
+const MESSAGE_MEMBERS: &[(&str, &str)] = &[
+    ("role", "role"),
+    ("content", "content"),
+    ("tool_call_id", "tool_use_id"),
+    ("text", "text"),
+    ("image_url", "source"),
+    ("file", "source"),
+    ("id", "id"),
+    ("function.name", "name"),
+    ("function.arguments", "input"),
+];

@@ -1,0 +1,133 @@
+//! A Messages request as a chat request.
+//!
+//! It is read as a tree of slices and written in one go; nothing but what is joined is copied twice.
+
+use simd_json::prelude::{TypedScalarValue as _, ValueAsScalar as _, ValueIntoString as _};
+
+use super::losses::LOSSES;
+use super::origin::Trail;
+use super::{content, options, tools};
+use crate::adapt::path::Path;
+use crate::adapt::{Asking, Fate, Rejection, Traits};
+use crate::json::{self, Tree};
+
+/// A request in chat's words, and what must be remembered of it for its answer.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) body: Vec<u8>,
+    pub(super) thinking: bool,
+    pub(super) stops: Vec<String>,
+    pub(super) trail: Trail,
+}
+
+/// Says the request, and notes in `trail` where things went.
+pub(super) fn say(asking: &Asking<'_>, trail: Trail) -> Result<Said, Rejection> {
+    let mut document = asking.body.to_vec();
+    let tape = json::parse(&mut document)
+        .map_err(|fault| Rejection { param: String::new(), message: fault.to_string() })?;
+    let body = tape.as_value();
+    refuse(body)?;
+    let mut writer = Writer { target: asking.target, out: Vec::with_capacity(asking.body.len()), trail };
+    writer.raw("{\"model\":");
+    writer.text(asking.target.model);
+    content::messages(&mut writer, body)?;
+    options::options(&mut writer, body)?;
+    tools::tools(&mut writer, body)?;
+    writer.raw("}");
+    Ok(Said {
+        body: writer.out,
+        thinking: wants_thinking(body),
+        stops: options::stops(body),
+        trail: writer.trail,
+    })
+}
+
+/// What the table says must be refused wherever it stands at the top.
+fn refuse(body: Tree<'_, '_>) -> Result<(), Rejection> {
+    let members = body.as_object().into_iter().flat_map(|members| members.iter().collect::<Vec<_>>());
+    for (name, value) in members.filter(|(_, value)| !is_empty(*value)) {
+        let row = LOSSES.iter().find(|row| match row.field.split_once('=') {
+            Some((field, word)) => field == name && value.as_str() == Some(word),
+            None => row.field == name,
+        });
+        if let Some(row) = row.filter(|row| row.fate == Fate::Rejected) {
+            return Err(refused(&Path::top(name), row.note));
+        }
+    }
+    Ok(())
+}
+
+/// The refusal of what stands at `path`.
+pub(super) fn refused(path: &Path<'_>, why: &str) -> Rejection {
+    path.reject(&format!("cannot be said to this target: {why}"))
+}
+
+/// The member `name`, unless it is null, which is to be absent.
+pub(super) fn member<'t, 'i>(value: Tree<'t, 'i>, name: &str) -> Option<Tree<'t, 'i>> {
+    value.as_object()?.get(name).filter(|member| !member.is_null())
+}
+
+/// The text of the member `name`.
+pub(super) fn text_member<'i>(value: Tree<'_, 'i>, name: &str) -> Option<&'i str> {
+    member(value, name)?.into_string()
+}
+
+/// The member `name` as text, which must be there.
+pub(super) fn required<'i>(value: Tree<'_, 'i>, name: &str, at: &Path<'_>) -> Result<&'i str, Rejection> {
+    text_member(value, name).ok_or_else(|| at.member(name).reject("must be a string"))
+}
+
+/// The elements of an array.
+pub(super) fn elements<'t, 'i>(value: Tree<'t, 'i>) -> Option<Vec<Tree<'t, 'i>>> {
+    Some(value.as_array()?.iter().collect())
+}
+
+/// Whether `value` says nothing.
+fn is_empty(value: Tree<'_, '_>) -> bool {
+    value.is_null()
+        || value.as_bool() == Some(false)
+        || value.as_str() == Some("")
+        || value.as_array().is_some_and(|items| items.is_empty())
+        || value.as_object().is_some_and(|members| members.is_empty())
+}
+
+/// Whether the client wants to read what the model thinks.
+fn wants_thinking(body: Tree<'_, '_>) -> bool {
+    member(body, "thinking").is_some_and(|thinking| {
+        text_member(thinking, "type").is_some_and(|kind| kind != "disabled")
+            && text_member(thinking, "display") != Some("omitted")
+    })
+}
+
+/// Writes the chat request.
+#[derive(Debug)]
+pub(super) struct Writer<'a> {
+    pub(super) target: &'a Traits<'a>,
+    pub(super) out: Vec<u8>,
+    pub(super) trail: Trail,
+}
+
+impl Writer<'_> {
+    /// JSON as it is.
+    pub(super) fn raw(&mut self, json: &str) {
+        self.out.extend_from_slice(json.as_bytes());
+    }
+
+    /// A string.
+    pub(super) fn text(&mut self, text: &str) {
+        // Writing to memory cannot fail.
+        let _ = serde_json::to_writer(&mut self.out, text);
+    }
+
+    /// A value as the client wrote it.
+    pub(super) fn value(&mut self, value: Tree<'_, '_>) {
+        json::write(value, &mut self.out);
+    }
+
+    /// JSON text as a string.
+    pub(super) fn value_as_text(&mut self, value: Tree<'_, '_>) {
+        let mut text = Vec::new();
+        json::write(value, &mut text);
+        self.text(&String::from_utf8_lossy(&text));
+    }
+}

@@ -1,0 +1,280 @@
+//! A chat stream as a Messages stream.
+//!
+//! ```text
+//! Before --first chunk, no error--> Begun --[DONE], or the end after a finish reason--> Closed
+//!    '-----------------error-----------'----------------------error---------------------^
+//! ```
+//!
+//! Memory is bounded by one event ([`crate::adapt::blocks::EVENT_BYTES_MAX`]) and by what waits: the arguments of calls
+//! that are not open, and text that came while one was ([`WAITING_BYTES_MAX`] each).
+
+use bytes::Bytes;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use shared::operation::Dialect;
+
+use super::calls::{Calls, TooMuch, WAITING_BYTES_MAX};
+use super::chunk::{Choice, Chunk, Delta, Piece, between_quotes, pieces};
+use super::event::{Block, Events};
+use super::{ChatAnswers, Ending};
+use crate::adapt::blocks;
+use crate::chat::token_counts;
+use crate::envelope::{StreamError, error_event, stream_error};
+use crate::stream::{AnswerStream, StreamState, Trouble};
+
+/// The stream. One value an upstream answer.
+#[derive(Debug)]
+pub(super) struct MessagesFromChat {
+    answers: ChatAnswers,
+    secrets: Vec<String>,
+    state: StreamState,
+    events: blocks::Events,
+    out: Events,
+    calls: Calls,
+    /// Text that came while a call was open, as it is escaped.
+    late: String,
+    finish: Option<String>,
+    stop: Option<String>,
+    has_refusal: bool,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Before,
+    Begun,
+    Closed,
+}
+
+impl MessagesFromChat {
+    pub(super) fn new(answers: ChatAnswers, secrets: Vec<String>) -> Self {
+        Self {
+            answers,
+            secrets,
+            state: StreamState::default(),
+            events: blocks::Events::default(),
+            out: Events::default(),
+            calls: Calls::default(),
+            late: String::new(),
+            finish: None,
+            stop: None,
+            has_refusal: false,
+            phase: Phase::Before,
+        }
+    }
+}
+
+impl AnswerStream for MessagesFromChat {
+    fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
+        if self.phase != Phase::Closed {
+            let mut events = std::mem::take(&mut self.events);
+            if events.push(&chunk, |data| self.event(data)).is_err() {
+                self.fail("The upstream sent an event that is too large.");
+            }
+            self.events = events;
+            out.extend(self.out.take());
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<Bytes>) {
+        if self.phase == Phase::Closed {
+            return;
+        }
+        let mut events = std::mem::take(&mut self.events);
+        events.end(|data| {
+            // What does not parse was cut off.
+            if data.starts_with(b"[DONE]") || serde_json::from_slice::<&RawValue>(data).is_ok() {
+                self.event(data);
+            }
+        });
+        if self.phase != Phase::Closed && self.state.finished {
+            self.finish();
+        }
+        self.phase = Phase::Closed;
+        out.extend(self.out.take());
+    }
+
+    fn state(&self) -> &StreamState {
+        &self.state
+    }
+
+    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
+        self.phase = Phase::Closed;
+        stream_error(Dialect::Messages, trouble.row, trouble.message, trouble.request_id)
+    }
+}
+
+impl MessagesFromChat {
+    /// Takes one event. False if nothing may come after it.
+    fn event(&mut self, data: &[u8]) -> bool {
+        let data = data.trim_ascii();
+        if data.is_empty() {
+            return true;
+        }
+        if data.starts_with(b"[DONE]") {
+            self.finish();
+            return false;
+        }
+        let text = String::from_utf8_lossy(data);
+        match serde_json::from_str::<Chunk<'_>>(&text) {
+            Ok(chunk) if chunk.error.is_some() || (chunk.choices.is_none() && chunk.usage.is_none()) => {
+                self.maybe_error(&text, Some(chunk))
+            }
+            Ok(chunk) => self.chunk(&chunk),
+            Err(_) => self.maybe_error(&text, None),
+        }
+        self.phase != Phase::Closed
+    }
+
+    /// Takes an event that looks like an error, or like nothing that is known.
+    fn maybe_error(&mut self, data: &str, chunk: Option<Chunk<'_>>) {
+        let document: Value = serde_json::from_str(data).unwrap_or_default();
+        match (StreamError::of_document(&document), chunk) {
+            (Some(error), _) => self.error(&error),
+            (None, Some(chunk)) => self.chunk(&chunk),
+            (None, None) => self.fail("The upstream sent an event that is no chunk of a chat answer."),
+        }
+    }
+
+    fn chunk(&mut self, chunk: &Chunk<'_>) {
+        self.begin();
+        if let Some(usage) = chunk.usage {
+            let usage: Value = serde_json::from_str(usage.get()).unwrap_or_default();
+            self.state.usage = token_counts(&usage).or(self.state.usage);
+        }
+        let outputs = self.out.outputs();
+        for choice in chunk.choices.iter().flatten().filter(|choice| choice.is_first()) {
+            if self.choice(choice).is_err() {
+                self.fail("The upstream mixed more tool calls than can be put in order.");
+                return;
+            }
+        }
+        if self.out.outputs() > outputs {
+            self.state.content = true;
+            self.state.content_events = self.state.content_events.saturating_add(1);
+            self.state.output_bytes = self.out.output_bytes();
+        }
+    }
+
+    fn choice(&mut self, choice: &Choice<'_>) -> Result<(), TooMuch> {
+        if let Some(delta) = &choice.delta {
+            self.delta(delta)?;
+        }
+        if let Some(reason) = choice.finish() {
+            self.finish = Some(reason);
+            self.stop = choice.stop();
+            self.state.finished = true;
+        }
+        Ok(())
+    }
+
+    fn delta(&mut self, delta: &Delta<'_>) -> Result<(), TooMuch> {
+        if let Some(thoughts) = delta.thoughts().and_then(between_quotes) {
+            self.think(thoughts);
+        }
+        if let Some(content) = delta.content {
+            match between_quotes(content) {
+                Some(text) => self.text(text)?,
+                None => self.parts(content)?,
+            }
+        }
+        if let Some(refusal) = delta.refusal.and_then(between_quotes).filter(|text| !text.is_empty()) {
+            self.has_refusal = true;
+            self.text(refusal)?;
+        }
+        for call in delta.tool_calls.iter().flatten() {
+            self.calls.take(call, &self.answers.seed, &mut self.out)?;
+            if !self.calls.is_busy() {
+                self.flush_late();
+            }
+        }
+        Ok(())
+    }
+
+    fn parts(&mut self, content: &RawValue) -> Result<(), TooMuch> {
+        for piece in pieces(content) {
+            match piece {
+                Piece::Text(text) => self.text(&text)?,
+                Piece::Thought(thought) => self.think(&thought),
+            }
+        }
+        Ok(())
+    }
+
+    /// Text, unless a call is open that it would tear apart: then it waits.
+    fn text(&mut self, escaped: &str) -> Result<(), TooMuch> {
+        if escaped.is_empty() {
+            return Ok(());
+        }
+        if self.calls.is_busy() {
+            self.late.push_str(escaped);
+            return if self.late.len() > WAITING_BYTES_MAX { Err(TooMuch) } else { Ok(()) };
+        }
+        self.write(Block::Text, escaped);
+        Ok(())
+    }
+
+    /// Thoughts, for clients that want them; in the middle of a call they are left out.
+    fn think(&mut self, escaped: &str) {
+        if self.answers.thinking && !escaped.is_empty() && !self.calls.is_busy() {
+            self.write(Block::Thinking, escaped);
+        }
+    }
+
+    fn write(&mut self, block: Block, escaped: &str) {
+        if self.out.open() == Some(Block::Tool) {
+            self.calls.close();
+        }
+        self.out.ensure(block);
+        self.out.delta(escaped);
+    }
+
+    fn flush_late(&mut self) {
+        if !self.late.is_empty() {
+            let late = std::mem::take(&mut self.late);
+            self.write(Block::Text, &late);
+        }
+    }
+
+    fn begin(&mut self) {
+        if self.phase == Phase::Before {
+            self.phase = Phase::Begun;
+            self.out.start(&self.answers.id, &self.answers.model);
+        }
+    }
+
+    fn finish(&mut self) {
+        self.begin();
+        let outputs = self.out.outputs();
+        self.calls.go_on(true, &self.answers.seed, &mut self.out);
+        let call_is_cut = self.calls.is_cut();
+        self.flush_late();
+        self.state.content |= self.out.outputs() > outputs;
+        self.state.output_bytes = self.out.output_bytes();
+        self.out.close();
+        let ending = Ending {
+            finish: self.finish.as_deref(),
+            stop: self.stop.as_deref(),
+            has_calls: self.calls.any(),
+            call_is_cut,
+            has_refusal: self.has_refusal,
+        };
+        let mut reason = Vec::new();
+        ending.write(&self.answers.stops, &mut reason);
+        self.out.stop(&reason, self.state.usage);
+        self.state.done = true;
+        self.phase = Phase::Closed;
+    }
+
+    fn fail(&mut self, message: &str) {
+        self.error(&StreamError { message: message.to_owned(), status: Some(502), ..StreamError::default() });
+    }
+
+    fn error(&mut self, error: &StreamError) {
+        let known: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
+        let error = error.sanitized(&known);
+        self.out.event(&error_event(&error));
+        self.state.error = Some(error);
+        self.phase = Phase::Closed;
+    }
+}

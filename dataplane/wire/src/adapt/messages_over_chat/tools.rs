@@ -1,0 +1,79 @@
+//! Tools, and which of them the model may call.
+
+use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
+
+use super::request::{Writer, elements, member, refused, required, text_member};
+use crate::adapt::Rejection;
+use crate::adapt::path::Path;
+use crate::json::Tree;
+
+/// `,"tools":[..],"tool_choice":..`, if there are any tools.
+pub(super) fn tools(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+    let path = Path::top("tools");
+    let Some(tools) = member(body, "tools") else { return Ok(()) };
+    let tools = elements(tools).ok_or_else(|| path.reject("must be an array"))?;
+    for (position, tool) in tools.iter().enumerate() {
+        writer.raw(if position == 0 { ",\"tools\":[" } else { "," });
+        one(writer, *tool, &path.at(position))?;
+    }
+    if tools.is_empty() {
+        return Ok(());
+    }
+    writer.raw("]");
+    match member(body, "tool_choice") {
+        Some(choice) => tool_choice(writer, choice),
+        None => Ok(()),
+    }
+}
+
+fn one(writer: &mut Writer<'_>, tool: Tree<'_, '_>, path: &Path<'_>) -> Result<(), Rejection> {
+    if !matches!(text_member(tool, "type"), None | Some("custom")) {
+        return Err(refused(
+            &path.member("type"),
+            "a tool that Anthropic runs, or that only its models know",
+        ));
+    }
+    let callers = member(tool, "allowed_callers").and_then(elements).unwrap_or_default();
+    if callers.iter().any(|caller| caller.into_string() != Some("direct")) {
+        return Err(refused(&path.member("allowed_callers"), "only the model itself can call tools"));
+    }
+    writer.raw("{\"type\":\"function\",\"function\":{\"name\":");
+    writer.text(required(tool, "name", path)?);
+    if let Some(description) = text_member(tool, "description").filter(|text| !text.is_empty()) {
+        writer.raw(",\"description\":");
+        writer.text(description);
+    }
+    writer.raw(",\"parameters\":");
+    match member(tool, "input_schema") {
+        Some(schema) if schema.as_object().is_some() => writer.value(schema),
+        Some(_) => return Err(path.member("input_schema").reject("must be a JSON schema")),
+        None => writer.raw("{\"type\":\"object\",\"properties\":{}}"),
+    }
+    let strict = member(tool, "strict").and_then(|strict| strict.as_bool()) == Some(true);
+    if strict && writer.target.strict_tools {
+        writer.raw(",\"strict\":true");
+    }
+    writer.raw("}}");
+    Ok(())
+}
+
+fn tool_choice(writer: &mut Writer<'_>, choice: Tree<'_, '_>) -> Result<(), Rejection> {
+    let path = Path::top("tool_choice");
+    writer.raw(",\"tool_choice\":");
+    match required(choice, "type", &path)? {
+        "auto" => writer.raw("\"auto\""),
+        "any" => writer.raw("\"required\""),
+        "none" => writer.raw("\"none\""),
+        "tool" => {
+            writer.raw("{\"type\":\"function\",\"function\":{\"name\":");
+            writer.text(required(choice, "name", &path)?);
+            writer.raw("}}");
+        }
+        _ => return Err(path.member("type").reject("must be 'auto', 'any', 'tool' or 'none'")),
+    }
+    let disabled = member(choice, "disable_parallel_tool_use").and_then(|disabled| disabled.as_bool());
+    if disabled == Some(true) {
+        writer.raw(",\"parallel_tool_calls\":false");
+    }
+    Ok(())
+}

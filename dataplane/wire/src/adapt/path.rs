@@ -1,0 +1,69 @@
+//! Where a value stands in a document, as a chain on the stack: it is written out only when something is rejected.
+
+use std::fmt;
+
+use super::Rejection;
+
+/// A place in a document.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path<'a> {
+    above: Option<&'a Path<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step<'a> {
+    Member(&'a str),
+    Element(usize),
+}
+
+impl<'a> Path<'a> {
+    /// A member of the document.
+    pub(super) fn top(name: &'a str) -> Self {
+        Self { above: None, step: Step::Member(name) }
+    }
+
+    /// A member of what stands here.
+    pub(super) fn member(&'a self, name: &'a str) -> Self {
+        Self { above: Some(self), step: Step::Member(name) }
+    }
+
+    /// An element of what stands here.
+    pub(super) fn at(&'a self, position: usize) -> Self {
+        Self { above: Some(self), step: Step::Element(position) }
+    }
+
+    /// What stands here cannot be taken: `why` ends the sentence that names it.
+    pub(super) fn reject(&self, why: &str) -> Rejection {
+        Rejection::new(self.to_string(), why)
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(above) = self.above {
+            write!(f, "{above}.")?;
+        }
+        match self.step {
+            Step::Member(name) => f.write_str(name),
+            Step::Element(position) => write!(f, "{position}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_members_and_positions_joined_by_dots() {
+        let messages = Path::top("messages");
+        let (message, content) = (messages.at(2), "content");
+        assert_eq!(message.member(content).at(0).to_string(), "messages.2.content.0");
+        let rejection = message.reject("is odd");
+        assert_eq!(
+            (rejection.param.as_str(), rejection.message.as_str()),
+            ("messages.2", "'messages.2' is odd")
+        );
+    }
+}
