@@ -6,9 +6,13 @@
 
 mod blocks;
 mod call_id;
+mod events;
 mod loss;
 mod messages_over_chat;
 mod path;
+mod read;
+mod responses_over_chat;
+mod write;
 
 use std::fmt::Debug;
 
@@ -40,7 +44,7 @@ pub struct Adaptation {
 }
 
 /// Every pair. Of several that could serve a client the first one wins.
-pub static ADAPTATIONS: &[Adaptation] = &[messages_over_chat::PAIR];
+pub static ADAPTATIONS: &[Adaptation] = &[messages_over_chat::PAIR, responses_over_chat::PAIR];
 
 /// A request, and what must be known of the target that shall answer it.
 #[derive(Clone, Copy, Debug)]

@@ -44,6 +44,11 @@ impl StreamError {
         }
     }
 
+    /// Reads an event or a body that may be an error of any shape.
+    pub(crate) fn of_odd(document: &[u8]) -> Option<Self> {
+        serde_json::from_slice(document).ok().as_ref().and_then(Self::of_document)
+    }
+
     /// Reads the value of an `error`, `errors` or `detail` member.
     pub fn of_member(error: &Value) -> Self {
         match error {

@@ -1,10 +1,18 @@
 //! Every adaptation at its vectors, and its table of losses at the cases that show it.
 //!
 //! A new pair takes its names off [`vectors::WAITING`], and gets a file of cases in `fixtures/loss`.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::expect_used,
+    reason = "a test may"
+)]
 
 mod docs;
 mod losses;
 mod normal;
 mod pair;
+mod responses_over_chat;
+mod responses_reader;
 mod vectors;

@@ -1,0 +1,142 @@
+//! The data of a stream's events as they become whole, without a copy of one that lies in one read.
+
+use std::borrow::Cow;
+
+use memchr::{memchr, memchr2};
+
+use crate::sse::{Blocks, TooLarge, data_of};
+
+/// Bytes of one event that are kept until its end has come. The last event of a Responses stream holds the whole
+/// answer.
+pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Finds events in successive reads.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    blocks: Blocks,
+    /// An event whose end has not come.
+    held: Vec<u8>,
+    /// The first block may begin with a byte order mark.
+    begun: bool,
+}
+
+impl Events {
+    /// Tells `each` the data of every event that ends in `chunk`, as long as it asks for more.
+    pub(super) fn push(
+        &mut self,
+        mut chunk: &[u8],
+        mut each: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), TooLarge> {
+        while let Some(end) = self.blocks.find(chunk) {
+            let (block, rest) = chunk.split_at_checked(end).unwrap_or((chunk, &[]));
+            chunk = rest;
+            let more = if self.held.is_empty() {
+                tell(block, &mut self.begun, &mut each)
+            } else {
+                self.keep(block)?;
+                let more = tell(&self.held, &mut self.begun, &mut each);
+                self.held.clear();
+                more
+            };
+            if !more {
+                return Ok(());
+            }
+        }
+        self.keep(chunk)
+    }
+
+    /// The stream has ended: tells the data of an event that lacks its blank line.
+    pub(super) fn end(&mut self, mut each: impl FnMut(&[u8]) -> bool) {
+        let held = std::mem::take(&mut self.held);
+        let _ = tell(&held, &mut self.begun, &mut each);
+    }
+
+    fn keep(&mut self, part: &[u8]) -> Result<(), TooLarge> {
+        if self.held.len().saturating_add(part.len()) > EVENT_BYTES_MAX {
+            return Err(TooLarge { bytes_max: EVENT_BYTES_MAX });
+        }
+        self.held.extend_from_slice(part);
+        Ok(())
+    }
+}
+
+fn tell(mut block: &[u8], begun: &mut bool, each: &mut impl FnMut(&[u8]) -> bool) -> bool {
+    if !std::mem::replace(begun, true) {
+        block = block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block);
+    }
+    let data = plain_data(block).map(Cow::Borrowed).or_else(|| data_of(block).text);
+    data.is_none_or(|data| each(data.trim_ascii()))
+}
+
+/// The data of a block of the usual form: one `data` line, and at most an `event` line before it.
+fn plain_data(block: &[u8]) -> Option<&[u8]> {
+    let mut rest = block;
+    if rest.starts_with(b"event:") {
+        rest = rest.get(memchr(b'\n', rest)?.checked_add(1)?..)?;
+    }
+    let line = rest.strip_prefix(b"data:")?;
+    let (line, after) = line.split_at_checked(memchr2(b'\n', b'\r', line)?)?;
+    let plain = after.iter().all(|byte| matches!(byte, b'\n' | b'\r'))
+        && memchr(b'\r', block.get(..block.len().checked_sub(rest.len())?)?).is_none();
+    plain.then_some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn told(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
+        let (mut events, mut told) = (Events::default(), Vec::new());
+        for piece in pieces {
+            let _ = events.push(piece, |data| {
+                told.push(data.to_vec());
+                true
+            });
+        }
+        told
+    }
+
+    #[test]
+    fn an_event_may_be_as_large_as_the_bound_and_no_larger() {
+        let mut events = Events::default();
+        let line = vec![b'a'; EVENT_BYTES_MAX - 5];
+        assert_eq!(events.push(b"data:", |_| true), Ok(()));
+        assert_eq!(events.push(&line, |_| true), Ok(()));
+        assert_eq!(events.push(b"a", |_| true), Err(TooLarge { bytes_max: EVENT_BYTES_MAX }));
+    }
+
+    #[test]
+    fn no_event_is_told_after_one_that_was_enough() {
+        let (mut events, mut told) = (Events::default(), 0);
+        let result = events.push(b"data: a\n\ndata: b\n\n", |_| {
+            told += 1;
+            false
+        });
+        assert_eq!((result, told), (Ok(()), 1));
+    }
+
+    proptest! {
+        #[test]
+        fn data_is_what_the_decoder_says_however_it_is_cut(
+            input in r"(\u{feff})?((data|event|id|foo)?(: ?)?[a\u{e9}\u{1f680}:0-9]{0,4}(\n|\r|\r\n)){0,14}",
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let bytes = input.as_bytes();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.sort_unstable();
+            let (mut pieces, mut from) = (Vec::new(), 0);
+            for cut in cuts.into_iter().chain([bytes.len()]) {
+                pieces.push(&bytes[from..cut]);
+                from = cut;
+            }
+            let mut decoder = crate::sse::Decoder::default();
+            decoder.push(bytes).unwrap();
+            let want: Vec<Vec<u8>> = std::iter::from_fn(|| decoder.next_event())
+                .map(|event| event.data.as_bytes().trim_ascii().to_vec())
+                .collect();
+            prop_assert_eq!(told(&pieces), want);
+        }
+    }
+}

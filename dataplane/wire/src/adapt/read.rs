@@ -1,0 +1,91 @@
+//! A client's document read: members that are null are not there, and what is of the wrong kind is refused by its
+//! path.
+
+use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
+pub(super) use simd_json::tape::{Array, Object};
+
+use super::{Loss, Rejection};
+use crate::json::{self, Tree};
+
+/// A member of an object, unless it is null.
+pub(super) fn member<'t, 'i>(object: &Object<'t, 'i>, name: &str) -> Option<Tree<'t, 'i>> {
+    object.get(name).filter(|value| !is_null(*value))
+}
+
+/// The members of an object that are not null, in their order.
+pub(super) fn members<'t, 'i>(object: &Object<'t, 'i>) -> impl Iterator<Item = (&'i str, Tree<'t, 'i>)> {
+    object.iter().filter(|(_, value)| !is_null(*value))
+}
+
+pub(super) fn is_null(value: Tree<'_, '_>) -> bool {
+    value.as_null().is_some()
+}
+
+/// Whether a value asks for nothing: false, 0, "", [] or {}.
+pub(super) fn is_empty(value: Tree<'_, '_>) -> bool {
+    value.as_bool() == Some(false)
+        || value.as_f64() == Some(0.0)
+        || value.as_u64() == Some(0)
+        || value.as_str() == Some("")
+        || value.as_array().is_some_and(|array| array.is_empty())
+        || value.as_object().is_some_and(|object| object.is_empty())
+}
+
+/// A string's text.
+pub(super) fn as_text<'i>(value: Tree<'_, 'i>) -> Option<&'i str> {
+    value.into_string()
+}
+
+/// The text of a member of an object, if it is a string.
+pub(super) fn member_text<'i>(object: &Object<'_, 'i>, name: &str) -> Option<&'i str> {
+    object.get(name).and_then(as_text)
+}
+
+/// The string at `path`.
+pub(super) fn text<'i>(value: Tree<'_, 'i>, path: impl FnOnce() -> String) -> Result<&'i str, Rejection> {
+    as_text(value).ok_or_else(|| Rejection::new(path(), "must be a string."))
+}
+
+/// The string member `name` of the object at `path`, which it must have.
+pub(super) fn needed_text<'i>(
+    object: &Object<'_, 'i>,
+    name: &str,
+    path: impl Fn() -> String,
+) -> Result<&'i str, Rejection> {
+    let value = member(object, name);
+    let value = value.ok_or_else(|| Rejection::new(format!("{}.{name}", path()), "is missing."))?;
+    text(value, || format!("{}.{name}", path()))
+}
+
+/// The object at `path`.
+pub(super) fn object<'t, 'i>(
+    value: Tree<'t, 'i>,
+    path: impl FnOnce() -> String,
+) -> Result<Object<'t, 'i>, Rejection> {
+    value.as_object().ok_or_else(|| Rejection::new(path(), "must be an object."))
+}
+
+/// The array at `path`.
+pub(super) fn array<'t, 'i>(
+    value: Tree<'t, 'i>,
+    path: impl FnOnce() -> String,
+) -> Result<Array<'t, 'i>, Rejection> {
+    value.as_array().ok_or_else(|| Rejection::new(path(), "must be an array."))
+}
+
+/// Why a document cannot be read.
+pub(super) fn refuse_fault(fault: json::Fault) -> Rejection {
+    Rejection { param: String::new(), message: format!("The body cannot be read: {fault}.") }
+}
+
+/// The row of `field` in a table of losses.
+pub(super) fn row(rows: &'static [Loss], field: &str) -> Option<&'static Loss> {
+    let found = rows.iter().find(|row| row.field == field);
+    debug_assert!(found.is_some(), "{field} has a row in the table of losses");
+    found
+}
+
+/// Refuses what stands at `param` for the reason that the row of `field` names.
+pub(super) fn refuse(rows: &'static [Loss], field: &str, param: impl Into<String>) -> Rejection {
+    Rejection::new(param, row(rows, field).map_or("cannot be said to this target.", |row| row.note))
+}

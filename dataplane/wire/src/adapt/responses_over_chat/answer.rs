@@ -1,0 +1,249 @@
+//! A chat answer, whole or in chunks, as a Responses answer.
+
+use bytes::Bytes;
+
+use super::chunk::{Chunk, Delta, Finish};
+use super::echo::Echo;
+use super::feed::Status;
+use super::items::{Full, OUTPUT_BYTES_MAX, Output, PartKind};
+use crate::adapt::events::Events;
+use crate::adapt::{Answers, BadAnswer, Whole};
+use crate::envelope::StreamError;
+use crate::stream::{AnswerStream, StreamState, Trouble};
+
+/// What the answers to one request have in common.
+#[derive(Debug)]
+pub(super) struct ChatAnswers {
+    echo: Echo,
+}
+
+impl ChatAnswers {
+    pub(super) fn new(echo: Echo) -> Self {
+        Self { echo }
+    }
+}
+
+impl Answers for ChatAnswers {
+    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
+        let Ok(mut chunk) = Chunk::read(body) else {
+            return Err(BadAnswer::Invalid("it is not a chat completion"));
+        };
+        if let Some(error) = chunk.error(body) {
+            return Err(BadAnswer::Error(error));
+        }
+        let choice = chunk.choice().ok_or(BadAnswer::Invalid("it holds no choice"))?;
+        let finish = choice.finish();
+        if finish == Some(Finish::Failed) {
+            return Err(BadAnswer::Error(ended_with_an_error()));
+        }
+        let usage = chunk.token_counts();
+        let mut answer = Answer::new(self.echo.clone());
+        let told = choice.said().is_none_or(|said| answer.delta(&said).is_ok());
+        let status = status_of(finish);
+        if !told || answer.output.finish(status, usage.unwrap_or_default()).is_err() {
+            return Err(BadAnswer::Invalid("it is larger than 16 MiB"));
+        }
+        let body = answer.output.response(status, usage.unwrap_or_default());
+        Ok(Whole { body, usage, output_bytes: answer.state.output_bytes })
+    }
+
+    fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
+        let answer = Answer::new(self.echo.clone());
+        Box::new(ResponsesStream { events: Events::default(), answer, secrets, stopped: false })
+    }
+}
+
+/// A stream of chunks as a stream of events.
+#[derive(Debug)]
+struct ResponsesStream {
+    events: Events,
+    answer: Answer,
+    /// Credentials that may not show in errors.
+    secrets: Vec<String>,
+    stopped: bool,
+}
+
+impl AnswerStream for ResponsesStream {
+    fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
+        if self.stopped {
+            return;
+        }
+        let Self { events, answer, secrets, stopped } = self;
+        let result = events.push(&chunk, |data| {
+            *stopped = answer.take_event(data, secrets);
+            !*stopped
+        });
+        if result.is_err() && !*stopped {
+            answer.fail(&too_large(), secrets);
+            *stopped = true;
+        }
+        out.extend(answer.output.take());
+    }
+
+    fn end(&mut self, out: &mut Vec<Bytes>) {
+        if self.stopped {
+            return;
+        }
+        self.stopped = true;
+        let Self { events, answer, secrets, .. } = self;
+        let mut ended = false;
+        events.end(|data| {
+            ended = answer.take_last_event(data, secrets);
+            false
+        });
+        if !ended && answer.state.finished {
+            answer.finish(secrets);
+        }
+        out.extend(answer.output.take());
+    }
+
+    fn state(&self) -> &StreamState {
+        &self.answer.state
+    }
+
+    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
+        self.stopped = true;
+        self.answer.output.fail(failure_code(Some(trouble.row.code), trouble.row.status), trouble.message);
+        self.answer.output.take().unwrap_or_default()
+    }
+}
+
+/// An answer that is being read.
+#[derive(Debug)]
+struct Answer {
+    output: Output,
+    state: StreamState,
+    finish: Option<Finish>,
+}
+
+impl Answer {
+    fn new(echo: Echo) -> Self {
+        Self { output: Output::new(echo), state: StreamState::default(), finish: None }
+    }
+
+    /// Reads one event. True if nothing comes after it.
+    fn take_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
+        if data.starts_with(b"[DONE]") {
+            return self.finish(secrets);
+        }
+        if !matches!(data.first(), Some(b'{' | b'[')) {
+            return false;
+        }
+        let Ok(mut chunk) = Chunk::read(data) else {
+            return self.fail(&StreamError::of_odd(data).unwrap_or_else(unreadable), secrets);
+        };
+        if let Some(error) = chunk.error(data) {
+            return self.fail(&error, secrets);
+        }
+        self.state.usage = chunk.token_counts().or(self.state.usage);
+        let Some(choice) = chunk.choice() else { return false };
+        if let Some(finish) = choice.finish() {
+            self.finish = Some(finish);
+            self.state.finished = true;
+        }
+        match choice.said().map(|said| self.delta(&said)) {
+            Some(Err(Full)) => self.fail(&too_large(), secrets),
+            Some(Ok(())) | None => false,
+        }
+    }
+
+    /// The same of an event that the end of the stream has cut off: it can only tell of what is known already.
+    fn take_last_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
+        if self.state.finished {
+            return self.take_event(data, secrets);
+        }
+        match Chunk::read(data).ok().and_then(|chunk| chunk.error(data)) {
+            Some(error) => self.fail(&error, secrets),
+            None => false,
+        }
+    }
+
+    fn delta(&mut self, delta: &Delta<'_>) -> Result<(), Full> {
+        if let Some(raw) = delta.reasoning() {
+            self.seen(raw.len());
+            self.output.reasoning(&raw)?;
+        }
+        if let Some(raw) = delta.content() {
+            self.seen(raw.len());
+            self.output.message(PartKind::Text, &raw)?;
+        }
+        if let Some(raw) = delta.refusal() {
+            self.seen(raw.len());
+            self.output.message(PartKind::Refusal, raw)?;
+        }
+        for fragment in delta.fragments() {
+            self.seen(
+                fragment.input.as_ref().map_or(0, |input| input.len()).saturating_add(fragment.name.len()),
+            );
+            self.output.call(&fragment)?;
+        }
+        Ok(())
+    }
+
+    /// Output has come.
+    fn seen(&mut self, bytes: usize) {
+        let state = &mut self.state;
+        state.content = true;
+        state.content_events = state.content_events.saturating_add(1);
+        state.output_bytes = state.output_bytes.saturating_add(bytes.try_into().unwrap_or(u64::MAX));
+    }
+
+    /// The upstream has said that this is all.
+    fn finish(&mut self, secrets: &[String]) -> bool {
+        if self.finish == Some(Finish::Failed) {
+            return self.fail(&ended_with_an_error(), secrets);
+        }
+        let status = status_of(self.finish);
+        match self.output.finish(status, self.state.usage.unwrap_or_default()) {
+            Ok(()) => self.state.done = true,
+            Err(Full) => return self.fail(&too_large(), secrets),
+        }
+        true
+    }
+
+    fn fail(&mut self, error: &StreamError, secrets: &[String]) -> bool {
+        let known: Vec<&str> = secrets.iter().map(String::as_str).collect();
+        let error = error.sanitized(&known);
+        let code = failure_code(error.code.as_deref(), error.status.unwrap_or(500));
+        self.output.fail(code, &error.message);
+        self.state.error = Some(error);
+        true
+    }
+}
+
+fn status_of(finish: Option<Finish>) -> Status<'static> {
+    match finish {
+        Some(Finish::Length) => Status::Incomplete("max_output_tokens"),
+        Some(Finish::Filtered) => Status::Incomplete("content_filter"),
+        Some(Finish::Stop | Finish::Failed) | None => Status::Completed,
+    }
+}
+
+/// The code of a failed response: the closed list of it knows few.
+fn failure_code(code: Option<&str>, status: u16) -> &'static str {
+    const KNOWN: [&str; 4] =
+        ["rate_limit_exceeded", "context_length_exceeded", "insufficient_quota", "invalid_prompt"];
+    let known = KNOWN.into_iter().find(|known| Some(*known) == code);
+    known.unwrap_or(if status == 429 { "rate_limit_exceeded" } else { "server_error" })
+}
+
+fn too_large() -> StreamError {
+    let bytes = OUTPUT_BYTES_MAX / (1024 * 1024);
+    StreamError {
+        message: format!(
+            "The upstream's answer is too large to be adapted: more than {bytes} MiB, or 64 KiB of a tool call without a name."
+        ),
+        status: Some(502),
+        ..StreamError::default()
+    }
+}
+
+fn unreadable() -> StreamError {
+    let message = "The upstream sent an event that is no chunk of a chat completion.".to_owned();
+    StreamError { message, status: Some(502), ..StreamError::default() }
+}
+
+fn ended_with_an_error() -> StreamError {
+    let message = "The upstream ended its answer with an error that it did not name.".to_owned();
+    StreamError { message, status: Some(502), ..StreamError::default() }
+}

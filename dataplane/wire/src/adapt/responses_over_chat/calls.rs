@@ -1,0 +1,170 @@
+//! Tool calls as chat tells of them, in fragments that may interleave.
+
+use std::borrow::Cow;
+
+use bytes::{BufMut as _, BytesMut};
+
+use super::items::{Full, put_raw_text};
+use crate::adapt::write::number;
+
+/// Bytes of a call's input that are kept back until its name has come.
+const WAITING_BYTES_MAX: usize = 64 * 1024;
+
+/// One element of `tool_calls`. Text is as it is escaped.
+#[derive(Debug, Default)]
+pub(super) struct Fragment<'a> {
+    /// The call that it belongs to, if that is said.
+    pub(super) index: Option<u64>,
+    /// Its place in the array, and how long that is.
+    pub(super) position: usize,
+    pub(super) siblings: usize,
+    pub(super) id: &'a [u8],
+    pub(super) name: &'a [u8],
+    pub(super) input: Option<Cow<'a, [u8]>>,
+    /// The tool takes free text.
+    pub(super) custom: bool,
+}
+
+/// The calls of an answer, in the order in which they began.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Vec<Call>);
+
+/// One call.
+#[derive(Debug)]
+pub(super) struct Call {
+    index: Option<u64>,
+    /// As the upstream named it; nothing if it did not.
+    named: BytesMut,
+    id: BytesMut,
+    pub(super) name: BytesMut,
+    pub(super) input: BytesMut,
+    custom: bool,
+    /// Its item, once that has been told of.
+    pub(super) item: Option<usize>,
+}
+
+impl Calls {
+    pub(super) fn get(&self, place: usize) -> Option<&Call> {
+        self.0.get(place)
+    }
+
+    pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut Call> {
+        self.0.get_mut(place)
+    }
+
+    /// Calls whose name never came.
+    pub(super) fn unannounced(&self) -> Vec<usize> {
+        (0..self.0.len()).filter(|&place| self.get(place).is_some_and(|call| call.item.is_none())).collect()
+    }
+
+    /// Where the call stands that a fragment belongs to; a new one if it belongs to none.
+    pub(super) fn place_of(&mut self, fragment: &Fragment<'_>, seed: &str) -> usize {
+        match self.known(fragment) {
+            Some(place) => place,
+            None => self.add(fragment, seed),
+        }
+    }
+
+    /// Some vendors send no index, and some the same one for every call: then the id tells calls apart.
+    fn known(&self, fragment: &Fragment<'_>) -> Option<usize> {
+        let found = if fragment.index.is_some() {
+            self.0.iter().rposition(|call| call.index == fragment.index)
+        } else if !fragment.id.is_empty() {
+            self.0.iter().rposition(|call| call.named == fragment.id)
+        } else if fragment.siblings > 1 {
+            Some(fragment.position).filter(|&place| place < self.0.len())
+        } else {
+            self.0.len().checked_sub(1)
+        };
+        found.filter(|&place| {
+            let named = self.get(place).map(|call| &*call.named).unwrap_or_default();
+            fragment.id.is_empty() || named.is_empty() || named == fragment.id
+        })
+    }
+
+    fn add(&mut self, fragment: &Fragment<'_>, seed: &str) -> usize {
+        let place = self.0.len();
+        let mut id = BytesMut::from(fragment.id);
+        if id.is_empty() {
+            for part in ["call_", seed, "_"] {
+                id.put_slice(part.as_bytes());
+            }
+            number(&mut id, place.try_into().unwrap_or(u64::MAX));
+        }
+        self.0.push(Call {
+            index: fragment.index,
+            named: fragment.id.into(),
+            id,
+            name: BytesMut::new(),
+            input: BytesMut::new(),
+            custom: fragment.custom,
+            item: None,
+        });
+        place
+    }
+}
+
+impl Call {
+    /// Takes what comes before the call can be told of.
+    pub(super) fn wait(&mut self, fragment: &Fragment<'_>, input: &[u8]) -> Result<(), Full> {
+        if self.named.is_empty() && !fragment.id.is_empty() {
+            self.named = fragment.id.into();
+            self.id = fragment.id.into();
+        }
+        self.custom |= fragment.custom;
+        self.name.extend_from_slice(fragment.name);
+        let waits = self.name.is_empty();
+        if waits && self.input.len().saturating_add(input.len()) > WAITING_BYTES_MAX {
+            return Err(Full);
+        }
+        self.input.extend_from_slice(input);
+        Ok(())
+    }
+
+    /// No more comes. A function without arguments is called with none.
+    pub(super) fn ends(&mut self) {
+        if self.input.is_empty() && !self.custom {
+            self.input.put_slice(b"{}");
+        }
+    }
+
+    pub(super) fn prefix(&self) -> &'static str {
+        if self.custom { "ctc" } else { "fc" }
+    }
+
+    pub(super) fn delta_name(&self) -> &'static str {
+        if self.custom {
+            "response.custom_tool_call_input.delta"
+        } else {
+            "response.function_call_arguments.delta"
+        }
+    }
+
+    pub(super) fn done_name(&self) -> &'static str {
+        if self.custom {
+            "response.custom_tool_call_input.done"
+        } else {
+            "response.function_call_arguments.done"
+        }
+    }
+
+    /// What the event of its end says; SDKs before 3.0 need the name.
+    pub(super) fn put_outcome(&self, out: &mut BytesMut) {
+        if !self.custom {
+            put_raw_text("name", &self.name, out);
+        }
+        put_raw_text(self.input_name(), &self.input, out);
+    }
+
+    /// The members of its item.
+    pub(super) fn put(&self, out: &mut BytesMut) {
+        put_raw_text("type", if self.custom { b"custom_tool_call" } else { b"function_call" }, out);
+        put_raw_text("call_id", &self.id, out);
+        put_raw_text("name", &self.name, out);
+        put_raw_text(self.input_name(), &self.input, out);
+    }
+
+    fn input_name(&self) -> &'static str {
+        if self.custom { "input" } else { "arguments" }
+    }
+}

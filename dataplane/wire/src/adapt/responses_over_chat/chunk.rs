@@ -1,0 +1,208 @@
+//! One chunk of a chat stream, or a whole completion, which has the same members but for `message`. Text stays as
+//! it is escaped.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use shared::usage::TokenCounts;
+
+use super::calls::Fragment;
+use crate::chat::token_counts;
+use crate::envelope::StreamError;
+use crate::json;
+
+/// What an event or a body holds.
+#[derive(Debug, Deserialize)]
+pub(super) struct Chunk<'a> {
+    #[serde(borrow)]
+    choices: Option<Vec<Choice<'a>>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    x_groq: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// One choice.
+#[derive(Debug, Deserialize)]
+pub(super) struct Choice<'a> {
+    index: Option<u64>,
+    #[serde(borrow)]
+    delta: Option<Delta<'a>>,
+    #[serde(borrow)]
+    message: Option<Delta<'a>>,
+    #[serde(borrow)]
+    finish_reason: Option<&'a RawValue>,
+}
+
+/// What it adds.
+#[derive(Debug, Deserialize)]
+pub(super) struct Delta<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning_content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning: Option<&'a RawValue>,
+    #[serde(borrow)]
+    refusal: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<ToolCall<'a>>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ToolCall<'a> {
+    index: Option<u64>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    function: Option<Called<'a>>,
+    #[serde(borrow)]
+    custom: Option<Called<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Called<'a> {
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, alias = "input")]
+    arguments: Option<&'a RawValue>,
+}
+
+/// How an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finish {
+    Stop,
+    Length,
+    Filtered,
+    Failed,
+}
+
+impl<'a> Chunk<'a> {
+    pub(super) fn read(document: &'a [u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(document)
+    }
+
+    /// The error in it, whatever its shape.
+    pub(super) fn error(&self, document: &[u8]) -> Option<StreamError> {
+        if self.error.is_none() && (self.choices.is_some() || self.usage.is_some()) {
+            return None;
+        }
+        StreamError::of_odd(document)
+    }
+
+    pub(super) fn token_counts(&self) -> Option<TokenCounts> {
+        let read = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
+        let usage = self.usage.and_then(read).as_ref().and_then(token_counts);
+        usage.or_else(|| token_counts(self.x_groq.and_then(read)?.get("usage")?))
+    }
+
+    /// The answer: of several the first.
+    pub(super) fn choice(&mut self) -> Option<Choice<'a>> {
+        let choices = self.choices.as_mut()?;
+        let first = choices.iter().position(|choice| choice.index.unwrap_or(0) == 0)?;
+        Some(choices.swap_remove(first))
+    }
+}
+
+impl<'a> Choice<'a> {
+    pub(super) fn finish(&self) -> Option<Finish> {
+        Some(match text(self.finish_reason?)? {
+            b"" => return None,
+            b"length" | b"model_length" => Finish::Length,
+            b"content_filter" => Finish::Filtered,
+            b"error" | b"abort" | b"insufficient_system_resource" => Finish::Failed,
+            _ => Finish::Stop,
+        })
+    }
+
+    /// What is said in it.
+    pub(super) fn said(self) -> Option<Delta<'a>> {
+        self.delta.or(self.message)
+    }
+}
+
+impl<'a> Delta<'a> {
+    /// Text for the client.
+    pub(super) fn content(&self) -> Option<Cow<'a, [u8]>> {
+        self.content.and_then(|content| said(content, Kind::Text))
+    }
+
+    /// Reasoning, under whichever name.
+    pub(super) fn reasoning(&self) -> Option<Cow<'a, [u8]>> {
+        let named = [self.reasoning_content, self.reasoning].into_iter().flatten();
+        let mut texts = named.filter_map(text).filter(|text| !text.is_empty());
+        texts
+            .next()
+            .map(Cow::Borrowed)
+            .or_else(|| self.content.and_then(|content| said(content, Kind::Thinking)))
+    }
+
+    pub(super) fn refusal(&self) -> Option<&'a [u8]> {
+        self.refusal.and_then(text).filter(|text| !text.is_empty())
+    }
+
+    pub(super) fn fragments(&self) -> impl Iterator<Item = Fragment<'a>> {
+        let calls = self.tool_calls.as_deref().unwrap_or_default();
+        calls.iter().enumerate().map(|(position, call)| call.fragment(position, calls.len()))
+    }
+}
+
+impl<'a> ToolCall<'a> {
+    fn fragment(&self, position: usize, siblings: usize) -> Fragment<'a> {
+        let called = self.custom.as_ref().or(self.function.as_ref());
+        Fragment {
+            index: self.index,
+            position,
+            siblings,
+            id: self.id.and_then(text).unwrap_or_default(),
+            name: called.and_then(|called| called.name).and_then(text).unwrap_or_default(),
+            input: called.and_then(|called| called.arguments).map(|arguments| match text(arguments) {
+                Some(text) => Cow::Borrowed(text),
+                None => Cow::Owned(escaped(arguments.get())),
+            }),
+            custom: self.custom.is_some(),
+        }
+    }
+}
+
+/// A string's bytes as they are escaped.
+#[inline]
+fn text(raw: &RawValue) -> Option<&[u8]> {
+    raw.get().as_bytes().strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
+/// `text` as it is escaped.
+fn escaped(text: &str) -> Vec<u8> {
+    let quoted = json::quote(text).into_bytes();
+    quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default().to_vec()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thinking,
+}
+
+/// What `content` holds of `kind`. Most write a string of text, Mistral's reasoning models an array of both.
+fn said(content: &RawValue, kind: Kind) -> Option<Cow<'_, [u8]>> {
+    if let Some(text) = text(content) {
+        return Some(text).filter(|text| kind == Kind::Text && !text.is_empty()).map(Cow::Borrowed);
+    }
+    let parts: Vec<Value> = serde_json::from_str(content.get()).ok()?;
+    let mut said = String::new();
+    for part in &parts {
+        match (kind, part.get("thinking")) {
+            (Kind::Text, None) => said.push_str(part.get("text").and_then(Value::as_str).unwrap_or_default()),
+            (Kind::Thinking, Some(Value::Array(thoughts))) => {
+                said.extend(thoughts.iter().filter_map(|thought| thought.get("text")?.as_str()));
+            }
+            (Kind::Thinking, Some(Value::String(thought))) => said.push_str(thought),
+            (Kind::Text | Kind::Thinking, _) => {}
+        }
+    }
+    if said.is_empty() { None } else { Some(Cow::Owned(escaped(&said))) }
+}

@@ -1,0 +1,62 @@
+//! What an answer repeats of its request: every snapshot of a response holds it.
+
+use bytes::Bytes;
+
+use crate::adapt::Asking;
+use crate::adapt::read::{Object, member, member_text};
+use crate::adapt::write::number;
+use crate::json;
+
+/// The parts of a snapshot that stay the same, in the order in which they are written:
+/// `head` status `middle` output `tail` usage `}`.
+#[derive(Clone, Debug)]
+pub(super) struct Echo {
+    /// The middle of every id in the answer.
+    pub(super) seed: Box<str>,
+    /// To before `status`.
+    pub(super) head: Bytes,
+    /// From what follows the state to before `output`.
+    pub(super) middle: Bytes,
+    /// From what follows `output` to before `usage`.
+    pub(super) tail: Bytes,
+}
+
+impl Echo {
+    pub(super) fn new(request: &Object<'_, '_>, asking: &Asking<'_>) -> Self {
+        let mut head =
+            format!(r#""id":"resp_{}","object":"response","created_at":"#, asking.seed).into_bytes();
+        number(&mut head, asking.now_s);
+        let mut middle = Vec::new();
+        let put = |out: &mut Vec<u8>, name: &str, default: &str| {
+            out.extend_from_slice(format!(r#","{name}":"#).as_bytes());
+            match member(request, name) {
+                Some(value) => json::write(value, out),
+                None => out.extend_from_slice(default.as_bytes()),
+            }
+        };
+        put(&mut middle, "instructions", "null");
+        put(&mut middle, "max_output_tokens", "null");
+        middle.extend_from_slice(format!(r#","model":{}"#, json::quote(asking.selector)).as_bytes());
+        let mut tail = Vec::new();
+        for (name, default) in [
+            ("parallel_tool_calls", "true"),
+            ("temperature", "null"),
+            ("text", r#"{"format":{"type":"text"}}"#),
+            ("tool_choice", r#""auto""#),
+            ("tools", "[]"),
+            ("top_p", "null"),
+            ("user", "null"),
+            ("metadata", "{}"),
+        ] {
+            put(&mut tail, name, default);
+        }
+        let effort = member(request, "reasoning")
+            .and_then(|reasoning| member_text(&reasoning.as_object()?, "effort"))
+            .map_or_else(|| "null".to_owned(), json::quote);
+        let fixed = format!(
+            r#","previous_response_id":null,"reasoning":{{"effort":{effort},"summary":null}},"store":false,"truncation":"disabled""#
+        );
+        tail.extend_from_slice(fixed.as_bytes());
+        Self { seed: asking.seed.into(), head: head.into(), middle: middle.into(), tail: tail.into() }
+    }
+}

@@ -1,0 +1,138 @@
+//! Events of a Responses stream as bytes, and what they have in common: names, and numbers without gaps.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use shared::usage::TokenCounts;
+
+use super::echo::Echo;
+use crate::adapt::write::number;
+
+/// Events that are ready for the client.
+#[derive(Debug, Default)]
+pub(super) struct Feed {
+    out: BytesMut,
+    sequence: u64,
+}
+
+impl Feed {
+    /// Writes one event. `fill` writes members, each with its comma before it.
+    pub(super) fn event(&mut self, name: &str, fill: impl FnOnce(&mut BytesMut)) {
+        event_head(name, &mut self.out);
+        fill(&mut self.out);
+        self.event_ends();
+    }
+
+    /// Writes one event whose beginning is at hand.
+    #[inline]
+    pub(super) fn delta(&mut self, head: &[u8], raw: &[u8], tail: &[u8]) {
+        self.out.reserve(head.len().saturating_add(raw.len()).saturating_add(64));
+        self.out.put_slice(head);
+        self.out.put_slice(raw);
+        self.out.put_slice(tail);
+        self.event_ends();
+    }
+
+    #[inline]
+    fn event_ends(&mut self) {
+        self.out.put_slice(b",\"sequence_number\":");
+        number(&mut self.out, self.sequence);
+        self.out.put_slice(b"}\n\n");
+        self.sequence = self.sequence.saturating_add(1);
+    }
+
+    /// What is ready, if anything is.
+    pub(super) fn take(&mut self) -> Option<Bytes> {
+        if self.out.is_empty() { None } else { Some(self.out.split().freeze()) }
+    }
+}
+
+/// The beginning of an event, up to its type.
+pub(super) fn event_head(name: &str, out: &mut BytesMut) {
+    for part in ["event: ", name, "\ndata: {\"type\":\"", name, "\""] {
+        out.put_slice(part.as_bytes());
+    }
+}
+
+/// How a response stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Status<'a> {
+    InProgress,
+    Completed,
+    /// It ends early, for this reason.
+    Incomplete(&'static str),
+    Failed {
+        code: &'a str,
+        message: &'a str,
+    },
+}
+
+impl Status<'_> {
+    /// Its name, which is that of its event too.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Incomplete(_) => "incomplete",
+            Self::Failed { .. } => "failed",
+        }
+    }
+}
+
+/// Writes the members of a response around its output.
+pub(super) fn write_response(
+    echo: &Echo,
+    status: Status<'_>,
+    usage: Option<TokenCounts>,
+    output: impl FnOnce(&mut BytesMut),
+    out: &mut BytesMut,
+) {
+    out.put_u8(b'{');
+    out.put_slice(&echo.head);
+    for part in [",\"status\":\"", status.name(), "\",\"error\":"] {
+        out.put_slice(part.as_bytes());
+    }
+    match status {
+        Status::Failed { code, message } => {
+            let error = serde_json::json!({"code": code, "message": message});
+            out.put_slice(error.to_string().as_bytes());
+        }
+        Status::InProgress | Status::Completed | Status::Incomplete(_) => out.put_slice(b"null"),
+    }
+    out.put_slice(b",\"incomplete_details\":");
+    match status {
+        Status::Incomplete(reason) => {
+            for part in ["{\"reason\":\"", reason, "\"}"] {
+                out.put_slice(part.as_bytes());
+            }
+        }
+        Status::InProgress | Status::Completed | Status::Failed { .. } => out.put_slice(b"null"),
+    }
+    out.put_slice(&echo.middle);
+    out.put_slice(b",\"output\":[");
+    output(out);
+    out.put_u8(b']');
+    out.put_slice(&echo.tail);
+    out.put_slice(b",\"usage\":");
+    match usage {
+        Some(usage) => write_usage(usage, out),
+        None => out.put_slice(b"null"),
+    }
+    out.put_u8(b'}');
+}
+
+/// Cached input is part of the input, reasoning part of the output.
+fn write_usage(usage: TokenCounts, out: &mut BytesMut) {
+    let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+    let output = usage.output.saturating_add(usage.reasoning);
+    for (name, count) in [
+        ("{\"input_tokens\":", input),
+        (",\"input_tokens_details\":{\"cached_tokens\":", usage.cache_read),
+        (",\"cache_write_tokens\":", usage.cache_write),
+        ("},\"output_tokens\":", output),
+        (",\"output_tokens_details\":{\"reasoning_tokens\":", usage.reasoning),
+        ("},\"total_tokens\":", input.saturating_add(output)),
+    ] {
+        out.put_slice(name.as_bytes());
+        number(out, count);
+    }
+    out.put_u8(b'}');
+}

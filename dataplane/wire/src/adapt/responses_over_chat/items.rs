@@ -1,0 +1,483 @@
+//! The output items of a response as they grow, and the events that tell of it.
+//!
+//! Text is kept as it is escaped in the upstream's JSON, so that it is neither read nor written letter by letter.
+//! All of it is kept, because the last event holds the whole output; so there is a bound.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use shared::usage::TokenCounts;
+
+use super::calls::{Call, Calls, Fragment};
+use super::echo::Echo;
+use super::feed::{Feed, Status, event_head, write_response};
+use crate::adapt::write::number;
+
+/// Bytes of one answer that are kept.
+pub(super) const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What an item counts beside its text.
+const ITEM_BYTES: usize = 256;
+
+/// The answer is larger than [`OUTPUT_BYTES_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+/// The output so far.
+#[derive(Debug)]
+pub(super) struct Output {
+    echo: Echo,
+    feed: Feed,
+    begun: bool,
+    items: Vec<Item>,
+    calls: Calls,
+    /// The items that more reasoning, or more text, would go to.
+    reasoning: Option<usize>,
+    message: Option<usize>,
+    kept_bytes: usize,
+    /// The beginning of the last text event, of this item and part.
+    head: BytesMut,
+    head_of: Option<(usize, usize)>,
+}
+
+#[derive(Debug)]
+struct Item {
+    /// `in_progress`, until it is closed.
+    status: &'static str,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Reasoning(BytesMut),
+    Message(Vec<Part>),
+    /// The call in this place of [`Calls`].
+    Call(usize),
+}
+
+#[derive(Debug)]
+struct Part {
+    kind: PartKind,
+    text: BytesMut,
+}
+
+/// What a message is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartKind {
+    Text,
+    Refusal,
+}
+
+const IN_PROGRESS: &str = "in_progress";
+
+impl Output {
+    /// A response without output.
+    pub(super) fn new(echo: Echo) -> Self {
+        Self {
+            echo,
+            feed: Feed::default(),
+            begun: false,
+            items: Vec::new(),
+            calls: Calls::default(),
+            reasoning: None,
+            message: None,
+            kept_bytes: 0,
+            head: BytesMut::new(),
+            head_of: None,
+        }
+    }
+
+    /// What is ready for the client.
+    pub(super) fn take(&mut self) -> Option<Bytes> {
+        self.feed.take()
+    }
+
+    /// More reasoning, as it is escaped.
+    pub(super) fn reasoning(&mut self, raw: &[u8]) -> Result<(), Full> {
+        let index = match self.reasoning {
+            Some(index) => index,
+            None => {
+                let index = self.add(Body::Reasoning(BytesMut::new()))?;
+                self.part_event("added", index, 0);
+                self.reasoning = Some(index);
+                index
+            }
+        };
+        self.text(index, 0, "response.reasoning_text.delta", raw)
+    }
+
+    /// More of a message, as it is escaped.
+    pub(super) fn message(&mut self, kind: PartKind, raw: &[u8]) -> Result<(), Full> {
+        self.close_reasoning();
+        let index = match self.message {
+            Some(index) => index,
+            None => {
+                let index = self.add(Body::Message(Vec::new()))?;
+                self.message = Some(index);
+                index
+            }
+        };
+        let Some(Body::Message(parts)) = self.items.get_mut(index).map(|item| &mut item.body) else {
+            return Ok(());
+        };
+        if parts.last().is_none_or(|part| part.kind != kind) {
+            parts.push(Part { kind, text: BytesMut::new() });
+            let part = parts.len().saturating_sub(1);
+            self.keep(ITEM_BYTES)?;
+            self.part_event("added", index, part);
+        }
+        let part = self.parts_of(index).saturating_sub(1);
+        self.text(index, part, kind.delta_name(), raw)
+    }
+
+    /// More of a tool call.
+    pub(super) fn call(&mut self, fragment: &Fragment<'_>) -> Result<(), Full> {
+        self.close_reasoning();
+        self.close_message();
+        let place = self.calls.place_of(fragment, &self.echo.seed);
+        let input = fragment.input.as_deref().unwrap_or_default();
+        self.keep(input.len())?;
+        let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
+        match call.item {
+            Some(index) => {
+                call.input.extend_from_slice(input);
+                self.call_delta(index, place, input);
+                Ok(())
+            }
+            None => {
+                call.wait(fragment, input)?;
+                if call.name.is_empty() { Ok(()) } else { self.announce(place) }
+            }
+        }
+    }
+
+    /// The item of a call can be told of: what has come of its input goes out with it.
+    fn announce(&mut self, place: usize) -> Result<(), Full> {
+        let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
+        let input = std::mem::take(&mut call.input);
+        let index = self.add(Body::Call(place))?;
+        if let Some(call) = self.calls.get_mut(place) {
+            call.item = Some(index);
+            call.input = input.clone();
+        }
+        if !input.is_empty() {
+            self.call_delta(index, place, &input);
+        }
+        Ok(())
+    }
+
+    fn call_delta(&mut self, index: usize, place: usize, input: &[u8]) {
+        if input.is_empty() {
+            return;
+        }
+        let Some(call) = self.calls.get(place) else { return };
+        let seed = &self.echo.seed;
+        self.feed.event(call.delta_name(), |out| {
+            put_place(seed, call.prefix(), index, out);
+            out.put_slice(b",\"delta\":\"");
+            out.put_slice(input);
+            out.put_u8(b'"');
+        });
+    }
+
+    fn text(&mut self, index: usize, part: usize, name: &str, raw: &[u8]) -> Result<(), Full> {
+        self.keep(raw.len())?;
+        let Some(item) = self.items.get_mut(index) else { return Ok(()) };
+        let (text, tail): (_, &[u8]) = match &mut item.body {
+            Body::Reasoning(text) => (text, b"\""),
+            Body::Message(parts) => match parts.get_mut(part) {
+                Some(Part { kind: PartKind::Text, text }) => (text, b"\",\"logprobs\":[]"),
+                Some(Part { kind: PartKind::Refusal, text }) => (text, b"\""),
+                None => return Ok(()),
+            },
+            Body::Call(_) => return Ok(()),
+        };
+        text.extend_from_slice(raw);
+        if self.head_of != Some((index, part)) {
+            self.head.clear();
+            event_head(name, &mut self.head);
+            put_place(&self.echo.seed, item.body.prefix(&self.calls), index, &mut self.head);
+            put_content_index(part, &mut self.head);
+            self.head.put_slice(b",\"delta\":\"");
+            self.head_of = Some((index, part));
+        }
+        self.feed.delta(&self.head, raw, tail);
+        Ok(())
+    }
+
+    fn parts_of(&self, index: usize) -> usize {
+        match self.items.get(index).map(|item| &item.body) {
+            Some(Body::Message(parts)) => parts.len(),
+            Some(Body::Reasoning(_)) => 1,
+            Some(Body::Call(_)) | None => 0,
+        }
+    }
+
+    fn keep(&mut self, bytes: usize) -> Result<(), Full> {
+        self.kept_bytes = self.kept_bytes.saturating_add(bytes);
+        if self.kept_bytes > OUTPUT_BYTES_MAX { Err(Full) } else { Ok(()) }
+    }
+
+    /// The response is told of, if it has not been.
+    fn begin(&mut self) {
+        if !std::mem::replace(&mut self.begun, true) {
+            for name in ["response.created", "response.in_progress"] {
+                self.response_event(name, Status::InProgress, None);
+            }
+        }
+    }
+
+    fn add(&mut self, body: Body) -> Result<usize, Full> {
+        self.begin();
+        self.keep(ITEM_BYTES)?;
+        let index = self.items.len();
+        self.items.push(Item { status: IN_PROGRESS, body });
+        self.item_event("response.output_item.added", index);
+        Ok(index)
+    }
+
+    fn close_reasoning(&mut self) {
+        if let Some(index) = self.reasoning.take() {
+            self.close(index, "completed");
+        }
+    }
+
+    fn close_message(&mut self) {
+        if let Some(index) = self.message.take() {
+            self.close(index, "completed");
+        }
+    }
+
+    fn close(&mut self, index: usize, status: &'static str) {
+        for part in 0..self.parts_of(index) {
+            self.text_done(index, part);
+            self.part_event("done", index, part);
+        }
+        if let Some(Item { body: Body::Call(place), .. }) = self.items.get(index) {
+            let place = *place;
+            self.call_done(index, place);
+        }
+        if let Some(item) = self.items.get_mut(index) {
+            item.status = status;
+        }
+        self.item_event("response.output_item.done", index);
+    }
+
+    fn call_done(&mut self, index: usize, place: usize) {
+        let Some(call) = self.calls.get_mut(place) else { return };
+        call.ends();
+        let seed = &self.echo.seed;
+        self.feed.event(call.done_name(), |out| {
+            put_place(seed, call.prefix(), index, out);
+            call.put_outcome(out);
+        });
+    }
+
+    fn text_done(&mut self, index: usize, part: usize) {
+        let Some(item) = self.items.get(index) else { return };
+        let (name, member, text, tail) = match &item.body {
+            Body::Reasoning(text) => ("response.reasoning_text.done", "text", text, ""),
+            Body::Message(parts) => match parts.get(part) {
+                Some(Part { kind: PartKind::Text, text }) => {
+                    ("response.output_text.done", "text", text, ",\"logprobs\":[]")
+                }
+                Some(Part { kind: PartKind::Refusal, text }) => {
+                    ("response.refusal.done", "refusal", text, "")
+                }
+                None => return,
+            },
+            Body::Call(_) => return,
+        };
+        let (seed, prefix) = (&self.echo.seed, item.body.prefix(&self.calls));
+        self.feed.event(name, |out| {
+            put_place(seed, prefix, index, out);
+            put_content_index(part, out);
+            put_raw_text(member, text, out);
+            out.put_slice(tail.as_bytes());
+        });
+    }
+
+    /// `response.content_part.added` or `.done`.
+    fn part_event(&mut self, change: &str, index: usize, part: usize) {
+        let Some(item) = self.items.get(index) else { return };
+        let (seed, prefix) = (&self.echo.seed, item.body.prefix(&self.calls));
+        self.feed.event(&format!("response.content_part.{change}"), |out| {
+            put_place(seed, prefix, index, out);
+            put_content_index(part, out);
+            out.put_slice(b",\"part\":");
+            match &item.body {
+                Body::Reasoning(text) => put_reasoning(text, out),
+                Body::Message(parts) => {
+                    if let Some(part) = parts.get(part) {
+                        part.put(out);
+                    }
+                }
+                Body::Call(_) => {}
+            }
+        });
+    }
+
+    fn item_event(&mut self, name: &str, index: usize) {
+        let Self { feed, items, calls, echo, .. } = self;
+        let Some(item) = items.get(index) else { return };
+        feed.event(name, |out| {
+            out.put_slice(b",\"output_index\":");
+            number(out, wide(index));
+            out.put_slice(b",\"item\":");
+            item.put(index, &echo.seed, calls, out);
+        });
+    }
+
+    fn response_event(&mut self, name: &str, status: Status<'_>, usage: Option<TokenCounts>) {
+        let Self { feed, items, calls, echo, .. } = self;
+        feed.event(name, |out| {
+            out.put_slice(b",\"response\":");
+            write_response(echo, status, usage, |out| put_closed(items, echo, calls, out), out);
+        });
+    }
+
+    /// The response has ended by itself.
+    pub(super) fn finish(&mut self, status: Status<'_>, usage: TokenCounts) -> Result<(), Full> {
+        self.begin();
+        for place in self.calls.unannounced() {
+            self.announce(place)?;
+        }
+        let last = self.items.len().saturating_sub(1);
+        let cut = matches!(status, Status::Incomplete(_));
+        for index in 0..self.items.len() {
+            if self.items.get(index).is_some_and(|item| item.status == IN_PROGRESS) {
+                self.close(index, if cut && index == last { "incomplete" } else { "completed" });
+            }
+        }
+        self.response_event(&format!("response.{}", status.name()), status, Some(usage));
+        Ok(())
+    }
+
+    /// The response has broken off. What was whole by then stands in the last event.
+    pub(super) fn fail(&mut self, code: &str, message: &str) {
+        self.begin();
+        self.response_event("response.failed", Status::Failed { code, message }, None);
+    }
+
+    /// The response alone, as the answer to a request for no stream.
+    pub(super) fn response(&self, status: Status<'_>, usage: TokenCounts) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.kept_bytes.saturating_add(4096));
+        let output = |out: &mut BytesMut| put_closed(&self.items, &self.echo, &self.calls, out);
+        write_response(&self.echo, status, Some(usage), output, &mut out);
+        out.freeze()
+    }
+}
+
+fn put_closed(items: &[Item], echo: &Echo, calls: &Calls, out: &mut BytesMut) {
+    let mut first = true;
+    for (index, item) in items.iter().enumerate().filter(|(_, item)| item.status != IN_PROGRESS) {
+        if !std::mem::replace(&mut first, false) {
+            out.put_u8(b',');
+        }
+        item.put(index, &echo.seed, calls, out);
+    }
+}
+
+impl Item {
+    fn put(&self, index: usize, seed: &str, calls: &Calls, out: &mut BytesMut) {
+        out.put_slice(b"{\"id\":\"");
+        put_id(seed, self.body.prefix(calls), index, out);
+        out.put_slice(b"\",\"status\":\"");
+        out.put_slice(self.status.as_bytes());
+        out.put_u8(b'"');
+        match &self.body {
+            Body::Reasoning(text) => {
+                out.put_slice(b",\"type\":\"reasoning\",\"summary\":[],\"content\":[");
+                if self.status != IN_PROGRESS {
+                    put_reasoning(text, out);
+                }
+                out.put_u8(b']');
+            }
+            Body::Message(parts) => {
+                out.put_slice(b",\"type\":\"message\",\"role\":\"assistant\",\"content\":[");
+                for (index, part) in parts.iter().enumerate() {
+                    if index > 0 {
+                        out.put_u8(b',');
+                    }
+                    part.put(out);
+                }
+                out.put_u8(b']');
+            }
+            Body::Call(place) => {
+                if let Some(call) = calls.get(*place) {
+                    call.put(out);
+                }
+            }
+        }
+        out.put_u8(b'}');
+    }
+}
+
+impl Body {
+    fn prefix(&self, calls: &Calls) -> &'static str {
+        match self {
+            Self::Reasoning(_) => "rs",
+            Self::Message(_) => "msg",
+            Self::Call(place) => calls.get(*place).map_or("fc", Call::prefix),
+        }
+    }
+}
+
+impl Part {
+    fn put(&self, out: &mut BytesMut) {
+        match self.kind {
+            PartKind::Text => {
+                out.put_slice(b"{\"type\":\"output_text\"");
+                put_raw_text("text", &self.text, out);
+                out.put_slice(b",\"annotations\":[]}");
+            }
+            PartKind::Refusal => {
+                out.put_slice(b"{\"type\":\"refusal\"");
+                put_raw_text("refusal", &self.text, out);
+                out.put_u8(b'}');
+            }
+        }
+    }
+}
+
+impl PartKind {
+    fn delta_name(self) -> &'static str {
+        match self {
+            Self::Text => "response.output_text.delta",
+            Self::Refusal => "response.refusal.delta",
+        }
+    }
+}
+
+fn put_reasoning(text: &[u8], out: &mut BytesMut) {
+    out.put_slice(b"{\"type\":\"reasoning_text\"");
+    put_raw_text("text", text, out);
+    out.put_u8(b'}');
+}
+
+/// A member with text that is escaped already.
+pub(super) fn put_raw_text(name: &str, raw: &[u8], out: &mut BytesMut) {
+    for part in [b",\"", name.as_bytes(), b"\":\"", raw, b"\""] {
+        out.put_slice(part);
+    }
+}
+
+fn put_id(seed: &str, prefix: &str, index: usize, out: &mut BytesMut) {
+    for part in [prefix, "_", seed, "_"] {
+        out.put_slice(part.as_bytes());
+    }
+    number(out, wide(index));
+}
+
+fn put_place(seed: &str, prefix: &str, index: usize, out: &mut BytesMut) {
+    out.put_slice(b",\"item_id\":\"");
+    put_id(seed, prefix, index, out);
+    out.put_slice(b"\",\"output_index\":");
+    number(out, wide(index));
+}
+
+fn put_content_index(part: usize, out: &mut BytesMut) {
+    out.put_slice(b",\"content_index\":");
+    number(out, wide(part));
+}
+
+fn wide(index: usize) -> u64 {
+    index.try_into().unwrap_or(u64::MAX)
+}

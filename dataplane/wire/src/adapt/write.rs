@@ -1,0 +1,114 @@
+//! JSON written by hand, member by member.
+
+use bytes::BufMut;
+
+use crate::json::{self, Tree};
+
+/// An object that is being written. Write its members, then [`Members::close`].
+#[derive(Debug)]
+pub(super) struct Members<'a> {
+    out: &'a mut Vec<u8>,
+    empty: bool,
+}
+
+impl<'a> Members<'a> {
+    /// Begins an object at the end of `out`.
+    pub(super) fn open(out: &'a mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, empty: true }
+    }
+
+    /// Begins a member; its value is to be written to what this returns. `name` needs no escapes.
+    pub(super) fn key(&mut self, name: &str) -> &mut Vec<u8> {
+        if !std::mem::replace(&mut self.empty, false) {
+            self.out.push(b',');
+        }
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        self.out
+    }
+
+    /// A member with a value of the client's document.
+    pub(super) fn tree(&mut self, name: &str, value: Tree<'_, '_>) {
+        json::write(value, self.key(name));
+    }
+
+    /// A member with text.
+    pub(super) fn text(&mut self, name: &str, text: &str) {
+        string(self.key(name), text);
+    }
+
+    /// A member with JSON.
+    pub(super) fn raw(&mut self, name: &str, json: &str) {
+        self.key(name).extend_from_slice(json.as_bytes());
+    }
+
+    /// Ends the object.
+    pub(super) fn close(self) {
+        self.out.push(b'}');
+    }
+}
+
+/// `text` as a JSON string.
+pub(super) fn string(out: &mut Vec<u8>, text: &str) {
+    // Writing to memory cannot fail.
+    let _ = serde_json::to_writer(&mut *out, text);
+}
+
+/// Before each element of an array but the first.
+pub(super) fn comma(out: &mut Vec<u8>) {
+    if !matches!(out.last(), Some(b'[')) {
+        out.push(b',');
+    }
+}
+
+/// `number` in decimal digits.
+#[inline]
+pub(super) fn number(out: &mut impl BufMut, mut number: u64) {
+    let mut digits = [b'0'; 20];
+    let mut length = 0_usize;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0'.wrapping_add(u8::try_from(number % 10).unwrap_or(0));
+        number /= 10;
+        length = length.wrapping_add(1);
+        if number == 0 {
+            break;
+        }
+    }
+    out.put_slice(digits.get(digits.len().saturating_sub(length)..).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_they_are_formatted() {
+        for value in [0, 7, 10, 1_795_000_000, u64::MAX] {
+            let mut out = Vec::new();
+            number(&mut out, value);
+            assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
+        }
+    }
+
+    #[test]
+    fn members_are_separated_and_text_is_quoted() {
+        let mut out = Vec::new();
+        let mut object = Members::open(&mut out);
+        object.text("a", "x\"\n\u{1f680}");
+        object.raw("b", "null");
+        let list = object.key("c");
+        list.push(b'[');
+        for text in ["1", "2"] {
+            comma(list);
+            string(list, text);
+        }
+        list.push(b']');
+        object.close();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "{\"a\":\"x\\\"\\n\u{1f680}\",\"b\":null,\"c\":[\"1\",\"2\"]}"
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! A small client of the Responses protocol, strict where SDKs and agents are.
+
+use serde_json::{Value, json};
+use wire::sse::{Decoder, Event};
+
+/// What a stream said.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Read {
+    /// The items, as the last event of each has them.
+    pub(crate) items: Vec<Value>,
+    /// The response in the last event.
+    pub(crate) response: Value,
+    /// The last event's type.
+    pub(crate) end: String,
+}
+
+/// Reads a whole stream and checks that its events fit together.
+pub(crate) fn read(stream: &[u8]) -> Read {
+    let mut decoder = Decoder::default();
+    decoder.push(stream).unwrap();
+    let events: Vec<Event> = std::iter::from_fn(|| decoder.next_event()).collect();
+    assert!(!decoder.finish(), "every event ends with a blank line");
+    let mut read = Read::default();
+    let mut growing: Vec<Option<Value>> = Vec::new();
+    for (position, event) in events.iter().enumerate() {
+        let data: Value =
+            serde_json::from_str(&event.data).unwrap_or_else(|error| panic!("{error}: {}", event.data));
+        assert_eq!(data["type"], *event.event, "an event is named by its type");
+        assert_eq!(data["sequence_number"], position, "events are counted from 0 without gaps");
+        assert!(read.end.is_empty(), "nothing comes after {}", read.end);
+        let kind = event.event.strip_prefix("response.").unwrap();
+        match (position, kind) {
+            (0, _) => assert_eq!(kind, "created"),
+            (1, _) => assert_eq!(kind, "in_progress"),
+            (_, "completed" | "incomplete" | "failed") => {
+                read.end = kind.to_owned();
+                read.response = data["response"].clone();
+                assert_eq!(data["response"]["status"], kind);
+            }
+            _ => grow(&mut growing, &mut read.items, kind, &data),
+        }
+    }
+    if !read.end.is_empty() {
+        check_end(&read, &growing);
+    }
+    read
+}
+
+fn grow(growing: &mut Vec<Option<Value>>, items: &mut Vec<Value>, kind: &str, data: &Value) {
+    let index = usize::try_from(data["output_index"].as_u64().unwrap()).unwrap();
+    if kind == "output_item.added" {
+        assert_eq!(index, growing.len(), "items are numbered in their order");
+        assert_eq!(data["item"]["status"], "in_progress");
+        growing.push(Some(data["item"].clone()));
+        items.push(Value::Null);
+        return;
+    }
+    let item = growing[index].as_mut().expect("an item gets nothing after its end");
+    if kind == "output_item.done" {
+        let mut done = data["item"].clone();
+        assert!(["completed", "incomplete"].contains(&done["status"].as_str().unwrap()));
+        done["status"] = json!("in_progress");
+        assert_eq!(*item, done, "what was told in pieces is what is told at the end");
+        items[index] = data["item"].clone();
+        growing[index] = None;
+        return;
+    }
+    assert_eq!(item["id"], data["item_id"]);
+    let part = data["content_index"].as_u64().map(|part| usize::try_from(part).unwrap());
+    match (kind, part) {
+        ("content_part.added", Some(part)) => {
+            let parts = item["content"].as_array_mut().unwrap();
+            assert_eq!(part, parts.len());
+            parts.push(data["part"].clone());
+        }
+        ("content_part.done", Some(part)) => assert_eq!(item["content"][part], data["part"]),
+        ("output_text.delta" | "reasoning_text.delta", Some(part)) => {
+            assert_eq!(kind == "output_text.delta", data["logprobs"] == json!([]), "SDKs need logprobs");
+            push(&mut item["content"][part]["text"], &data["delta"]);
+        }
+        ("refusal.delta", Some(part)) => push(&mut item["content"][part]["refusal"], &data["delta"]),
+        ("output_text.done" | "reasoning_text.done", Some(part)) => {
+            assert_eq!(item["content"][part]["text"], data["text"]);
+        }
+        ("refusal.done", Some(part)) => assert_eq!(item["content"][part]["refusal"], data["refusal"]),
+        ("function_call_arguments.delta", None) => push(&mut item["arguments"], &data["delta"]),
+        ("custom_tool_call_input.delta", None) => push(&mut item["input"], &data["delta"]),
+        ("function_call_arguments.done", None) => {
+            assert_eq!(item["name"], data["name"], "SDKs before 3.0 need the name");
+            if item["arguments"] == "" {
+                item["arguments"] = json!("{}");
+            }
+            assert_eq!(item["arguments"], data["arguments"]);
+        }
+        ("custom_tool_call_input.done", None) => assert_eq!(item["input"], data["input"]),
+        _ => panic!("no client knows {kind}"),
+    }
+}
+
+fn push(text: &mut Value, more: &Value) {
+    let more = more.as_str().unwrap();
+    assert!(!more.is_empty(), "a delta says something");
+    *text = json!(text.as_str().unwrap().to_owned() + more);
+}
+
+fn check_end(read: &Read, growing: &[Option<Value>]) {
+    let output = read.response["output"].as_array().unwrap();
+    let whole: Vec<&Value> = read.items.iter().filter(|item| !item.is_null()).collect();
+    assert_eq!(output.iter().collect::<Vec<_>>(), whole, "the last event holds what was whole");
+    if read.end == "failed" {
+        assert!(read.response["error"]["message"].is_string() && read.response["error"]["code"].is_string());
+        return;
+    }
+    assert!(growing.iter().all(Option::is_none), "every item has ended");
+    check_usage(&read.response);
+}
+
+/// Members that SDKs take to be there.
+pub(crate) fn check_usage(response: &Value) {
+    for member in [
+        "/usage/input_tokens",
+        "/usage/input_tokens_details/cached_tokens",
+        "/usage/input_tokens_details/cache_write_tokens",
+        "/usage/output_tokens",
+        "/usage/output_tokens_details/reasoning_tokens",
+        "/usage/total_tokens",
+    ] {
+        assert!(response.pointer(member).is_some_and(Value::is_u64), "{member} in {response}");
+    }
+    for member in
+        ["id", "created_at", "model", "object", "output", "parallel_tool_calls", "tool_choice", "tools"]
+    {
+        assert!(!response[member].is_null(), "{member}");
+    }
+}
+
+impl Read {
+    /// All text of the kind of content.
+    pub(crate) fn text(&self, kind: &str) -> String {
+        let member = if kind == "refusal" { "refusal" } else { "text" };
+        let parts =
+            self.items.iter().flat_map(|item| item["content"].as_array().cloned().unwrap_or_default());
+        parts
+            .filter(|part| part["type"] == kind)
+            .map(|part| part[member].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// Calls of functions: call id, name, arguments.
+    pub(crate) fn calls(&self) -> Vec<(String, String, String)> {
+        let calls = self.items.iter().filter(|item| item["type"] == "function_call");
+        let text = |item: &Value, member: &str| item[member].as_str().unwrap().to_owned();
+        calls.map(|item| (text(item, "call_id"), text(item, "name"), text(item, "arguments"))).collect()
+    }
+}
