@@ -11,11 +11,21 @@ use shared::provider::path::Call;
 use shared::routing::Target;
 use shared::snapshot::Route;
 use wire::adapt::{Adaptation, Asking, Rejection, Traits};
-use wire::request;
+use wire::request::{self, Head};
 
 use crate::attempt::Reading;
 use crate::error::Fault;
-use crate::failover::Job;
+use crate::server::body::Held;
+use crate::worker::Worker;
+
+/// What a client asks, and by what name it was routed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) worker: &'a Worker,
+    pub(crate) route: &'a Route,
+    pub(crate) head: &'a Head,
+    pub(crate) body: &'a Held,
+}
 
 /// A request body for one target, and how its answer is read.
 #[derive(Debug)]
@@ -36,11 +46,11 @@ fn adaptation(target: &Target, dialect: Dialect) -> Option<&'static Adaptation> 
 }
 
 /// Says the request to `target`.
-pub(crate) fn outgoing(job: &Job, target: &Target) -> Result<Outgoing, Rejection> {
-    let (head, model) = (&job.head, target.model.id.as_str());
-    let preamble = preamble(job);
+pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
+    let (head, model) = (message.head, target.model.id.as_str());
+    let preamble = preamble(message);
     // The usage chunk is asked for on every stream; who did not ask for it does not see it (CHAT-4).
-    let segments = request::build(&job.body.segments, head, model, true, preamble.as_deref());
+    let segments = request::build(&message.body.segments, head, model, true, preamble.as_deref());
     let path = |dialect| {
         let path = target.provider.path(dialect, Call::answer(head.stream), model);
         path.ok_or_else(|| Rejection::new("model", "names a model that has no address at its provider."))
@@ -54,7 +64,7 @@ pub(crate) fn outgoing(job: &Job, target: &Target) -> Result<Outgoing, Rejection
     let Some(pair) = adaptation(target, head.dialect) else {
         return Err(Rejection::new("model", "goes to a target that does not speak this protocol."));
     };
-    let seed = job.worker.request_id();
+    let seed = message.worker.request_id();
     let prepared = (pair.prepare)(&Asking {
         body: &segments.concat(),
         target: &traits(target),
@@ -67,12 +77,12 @@ pub(crate) fn outgoing(job: &Job, target: &Target) -> Result<Outgoing, Rejection
 }
 
 /// The gateway's own system text for the request: everybody's, then the endpoint's (MSG-1).
-fn preamble(job: &Job) -> Option<Cow<'_, str>> {
-    let own = match &job.route {
+fn preamble(message: Message<'_>) -> Option<Cow<'_, str>> {
+    let own = match message.route {
         Route::Endpoint(endpoint) => endpoint.preamble.as_deref(),
         Route::Model(_) | Route::Alias(_) | Route::Ambiguous(_) => None,
     };
-    match (job.worker.plane.settings.preamble.as_deref(), own) {
+    match (message.worker.plane.settings.preamble.as_deref(), own) {
         (Some(all), Some(own)) => Some(format!("{all}\n\n{own}").into()),
         (all, own) => all.or(own).map(Cow::Borrowed),
     }

@@ -121,6 +121,7 @@ impl Exchange {
                 let message = format!("{} is not a method of this path. It takes {allow}.", parts.method);
                 Err(Fault { allow: Some(allow), ..Fault::new(ErrorKind::MethodNotAllowed, message) })
             }
+            Meaning::Stored => Err(self.stored(&parts.headers)),
             Meaning::Elsewhere => Box::pin(self.elsewhere(parts, body)).await,
         }
     }
@@ -175,6 +176,18 @@ impl Exchange {
         }
     }
 
+    /// Why nothing below `/responses` is served: the gateway stores no responses, and which of the providers has one
+    /// its id does not tell. To ask each of them would show one what belongs to another.
+    fn stored(&self, headers: &HeaderMap) -> Fault {
+        let snapshot = self.worker().plane.snapshots.load();
+        let known = authenticate(&snapshot, &self.caller.last_key, headers)
+            .and_then(|access| authorize::operation(&access, Operation::Responses));
+        match known {
+            Ok(()) => Fault::new(ErrorKind::NotFound, STORED).closing(),
+            Err(fault) => fault.closing(),
+        }
+    }
+
     /// A path outside the data plane's table: the control service answers.
     async fn elsewhere(&self, parts: &Parts, body: Inbound) -> Result<Response<Reply>, Fault> {
         let Some(fallback) = self.worker().plane.fallback.get() else {
@@ -204,6 +217,9 @@ impl Exchange {
         self.request_id.to_str().unwrap_or_default()
     }
 }
+
+const STORED: &str = "llmgw keeps no responses, so none can be fetched, deleted, cancelled or counted here. Send the \
+    conversation with each request, or ask the provider itself.";
 
 /// Bytes of a request to the control service.
 const ADMIN_BODY_BYTES_MAX: usize = 1 << 20;

@@ -17,7 +17,7 @@ use shared::usage::StepResult;
 use wire::adapt::Rejection;
 use wire::request::Head;
 
-use crate::adapt::{self, Outgoing};
+use crate::adapt::{self, Message, Outgoing};
 use crate::admit::quota::{self, Demand};
 use crate::attempt::{self, Failure, Next, Reading, Success, Task};
 use crate::error::Fault;
@@ -45,6 +45,12 @@ pub(crate) struct Job {
     pub(crate) forwarded: Vec<(HeaderName, HeaderValue)>,
     pub(crate) request_id: HeaderValue,
     pub(crate) budget: Duration,
+}
+
+impl Job {
+    fn message(&self) -> Message<'_> {
+        Message { worker: &self.worker, route: &self.route, head: &self.head, body: &self.body }
+    }
 }
 
 /// An answer that has begun, and from whom.
@@ -153,7 +159,7 @@ impl<'a> Walk<'a> {
 
     fn task(&self, target: &Target) -> Result<Task<'a>, Rejection> {
         let job = self.job;
-        let Outgoing { reading, path, segments } = adapt::outgoing(job, target)?;
+        let Outgoing { reading, path, segments } = adapt::outgoing(job.message(), target)?;
         let native = reading.adapted_from().is_none();
         Ok(Task {
             worker: &job.worker,

@@ -24,7 +24,9 @@ use shared::operation::Operation;
 use shared::routing::Target;
 use shared::snapshot::Route;
 use shared::usage::StepResult;
+use wire::adapt::Rejection;
 
+use crate::adapt;
 use crate::error::Fault;
 use crate::failover;
 use crate::plan::{self, Needs};
@@ -45,7 +47,11 @@ pub(crate) struct Question<'a> {
 }
 
 /// What would become of a request whose selector means `selected`.
-pub(crate) fn plan(question: &Question<'_>, selected: Result<Route, Fault>) -> Response<Reply> {
+pub(crate) fn plan(
+    question: &Question<'_>,
+    selected: Result<Route, Fault>,
+    refuses: &dyn Fn(&Route, &Target) -> Option<Rejection>,
+) -> Response<Reply> {
     let (route, mut refusal) = match selected {
         Ok(route) => (Some(route), None),
         Err(fault) => (None, Some(fault)),
@@ -59,6 +65,10 @@ pub(crate) fn plan(question: &Question<'_>, selected: Result<Route, Fault>) -> R
             Err(fault) => refusal = Some(fault),
         }
     }
+    let rejections =
+        route.as_ref().map(|route| take_unsuited(&mut candidates, &|target| refuses(route, target)));
+    let rejections = rejections.unwrap_or_default();
+    passed_over.extend(rejections.iter().map(|(target, why)| unsuited(target, why)));
     let starts_at = question.needs.affinity_key.zip(candidates.first().map(|target| named(target)));
     let resting = take_resting(question, &mut candidates);
     passed_over
@@ -66,6 +76,8 @@ pub(crate) fn plan(question: &Question<'_>, selected: Result<Route, Fault>) -> R
     let shortest = resting.iter().map(|(_, wait_ms)| *wait_ms).min();
     if let (true, Some(wait_ms)) = (candidates.is_empty(), shortest) {
         refusal = Some(failover::all_rest(wait_ms));
+    } else if let (true, Some((_, why))) = (candidates.is_empty(), rejections.into_iter().next()) {
+        refusal = Some(adapt::refusal(why));
     }
     let Needs { dialect, vision, .. } = question.needs;
     let needs: Vec<_> = [Some(dialect.name()), vision.then_some("vision")].into_iter().flatten().collect();
@@ -99,6 +111,21 @@ pub(crate) fn early(operation: Option<Operation>, fault: &Fault) -> Response<Rep
     }))
 }
 
+/// Takes out those that cannot be told the request, with what it is that they cannot be told.
+fn take_unsuited<'a>(
+    candidates: &mut Vec<&'a Target>,
+    refuses: &dyn Fn(&Target) -> Option<Rejection>,
+) -> Vec<(&'a Target, Rejection)> {
+    let mut unsuited = Vec::new();
+    candidates.retain(|target| {
+        let why = refuses(target);
+        let suits = why.is_none();
+        unsuited.extend(why.map(|why| (*target, why)));
+        suits
+    });
+    unsuited
+}
+
 /// Takes out those whose circuit is open, with the milliseconds left of their cooldown.
 fn take_resting<'a>(question: &Question<'_>, candidates: &mut Vec<&'a Target>) -> Vec<(&'a Target, u64)> {
     let mut resting = Vec::new();
@@ -129,6 +156,14 @@ fn passed(target: &Target, result: StepResult, wait_ms: Option<u64>) -> Value {
     let mut value = json!({"provider": target.provider.id, "model": target.model.id, "reason": result});
     if let (Some(object), Some(wait_ms)) = (value.as_object_mut(), wait_ms) {
         object.insert("wait_ms".to_owned(), json!(wait_ms));
+    }
+    value
+}
+
+fn unsuited(target: &Target, why: &Rejection) -> Value {
+    let mut value = passed(target, StepResult::Unsupported, None);
+    if let Some(object) = value.as_object_mut() {
+        object.insert("param".to_owned(), json!(why.param));
     }
     value
 }

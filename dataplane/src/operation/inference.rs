@@ -10,10 +10,12 @@ use shared::clock;
 use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
 use shared::policy::FAILOVER_BUDGET_DEFAULT;
+use shared::routing::Target;
 use shared::snapshot::{Route, Snapshot};
 use wire::multipart::{self, FormFault, FormScan};
 use wire::request::{Head, HeadScan, ScanError};
 
+use crate::adapt::{self, Message};
 use crate::admit::quota;
 use crate::error::Fault;
 use crate::exchange::Exchange;
@@ -65,7 +67,7 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
 /// Says where a request would go.
 pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
     let worker = asked.exchange.worker();
-    let (head, _) = read(asked, incoming).await?;
+    let (head, body) = read(asked, incoming).await?;
     let (selected, forced) = asked.select(&head);
     let question = Question {
         operation: asked.operation,
@@ -76,7 +78,10 @@ pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Respo
         forced,
         now_ms: worker.plane.monotonic_ms(),
     };
-    Ok(explain::plan(&question, selected))
+    let refuses = |route: &Route, target: &Target| {
+        adapt::outgoing(Message { worker, route, head: &head, body: &body }, target).err()
+    };
+    Ok(explain::plan(&question, selected, &refuses))
 }
 
 fn budget(head: &Head) -> Duration {

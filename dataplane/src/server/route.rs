@@ -13,6 +13,8 @@ pub(crate) enum Meaning<'a> {
     WrongMethod(Operation, &'static str),
     /// `OPTIONS` on a known path.
     Options(&'static str),
+    /// Something below `/responses`: a stored response, or what can be done with one.
+    Stored,
     /// Not the data plane's.
     Elsewhere,
 }
@@ -56,7 +58,10 @@ pub(crate) fn operation(path: &str) -> Option<Operation> {
 
 /// What `method` on `path` means.
 pub(crate) fn meaning<'a>(method: &Method, path: &'a str) -> Meaning<'a> {
-    let Some((operation, id)) = find(path) else { return Meaning::Elsewhere };
+    let Some((operation, id)) = find(path) else {
+        let bare = path.strip_prefix("/v1").unwrap_or(path);
+        return if bare.starts_with("/responses/") { Meaning::Stored } else { Meaning::Elsewhere };
+    };
     let allow = match operation {
         Operation::Models | Operation::Health | Operation::Ready | Operation::Metrics => GET,
         _ => POST,
@@ -104,6 +109,14 @@ mod tests {
         let chat = Meaning::Operation(Operation::ChatCompletions, None);
         assert_eq!(meaning(&Method::POST, "/completions"), chat);
         assert_eq!(meaning(&Method::POST, "/v1/completions"), Meaning::Elsewhere);
+    }
+
+    #[test]
+    fn what_is_below_responses_is_never_somebody_elses() {
+        for path in ["/v1/responses/resp_1", "/responses/resp_1/cancel", "/v1/responses/input_tokens"] {
+            assert_eq!(meaning(&Method::GET, path), Meaning::Stored, "{path}");
+            assert_eq!(meaning(&Method::DELETE, path), Meaning::Stored, "{path}");
+        }
     }
 
     #[test]
