@@ -6,6 +6,7 @@
 
 mod blocks;
 mod call_id;
+mod chat_over_messages;
 mod events;
 mod loss;
 mod messages_over_chat;
@@ -44,7 +45,8 @@ pub struct Adaptation {
 }
 
 /// Every pair. Of several that could serve a client the first one wins.
-pub static ADAPTATIONS: &[Adaptation] = &[messages_over_chat::PAIR, responses_over_chat::PAIR];
+pub static ADAPTATIONS: &[Adaptation] =
+    &[messages_over_chat::PAIR, responses_over_chat::PAIR, chat_over_messages::PAIR];
 
 /// A request, and what must be known of the target that shall answer it.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +88,8 @@ pub struct Traits<'a> {
     pub mid_system: bool,
     /// Tools whose input is free text are known.
     pub custom_tools: bool,
+    /// How hard to reason can be said by a word, not only by a number of tokens.
+    pub effort_words: bool,
 }
 
 impl<'a> Traits<'a> {
@@ -103,6 +107,7 @@ impl<'a> Traits<'a> {
             files: false,
             mid_system: false,
             custom_tools: false,
+            effort_words: true,
         }
     }
 }

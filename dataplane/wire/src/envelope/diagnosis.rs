@@ -100,6 +100,21 @@ impl StreamError {
         }
     }
 
+    /// The same where Anthropic's words for what went wrong are said in OpenAI's. Other words stay.
+    pub(crate) fn in_open_ai_words(&self) -> Self {
+        let kind = match self.kind.as_deref() {
+            Some("not_found_error" | "request_too_large" | "conflict_error") => "invalid_request_error",
+            Some("billing_error") => "insufficient_quota",
+            Some("api_error" | "overloaded_error" | "timeout_error") => "server_error",
+            Some(_) | None => return self.clone(),
+        };
+        Self {
+            kind: Some(kind.to_owned()),
+            code: self.code.clone().or_else(|| self.kind.clone()),
+            ..self.clone()
+        }
+    }
+
     /// As OpenAI's SDKs expect it.
     pub(crate) fn to_value(&self) -> Value {
         let kind = self.kind.as_deref().unwrap_or("server_error");

@@ -70,7 +70,7 @@ const SHAPES: [Row; 16] = [
         529,
         r#"{"type":"error","error":{"type":"overloaded_error","message":"busy"}}"#,
         "busy",
-        Some("overloaded_error"),
+        Some("server_error"),
         Some("overloaded"),
     ),
     (

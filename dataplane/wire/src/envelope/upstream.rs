@@ -31,7 +31,7 @@ pub fn upstream_error(family: Family, answer: UpstreamAnswer<'_>, request_id: &s
     let defaults = Defaults::of(answer.status);
     match family {
         Family::OpenAi => {
-            let kind = error.kind.map_or_else(|| defaults.kind.into(), Value::from);
+            let kind = error.in_open_ai_words().kind.map_or_else(|| defaults.kind.into(), Value::from);
             let code = error.code.map_or_else(|| defaults.code.into(), Value::from);
             open_ai(&error.message, &kind, &code, error.param.as_deref(), request_id)
         }

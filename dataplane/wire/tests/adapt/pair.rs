@@ -34,6 +34,7 @@ pub(crate) fn traits(flags: &Value) -> Traits<'_> {
             "developer" => traits.developer_role = on(),
             "custom_tools" => traits.custom_tools = on(),
             "files" => traits.files = on(),
+            "effort_words" => traits.effort_words = on(),
             "mid_system" => traits.mid_system = on(),
             "default_max_tokens" => traits.output_tokens_default = flag.as_u64().unwrap(),
             other => panic!("no trait is called {other}: add it to tests/adapt/pair.rs"),

@@ -1,0 +1,63 @@
+//! What every answer to one request has in common.
+
+use crate::adapt::write::{self, Members};
+use crate::adapt::{Answers, Asking, BadAnswer, Whole};
+use crate::stream::AnswerStream;
+
+use super::response;
+use super::stream::ChatChunks;
+
+/// What the client wants to see in the answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wishes {
+    /// The usage of a stream.
+    pub(super) include_usage: bool,
+    /// What the target signs of its thoughts.
+    pub(super) thinking_blocks: bool,
+    /// Calls in the old form, by `function_call`.
+    pub(super) functions: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Form {
+    /// The first members of an answer: `"id":"chatcmpl-..","object":"chat.completion`, and what follows that.
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    pub(super) wishes: Wishes,
+}
+
+impl Form {
+    pub(super) fn new(asking: &Asking<'_>, wishes: Wishes) -> Self {
+        let mut head = Vec::new();
+        Members::open(&mut head).text("id", &format!("chatcmpl-{}", asking.seed));
+        head.extend_from_slice(br#","object":"chat.completion"#);
+        let mut tail = br#"","created":"#.to_vec();
+        write::number(&mut tail, asking.now_s);
+        tail.extend_from_slice(br#","model":"#);
+        write::string(&mut tail, asking.selector);
+        tail.extend_from_slice(br#","choices":["#);
+        Self { head, tail, wishes }
+    }
+
+    /// The beginning of a whole answer, up to its choice.
+    pub(super) fn begin(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head);
+        out.extend_from_slice(&self.tail);
+    }
+
+    /// The beginning of a chunk, up to its choice.
+    pub(super) fn chunk(&self) -> Vec<u8> {
+        [b"data: ", self.head.as_slice(), b".chunk", &self.tail].concat()
+    }
+}
+
+impl Answers for Form {
+    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
+        response::whole(self, body)
+    }
+
+    fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
+        Box::new(ChatChunks::new(self, secrets))
+    }
+}

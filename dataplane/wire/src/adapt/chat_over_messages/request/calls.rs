@@ -1,0 +1,115 @@
+//! Calls of tools in the assistant's messages.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+use simd_json::tape::Object;
+
+use super::content::{Content, cache_control, cache_of};
+use super::messages::Message;
+use crate::adapt::chat_over_messages::losses::{CUSTOM_CALL, refuse};
+use crate::adapt::write::Members;
+use crate::adapt::{Rejection, call_id, read};
+use crate::json::Tree;
+
+/// Calls of functions have no ids in the old form: they are counted.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    counted: u64,
+}
+
+impl Calls {
+    /// An id that the target takes.
+    pub(super) fn portable(id: &str) -> Cow<'_, str> {
+        call_id::call_id(id, "toolu_")
+    }
+
+    /// The id of the call that a message of the role `function` answers.
+    pub(super) fn answered(&self, message: &Message<'_, '_>) -> Result<String, Rejection> {
+        match self.counted {
+            0 => Err(Rejection::new(
+                message.path("role"),
+                "is `function`, and no function has been called before.",
+            )),
+            counted => Ok(function_id(counted)),
+        }
+    }
+
+    /// Writes the calls of a message.
+    pub(super) fn write(
+        &mut self,
+        message: &Message<'_, '_>,
+        content: &mut Content<'_>,
+    ) -> Result<(), Rejection> {
+        if let Some(call) = message.member("function_call") {
+            let path = || message.path("function_call");
+            self.counted = self.counted.saturating_add(1);
+            let call = read::object(call, path)?;
+            tool_use(&call, &function_id(self.counted), path, (content, None))?;
+        }
+        let Some(calls) = message.member("tool_calls") else { return Ok(()) };
+        for (position, call) in read::array(calls, || message.path("tool_calls"))?.iter().enumerate() {
+            let path = || format!("messages.{}.tool_calls.{position}", message.position);
+            let call = read::object(call, path)?;
+            let kind = read::member(&call, "type");
+            if kind.is_some_and(|kind| read::as_text(kind) != Some("function")) {
+                return Err(refuse(CUSTOM_CALL, path()));
+            }
+            let id = Self::portable(read::needed_text(&call, "id", path)?);
+            let inner = || format!("{}.function", path());
+            let function = read::member(&call, "function");
+            let function = function.ok_or_else(|| Rejection::new(inner(), "is missing."))?;
+            tool_use(&read::object(function, inner)?, &id, inner, (content, cache_of(&call)))?;
+        }
+        Ok(())
+    }
+}
+
+fn function_id(counted: u64) -> String {
+    format!("call_fn_{counted}")
+}
+
+fn tool_use(
+    function: &Object<'_, '_>,
+    id: &str,
+    path: impl Fn() -> String,
+    (content, cache): (&mut Content<'_>, Option<Tree<'_, '_>>),
+) -> Result<(), Rejection> {
+    let name = read::needed_text(function, "name", &path)?;
+    let arguments = Arguments::of(read::member(function, "arguments"));
+    let arguments = arguments.ok_or_else(|| Rejection::new(format!("{}.arguments", path()), OBJECT))?;
+    let mut block = Members::open(content.block());
+    block.text("type", "tool_use");
+    block.text("id", id);
+    block.text("name", name);
+    match arguments {
+        Arguments::Written(json) => block.raw("input", json),
+        Arguments::Read(value) => block.tree("input", value),
+    }
+    cache_control(&mut block, cache);
+    block.close();
+    Ok(())
+}
+
+/// The object that arguments stand for.
+#[derive(Clone, Copy)]
+enum Arguments<'t, 'i> {
+    Written(&'i str),
+    Read(Tree<'t, 'i>),
+}
+
+impl<'t, 'i> Arguments<'t, 'i> {
+    /// Chat says arguments as a string, which may be empty; some clients send the object itself.
+    fn of(value: Option<Tree<'t, 'i>>) -> Option<Self> {
+        let Some(value) = value else { return Some(Self::Written("{}")) };
+        let Some(text) = read::as_text(value) else { return value.is_object().then_some(Self::Read(value)) };
+        let text = text.trim();
+        if text.is_empty() {
+            return Some(Self::Written("{}"));
+        }
+        let is_object = text.starts_with('{') && serde_json::from_str::<&RawValue>(text).is_ok();
+        is_object.then_some(Self::Written(text))
+    }
+}
+
+const OBJECT: &str = "must be a JSON object, written as a string.";

@@ -1,0 +1,240 @@
+//! The messages of a chat, as the turns of two that Messages knows.
+//!
+//! Neighbours of one role become one message, results of tools stand first in it, as the target demands, and
+//! system text is gathered apart.
+
+use simd_json::tape::{Array, Object};
+
+use super::calls::Calls;
+use super::content::{Content, cache_control, cache_of};
+use super::parts;
+use super::thinking;
+use crate::adapt::chat_over_messages::losses::{AUDIO, refuse};
+use crate::adapt::write::{self, Members};
+use crate::adapt::{Rejection, Traits, read};
+use crate::json::Tree;
+
+/// Writes `messages`, and `system` if there is any.
+pub(super) fn write(
+    messages: &Array<'_, '_>,
+    target: &Traits<'_>,
+    body: &mut Members<'_>,
+) -> Result<(), Rejection> {
+    let out = body.key("messages");
+    out.push(b'[');
+    let mut talk = Talk {
+        target,
+        out,
+        role: None,
+        results: Vec::new(),
+        content: Content::default(),
+        system: Content::default(),
+        calls: Calls::default(),
+    };
+    let last = messages.len().saturating_sub(1);
+    for (position, message) in messages.iter().enumerate() {
+        talk.message(&Message::of(message, position, position == last)?)?;
+    }
+    talk.end_turn();
+    if talk.out.last() == Some(&b'[') {
+        return Err(Rejection::new("messages", "must hold a message that is not system text."));
+    }
+    talk.out.push(b']');
+    let mut system = talk.system;
+    if !system.is_empty() {
+        system.write(&[], body.key("system"));
+    }
+    Ok(())
+}
+
+/// One message of the client's.
+pub(super) struct Message<'t, 'i> {
+    pub(super) members: Object<'t, 'i>,
+    pub(super) position: usize,
+    is_last: bool,
+}
+
+impl<'t, 'i> Message<'t, 'i> {
+    fn of(message: Tree<'t, 'i>, position: usize, is_last: bool) -> Result<Self, Rejection> {
+        let members = read::object(message, || format!("messages.{position}"))?;
+        Ok(Self { members, position, is_last })
+    }
+
+    pub(super) fn member(&self, name: &str) -> Option<Tree<'t, 'i>> {
+        read::member(&self.members, name)
+    }
+
+    pub(super) fn path(&self, name: &str) -> String {
+        format!("messages.{}.{name}", self.position)
+    }
+}
+
+/// A role that the target knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    User,
+    Assistant,
+    System,
+}
+
+struct Talk<'a, 'i> {
+    target: &'a Traits<'a>,
+    out: &'a mut Vec<u8>,
+    /// Whose turn it is.
+    role: Option<Role>,
+    /// The results of tools in this turn, joined with commas.
+    results: Vec<u8>,
+    /// The rest of the turn.
+    content: Content<'i>,
+    /// All system text that does not stand between turns.
+    system: Content<'i>,
+    calls: Calls,
+}
+
+impl<'i> Talk<'_, 'i> {
+    fn message(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+        match read::needed_text(&message.members, "role", || format!("messages.{}", message.position))? {
+            "user" => {
+                self.turn(Role::User);
+                self.each_part(message, |content, part, path, cache| parts::user(part, path, cache, content))
+            }
+            "assistant" => self.assistant(message),
+            "tool" => {
+                let id = read::needed_text(&message.members, "tool_call_id", || {
+                    format!("messages.{}", message.position)
+                })?;
+                self.result(message, &Calls::portable(id))
+            }
+            "function" => {
+                let id = self.calls.answered(message)?;
+                self.result(message, &id)
+            }
+            "system" | "developer" => self.system(message),
+            _ => Err(Rejection::new(message.path("role"), ROLES)),
+        }
+    }
+
+    /// Another message of this role follows: the turn goes on if it is the same.
+    fn turn(&mut self, role: Role) {
+        if self.role != Some(role) {
+            self.end_turn();
+            self.role = Some(role);
+        }
+    }
+
+    fn end_turn(&mut self) {
+        let Some(role) = self.role.take() else { return };
+        if self.results.is_empty() && self.content.is_empty() {
+            return;
+        }
+        write::comma(self.out);
+        self.out.extend_from_slice(match role {
+            Role::User => br#"{"role":"user","content":"#,
+            Role::Assistant => br#"{"role":"assistant","content":"#,
+            Role::System => br#"{"role":"system","content":"#,
+        });
+        self.content.write(&self.results, self.out);
+        self.results.clear();
+        self.out.push(b'}');
+    }
+
+    fn system(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+        let begun = self.role.is_some() || self.out.last() != Some(&b'[');
+        if self.target.mid_system && begun {
+            self.turn(Role::System);
+            return self.each_part(message, parts::text_alone);
+        }
+        std::mem::swap(&mut self.system, &mut self.content);
+        let result = self.each_part(message, parts::text_alone);
+        std::mem::swap(&mut self.system, &mut self.content);
+        result
+    }
+
+    fn assistant(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+        if message.member("audio").is_some() {
+            return Err(refuse(AUDIO, message.path("audio")));
+        }
+        self.turn(Role::Assistant);
+        if self.target.reasoning {
+            thinking::write_signed(message, &mut self.content);
+        }
+        let calls = read::member(&message.members, "tool_calls");
+        let ends_here = message.is_last && calls.is_none();
+        self.each_part(message, |content, part, path, cache| {
+            parts::assistant(part, path, cache, (content, ends_here))
+        })?;
+        if let Some(refusal) = message.member("refusal").and_then(read::as_text) {
+            self.content.text(refusal, None);
+        }
+        self.calls.write(message, &mut self.content)
+    }
+
+    fn result(&mut self, message: &Message<'_, 'i>, id: &str) -> Result<(), Rejection> {
+        self.turn(Role::User);
+        let mut said = Content::default();
+        std::mem::swap(&mut said, &mut self.content);
+        let result = self.each_part(message, |content, part, path, _| parts::user(part, path, None, content));
+        std::mem::swap(&mut said, &mut self.content);
+        result?;
+        if !self.results.is_empty() {
+            self.results.push(b',');
+        }
+        let mut block = Members::open(&mut self.results);
+        block.text("type", "tool_result");
+        block.text("tool_use_id", id);
+        if said.is_empty() {
+            block.text("content", "");
+        } else {
+            said.write(&[], block.key("content"));
+        }
+        cache_control(&mut block, cache_of_any(message));
+        block.close();
+        Ok(())
+    }
+
+    /// Tells `each` of the parts of a message's content; a string is one part of text. What marks the message for
+    /// the cache marks its last part.
+    fn each_part<'t>(
+        &mut self,
+        message: &Message<'t, 'i>,
+        each: impl Fn(
+            &mut Content<'i>,
+            &Part<'t, 'i>,
+            &dyn Fn() -> String,
+            Option<Tree<'t, 'i>>,
+        ) -> Result<(), Rejection>,
+    ) -> Result<(), Rejection> {
+        let cache = cache_of(&message.members);
+        let Some(content) = message.member("content") else { return Ok(()) };
+        if let Some(text) = read::as_text(content) {
+            return each(&mut self.content, &Part::Text(text), &|| message.path("content"), cache);
+        }
+        let Some(list) = content.as_array() else {
+            return Err(Rejection::new(message.path("content"), "must be a string or an array of parts."));
+        };
+        let last = list.len().saturating_sub(1);
+        for (position, part) in list.iter().enumerate() {
+            let path = || format!("messages.{}.content.{position}", message.position);
+            let members = read::object(part, path)?;
+            let cache = cache_of(&members).or_else(|| cache.filter(|_| position == last));
+            each(&mut self.content, &Part::Typed(members), &path, cache)?;
+        }
+        Ok(())
+    }
+}
+
+/// The mark of a result, whose parts bear none at the target.
+fn cache_of_any<'t, 'i>(message: &Message<'t, 'i>) -> Option<Tree<'t, 'i>> {
+    let parts = message.member("content").and_then(|content| content.as_array());
+    let marks = parts.iter().flatten().filter_map(|part| cache_of(&part.as_object()?));
+    cache_of(&message.members).or_else(|| marks.last())
+}
+
+/// A part of a message.
+pub(super) enum Part<'t, 'i> {
+    Text(&'i str),
+    Typed(Object<'t, 'i>),
+}
+
+const ROLES: &str =
+    "must be `system`, `developer`, `user`, `assistant`, `tool` or, with functions, `function`.";

@@ -1,0 +1,220 @@
+//! A chat request said in Messages.
+
+mod calls;
+mod content;
+mod messages;
+mod parts;
+mod thinking;
+mod tools;
+
+use simd_json::prelude::ValueAsScalar as _;
+use simd_json::tape::Object;
+
+use super::form::Wishes;
+use super::losses::{JSON_OBJECT, STOP, TEMPERATURE, refuse, refused};
+use crate::adapt::write::{self, Members};
+use crate::adapt::{Asking, Rejection, Traits, read};
+use crate::json::{self, Tree};
+use thinking::Thinking;
+
+/// Characters of a user's id that the target takes.
+const USER_ID_LENGTH_MAX: usize = 256;
+
+/// What is asked for, and of whom.
+#[derive(Clone, Copy)]
+struct Ask<'a, 't, 'i> {
+    request: &'a Object<'t, 'i>,
+    target: &'a Traits<'a>,
+}
+
+/// The body for the target, and what the client wants to see in the answer.
+pub(super) fn write(asking: &Asking<'_>) -> Result<(Vec<u8>, Wishes), Rejection> {
+    let mut document = asking.body.to_vec();
+    let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
+    let request = read::object(tape.as_value(), String::new)?;
+    let ask = Ask { request: &request, target: asking.target };
+    ask.refuse_what_cannot_be_said()?;
+    let mut out = Vec::with_capacity(asking.body.len().saturating_add(256));
+    let mut body = Members::open(&mut out);
+    let thinking = ask.write(&mut body)?;
+    body.close();
+    let wishes = Wishes {
+        include_usage: ask.flag_in("stream_options", "include_usage"),
+        thinking_blocks: thinking.wanted,
+        functions: ask.member("tools").is_none() && ask.member("functions").is_some(),
+    };
+    Ok((out, wishes))
+}
+
+impl<'t, 'i> Ask<'_, 't, 'i> {
+    fn member(&self, name: &str) -> Option<Tree<'t, 'i>> {
+        read::member(self.request, name)
+    }
+
+    fn flag_in(&self, name: &str, flag: &str) -> bool {
+        let options = self.member(name).and_then(|options| options.as_object());
+        options.and_then(|options| options.get(flag)).and_then(|value| value.as_bool()) == Some(true)
+    }
+
+    fn refuse_what_cannot_be_said(&self) -> Result<(), Rejection> {
+        for (name, value) in read::members(self.request) {
+            if let Some(row) = refused(name)
+                && asks_for_more(name, value)
+            {
+                return Err(refuse(row.field, name));
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, body: &mut Members<'_>) -> Result<Thinking<'t, 'i>, Rejection> {
+        let messages = self.member("messages").ok_or_else(|| Rejection::new("messages", "is missing."))?;
+        let messages = read::array(messages, || "messages".to_owned())?;
+        let max_tokens = self.max_tokens()?;
+        let tools = tools::Tools::of(self)?;
+        let thinking = Thinking::of(self, &messages, max_tokens, tools.is_forced());
+        body.text("model", self.target.model);
+        write::number(body.key("max_tokens"), max_tokens);
+        messages::write(&messages, self.target, body)?;
+        tools.write(body);
+        if !thinking.is_on() {
+            self.sampling(body)?;
+        }
+        self.stop(body)?;
+        self.output_config(&thinking, body)?;
+        thinking.write(body);
+        self.user(body);
+        self.copy_flags(body);
+        Ok(thinking)
+    }
+
+    fn max_tokens(&self) -> Result<u64, Rejection> {
+        for name in ["max_completion_tokens", "max_tokens"] {
+            if let Some(value) = self.member(name) {
+                let tokens = value.as_u64().filter(|tokens| *tokens > 0);
+                return tokens.ok_or_else(|| Rejection::new(name, "must be a whole number of at least 1."));
+            }
+        }
+        Ok(self.target.output_tokens_default)
+    }
+
+    fn sampling(&self, body: &mut Members<'_>) -> Result<(), Rejection> {
+        for name in [TEMPERATURE, "top_p", "top_k"] {
+            let Some(value) = self.member(name) else { continue };
+            let number = value.cast_f64().ok_or_else(|| Rejection::new(name, "must be a number."))?;
+            if name == TEMPERATURE && number > 1.0 {
+                return Err(Rejection::new(name, "is above 1, which is as much as the target knows."));
+            }
+            body.tree(name, value);
+        }
+        Ok(())
+    }
+
+    fn stop(&self, body: &mut Members<'_>) -> Result<(), Rejection> {
+        let Some(stop) = self.member(STOP) else { return Ok(()) };
+        let mut sequences: Vec<(String, &str)> = Vec::new();
+        if let Some(items) = stop.as_array() {
+            for (position, item) in items.iter().enumerate() {
+                let path = format!("{STOP}.{position}");
+                let text = read::text(item, || path.clone())?;
+                sequences.push((path, text));
+            }
+        } else {
+            let text = read::as_text(stop);
+            let text =
+                text.ok_or_else(|| Rejection::new(STOP, "must be a string or an array of strings."))?;
+            sequences.push((STOP.to_owned(), text));
+        }
+        sequences.retain(|(_, text)| !text.is_empty());
+        if let Some((path, _)) = sequences.iter().find(|(_, text)| text.trim().is_empty()) {
+            return Err(Rejection::new(
+                path.as_str(),
+                "is blank, and the target does not stop at blanks alone.",
+            ));
+        }
+        if !sequences.is_empty() {
+            let list = body.key("stop_sequences");
+            list.push(b'[');
+            for (_, text) in &sequences {
+                write::comma(list);
+                write::string(list, text);
+            }
+            list.push(b']');
+        }
+        Ok(())
+    }
+
+    fn output_config(&self, thinking: &Thinking<'_, '_>, body: &mut Members<'_>) -> Result<(), Rejection> {
+        let schema = self.schema()?;
+        if schema.is_none() && thinking.effort.is_none() {
+            return Ok(());
+        }
+        let mut config = Members::open(body.key("output_config"));
+        if let Some(schema) = schema {
+            let mut format = Members::open(config.key("format"));
+            format.text("type", "json_schema");
+            format.tree("schema", schema);
+            format.close();
+        }
+        if let Some(effort) = thinking.effort {
+            config.text("effort", effort);
+        }
+        config.close();
+        Ok(())
+    }
+
+    /// The schema that the answer is held to.
+    fn schema(&self) -> Result<Option<Tree<'t, 'i>>, Rejection> {
+        const FORMAT: &str = "response_format";
+        let Some(format) = self.member(FORMAT) else { return Ok(None) };
+        let format = read::object(format, || FORMAT.to_owned())?;
+        match read::needed_text(&format, "type", || FORMAT.to_owned())? {
+            "text" => Ok(None),
+            "json_object" => Err(refuse(JSON_OBJECT, FORMAT)),
+            "json_schema" if !self.target.json_schema => {
+                Err(Rejection::new(FORMAT, "cannot be asked of the target, which takes no schema."))
+            }
+            "json_schema" => {
+                const SCHEMA: &str = "response_format.json_schema";
+                let inner = read::member(&format, "json_schema");
+                let inner = inner.ok_or_else(|| Rejection::new(SCHEMA, "is missing."))?;
+                let inner = read::object(inner, || SCHEMA.to_owned())?;
+                let schema = read::member(&inner, "schema");
+                let missing =
+                    || Rejection::new(format!("{SCHEMA}.schema"), "is missing: the target needs it.");
+                schema.map(Some).ok_or_else(missing)
+            }
+            _ => Err(Rejection::new(FORMAT, "must be of type `text` or `json_schema`.")),
+        }
+    }
+
+    fn user(&self, body: &mut Members<'_>) {
+        let user = self.member("safety_identifier").or_else(|| self.member("user"));
+        let user = user.and_then(read::as_text);
+        if let Some(user) = user.filter(|user| (1..=USER_ID_LENGTH_MAX).contains(&user.chars().count())) {
+            let mut metadata = Members::open(body.key("metadata"));
+            metadata.text("user_id", user);
+            metadata.close();
+        }
+    }
+
+    fn copy_flags(&self, body: &mut Members<'_>) {
+        if let Some(cache) = self.member("cache_control").filter(Tree::is_object) {
+            body.tree("cache_control", cache);
+        }
+        if self.member("stream").and_then(|stream| stream.as_bool()) == Some(true) {
+            body.raw("stream", "true");
+        }
+    }
+}
+
+/// Whether a member that cannot be said asks for anything but what is done anyway.
+fn asks_for_more(name: &str, value: Tree<'_, '_>) -> bool {
+    match name {
+        "n" => value.as_u64() != Some(1) && !read::is_empty(value),
+        "modalities" => !value
+            .as_array()
+            .is_some_and(|items| items.iter().all(|item| read::as_text(item) == Some("text"))),
+        _ => !read::is_empty(value),
+    }
+}

@@ -1,0 +1,257 @@
+//! How much the target is to think, and what it has thought before.
+
+use simd_json::prelude::ValueAsScalar as _;
+use simd_json::tape::{Array, Object};
+
+use super::Ask;
+use super::content::Content;
+use super::messages::Message;
+use crate::adapt::read;
+use crate::adapt::write::{self, Members};
+use crate::json::Tree;
+
+/// Tokens for thoughts, by how hard the target is to try.
+const LOW: u64 = 1_024;
+const MEDIUM: u64 = 4_096;
+const HIGH: u64 = 16_384;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Thinking<'t, 'i> {
+    mode: Mode<'t, 'i>,
+    /// How hard to try, in the target's word.
+    pub(super) effort: Option<&'static str>,
+    /// The client has use for what the target signs.
+    pub(super) wanted: bool,
+}
+
+#[derive(Default)]
+enum Mode<'t, 'i> {
+    /// As the target sees fit.
+    #[default]
+    Unsaid,
+    Off,
+    Tokens(u64),
+    /// The client speaks of it in the target's own words.
+    Own {
+        on: bool,
+        said: Object<'t, 'i>,
+    },
+}
+
+impl<'t, 'i> Thinking<'t, 'i> {
+    /// What the request asks for, as far as this target and the rest of the request go along with it.
+    pub(super) fn of(
+        ask: &Ask<'_, 't, 'i>,
+        messages: &Array<'t, 'i>,
+        max_tokens: u64,
+        tool_is_forced: bool,
+    ) -> Self {
+        let said = ask.member("thinking").and_then(|thinking| thinking.as_object());
+        let wanted = said.is_some() || messages.iter().any(|message| is_signed(message));
+        if !ask.target.reasoning {
+            return Self { wanted, ..Self::default() };
+        }
+        let (mut mode, mut effort) = (Mode::Unsaid, None);
+        match asked_effort(ask) {
+            Some(Effort::Off) => mode = Mode::Off,
+            Some(Effort::Word(word, _)) if ask.target.effort_words => effort = Some(word),
+            Some(Effort::Word(_, tokens) | Effort::Tokens(tokens)) => mode = Mode::Tokens(tokens),
+            None => {}
+        }
+        if let Some(own) = said.and_then(own_words) {
+            mode = own;
+        }
+        mode = match mode {
+            Mode::Tokens(tokens) => match fitting(tokens, max_tokens).filter(|_| !tool_is_forced) {
+                Some(tokens) => Mode::Tokens(tokens),
+                None => Mode::Unsaid,
+            },
+            mode @ (Mode::Unsaid | Mode::Off | Mode::Own { .. }) => mode,
+        };
+        let thinking = Self { mode, effort, wanted };
+        // The target does not begin to think in the middle of what it has begun without.
+        if thinking.is_on() && acts_unsigned(messages) {
+            Self { mode: Mode::Unsaid, ..thinking }
+        } else {
+            thinking
+        }
+    }
+
+    /// Whether the target thinks for certain. It then takes no sampling parameters.
+    pub(super) fn is_on(&self) -> bool {
+        match self.mode {
+            Mode::Unsaid | Mode::Off => false,
+            Mode::Tokens(_) => true,
+            Mode::Own { on, .. } => on,
+        }
+    }
+
+    pub(super) fn write(&self, body: &mut Members<'_>) {
+        if matches!(self.mode, Mode::Unsaid) {
+            return;
+        }
+        let mut thinking = Members::open(body.key("thinking"));
+        match &self.mode {
+            Mode::Unsaid => {}
+            Mode::Off => thinking.text("type", "disabled"),
+            Mode::Tokens(tokens) => {
+                thinking.text("type", "enabled");
+                write::number(thinking.key("budget_tokens"), *tokens);
+            }
+            Mode::Own { said, .. } => {
+                for name in ["type", "budget_tokens", "display"] {
+                    if let Some(value) = read::member(said, name) {
+                        thinking.tree(name, value);
+                    }
+                }
+            }
+        }
+        thinking.close();
+    }
+}
+
+enum Effort {
+    Off,
+    /// The target's word, and how many tokens that is about.
+    Word(&'static str, u64),
+    Tokens(u64),
+}
+
+/// `reasoning_effort`, or what OpenRouter's clients say in its place.
+fn asked_effort(ask: &Ask<'_, '_, '_>) -> Option<Effort> {
+    let reasoning = ask.member("reasoning").and_then(|reasoning| reasoning.as_object());
+    let inner = |name: &str| reasoning.as_ref().and_then(|reasoning| read::member(reasoning, name));
+    let word = ask.member("reasoning_effort").or_else(|| inner("effort"));
+    if let Some(word) = word.and_then(read::as_text) {
+        return match word {
+            "none" => Some(Effort::Off),
+            "minimal" | "low" => Some(Effort::Word("low", LOW)),
+            "medium" => Some(Effort::Word("medium", MEDIUM)),
+            "high" => Some(Effort::Word("high", HIGH)),
+            "xhigh" => Some(Effort::Word("xhigh", HIGH)),
+            "max" => Some(Effort::Word("max", HIGH)),
+            _ => None,
+        };
+    }
+    if let Some(tokens) = inner("max_tokens").and_then(|tokens| tokens.as_u64()) {
+        return Some(Effort::Tokens(tokens));
+    }
+    match inner("enabled").and_then(|enabled| enabled.as_bool()) {
+        Some(true) => Some(Effort::Word("medium", MEDIUM)),
+        Some(false) => Some(Effort::Off),
+        None => None,
+    }
+}
+
+fn own_words<'t, 'i>(said: Object<'t, 'i>) -> Option<Mode<'t, 'i>> {
+    match read::member_text(&said, "type")? {
+        // What other vendors call by this name has no number.
+        "enabled" if read::member(&said, "budget_tokens").is_none() => Some(Mode::Tokens(MEDIUM)),
+        "enabled" | "adaptive" => Some(Mode::Own { on: true, said }),
+        "disabled" | "between_tools" => Some(Mode::Own { on: false, said }),
+        _ => None,
+    }
+}
+
+/// As many tokens as are asked for, or fewer, so that some are left for the answer.
+fn fitting(tokens: u64, max_tokens: u64) -> Option<u64> {
+    let steps = [tokens, HIGH, MEDIUM, LOW];
+    steps.into_iter().find(|step| (LOW..=tokens).contains(step) && *step < max_tokens)
+}
+
+/// Whether the assistant has called tools since the user spoke last, without thoughts that the target signed.
+fn acts_unsigned(messages: &Array<'_, '_>) -> bool {
+    let mut unsigned = false;
+    for message in messages {
+        let Some(members) = message.as_object() else { continue };
+        let role = read::member_text(&members, "role");
+        let calls = ["tool_calls", "function_call"].iter().any(|name| read::member(&members, name).is_some());
+        match role {
+            Some("user") => unsigned = false,
+            Some("assistant") if calls => unsigned |= !is_signed(message),
+            Some(_) | None => {}
+        }
+    }
+    unsigned
+}
+
+fn is_signed(message: Tree<'_, '_>) -> bool {
+    message.as_object().is_some_and(|members| signed_blocks(&members, |_| {}))
+}
+
+/// Writes the thoughts of the assistant that the target has signed.
+pub(super) fn write_signed(message: &Message<'_, '_>, content: &mut Content<'_>) {
+    signed_blocks(&message.members, |block| {
+        let mut out = Members::open(content.block());
+        match block {
+            Signed::Thinking { thinking, signature } => {
+                out.text("type", "thinking");
+                out.text("thinking", &thinking);
+                out.text("signature", signature);
+            }
+            Signed::Redacted { data } => {
+                out.text("type", "redacted_thinking");
+                out.text("data", data);
+            }
+        }
+        out.close();
+    });
+}
+
+enum Signed<'i> {
+    Thinking { thinking: String, signature: &'i str },
+    Redacted { data: &'i str },
+}
+
+/// Tells `each` of the signed thoughts of a message, in `thinking_blocks` as LiteLLM's clients keep them or among
+/// the parts of its content. A client that has kept the pieces of a stream as they came has the signature in a
+/// piece of its own, after those of the text. True if there are any.
+fn signed_blocks<'i>(members: &Object<'_, 'i>, mut each: impl FnMut(Signed<'i>)) -> bool {
+    let (mut thinking, mut any) = (String::new(), false);
+    let lists = ["thinking_blocks", "content"].map(|name| read::member(members, name)?.as_array());
+    for block in lists.iter().flatten().flatten() {
+        let Some(block) = block.as_object() else { continue };
+        let text = |name: &str| read::member_text(&block, name).unwrap_or("");
+        match text("type") {
+            "thinking" => {
+                thinking.push_str(text("thinking"));
+                let signature = text("signature");
+                if !signature.is_empty() {
+                    each(Signed::Thinking { thinking: std::mem::take(&mut thinking), signature });
+                    any = true;
+                }
+            }
+            "redacted_thinking" => {
+                let data = text("data");
+                if !data.is_empty() {
+                    each(Signed::Redacted { data });
+                    any = true;
+                }
+            }
+            _ => {}
+        }
+    }
+    any
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thoughts_leave_tokens_for_the_answer() {
+        let rows = [
+            (MEDIUM, 8_000, Some(MEDIUM)),
+            (HIGH, HIGH, Some(MEDIUM)),
+            (HIGH, HIGH + 1, Some(HIGH)),
+            (HIGH, 2_000, Some(LOW)),
+            (2_000, 8_000, Some(2_000)),
+            (MEDIUM, LOW, None),
+            (100, 8_000, None),
+        ];
+        for (tokens, max_tokens, want) in rows {
+            assert_eq!(fitting(tokens, max_tokens), want, "{tokens} of {max_tokens}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Tools, and which of them are to be used.
+
+use simd_json::prelude::ValueAsScalar as _;
+use simd_json::tape::Object;
+
+use super::Ask;
+use super::content::{cache_control, cache_of};
+use crate::adapt::chat_over_messages::losses::{CUSTOM_CHOICE, CUSTOM_TOOL, refuse};
+use crate::adapt::write::{self, Members};
+use crate::adapt::{Rejection, read};
+use crate::json::{self, Tree};
+
+/// See the module.
+pub(super) struct Tools<'t, 'i> {
+    tools: Vec<Tool<'t, 'i>>,
+    choice: Option<Choice<'i>>,
+    parallel: bool,
+    strict_is_known: bool,
+}
+
+struct Tool<'t, 'i> {
+    name: &'i str,
+    function: Object<'t, 'i>,
+    cache: Option<Tree<'t, 'i>>,
+}
+
+#[derive(Clone, Copy)]
+enum Choice<'i> {
+    Auto,
+    Any,
+    None,
+    Named(&'i str),
+}
+
+impl<'t, 'i> Tools<'t, 'i> {
+    /// What the request names, in the new form or the old one.
+    pub(super) fn of(ask: &Ask<'_, 't, 'i>) -> Result<Self, Rejection> {
+        let mut all = Self {
+            tools: Vec::new(),
+            choice: None,
+            parallel: ask.member("parallel_tool_calls").and_then(|parallel| parallel.as_bool())
+                != Some(false),
+            strict_is_known: ask.target.strict_tools,
+        };
+        if let Some(tools) = ask.member("tools") {
+            for (position, tool) in read::array(tools, || "tools".to_owned())?.iter().enumerate() {
+                all.tools.push(tool_of(tool, position)?);
+            }
+            all.choose(ask.member("tool_choice"))?;
+        } else if let Some(functions) = ask.member("functions") {
+            for (position, function) in read::array(functions, || "functions".to_owned())?.iter().enumerate()
+            {
+                let path = || format!("functions.{position}");
+                let function = read::object(function, path)?;
+                let name = read::needed_text(&function, "name", path)?;
+                all.tools.push(Tool { name, function, cache: None });
+            }
+            all.choice = old_choice(ask.member("function_call"))?;
+            // An answer in the old form holds one call.
+            all.parallel = false;
+        }
+        Ok(all)
+    }
+
+    /// Whether the target has to call a tool.
+    pub(super) fn is_forced(&self) -> bool {
+        matches!(self.choice, Some(Choice::Any | Choice::Named(_))) && !self.tools.is_empty()
+    }
+
+    pub(super) fn write(&self, body: &mut Members<'_>) {
+        if self.tools.is_empty() {
+            return;
+        }
+        let list = body.key("tools");
+        list.push(b'[');
+        for tool in &self.tools {
+            write::comma(list);
+            tool.write(self.strict_is_known, list);
+        }
+        list.push(b']');
+        if let Some(choice) = self.choice.or_else(|| (!self.parallel).then_some(Choice::Auto)) {
+            self.write_choice(choice, body.key("tool_choice"));
+        }
+    }
+
+    fn write_choice(&self, choice: Choice<'_>, out: &mut Vec<u8>) {
+        let mut out = Members::open(out);
+        match choice {
+            Choice::Auto => out.text("type", "auto"),
+            Choice::Any => out.text("type", "any"),
+            Choice::None => out.text("type", "none"),
+            Choice::Named(name) => {
+                out.text("type", "tool");
+                out.text("name", name);
+            }
+        }
+        if !self.parallel && !matches!(choice, Choice::None) {
+            out.raw("disable_parallel_tool_use", "true");
+        }
+        out.close();
+    }
+
+    fn choose(&mut self, choice: Option<Tree<'t, 'i>>) -> Result<(), Rejection> {
+        let Some(choice) = choice else { return Ok(()) };
+        if let Some(word) = read::as_text(choice) {
+            self.choice = Some(word_of(word, CHOICE)?);
+            return Ok(());
+        }
+        let choice = read::object(choice, || CHOICE.to_owned())?;
+        match read::needed_text(&choice, "type", || CHOICE.to_owned())? {
+            "function" => self.choice = Some(Choice::Named(function_name(&choice, CHOICE)?)),
+            "allowed_tools" => self.allow(&choice)?,
+            "custom" => return Err(refuse(CUSTOM_CHOICE, CHOICE)),
+            _ => return Err(Rejection::new(CHOICE, CHOICES)),
+        }
+        Ok(())
+    }
+
+    /// The target knows no tools that are there and not allowed: these are left out.
+    fn allow(&mut self, choice: &Object<'t, 'i>) -> Result<(), Rejection> {
+        const ALLOWED: &str = "tool_choice.allowed_tools";
+        let allowed = read::member(choice, "allowed_tools");
+        let allowed = allowed.ok_or_else(|| Rejection::new(ALLOWED, "is missing."))?;
+        let allowed = read::object(allowed, || ALLOWED.to_owned())?;
+        let mode = read::needed_text(&allowed, "mode", || ALLOWED.to_owned())?;
+        self.choice = Some(word_of(mode, "tool_choice.allowed_tools.mode")?);
+        let list = || format!("{ALLOWED}.tools");
+        let tools = read::member(&allowed, "tools").ok_or_else(|| Rejection::new(list(), "is missing."))?;
+        let mut names = Vec::new();
+        for (position, tool) in read::array(tools, list)?.iter().enumerate() {
+            let path = format!("{ALLOWED}.tools.{position}");
+            names.push(function_name(&read::object(tool, || path.clone())?, &path)?);
+        }
+        self.tools.retain(|tool| names.contains(&tool.name));
+        if self.tools.is_empty() {
+            return Err(Rejection::new(list(), "names none of the request's tools."));
+        }
+        Ok(())
+    }
+}
+
+impl Tool<'_, '_> {
+    fn write(&self, strict_is_known: bool, out: &mut Vec<u8>) {
+        let mut tool = Members::open(out);
+        tool.text("name", self.name);
+        let description = read::member_text(&self.function, "description");
+        if let Some(text) = description.filter(|text| !text.is_empty()) {
+            tool.text("description", text);
+        }
+        write_schema(read::member(&self.function, "parameters"), tool.key("input_schema"));
+        let strict = read::member(&self.function, "strict").and_then(|strict| strict.as_bool());
+        if strict == Some(true) && strict_is_known {
+            tool.raw("strict", "true");
+        }
+        cache_control(&mut tool, self.cache);
+        tool.close();
+    }
+}
+
+/// The target wants a schema, and that of an object.
+fn write_schema(parameters: Option<Tree<'_, '_>>, out: &mut Vec<u8>) {
+    let members = parameters.and_then(|parameters| parameters.as_object());
+    let Some(members) = members.filter(|members| !members.is_empty()) else {
+        out.extend_from_slice(br#"{"type":"object","properties":{}}"#);
+        return;
+    };
+    if read::member(&members, "type").is_some() {
+        parameters.into_iter().for_each(|parameters| json::write(parameters, out));
+        return;
+    }
+    out.extend_from_slice(br#"{"type":"object""#);
+    for (name, value) in members.iter().filter(|(name, _)| *name != "type") {
+        out.push(b',');
+        write::string(out, name);
+        out.push(b':');
+        json::write(value, out);
+    }
+    out.push(b'}');
+}
+
+fn tool_of<'t, 'i>(tool: Tree<'t, 'i>, position: usize) -> Result<Tool<'t, 'i>, Rejection> {
+    let path = || format!("tools.{position}");
+    let tool = read::object(tool, path)?;
+    if read::member(&tool, "type").is_some_and(|kind| read::as_text(kind) != Some("function")) {
+        return Err(refuse(CUSTOM_TOOL, format!("{}.type", path())));
+    }
+    let inner = || format!("{}.function", path());
+    let function = read::member(&tool, "function").ok_or_else(|| Rejection::new(inner(), "is missing."))?;
+    let function = read::object(function, inner)?;
+    let name = read::needed_text(&function, "name", inner)?;
+    let cache = cache_of(&tool).or_else(|| cache_of(&function));
+    Ok(Tool { name, function, cache })
+}
+
+fn old_choice<'i>(choice: Option<Tree<'_, 'i>>) -> Result<Option<Choice<'i>>, Rejection> {
+    const CALL: &str = "function_call";
+    let Some(choice) = choice else { return Ok(None) };
+    if let Some(word) = read::as_text(choice) {
+        return word_of(word, CALL).map(Some);
+    }
+    let choice = read::object(choice, || CALL.to_owned())?;
+    read::needed_text(&choice, "name", || CALL.to_owned()).map(|name| Some(Choice::Named(name)))
+}
+
+fn word_of<'i>(word: &str, path: &str) -> Result<Choice<'i>, Rejection> {
+    match word {
+        "auto" => Ok(Choice::Auto),
+        "required" => Ok(Choice::Any),
+        "none" => Ok(Choice::None),
+        _ => Err(Rejection::new(path, CHOICES)),
+    }
+}
+
+fn function_name<'i>(choice: &Object<'_, 'i>, path: &str) -> Result<&'i str, Rejection> {
+    let inner = || format!("{path}.function");
+    let function = read::member(choice, "function").ok_or_else(|| Rejection::new(inner(), "is missing."))?;
+    read::needed_text(&read::object(function, inner)?, "name", inner)
+}
+
+const CHOICE: &str = "tool_choice";
+const CHOICES: &str = "must be `auto`, `none`, `required` or a function of the request.";

@@ -1,0 +1,187 @@
+//! A whole Messages answer as a chat completion.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::form::Form;
+use super::said::{self, Block, Said};
+use super::usage::Usage;
+use crate::adapt::write::{self, Members};
+use crate::adapt::{BadAnswer, Whole};
+use crate::envelope::StreamError;
+
+/// Says `body` as a chat completion.
+pub(super) fn whole(form: &Form, body: &[u8]) -> Result<Whole, BadAnswer> {
+    // JSON is UTF-8; what is not is made so as in a stream.
+    let body = String::from_utf8_lossy(body);
+    let answer: Said<'_> =
+        serde_json::from_str(&body).map_err(|_| BadAnswer::Invalid("it is not a JSON object"))?;
+    if answer.error.is_some() || said::word(answer.kind) == "error" {
+        let document: Value = serde_json::from_str(&body).unwrap_or_default();
+        return Err(BadAnswer::Error(
+            StreamError::of_document(&document).unwrap_or_default().in_open_ai_words(),
+        ));
+    }
+    let blocks: Option<Vec<&RawValue>> = said::read(answer.content);
+    let blocks = blocks.ok_or(BadAnswer::Invalid("it has no content"))?;
+    let mut message = Message::default();
+    for block in blocks {
+        message.add(block)?;
+    }
+    message.refusal = said::refusal(answer.stop_details).unwrap_or_default();
+    let mut usage = Usage::default();
+    answer.usage.into_iter().for_each(|told| usage.hear(told));
+
+    let mut out = Vec::with_capacity(body.len());
+    form.begin(&mut out);
+    let mut choice = Members::open(&mut out);
+    choice.raw("index", "0");
+    message.write(form, choice.key("message"));
+    choice.raw("logprobs", "null");
+    let finish = said::finish_reason(&said::word(answer.stop_reason), !message.calls.is_empty());
+    let finish = if form.wishes.functions && finish == "tool_calls" { "function_call" } else { finish };
+    choice.text("finish_reason", finish);
+    choice.close();
+    out.extend_from_slice(br#"],"usage":"#);
+    usage.write(&mut out);
+    out.push(b'}');
+    Ok(Whole { body: out.into(), usage: usage.counts(), output_bytes: message.output_bytes() })
+}
+
+/// What the model said, escaped as it came.
+#[derive(Default)]
+struct Message<'a> {
+    text: String,
+    reasoning: String,
+    refusal: &'a str,
+    thinking_blocks: Vec<Block<'a>>,
+    calls: Vec<Call<'a>>,
+}
+
+struct Call<'a> {
+    id: &'a RawValue,
+    name: &'a RawValue,
+    arguments: Vec<u8>,
+}
+
+impl<'a> Message<'a> {
+    fn add(&mut self, raw: &'a RawValue) -> Result<(), BadAnswer> {
+        let block: Block<'a> =
+            said::read(Some(raw)).ok_or(BadAnswer::Invalid("its content is no list of blocks"))?;
+        match &*said::word(block.kind) {
+            "text" => self.text.push_str(said::inner(block.text).unwrap_or_default()),
+            "thinking" => {
+                self.reasoning.push_str(said::inner(block.thinking).unwrap_or_default());
+                self.thinking_blocks.push(block);
+            }
+            "redacted_thinking" => self.thinking_blocks.push(block),
+            "tool_use" => {
+                let named = block.id.zip(block.name).filter(|(id, name)| {
+                    said::inner(Some(id)).is_some() && said::inner(Some(name)).is_some()
+                });
+                let (id, name) =
+                    named.ok_or(BadAnswer::Invalid("it calls a tool without a name or an id"))?;
+                self.calls.push(Call { id, name, arguments: arguments(block.input) });
+            }
+            // What the target did by itself, and what is yet to come.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn write(&self, form: &Form, out: &mut Vec<u8>) {
+        let mut message = Members::open(out);
+        message.text("role", "assistant");
+        if self.text.is_empty() && (!self.calls.is_empty() || !self.refusal.is_empty()) {
+            message.raw("content", "null");
+        } else {
+            quoted(&self.text, message.key("content"));
+        }
+        match self.refusal {
+            "" => message.raw("refusal", "null"),
+            refusal => quoted(refusal, message.key("refusal")),
+        }
+        if !self.reasoning.is_empty() {
+            quoted(&self.reasoning, message.key("reasoning_content"));
+        }
+        if form.wishes.thinking_blocks && !self.thinking_blocks.is_empty() {
+            let list = message.key("thinking_blocks");
+            list.push(b'[');
+            for block in &self.thinking_blocks {
+                write::comma(list);
+                thinking_block(block, list);
+            }
+            list.push(b']');
+        }
+        match self.calls.as_slice() {
+            [] => {}
+            [call, ..] if form.wishes.functions => call.write_function(message.key("function_call")),
+            calls => {
+                let list = message.key("tool_calls");
+                list.push(b'[');
+                for call in calls {
+                    write::comma(list);
+                    call.write(list);
+                }
+                list.push(b']');
+            }
+        }
+        message.close();
+    }
+
+    fn output_bytes(&self) -> u64 {
+        let calls: usize =
+            self.calls.iter().map(|call| call.name.get().len().saturating_add(call.arguments.len())).sum();
+        let texts = [self.text.len(), self.reasoning.len(), self.refusal.len()];
+        calls.saturating_add(texts.iter().sum()).try_into().unwrap_or(u64::MAX)
+    }
+}
+
+impl Call<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut call = Members::open(out);
+        call.raw("id", self.id.get());
+        call.text("type", "function");
+        self.write_function(call.key("function"));
+        call.close();
+    }
+
+    fn write_function(&self, out: &mut Vec<u8>) {
+        let mut function = Members::open(out);
+        function.raw("name", self.name.get());
+        // It was cut out of UTF-8 at ASCII bytes.
+        write::string(function.key("arguments"), &String::from_utf8_lossy(&self.arguments));
+        function.close();
+    }
+}
+
+/// A tool without input takes an empty object.
+pub(super) fn arguments(input: Option<&RawValue>) -> Vec<u8> {
+    let mut out = Vec::new();
+    said::compact(input.map_or("{}", RawValue::get), &mut out);
+    out
+}
+
+/// A block as LiteLLM's clients keep it and bring it back.
+fn thinking_block(block: &Block<'_>, out: &mut Vec<u8>) {
+    let mut kept = Members::open(out);
+    match block.data {
+        Some(data) => {
+            kept.text("type", "redacted_thinking");
+            kept.raw("data", data.get());
+        }
+        None => {
+            kept.text("type", "thinking");
+            quoted(said::inner(block.thinking).unwrap_or_default(), kept.key("thinking"));
+            quoted(said::inner(block.signature).unwrap_or_default(), kept.key("signature"));
+        }
+    }
+    kept.close();
+}
+
+/// Text that is escaped already.
+fn quoted(escaped: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    out.extend_from_slice(escaped.as_bytes());
+    out.push(b'"');
+}

@@ -1,0 +1,171 @@
+//! What a Messages answer holds, whole or in events, read without unescaping: text goes to the client in the very
+//! bytes of its JSON.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Any event of a stream, and the answer as a whole: both have a `type` and may be an error.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Said<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) delta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) content_block: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) stop_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) stop_details: Option<&'a RawValue>,
+}
+
+/// A block of content, and what is added to one.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Block<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) thinking: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) signature: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) partial_json: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) stop_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) stop_details: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StopDetails<'a> {
+    #[serde(borrow)]
+    explanation: Option<&'a RawValue>,
+}
+
+/// Reads an object.
+pub(super) fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+/// What stands between the quotes of a string that is not empty, escapes as they are.
+pub(super) fn inner(raw: Option<&RawValue>) -> Option<&str> {
+    raw?.get().strip_prefix('"')?.strip_suffix('"').filter(|text| !text.is_empty())
+}
+
+/// What a word says that is compared with others.
+pub(super) fn word(raw: Option<&RawValue>) -> Cow<'_, str> {
+    match inner(raw) {
+        Some(text) if text.contains('\\') => read(raw).map(Cow::Owned).unwrap_or_default(),
+        Some(text) => Cow::Borrowed(text),
+        None => Cow::Borrowed(""),
+    }
+}
+
+/// Why the target refused to answer, as far as it says so.
+pub(super) fn refusal<'a>(stop_details: Option<&'a RawValue>) -> Option<&'a str> {
+    inner(read::<StopDetails<'a>>(stop_details)?.explanation)
+}
+
+/// Chat's word for how an answer ended.
+pub(super) fn finish_reason(stop_reason: &str, has_calls: bool) -> &'static str {
+    match stop_reason {
+        "max_tokens" | "model_context_window_exceeded" => "length",
+        "refusal" => "content_filter",
+        "tool_use" => "tool_calls",
+        // `end_turn`, `stop_sequence`, `pause_turn`, and what is yet to come. Some vendors say `end_turn` of a call.
+        _ if has_calls => "tool_calls",
+        _ => "stop",
+    }
+}
+
+/// The input of a tool as JSON without blanks, which is what a chat client gets as text. The numbers and the order
+/// of members stay as they were.
+pub(super) fn compact(json: &str, out: &mut Vec<u8>) {
+    let (mut in_text, mut escaped) = (false, false);
+    for byte in json.bytes() {
+        if in_text {
+            in_text = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+        } else if byte.is_ascii_whitespace() {
+            continue;
+        } else {
+            in_text = byte == b'"';
+        }
+        out.push(byte);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_go_and_all_else_stays() {
+        let rows = [
+            ("{ }", "{}"),
+            (
+                " { \"a b\" : [ 1e3 , -0.10 ],\n\t\"\\\" \\\\\" : \"\\u00fc \" } ",
+                "{\"a b\":[1e3,-0.10],\"\\\" \\\\\":\"\\u00fc \"}",
+            ),
+            ("{\"n\":123456789012345678901234567890}", "{\"n\":123456789012345678901234567890}"),
+        ];
+        for (json, want) in rows {
+            let mut out = Vec::new();
+            compact(json, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), want);
+        }
+    }
+
+    #[test]
+    fn every_stop_reason_has_a_finish_reason() {
+        let rows = [
+            ("end_turn", false, "stop"),
+            ("end_turn", true, "tool_calls"),
+            ("stop_sequence", false, "stop"),
+            ("pause_turn", false, "stop"),
+            ("max_tokens", true, "length"),
+            ("model_context_window_exceeded", false, "length"),
+            ("tool_use", true, "tool_calls"),
+            ("refusal", false, "content_filter"),
+            ("something_new", false, "stop"),
+            ("", false, "stop"),
+        ];
+        for (stop, has_calls, want) in rows {
+            assert_eq!(finish_reason(stop, has_calls), want, "{stop}");
+        }
+    }
+
+    #[test]
+    fn words_are_read_with_their_escapes() {
+        let raw = |json| serde_json::from_str::<&RawValue>(json).unwrap();
+        assert_eq!(word(Some(raw(r#""ping""#))), "ping");
+        assert_eq!(word(Some(raw(r#""p\u0069ng""#))), "ping");
+        assert_eq!(word(Some(raw("7"))), "");
+        assert_eq!(word(None), "");
+    }
+}

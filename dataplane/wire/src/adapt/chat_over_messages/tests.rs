@@ -1,0 +1,1 @@
+//! Traps of the two protocols between which this stands.

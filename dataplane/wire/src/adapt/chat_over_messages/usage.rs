@@ -1,0 +1,167 @@
+//! Usage as Messages tells it: input that no cache served, read from one and written to one apart, and thoughts
+//! within the output.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use shared::usage::TokenCounts;
+
+use crate::adapt::write;
+use crate::json::whole_number;
+
+/// What has been told so far; what is told later takes the place of what was told before.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Usage {
+    input: Option<u64>,
+    cache_write: Option<u64>,
+    cache_read: Option<u64>,
+    output: Option<u64>,
+    thinking: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Told<'a> {
+    #[serde(borrow)]
+    input_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cache_creation_input_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cache_read_input_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    output_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    output_tokens_details: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Details<'a> {
+    #[serde(borrow)]
+    thinking_tokens: Option<&'a RawValue>,
+}
+
+impl Usage {
+    /// Takes in a `usage` object.
+    pub(super) fn hear(&mut self, told: &RawValue) {
+        let Ok(told) = serde_json::from_str::<Told<'_>>(told.get()) else { return };
+        let details = told.output_tokens_details.and_then(|details| serde_json::from_str(details.get()).ok());
+        let details: Details<'_> = details.unwrap_or_default();
+        self.input = count(told.input_tokens).or(self.input);
+        self.cache_write = count(told.cache_creation_input_tokens).or(self.cache_write);
+        self.cache_read = count(told.cache_read_input_tokens).or(self.cache_read);
+        self.output = count(told.output_tokens).or(self.output);
+        self.thinking = count(details.thinking_tokens).or(self.thinking);
+    }
+
+    /// Each token in one class. None if neither input nor output has been told.
+    pub(super) fn counts(&self) -> Option<TokenCounts> {
+        if self.input.is_none() && self.output.is_none() {
+            return None;
+        }
+        let output = self.output.unwrap_or(0);
+        let reasoning = self.thinking.unwrap_or(0).min(output);
+        Some(TokenCounts {
+            input: self.input.unwrap_or(0),
+            cache_read: self.cache_read.unwrap_or(0),
+            cache_write: self.cache_write.unwrap_or(0),
+            output: output.saturating_sub(reasoning),
+            reasoning,
+        })
+    }
+
+    /// As a chat client expects it: what the caches served within the prompt, thoughts within the completion
+    /// (CHAT-3). What is not known is 0.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let counts = self.counts().unwrap_or_default();
+        let prompt = counts.input.saturating_add(counts.cache_read).saturating_add(counts.cache_write);
+        let completion = counts.output.saturating_add(counts.reasoning);
+        let mut usage = write::Members::open(out);
+        write::number(usage.key("prompt_tokens"), prompt);
+        write::number(usage.key("completion_tokens"), completion);
+        write::number(usage.key("total_tokens"), prompt.saturating_add(completion));
+        let mut details = write::Members::open(usage.key("prompt_tokens_details"));
+        write::number(details.key("cached_tokens"), counts.cache_read);
+        write::number(details.key("cache_write_tokens"), counts.cache_write);
+        details.close();
+        if self.thinking.is_some() {
+            let mut details = write::Members::open(usage.key("completion_tokens_details"));
+            write::number(details.key("reasoning_tokens"), counts.reasoning);
+            details.close();
+        }
+        usage.close();
+    }
+}
+
+/// A count; some write it as `12.0`.
+fn count(raw: Option<&RawValue>) -> Option<u64> {
+    let raw = raw?.get();
+    whole_number(raw.as_bytes()).or_else(|| {
+        let number: f64 = raw.parse().ok()?;
+        format!("{:.0}", number.clamp(0.0, 1e15)).parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(told: &[&str]) -> Usage {
+        let mut usage = Usage::default();
+        for told in told {
+            usage.hear(serde_json::from_str(told).unwrap());
+        }
+        usage
+    }
+
+    #[test]
+    fn tokens_fall_into_one_class_each() {
+        type Row = (&'static str, &'static [&'static str], Option<[u64; 5]>);
+        let rows: [Row; 8] = [
+            ("nothing", &["{}"], None),
+            ("no object", &["7"], None),
+            (
+                "all classes",
+                &[r#"{"input_tokens":20,"cache_creation_input_tokens":30,"cache_read_input_tokens":70,
+                    "output_tokens":30,"output_tokens_details":{"thinking_tokens":12}}"#],
+                Some([20, 70, 30, 18, 12]),
+            ),
+            (
+                "the later total stands, the sum does not",
+                &[r#"{"input_tokens":20,"output_tokens":1}"#, r#"{"output_tokens":30}"#],
+                Some([20, 0, 0, 30, 0]),
+            ),
+            (
+                "null takes nothing back",
+                &[r#"{"input_tokens":20,"output_tokens":9}"#, r#"{"input_tokens":null,"output_tokens":30}"#],
+                Some([20, 0, 0, 30, 0]),
+            ),
+            ("whole floats", &[r#"{"input_tokens":2.0,"output_tokens":1e1}"#], Some([2, 0, 0, 10, 0])),
+            ("negative", &[r#"{"input_tokens":-2,"output_tokens":1}"#], Some([0, 0, 0, 1, 0])),
+            (
+                "more thoughts than output",
+                &[r#"{"output_tokens":5,"output_tokens_details":{"thinking_tokens":9}}"#],
+                Some([0, 0, 0, 0, 5]),
+            ),
+        ];
+        for (name, told, want) in rows {
+            let want = want.map(|[input, cache_read, cache_write, output, reasoning]| TokenCounts {
+                input,
+                cache_read,
+                cache_write,
+                output,
+                reasoning,
+            });
+            assert_eq!(heard(told).counts(), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn chat_reads_its_own_usage_off_what_is_written() {
+        let usage = heard(&[r#"{"input_tokens":20,"cache_creation_input_tokens":30,
+            "cache_read_input_tokens":70,"output_tokens":30,"output_tokens_details":{"thinking_tokens":12}}"#]);
+        let mut out = Vec::new();
+        usage.write(&mut out);
+        let value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(crate::chat::token_counts(&value), usage.counts());
+    }
+}
