@@ -9,11 +9,13 @@ pub mod chat;
 pub mod envelope;
 pub mod json;
 pub mod media;
+pub mod messages;
 pub mod multipart;
 pub mod request;
 pub mod retry;
 pub mod sse;
 pub mod stream;
+pub mod tokens;
 
 #[cfg(test)]
 mod cutting;

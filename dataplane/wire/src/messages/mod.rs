@@ -1,0 +1,5 @@
+//! The Messages dialect: Anthropic's.
+
+mod count;
+
+pub use count::{count, count_answer};

@@ -1,0 +1,167 @@
+//! What the models of one family have in common when tokens are counted.
+
+use super::Size;
+
+/// A family of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// Hundredths by which its tokens are more than the weights say.
+    pub scale: u64,
+    /// What stands around messages and tools.
+    pub frame: Frame,
+    /// How it sees images.
+    pub(super) image: ImageRule,
+}
+
+/// Tokens that a request has beside its texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// For the request.
+    pub base: u64,
+    /// For each message.
+    pub message: u64,
+    /// Once, when there are tools.
+    pub tools: u64,
+    /// The same, when one of them must be called.
+    pub tools_forced: u64,
+    /// For each tool.
+    pub tool: u64,
+    /// For each call of a tool.
+    pub call: u64,
+    /// For each result.
+    pub result: u64,
+    /// Thoughts of the current loop of tools are read again.
+    pub thoughts: bool,
+}
+
+/// How a family counts images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ImageRule {
+    /// Patches of 28 pixels, after the image was made to fit.
+    Patches28 { edge_max: u64, tokens_max: u64 },
+    /// Patches of 32 pixels at most, each some thousandths of a token.
+    Patches32 { milli: u64, patches_max: u64 },
+    /// Tiles of 512 pixels, the shorter edge being 768.
+    Tiles { base: u64, tile: u64 },
+    /// Tiles of 768 pixels.
+    Gemini,
+}
+
+const ANTHROPIC: Frame = Frame {
+    base: 3,
+    message: 3,
+    tools: 346,
+    tools_forced: 313,
+    tool: 0,
+    call: 10,
+    result: 8,
+    thoughts: true,
+};
+const OPEN_AI: Frame =
+    Frame { base: 3, message: 3, tools: 12, tools_forced: 12, tool: 7, call: 8, result: 5, thoughts: false };
+
+const PATCHES_OLD: ImageRule = ImageRule::Patches28 { edge_max: 1_568, tokens_max: 1_568 };
+const PATCHES_NEW: ImageRule = ImageRule::Patches28 { edge_max: 2_576, tokens_max: 8_464 };
+
+const CLAUDE: Family = Family { scale: 110, frame: ANTHROPIC, image: PATCHES_OLD };
+/// Its tokenizer makes 30 % more of the same text.
+const CLAUDE_NEW: Family = Family { scale: 143, frame: ANTHROPIC, image: PATCHES_NEW };
+const UNKNOWN: Family = Family { scale: 110, frame: OPEN_AI, image: PATCHES_NEW };
+const GEMINI: Family = Family { scale: 110, frame: OPEN_AI, image: ImageRule::Gemini };
+
+const fn tiles(scale: u64, base: u64, tile: u64) -> Family {
+    Family { scale, frame: OPEN_AI, image: ImageRule::Tiles { base, tile } }
+}
+
+const fn patches(milli: u64) -> Family {
+    Family { scale: 100, frame: OPEN_AI, image: ImageRule::Patches32 { milli, patches_max: 1_536 } }
+}
+
+/// The newest ones of OpenAI, and those that are not known by name.
+const GPT_NEW: Family =
+    Family { scale: 100, frame: OPEN_AI, image: ImageRule::Patches32 { milli: 1_200, patches_max: 2_500 } };
+
+/// Beginnings of names, the longer one before the shorter.
+const FAMILIES: &[(&str, Family)] = &[
+    ("gpt-5-mini", patches(1_620)),
+    ("gpt-5-nano", patches(2_460)),
+    ("gpt-5-chat", tiles(100, 70, 140)),
+    ("gpt-5.", GPT_NEW),
+    ("gpt-5", tiles(100, 70, 140)),
+    ("gpt-4.1-mini", patches(1_620)),
+    ("gpt-4.1-nano", patches(2_460)),
+    ("gpt-4.1", tiles(100, 85, 170)),
+    ("gpt-4.5", tiles(100, 85, 170)),
+    ("gpt-4o-mini", tiles(100, 2_833, 5_667)),
+    ("gpt-4o", tiles(100, 85, 170)),
+    ("chatgpt-4o", tiles(100, 85, 170)),
+    ("gpt-4", tiles(105, 85, 170)),
+    ("gpt-3", tiles(105, 85, 170)),
+    ("gpt-", GPT_NEW),
+    ("computer-use", tiles(100, 65, 129)),
+    ("o1", tiles(100, 75, 150)),
+    ("o3", tiles(100, 75, 150)),
+    ("o4-mini", patches(1_720)),
+    ("gemini", GEMINI),
+];
+
+/// The family of a model, by the name its provider gives it.
+pub fn family_of(model: &str) -> Family {
+    let model = model.to_ascii_lowercase();
+    if let Some((_, claude)) = model.split_once("claude") {
+        return if is_new_claude(claude) { CLAUDE_NEW } else { CLAUDE };
+    }
+    let name = model.rsplit_once('/').map_or(model.as_str(), |(_, name)| name);
+    FAMILIES.iter().find(|(start, _)| name.starts_with(start)).map_or(UNKNOWN, |(_, family)| *family)
+}
+
+/// Opus from 4.7 on, and everything from 5 on. `name` is what follows `claude`.
+fn is_new_claude(name: &str) -> bool {
+    let mut words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let numbers =
+        words.clone().filter_map(|word| word.parse::<u64>().ok()).take_while(|number| *number < 100);
+    let mut numbers = numbers.fuse();
+    match (numbers.next(), numbers.next()) {
+        (Some(4), Some(minor)) => minor >= 7 && words.any(|word| word == "opus"),
+        (Some(major), _) => major >= 5,
+        (None, _) => true,
+    }
+}
+
+impl Family {
+    /// Tokens of an image; one whose size is not known counts as a square of 1,024.
+    pub fn image_tokens(&self, size: Option<Size>) -> u64 {
+        self.image.tokens(size.unwrap_or(Size { width: 1_024, height: 1_024 }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_known_by_their_names() {
+        let rows = [
+            ("claude-sonnet-4-5-20250929", CLAUDE),
+            ("claude-3-5-haiku-latest", CLAUDE),
+            ("us.anthropic.claude-opus-4-6-v1:0", CLAUDE),
+            ("claude-haiku-4-5@20251001", CLAUDE),
+            ("claude-opus-4-7", CLAUDE_NEW),
+            ("anthropic/claude-opus-4.7", CLAUDE_NEW),
+            ("claude-sonnet-5", CLAUDE_NEW),
+            ("claude-fable-5-20260801", CLAUDE_NEW),
+            ("gpt-4o-2024-08-06", tiles(100, 85, 170)),
+            ("openai/gpt-5-mini", patches(1_620)),
+            ("gpt-5.5", GPT_NEW),
+            ("gpt-6", GPT_NEW),
+            ("gpt-4-turbo", tiles(105, 85, 170)),
+            ("o3-pro", tiles(100, 75, 150)),
+            ("models/gemini-2.5-pro", GEMINI),
+            ("meta-llama/Llama-4-Scout", UNKNOWN),
+            ("", UNKNOWN),
+        ];
+        for (model, family) in rows {
+            assert_eq!(family_of(model), family, "{model}");
+        }
+    }
+}
