@@ -149,6 +149,8 @@ impl Exchange {
         authorize::operation(&access, operation).map_err(Fault::closing)?;
         match operation {
             Operation::ChatCompletions
+            | Operation::Responses
+            | Operation::Messages
             | Operation::Embeddings
             | Operation::Speech
             | Operation::Transcription => {

@@ -273,7 +273,11 @@ impl<'a> Walk<'a> {
         let fault = match (self.worst, self.rejection) {
             (Some(failure), _) => {
                 let mut fault = Fault::new(failure.kind, failure.message);
-                fault.status = failure.status.filter(|_| failure.kind == ErrorKind::UpstreamStatus);
+                fault.status =
+                    failure.status.filter(|_| failure.kind == ErrorKind::UpstreamStatus).map(|status| {
+                        // Anthropic's own status: to the clients of anybody else it means nothing.
+                        if status == 529 && self.job.head.dialect != Dialect::Messages { 503 } else { status }
+                    });
                 fault.body = failure.body;
                 fault.retry_after = failure.retry_after.map(|wait| wait.min(CLIENT_WAIT_MAX));
                 fault

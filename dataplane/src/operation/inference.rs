@@ -152,9 +152,16 @@ async fn read(asked: Asked<'_>, incoming: Inbound) -> Result<(Head, Held), Fault
     })
     .await?;
     let mut head = scan.finish().map_err(|error| of_scan_error(&error))?;
+    if head.state.background {
+        return Err(Fault::new(ErrorKind::UnsupportedField, BACKGROUND).param("background"));
+    }
     override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, asked.headers);
     Ok((head, body))
 }
+
+/// RESP-3: an answer that nobody waits for would be neither relayed nor accounted for.
+const BACKGROUND: &str =
+    "'background' is not served: llmgw answers while the client waits. Send it as false or not at all.";
 
 /// The same of a multipart form.
 async fn read_form(asked: Asked<'_>, incoming: Inbound) -> Result<(Head, Held), Fault> {
