@@ -4,8 +4,8 @@
 //! A request is rejected before anything is sent if the target's dialect cannot say what it means; which field
 //! has which fate stands in the pair's table of losses, which code, tests and `docs/adaptations.md` share.
 
-mod blocks;
 mod call_id;
+mod chain;
 mod chat_over_messages;
 mod events;
 mod loss;
@@ -44,9 +44,15 @@ pub struct Adaptation {
     pub origin: Option<fn(&Asking<'_>, &str) -> Option<String>>,
 }
 
-/// Every pair. Of several that could serve a client the first one wins.
-pub static ADAPTATIONS: &[Adaptation] =
-    &[messages_over_chat::PAIR, responses_over_chat::PAIR, chat_over_messages::PAIR];
+/// Every pair. Of several that could serve a client the first one wins: one step is better than two.
+pub static ADAPTATIONS: &[Adaptation] = &[
+    messages_over_chat::PAIR,
+    responses_over_chat::PAIR,
+    chat_over_messages::PAIR,
+    chain::by_way_of_chat(Dialect::Responses, Dialect::Messages, |asking| {
+        chain::prepare(&responses_over_chat::PAIR, &chat_over_messages::PAIR, asking)
+    }),
+];
 
 /// A request, and what must be known of the target that shall answer it.
 #[derive(Clone, Copy, Debug)]

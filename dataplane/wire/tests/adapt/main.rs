@@ -9,6 +9,7 @@
     reason = "a test may"
 )]
 
+mod chain;
 mod docs;
 mod losses;
 mod normal;

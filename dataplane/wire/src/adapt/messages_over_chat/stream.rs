@@ -5,7 +5,7 @@
 //!    '-----------------error-----------'----------------------error---------------------^
 //! ```
 //!
-//! Memory is bounded by one event ([`crate::adapt::blocks::EVENT_BYTES_MAX`]) and by what waits: the arguments of calls
+//! Memory is bounded by one event ([`crate::adapt::events::EVENT_BYTES_MAX`]) and by what waits: the arguments of calls
 //! that are not open, and text that came while one was ([`WAITING_BYTES_MAX`] each).
 
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use super::calls::{Calls, TooMuch, WAITING_BYTES_MAX};
 use super::chunk::{Choice, Chunk, Delta, Piece, between_quotes, pieces};
 use super::event::{Block, Events};
 use super::{ChatAnswers, Ending};
-use crate::adapt::blocks;
+use crate::adapt::events;
 use crate::chat::token_counts;
 use crate::envelope::{StreamError, error_event, stream_error};
 use crate::stream::{AnswerStream, StreamState, Trouble};
@@ -28,7 +28,7 @@ pub(super) struct MessagesFromChat {
     answers: ChatAnswers,
     secrets: Vec<String>,
     state: StreamState,
-    events: blocks::Events,
+    events: events::Events,
     out: Events,
     calls: Calls,
     /// Text that came while a call was open, as it is escaped.
@@ -52,7 +52,7 @@ impl MessagesFromChat {
             answers,
             secrets,
             state: StreamState::default(),
-            events: blocks::Events::default(),
+            events: events::Events::default(),
             out: Events::default(),
             calls: Calls::default(),
             late: String::new(),
@@ -83,9 +83,8 @@ impl AnswerStream for MessagesFromChat {
         let mut events = std::mem::take(&mut self.events);
         events.end(|data| {
             // What does not parse was cut off.
-            if data.starts_with(b"[DONE]") || serde_json::from_slice::<&RawValue>(data).is_ok() {
-                self.event(data);
-            }
+            let is_whole = data.starts_with(b"[DONE]") || serde_json::from_slice::<&RawValue>(data).is_ok();
+            is_whole && self.event(data)
         });
         if self.phase != Phase::Closed && self.state.finished {
             self.finish();

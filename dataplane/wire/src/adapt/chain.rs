@@ -1,0 +1,137 @@
+//! Two adaptations, one after the other, by way of the dialect between them: the request goes through both, and so
+//! does the answer, back. No document of the middle is ever kept longer than it takes to read it.
+//!
+//! What the second step rejects stands in a request that the client never wrote. The first step is asked what it made
+//! that of ([`Adaptation::origin`]), so that the client reads a path of its own.
+
+use bytes::Bytes;
+use shared::operation::Dialect;
+
+use super::{Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, Traits, Whole};
+use crate::stream::{AnswerStream, StreamState, Trouble};
+
+/// A row for the pair that `prepare` serves by way of chat.
+pub(super) const fn by_way_of_chat(
+    client: Dialect,
+    target: Dialect,
+    prepare: fn(&Asking<'_>) -> Result<Prepared, Rejection>,
+) -> Adaptation {
+    Adaptation { client, target, via: Some(Dialect::Chat), losses: &[], prepare, origin: None }
+}
+
+/// Says the request in the dialect between, and that in the target's.
+pub(super) fn prepare(
+    first: &Adaptation,
+    second: &Adaptation,
+    asking: &Asking<'_>,
+) -> Result<Prepared, Rejection> {
+    // The dialect between can say more than some targets; the second step knows what the target cannot.
+    let between = Traits {
+        output_limit_field: "max_completion_tokens",
+        developer_role: false,
+        files: true,
+        mid_system: true,
+        ..*asking.target
+    };
+    let asking = Asking { target: &between, ..*asking };
+    let told = (first.prepare)(&asking)?;
+    let target = Traits { files: true, ..between };
+    let said = (second.prepare)(&Asking { body: &told.body, target: &target, ..asking });
+    let said = said.map_err(|rejection| traced(first, &asking, rejection))?;
+    Ok(Prepared { body: said.body, answers: Box::new(Chained { near: said.answers, far: told.answers }) })
+}
+
+/// The rejection with a path of the client's own, if the first step knows one.
+fn traced(first: &Adaptation, asking: &Asking<'_>, rejection: Rejection) -> Rejection {
+    let origin = first.origin.and_then(|origin| origin(asking, &rejection.param));
+    match (origin, rejection.message.strip_prefix(&format!("'{}' ", rejection.param))) {
+        (Some(origin), Some(why)) => Rejection::new(origin, why),
+        (Some(origin), None) => Rejection { param: origin, ..rejection },
+        // The message still says what it is about.
+        (None, _) => Rejection { param: String::new(), ..rejection },
+    }
+}
+
+/// How the answer is read: by the target's side first.
+#[derive(Debug)]
+struct Chained {
+    near: Box<dyn Answers>,
+    far: Box<dyn Answers>,
+}
+
+impl Answers for Chained {
+    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
+        let between = self.near.whole(body)?;
+        let answer = self.far.whole(&between.body)?;
+        Ok(Whole { usage: between.usage.or(answer.usage), ..answer })
+    }
+
+    fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
+        Box::new(ChainedStream {
+            near: self.near.stream(secrets.clone()),
+            far: self.far.stream(secrets),
+            between: Vec::new(),
+            state: StreamState::default(),
+        })
+    }
+}
+
+/// A stream through both, event by event.
+#[derive(Debug)]
+struct ChainedStream {
+    near: Box<dyn AnswerStream>,
+    far: Box<dyn AnswerStream>,
+    between: Vec<Bytes>,
+    state: StreamState,
+}
+
+impl AnswerStream for ChainedStream {
+    fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
+        self.near.push(chunk, &mut self.between);
+        self.pass(out);
+    }
+
+    fn end(&mut self, out: &mut Vec<Bytes>) {
+        self.near.end(&mut self.between);
+        self.pass(out);
+        self.far.end(out);
+        self.note();
+    }
+
+    fn state(&self) -> &StreamState {
+        &self.state
+    }
+
+    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
+        self.far.trouble(trouble)
+    }
+}
+
+impl ChainedStream {
+    fn pass(&mut self, out: &mut Vec<Bytes>) {
+        for event in self.between.drain(..) {
+            self.far.push(event, out);
+        }
+        self.note();
+    }
+
+    /// The client's side knows what has gone out; the upstream's what it said of itself.
+    fn note(&mut self) {
+        let (near, far) = (self.near.state(), self.far.state());
+        let error = near.error.as_ref().or(far.error.as_ref());
+        if self.state.error.is_none() && error.is_some() {
+            self.state.error = error.cloned();
+        }
+        self.state = StreamState {
+            content: far.content,
+            finished: near.finished || far.finished,
+            done: far.done,
+            error: self.state.error.take(),
+            usage: near.usage.or(far.usage),
+            content_events: far.content_events,
+            output_bytes: far.output_bytes,
+            ids_seen: far.ids_seen,
+            event_open: far.event_open,
+        };
+    }
+}
