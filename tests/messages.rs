@@ -161,3 +161,23 @@ async fn a_silent_stream_is_kept_alive_by_pings() {
     let event = tokio::time::timeout(Duration::from_secs(10), flow.event()).await.unwrap();
     assert_eq!(&event.bytes[..], b"event: ping\ndata: {\"type\": \"ping\"}\n\n");
 }
+
+#[tokio::test]
+async fn tokens_are_estimated_for_a_target_that_cannot_count_and_nothing_is_recorded() {
+    let (gateway, upstreams) = line(1).await;
+    let body = ask(false);
+    let mut counts = Vec::new();
+    for path in ["/v1/messages/count_tokens", "/messages/count_tokens", "/v1/messages/count_tokens"] {
+        let answer = gateway.client().post(path, body.clone()).await;
+        assert_eq!((answer.status, answer.header("x-llmgw-token-count")), (200, Some("estimate")));
+        counts.push(answer.json()["input_tokens"].as_u64().unwrap());
+    }
+    assert!(counts[0] > 3 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+    let longer = body.replace("Say hello.", &"Say hello. ".repeat(100_000));
+    let answer = gateway.client().post("/v1/messages/count_tokens", longer).await;
+    assert!(answer.json()["input_tokens"].as_u64().unwrap() > 200_000, "{:?}", answer.body);
+    assert!(upstreams[0].requests().is_empty());
+    upstreams[0].always(Answer::completion("hello"));
+    gateway.client().post("/v1/messages", ask(false)).await;
+    assert_eq!(gateway.records(1).await[0]["operation"], "messages");
+}

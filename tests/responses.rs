@@ -9,7 +9,7 @@ async fn start() -> (Gateway, Upstream) {
     (Gateway::start(&Yaml::one(upstream.base_url())).await, upstream)
 }
 
-fn ask(members: Value) -> String {
+fn ask(members: &Value) -> String {
     let mut body = json!({"model": "up/m", "instructions": "Be brief.", "input": "Say hello."});
     for (name, value) in members.as_object().unwrap() {
         body[name] = value.clone();
@@ -22,7 +22,7 @@ async fn a_whole_answer_is_a_response() {
     let (gateway, upstream) = start().await;
     upstream.always(Answer::completion("hello"));
     for path in ["/v1/responses", "/responses"] {
-        let answer = gateway.client().post(path, ask(json!({"store": false, "metadata": {"a": "b"}}))).await;
+        let answer = gateway.client().post(path, ask(&json!({"store": false, "metadata": {"a": "b"}}))).await;
         assert_eq!(answer.status, 200, "{:?}", answer.body);
         let response = answer.json();
         assert_eq!((&response["object"], &response["status"]), (&json!("response"), &json!("completed")));
@@ -44,7 +44,7 @@ async fn a_whole_answer_is_a_response() {
 async fn a_stream_has_every_event_in_order_and_ends_with_the_whole() {
     let (gateway, upstream) = start().await;
     upstream.always(Answer::events(&chat::events(&["hel", "lo"])));
-    let answer = gateway.client().post("/v1/responses", ask(json!({"stream": true}))).await;
+    let answer = gateway.client().post("/v1/responses", ask(&json!({"stream": true}))).await;
     let text = String::from_utf8(answer.body.to_vec()).unwrap();
     let events: Vec<Value> = text
         .lines()
@@ -76,7 +76,7 @@ async fn what_needs_the_provider_s_memory_is_refused_before_anything_is_sent() {
         ),
         (json!({"background": true}), "background"),
     ] {
-        let answer = gateway.client().post("/v1/responses", ask(members)).await;
+        let answer = gateway.client().post("/v1/responses", ask(&members)).await;
         assert_eq!(answer.status, 400, "{param}");
         let error = &answer.json()["error"];
         assert_eq!(error["code"], "unsupported_parameter", "{param}");

@@ -21,7 +21,7 @@ use crate::admit::authorize;
 use crate::error::Fault;
 use crate::metrics::add;
 use crate::operation::inference::{self, Asked};
-use crate::operation::{cors, explain, health, metrics, models};
+use crate::operation::{cors, count_tokens, explain, health, metrics, models};
 use crate::relay::Reply;
 use crate::server::body::Inbound;
 use crate::server::io::{Link, Phase};
@@ -148,12 +148,15 @@ impl Exchange {
         };
         authorize::operation(&access, operation).map_err(Fault::closing)?;
         match operation {
-            Operation::ChatCompletions
-            | Operation::Responses
-            | Operation::Messages
-            | Operation::Embeddings
-            | Operation::Speech
-            | Operation::Transcription => {
+            Operation::Models => models::serve(&snapshot, &access, rest, &parts.headers),
+            Operation::Metrics if is_administrator(&access) => Ok(metrics::render(plane)),
+            Operation::Metrics => Err(Fault::new(ErrorKind::Forbidden, "Metrics need an administrator key.")),
+            Operation::Images | Operation::Videos => Err(Fault::new(
+                ErrorKind::NotImplemented,
+                format!("This release of llmgw does not serve {} yet.", operation.name()),
+            )
+            .closing()),
+            _ => {
                 let asked = Asked {
                     operation,
                     dialect: operation.dialect().unwrap_or(Dialect::Chat),
@@ -163,18 +166,13 @@ impl Exchange {
                     headers: &parts.headers,
                 };
                 if self.explains() {
-                    return Box::pin(inference::explain(asked, body)).await;
+                    Box::pin(inference::explain(asked, body)).await
+                } else if operation == Operation::CountTokens {
+                    Box::pin(count_tokens::serve(asked, body)).await
+                } else {
+                    inference::serve(asked, body).await
                 }
-                inference::serve(asked, body).await
             }
-            Operation::Models => models::serve(&snapshot, &access, rest, &parts.headers),
-            Operation::Metrics if is_administrator(&access) => Ok(metrics::render(plane)),
-            Operation::Metrics => Err(Fault::new(ErrorKind::Forbidden, "Metrics need an administrator key.")),
-            other => Err(Fault::new(
-                ErrorKind::NotImplemented,
-                format!("This release of llmgw does not serve {} yet.", other.name()),
-            )
-            .closing()),
         }
     }
 

@@ -101,7 +101,7 @@ fn stream_headers(headers: &mut HeaderMap) {
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
 }
 
-fn name_target(headers: &mut HeaderMap, target: Option<(&str, &str)>) {
+pub(super) fn name_target(headers: &mut HeaderMap, target: Option<(&str, &str)>) {
     let Some((provider, model)) = target else { return };
     for (name, text) in [(X_PROVIDER, provider), (X_MODEL, model)] {
         if let Ok(value) = HeaderValue::from_str(text) {

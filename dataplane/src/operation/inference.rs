@@ -50,7 +50,7 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
         let message = "The gateway cannot record usage at the moment, so it takes no requests. Try again.";
         return Err(Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(2)).closing());
     }
-    let (head, body) = read(asked, incoming).await?;
+    let (head, body) = read(asked, incoming, worker.plane.settings.body_bytes_max).await?;
     let (job, mut record) = asked.prepare(head, body, (started, started_at_ms))?;
     let keepalive = worker.plane.settings.stream_keepalive.filter(|_| job.head.stream);
     let mut response = match keepalive {
@@ -67,7 +67,7 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
 /// Says where a request would go.
 pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
     let worker = asked.exchange.worker();
-    let (head, body) = read(asked, incoming).await?;
+    let (head, body) = read(asked, incoming, worker.plane.settings.body_bytes_max).await?;
     let (selected, forced) = asked.select(&head);
     let question = Question {
         operation: asked.operation,
@@ -91,7 +91,7 @@ fn budget(head: &Head) -> Duration {
 impl Asked<'_> {
     /// What the selector means, and whether the one target must be used: what comes from inside the process may
     /// name one.
-    fn select(&self, head: &Head) -> (Result<Route, Fault>, bool) {
+    pub(super) fn select(&self, head: &Head) -> (Result<Route, Fault>, bool) {
         match self.exchange.caller.insider.as_ref().and_then(|insider| insider.only.clone()) {
             Some(target) => (Ok(Route::Model(target)), true),
             None => (plan::select(self.snapshot, &head.model, self.access), false),
@@ -140,14 +140,13 @@ impl Asked<'_> {
 }
 
 /// Reads the body, and what of it decides where the request goes.
-async fn read(asked: Asked<'_>, incoming: Inbound) -> Result<(Head, Held), Fault> {
+pub(super) async fn read(asked: Asked<'_>, incoming: Inbound, bytes_max: u64) -> Result<(Head, Held), Fault> {
     if asked.dialect == Dialect::Transcription {
-        return Box::pin(read_form(asked, incoming)).await;
+        return Box::pin(read_form(asked, incoming, bytes_max)).await;
     }
     let plane = &asked.exchange.worker().plane;
     let mut scan = HeadScan::new(asked.dialect);
-    let limit = plane.settings.body_bytes_max;
-    let body = body::read(plane, asked.headers, incoming, limit, &mut |piece| {
+    let body = body::read(plane, asked.headers, incoming, bytes_max, &mut |piece| {
         scan.push(piece).map_err(|error| of_scan_error(&error).closing())
     })
     .await?;
@@ -164,7 +163,7 @@ const BACKGROUND: &str =
     "'background' is not served: llmgw answers while the client waits. Send it as false or not at all.";
 
 /// The same of a multipart form.
-async fn read_form(asked: Asked<'_>, incoming: Inbound) -> Result<(Head, Held), Fault> {
+async fn read_form(asked: Asked<'_>, incoming: Inbound, bytes_max: u64) -> Result<(Head, Held), Fault> {
     let plane = &asked.exchange.worker().plane;
     let content_type = asked.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let boundary = content_type.and_then(multipart::boundary).ok_or_else(|| {
@@ -172,8 +171,7 @@ async fn read_form(asked: Asked<'_>, incoming: Inbound) -> Result<(Head, Held), 
         Fault::new(ErrorKind::InvalidRequest, message).closing()
     })?;
     let mut scan = FormScan::new(&boundary);
-    let limit = plane.settings.body_bytes_max;
-    let body = body::read(plane, asked.headers, incoming, limit, &mut |piece| {
+    let body = body::read(plane, asked.headers, incoming, bytes_max, &mut |piece| {
         scan.push(piece).map_err(|fault| of_form_fault(fault).closing())
     })
     .await?;

@@ -2,4 +2,4 @@
 
 mod count;
 
-pub use count::{count, count_answer};
+pub use count::{count, count_answer, is_count};

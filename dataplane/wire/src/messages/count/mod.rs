@@ -45,6 +45,16 @@ pub fn count(body: &[u8], model: &str) -> Result<u64, Fault> {
     Ok(text.div_ceil(1_000).saturating_add(sum.tokens))
 }
 
+/// Whether `body` is such an answer.
+pub fn is_count(body: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Count {
+        #[serde(rename = "input_tokens")]
+        _input_tokens: u64,
+    }
+    serde_json::from_slice::<Count>(body).is_ok()
+}
+
 /// The answer of the route.
 pub fn count_answer(tokens: u64) -> Bytes {
     format!("{{\"input_tokens\":{tokens}}}").into()

@@ -1,0 +1,135 @@
+//! How many tokens a Messages request has (MSG-3, MSG-5): as the first eligible target counts, or estimated where it cannot.
+//! Nothing is reserved and nothing recorded.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_TYPE;
+use http::uri::PathAndQuery;
+use http::{HeaderName, HeaderValue, Response};
+use shared::error_kind::ErrorKind;
+use shared::operation::Dialect;
+use shared::provider::path::Call;
+use shared::routing::Target;
+use wire::envelope::{self, Family, UpstreamAnswer};
+use wire::json::Fault as JsonFault;
+use wire::messages;
+use wire::request;
+
+use super::answer::name_target;
+use super::inference::{Asked, read};
+use crate::error::Fault;
+use crate::failover;
+use crate::plan;
+use crate::relay::Reply;
+use crate::server::body::{Held, Inbound};
+use crate::upstream::request::{Draft, JSON, forwarded};
+use crate::upstream::{self, Answer};
+
+const X_TOKEN_COUNT: HeaderName = HeaderName::from_static("x-llmgw-token-count");
+/// Bytes of a body that is counted, where fewer are not allowed anyway.
+const BODY_BYTES_MAX: u64 = 32 << 20;
+/// Bytes of an answer, which is one number.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// A larger body is counted beside the thread that serves others.
+const COUNTED_HERE_BYTES_MAX: usize = 256 << 10;
+
+/// Answers one request.
+pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
+    let bytes_max = asked.exchange.worker().plane.settings.body_bytes_max.min(BODY_BYTES_MAX);
+    let (head, body) = read(asked, incoming, bytes_max).await?;
+    let (route, _) = asked.select(&head);
+    let route = route?;
+    let candidates = plan::order(&route, failover::needs(&head, asked.access), &mut |_, _| {})?;
+    let Some(target) = candidates.first() else { return Err(failover::all_rest(0)) };
+    let model = target.model.id.as_str();
+    let native = target.speaks(Dialect::Messages);
+    let path = target.provider.path(Dialect::Messages, Call::Count, model).filter(|_| native);
+    let counted = match path {
+        Some(path) => {
+            let segments = request::build(&body.segments, &head, model, false, None);
+            ask(asked, target, path, segments).await?
+        }
+        None => None,
+    };
+    let mut response = match counted {
+        Some(answer) => Response::new(Reply::full(answer)),
+        None => estimate(body, model).await?,
+    };
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    name_target(response.headers_mut(), Some((target.provider.id.as_str(), model)));
+    Ok(response)
+}
+
+/// What `target` says. None where it says nothing of use; an error where it says that the request is at fault.
+async fn ask(
+    asked: Asked<'_>,
+    target: &Target,
+    path: PathAndQuery,
+    segments: Vec<Bytes>,
+) -> Result<Option<Bytes>, Fault> {
+    let worker = asked.exchange.worker();
+    let draft = Draft {
+        provider: Arc::clone(&target.provider),
+        path,
+        forwarded: &forwarded(Dialect::Messages, asked.headers),
+        request_id: &asked.exchange.request_id,
+        content_type: &JSON,
+        accept: &JSON,
+        segments,
+    };
+    let exchange = async {
+        let mut answer = upstream::send(worker, &draft).await.ok()?;
+        let body = whole(&mut answer).await?;
+        answer.body.recycle(worker, &target.provider);
+        Some((answer, body))
+    };
+    let said = tokio::time::timeout(target.provider.timeout, Box::pin(exchange)).await.ok().flatten();
+    let Some((Answer { status, head, .. }, body)) = said else { return Ok(None) };
+    match status {
+        200 => Ok(messages::is_count(&body).then_some(body)),
+        400 | 413 | 422 => {
+            let secrets: Vec<&str> =
+                target.provider.credential.iter().map(|secret| secret.expose().as_str()).collect();
+            let content_type = head.content_type.as_ref().and_then(|value| value.to_str().ok());
+            let upstream = UpstreamAnswer { status, content_type, body: &body, secrets: &secrets };
+            let body = envelope::upstream_error(Family::Anthropic, upstream, asked.exchange.id());
+            let fault = Fault::new(ErrorKind::UpstreamStatus, "The upstream refused the request.");
+            Err(Fault { status: Some(status), body: Some(body), ..fault })
+        }
+        _ => Ok(None),
+    }
+}
+
+async fn whole(answer: &mut Answer) -> Option<Bytes> {
+    let mut body = BytesMut::new();
+    while let Some(piece) = answer.body.data().await {
+        let piece = piece.ok()?;
+        if answer.head.encoded || body.len() + piece.len() > ANSWER_BYTES_MAX {
+            return None;
+        }
+        body.extend_from_slice(&piece);
+    }
+    Some(body.freeze())
+}
+
+async fn estimate(body: Held, model: &str) -> Result<Response<Reply>, Fault> {
+    let bytes: usize = body.segments.iter().map(Bytes::len).sum();
+    let model = model.to_owned();
+    let count = move || messages::count(&body.segments.concat(), &model);
+    let tokens = if bytes <= COUNTED_HERE_BYTES_MAX {
+        count().map_err(of_fault)?
+    } else {
+        let counting = tokio::task::spawn_blocking(count).await;
+        counting
+            .map_err(|_| Fault::new(ErrorKind::Internal, "The tokens could not be counted."))?
+            .map_err(of_fault)?
+    };
+    let mut response = Response::new(Reply::full(messages::count_answer(tokens)));
+    response.headers_mut().insert(X_TOKEN_COUNT, HeaderValue::from_static("estimate"));
+    Ok(response)
+}
+
+fn of_fault(fault: JsonFault) -> Fault {
+    Fault::new(ErrorKind::InvalidRequest, format!("The body is not valid JSON: {fault}."))
+}
