@@ -6,6 +6,8 @@
 
 mod call_id;
 mod chain;
+mod chat_client;
+mod chat_over_gemini;
 mod chat_over_messages;
 mod events;
 mod loss;
@@ -52,6 +54,7 @@ pub static ADAPTATIONS: &[Adaptation] = &[
     chain::by_way_of_chat(Dialect::Responses, Dialect::Messages, |asking| {
         chain::prepare(&responses_over_chat::PAIR, &chat_over_messages::PAIR, asking)
     }),
+    chat_over_gemini::PAIR,
 ];
 
 /// A request, and what must be known of the target that shall answer it.

@@ -8,6 +8,7 @@ mod sink;
 mod text;
 mod text_end;
 mod tree;
+mod writer;
 
 pub use fault::{Fault, What};
 pub use limit::{DEPTH_MAX, KEY_BYTES_MAX};
@@ -17,6 +18,7 @@ pub use sink::{Place, Sink, Text, Word};
 pub use text::{quote, unescape, unescape_owned};
 pub(crate) use text_end::text_length;
 pub use tree::{Tree, parse, write};
+pub use writer::{Writer, compact};
 
 #[cfg(test)]
 mod tests;

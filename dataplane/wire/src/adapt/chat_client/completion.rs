@@ -1,0 +1,112 @@
+//! A whole answer to a chat client.
+
+use std::borrow::Cow;
+
+use shared::usage::TokenCounts;
+
+use super::{Identity, write_signature, write_usage};
+use crate::adapt::Whole;
+use crate::json::Writer;
+
+/// A call of a function.
+#[derive(Debug, Default)]
+pub(in crate::adapt) struct Call<'a> {
+    pub(in crate::adapt) id: Cow<'a, str>,
+    pub(in crate::adapt) name: Cow<'a, str>,
+    /// JSON, or the beginning of it.
+    pub(in crate::adapt) arguments: Cow<'a, str>,
+    /// Gemini's signature of the thoughts before it.
+    pub(in crate::adapt) signature: Option<Cow<'a, str>>,
+}
+
+impl Call<'_> {
+    pub(super) fn write(&self, json: &mut Writer) {
+        json.name("id").text(&self.id).name("type").text("function").name("function").object();
+        json.name("name").text(&self.name).name("arguments").text(&self.arguments).end_object();
+        if let Some(signature) = &self.signature {
+            write_signature(signature, json);
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.name.len().saturating_add(self.arguments.len())
+    }
+}
+
+/// One answer of a completion.
+#[derive(Debug, Default)]
+pub(in crate::adapt) struct Choice<'a> {
+    pub(in crate::adapt) index: u64,
+    pub(in crate::adapt) content: String,
+    pub(in crate::adapt) reasoning: String,
+    pub(in crate::adapt) calls: Vec<Call<'a>>,
+    /// Gemini's signature of the thoughts before the text.
+    pub(in crate::adapt) signature: Option<Cow<'a, str>>,
+    /// Blocks of Anthropic's thinking: JSON without the brackets around them. Empty if there are none.
+    pub(in crate::adapt) thinking_blocks: Vec<u8>,
+    pub(in crate::adapt) finish_reason: &'static str,
+}
+
+impl Choice<'_> {
+    fn write(&self, json: &mut Writer) {
+        json.object().name("index").number(self.index).name("message").object();
+        json.name("role").text("assistant").name("content");
+        if self.content.is_empty() && !self.calls.is_empty() {
+            json.raw(b"null");
+        } else {
+            json.text(&self.content);
+        }
+        json.name("refusal").raw(b"null");
+        if !self.reasoning.is_empty() {
+            json.name("reasoning_content").text(&self.reasoning);
+        }
+        if !self.thinking_blocks.is_empty() {
+            json.name("thinking_blocks").list().raw(&self.thinking_blocks).end_list();
+        }
+        if !self.calls.is_empty() {
+            self.write_calls(json);
+        }
+        if let Some(signature) = &self.signature {
+            write_signature(signature, json);
+        }
+        json.end_object().name("logprobs").raw(b"null");
+        json.name("finish_reason").text(self.finish_reason).end_object();
+    }
+
+    fn write_calls(&self, json: &mut Writer) {
+        json.name("tool_calls").list();
+        for call in &self.calls {
+            json.object();
+            call.write(json);
+            json.end_object();
+        }
+        json.end_list();
+    }
+
+    fn bytes(&self) -> usize {
+        self.calls.iter().map(Call::bytes).chain([self.content.len(), self.reasoning.len()]).sum()
+    }
+}
+
+/// The whole completion.
+pub(in crate::adapt) fn completion(
+    identity: &Identity,
+    choices: &[Choice<'_>],
+    usage: Option<TokenCounts>,
+) -> Whole {
+    let mut json = Writer::default();
+    json.object();
+    identity.write("chat.completion", &mut json);
+    json.name("choices").list();
+    for choice in choices {
+        choice.write(&mut json);
+    }
+    json.end_list();
+    if let Some(usage) = usage {
+        json.name("usage");
+        write_usage(&usage, &mut json);
+    }
+    json.end_object();
+    let output_bytes = choices.iter().map(Choice::bytes).sum::<usize>();
+    Whole { body: json.finish().into(), usage, output_bytes: output_bytes.try_into().unwrap_or(u64::MAX) }
+}

@@ -1,0 +1,174 @@
+//! The messages of a chat request.
+
+use simd_json::tape::Object;
+
+use super::part::Part;
+use crate::adapt::{Loss, Rejection, read};
+use crate::json::{self, Tree};
+
+/// One message.
+pub(in crate::adapt) struct Message<'t, 'i> {
+    /// Its place in the request.
+    pub(in crate::adapt) path: String,
+    pub(in crate::adapt) role: &'i str,
+    pub(in crate::adapt) members: Object<'t, 'i>,
+}
+
+/// A call that an assistant made.
+pub(in crate::adapt) struct Asked<'t, 'i> {
+    /// `None` of a `function_call`, which has none.
+    pub(in crate::adapt) id: Option<&'i str>,
+    pub(in crate::adapt) name: &'i str,
+    /// A JSON object.
+    pub(in crate::adapt) arguments: &'i str,
+    /// All of it.
+    whole: Tree<'t, 'i>,
+}
+
+/// The messages of `request`.
+pub(in crate::adapt) fn messages<'t, 'i>(
+    request: &Object<'t, 'i>,
+) -> Result<Vec<Message<'t, 'i>>, Rejection> {
+    let list = read::member(request, "messages").ok_or_else(|| Rejection::new("messages", "is missing."))?;
+    let list = read::array(list, || "messages".to_owned())?;
+    let mut messages = Vec::with_capacity(list.len());
+    for (position, message) in list.iter().enumerate() {
+        let path = format!("messages.{position}");
+        let members = read::object(message, || path.clone())?;
+        let role = read::needed_text(&members, "role", || path.clone())?;
+        messages.push(Message { path, role, members });
+    }
+    Ok(messages)
+}
+
+impl<'t, 'i> Message<'t, 'i> {
+    pub(in crate::adapt) fn parts(&self) -> Result<Vec<Part<'t, 'i>>, Rejection> {
+        Part::all(&self.members, format!("{}.content", self.path))
+    }
+
+    /// The parts of a message that may hold nothing but text.
+    pub(in crate::adapt) fn text_parts(&self) -> Result<Vec<(&'i str, Part<'t, 'i>)>, Rejection> {
+        let only_text = |part: Part<'t, 'i>| match part.text {
+            Some(text) => Ok((text, part)),
+            None => Err(Rejection::new(&*part.path, "is not text, which is all that may stand here.")),
+        };
+        self.parts()?.into_iter().map(only_text).collect()
+    }
+
+    /// All of its text, part by part in lines of its own.
+    pub(in crate::adapt) fn text(&self) -> Result<String, Rejection> {
+        let parts = self.text_parts()?;
+        Ok(parts.iter().map(|(text, _)| *text).collect::<Vec<_>>().join("\n"))
+    }
+
+    /// The string member `name`, if there is one.
+    pub(in crate::adapt) fn word(&self, name: &str) -> Option<&'i str> {
+        read::member_text(&self.members, name)
+    }
+
+    pub(in crate::adapt) fn needed_text(&self, name: &str) -> Result<&'i str, Rejection> {
+        read::needed_text(&self.members, name, || self.path.clone())
+    }
+
+    /// Gemini's signature of the thoughts before its text.
+    pub(in crate::adapt) fn signature(&self) -> Option<&'i str> {
+        thought_signature(&self.members)
+    }
+
+    /// The calls that it makes. `losses` says why one of free text cannot be.
+    pub(in crate::adapt) fn calls(&self, losses: &'static [Loss]) -> Result<Vec<Asked<'t, 'i>>, Rejection> {
+        let mut calls = Vec::new();
+        if let Some(list) = read::member(&self.members, "tool_calls") {
+            let at = format!("{}.tool_calls", self.path);
+            for (position, call) in read::array(list, || at.clone())?.iter().enumerate() {
+                let path = format!("{at}.{position}");
+                calls.push(tool_call(call, path, losses)?);
+            }
+        }
+        if let Some(call) = read::member(&self.members, "function_call") {
+            let path = format!("{}.function_call", self.path);
+            calls.push(asked(None, call, call, &path)?);
+        }
+        Ok(calls)
+    }
+}
+
+fn tool_call<'t, 'i>(
+    whole: Tree<'t, 'i>,
+    path: String,
+    losses: &'static [Loss],
+) -> Result<Asked<'t, 'i>, Rejection> {
+    let call = read::object(whole, || path.clone())?;
+    if read::member_text(&call, "type") == Some("custom") {
+        return Err(read::refuse(losses, CUSTOM_CALL, path));
+    }
+    let id = read::needed_text(&call, "id", || path.clone())?;
+    let at = format!("{path}.function");
+    let function = read::member(&call, "function").ok_or_else(|| Rejection::new(&*at, "is missing."))?;
+    asked(Some(id), whole, function, &at)
+}
+
+fn asked<'t, 'i>(
+    id: Option<&'i str>,
+    whole: Tree<'t, 'i>,
+    function: Tree<'t, 'i>,
+    path: &str,
+) -> Result<Asked<'t, 'i>, Rejection> {
+    let function = read::object(function, || path.to_owned())?;
+    let name = read::needed_text(&function, "name", || path.to_owned())?;
+    let said = read::member(&function, "arguments").map_or(Some(""), read::as_text);
+    let Some(arguments) = said.and_then(arguments) else {
+        let why = "must be a JSON object in a string: the target takes nothing else.";
+        return Err(Rejection::new(format!("{path}.arguments"), why));
+    };
+    Ok(Asked { id, name, arguments, whole })
+}
+
+impl<'i> Asked<'_, 'i> {
+    /// Gemini's signature of the thoughts before it.
+    pub(in crate::adapt) fn signature(&self) -> Option<&'i str> {
+        thought_signature(&self.whole.as_object()?)
+    }
+}
+
+/// `extra_content.google.thought_signature`, or what Vertex calls so.
+fn thought_signature<'i>(members: &Object<'_, 'i>) -> Option<&'i str> {
+    let extra = read::member(members, "extra_content")?.as_object()?;
+    ["google", "vertex"].into_iter().find_map(|vendor| {
+        let vendor = read::member(&extra, vendor)?.as_object()?;
+        read::member_text(&vendor, "thought_signature").filter(|signature| !signature.is_empty())
+    })
+}
+
+/// The row of a call of a tool that takes free text, in every table of a client that speaks chat.
+const CUSTOM_CALL: &str = "messages.*.tool_calls.*[custom]";
+
+/// The arguments of a call as the object that they must be: `{}` if there are none, `None` if they are no object.
+fn arguments(text: &str) -> Option<&str> {
+    let text = text.trim_matches([' ', '\t', '\n', '\r']);
+    if text.is_empty() {
+        return Some("{}");
+    }
+    json::parse(&mut text.as_bytes().to_vec()).is_ok().then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_an_object_or_none() {
+        let rows = [
+            ("", Some("{}")),
+            (" \n", Some("{}")),
+            (" {\"a\": 1e3} ", Some("{\"a\": 1e3}")),
+            ("[1]", None),
+            ("\"x\"", None),
+            ("{\"a\":", None),
+            ("null", None),
+        ];
+        for (text, want) in rows {
+            assert_eq!(arguments(text), want, "{text:?}");
+        }
+    }
+}

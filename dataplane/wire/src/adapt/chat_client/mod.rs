@@ -1,0 +1,74 @@
+//! What the adaptations for clients that speak chat share: reading pieces of their requests, and writing answers
+//! as they expect them.
+
+mod chunks;
+mod completion;
+mod message;
+mod part;
+mod question;
+mod tools;
+
+pub(super) use chunks::Chunks;
+pub(super) use completion::{Call, Choice, completion};
+pub(super) use message::{Message, messages};
+pub(super) use question::{Format, copy_stop, effort, format, refuse_listed, wants_usage};
+pub(super) use tools::{Mode, tools};
+
+use shared::usage::TokenCounts;
+
+use crate::adapt::Asking;
+use crate::json::Writer;
+
+/// What every answer to one request carries.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    /// `chatcmpl-` and the seed.
+    pub(super) id: String,
+    /// For ids of calls that the target did not name.
+    pub(super) seed: String,
+    /// Seconds since the Unix epoch.
+    pub(super) created: u64,
+    /// The selector that the client sent.
+    pub(super) model: String,
+}
+
+impl Identity {
+    pub(super) fn of(asking: &Asking<'_>) -> Self {
+        Self {
+            id: format!("chatcmpl-{}", asking.seed),
+            seed: asking.seed.to_owned(),
+            created: asking.now_s,
+            model: asking.selector.to_owned(),
+        }
+    }
+
+    /// The id of the call at `position`, counted over all of the answer.
+    pub(super) fn call_id(&self, position: u64) -> String {
+        format!("call_{}_{position}", self.seed)
+    }
+
+    fn write(&self, object: &str, json: &mut Writer) {
+        json.name("id").text(&self.id).name("object").text(object);
+        json.name("created").number(self.created).name("model").text(&self.model);
+    }
+}
+
+/// Usage as a chat client expects it: cached input within the prompt, reasoning within the completion (CHAT-3).
+fn write_usage(usage: &TokenCounts, json: &mut Writer) {
+    let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+    let completion = usage.output.saturating_add(usage.reasoning);
+    json.object().name("prompt_tokens").number(prompt).name("completion_tokens").number(completion);
+    json.name("total_tokens").number(prompt.saturating_add(completion));
+    json.name("prompt_tokens_details").object().name("cached_tokens").number(usage.cache_read);
+    if usage.cache_write > 0 {
+        json.name("cache_write_tokens").number(usage.cache_write);
+    }
+    json.end_object().name("completion_tokens_details").object();
+    json.name("reasoning_tokens").number(usage.reasoning).end_object().end_object();
+}
+
+/// What Gemini's own chat endpoint hands out with a call or a message, and wants back with it.
+fn write_signature(signature: &str, json: &mut Writer) {
+    json.name("extra_content").object().name("google").object();
+    json.name("thought_signature").text(signature).end_object().end_object();
+}

@@ -1,0 +1,128 @@
+//! A part of a message's content.
+
+use std::borrow::Cow;
+
+use simd_json::tape::Object;
+
+use crate::adapt::{Loss, Rejection, read};
+use crate::json::Tree;
+
+/// See the module.
+pub(in crate::adapt) struct Part<'t, 'i> {
+    /// Its place in the request.
+    pub(in crate::adapt) path: String,
+    /// Its `type`.
+    pub(in crate::adapt) kind: &'i str,
+    /// What it says, if it is text or a refusal.
+    pub(in crate::adapt) text: Option<&'i str>,
+    /// All of it; none where the content is a string.
+    whole: Option<Tree<'t, 'i>>,
+}
+
+/// Bytes that stand in the request itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::adapt) struct Media<'i> {
+    pub(in crate::adapt) media_type: Cow<'i, str>,
+    pub(in crate::adapt) base64: &'i str,
+}
+
+impl<'t, 'i> Part<'t, 'i> {
+    /// The parts of a message's content, which stands at `path`; a string is one part of text.
+    pub(super) fn all(message: &Object<'t, 'i>, path: String) -> Result<Vec<Self>, Rejection> {
+        let Some(content) = read::member(message, "content") else { return Ok(Vec::new()) };
+        if let Some(text) = read::as_text(content) {
+            return Ok(vec![Part { path, kind: "text", text: Some(text), whole: None }]);
+        }
+        let Some(list) = content.as_array() else {
+            return Err(Rejection::new(path, "must be a string or an array of parts."));
+        };
+        let mut parts = Vec::with_capacity(list.len());
+        for (position, part) in list.iter().enumerate() {
+            let path = format!("{path}.{position}");
+            let members = read::object(part, || path.clone())?;
+            let kind = read::needed_text(&members, "type", || path.clone())?;
+            let text = match kind {
+                "text" | "refusal" => Some(read::needed_text(&members, kind, || path.clone())?),
+                _ => None,
+            };
+            parts.push(Part { path, kind, text, whole: Some(part) });
+        }
+        Ok(parts)
+    }
+
+    /// The string at `outer.inner`.
+    pub(in crate::adapt) fn inner_text(&self, outer: &str, inner: &str) -> Option<&'i str> {
+        let outer = read::member(&self.whole?.as_object()?, outer)?.as_object()?;
+        read::member_text(&outer, inner)
+    }
+
+    /// Whether it bears the mark up to which a prompt is to be cached.
+    pub(in crate::adapt) fn has_cache_mark(&self) -> bool {
+        self.whole.is_some_and(|part| part.get("cache_control").is_some_and(|mark| !read::is_null(mark)))
+    }
+
+    /// The bytes of an image, a video, a file or audio. `losses` says why a file that only a name stands for
+    /// cannot be.
+    pub(in crate::adapt) fn media(&self, losses: &'static [Loss]) -> Result<Media<'i>, Rejection> {
+        let (outer, inner) = match self.kind {
+            "image_url" | "video_url" => (self.kind, "url"),
+            "file" if self.inner_text("file", "file_data").is_some() => ("file", "file_data"),
+            "file" => {
+                return Err(read::refuse(losses, FILE_ID, format!("{}.file", self.path)));
+            }
+            "input_audio" => return self.audio(),
+            _ => return Err(Rejection::new(&*self.path, "is of a type that cannot be said to the target.")),
+        };
+        self.inner_text(outer, inner).and_then(data_uri).ok_or_else(|| {
+            let why = "must be a data URI in base64: the target takes bytes, and nothing is fetched for it.";
+            Rejection::new(format!("{}.{outer}", self.path), why)
+        })
+    }
+
+    fn audio(&self) -> Result<Media<'i>, Rejection> {
+        let format = self.inner_text("input_audio", "format");
+        let base64 = self.inner_text("input_audio", "data");
+        let (Some(format), Some(base64)) = (format, base64) else {
+            let why = "must have a 'format' and 'data' in base64.";
+            return Err(Rejection::new(format!("{}.input_audio", self.path), why));
+        };
+        Ok(Media { media_type: format!("audio/{format}").into(), base64 })
+    }
+}
+
+/// The row of a file that only a name stands for, in every table of a client that speaks chat.
+pub(in crate::adapt) const FILE_ID: &str = "messages.*.content.*[file].file.file_id";
+
+/// Reads `data:image/png;base64,..`. `None` if it is not one, or not in base64.
+fn data_uri(url: &str) -> Option<Media<'_>> {
+    let (scheme, rest) = url.split_once(':')?;
+    let (head, base64) = rest.split_once(',').filter(|_| scheme.eq_ignore_ascii_case("data"))?;
+    let (head, encoding) = head.rsplit_once(';')?;
+    let media_type = head.split(';').next().unwrap_or_default().trim();
+    let known = encoding.trim().eq_ignore_ascii_case("base64") && media_type.contains('/');
+    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+    let whole = known && !base64.is_empty() && base64.bytes().all(is_base64);
+    whole.then_some(Media { media_type: media_type.into(), base64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_uris_are_read() {
+        let rows = [
+            ("data:image/png;base64,iVBO", Some(("image/png", "iVBO"))),
+            ("DATA:application/pdf;name=a.pdf;BASE64,JVBE", Some(("application/pdf", "JVBE"))),
+            ("data:text/plain,hello", None),
+            ("data:;base64,aGk=", None),
+            ("data:image/png;base64,", None),
+            ("data:image/png;base64,a\"b", None),
+            ("https://example.com/a.png", None),
+        ];
+        for (url, want) in rows {
+            let got = data_uri(url);
+            assert_eq!(got.as_ref().map(|media| (&*media.media_type, media.base64)), want, "{url}");
+        }
+    }
+}

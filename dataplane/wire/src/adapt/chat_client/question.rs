@@ -1,0 +1,85 @@
+//! What else a chat request asks for.
+
+use simd_json::prelude::ValueAsScalar as _;
+use simd_json::tape::Object;
+
+use crate::adapt::{Fate, Loss, Rejection, Traits, read};
+use crate::json::{Tree, Writer};
+
+/// Refuses what `losses` says of the members at the top of a request. One that it does not name is dropped.
+pub(in crate::adapt) fn refuse_listed(
+    request: &Object<'_, '_>,
+    losses: &'static [Loss],
+) -> Result<(), Rejection> {
+    for (name, value) in read::members(request).filter(|(_, value)| !read::is_empty(*value)) {
+        let rejected = losses.iter().any(|loss| loss.field == name && loss.fate == Fate::Rejected);
+        if rejected && !(name == "modalities" && is_text_alone(value)) {
+            return Err(read::refuse(losses, name, name));
+        }
+    }
+    Ok(())
+}
+
+fn is_text_alone(modalities: Tree<'_, '_>) -> bool {
+    modalities.as_array().is_some_and(|wanted| wanted.iter().all(|kind| read::as_text(kind) == Some("text")))
+}
+
+/// Whether the client asked for usage at the end of a stream.
+pub(in crate::adapt) fn wants_usage(request: &Object<'_, '_>) -> bool {
+    let options = read::member(request, "stream_options").and_then(|options| options.as_object());
+    options.and_then(|options| read::member(&options, "include_usage")?.as_bool()) == Some(true)
+}
+
+/// Writes `stop` as the list `name`, if it names anything.
+pub(in crate::adapt) fn copy_stop(
+    request: &Object<'_, '_>,
+    name: &str,
+    json: &mut Writer,
+) -> Result<(), Rejection> {
+    let Some(stop) = read::member(request, "stop").filter(|stop| !read::is_empty(*stop)) else {
+        return Ok(());
+    };
+    if read::as_text(stop).is_some() {
+        json.name(name).list().tree(stop).end_list();
+        return Ok(());
+    }
+    for (position, text) in read::array(stop, || "stop".to_owned())?.iter().enumerate() {
+        read::text(text, || format!("stop.{position}"))?;
+    }
+    json.name(name).tree(stop);
+    Ok(())
+}
+
+/// How hard to think, where the model can.
+pub(in crate::adapt) fn effort<'i>(request: &Object<'_, 'i>, target: &Traits<'_>) -> Option<&'i str> {
+    read::member_text(request, "reasoning_effort").filter(|_| target.reasoning)
+}
+
+/// What `response_format` asks for.
+pub(in crate::adapt) enum Format<'t, 'i> {
+    Text,
+    AnyJson,
+    /// The `json_schema`, with its `schema` and the rest.
+    Schema(Option<Object<'t, 'i>>),
+}
+
+/// Reads `response_format`; refused where the target cannot hold to a schema.
+pub(in crate::adapt) fn format<'t, 'i>(
+    request: &Object<'t, 'i>,
+    target: &Traits<'_>,
+) -> Result<Format<'t, 'i>, Rejection> {
+    let path = || "response_format".to_owned();
+    let Some(format) = read::member(request, "response_format") else { return Ok(Format::Text) };
+    let format = read::object(format, path)?;
+    match read::needed_text(&format, "type", path)? {
+        "text" => Ok(Format::Text),
+        "json_object" => Ok(Format::AnyJson),
+        "json_schema" if target.json_schema => {
+            Ok(Format::Schema(read::member(&format, "json_schema").and_then(|inner| inner.as_object())))
+        }
+        "json_schema" => {
+            Err(Rejection::new(path(), "asks for a schema, to which the target cannot hold its answers."))
+        }
+        _ => Err(Rejection::new("response_format.type", "is not known.")),
+    }
+}

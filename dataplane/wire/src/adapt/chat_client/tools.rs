@@ -1,0 +1,148 @@
+//! The functions that a chat request offers, and which of them are to be called.
+
+use simd_json::tape::Object;
+
+use crate::adapt::{Loss, Rejection, read};
+use crate::json::Tree;
+
+/// What may be called.
+pub(in crate::adapt) struct Tools<'t, 'i> {
+    /// Without those that the client does not allow this time.
+    pub(in crate::adapt) functions: Vec<Function<'t, 'i>>,
+    pub(in crate::adapt) mode: Mode<'i>,
+}
+
+/// A function.
+pub(in crate::adapt) struct Function<'t, 'i> {
+    pub(in crate::adapt) name: &'i str,
+    /// Its `name`, `description`, `parameters` and so on.
+    pub(in crate::adapt) members: Object<'t, 'i>,
+    /// The mark up to which a prompt is to be cached stands on it.
+    pub(in crate::adapt) has_cache_mark: bool,
+}
+
+/// What is to be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::adapt) enum Mode<'i> {
+    /// Nothing is said of it.
+    Unsaid,
+    Auto,
+    None,
+    Required,
+    Named(&'i str),
+}
+
+/// Reads `tools` and `tool_choice`, and the old names of both. `losses` says why free text cannot be.
+pub(in crate::adapt) fn tools<'t, 'i>(
+    request: &Object<'t, 'i>,
+    losses: &'static [Loss],
+) -> Result<Tools<'t, 'i>, Rejection> {
+    let (mode, allowed) = choice(request, losses)?;
+    let mut functions = functions(request, losses)?;
+    if let Some(allowed) = allowed {
+        functions.retain(|function| allowed.contains(&function.name));
+    }
+    Ok(Tools { functions, mode })
+}
+
+fn functions<'t, 'i>(
+    request: &Object<'t, 'i>,
+    losses: &'static [Loss],
+) -> Result<Vec<Function<'t, 'i>>, Rejection> {
+    let mut functions = Vec::new();
+    for (list, nested) in [("tools", true), ("functions", false)] {
+        let Some(tools) = read::member(request, list) else { continue };
+        for (position, tool) in read::array(tools, || list.to_owned())?.iter().enumerate() {
+            let path = format!("{list}.{position}");
+            let tool = read::object(tool, || path.clone())?;
+            let function = nested.then(|| function_of(&tool, &path, losses)).transpose()?;
+            let marked = |object: &Object<'_, '_>| read::member(object, "cache_control").is_some();
+            let has_cache_mark = marked(&tool) || function.as_ref().is_some_and(marked);
+            let members = function.unwrap_or(tool);
+            let name = read::needed_text(&members, "name", || path.clone())?;
+            functions.push(Function { name, members, has_cache_mark });
+        }
+    }
+    Ok(functions)
+}
+
+fn function_of<'t, 'i>(
+    tool: &Object<'t, 'i>,
+    path: &str,
+    losses: &'static [Loss],
+) -> Result<Object<'t, 'i>, Rejection> {
+    match read::needed_text(tool, "type", || path.to_owned())? {
+        "function" => {}
+        "custom" => return Err(read::refuse(losses, CUSTOM_TOOL, path)),
+        _ => return Err(Rejection::new(path, "is a tool of another provider, which the target has not.")),
+    }
+    let at = format!("{path}.function");
+    let function = read::member(tool, "function").ok_or_else(|| Rejection::new(&*at, "is missing."))?;
+    read::object(function, || at)
+}
+
+type Chosen<'i> = (Mode<'i>, Option<Vec<&'i str>>);
+
+fn choice<'i>(request: &Object<'_, 'i>, losses: &'static [Loss]) -> Result<Chosen<'i>, Rejection> {
+    if let Some(choice) = read::member(request, "tool_choice") {
+        return match read::as_text(choice) {
+            Some(word) => Ok((mode(word, "tool_choice")?, None)),
+            None => chosen(choice, losses),
+        };
+    }
+    // Its old name, with the name of a function right inside.
+    let Some(choice) = read::member(request, "function_call") else { return Ok((Mode::Unsaid, None)) };
+    let mode = match choice.as_object() {
+        Some(choice) => Mode::Named(read::needed_text(&choice, "name", || "function_call".to_owned())?),
+        None => mode(read::text(choice, || "function_call".to_owned())?, "function_call")?,
+    };
+    Ok((mode, None))
+}
+
+fn chosen<'i>(choice: Tree<'_, 'i>, losses: &'static [Loss]) -> Result<Chosen<'i>, Rejection> {
+    let path = || "tool_choice".to_owned();
+    let choice = read::object(choice, path)?;
+    let kind = read::needed_text(&choice, "type", path)?;
+    if kind == "custom" {
+        return Err(read::refuse(losses, CUSTOM_CHOICE, path()));
+    }
+    let at = || format!("tool_choice.{kind}");
+    let inner = read::member(&choice, kind).ok_or_else(|| Rejection::new(at(), "is missing."))?;
+    let inner = read::object(inner, at)?;
+    match kind {
+        "function" => Ok((Mode::Named(read::needed_text(&inner, "name", at)?), None)),
+        "allowed_tools" => {
+            let word = read::needed_text(&inner, "mode", at)?;
+            Ok((mode(word, "tool_choice.allowed_tools.mode")?, Some(allowed(&inner, losses)?)))
+        }
+        _ => Err(Rejection::new("tool_choice.type", "is not known.")),
+    }
+}
+
+fn allowed<'i>(choice: &Object<'_, 'i>, losses: &'static [Loss]) -> Result<Vec<&'i str>, Rejection> {
+    let at = || "tool_choice.allowed_tools.tools".to_owned();
+    let tools = read::member(choice, "tools").ok_or_else(|| Rejection::new(at(), "is missing."))?;
+    let tools = read::array(tools, at)?;
+    let named = |(position, tool): (usize, Tree<'_, 'i>)| {
+        let path = format!("{}.{position}", at());
+        let function = function_of(&read::object(tool, || path.clone())?, &path, losses)?;
+        read::needed_text(&function, "name", || format!("{path}.function"))
+    };
+    tools.iter().enumerate().map(named).collect()
+}
+
+fn mode<'i>(word: &str, path: &str) -> Result<Mode<'i>, Rejection> {
+    match word {
+        "auto" => Ok(Mode::Auto),
+        "none" => Ok(Mode::None),
+        "required" => Ok(Mode::Required),
+        _ => {
+            let why = "is not known; use \"auto\", \"none\", \"required\" or the name of a function.";
+            Err(Rejection::new(path, why))
+        }
+    }
+}
+
+/// The rows of tools that take free text, in every table of a client that speaks chat.
+const CUSTOM_TOOL: &str = "tools.*[custom]";
+const CUSTOM_CHOICE: &str = "tool_choice[custom]";

@@ -1,0 +1,140 @@
+//! What the target sends: a whole answer, or one event of a stream. Both have the same members.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use shared::usage::TokenCounts;
+
+use crate::adapt::chat_client::{Call, Identity};
+use crate::json::compact;
+
+/// An answer, or a piece of one.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer<'a> {
+    #[serde(borrow)]
+    pub(super) candidates: Option<Vec<Candidate<'a>>>,
+    pub(super) prompt_feedback: Option<Feedback<'a>>,
+    pub(super) usage_metadata: Option<Usage>,
+    /// In place of all else.
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// One of the answers that were asked for.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Candidate<'a> {
+    pub(super) index: Option<u64>,
+    #[serde(borrow)]
+    pub(super) content: Option<Content<'a>>,
+    pub(super) finish_reason: Option<Text<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Content<'a> {
+    #[serde(borrow)]
+    pub(super) parts: Option<Vec<Part<'a>>>,
+}
+
+/// A text, a thought or a call.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Part<'a> {
+    #[serde(borrow)]
+    pub(super) text: Option<Text<'a>>,
+    pub(super) thought: Option<bool>,
+    pub(super) thought_signature: Option<Text<'a>>,
+    pub(super) function_call: Option<FunctionCall<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct FunctionCall<'a> {
+    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    name: Option<Text<'a>>,
+    args: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Feedback<'a> {
+    #[serde(borrow)]
+    pub(super) block_reason: Option<Text<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Usage {
+    prompt_token_count: Option<u64>,
+    tool_use_prompt_token_count: Option<u64>,
+    cached_content_token_count: Option<u64>,
+    candidates_token_count: Option<u64>,
+    thoughts_token_count: Option<u64>,
+}
+
+/// A string, borrowed where it has no escapes.
+#[derive(Debug, Deserialize)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+impl Usage {
+    /// Input served by the cache is part of the prompt; thoughts are no part of the candidates.
+    pub(super) fn counts(&self) -> TokenCounts {
+        let prompt = self.prompt_token_count.unwrap_or(0);
+        let prompt = prompt.saturating_add(self.tool_use_prompt_token_count.unwrap_or(0));
+        let cache_read = self.cached_content_token_count.unwrap_or(0).min(prompt);
+        TokenCounts {
+            input: prompt.saturating_sub(cache_read),
+            cache_read,
+            cache_write: 0,
+            output: self.candidates_token_count.unwrap_or(0),
+            reasoning: self.thoughts_token_count.unwrap_or(0),
+        }
+    }
+}
+
+impl Answer<'_> {
+    /// The prompt itself was refused.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.prompt_feedback.as_ref().is_some_and(|feedback| feedback.block_reason.is_some())
+    }
+}
+
+impl<'a> FunctionCall<'a> {
+    /// The call that is the one at `position` of the answer.
+    pub(super) fn into_call(
+        self,
+        position: u64,
+        signature: Option<Text<'a>>,
+        identity: &Identity,
+    ) -> Call<'a> {
+        let mut arguments = Vec::new();
+        compact(self.args.map_or("{}", RawValue::get).as_bytes(), &mut arguments);
+        let id = self.id.map(|id| id.0).filter(|id| !id.is_empty());
+        Call {
+            id: id.unwrap_or_else(|| identity.call_id(position).into()),
+            name: self.name.map(|name| name.0).unwrap_or_default(),
+            // JSON without its white space is text as before.
+            arguments: String::from_utf8(arguments).unwrap_or_default().into(),
+            signature: signature.map(|signature| signature.0),
+        }
+    }
+}
+
+/// What a chat client calls this reason to end.
+pub(super) fn finish_reason(theirs: &str) -> &'static str {
+    match theirs {
+        "MAX_TOKENS" => "length",
+        "SAFETY"
+        | "RECITATION"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "LANGUAGE"
+        | "MODEL_ARMOR"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => "content_filter",
+        _ => "stop",
+    }
+}

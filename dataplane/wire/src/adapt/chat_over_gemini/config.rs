@@ -1,0 +1,97 @@
+//! How to answer: `generationConfig`.
+
+use simd_json::tape::Object;
+
+use crate::adapt::chat_client::{Format, copy_stop, effort, format};
+use crate::adapt::{Rejection, Traits, read};
+use crate::json::Writer;
+
+/// Members whose values stay as they are. Of two of one name the first that is there counts.
+const COPIED: [(&str, &str); 9] = [
+    ("temperature", "temperature"),
+    ("top_p", "topP"),
+    ("top_k", "topK"),
+    ("seed", "seed"),
+    ("presence_penalty", "presencePenalty"),
+    ("frequency_penalty", "frequencyPenalty"),
+    ("n", "candidateCount"),
+    ("max_completion_tokens", "maxOutputTokens"),
+    ("max_tokens", "maxOutputTokens"),
+];
+
+/// Writes `generationConfig`, if anything is asked for.
+pub(super) fn write_config(
+    request: &Object<'_, '_>,
+    target: &Traits<'_>,
+    json: &mut Writer,
+) -> Result<(), Rejection> {
+    let mut config = Writer::default();
+    let limited = read::member(request, "max_completion_tokens").is_some();
+    for (name, theirs) in COPIED {
+        if let Some(value) = read::member(request, name).filter(|_| !(limited && name == "max_tokens")) {
+            config.name(theirs).tree(value);
+        }
+    }
+    copy_stop(request, "stopSequences", &mut config)?;
+    write_format(request, target, &mut config)?;
+    if let Some(effort) = effort(request, target) {
+        write_thinking(effort, target.model, &mut config);
+    }
+    let config = config.finish();
+    if !config.is_empty() {
+        json.name("generationConfig").object().bytes(&config).end_object();
+    }
+    Ok(())
+}
+
+fn write_format(request: &Object<'_, '_>, target: &Traits<'_>, config: &mut Writer) -> Result<(), Rejection> {
+    match format(request, target)? {
+        Format::Text => {}
+        Format::AnyJson => drop(config.name("responseMimeType").text("application/json")),
+        Format::Schema(schema) => {
+            config.name("responseMimeType").text("application/json");
+            if let Some(schema) = schema.and_then(|inner| read::member(&inner, "schema")) {
+                config.name("responseJsonSchema").tree(schema);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Models up to 2.5 take a number of tokens, later ones a level. Thoughts are asked for with either, because the
+/// client that speaks of them expects to read them.
+fn write_thinking(effort: &str, model: &str, config: &mut Writer) {
+    config.name("thinkingConfig").object();
+    let by_budget = model.contains("gemini-2");
+    match effort {
+        "none" if model.contains("2.5-pro") => config.name("thinkingBudget").number(LEAST_OF_PRO),
+        "none" if !model.contains("gemini-3") => config.name("thinkingBudget").number(0),
+        _ if by_budget => config.name("thinkingBudget").number(budget(effort)),
+        _ => config.name("thinkingLevel").text(level(effort, model)),
+    };
+    if effort != "none" {
+        config.name("includeThoughts").raw(b"true");
+    }
+    config.end_object();
+}
+
+/// The Pro models always think.
+const LEAST_OF_PRO: u64 = 128;
+
+fn budget(effort: &str) -> u64 {
+    match effort {
+        "minimal" | "low" => 1024,
+        "medium" => 8192,
+        _ => 24_576,
+    }
+}
+
+fn level(effort: &str, model: &str) -> &'static str {
+    match effort {
+        "none" | "minimal" if model.contains("pro") => "LOW",
+        "none" | "minimal" => "MINIMAL",
+        "low" => "LOW",
+        "medium" => "MEDIUM",
+        _ => "HIGH",
+    }
+}

@@ -1,0 +1,161 @@
+//! The conversation: `contents`, with the texts of the system apart.
+
+use std::collections::HashMap;
+
+use super::losses::{AUDIO_REFERENCE, LOSSES, refuse};
+use crate::adapt::chat_client::Message;
+use crate::adapt::{Rejection, Traits, read};
+use crate::json::{self, Writer};
+
+/// A conversation as it is read, message by message.
+#[derive(Debug)]
+pub(super) struct Contents<'i> {
+    /// Texts of the system.
+    system: Vec<&'i str>,
+    contents: Writer,
+    /// Whose content is open.
+    role: Option<&'static str>,
+    /// The functions that were called, by the ids of the calls.
+    names: HashMap<&'i str, &'i str>,
+    /// The target refuses calls without signatures.
+    signs_calls: bool,
+}
+
+/// What Gemini takes in place of a signature for calls that it did not make, or that lost theirs on the way.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+impl<'i> Contents<'i> {
+    pub(super) fn new(target: &Traits<'_>) -> Self {
+        Self {
+            system: Vec::new(),
+            contents: Writer::default(),
+            role: None,
+            names: HashMap::new(),
+            signs_calls: target.model.contains("gemini-3"),
+        }
+    }
+
+    /// The next message.
+    pub(super) fn message(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+        match message.role {
+            "system" | "developer" => {
+                self.system.extend(message.text_parts()?.into_iter().map(|(text, _)| text));
+                Ok(())
+            }
+            "user" => self.user(message),
+            "assistant" => self.assistant(message),
+            "tool" => self.tool(message),
+            "function" => {
+                self.result(None, message.needed_text("name")?, &message.text()?);
+                Ok(())
+            }
+            _ => Err(Rejection::new(format!("{}.role", message.path), "is no role of a chat message.")),
+        }
+    }
+
+    /// Writes the members of the request.
+    pub(super) fn write(mut self, json: &mut Writer) {
+        if self.role.is_none() {
+            // The target wants somebody to answer to.
+            for text in std::mem::take(&mut self.system) {
+                self.part("user").name("text").text(text).end_object();
+            }
+        }
+        if self.role.is_some() {
+            self.contents.end_list().end_object();
+        }
+        json.name("contents").list().bytes(&self.contents.finish()).end_list();
+        if !self.system.is_empty() {
+            json.name("systemInstruction").object().name("parts").list();
+            for text in self.system {
+                json.object().name("text").text(text).end_object();
+            }
+            json.end_list().end_object();
+        }
+    }
+
+    fn user(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+        for part in message.parts()? {
+            if let Some(text) = part.text {
+                self.part("user").name("text").text(text).end_object();
+            } else {
+                let media = part.media(LOSSES)?;
+                let json = self.part("user").name("inlineData").object();
+                json.name("mimeType").text(&media.media_type).name("data").text(media.base64);
+                json.end_object().end_object();
+            }
+        }
+        Ok(())
+    }
+
+    fn assistant(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+        if read::member(&message.members, "audio").is_some() {
+            return Err(refuse(AUDIO_REFERENCE, format!("{}.audio", message.path)));
+        }
+        let mut texts: Vec<&str> = message.text_parts()?.into_iter().map(|(text, _)| text).collect();
+        texts.extend(message.word("refusal"));
+        texts.retain(|text| !text.is_empty());
+        let signature = message.signature();
+        let last = texts.len().saturating_sub(1);
+        for (position, text) in texts.into_iter().enumerate() {
+            let json = self.part("model").name("text").text(text);
+            if let Some(signature) = signature.filter(|_| position == last) {
+                json.name("thoughtSignature").text(signature);
+            }
+            json.end_object();
+        }
+        self.calls(message)
+    }
+
+    fn calls(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+        for (position, call) in message.calls(LOSSES)?.into_iter().enumerate() {
+            let waived = (self.signs_calls && position == 0).then_some(NO_SIGNATURE);
+            let json = self.part("model").name("functionCall").object();
+            if let Some(id) = call.id {
+                json.name("id").text(id);
+            }
+            json.name("name").text(call.name).name("args").raw(call.arguments.as_bytes()).end_object();
+            if let Some(signature) = call.signature().or(waived) {
+                json.name("thoughtSignature").text(signature);
+            }
+            json.end_object();
+            self.names.extend(call.id.map(|id| (id, call.name)));
+        }
+        Ok(())
+    }
+
+    fn tool(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+        let id = message.needed_text("tool_call_id")?;
+        let Some(name) = self.names.get(id).copied().or_else(|| message.word("name")) else {
+            let why = "is the id of no call before it, whose name the target wants to know.";
+            return Err(Rejection::new(format!("{}.tool_call_id", message.path), why));
+        };
+        self.result(Some(id), name, &message.text()?);
+        Ok(())
+    }
+
+    fn result(&mut self, id: Option<&str>, name: &str, text: &str) {
+        let json = self.part("user").name("functionResponse").object();
+        if let Some(id) = id {
+            json.name("id").text(id);
+        }
+        json.name("name").text(name).name("response");
+        if json::parse(&mut text.as_bytes().to_vec()).is_ok() {
+            json.raw(text.trim_matches([' ', '\t', '\n', '\r']).as_bytes());
+        } else {
+            json.object().name("result").text(text).end_object();
+        }
+        json.end_object().end_object();
+    }
+
+    /// Begins a part of what `role` says.
+    fn part(&mut self, role: &'static str) -> &mut Writer {
+        if self.role != Some(role) {
+            if self.role.replace(role).is_some() {
+                self.contents.end_list().end_object();
+            }
+            self.contents.object().name("role").text(role).name("parts").list();
+        }
+        self.contents.object()
+    }
+}

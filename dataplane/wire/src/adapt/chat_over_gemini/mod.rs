@@ -1,0 +1,24 @@
+//! Chat over Gemini's generateContent. The path of the request, which is not made here, holds the model, and
+//! `:generateContent` or `:streamGenerateContent?alt=sse`.
+
+mod answer;
+mod config;
+mod contents;
+mod losses;
+mod request;
+mod stream;
+mod whole;
+
+use shared::operation::Dialect;
+
+use super::Adaptation;
+
+/// The row of the table.
+pub(super) const PAIR: Adaptation = Adaptation {
+    client: Dialect::Chat,
+    target: Dialect::Gemini,
+    via: None,
+    losses: losses::LOSSES,
+    prepare: request::prepare,
+    origin: None,
+};

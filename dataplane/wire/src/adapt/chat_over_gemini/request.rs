@@ -1,0 +1,68 @@
+//! The request: what it may hold, and the order of the target's members.
+
+use simd_json::tape::Object;
+
+use super::config::write_config;
+use super::contents::Contents;
+use super::losses::LOSSES;
+use super::whole::GeminiAnswers;
+use crate::adapt::chat_client::{Identity, Mode, messages, refuse_listed, tools, wants_usage};
+use crate::adapt::{Asking, Prepared, Rejection, Traits, read};
+use crate::json::{self, Writer};
+
+/// Says a chat request to generateContent.
+pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
+    let mut body = asking.body.to_vec();
+    let tape = json::parse(&mut body).map_err(read::refuse_fault)?;
+    let request = read::object(tape.as_value(), String::new)?;
+    refuse_listed(&request, LOSSES)?;
+    let body = write_request(&request, asking.target)?.into();
+    let answers = GeminiAnswers { identity: Identity::of(asking), include_usage: wants_usage(&request) };
+    Ok(Prepared { body, answers: Box::new(answers) })
+}
+
+fn write_request(request: &Object<'_, '_>, target: &Traits<'_>) -> Result<Vec<u8>, Rejection> {
+    let mut contents = Contents::new(target);
+    for message in messages(request)? {
+        contents.message(&message)?;
+    }
+    let mut json = Writer::default();
+    json.object();
+    contents.write(&mut json);
+    write_config(request, target, &mut json)?;
+    write_tools(request, &mut json)?;
+    json.end_object();
+    Ok(json.finish())
+}
+
+/// Writes `tools` and `toolConfig`, if there are tools.
+fn write_tools(request: &Object<'_, '_>, json: &mut Writer) -> Result<(), Rejection> {
+    let tools = tools(request, LOSSES)?;
+    if tools.functions.is_empty() {
+        return Ok(());
+    }
+    json.name("tools").list().object().name("functionDeclarations").list();
+    for function in &tools.functions {
+        json.object().name("name").text(function.name);
+        for (name, theirs) in [("description", "description"), ("parameters", "parametersJsonSchema")] {
+            if let Some(value) = read::member(&function.members, name) {
+                json.name(theirs).tree(value);
+            }
+        }
+        json.end_object();
+    }
+    json.end_list().end_object().end_list();
+    let (mode, name) = match tools.mode {
+        Mode::Unsaid => return Ok(()),
+        Mode::Auto => ("AUTO", None),
+        Mode::None => ("NONE", None),
+        Mode::Required => ("ANY", None),
+        Mode::Named(name) => ("ANY", Some(name)),
+    };
+    json.name("toolConfig").object().name("functionCallingConfig").object().name("mode").text(mode);
+    if let Some(name) = name {
+        json.name("allowedFunctionNames").list().text(name).end_list();
+    }
+    json.end_object().end_object();
+    Ok(())
+}

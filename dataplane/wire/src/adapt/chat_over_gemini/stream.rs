@@ -1,0 +1,188 @@
+//! Streams: events without names, each a piece of the answer with all of its usage so far, and no last one.
+//!
+//! How the answer ended is told to the client when the upstream's stream ends: some models name a reason in every
+//! event, and usage that comes later is counted. What is kept is bounded by the size of one event, and by the
+//! number of choices.
+
+use bytes::Bytes;
+
+use super::answer::{Answer, Candidate, finish_reason};
+use crate::adapt::chat_client::{Chunks, Identity};
+use crate::adapt::events::Events;
+use crate::envelope::{self, StreamError};
+use crate::stream::{AnswerStream, StreamState, Trouble};
+
+/// Choices that a stream may have: as many as a chat client may ask for.
+const CHOICES_MAX: usize = 128;
+
+/// The stream.
+#[derive(Debug)]
+pub(super) struct GeminiStream {
+    identity: Identity,
+    events: Events,
+    told: Told,
+}
+
+/// What has been told to the client.
+#[derive(Debug)]
+struct Told {
+    chunks: Chunks,
+    choices: Vec<Choice>,
+    /// Calls of all choices.
+    calls: u64,
+}
+
+#[derive(Debug)]
+struct Choice {
+    index: u64,
+    calls: u64,
+    finish_reason: Option<&'static str>,
+}
+
+impl GeminiStream {
+    pub(super) fn new(identity: &Identity, include_usage: bool, secrets: Vec<String>) -> Self {
+        let chunks = Chunks::new(identity, include_usage, secrets);
+        Self {
+            identity: identity.clone(),
+            events: Events::default(),
+            told: Told { chunks, choices: Vec::new(), calls: 0 },
+        }
+    }
+}
+
+impl AnswerStream for GeminiStream {
+    fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
+        let (told, identity) = (&mut self.told, &self.identity);
+        if told.chunks.has_ended() {
+            return;
+        }
+        if self.events.push(&chunk, |data| told.event(data, identity)).is_err() {
+            told.chunks.fail(&invalid("an event is larger than the gateway keeps"));
+        }
+        told.chunks.flush(out);
+    }
+
+    fn end(&mut self, out: &mut Vec<Bytes>) {
+        let (told, identity) = (&mut self.told, &self.identity);
+        if told.chunks.has_ended() {
+            return;
+        }
+        self.events.end(|data| {
+            // What was cut off is no event.
+            serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok() && told.event(data, identity)
+        });
+        told.end();
+        told.chunks.flush(out);
+    }
+
+    fn state(&self) -> &StreamState {
+        self.told.chunks.state()
+    }
+
+    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
+        envelope::chat_stream_error(trouble.row, trouble.message, trouble.request_id)
+    }
+}
+
+impl Told {
+    /// Takes an event. False if none may come after it.
+    fn event(&mut self, data: &[u8], identity: &Identity) -> bool {
+        if data.is_empty() || data.starts_with(b"[DONE]") {
+            return true;
+        }
+        match serde_json::from_slice::<Answer<'_>>(data) {
+            Ok(answer) if answer.error.is_none() => self.answer(answer, identity),
+            Ok(_) | Err(_) => self.odd(data),
+        }
+        !self.chunks.has_ended()
+    }
+
+    fn answer(&mut self, answer: Answer<'_>, identity: &Identity) {
+        if let Some(usage) = &answer.usage_metadata {
+            self.chunks.note_usage(usage.counts());
+        }
+        let blocked = answer.is_blocked();
+        for candidate in answer.candidates.into_iter().flatten() {
+            self.candidate(candidate, identity);
+        }
+        if blocked {
+            let choice = self.choice(0);
+            if let Some(choice) = choice.and_then(|at| self.choices.get_mut(at)) {
+                choice.finish_reason = Some("content_filter");
+                self.chunks.note_finished();
+            }
+        }
+    }
+
+    fn candidate(&mut self, candidate: Candidate<'_>, identity: &Identity) {
+        let index = candidate.index.unwrap_or(0);
+        let Some(at) = self.choice(index) else {
+            self.chunks.fail(&invalid("there are more candidates than were asked for"));
+            return;
+        };
+        for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
+            if let Some(call) = part.function_call {
+                let call = call.into_call(self.calls, part.thought_signature, identity);
+                self.calls = self.calls.saturating_add(1);
+                if let Some(choice) = self.choices.get_mut(at) {
+                    self.chunks.call(index, choice.calls, &call);
+                    choice.calls = choice.calls.saturating_add(1);
+                }
+                continue;
+            }
+            let is_thought = part.thought == Some(true);
+            let member = if is_thought { "reasoning_content" } else { "content" };
+            if let Some(text) = part.text {
+                self.chunks.text(index, member, &text.0);
+            }
+            if let Some(signature) = part.thought_signature.filter(|_| !is_thought) {
+                self.chunks.signature(index, &signature.0);
+            }
+        }
+        if let Some(reason) = candidate.finish_reason
+            && let Some(choice) = self.choices.get_mut(at)
+        {
+            choice.finish_reason = Some(finish_reason(&reason.0));
+            self.chunks.note_finished();
+        }
+    }
+
+    /// Where the choice stands; it begins with its role. `None` if there are too many.
+    fn choice(&mut self, index: u64) -> Option<usize> {
+        if let Some(at) = self.choices.iter().position(|choice| choice.index == index) {
+            return Some(at);
+        }
+        let at = Some(self.choices.len()).filter(|count| *count < CHOICES_MAX)?;
+        self.chunks.role(index);
+        self.choices.push(Choice { index, calls: 0, finish_reason: None });
+        Some(at)
+    }
+
+    /// The upstream has ended. An answer of which no end was told has broken off.
+    fn end(&mut self) {
+        if self.chunks.has_ended() || !self.chunks.state().finished {
+            return;
+        }
+        for choice in &self.choices {
+            let reason = choice.finish_reason.unwrap_or("stop");
+            self.chunks.finish(choice.index, if choice.calls > 0 { "tool_calls" } else { reason });
+        }
+        self.chunks.done();
+    }
+
+    /// An error, which may stand in a list, or nothing that is known.
+    fn odd(&mut self, data: &[u8]) {
+        let error = StreamError::of_odd(data);
+        self.chunks.fail(&error.unwrap_or_else(|| invalid("an event is not a generateContent response")));
+    }
+}
+
+fn invalid(why: &str) -> StreamError {
+    StreamError {
+        message: format!("The upstream's stream cannot be read: {why}."),
+        kind: Some("server_error".to_owned()),
+        code: Some("upstream_invalid_response".to_owned()),
+        param: None,
+        status: Some(502),
+    }
+}

@@ -1,0 +1,72 @@
+//! Whole answers.
+
+use super::answer::{Answer, Candidate, finish_reason};
+use super::stream::GeminiStream;
+use crate::adapt::chat_client::{Choice, Identity, completion};
+use crate::adapt::{Answers, BadAnswer, Whole};
+use crate::envelope::StreamError;
+use crate::stream::AnswerStream;
+
+/// How the answers to one request are read.
+#[derive(Debug)]
+pub(super) struct GeminiAnswers {
+    pub(super) identity: Identity,
+    pub(super) include_usage: bool,
+}
+
+impl Answers for GeminiAnswers {
+    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
+        let answer = match serde_json::from_slice::<Answer<'_>>(body) {
+            Ok(answer) if answer.error.is_none() => answer,
+            Ok(_) | Err(_) => return Err(bad_answer(body)),
+        };
+        if answer.candidates.is_none() && !answer.is_blocked() && answer.usage_metadata.is_none() {
+            return Err(BadAnswer::Invalid("it has no candidates"));
+        }
+        let usage = answer.usage_metadata.as_ref().map(super::answer::Usage::counts);
+        let blocked = answer.is_blocked();
+        let mut calls = 0;
+        let candidates = answer.candidates.into_iter().flatten().enumerate();
+        let mut choices: Vec<Choice<'_>> =
+            candidates.map(|(position, candidate)| self.choice(position, candidate, &mut calls)).collect();
+        if choices.is_empty() {
+            let finish_reason = if blocked { "content_filter" } else { "stop" };
+            choices.push(Choice { finish_reason, ..Choice::default() });
+        }
+        Ok(completion(&self.identity, &choices, usage))
+    }
+
+    fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
+        Box::new(GeminiStream::new(&self.identity, self.include_usage, secrets))
+    }
+}
+
+impl GeminiAnswers {
+    fn choice<'a>(&self, position: usize, candidate: Candidate<'a>, calls: &mut u64) -> Choice<'a> {
+        let index = candidate.index.unwrap_or_else(|| position.try_into().unwrap_or(u64::MAX));
+        let mut choice = Choice { index, ..Choice::default() };
+        for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
+            if let Some(call) = part.function_call {
+                choice.calls.push(call.into_call(*calls, part.thought_signature, &self.identity));
+                *calls = calls.saturating_add(1);
+                continue;
+            }
+            let text = part.text.map(|text| text.0).unwrap_or_default();
+            if part.thought == Some(true) {
+                choice.reasoning.push_str(&text);
+            } else {
+                choice.content.push_str(&text);
+                choice.signature = part.thought_signature.map(|signature| signature.0).or(choice.signature);
+            }
+        }
+        let theirs = candidate.finish_reason.map(|reason| reason.0).unwrap_or_default();
+        choice.finish_reason = if choice.calls.is_empty() { finish_reason(&theirs) } else { "tool_calls" };
+        choice
+    }
+}
+
+/// What else it is: an error in spite of its status, or none of the target's answers.
+fn bad_answer(body: &[u8]) -> BadAnswer {
+    StreamError::of_odd(body)
+        .map_or(BadAnswer::Invalid("it is not a generateContent response"), BadAnswer::Error)
+}

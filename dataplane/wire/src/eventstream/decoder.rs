@@ -1,0 +1,256 @@
+//! The decoder: reads cut anywhere become whole messages.
+//!
+//! ```text
+//!   [total length u32][headers length u32][sum u32] [headers] [payload] [sum u32]
+//!    `------------ the first sum is over these         `-- the last one over all before it
+//! ```
+//!
+//! A message that lies in one read is not copied. Of one that does not, at most [`MESSAGE_BYTES_MAX`] are kept;
+//! its length is believed only once the sum over it is right. After a fault nothing is read.
+
+use std::fmt;
+
+use super::Message;
+
+/// The largest message: the service's own bound is 16 MiB of payload and 128 KiB of headers.
+pub const MESSAGE_BYTES_MAX: usize = (16 << 20) + (128 << 10) + AROUND_BYTES;
+
+/// Why nothing more can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A sum is not that of the bytes before it.
+    Sum,
+    /// The lengths of a message contradict each other.
+    Lengths,
+    /// A message is larger than [`MESSAGE_BYTES_MAX`].
+    TooLarge,
+    /// The headers of a message are not well formed.
+    Headers,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sum => "a checksum is wrong",
+            Self::Lengths => "the lengths of a message are wrong",
+            Self::TooLarge => "a message is too large",
+            Self::Headers => "the headers of a message are wrong",
+        })
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// The beginning of a message whose end has not come.
+    held: Vec<u8>,
+    fault: Option<Fault>,
+}
+
+impl Decoder {
+    /// Reads the next piece, and shows each message that ends in it. Whoever sees enough answers false: what is left
+    /// of the piece is not read.
+    pub fn push(&mut self, piece: &[u8], see: &mut dyn FnMut(Message<'_>) -> bool) -> Result<(), Fault> {
+        let result = match self.fault {
+            Some(fault) => Err(fault),
+            None => self.read(piece, see),
+        };
+        self.fault = result.err();
+        result
+    }
+
+    /// Whether no message has begun that has not ended.
+    pub fn is_between(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    fn read(&mut self, mut piece: &[u8], see: &mut dyn FnMut(Message<'_>) -> bool) -> Result<(), Fault> {
+        while !self.held.is_empty() {
+            let Some(wanted) = self.missing()? else { break };
+            let (more, rest) = piece.split_at_checked(wanted).unwrap_or((piece, &[]));
+            self.held.extend_from_slice(more);
+            piece = rest;
+            if more.len() < wanted {
+                return Ok(());
+            }
+            if length(&self.held)? == Some(self.held.len()) {
+                let mut whole = std::mem::take(&mut self.held);
+                let goes_on = see(message(&whole)?);
+                whole.clear();
+                whole.shrink_to(KEPT_BYTES_MAX);
+                self.held = whole;
+                if !goes_on {
+                    return Ok(());
+                }
+            }
+        }
+        while let Some(length) = length(piece)? {
+            let Some((whole, rest)) = piece.split_at_checked(length) else { break };
+            if !see(message(whole)?) {
+                return Ok(());
+            }
+            piece = rest;
+        }
+        self.held.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// How many bytes the held message lacks, or the beginning of it that says so.
+    fn missing(&self) -> Result<Option<usize>, Fault> {
+        let wanted = length(&self.held)?.unwrap_or(PRELUDE_BYTES);
+        Ok(wanted.checked_sub(self.held.len()).filter(|missing| *missing > 0))
+    }
+}
+
+/// The length of the message that `bytes` begin with. `None` if they are too few to tell.
+fn length(bytes: &[u8]) -> Result<Option<usize>, Fault> {
+    let Some((prelude, sum)) = bytes.get(..PRELUDE_BYTES).and_then(|bytes| bytes.split_last_chunk::<4>()) else {
+        return Ok(None);
+    };
+    if u32::from_be_bytes(*sum) != crc32fast::hash(prelude) {
+        return Err(Fault::Sum);
+    }
+    let (total, headers) = (word(prelude, 0), word(prelude, 4));
+    if total > MESSAGE_BYTES_MAX {
+        return Err(Fault::TooLarge);
+    }
+    if headers > total.saturating_sub(AROUND_BYTES) || total < AROUND_BYTES {
+        return Err(Fault::Lengths);
+    }
+    Ok(Some(total))
+}
+
+/// Reads a whole message, whose length is right.
+fn message(whole: &[u8]) -> Result<Message<'_>, Fault> {
+    let (before, sum) = whole.split_last_chunk::<4>().ok_or(Fault::Lengths)?;
+    if u32::from_be_bytes(*sum) != crc32fast::hash(before) {
+        return Err(Fault::Sum);
+    }
+    let body = before.get(PRELUDE_BYTES..).ok_or(Fault::Lengths)?;
+    let (headers, payload) = body.split_at_checked(word(whole, 4)).ok_or(Fault::Lengths)?;
+    Message::new(headers, payload).ok_or(Fault::Headers)
+}
+
+fn word(bytes: &[u8], at: usize) -> usize {
+    let word = bytes.get(at..).and_then(<[u8]>::first_chunk::<4>);
+    word.and_then(|word| u32::from_be_bytes(*word).try_into().ok()).unwrap_or(usize::MAX)
+}
+
+/// The two lengths and their sum.
+const PRELUDE_BYTES: usize = 12;
+/// What every message has around its headers and payload.
+const AROUND_BYTES: usize = PRELUDE_BYTES + 4;
+/// Memory that is kept between two messages.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A message with sums of its own making.
+    fn encode(headers: &[u8], payload: &[u8]) -> Vec<u8> {
+        let total = u32::try_from(AROUND_BYTES + headers.len() + payload.len()).unwrap();
+        let mut bytes = total.to_be_bytes().to_vec();
+        bytes.extend(u32::try_from(headers.len()).unwrap().to_be_bytes());
+        bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
+        bytes.extend(headers);
+        bytes.extend(payload);
+        bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
+        bytes
+    }
+
+    fn decode(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Result<bool, Fault>) {
+        let (mut decoder, mut seen) = (Decoder::default(), Vec::new());
+        for piece in pieces {
+            let mut see = |message: Message<'_>| {
+                seen.push(message.payload().to_vec());
+                true
+            };
+            if let Err(fault) = decoder.push(piece, &mut see) {
+                assert_eq!(decoder.push(b"x", &mut |_| true), Err(fault), "a fault stays");
+                return (seen, Err(fault));
+            }
+        }
+        (seen, Ok(decoder.is_between()))
+    }
+
+    #[test]
+    fn the_sum_is_the_one_of_zlib() {
+        assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn lengths_are_checked_before_anything_is_kept() {
+        let prelude = |total: u32, headers: u32| {
+            let mut bytes = [total.to_be_bytes(), headers.to_be_bytes()].concat();
+            bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
+            bytes
+        };
+        let largest = u32::try_from(MESSAGE_BYTES_MAX).unwrap();
+        let rows = [
+            ("shorter than its frame", prelude(15, 0), Err(Fault::Lengths)),
+            ("more headers than there is room", prelude(20, 5), Err(Fault::Lengths)),
+            ("the largest", prelude(largest, 0), Ok(false)),
+            ("one larger", prelude(largest + 1, 0), Err(Fault::TooLarge)),
+            ("all that a length can say", prelude(u32::MAX, u32::MAX), Err(Fault::TooLarge)),
+            ("no sum", vec![0; 12], Err(Fault::Sum)),
+        ];
+        for (name, bytes, want) in rows {
+            assert_eq!(decode(&[&bytes]).1, want, "{name}");
+            assert_eq!(decode(&bytes.chunks(1).collect::<Vec<_>>()).1, want, "{name}, byte by byte");
+        }
+    }
+
+    #[test]
+    fn headers_that_are_none_are_a_fault() {
+        assert_eq!(decode(&[&encode(b"\x01a\x0a", b"{}")]).1, Err(Fault::Headers));
+    }
+
+    #[test]
+    fn every_changed_byte_is_found() {
+        let bytes = encode(b"\x01a\x07\0\x01x", b"{\"p\":1}");
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << bit;
+                assert_ne!(decode(&[&changed]).1, Ok(true), "byte {at}, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_shown_to_who_has_seen_enough() {
+        let (mut decoder, mut seen) = (Decoder::default(), 0);
+        let bytes = [encode(b"", b"1"), encode(b"", b"2")].concat();
+        let result = decoder.push(&bytes, &mut |_| {
+            seen += 1;
+            false
+        });
+        assert_eq!((result, seen), (Ok(()), 1));
+    }
+
+    proptest! {
+        #[test]
+        fn messages_do_not_depend_on_the_cuts(
+            payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..5),
+            rest in 0..20_usize,
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let mut bytes: Vec<u8> = payloads.iter().flat_map(|payload| encode(b"\x01a\x00", payload)).collect();
+            let last = encode(b"", b"never whole");
+            bytes.extend(&last[..rest]);
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.sort_unstable();
+            let (mut pieces, mut from) = (Vec::new(), 0);
+            for cut in cuts.into_iter().chain([bytes.len()]) {
+                pieces.push(&bytes[from..cut]);
+                from = cut;
+            }
+            prop_assert_eq!(decode(&pieces), (payloads, Ok(rest == 0)));
+        }
+    }
+}
