@@ -1,8 +1,6 @@
 //! What was answered is there, whatever happens to the process or to the disk (P16, P20).
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -10,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
-use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
+use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, faults, wait};
 
 /// The words of every answer that a client has received.
 type Seen = Arc<Mutex<BTreeSet<String>>>;
@@ -111,70 +109,6 @@ async fn request_ids(gateway: &Gateway) -> Vec<String> {
     }
 }
 
-/// A library that stands before the system's own and lets the disk of the database fail while a file is there.
-const FAULTS: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/types.h>
-#include <unistd.h>
-
-static int told(const char *fault, int fd) {
-    char path[4096], link[64];
-    const char *dir = getenv("FAULTS");
-    if (!dir) return 0;
-    snprintf(path, sizeof path, "%s/%s", dir, fault);
-    if (access(path, F_OK) != 0) return 0;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, path, sizeof path - 1);
-    if (n < 0) return 0;
-    path[n] = 0;
-    return strstr(path, "gateway.db") != NULL;
-}
-#define REAL(name) static __typeof__(&name) real; if (!real) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
-ssize_t write(int fd, const void *b, size_t n) {
-    REAL(write);
-    if (told("full", fd)) { errno = ENOSPC; return -1; }
-    return real(fd, b, n);
-}
-ssize_t pwrite(int fd, const void *b, size_t n, off_t o) {
-    REAL(pwrite);
-    if (told("full", fd)) { errno = ENOSPC; return -1; }
-    return real(fd, b, n, o);
-}
-ssize_t pwrite64(int fd, const void *b, size_t n, off_t o) {
-    REAL(pwrite64);
-    if (told("full", fd)) { errno = ENOSPC; return -1; }
-    return real(fd, b, n, o);
-}
-int fsync(int fd) {
-    REAL(fsync);
-    if (told("eio", fd)) { errno = EIO; return -1; }
-    return real(fd);
-}
-int fdatasync(int fd) {
-    REAL(fdatasync);
-    if (told("eio", fd)) { errno = EIO; return -1; }
-    return real(fd);
-}
-"#;
-
-/// The library, compiled; none where there is no C compiler.
-fn faults(dir: &Path) -> Option<PathBuf> {
-    let (source, library) = (dir.join("faults.c"), dir.join("faults.so"));
-    std::fs::write(&source, FAULTS).unwrap();
-    let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl");
-    match compiler.status() {
-        Ok(status) => assert!(status.success(), "the library compiles"),
-        Err(_) => return None,
-    }
-    Some(library)
-}
-
 async fn names(admin: &Admin) -> Vec<String> {
     let list = admin.done("GET", "projects", Value::Null).await;
     list["data"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
@@ -184,7 +118,7 @@ async fn names(admin: &Admin) -> Vec<String> {
 #[tokio::test]
 async fn a_failing_disk_refuses_changes_clearly_and_recovers() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(library) = faults(dir.path()) else {
+    let Some(library) = faults::library(dir.path()) else {
         println!("P20: skipped, there is no C compiler to make the disk fail with");
         return;
     };

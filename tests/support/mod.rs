@@ -5,6 +5,7 @@ pub(crate) mod admin;
 pub(crate) mod chat;
 pub(crate) mod client;
 pub(crate) mod config;
+pub(crate) mod faults;
 pub(crate) mod gateway;
 pub(crate) mod h2_upstream;
 pub(crate) mod proc;
