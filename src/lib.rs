@@ -89,7 +89,7 @@ impl From<OpenError> for StartError {
 
 impl Gateway {
     /// Starts everything; requests are served when this returns. `warnings` are those of the configuration.
-    pub fn start(config: Config, warnings: Vec<String>) -> Result<Self, StartError> {
+    pub fn start(config: Config, mut warnings: Vec<String>) -> Result<Self, StartError> {
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
@@ -105,7 +105,12 @@ impl Gateway {
         let state = State::open(OpenParams {
             dir: &config.state_dir,
             encryption_key: &config.credential_encryption_key,
+            usage_db: config.usage_db,
         })?;
+        if let Some(warning) = state.warning() {
+            tracing::warn!("{warning}");
+            warnings.push(warning.to_owned());
+        }
         let workers = config.server.workers.max(1);
         let usage_logs = (0..workers).map(|_| state.usage_log()).collect::<Result<Vec<_>, _>>()?;
         let (publisher, reader) = shared::snapshot::channel();

@@ -35,3 +35,4 @@ mod streaming;
 mod support;
 mod tls;
 mod usage;
+mod usage_db;

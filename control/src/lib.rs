@@ -27,7 +27,7 @@ mod vault;
 pub use checks::{verify_audit, verify_credentials};
 pub use console::Asset;
 pub use service::{Control, Params, start};
-pub use state::{OpenParams, State};
+pub use state::{OpenParams, State, UsageStore};
 pub use store::chain::{ChainBroken, ChainHolds};
 pub use store::error::OpenError;
 pub use store::sealed::{Survey, Unopened};

@@ -82,7 +82,7 @@ pub struct Control {
 
 /// Publishes the first snapshot and starts the threads.
 pub fn start(params: Params) -> io::Result<Control> {
-    let Parts { lock, path, mut meter, counters, journal, keys } = params.state.into_parts();
+    let Parts { lock, files, mut meter, counters, journal, keys } = params.state.into_parts();
     meter.begin();
     let keys = Arc::new(keys);
     let (csrf_key, is_tls) = (keys.derived("csrf tokens"), params.config.server.tls.is_some());
@@ -98,8 +98,8 @@ pub fn start(params: Params) -> io::Result<Control> {
         out: params.publisher,
     };
     let publisher = Publisher::start(publisher, meter.db_mut()).map_err(io::Error::other)?;
-    let (readers, reader_threads) = Readers::start(&path).map_err(io::Error::other)?;
-    let checkpoints = Checkpoints::start(path.clone())?;
+    let (readers, reader_threads) = Readers::start(&files).map_err(io::Error::other)?;
+    let checkpoints = Checkpoints::start(files.clone())?;
     let view = publisher.view();
     let writer = Writer::start(Desk { meter, publisher, keys, retention })?;
     let scribe = writer.scribe();
@@ -114,7 +114,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         scribe,
         view,
         config,
-        exports: Exports::new(path),
+        exports: Exports::new(files),
         journal,
         backups,
         running: Running::default(),

@@ -1,9 +1,11 @@
 //! The state directory of one process: lock, database, keys and the usage journal, opened together.
 
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use serde::Serialize;
 use shared::quota::Counters;
 use shared::secret::Secret;
 use shared::usage::UsageLog;
@@ -12,8 +14,10 @@ use crate::meter::gauge::Gauge;
 use crate::meter::ingest::Meter;
 use crate::meter::journal::{Inbox, Journal, QUEUE_MAX};
 use crate::store::error::OpenError;
+use crate::store::files::Files;
 use crate::store::lock::StateLock;
 use crate::store::open::{JOURNAL, open};
+use crate::store::relocate::{Settled, settle};
 use crate::vault::Keys;
 
 /// What [`State::open`] needs.
@@ -23,13 +27,15 @@ pub struct OpenParams<'a> {
     pub dir: &'a Path,
     /// `LLMGW_CREDENTIAL_ENCRYPTION_KEY`.
     pub encryption_key: &'a Secret<[u8; 32]>,
+    /// `LLMGW_USAGE_DB`: whether usage is to be in a file of its own. It is moved there, or back.
+    pub usage_db: bool,
 }
 
 /// An opened state directory, held by this process alone.
 #[derive(Debug)]
 pub struct State {
     lock: StateLock,
-    path: PathBuf,
+    usage: Settled,
     writer: Connection,
     keys: Keys,
     journal: Journal,
@@ -40,7 +46,7 @@ pub struct State {
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) lock: StateLock,
-    pub(crate) path: PathBuf,
+    pub(crate) files: Files,
     pub(crate) meter: Meter,
     pub(crate) counters: Arc<Counters>,
     pub(crate) journal: Journal,
@@ -50,18 +56,17 @@ pub(crate) struct Parts {
 impl State {
     /// Opens the state, making it where there is none. On an error nothing has been changed.
     pub fn open(params: OpenParams<'_>) -> Result<Self, OpenError> {
-        let opened = open(params.dir, params.encryption_key)?;
+        let mut opened = open(params.dir, params.encryption_key)?;
+        let usage = settle(params.dir, &mut opened.writer, params.usage_db)?;
         let dir = params.dir.join(JOURNAL);
         let (journal, inbox) =
             Journal::open(dir.clone(), QUEUE_MAX).map_err(|source| OpenError::Io { path: dir, source })?;
-        Ok(Self {
-            lock: opened.lock,
-            path: opened.path,
-            writer: opened.writer,
-            keys: opened.keys,
-            journal,
-            inbox,
-        })
+        Ok(Self { lock: opened.lock, usage, writer: opened.writer, keys: opened.keys, journal, inbox })
+    }
+
+    /// What an operator should know of it.
+    pub fn warning(&self) -> Option<&str> {
+        self.usage.warning.as_deref()
     }
 
     /// A usage log for one thread of the data plane; as many as there are threads.
@@ -75,13 +80,42 @@ impl State {
     pub(crate) fn into_parts(self) -> Parts {
         let gauge: Arc<Gauge> = Arc::clone(self.journal.gauge());
         let counters = Arc::new(Counters::default());
+        let mut meter = Meter::new(self.writer, self.inbox, gauge, Arc::clone(&counters));
+        if self.usage.is_lost {
+            meter.usage_is_lost();
+        }
         Parts {
             lock: self.lock,
-            path: self.path,
-            meter: Meter::new(self.writer, self.inbox, gauge, Arc::clone(&counters)),
+            files: self.usage.files,
+            meter,
             counters,
             journal: self.journal,
             keys: self.keys,
         }
+    }
+}
+
+/// The file that holds the usage, and how large it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UsageStore {
+    /// Its name in the state directory.
+    pub file: String,
+    /// With what is not yet moved into it from its log.
+    pub bytes: u64,
+}
+
+impl UsageStore {
+    /// The one of the state in `dir`; none where that cannot be read.
+    pub fn of_state(dir: &Path) -> Option<Self> {
+        Files::of(dir).ok().map(|files| Self::of(&files))
+    }
+
+    pub(crate) fn of(files: &Files) -> Self {
+        let path = files.of_usage();
+        let log = path.with_extension("db-wal");
+        let bytes =
+            [path, &log].into_iter().filter_map(|path| fs::metadata(path).ok()).map(|meta| meta.len()).sum();
+        let name = path.file_name().unwrap_or_default();
+        Self { file: name.to_string_lossy().into_owned(), bytes }
     }
 }

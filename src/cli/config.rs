@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
 
+use control::UsageStore;
 use control::config::{self, Environment, Version};
 
 use super::{Failure, exit, print};
@@ -44,7 +45,11 @@ pub(super) fn check(environment: &Arc<Environment>) -> Result<(), Failure> {
 /// Prints the effective values with their sources.
 pub(super) fn show(environment: &Arc<Environment>) -> Result<(), Failure> {
     let loaded = config::load(environment).map_err(|error| Failure::new(exit::CONFIG, error))?;
-    print(&config::show(&loaded.config))
+    let mut text = config::show(&loaded.config);
+    if let Some(store) = UsageStore::of_state(&loaded.config.state_dir) {
+        let _ = writeln!(text, "\nusage:  # the state as it is\n  in {}, {} bytes", store.file, store.bytes);
+    }
+    print(&text)
 }
 
 /// Prints the JSON Schema of the file.

@@ -8,6 +8,7 @@ use shared::snapshot::Snapshot;
 
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::meter::gauge::read;
+use crate::state::UsageStore;
 
 pub(super) static ROUTES: &[Route] =
     &[route_of(Method::GET, "state", |call| Box::pin(async move { show(&call) }))];
@@ -110,6 +111,7 @@ impl Retention {
 
 #[derive(Serialize)]
 struct Usage {
+    store: UsageStore,
     /// Events that waited when the writer thread last looked.
     queued: usize,
     /// Exchanges stored since the start.
@@ -137,6 +139,7 @@ impl Usage {
         let failing = gauge.failing().map(|failing| (failing.since_ms, failing.error));
         let (failing_since_ms, failing_error) = failing.unzip();
         Self {
+            store: UsageStore::of(&app.exports.files),
             queued: app.journal.queued(),
             stored: read(&gauge.stored),
             stored_at_ms: read(&gauge.stored_at_ms),

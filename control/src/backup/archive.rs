@@ -13,6 +13,7 @@ use super::manifest::{BUFFER_BYTES, DATABASE, Hasher, MANIFEST, Manifest, Manife
 use super::scratch::Scratch;
 use super::{BackupError, at};
 use crate::store::copy;
+use crate::store::open::{APPLICATION_ID, USAGE_APPLICATION_ID};
 
 /// Reads `archive` as a restore would, and finds out whether it is whole.
 pub fn verify(archive: &Path) -> Result<Manifest, BackupError> {
@@ -31,7 +32,8 @@ pub(super) fn verify_in(archive: &Path, dir: &Path) -> Result<Manifest, BackupEr
 pub(super) fn inspect(archive: &Path, dir: &Path, manifest: &Manifest) -> Result<(), BackupError> {
     for file in manifest.files.iter().filter(|file| file.name.ends_with(".db")) {
         let own = file.name == DATABASE;
-        let found = copy::inspect(&dir.join(&file.name), own)
+        let application_id = if own { APPLICATION_ID } else { USAGE_APPLICATION_ID };
+        let found = copy::inspect(&dir.join(&file.name), application_id)
             .map_err(|what| BackupError::unsound(archive, format!("{}: {what}", file.name)))?;
         if own && found != manifest.database_version {
             return Err(BackupError::unsound(

@@ -1,5 +1,6 @@
 //! Making a backup, with or without a gateway that runs on the state.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -13,8 +14,9 @@ use super::manifest::{DATABASE, FORMAT, MANIFEST, Manifest, ManifestFile, NAMES}
 use super::scratch::Scratch;
 use super::shelf::{Archive, Shelf, archive_name};
 use super::{BackupError, at};
-use crate::store::copy;
+use crate::store::copy::{self, Moment};
 use crate::store::error::OpenError;
+use crate::store::files::{MAIN, SCHEMA, USAGE};
 
 /// Makes a backup of the state in `dir`, finds it whole, and removes the oldest so that `kept` stay.
 pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
@@ -45,22 +47,32 @@ pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
 /// Copies every file into `draft` and describes the copies.
 fn gather(dir: &Path, draft: &Path, now: Timestamp) -> Result<Manifest, BackupError> {
     let mut files = Vec::new();
+    let sql = |source| BackupError::Sql { path: dir.join(DATABASE), source };
+    let moment = Moment::of(dir).map_err(sql)?;
+    let (mut database_version, mut rows) = (0, BTreeMap::new());
     for name in NAMES {
         let (from, to) = (dir.join(name), draft.join(name));
-        if !from.exists() {
-            continue;
-        }
+        let schema = match name {
+            DATABASE => Some(MAIN),
+            USAGE if moment.has_usage_apart() => Some(SCHEMA),
+            // One that is not of this state.
+            USAGE => continue,
+            _ if !from.exists() => continue,
+            _ => None,
+        };
         new_file(&to).map_err(at(&to))?;
-        if name.ends_with(".db") {
-            copy::copy(&from, &to).map_err(|source| BackupError::Sql { path: from, source })?;
+        if let Some(schema) = schema {
+            let copied = moment.copy(schema, &to).and_then(|()| copy::describe(&to));
+            let (version, tables) = copied.map_err(|source| BackupError::Sql { path: from, source })?;
+            rows.extend(tables);
+            if name == DATABASE {
+                database_version = version;
+            }
         } else {
             fs::copy(&from, &to).map_err(at(&from))?;
         }
         files.push(ManifestFile::of(draft, name).map_err(at(&to))?);
     }
-    let database = draft.join(DATABASE);
-    let (database_version, rows) =
-        copy::describe(&database).map_err(|source| BackupError::Sql { path: database, source })?;
     Ok(Manifest {
         format: FORMAT,
         created_at: now.to_string(),

@@ -1,7 +1,7 @@
 //! Backups: one archive holds the state as it was at one moment (STATE-3).
 //!
 //! ```text
-//!  create:   gateway.db --SQLite's backup--> copy -> manifest -> tar.zst -> read back whole -> its name -> prune
+//!  create:   databases --SQLite's backup--> copies -> manifest -> tar.zst -> read back whole -> its name -> prune
 //!  restore:  tar.zst -> every entry checked against the manifest -> opened and checked -> into an empty directory
 //! ```
 //!

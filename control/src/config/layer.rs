@@ -77,6 +77,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let mut routing = validate::routing(&raw, environment, &mut notes, &mut warnings);
     plain::fill(&mut routing, &state_dir, &mut warnings);
     let lifetimes = identity::lifetimes(&mut layers);
+    let usage_db = layers.flag("LLMGW_USAGE_DB", None);
     let partner = identity::partner(&mut layers);
     let preamble = layers.take(
         "LLMGW_GATEWAY_PREAMBLE",
@@ -105,6 +106,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
         preamble,
         anonymous_provider_automation,
         lifetimes,
+        usage_db,
         partner,
         routing,
         settings: layers.settings,

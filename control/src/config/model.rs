@@ -47,6 +47,8 @@ pub struct Config {
     pub anonymous_provider_automation: bool,
     /// How long things are kept.
     pub lifetimes: Lifetimes,
+    /// Whether usage is kept in a database of its own (STATE-1).
+    pub usage_db: bool,
     /// The experimental OAuth connection.
     pub partner: Partner,
     /// Providers and endpoints as they were at start-up; a reload publishes newer ones.

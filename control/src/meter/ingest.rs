@@ -20,6 +20,7 @@ use super::journal::Inbox;
 use super::notes;
 use super::quota::Charges;
 use super::tracked::Tracked;
+use crate::store::dues;
 use crate::store::marks::{self, FileId};
 use crate::store::record::{Record, Texts, Trace};
 use crate::store::requests;
@@ -34,6 +35,9 @@ pub(crate) struct Meter {
     usage: Usage,
     charges: Charges,
     tracked: Vec<Tracked>,
+    /// Whether the journal that earlier processes left has been charged, in part or whole, though the marks that
+    /// tell how far it is stored are gone with the usage.
+    is_lost: bool,
     /// Whether what earlier processes left has been looked at.
     is_caught_up: bool,
     /// Frames taken from the queue and not stored yet.
@@ -75,6 +79,7 @@ impl Meter {
             usage: Usage::default(),
             charges: Charges::new(counters),
             tracked: Vec::new(),
+            is_lost: false,
             is_caught_up: false,
             batch: Vec::new(),
             gone: Vec::new(),
@@ -82,6 +87,11 @@ impl Meter {
             stored_at: None,
             trouble: None,
         }
+    }
+
+    /// The usage of before is gone, and with it how far the journal was stored.
+    pub(crate) fn usage_is_lost(&mut self) {
+        self.is_lost = true;
     }
 
     /// Whether it is time for a round: enough waits to be worth a transaction, or something has waited enough.
@@ -162,6 +172,7 @@ impl Meter {
         let stored = self.usage.finish(&tx)?;
         tx.commit()?;
         self.charges.committed();
+        dues::deliver(&mut self.db)?;
         fs::remove_file(path)?;
         Ok(stored.added)
     }
@@ -219,7 +230,10 @@ impl Meter {
         let mut stored = marks::all(&self.db)?;
         for segment in self.inbox.segments.try_iter() {
             let mark = stored.remove(&segment.id).unwrap_or(0);
-            self.tracked.push(Tracked::new(segment, mark));
+            let mut tracked = Tracked::new(segment, mark);
+            // Charging what is left again would count most of it twice; so the last moments go uncharged.
+            tracked.is_charged = self.is_lost && tracked.segment.is_left_over();
+            self.tracked.push(tracked);
         }
         if is_on_disk(&self.inbox) {
             self.gone.extend(stored.into_keys());
@@ -234,16 +248,16 @@ impl Meter {
         } else {
             self.catch_up()?;
         }
-        if !self.is_waiting() {
-            return Ok(Round::Idle);
-        }
-        let round = self.store();
+        let round = if self.is_waiting() { self.store() } else { Ok(Round::Idle) };
         if round.is_err() {
             self.usage.abandon();
             self.charges.abandon();
             self.tracked.iter_mut().for_each(Tracked::roll_back);
         }
-        round
+        let round = round?;
+        dues::deliver(&mut self.db)?;
+        self.recovered();
+        Ok(round)
     }
 
     /// One transaction.
@@ -252,22 +266,24 @@ impl Meter {
         self.batch.extend(self.inbox.queue.try_iter().take(missing));
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let Self { usage, charges, .. } = self;
-        let mut add = |record: &Record<'_>, trace: Trace<'_>| {
+        let mut add = |record: &Record<'_>, trace: Trace<'_>, is_charged: bool| {
             usage.add(&tx, record, trace)?;
-            charges.count(&tx, record)
+            if is_charged { Ok(()) } else { charges.count(&tx, record) }
         };
         for frame in &self.batch {
             if let Frame::Whole(record, _) = frame::first(frame)
                 && let Some((record, trace)) = Record::take(record, Texts::Inline)
             {
-                add(&record, trace)?;
+                add(&record, trace, false)?;
             }
         }
         let mut room = BATCH_MAX.saturating_sub(self.batch.len());
         let now = Instant::now();
         let mut garbage = 0;
         for tracked in self.tracked.iter_mut().filter(|tracked| tracked.waiting_bytes(now) > 0) {
-            let taken = tracked.take(&mut self.buffer, room, &mut add)?;
+            let is_charged = tracked.is_charged;
+            let taken =
+                tracked.take(&mut self.buffer, room, |record, trace| add(record, trace, is_charged))?;
             room = room.saturating_sub(taken.events);
             garbage += taken.garbage;
             if let Some(bytes) = tracked.mark() {
@@ -292,7 +308,6 @@ impl Meter {
         self.tracked.iter_mut().for_each(Tracked::commit);
         self.batch.clear();
         self.gone.clear();
-        self.trouble = None;
         self.stored_at = Some(Instant::now());
         add(&self.gauge.stored, stored.added);
         add(&self.gauge.rejected, stored.rejected);
@@ -301,6 +316,13 @@ impl Meter {
             tracing::warn!("{garbage} pieces of the usage journal are no records and are passed over");
         }
         self.gauge.stored_at_ms.store(unix_ms(), Ordering::Relaxed);
+    }
+
+    /// Notes that nothing fails.
+    fn recovered(&mut self) {
+        if self.trouble.take().is_none() {
+            return;
+        }
         if let Some(failing) = self.gauge.recover() {
             let seconds = unix_ms().saturating_sub(failing.since_ms) / 1_000;
             tracing::info!("usage records are stored again, after {seconds} s");

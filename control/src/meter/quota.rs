@@ -1,5 +1,6 @@
 //! What stored usage counts for: it is added to the windows of the quotas that bound it, in the transaction that
-//! stores it, so that what was settled is never lost and never counted twice.
+//! stores it (or is due from then on, `store/dues.rs`), so that what was settled is never lost and never counted
+//! twice.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters, Spent};
 use shared::usage::{Outcome, TokenCounts};
 
-use crate::store::quotas::{self, Rules};
+use crate::store::dues;
+use crate::store::quotas::Rules;
 use crate::store::record::{Name, Record};
 
 /// See the module.
@@ -73,7 +75,7 @@ impl Charges {
 
     /// Writes what was counted. To be called before the commit.
     pub(super) fn store(&mut self, tx: &Connection) -> rusqlite::Result<()> {
-        self.sums.drain().try_for_each(|((id, start_ms), amount)| quotas::add_used(tx, &id, start_ms, amount))
+        self.sums.drain().try_for_each(|((id, start_ms), amount)| dues::quota_used(tx, &id, start_ms, amount))
     }
 
     /// It is stored.

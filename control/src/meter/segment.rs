@@ -57,6 +57,11 @@ impl Segment {
     pub(crate) fn is_sealed(&self) -> bool {
         self.sealed.load(Ordering::Acquire)
     }
+
+    /// Whether an earlier process has left it, as far as there is anything in it.
+    pub(crate) fn is_left_over(&self) -> bool {
+        self.is_sealed() && self.events() == 0
+    }
 }
 
 /// The file's name.

@@ -23,6 +23,8 @@ pub(super) struct Tracked {
     read: u64,
     /// Events up to `stored` and `read`.
     events: (u64, u64),
+    /// Whether what waits in it has been charged already.
+    pub(super) is_charged: bool,
     /// When to look again at a file that could not be read or deleted.
     retry_at: Option<Instant>,
 }
@@ -38,7 +40,7 @@ pub(super) struct Taken {
 impl Tracked {
     /// A file whose first `stored` bytes are in the database.
     pub(super) fn new(segment: Arc<Segment>, stored: u64) -> Self {
-        Self { segment, file: None, stored, read: stored, events: (0, 0), retry_at: None }
+        Self { segment, file: None, stored, read: stored, events: (0, 0), is_charged: false, retry_at: None }
     }
 
     /// Bytes that wait, or 0 while the file is left alone.

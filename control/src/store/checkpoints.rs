@@ -3,14 +3,13 @@
 //! moved is moved by the commit that finds it too long (`store/open.rs`).
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rusqlite::Connection;
 
-use super::open::connect_writer;
+use super::files::Files;
 
 /// The thread's handle.
 #[derive(Debug)]
@@ -20,11 +19,11 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Starts the thread for the database at `path`.
-    pub(crate) fn start(path: PathBuf) -> io::Result<Self> {
+    /// Starts the thread for these databases.
+    pub(crate) fn start(files: Files) -> io::Result<Self> {
         let (go_on, end) = bounded(0);
         let thread =
-            thread::Builder::new().name("llmgw-checkpoint".into()).spawn(move || run(&path, &end))?;
+            thread::Builder::new().name("llmgw-checkpoint".into()).spawn(move || run(&files, &end))?;
         Ok(Self { go_on, thread })
     }
 
@@ -38,10 +37,10 @@ impl Checkpoints {
     }
 }
 
-fn run(path: &Path, end: &Receiver<()>) {
+fn run(files: &Files, end: &Receiver<()>) {
     let mut db = None;
     while end.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-        if let Err(error) = checkpoint(&mut db, path) {
+        if let Err(error) = checkpoint(&mut db, files) {
             tracing::debug!("the write-ahead log cannot be moved now: {error}");
             db = None;
         }
@@ -49,10 +48,10 @@ fn run(path: &Path, end: &Receiver<()>) {
 }
 
 /// Moves what no reader needs where it is; waits for nobody. With nothing to move it costs next to nothing.
-fn checkpoint(db: &mut Option<Connection>, path: &Path) -> rusqlite::Result<()> {
+fn checkpoint(db: &mut Option<Connection>, files: &Files) -> rusqlite::Result<()> {
     let db = match db {
         Some(db) => db,
-        None => db.insert(connect_writer(path)?),
+        None => db.insert(files.writer()?),
     };
     db.query_row(PASSIVE, [], |_| Ok(()))
 }
@@ -63,6 +62,7 @@ const PASSIVE: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::open::connect_writer;
 
     #[test]
     fn what_was_written_is_moved_and_the_log_begins_anew() {
@@ -71,12 +71,12 @@ mod tests {
         std::fs::File::create(&path).unwrap();
         let writer = connect_writer(&path).unwrap();
         writer.execute_batch("CREATE TABLE t (a BLOB) STRICT").unwrap();
-        let mut other = None;
+        let (mut other, files) = (None, Files { main: path.clone(), usage: None });
         let log = path.with_file_name("test.db-wal");
         let mut longest = 0;
         for _ in 0..20 {
             writer.execute("INSERT INTO t VALUES (zeroblob(100000))", []).unwrap();
-            checkpoint(&mut other, &path).unwrap();
+            checkpoint(&mut other, &files).unwrap();
             longest = longest.max(log.metadata().unwrap().len());
         }
         assert!(path.metadata().unwrap().len() > 2_000_000, "all of it is in the database");

@@ -1,35 +1,67 @@
-//! Copies of a database: made while others write, and found whole.
+//! Copies of the databases: made while others write, and found whole.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
+use super::dues;
+use super::files::{Files, MAIN, has_usage_apart, is_apart};
 use super::migrate;
-use super::open::{APPLICATION_ID, connect_reader};
+use super::open::connect_reader;
 
-/// Copies the database `from` as it is at this moment into the empty file `to`. Who writes to it goes on: it is
-/// read in one transaction, in small steps.
-pub(crate) fn copy(from: &Path, to: &Path) -> rusqlite::Result<()> {
-    let mut source = connect_reader(from)?;
-    // Without a transaction of its own the copy would begin anew with every commit of somebody else.
-    let source = source.transaction()?;
-    source.query_row(FIRST_READ, [], |_| Ok(()))?;
-    let mut target = Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    target.pragma_update(None, "synchronous", "OFF")?;
-    let backup = Backup::new(&source, &mut target)?;
-    loop {
-        match backup.step(PAGES_A_STEP)? {
-            StepResult::Done => break,
-            _ => thread::yield_now(),
+/// The databases of a state as they are at one moment. Who writes to them goes on.
+#[derive(Debug)]
+pub(crate) struct Moment {
+    /// In a transaction from the beginning.
+    db: Connection,
+}
+
+impl Moment {
+    /// The state in `dir` now. Two files are of one moment when nothing is on its way from one to the other; if
+    /// that does not come, quotas have counted what is in none of them, or will when the state is opened.
+    pub(crate) fn of(dir: &Path) -> rusqlite::Result<Self> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let mut files = Files::of(dir)?;
+            let apart = files.usage.is_some();
+            files.usage = files.usage.filter(|usage| usage.exists());
+            let db = files.reader()?;
+            db.execute_batch(BEGIN)?;
+            let is_settled = files.usage.is_none() || dues::is_settled(&db)?;
+            // A start may just have moved the usage.
+            if is_apart(&db)? == apart && (is_settled || tries >= TRIES_MAX) {
+                return Ok(Self { db });
+            }
+            thread::park_timeout(BETWEEN_TRIES);
         }
     }
-    drop(backup);
-    // One file, with nothing beside it.
-    target.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(()))?;
-    target.close().map_err(|(_, error)| error)
+
+    /// Whether there is a `usage.db` that belongs to it.
+    pub(crate) fn has_usage_apart(&self) -> bool {
+        has_usage_apart(&self.db)
+    }
+
+    /// Copies one of the files into the empty file `to`, in small steps.
+    pub(crate) fn copy(&self, schema: &str, to: &Path) -> rusqlite::Result<()> {
+        let mut target = Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        target.pragma_update(None, "synchronous", "OFF")?;
+        let backup = Backup::new_with_names(&self.db, schema, &mut target, MAIN)?;
+        loop {
+            match backup.step(PAGES_A_STEP)? {
+                StepResult::Done => break,
+                _ => thread::yield_now(),
+            }
+        }
+        drop(backup);
+        // One file, with nothing beside it.
+        target.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(()))?;
+        target.close().map_err(|(_, error)| error)
+    }
 }
 
 /// The version of a copy, and how many rows each of its tables has.
@@ -47,9 +79,9 @@ pub(crate) fn describe(path: &Path) -> rusqlite::Result<(i64, BTreeMap<String, u
     Ok((migrate::version(&db)?, rows))
 }
 
-/// Whether the copy at `path` is whole and, where it is the gateway's own database, one that this release can
-/// open; its version, or what is wrong.
-pub(crate) fn inspect(path: &Path, own: bool) -> Result<i64, String> {
+/// Whether the copy at `path` is whole and the database with this id, of a version that this release can open; its
+/// version, or what is wrong.
+pub(crate) fn inspect(path: &Path, application_id: i32) -> Result<i64, String> {
     let look = || {
         let db = connect_reader(path)?;
         let ours: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
@@ -60,17 +92,20 @@ pub(crate) fn inspect(path: &Path, own: bool) -> Result<i64, String> {
     if finding != "ok" {
         return Err(finding);
     }
-    if own && ours != i64::from(APPLICATION_ID) {
+    if ours != i64::from(application_id) {
         return Err("it does not belong to this gateway".to_owned());
     }
     let known = migrate::newest();
-    if own && version > known {
+    if version > known {
         return Err(format!("it has version {version}, and this release knows versions up to {known}"));
     }
     Ok(version)
 }
 
 const PAGES_A_STEP: std::ffi::c_int = 128;
-const FIRST_READ: &str = "SELECT count(*) FROM sqlite_schema";
+/// Half a second at most: what is due is counted at once, unless that fails.
+const TRIES_MAX: u32 = 100;
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+const BEGIN: &str = "BEGIN";
 const TABLES: &str = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
 const CHECK: &str = "PRAGMA integrity_check(1)";

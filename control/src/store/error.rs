@@ -44,6 +44,18 @@ pub enum OpenError {
         /// What is wrong with it.
         detail: String,
     },
+    /// The same of the database that usage alone is in.
+    UsageDamaged {
+        /// The database.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// There is a database of usage that the gateway's own knows nothing of.
+    UsageStray {
+        /// It.
+        path: PathBuf,
+    },
     /// The database is gone, but what belongs to it is there.
     Missing {
         /// Where the database should be.
@@ -84,6 +96,8 @@ impl OpenError {
             Self::Newer { .. } | Self::WrongKey { .. } => 78,
             Self::Io { .. }
             | Self::Damaged { .. }
+            | Self::UsageDamaged { .. }
+            | Self::UsageStray { .. }
             | Self::Missing { .. }
             | Self::Absent { .. }
             | Self::Older { .. }
@@ -127,6 +141,18 @@ impl fmt::Display for OpenError {
                  directory away to begin anew",
                 path.display()
             ),
+            Self::UsageDamaged { path, detail } => write!(
+                f,
+                "database {} is damaged: {detail}; nothing was changed: restore a backup, or move this file away \
+                 to go on without the usage that is in it",
+                path.display()
+            ),
+            Self::UsageStray { path } => write!(
+                f,
+                "LLMGW_USAGE_DB is true, and {} is not of this state, which has its usage in gateway.db; move \
+                 that file away",
+                path.display()
+            ),
             Self::Missing { path, beside } => write!(
                 f,
                 "database {} is missing, but {} belongs to one; restore a backup, or move the state directory \
@@ -164,6 +190,8 @@ impl std::error::Error for OpenError {
             | Self::Newer { .. }
             | Self::WrongKey { .. }
             | Self::Damaged { .. }
+            | Self::UsageDamaged { .. }
+            | Self::UsageStray { .. }
             | Self::Missing { .. }
             | Self::Absent { .. }
             | Self::Older { .. }

@@ -229,6 +229,11 @@ pub(crate) fn mark_used(tx: &Connection, id: &str, hour: u64) -> rusqlite::Resul
     Ok(())
 }
 
+/// Whether [`mark_used`] would write anything.
+pub(crate) fn is_newly_used(db: &Connection, id: &str, hour: u64) -> rusqlite::Result<bool> {
+    db.prepare_cached(IS_NEWLY_USED)?.exists(named_params! {":id": id, ":hour": hour})
+}
+
 /// A key that opens the data plane at the moment, as far as the snapshot needs it.
 #[derive(Debug)]
 pub(crate) struct Opening {
@@ -285,6 +290,8 @@ const UPDATE: &str = "UPDATE keys SET name = :name, acts_as = :acts_as, \
      models = :models, endpoints = :endpoints, routes = :routes, version = :version, updated_at_ms = :updated \
      WHERE id = :id";
 const MARK_USED: &str = "UPDATE keys SET last_used_hour = :hour \
+     WHERE id = :id AND (last_used_hour IS NULL OR last_used_hour < :hour)";
+const IS_NEWLY_USED: &str = "SELECT 1 FROM keys \
      WHERE id = :id AND (last_used_hour IS NULL OR last_used_hour < :hour)";
 const DELETE: &str = "DELETE FROM keys WHERE id = ?";
 const DELETE_OF: &str = "DELETE FROM keys WHERE project = ?";

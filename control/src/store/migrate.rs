@@ -1,8 +1,12 @@
 //! Forward-only, numbered migrations, one transaction each; `user_version` names the last one.
 //!
-//! A migration is never edited after it has landed, and there is no way back: an older binary refuses.
+//! A migration is never edited after it has landed, and there is no way back: an older binary refuses. One whose
+//! name begins with `usage` is about the tables of usage and about nothing else: it runs in the file that has them
+//! (`store/files.rs`). Both files count all numbers.
 
 use rusqlite::{Connection, TransactionBehavior};
+
+use super::files::is_apart;
 
 /// Every migration in order; the first one makes version 1.
 pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
@@ -15,6 +19,8 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0007_quotas.sql", include_str!("migrations/0007_quotas.sql")),
     ("0008_catalog.sql", include_str!("migrations/0008_catalog.sql")),
     ("0009_credentials.sql", include_str!("migrations/0009_credentials.sql")),
+    ("0010_place.sql", include_str!("migrations/0010_place.sql")),
+    ("0011_usage_due.sql", include_str!("migrations/0011_usage_due.sql")),
 ];
 
 /// The newest version that this binary knows.
@@ -29,16 +35,37 @@ pub(crate) fn version(db: &Connection) -> rusqlite::Result<i64> {
 
 /// Brings the database to [`newest`]. Killed at any moment, it goes on where it stopped.
 pub(crate) fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
+    let apart = is_apart(db)?;
+    run(db, |name| !(apart && is_of_usage(name)))
+}
+
+/// Does so with a database that has the tables of usage and no others.
+pub(crate) fn migrate_usage(db: &mut Connection) -> rusqlite::Result<()> {
+    run(db, is_of_usage)
+}
+
+/// Makes the tables of usage, all empty.
+pub(crate) fn make_usage(tx: &Connection) -> rusqlite::Result<()> {
+    MIGRATIONS.iter().filter(|(name, _)| is_of_usage(name)).try_for_each(|(_, sql)| tx.execute_batch(sql))
+}
+
+fn run(db: &mut Connection, is_meant: impl Fn(&str) -> bool) -> rusqlite::Result<()> {
     let from = version(db)?;
     let done = usize::try_from(from).unwrap_or(usize::MAX);
     for (number, (name, sql)) in (1_i64..).zip(MIGRATIONS).skip(done) {
         let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        tx.execute_batch(sql)?;
+        if is_meant(name) {
+            tx.execute_batch(sql)?;
+        }
         tx.pragma_update(None, "user_version", number)?;
         tx.commit()?;
         tracing::debug!(migration = name, "database migrated");
     }
     Ok(())
+}
+
+fn is_of_usage(name: &str) -> bool {
+    name.split_once('_').is_some_and(|(_, what)| what.starts_with("usage"))
 }
 
 #[cfg(test)]
@@ -94,6 +121,24 @@ mod tests {
         };
         assert_eq!(sums("usage_hour"), [23, 24, 47].map(|hour| (hour, 2, 2, 0, 7)));
         assert_eq!(sums("usage_day"), [(0, 2, 2, 0, 7), (24, 4, 4, 0, 14)]);
+    }
+
+    #[test]
+    fn tables_of_usage_are_the_same_in_either_file() {
+        let tables = |db: &Connection| -> std::collections::BTreeSet<String> {
+            let mut statement = db
+                .prepare("SELECT type || ' ' || name || ' ' || coalesce(sql, '') FROM sqlite_schema")
+                .unwrap();
+            let rows = statement.query_map([], |row| row.get(0)).unwrap();
+            rows.collect::<Result<_, _>>().unwrap()
+        };
+        let [mut whole, mut usage, mut rest] = [(); 3].map(|()| Connection::open_in_memory().unwrap());
+        migrate(&mut whole).unwrap();
+        migrate_usage(&mut usage).unwrap();
+        run(&mut rest, |name| !is_of_usage(name)).unwrap();
+        assert_eq!((version(&usage).unwrap(), version(&rest).unwrap()), (newest(), newest()));
+        assert!(tables(&usage).is_disjoint(&tables(&rest)));
+        assert_eq!(&tables(&usage) | &tables(&rest), tables(&whole));
     }
 
     #[test]

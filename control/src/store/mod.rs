@@ -1,5 +1,5 @@
 //! State on SQLite. All SQL stands in this folder; one connection writes, a few read, and nobody else opens the
-//! file.
+//! files.
 
 pub(crate) mod allowlist;
 pub(crate) mod audit;
@@ -9,9 +9,11 @@ pub(crate) mod checkpoints;
 pub(crate) mod copy;
 pub(crate) mod credentials;
 pub(crate) mod digest;
+pub(crate) mod dues;
 pub(crate) mod endpoints;
 pub(crate) mod error;
 pub(crate) mod export;
+pub(crate) mod files;
 pub(crate) mod idempotency;
 pub(crate) mod ids;
 pub(crate) mod keys;
@@ -27,6 +29,7 @@ pub(crate) mod providers;
 pub(crate) mod quotas;
 pub(crate) mod readers;
 pub(crate) mod record;
+pub(crate) mod relocate;
 pub(crate) mod report;
 pub(crate) mod reprice;
 pub(crate) mod requests;

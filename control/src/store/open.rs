@@ -9,7 +9,7 @@
 //! A file called `gateway.db` is therefore always whole; an empty or foreign one is damage and is left alone.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use shared::secret::Secret;
 
 use super::chain;
 use super::error::OpenError;
+use super::files::{Files, MAIN, USAGE};
 use super::lock::StateLock;
 use super::migrate;
 use crate::vault::{self, Keys, KeysError};
@@ -41,6 +42,7 @@ pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Open
     let path = dir.join(DATABASE);
     if path.try_exists().map_err(|source| OpenError::Io { path: path.clone(), source })? {
         check(&path, encryption_key)?;
+        check_usage(dir)?;
     } else {
         nothing_left_over(dir, &path)?;
         make(dir, &path, encryption_key)?;
@@ -99,19 +101,47 @@ pub(crate) fn connect_writer(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
-    db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    db.pragma_update(None, "synchronous", "FULL")?;
+    tune_writer(&db, MAIN)?;
     db.pragma_update(None, "foreign_keys", true)?;
     db.pragma_update(None, "trusted_schema", false)?;
-    db.pragma_update(None, "cache_size", -2_048)?;
-    db.pragma_update_and_check(None, "journal_size_limit", WAL_BYTES_KEPT, |_| Ok(()))?;
     db.pragma_update_and_check(None, "wal_autocheckpoint", WAL_PAGES_MAX, |_| Ok(()))?;
     db.set_prepared_statement_cache_capacity(32);
     Ok(db)
 }
 
+/// How one of the files of a connection that writes is to be written.
+pub(crate) fn tune_writer(db: &Connection, schema: &str) -> rusqlite::Result<()> {
+    let schema = Some(schema);
+    db.pragma_update_and_check(schema, "journal_mode", "WAL", |_| Ok(()))?;
+    db.pragma_update(schema, "synchronous", "FULL")?;
+    db.pragma_update(schema, "cache_size", -2_048)?;
+    db.pragma_update_and_check(schema, "journal_size_limit", WAL_BYTES_KEPT, |_| Ok(()))
+}
+
 /// Looks at an existing database without writing to it.
 pub(crate) fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<(), OpenError> {
+    let db = check_file(path, APPLICATION_ID, CHECK_KEYS)?;
+    vault::open_keys(&db, encryption_key).map_err(|error| keys_error(path, error))?;
+    Ok(())
+}
+
+/// Looks at `usage.db`, where that holds the usage. One that is gone is no fault.
+fn check_usage(dir: &Path) -> Result<(), OpenError> {
+    let main = dir.join(DATABASE);
+    let files = Files::of(dir).map_err(|source| sql_error(&main, source))?;
+    match &files.usage {
+        Some(path) if path.exists() => match check_file(path, USAGE_APPLICATION_ID, CHECK_MARKS) {
+            Ok(_) => Ok(()),
+            Err(OpenError::Damaged { path, detail }) => Err(OpenError::UsageDamaged { path, detail }),
+            Err(error) => Err(error),
+        },
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Whether the file is a database with this id, of a known version and whole. Of a large one only so much is read
+/// as `check_some` says.
+fn check_file(path: &Path, application_id: i32, check_some: &str) -> Result<Connection, OpenError> {
     let damaged = |detail: &str| OpenError::Damaged { path: path.into(), detail: detail.into() };
     let io = |source| OpenError::Io { path: path.into(), source };
     let mut magic = [0; MAGIC.len()];
@@ -124,39 +154,27 @@ pub(crate) fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<()
     let sql = |source: rusqlite::Error| sql_error(path, source);
     let db = connect_reader(path).map_err(sql)?;
     let ours: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql)?;
-    if ours != i64::from(APPLICATION_ID) {
+    if ours != i64::from(application_id) {
         return Err(damaged("it does not belong to this gateway"));
     }
     let (found, known) = (migrate::version(&db).map_err(sql)?, migrate::newest());
     if found > known {
         return Err(OpenError::Newer { path: path.into(), found, known });
     }
-    let finding = quick_check(&db, bytes).map_err(sql)?;
+    // All of a large one would take longer than a start may.
+    let check = if bytes <= CHECKED_BYTES_MAX { CHECK_ALL } else { check_some };
+    let finding: String = db.query_row(check, [], |row| row.get(0)).map_err(sql)?;
     if finding != "ok" {
         return Err(damaged(finding.lines().next().unwrap_or_default()));
     }
-    vault::open_keys(&db, encryption_key).map_err(|error| keys_error(path, error))?;
-    Ok(())
-}
-
-/// The first thing wrong with the pages. Of a large database only the keys are read, because all of it would
-/// take longer than a start may.
-fn quick_check(db: &Connection, bytes: u64) -> rusqlite::Result<String> {
-    let all = bytes <= CHECKED_BYTES_MAX;
-    db.query_row(if all { CHECK_ALL } else { CHECK_KEYS }, [], |row| row.get(0))
+    Ok(db)
 }
 
 /// Makes a new database under another name and moves it into place when it is whole.
 fn make(dir: &Path, path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<(), OpenError> {
     let draft = dir.join(DRAFT);
     let io = |source| OpenError::Io { path: draft.clone(), source };
-    for leftover in [&draft, &beside(&draft, "-wal"), &beside(&draft, "-shm")] {
-        match fs::remove_file(leftover) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => return Err(io(source)),
-            Ok(()) | Err(_) => {}
-        }
-    }
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).map_err(io)?;
+    new_file(&draft).map_err(io)?;
     let sql = |source| OpenError::Sql { path: path.into(), source };
     let mut db = connect_writer(&draft).map_err(sql)?;
     db.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql)?;
@@ -167,20 +185,43 @@ fn make(dir: &Path, path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<()
     chain::begin(&tx, &keys, shared::clock::unix_ms()).map_err(sql)?;
     tx.commit().map_err(sql)?;
     db.close().map_err(|(_, source)| sql(source))?;
-    let settle = || {
-        File::open(&draft)?.sync_all()?;
-        fs::rename(&draft, path)?;
-        File::open(dir)?.sync_all()
-    };
-    settle().map_err(io)
+    File::open(&draft).and_then(|file| file.sync_all()).map_err(io)?;
+    put_in_place(&draft, path).map_err(io)
+}
+
+/// An empty file for a database, for this user only, and nothing left of another one of its name.
+pub(crate) fn new_file(path: &Path) -> io::Result<()> {
+    remove(path)?;
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
+}
+
+/// Removes a database and what SQLite keeps beside it, as far as they are there.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    for file in [path, &beside(path, "-wal"), &beside(path, "-shm"), &beside(path, "-journal")] {
+        match fs::remove_file(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Gives a database that nobody has open another name, for good.
+pub(crate) fn put_in_place(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    match to.parent() {
+        Some(dir) => File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 /// Refuses to make a new database where an old one has left something behind.
 fn nothing_left_over(dir: &Path, path: &Path) -> Result<(), OpenError> {
     let missing = |beside: &Path| OpenError::Missing { path: path.into(), beside: beside.into() };
-    let wal = beside(path, "-wal");
-    if wal.exists() {
-        return Err(missing(&wal));
+    for file in [beside(path, "-wal"), dir.join(USAGE)] {
+        if file.exists() {
+            return Err(missing(&file));
+        }
     }
     let journal = dir.join(JOURNAL);
     let holds_something = fs::read_dir(&journal).is_ok_and(|mut entries| entries.next().is_some());
@@ -197,7 +238,7 @@ pub(crate) fn make_directory(dir: &Path) -> Result<(), OpenError> {
 }
 
 /// Takes away what others may do. A file system that knows no permissions is no reason not to start.
-fn close_to_others(path: &Path, mode: u32) {
+pub(crate) fn close_to_others(path: &Path, mode: u32) {
     let open = fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0);
     if !open {
         return;
@@ -243,6 +284,8 @@ const DRAFT: &str = "gateway.db.new";
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// `llmg` in ASCII: tells the databases of the gateway from others.
 pub(crate) const APPLICATION_ID: i32 = 0x6c6c_6d67;
+/// `llmu`: tells a `usage.db`.
+pub(crate) const USAGE_APPLICATION_ID: i32 = 0x6c6c_6d75;
 /// The first version that has an audit. Its chain begins before that migration, so that a chain without ends is
 /// never taken for a new one.
 const VERSION_WITH_AUDIT: i64 = 3;
@@ -254,3 +297,4 @@ const WAL_PAGES_MAX: i64 = 4_096;
 const CHECKED_BYTES_MAX: u64 = 256 << 20;
 const CHECK_ALL: &str = "PRAGMA quick_check(1)";
 const CHECK_KEYS: &str = "PRAGMA quick_check('vault')";
+const CHECK_MARKS: &str = "PRAGMA quick_check('usage_journal')";

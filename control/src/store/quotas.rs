@@ -215,10 +215,9 @@ impl Rules {
     }
 }
 
-/// What was used of a limit in the window that began at `start_ms`.
+/// What was used of a limit in the window that began at `start_ms`, counted or still due.
 pub(crate) fn used(db: &Connection, id: &str, start_ms: u64) -> rusqlite::Result<u64> {
-    let used = db.prepare_cached(USED)?.query_row((id, start_ms), |row| row.get("used")).optional()?;
-    Ok(used.unwrap_or(0))
+    db.prepare_cached(USED)?.query_row((id, start_ms), |row| row.get("used"))
 }
 
 /// Adds to what was used in a window, and forgets the windows long before it. Runs in the transaction that stores
@@ -292,7 +291,10 @@ const EARLIER_KEYS: &str = "WITH RECURSIVE earlier (quota, key) AS ( \
      SELECT quotas.id, keys.rotated_from FROM quotas JOIN keys ON keys.id = quotas.key \
      UNION SELECT earlier.quota, keys.rotated_from FROM earlier JOIN keys ON keys.id = earlier.key) \
      SELECT quota, key FROM earlier WHERE key IS NOT NULL";
-const USED: &str = "SELECT used FROM quota_used WHERE quota = ? AND window_start_ms = ?";
+const USED: &str = "SELECT \
+     min(coalesce((SELECT used FROM quota_used WHERE quota = ?1 AND window_start_ms = ?2), 0), 0x3fffffffffffffff) + \
+     min(coalesce((SELECT sum(amount) FROM usage_due WHERE quota = ?1 AND at = ?2 \
+     AND id > (SELECT taken FROM usage_place)), 0), 0x3fffffffffffffff) AS used";
 const ADD: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES (:quota, :start, :amount) \
      ON CONFLICT DO UPDATE SET used = min(used, 0x3fffffffffffffff) + min(excluded.used, 0x3fffffffffffffff)";
 const FORGET: &str = "DELETE FROM quota_used WHERE quota = ? AND window_start_ms < ?";

@@ -1,7 +1,6 @@
 //! Connections that read, each on a thread of its own, so that a slow question holds neither the control thread
 //! nor the writer.
 
-use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::error::StoreError;
-use super::open::connect_reader;
+use super::files::Files;
 
 /// Where questions go. Clones share the threads, which end when the last clone is dropped.
 #[derive(Clone, Debug)]
@@ -22,11 +21,11 @@ type Question = Box<dyn FnOnce(&mut Connection) + Send>;
 
 impl Readers {
     /// Opens the connections and starts their threads.
-    pub(crate) fn start(path: &Path) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
+    pub(crate) fn start(files: &Files) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
         let (questions, waiting) = bounded(QUESTIONS_MAX);
         let mut threads = Vec::new();
         for _ in 0..THREADS {
-            let mut db = connect_reader(path)?;
+            let mut db = files.reader()?;
             let waiting = waiting.clone();
             let thread =
                 thread::Builder::new().name("llmgw-reader".into()).spawn(move || serve(&mut db, &waiting));
@@ -91,7 +90,7 @@ mod tests {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("test.db");
         Connection::open(&path).unwrap().execute_batch("CREATE TABLE t (a INTEGER) STRICT").unwrap();
-        let (readers, threads) = Readers::start(&path).unwrap();
+        let (readers, threads) = Readers::start(&Files { main: path, usage: None }).unwrap();
         let (go, wait) = bounded::<()>(0);
         let (started, starts) = bounded(THREADS);
         for _ in 0..THREADS {

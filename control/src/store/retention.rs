@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, named_params};
 
+use super::files::schema_of_usage;
+
 macro_rules! delete_sums {
     ($table:literal) => {
         concat!(
@@ -24,12 +26,16 @@ pub(crate) fn lazily<T>(
     db: &mut Connection,
     work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
-    db.pragma_update(None, "synchronous", "NORMAL")?;
+    let set = |db: &Connection, how| {
+        db.pragma_update(None, "synchronous", how)?;
+        db.pragma_update(Some(schema_of_usage(db)), "synchronous", how)
+    };
+    set(db, "NORMAL")?;
     let worked = db.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|tx| {
         let worked = work(&tx)?;
         tx.commit().map(|()| worked)
     });
-    db.pragma_update(None, "synchronous", "FULL")?;
+    set(db, "FULL")?;
     worked
 }
 

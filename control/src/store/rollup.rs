@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, ToSql};
 
 use super::block::Names;
-use super::keys;
+use super::dues;
 use super::record::{Name, Record, TEXTS};
 use super::sums::Sums;
 
@@ -78,7 +78,7 @@ impl Rollup {
                 *newest = group.hour.max(*newest);
             }
         }
-        used.into_iter().try_for_each(|(key, hour)| keys::mark_used(tx, key, hour))
+        used.into_iter().try_for_each(|(key, hour)| dues::key_used(tx, key, hour))
     }
 }
 

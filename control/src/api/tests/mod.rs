@@ -69,8 +69,12 @@ impl Gateway {
         ];
         let environment = Environment::read(variables.map(|(name, value)| (name.into(), value.into())));
         let config = config::load(&Arc::new(environment)).unwrap().config;
-        let state =
-            State::open(OpenParams { dir: &dir, encryption_key: &config.credential_encryption_key }).unwrap();
+        let state = State::open(OpenParams {
+            dir: &dir,
+            encryption_key: &config.credential_encryption_key,
+            usage_db: false,
+        })
+        .unwrap();
         let log = state.usage_log().unwrap();
         let (publisher, reader) = snapshot::channel();
         let control = start(Params {

@@ -72,5 +72,5 @@ fn after_the_stop_the_handler_says_so_and_the_state_is_free() {
     assert_eq!(response.status(), 503);
     assert!(text(response.into_body()).contains("\"draining\""));
     let key = shared::secret::Secret::new([3; 32]);
-    State::open(OpenParams { dir: &home.join("state"), encryption_key: &key }).unwrap();
+    State::open(OpenParams { dir: &home.join("state"), encryption_key: &key, usage_db: false }).unwrap();
 }

@@ -1,7 +1,6 @@
 //! `GET /admin/api/usage/export`: every exchange that passes the filters, as CSV or JSON Lines. It is read from a
 //! connection of its own while the client takes it, in bounded memory, and ends when the client goes.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,21 +17,21 @@ use crate::api::stream::{self, Feed};
 use crate::api::{ApiError, Call};
 use crate::store::error::StoreError;
 use crate::store::export::Progress;
-use crate::store::open::connect_reader;
+use crate::store::files::Files;
 use crate::store::record::Record;
 use crate::store::requests::Row;
 
 /// Where exports read from, and how many may at the same time.
 #[derive(Debug)]
 pub(crate) struct Exports {
-    path: PathBuf,
+    pub(crate) files: Files,
     room: Arc<Semaphore>,
 }
 
 impl Exports {
-    /// Exports of the database at `path`.
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, room: Arc::new(Semaphore::new(EXPORTS_MAX)) }
+    /// Exports of the usage in these files.
+    pub(crate) fn new(files: Files) -> Self {
+        Self { files, room: Arc::new(Semaphore::new(EXPORTS_MAX)) }
     }
 }
 
@@ -54,7 +53,7 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         ApiError::new(ErrorKind::Overloaded, message).retry_after(RETRY_SECONDS)
     })?;
     app.scribe.flush(FLUSH_TIME_MAX).await;
-    let db = connect_reader(&app.exports.path).map_err(StoreError::from)?;
+    let db = app.exports.files.reader().map_err(StoreError::from)?;
     let progress = Progress::start(&db, filter).map_err(StoreError::from)?;
     let (out, body) = stream::channel();
     tokio::spawn(write(Writing { db, progress, format, room }, out));

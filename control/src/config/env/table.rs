@@ -79,5 +79,6 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_RETENTION_USAGE_DAYS", Count(1, 36_500), "90", "Days to keep usage"),
     row("LLMGW_RETENTION_AUDIT_DAYS", Count(1, 36_500), "365", "Days to keep audit records"),
     row("LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS", Count(1, 36_500), "400", "Days to keep delivered outbox records"),
+    row("LLMGW_USAGE_DB", Flag, "false", "Usage in a database of its own, usage.db; a start moves it there, or back"),
     row("LLMGW_BACKUP_KEEP", Count(1, 10_000), "7", "Verified archives kept in the default directory"),
 ];

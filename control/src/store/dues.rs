@@ -1,0 +1,86 @@
+//! What recorded exchanges mean for `gateway.db`: used quota, and when keys were used. Where usage is in the same
+//! file it is written at once. Where it is in `usage.db` it is due: the transaction that stores the exchanges puts
+//! it into `usage_due`, and one of `gateway.db` alone counts it there and notes the last row that it has taken. So
+//! each row counts once, whenever the process or the machine ends between the two.
+
+use rusqlite::{Connection, TransactionBehavior, named_params};
+
+use super::files::has_usage_apart;
+use super::{keys, quotas};
+
+/// So much of a quota was used in the window that began at `start_ms`. Runs in the transaction that stores the
+/// usage.
+pub(crate) fn quota_used(tx: &Connection, quota: &str, start_ms: u64, amount: u64) -> rusqlite::Result<()> {
+    if !has_usage_apart(tx) {
+        return quotas::add_used(tx, quota, start_ms, amount);
+    }
+    let amount = i64::try_from(amount).unwrap_or(i64::MAX);
+    put(tx, named_params! {":quota": quota, ":key": None::<&str>, ":at": start_ms, ":amount": amount})
+}
+
+/// A key was used in this hour. Runs in the transaction that stores the usage.
+pub(crate) fn key_used(tx: &Connection, key: &str, hour: u64) -> rusqlite::Result<()> {
+    if !has_usage_apart(tx) {
+        return keys::mark_used(tx, key, hour);
+    }
+    if keys::is_newly_used(tx, key, hour)? {
+        put(tx, named_params! {":quota": None::<&str>, ":key": key, ":at": hour, ":amount": 1})?;
+    }
+    Ok(())
+}
+
+fn put(tx: &Connection, values: &[(&str, &dyn rusqlite::ToSql)]) -> rusqlite::Result<()> {
+    tx.prepare_cached(FORGET)?.execute([])?;
+    tx.prepare_cached(PUT)?.execute(values)?;
+    Ok(())
+}
+
+/// Counts what is due, in a transaction of its own.
+pub(crate) fn deliver(db: &mut Connection) -> rusqlite::Result<()> {
+    if !has_usage_apart(db) || !db.prepare_cached(WAITING)?.exists([])? {
+        return Ok(());
+    }
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    {
+        let mut statement = tx.prepare_cached(DUE)?;
+        let mut due = statement.query([])?;
+        while let Some(row) = due.next()? {
+            let (at, amount) = (row.get("at")?, row.get("amount")?);
+            if let Some(quota) = row.get::<_, Option<String>>("quota")? {
+                if quotas::find(&tx, &quota)?.is_some() {
+                    quotas::add_used(&tx, &quota, at, amount)?;
+                }
+            } else if let Some(key) = row.get::<_, Option<String>>("key")? {
+                keys::mark_used(&tx, &key, at)?;
+            }
+        }
+        tx.prepare_cached(TAKE)?.execute([])?;
+    }
+    tx.commit()
+}
+
+/// Whether what a connection sees of the two files is of one moment: all is counted that is due, and no more.
+pub(crate) fn is_settled(db: &Connection) -> rusqlite::Result<bool> {
+    // What is seen of a file is what it is when it is first read.
+    let last: Option<i64> = db.query_row(LAST, [], |row| row.get(0))?;
+    let taken: i64 = db.query_row(TAKEN, [], |row| row.get(0))?;
+    Ok(last.is_none_or(|last| last == taken))
+}
+
+/// Forgets what has been counted, which must be all of it: usage is about to be in `gateway.db`.
+pub(crate) fn clear(tx: &Connection) -> rusqlite::Result<()> {
+    tx.execute(CLEAR, []).map(drop)
+}
+
+/// The last row that was taken stays, for [`is_settled`].
+const FORGET: &str = "DELETE FROM usage_due WHERE id < (SELECT taken FROM usage_place)";
+/// A `usage.db` that is new goes on with the numbers of the one before.
+const PUT: &str = "INSERT INTO usage_due (id, quota, key, at, amount) VALUES (1 + max( \
+     (SELECT taken FROM usage_place), coalesce((SELECT max(id) FROM usage_due), 0)), :quota, :key, :at, :amount)";
+const WAITING: &str = "SELECT 1 FROM usage_due WHERE id > (SELECT taken FROM usage_place) LIMIT 1";
+const DUE: &str = "SELECT quota, key, at, amount FROM usage_due \
+     WHERE id > (SELECT taken FROM usage_place) ORDER BY id";
+const TAKE: &str = "UPDATE usage_place SET taken = (SELECT max(id) FROM usage_due)";
+const LAST: &str = "SELECT max(id) FROM usage_due";
+const TAKEN: &str = "SELECT taken FROM usage_place";
+const CLEAR: &str = "DELETE FROM main.usage_due";

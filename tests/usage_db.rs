@@ -1,0 +1,496 @@
+//! Usage in a database of its own (STATE-1, M-122): absent unless it is wanted, moved there and back by a start, and
+//! exactly as good as in `gateway.db`, whatever is killed, deleted or restored.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Stdio;
+
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::support::admin::{Admin, NewKey};
+use crate::support::gateway::Setup;
+use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, faults, wait};
+
+const SWITCH: &str = "LLMGW_USAGE_DB";
+/// What every exchange uses.
+const TOKENS: u64 = 18;
+
+/// A gateway with a key and a quota on it, over an upstream that says `ok`.
+struct Rig {
+    gateway: Gateway,
+    key: NewKey,
+    quota: String,
+    _upstream: Upstream,
+}
+
+impl Rig {
+    async fn start(apart: bool) -> Self {
+        Self::with(|setup| setup.env(SWITCH, apart.to_string())).await
+    }
+
+    async fn with(set: impl FnOnce(Setup) -> Setup) -> Self {
+        let upstream = Upstream::start().await;
+        upstream.always(Answer::completion("ok"));
+        let gateway = set(Setup::new(&Yaml::one(upstream.base_url()))).start().await;
+        let admin = Admin(gateway.client());
+        let project = admin.project("blue").await;
+        let key = admin.key(json!({"project": project})).await;
+        let quota = json!({"subject": {"kind": "key", "id": key.id}, "metric": "total_tokens",
+            "window": "total", "limit": 1_000_000});
+        let quota = admin.create("quotas", quota).await;
+        Self { gateway, key, quota, _upstream: upstream }
+    }
+
+    async fn chat(&self, count: usize) {
+        let client = Client::new(self.gateway.address(), Some(&self.key.key));
+        for _ in 0..count {
+            assert_eq!(client.chat(chat::request("m")).await.status, 200);
+        }
+    }
+
+    /// Kills it and starts it again.
+    async fn again(self, set: impl FnOnce(Setup) -> Setup) -> Self {
+        let gateway = set(self.gateway.kill().await).start().await;
+        Self { gateway, ..self }
+    }
+
+    /// Ends it as an operator does, and gives what it needs to start again.
+    async fn stopped(self) -> (Setup, NewKey, String, Upstream) {
+        let mut gateway = self.gateway;
+        gateway.signal(rustix::process::Signal::TERM);
+        assert!(gateway.exit().await.success());
+        (gateway.kill().await, self.key, self.quota, self._upstream)
+    }
+
+    async fn used(&self) -> u64 {
+        used(&self.gateway, &self.quota).await
+    }
+
+    /// Waits until `gateway.db` has counted the quota of so many exchanges, and no more.
+    async fn counted(&self, exchanges: u64) {
+        let want = i64::try_from(exchanges * TOKENS).unwrap();
+        wait::eventually(&format!("{want} tokens in gateway.db"), async || {
+            let sum = ask(self.gateway.setup(), "gateway.db", "SELECT sum(used) FROM quota_used");
+            assert!(sum <= want, "{sum}: counted twice");
+            (sum == want).then_some(())
+        })
+        .await;
+    }
+
+    /// Everything that is said about usage.
+    async fn told(&self, count: usize) -> Value {
+        told(&self.gateway, count).await
+    }
+
+    async fn state(&self) -> Value {
+        Admin(self.gateway.client()).done("GET", "state", Value::Null).await
+    }
+}
+
+async fn used(gateway: &Gateway, quota: &str) -> u64 {
+    let admin = Admin(gateway.client());
+    wait::eventually("a settled quota", async || {
+        let shown = admin.done("GET", &format!("quotas/{quota}"), Value::Null).await;
+        (shown["reserved"] == 0).then(|| shown["used"].as_u64().unwrap())
+    })
+    .await
+}
+
+async fn told(gateway: &Gateway, count: usize) -> Value {
+    let records = gateway.records(count).await;
+    assert_eq!(records.len(), count);
+    let admin = Admin(gateway.client());
+    let get = async |path| admin.done("GET", path, Value::Null).await;
+    json!({
+        "records": records,
+        "sums": get("usage?group_by=model,key&bucket=hour").await["data"],
+        "totals": get("usage").await["totals"],
+        "key": get("keys").await["data"][0]["last_used_hour_ms"],
+    })
+}
+
+fn ask(setup: &Setup, file: &str, sql: &str) -> i64 {
+    Connection::open(setup.state().join(file)).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+fn tables_of_usage(setup: &Setup, file: &str) -> i64 {
+    ask(
+        setup,
+        file,
+        "SELECT count(*) FROM sqlite_schema WHERE name IN ('usage', 'usage_hour', 'usage_day', 'usage_journal')",
+    )
+}
+
+/// Runs a command that must end with `code`; what it said.
+async fn said(setup: &Setup, arguments: &[&str], code: i32) -> String {
+    let output = setup.run(arguments).await;
+    let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    assert!(!said.contains("panicked"), "{said}");
+    said
+}
+
+fn files(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("usage.db"))
+        .collect();
+    names.sort();
+    names
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_dir(&entry.path(), &to)
+        } else {
+            drop(std::fs::copy(entry.path(), to))
+        }
+    }
+}
+
+/// M-122: by default there is none; with the switch all is there, and without it back again.
+#[tokio::test]
+async fn usage_moves_into_a_file_of_its_own_and_back_and_is_the_same() {
+    let rig = Rig::with(|setup| setup).await;
+    rig.chat(5).await;
+    let before = rig.told(5).await;
+    let state = rig.state().await;
+    assert_eq!(state["usage"]["store"]["file"], "gateway.db", "absent by default: {state}");
+    assert!(files(&rig.gateway.state()).is_empty());
+
+    let rig = rig.again(|setup| setup.env(SWITCH, "true")).await;
+    assert_eq!((rig.told(5).await, rig.used().await), (before, 5 * TOKENS));
+    let state = rig.state().await;
+    let bytes = state["usage"]["store"]["bytes"].as_u64().unwrap();
+    assert_eq!((&state["usage"]["store"]["file"], bytes > 10_000), (&json!("usage.db"), true), "{state}");
+    let mode = std::fs::metadata(rig.gateway.state().join("usage.db")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(tables_of_usage(rig.gateway.setup(), "gateway.db"), 0);
+    rig.chat(5).await;
+    rig.counted(10).await;
+    let before = rig.told(10).await;
+    assert_eq!(rig.used().await, 10 * TOKENS);
+
+    let rig = rig.again(|setup| setup).await;
+    assert_eq!(
+        (rig.told(10).await, rig.used().await),
+        (before.clone(), 10 * TOKENS),
+        "a start changes nothing"
+    );
+    for command in [["audit", "verify"], ["credentials", "verify"]] {
+        said(rig.gateway.setup(), &command, 0).await;
+    }
+    let shown = said(rig.gateway.setup(), &["config", "show"], 0).await;
+    assert!(shown.contains("in usage.db, ") && shown.contains(SWITCH), "{shown}");
+
+    let rig = rig.again(|setup| setup.without(SWITCH)).await;
+    assert_eq!((rig.told(10).await, rig.used().await), (before, 10 * TOKENS), "and back");
+    assert!(files(&rig.gateway.state()).is_empty());
+    rig.chat(1).await;
+    rig.told(11).await;
+    assert_eq!(rig.used().await, 11 * TOKENS);
+    let shown = said(rig.gateway.setup(), &["config", "show"], 0).await;
+    assert!(shown.contains("in gateway.db, "), "{shown}");
+}
+
+/// Dies at one step after the other of both moves; then either start has it all, once.
+#[tokio::test]
+async fn a_move_that_is_killed_at_any_step_loses_and_doubles_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(library) = faults::library(dir.path()) else {
+        println!("skipped, there is no C compiler to make a library that ends the process");
+        return;
+    };
+    let rig = Rig::start(false).await;
+    rig.chat(7).await;
+    rig.told(7).await;
+    let (mut setup, _, quota, _upstream) = rig.stopped().await;
+    for apart in [true, false] {
+        let base = dir.path().join(apart.to_string());
+        copy_dir(&setup.state(), &base);
+        let mut steps = 0;
+        for step in 1.. {
+            std::fs::remove_dir_all(setup.state()).unwrap();
+            copy_dir(&base, &setup.state());
+            setup = setup.env(SWITCH, apart.to_string());
+            let mut dying = setup.command(&["serve"]);
+            dying.env("LD_PRELOAD", &library).env("DIE_AT", step.to_string());
+            if outlives(dying).await {
+                break;
+            }
+            steps = step;
+            // Whatever is wanted next, it is there.
+            let wants = if step % 3 == 0 { !apart } else { apart };
+            let gateway = setup.env(SWITCH, wants.to_string()).start().await;
+            let totals = Admin(gateway.client()).done("GET", "usage", Value::Null).await["totals"].clone();
+            assert_eq!(totals["requests"], 7, "step {step}, {apart} and then {wants}");
+            assert_eq!((gateway.records(7).await.len(), used(&gateway, &quota).await), (7, 7 * TOKENS));
+            assert!(!gateway.log().contains("is gone"), "{}", gateway.log());
+            setup = gateway.kill().await;
+            let want: &[&str] = if wants { &["usage.db", "usage.db-shm", "usage.db-wal"] } else { &[] };
+            assert_eq!(files(&setup.state()), want, "step {step}");
+            assert_eq!(tables_of_usage(&setup, "gateway.db"), if wants { 0 } else { 4 });
+        }
+        assert!(steps > 20, "{steps}");
+        println!("M-122: killed at each of {steps} steps (apart: {apart}), 0 lost, 0 doubled");
+        // The next round begins where this one has come to.
+        let mut gateway = setup.env(SWITCH, "true").start().await;
+        gateway.signal(rustix::process::Signal::TERM);
+        gateway.exit().await;
+        setup = gateway.kill().await;
+    }
+}
+
+/// Whether the process is ready; it is ended then.
+async fn outlives(mut command: tokio::process::Command) -> bool {
+    use tokio::io::{AsyncBufReadExt as _, BufReader};
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = async {
+        while let Ok(Some(line)) = lines.next_line().await {
+            if line.contains("listening on ") {
+                return true;
+            }
+        }
+        false
+    };
+    let outlives = wait::within(wait::PATIENCE, "its end or its beginning", line).await;
+    if outlives {
+        child.kill().await.unwrap();
+    } else {
+        assert_eq!(child.wait().await.unwrap().code(), Some(137));
+    }
+    outlives
+}
+
+/// `usage.db` has the exchanges and `gateway.db` cannot take what they mean for quotas.
+#[tokio::test]
+async fn a_kill_between_the_two_files_counts_quotas_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(library) = faults::library(dir.path()) else {
+        println!("skipped, there is no C compiler to make the disk fail with");
+        return;
+    };
+    let rig = Rig::with(|setup| {
+        setup
+            .env(SWITCH, "true")
+            .env("LD_PRELOAD", library.to_str().unwrap())
+            .env("FAULTS", dir.path().to_str().unwrap())
+    })
+    .await;
+    rig.chat(3).await;
+    rig.counted(3).await;
+    let flag = dir.path().join("full");
+    std::fs::write(&flag, "").unwrap();
+    rig.chat(4).await;
+    assert_eq!(rig.gateway.records(7).await.len(), 7, "usage is stored while gateway.db cannot be");
+    rig.counted(3).await;
+    let setup = rig.gateway.kill().await;
+    std::fs::remove_file(&flag).unwrap();
+    let rig = Rig { gateway: setup.start().await, ..rig };
+    assert_eq!(rig.used().await, 7 * TOKENS);
+    rig.counted(7).await;
+
+    // And in one process: it is counted as soon as it can be.
+    std::fs::write(&flag, "").unwrap();
+    rig.chat(2).await;
+    assert_eq!(rig.gateway.records(9).await.len(), 9);
+    std::fs::remove_file(&flag).unwrap();
+    rig.counted(9).await;
+    let rig = rig.again(|setup| setup).await;
+    assert_eq!(rig.used().await, 9 * TOKENS);
+}
+
+/// Load, ended by kill -9 again and again: quotas have counted exactly what is recorded.
+#[tokio::test]
+async fn kills_under_load_leave_records_and_quotas_agreed() {
+    const ROUNDS: usize = 4;
+    let mut rig = Rig::start(true).await;
+    let mut answered = 0;
+    for round in 0..ROUNDS {
+        let mut tasks = JoinSet::new();
+        let client = Client::new(rig.gateway.address(), Some(&rig.key.key));
+        for _ in 0..8 {
+            let client = client.clone().with("content-type", "application/json");
+            tasks.spawn(async move {
+                let mut count = 0_usize;
+                while let Ok(answer) =
+                    client.send("POST", "/v1/chat/completions", chat::request("m").into()).await
+                {
+                    count += usize::from(answer.status == 200);
+                }
+                count
+            });
+        }
+        let goal = i64::try_from((round + 1) * 60).unwrap();
+        wait::eventually("load", async || {
+            let sum = "SELECT coalesce(sum(exchanges), 0) FROM usage";
+            (ask(rig.gateway.setup(), "usage.db", sum) >= goal).then_some(())
+        })
+        .await;
+        rig = rig.again(|setup| setup).await;
+        while let Some(count) = tasks.join_next().await {
+            answered += count.unwrap();
+        }
+    }
+    let totals = Admin(rig.gateway.client()).done("GET", "usage", Value::Null).await["totals"].clone();
+    let requests = totals["requests"].as_u64().unwrap();
+    assert!(requests >= answered as u64, "{totals}: {answered} were answered");
+    let sum = ask(rig.gateway.setup(), "usage.db", "SELECT sum(requests) FROM usage_hour");
+    assert_eq!(u64::try_from(sum).unwrap(), requests);
+    let by_class = ["input", "output"].map(|class| totals["tokens"][class].as_u64().unwrap());
+    assert_eq!(rig.used().await, by_class.iter().sum::<u64>(), "{totals}");
+}
+
+#[tokio::test]
+async fn who_deletes_usage_db_loses_usage_only() {
+    let rig = Rig::start(true).await;
+    rig.chat(6).await;
+    rig.counted(6).await;
+    // Killed: the journal still has what was stored, and the log of the database lies about.
+    let setup = rig.gateway.kill().await;
+    let usage = setup.state().join("usage.db");
+    std::fs::remove_file(&usage).unwrap();
+    assert!(setup.state().join("usage.db-wal").exists());
+    let rig = Rig { gateway: setup.start().await, ..rig };
+    let state = rig.state().await;
+    assert!(state["warnings"][0].as_str().unwrap().contains("usage.db is gone"), "{state}");
+    assert!(rig.gateway.log().contains("usage.db is gone"));
+    assert_eq!(rig.used().await, 6 * TOKENS, "what was counted is neither lost nor counted again");
+    rig.chat(2).await;
+    assert_eq!(rig.used().await, 8 * TOKENS);
+
+    let (setup, key, quota, _upstream) = rig.stopped().await;
+    std::fs::remove_file(&usage).unwrap();
+    let gateway = setup.start().await;
+    let rig = Rig { gateway, key, quota, _upstream };
+    assert!(rig.gateway.records(0).await.is_empty());
+    assert_eq!(rig.used().await, 8 * TOKENS);
+    rig.chat(1).await;
+    rig.told(1).await;
+    let rig = rig.again(|setup| setup).await;
+    assert_eq!(rig.state().await["warnings"], json!([]), "it is said once");
+    assert_eq!((rig.used().await, rig.gateway.records(1).await.len()), (9 * TOKENS, 1));
+}
+
+/// STATE-3: an archive made under load has both files as they were at one moment.
+#[tokio::test]
+async fn a_backup_has_both_files_of_one_moment() {
+    let rig = Rig::start(true).await;
+    rig.chat(20).await;
+    rig.told(20).await;
+    let mut load = JoinSet::new();
+    for _ in 0..4 {
+        let client =
+            Client::new(rig.gateway.address(), Some(&rig.key.key)).with("content-type", "application/json");
+        load.spawn(async move {
+            while client.send("POST", "/v1/chat/completions", chat::request("m").into()).await.is_ok() {}
+        });
+    }
+    let told = said(rig.gateway.setup(), &["backup", "create"], 0).await;
+    let archive = told.lines().next().unwrap().to_owned();
+    assert!(told.contains("gateway.db and usage.db"), "{told}");
+    said(rig.gateway.setup(), &["backup", "verify", &archive], 0).await;
+    let setup = rig.gateway.kill().await;
+    load.join_all().await;
+    let target = setup.state().with_file_name("restored");
+    said(&setup, &["backup", "restore", &archive, target.to_str().unwrap()], 0).await;
+    let gateway = setup.env("LLMGW_STATE_DIR", target.to_str().unwrap()).start().await;
+    let requests =
+        Admin(gateway.client()).done("GET", "usage", Value::Null).await["totals"]["requests"].clone();
+    let requests = requests.as_u64().unwrap();
+    assert!(requests >= 20);
+    assert_eq!(used(&gateway, &rig.quota).await, requests * TOKENS);
+    // Without the switch it is all in one file again.
+    let gateway = gateway.kill().await.without(SWITCH).start().await;
+    let records =
+        Admin(gateway.client()).done("GET", "usage", Value::Null).await["totals"]["requests"].clone();
+    assert_eq!((records, used(&gateway, &rig.quota).await), (json!(requests), requests * TOKENS));
+    let told = said(gateway.setup(), &["config", "show"], 0).await;
+    assert!(!target.join("usage.db").exists(), "{told}");
+}
+
+#[tokio::test]
+async fn what_is_no_usage_db_of_this_state_is_refused_and_kept() {
+    let rig = Rig::start(false).await;
+    rig.chat(2).await;
+    rig.told(2).await;
+    let (setup, key, quota, _upstream) = rig.stopped().await;
+    let usage = setup.state().join("usage.db");
+    std::fs::write(&usage, "somebody's notes").unwrap();
+    let setup = setup.env(SWITCH, "true");
+    let told = said(&setup, &["serve"], 74).await;
+    assert!(told.contains("move that file away"), "{told}");
+    let gateway = setup.without(SWITCH).start().await;
+    assert!(gateway.log().contains("is not of this state and not used"), "{}", gateway.log());
+    assert!(!said(gateway.setup(), &["backup", "create"], 0).await.contains("usage.db"));
+    let rig = Rig { gateway, key, quota, _upstream };
+    assert_eq!(rig.gateway.records(2).await.len(), 2);
+    let (setup, key, quota, _upstream) = rig.stopped().await;
+    assert_eq!(std::fs::read(&usage).unwrap(), b"somebody's notes");
+    std::fs::remove_file(&usage).unwrap();
+
+    let rig = Rig { gateway: setup.env(SWITCH, "true").start().await, key, quota, _upstream };
+    assert_eq!(rig.gateway.records(2).await.len(), 2);
+    let (setup, ..) = rig.stopped().await;
+    let whole = std::fs::read(&usage).unwrap();
+    ask_nothing(&usage, "PRAGMA user_version = 9999");
+    let told = said(&setup, &["serve"], 78).await;
+    assert!(told.contains("usage.db has version 9999"), "{told}");
+    for damaged in [b"no database".to_vec(), Vec::new(), [&whole[..4_096], &[0xee; 8_192]].concat()] {
+        std::fs::write(&usage, &damaged).unwrap();
+        let told = said(&setup, &["serve"], 74).await;
+        assert!(told.contains("usage.db is damaged") && told.contains("move this file away"), "{told}");
+        assert_eq!(std::fs::read(&usage).unwrap(), damaged, "nothing was changed");
+    }
+    std::fs::write(&usage, &whole).unwrap();
+    // The state without its database is no new state.
+    let main = setup.state().join("gateway.db");
+    let aside = setup.state().join("aside");
+    std::fs::rename(&main, &aside).unwrap();
+    let told = said(&setup, &["serve"], 74).await;
+    assert!(told.contains("gateway.db is missing"), "{told}");
+    std::fs::rename(&aside, &main).unwrap();
+    assert_eq!(setup.start().await.records(2).await.len(), 2);
+}
+
+fn ask_nothing(file: &Path, sql: &str) {
+    Connection::open(file).unwrap().execute_batch(sql).unwrap();
+}
+
+/// What is old goes, and what is left is repriced, in whichever file it is.
+#[tokio::test]
+async fn retention_and_repricing_work_on_usage_apart() {
+    let rig = Rig::start(true).await;
+    rig.chat(3).await;
+    rig.told(3).await;
+    let period = json!({"from": 0, "to": "2100-01-01T00:00:00Z", "provider": "up", "model": "m",
+        "prices": {"input": 1, "output": 2}});
+    let repriced = Admin(rig.gateway.client()).done("POST", "usage/reprice", period).await;
+    assert_eq!((&repriced["changed"], &repriced["cost_micro_usd"]), (&json!(3), &json!(75.0)), "{repriced}");
+    let totals = rig.told(3).await["totals"].clone();
+    assert_eq!((&totals["cost_micro_usd"], &totals["requests_unpriced"]), (&json!(75.0), &json!(0)));
+
+    let (setup, key, quota, _upstream) = rig.stopped().await;
+    let older = "UPDATE usage SET first_ms = first_ms - 1000 * 86400000, last_ms = last_ms - 1000 * 86400000; \
+        UPDATE usage_hour SET hour = hour - 24000; UPDATE usage_day SET hour = hour - 24000;";
+    ask_nothing(&setup.state().join("usage.db"), older);
+    let rig = Rig { gateway: setup.start().await, key, quota, _upstream };
+    let state = wait::eventually("the end of a pass", async || {
+        let state = rig.state().await;
+        state["retention"]["last_pass_at_ms"].is_u64().then_some(state)
+    })
+    .await;
+    assert_eq!(state["retention"]["usage_records_deleted"], 3, "{state}");
+    let left = "SELECT (SELECT count(*) FROM usage) + (SELECT count(*) FROM usage_hour) + (SELECT count(*) FROM usage_day)";
+    assert_eq!(ask(rig.gateway.setup(), "usage.db", left), 0);
+    rig.chat(1).await;
+    assert_eq!(rig.told(1).await["totals"]["requests"], 1);
+}
