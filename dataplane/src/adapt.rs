@@ -49,14 +49,16 @@ fn adaptation(target: &Target, dialect: Dialect) -> Option<&'static Adaptation> 
 pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
     let (head, model) = (message.head, target.model.id.as_str());
     let preamble = preamble(message);
-    // The usage chunk is asked for on every stream; who did not ask for it does not see it (CHAT-4).
-    let segments = request::build(&message.body.segments, head, model, true, preamble.as_deref());
+    // A native target is asked for the usage chunk on every stream; who did not ask for it does not see it
+    // (CHAT-4). An adaptation reads there what the client wants.
+    let native = target.speaks(head.dialect);
+    let segments = request::build(&message.body.segments, head, model, native, preamble.as_deref());
     let path = |dialect| {
         let path = target.provider.path(dialect, Call::answer(head.stream), model);
         path.ok_or_else(|| Rejection::new("model", "names a model that has no address at its provider."))
     };
     let include_usage = head.include_usage;
-    if target.speaks(head.dialect) {
+    if native {
         let reading =
             if head.dialect.is_conversation() { Reading::Native { include_usage } } else { Reading::Proxied };
         return Ok(Outgoing { reading, path: path(head.dialect)?, segments });

@@ -10,6 +10,9 @@
 )]
 
 mod chain;
+mod chat_over_messages;
+mod chat_over_messages_meaning;
+mod chat_reader;
 mod docs;
 mod losses;
 mod normal;

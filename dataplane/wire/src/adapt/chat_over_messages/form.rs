@@ -4,8 +4,8 @@ use crate::adapt::write::{self, Members};
 use crate::adapt::{Answers, Asking, BadAnswer, Whole};
 use crate::stream::AnswerStream;
 
-use super::response;
 use super::stream::ChatChunks;
+use super::{response, said};
 
 /// What the client wants to see in the answer.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,16 @@ pub(super) struct Wishes {
     pub(super) thinking_blocks: bool,
     /// Calls in the old form, by `function_call`.
     pub(super) functions: bool,
+}
+
+impl Wishes {
+    /// Chat's word for how an answer ended.
+    pub(super) fn finish_reason(&self, stop_reason: &str, has_calls: bool) -> &'static str {
+        match said::finish_reason(stop_reason, has_calls) {
+            "tool_calls" if self.functions => "function_call",
+            reason => reason,
+        }
+    }
 }
 
 /// See the module.

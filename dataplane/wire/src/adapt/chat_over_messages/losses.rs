@@ -106,6 +106,7 @@ pub(super) static LOSSES: &[Loss] = &[
     hint("prompt_cache_key", "dropped"),
     hint("prompt_cache_options", "dropped"),
     hint("prompt_cache_retention", "dropped"),
+    hint("*", "any other member at the top is dropped"),
 ];
 
 pub(super) const ARGUMENTS: &str = "messages.*.tool_calls.*[function].function.arguments";
@@ -128,7 +129,8 @@ pub(super) fn refused(name: &str) -> Option<&'static Loss> {
 
 /// Refuses what stands at `path` for the reason in the row of `field`.
 pub(super) fn refuse(field: &'static str, path: impl Into<String>) -> Rejection {
-    read::refuse(LOSSES, field, path)
+    let why = read::row(LOSSES, field).map_or("cannot be said to this target", |row| row.note);
+    Rejection::new(path, &format!("{why}."))
 }
 
 const fn exact(field: &'static str, note: &'static str) -> Loss {

@@ -3,6 +3,7 @@
 //! Reasoning that the target has signed comes back to it only if the client keeps it: an answer carries
 //! `thinking_blocks`, as LiteLLM's do, where the request spoke of `thinking` or brought such blocks along.
 
+mod chunks;
 mod form;
 mod losses;
 mod request;
@@ -29,6 +30,3 @@ fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let (body, wishes) = request::write(asking)?;
     Ok(Prepared { body: body.into(), answers: Box::new(form::Form::new(asking, wishes)) })
 }
-
-#[cfg(test)]
-mod tests;

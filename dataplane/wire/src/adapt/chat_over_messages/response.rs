@@ -14,8 +14,8 @@ use crate::envelope::StreamError;
 pub(super) fn whole(form: &Form, body: &[u8]) -> Result<Whole, BadAnswer> {
     // JSON is UTF-8; what is not is made so as in a stream.
     let body = String::from_utf8_lossy(body);
-    let answer: Said<'_> =
-        serde_json::from_str(&body).map_err(|_| BadAnswer::Invalid("it is not a JSON object"))?;
+    let answer = if body.trim_start().starts_with('{') { serde_json::from_str(&body).ok() } else { None };
+    let answer: Said<'_> = answer.ok_or(BadAnswer::Invalid("it is not a JSON object"))?;
     if answer.error.is_some() || said::word(answer.kind) == "error" {
         let document: Value = serde_json::from_str(&body).unwrap_or_default();
         return Err(BadAnswer::Error(
@@ -38,8 +38,8 @@ pub(super) fn whole(form: &Form, body: &[u8]) -> Result<Whole, BadAnswer> {
     choice.raw("index", "0");
     message.write(form, choice.key("message"));
     choice.raw("logprobs", "null");
-    let finish = said::finish_reason(&said::word(answer.stop_reason), !message.calls.is_empty());
-    let finish = if form.wishes.functions && finish == "tool_calls" { "function_call" } else { finish };
+    let stop_reason = said::word(answer.stop_reason);
+    let finish = form.wishes.finish_reason(&stop_reason, !message.calls.is_empty());
     choice.text("finish_reason", finish);
     choice.close();
     out.extend_from_slice(br#"],"usage":"#);
@@ -67,7 +67,7 @@ struct Call<'a> {
 impl<'a> Message<'a> {
     fn add(&mut self, raw: &'a RawValue) -> Result<(), BadAnswer> {
         let block: Block<'a> =
-            said::read(Some(raw)).ok_or(BadAnswer::Invalid("its content is no list of blocks"))?;
+            said::object(Some(raw)).ok_or(BadAnswer::Invalid("its content is no list of blocks"))?;
         match &*said::word(block.kind) {
             "text" => self.text.push_str(said::inner(block.text).unwrap_or_default()),
             "thinking" => {

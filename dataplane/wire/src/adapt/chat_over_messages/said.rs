@@ -67,7 +67,12 @@ struct StopDetails<'a> {
     explanation: Option<&'a RawValue>,
 }
 
-/// Reads an object.
+/// Reads an object; serde would take a list for one too.
+pub(super) fn object<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+    read(raw.filter(|raw| raw.get().starts_with('{')))
+}
+
+/// Reads anything else.
 pub(super) fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
@@ -88,7 +93,7 @@ pub(super) fn word(raw: Option<&RawValue>) -> Cow<'_, str> {
 
 /// Why the target refused to answer, as far as it says so.
 pub(super) fn refusal<'a>(stop_details: Option<&'a RawValue>) -> Option<&'a str> {
-    inner(read::<StopDetails<'a>>(stop_details)?.explanation)
+    inner(object::<StopDetails<'a>>(stop_details)?.explanation)
 }
 
 /// Chat's word for how an answer ended.

@@ -3,9 +3,10 @@
 //! One event in, its chunks out, in the bytes that the text came in. What is kept is bounded: one event that is
 //! not whole yet ([`crate::adapt::events`]), and a few numbers for each of at most [`OPEN_MAX`] open blocks.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use serde_json::Value;
 
+use super::chunks::{Chunks, Text};
 use super::form::{Form, Wishes};
 use super::response::arguments;
 use super::said::{self, Block, Said};
@@ -25,12 +26,8 @@ pub(super) struct ChatChunks {
     wishes: Wishes,
     secrets: Vec<String>,
     events: Events,
-    /// What every chunk begins with, up to the members of its delta.
-    before: Vec<u8>,
-    written: BytesMut,
+    chunks: Chunks,
     state: StreamState,
-    /// The role chunk is out.
-    begun: bool,
     /// The last event is out.
     stopped: bool,
     usage: Usage,
@@ -54,16 +51,12 @@ struct OpenCall {
 
 impl ChatChunks {
     pub(super) fn new(form: &Form, secrets: Vec<String>) -> Self {
-        let mut before = form.chunk();
-        before.extend_from_slice(br#"{"index":0,"delta":{"#);
         Self {
             wishes: form.wishes,
             secrets,
             events: Events::default(),
-            before,
-            written: BytesMut::new(),
+            chunks: Chunks::new(form),
             state: StreamState::default(),
-            begun: false,
             stopped: false,
             usage: Usage::default(),
             stop_reason: None,
@@ -88,7 +81,7 @@ impl AnswerStream for ChatChunks {
         if heard.is_err() {
             self.fail_with(TOO_LARGE);
         }
-        self.flush(out);
+        self.chunks.flush(out);
     }
 
     fn end(&mut self, out: &mut Vec<Bytes>) {
@@ -104,7 +97,7 @@ impl AnswerStream for ChatChunks {
             self.finish();
         }
         self.stopped = true;
-        self.flush(out);
+        self.chunks.flush(out);
     }
 
     fn state(&self) -> &StreamState {
@@ -131,14 +124,15 @@ impl ChatChunks {
             self.text(member, text);
             return;
         }
-        if data.is_empty() || data.starts_with(b"[DONE]") {
+        // Nothing, `[DONE]` of a vendor that knows no better, or noise.
+        if data.first() != Some(&b'{') {
             return;
         }
         // What is not UTF-8 is replaced, as clients do.
         let text = String::from_utf8_lossy(data);
         match serde_json::from_str::<Said<'_>>(&text) {
             Ok(said) => self.said(&said, &text),
-            Err(_) if data.first() == Some(&b'{') && tail == Tail::Whole => self.fail_with(UNREADABLE),
+            Err(_) if tail == Tail::Whole => self.fail_with(UNREADABLE),
             Err(_) => {}
         }
     }
@@ -156,14 +150,14 @@ impl ChatChunks {
         }
         match &*kind {
             "message_start" => {
-                let message: Said<'_> = said::read(said.message).unwrap_or_default();
+                let message: Said<'_> = said::object(said.message).unwrap_or_default();
                 message.usage.into_iter().for_each(|told| self.usage.hear(told));
-                self.begin();
+                self.chunks.begin();
             }
             "content_block_start" => {
-                self.block_begins(index(said), &said::read(said.content_block).unwrap_or_default());
+                self.block_begins(index(said), &said::object(said.content_block).unwrap_or_default());
             }
-            "content_block_delta" => self.delta(index(said), &said::read(said.delta).unwrap_or_default()),
+            "content_block_delta" => self.delta(index(said), &said::object(said.delta).unwrap_or_default()),
             "content_block_stop" => self.block_ends(index(said)),
             "message_delta" => self.message_delta(said),
             "message_stop" => self.finish(),
@@ -182,7 +176,7 @@ impl ChatChunks {
             "redacted_thinking" => {
                 self.thoughts = self.thoughts.saturating_add(1);
                 if let Some(data) = said::inner(begun.data) {
-                    self.thinking_block("redacted_thinking", "data", data);
+                    self.thinking_block("redacted_thinking", ("data", data));
                 }
             }
             "tool_use" => self.call_begins(block, begun),
@@ -203,7 +197,7 @@ impl ChatChunks {
     fn message_delta(&mut self, said: &Said<'_>) {
         said.usage.into_iter().for_each(|told| self.usage.hear(told));
         self.state.usage = self.usage.counts();
-        let delta: Block<'_> = said::read(said.delta).unwrap_or_default();
+        let delta: Block<'_> = said::object(said.delta).unwrap_or_default();
         let stop_reason = said::word(delta.stop_reason);
         if !stop_reason.is_empty() {
             self.stop_reason = Some(stop_reason.into_owned());
@@ -216,7 +210,7 @@ impl ChatChunks {
     fn text(&mut self, member: Text, escaped: &str) {
         if !escaped.is_empty() {
             self.output(escaped.len());
-            self.chunk(&[member.opening(), escaped.as_bytes(), b"\""]);
+            self.chunks.text(member, escaped);
         }
     }
 
@@ -225,29 +219,16 @@ impl ChatChunks {
         let (text, signature) = (said::inner(thought.thinking), said::inner(thought.signature));
         if let Some(text) = text {
             self.text(Text::Reasoning, text);
-            self.thinking_block("thinking", "thinking", text);
+            self.thinking_block("thinking", ("thinking", text));
         }
         if let Some(signature) = signature {
-            self.thinking_block("thinking", "signature", signature);
+            self.thinking_block("thinking", ("signature", signature));
         }
     }
 
-    /// A piece of a block as LiteLLM's clients keep it. By `index` OpenAI's SDKs put the pieces together.
-    fn thinking_block(&mut self, kind: &str, member: &str, escaped: &str) {
+    fn thinking_block(&mut self, kind: &str, piece: (&str, &str)) {
         if self.wishes.thinking_blocks {
-            let index = self.thoughts.saturating_sub(1).to_string();
-            let parts = [
-                r#""thinking_blocks":[{"index":"#,
-                &index,
-                r#","type":""#,
-                kind,
-                r#"",""#,
-                member,
-                r#"":""#,
-                escaped,
-                "\"}]",
-            ];
-            self.chunk(&parts.map(str::as_bytes));
+            self.chunks.thinking_block(self.thoughts.saturating_sub(1), kind, piece);
         }
     }
 
@@ -263,21 +244,7 @@ impl ChatChunks {
         self.output(name.len());
         let call = self.calls;
         self.calls = call.saturating_add(1);
-        if self.wishes.functions {
-            self.chunk_of_first(call, &[r#""function_call":{"name":""#, name, r#"","arguments":""}"#]);
-        } else {
-            let number = call.to_string();
-            let parts = [
-                r#""tool_calls":[{"index":"#,
-                &number,
-                r#","id":""#,
-                id,
-                r#"","type":"function","function":{"name":""#,
-                name,
-                r#"","arguments":""}}]"#,
-            ];
-            self.chunk(&parts.map(str::as_bytes));
-        }
+        self.chunks.call(call, id, name);
         self.open.push(OpenCall { block, call, has_arguments: false });
         // Some vendors send the input whole, and at once.
         let input = begun
@@ -301,14 +268,7 @@ impl ChatChunks {
         open.has_arguments = true;
         let call = open.call;
         self.output(escaped.len());
-        if self.wishes.functions {
-            self.chunk_of_first(call, &[r#""function_call":{"arguments":""#, escaped, r#""}"#]);
-        } else {
-            let call = call.to_string();
-            let parts =
-                [r#""tool_calls":[{"index":"#, &call, r#","function":{"arguments":""#, escaped, r#""}}]"#];
-            self.chunk(&parts.map(str::as_bytes));
-        }
+        self.chunks.arguments(call, escaped);
     }
 
     fn block_ends(&mut self, block: u64) {
@@ -320,60 +280,12 @@ impl ChatChunks {
         }
     }
 
-    /// An answer in the old form holds one call.
-    fn chunk_of_first(&mut self, call: u64, parts: &[&str]) {
-        if call == 0 {
-            let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
-            self.chunk(&parts);
-        }
-    }
-
-    /// The role comes before everything.
-    fn begin(&mut self) {
-        if !std::mem::replace(&mut self.begun, true) {
-            self.write_chunk(&[br#""role":"assistant","content":"","refusal":null"#], "null");
-        }
-    }
-
-    fn chunk(&mut self, delta: &[&[u8]]) {
-        self.begin();
-        self.write_chunk(delta, "null");
-    }
-
-    fn write_chunk(&mut self, delta: &[&[u8]], finish_reason: &str) {
-        self.written.put_slice(&self.before);
-        delta.iter().for_each(|part| self.written.put_slice(part));
-        self.written.put_slice(br#"},"logprobs":null,"finish_reason":"#);
-        self.written.put_slice(finish_reason.as_bytes());
-        let end: &[u8] = if self.wishes.include_usage { b"}],\"usage\":null}\n\n" } else { b"}]}\n\n" };
-        self.written.put_slice(end);
-    }
-
     fn finish(&mut self) {
-        self.begin();
         while let Some(open) = self.open.first().copied() {
             self.block_ends(open.block);
         }
         let stop_reason = self.stop_reason.take().unwrap_or_default();
-        let finish_reason = match said::finish_reason(&stop_reason, self.calls > 0) {
-            "tool_calls" if self.wishes.functions => "\"function_call\"",
-            "tool_calls" => "\"tool_calls\"",
-            "length" => "\"length\"",
-            "content_filter" => "\"content_filter\"",
-            _ => "\"stop\"",
-        };
-        self.write_chunk(&[], finish_reason);
-        if self.wishes.include_usage {
-            let choice = br#"{"index":0,"delta":{"#.len();
-            let base = self.before.len().saturating_sub(choice);
-            self.written.put_slice(self.before.get(..base).unwrap_or_default());
-            self.written.put_slice(br#"],"usage":"#);
-            let mut usage = Vec::new();
-            self.usage.write(&mut usage);
-            self.written.put_slice(&usage);
-            self.written.put_slice(b"}\n\n");
-        }
-        self.written.put_slice(b"data: [DONE]\n\n");
+        self.chunks.finish(self.wishes.finish_reason(&stop_reason, self.calls > 0), &self.usage);
         self.state.usage = self.usage.counts();
         self.state.finished = true;
         self.state.done = true;
@@ -387,8 +299,8 @@ impl ChatChunks {
     /// The upstream's error ends the stream.
     fn fail(&mut self, error: &StreamError) {
         let known: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
-        let error = error.sanitized(&known);
-        self.written.put_slice(&envelope::event_of(&error.in_open_ai_words().to_value()));
+        let error = error.sanitized(&known).in_open_ai_words();
+        self.chunks.fail(&error);
         self.state.error = Some(error);
         self.stopped = true;
     }
@@ -398,30 +310,6 @@ impl ChatChunks {
         self.state.content = true;
         self.state.content_events = self.state.content_events.saturating_add(1);
         self.state.output_bytes = self.state.output_bytes.saturating_add(bytes);
-    }
-
-    fn flush(&mut self, out: &mut Vec<Bytes>) {
-        if !self.written.is_empty() {
-            out.push(self.written.split().freeze());
-        }
-    }
-}
-
-/// Where text goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Text {
-    Content,
-    Reasoning,
-    Refusal,
-}
-
-impl Text {
-    fn opening(self) -> &'static [u8] {
-        match self {
-            Self::Content => br#""content":""#,
-            Self::Reasoning => br#""reasoning_content":""#,
-            Self::Refusal => br#""refusal":""#,
-        }
     }
 }
 

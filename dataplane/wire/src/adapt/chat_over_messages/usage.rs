@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
+use super::said;
 use crate::adapt::write;
 use crate::json::whole_number;
 
@@ -43,9 +44,8 @@ struct Details<'a> {
 impl Usage {
     /// Takes in a `usage` object.
     pub(super) fn hear(&mut self, told: &RawValue) {
-        let Ok(told) = serde_json::from_str::<Told<'_>>(told.get()) else { return };
-        let details = told.output_tokens_details.and_then(|details| serde_json::from_str(details.get()).ok());
-        let details: Details<'_> = details.unwrap_or_default();
+        let Some(told) = said::object::<Told<'_>>(Some(told)) else { return };
+        let details: Details<'_> = said::object(told.output_tokens_details).unwrap_or_default();
         self.input = count(told.input_tokens).or(self.input);
         self.cache_write = count(told.cache_creation_input_tokens).or(self.cache_write);
         self.cache_read = count(told.cache_read_input_tokens).or(self.cache_read);

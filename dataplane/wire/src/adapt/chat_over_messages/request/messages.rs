@@ -64,6 +64,15 @@ impl<'t, 'i> Message<'t, 'i> {
         read::member(&self.members, name)
     }
 
+    /// Whether it says nothing, and may as well not be there.
+    fn is_silent(&self) -> bool {
+        let speaks = ["content", "refusal", "tool_calls", "function_call", "audio", "thinking_blocks"];
+        let answers = ["tool", "function"];
+        let role = read::member_text(&self.members, "role");
+        role.is_some_and(|role| !answers.contains(&role))
+            && speaks.iter().filter_map(|name| self.member(name)).all(read::is_empty)
+    }
+
     pub(super) fn path(&self, name: &str) -> String {
         format!("messages.{}.{name}", self.position)
     }
@@ -93,6 +102,9 @@ struct Talk<'a, 'i> {
 
 impl<'i> Talk<'_, 'i> {
     fn message(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+        if message.is_silent() {
+            return Ok(());
+        }
         match read::needed_text(&message.members, "role", || format!("messages.{}", message.position))? {
             "user" => {
                 self.turn(Role::User);

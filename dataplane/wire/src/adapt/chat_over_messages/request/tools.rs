@@ -181,8 +181,12 @@ fn write_schema(parameters: Option<Tree<'_, '_>>, out: &mut Vec<u8>) {
 fn tool_of<'t, 'i>(tool: Tree<'t, 'i>, position: usize) -> Result<Tool<'t, 'i>, Rejection> {
     let path = || format!("tools.{position}");
     let tool = read::object(tool, path)?;
-    if read::member(&tool, "type").is_some_and(|kind| read::as_text(kind) != Some("function")) {
-        return Err(refuse(CUSTOM_TOOL, format!("{}.type", path())));
+    match read::member(&tool, "type").map(read::as_text) {
+        None | Some(Some("function")) => {}
+        Some(Some("custom")) => return Err(refuse(CUSTOM_TOOL, format!("{}.type", path()))),
+        Some(_) => {
+            return Err(Rejection::new(format!("{}.type", path()), "must be `function` for this target."));
+        }
     }
     let inner = || format!("{}.function", path());
     let function = read::member(&tool, "function").ok_or_else(|| Rejection::new(inner(), "is missing."))?;

@@ -1,0 +1,127 @@
+//! Chat chunks, written one after the other: the role first, and every text in the bytes that it came in.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+
+use super::form::{Form, Wishes};
+use super::usage::Usage;
+use crate::envelope::{self, StreamError};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    wishes: Wishes,
+    /// What every chunk begins with, up to its choices.
+    before: Vec<u8>,
+    written: BytesMut,
+    /// The role chunk is out.
+    begun: bool,
+}
+
+/// Where text goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Text {
+    Content,
+    Reasoning,
+    Refusal,
+}
+
+impl Chunks {
+    pub(super) fn new(form: &Form) -> Self {
+        Self { wishes: form.wishes, before: form.chunk(), written: BytesMut::new(), begun: false }
+    }
+
+    /// The role comes before everything.
+    pub(super) fn begin(&mut self) {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.write(&[r#""role":"assistant","content":"","refusal":null"#], "null");
+        }
+    }
+
+    /// Text that is escaped already.
+    pub(super) fn text(&mut self, member: Text, escaped: &str) {
+        let opening = match member {
+            Text::Content => r#""content":""#,
+            Text::Reasoning => r#""reasoning_content":""#,
+            Text::Refusal => r#""refusal":""#,
+        };
+        self.delta(&[opening, escaped, "\""]);
+    }
+
+    /// A piece of a block of thoughts as LiteLLM's clients keep it. By `index` OpenAI's SDKs put the pieces together.
+    pub(super) fn thinking_block(&mut self, index: u64, kind: &str, (member, escaped): (&str, &str)) {
+        let index = index.to_string();
+        let opening = r#""thinking_blocks":[{"index":"#;
+        self.delta(&[opening, &index, r#","type":""#, kind, r#"",""#, member, r#"":""#, escaped, "\"}]"]);
+    }
+
+    /// A call begins. `id` and `name` are escaped already.
+    pub(super) fn call(&mut self, call: u64, id: &str, name: &str) {
+        if self.wishes.functions {
+            self.delta_of_first(call, &[r#""function_call":{"name":""#, name, r#"","arguments":""}"#]);
+            return;
+        }
+        let call = call.to_string();
+        let (opening, end) = (r#""tool_calls":[{"index":"#, r#"","arguments":""}}]"#);
+        let middle = r#"","type":"function","function":{"name":""#;
+        self.delta(&[opening, &call, r#","id":""#, id, middle, name, end]);
+    }
+
+    /// More of a call's arguments, escaped already.
+    pub(super) fn arguments(&mut self, call: u64, escaped: &str) {
+        if self.wishes.functions {
+            self.delta_of_first(call, &[r#""function_call":{"arguments":""#, escaped, r#""}"#]);
+            return;
+        }
+        let call = call.to_string();
+        let opening = r#""tool_calls":[{"index":"#;
+        self.delta(&[opening, &call, r#","function":{"arguments":""#, escaped, r#""}}]"#]);
+    }
+
+    /// How the answer ended, its usage if the client asked for that, and the last event.
+    pub(super) fn finish(&mut self, finish_reason: &str, usage: &Usage) {
+        self.begin();
+        self.write(&[], &format!("\"{finish_reason}\""));
+        if self.wishes.include_usage {
+            self.written.put_slice(&self.before);
+            self.written.put_slice(br#"],"usage":"#);
+            let mut written = Vec::new();
+            usage.write(&mut written);
+            self.written.put_slice(&written);
+            self.written.put_slice(b"}\n\n");
+        }
+        self.written.put_slice(b"data: [DONE]\n\n");
+    }
+
+    pub(super) fn fail(&mut self, error: &StreamError) {
+        self.written.put_slice(&envelope::event_of(&error.to_value()));
+    }
+
+    /// Hands over what has been written.
+    pub(super) fn flush(&mut self, out: &mut Vec<Bytes>) {
+        if !self.written.is_empty() {
+            out.push(self.written.split().freeze());
+        }
+    }
+
+    fn delta(&mut self, members: &[&str]) {
+        self.begin();
+        self.write(members, "null");
+    }
+
+    /// An answer in the old form holds one call.
+    fn delta_of_first(&mut self, call: u64, members: &[&str]) {
+        if call == 0 {
+            self.delta(members);
+        }
+    }
+
+    fn write(&mut self, delta: &[&str], finish_reason: &str) {
+        let end: &[u8] = if self.wishes.include_usage { b"}],\"usage\":null}\n\n" } else { b"}]}\n\n" };
+        self.written.put_slice(&self.before);
+        self.written.put_slice(br#"{"index":0,"delta":{"#);
+        delta.iter().for_each(|part| self.written.put_slice(part.as_bytes()));
+        self.written.put_slice(br#"},"logprobs":null,"finish_reason":"#);
+        self.written.put_slice(finish_reason.as_bytes());
+        self.written.put_slice(end);
+    }
+}

@@ -1,1 +1,0 @@
-//! Traps of the two protocols between which this stands.
