@@ -39,3 +39,8 @@ fn chat_stream_holds_on_its_corpus() {
 fn sanitize_holds_on_its_corpus() {
     replay("sanitize", hold::sanitize);
 }
+
+#[test]
+fn chat_over_messages_holds_on_its_corpus() {
+    replay("chat_over_messages", hold::chat_over_messages);
+}

@@ -3,7 +3,9 @@
 
 use bytes::Bytes;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use shared::operation::Dialect;
+use wire::adapt::{Answers, Asking, Prepared, Rejection, Traits};
 use wire::chat::{ChatStream, WholeScan};
 use wire::json::{Place, Scanner, Sink};
 use wire::request::HeadScan;
@@ -185,6 +187,51 @@ pub(crate) fn chat_stream(input: &[u8]) {
     };
     let error = wire::envelope::upstream_error(wire::envelope::Family::OpenAi, answer, "req_1");
     assert!(!String::from_utf8_lossy(&error).contains("canary-secret"));
+}
+
+/// Of a chat client over a Messages target: what is prepared is a request, and what the target sends means the same
+/// however it is cut, and reaches the client as events that can be read.
+pub(crate) fn chat_over_messages(input: &[u8]) {
+    let pieces = pieces(input);
+    let whole = pieces.concat();
+    let own = br#"{"messages":[{"role":"user","content":"x"}],"stream_options":{"include_usage":true},"thinking":{}}"#;
+    for reasoning in [false, true] {
+        let target = Traits { reasoning, effort_words: !reasoning, ..Traits::of("target") };
+        if let Ok(prepared) = asked(Dialect::Chat, Dialect::Messages, &whole, &target) {
+            let body: Value = serde_json::from_slice(&prepared.body).unwrap();
+            assert!(body["messages"].is_array() && body["model"] == "target" && body["max_tokens"].is_u64());
+        }
+        let body: &[u8] =
+            if reasoning { own } else { br#"{"messages":[{"role":"user","content":"x"}],"functions":[]}"# };
+        let answers = asked(Dialect::Chat, Dialect::Messages, body, &target).unwrap().answers;
+        let (out, state) = answered(&*answers, &pieces);
+        assert_eq!(answered(&*answers, &[&whole]), (out.clone(), state.clone()));
+        let events = decode(&[&out]);
+        assert_eq!(state.done, events.last().is_some_and(|event| event.data == "[DONE]"));
+        for event in events.iter().filter(|event| event.data != "[DONE]") {
+            assert!(serde_json::from_str::<&RawValue>(&event.data).unwrap().get().starts_with('{'));
+        }
+        if state.error.is_some() {
+            assert!(!events.last().unwrap().data.contains("canary-secret"));
+        }
+        if let Ok(answer) = answers.whole(&whole) {
+            assert!(serde_json::from_slice::<&RawValue>(&answer.body).unwrap().get().starts_with('{'));
+        }
+    }
+}
+
+fn asked(client: Dialect, target: Dialect, body: &[u8], traits: &Traits<'_>) -> Result<Prepared, Rejection> {
+    let pair = wire::adapt::find(client, target).unwrap();
+    (pair.prepare)(&Asking { body, target: traits, selector: "fast", seed: "T", now_s: 1 })
+}
+
+fn answered(answers: &dyn Answers, pieces: &[&[u8]]) -> (Vec<u8>, StreamState) {
+    let (mut stream, mut out) = (answers.stream(vec!["canary-secret".to_owned()]), Vec::new());
+    for piece in pieces {
+        stream.push(Bytes::copy_from_slice(piece), &mut out);
+    }
+    stream.end(&mut out);
+    (out.concat(), stream.state().clone())
 }
 
 /// A known secret never survives, and cleaning twice changes nothing.
