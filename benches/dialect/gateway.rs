@@ -1,0 +1,99 @@
+//! The gateway under test: the release binary, with a provider for each row.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+use tempfile::TempDir;
+
+use super::payload::Pair;
+use super::proc;
+use crate::SETTLING;
+
+pub(crate) const KEY: &str = "bench-admin-key-0123456789abcdef";
+
+/// A process that ends when this is dropped.
+pub(crate) struct Gateway {
+    pub(crate) address: SocketAddr,
+    child: Child,
+    _folder: TempDir,
+}
+
+/// Binds the calling thread, and what it starts from now on, to one core.
+pub(crate) fn pin(core: usize) {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).expect("this machine has two cores");
+}
+
+impl Gateway {
+    pub(crate) fn start(pairs: &[Pair], upstreams: &[SocketAddr]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut yaml = String::from("providers:\n");
+        for (pair, upstream) in pairs.iter().zip(upstreams) {
+            let _ = writeln!(yaml, "  {}:\n    base_url: http://{upstream}{}", pair.name, pair.base);
+            let _ = writeln!(yaml, "    api_key: \"{}\"\n    models: [m]", pair.key);
+            for line in pair.provider.lines() {
+                let _ = writeln!(yaml, "    {line}");
+            }
+        }
+        let config = folder.path().join("config.yaml");
+        std::fs::write(&config, yaml).unwrap();
+        pin(0);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_llmgw"))
+            .arg("serve")
+            .env_clear()
+            .env("HOME", folder.path())
+            .env("LLMGW_API_KEY", KEY)
+            .env("LLMGW_CREDENTIAL_ENCRYPTION_KEY", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+            .env("LLMGW_PORT", "0")
+            .env("LLMGW_STATE_DIR", folder.path().join("state"))
+            .env("LLMGW_CONFIG", config)
+            .env("LLMGW_WORKERS", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        pin(1);
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let mut said = String::new();
+        let address = lines.by_ref().find_map(|line| {
+            said.push_str(&line);
+            said.push('\n');
+            line.split_once("listening on http://").map(|(_, address)| address.trim().to_owned())
+        });
+        std::thread::spawn(move || lines.for_each(|line| eprintln!("llmgw: {line}")));
+        let address = address.expect(&said).parse().unwrap();
+        Self { address, child, _folder: folder }
+    }
+
+    /// Resident memory.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        proc::resident_bytes(self.child.id())
+    }
+
+    /// CPU time once nothing more is done for the last load: what is written behind an answer counts too.
+    pub(crate) fn settled_cpu_time(&self) -> Duration {
+        let mut before = proc::cpu_time(self.child.id());
+        for _ in 0..40 {
+            std::thread::park_timeout(SETTLING);
+            let now = proc::cpu_time(self.child.id());
+            if now.saturating_sub(before) < Duration::from_micros(500) {
+                return now;
+            }
+            before = now;
+        }
+        before
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
