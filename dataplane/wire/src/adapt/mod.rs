@@ -9,6 +9,7 @@ mod chain;
 mod chat_client;
 mod chat_over_gemini;
 mod chat_over_messages;
+mod chat_over_responses;
 mod events;
 mod loss;
 mod messages_over_chat;
@@ -51,6 +52,7 @@ pub static ADAPTATIONS: &[Adaptation] = &[
     messages_over_chat::PAIR,
     responses_over_chat::PAIR,
     chat_over_messages::PAIR,
+    chat_over_responses::PAIR,
     chain::by_way_of_chat(Dialect::Responses, Dialect::Messages, |asking| {
         chain::prepare(&responses_over_chat::PAIR, &chat_over_messages::PAIR, asking)
     }),

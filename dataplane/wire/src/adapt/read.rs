@@ -89,3 +89,8 @@ pub(super) fn row(rows: &'static [Loss], field: &str) -> Option<&'static Loss> {
 pub(super) fn refuse(rows: &'static [Loss], field: &str, param: impl Into<String>) -> Rejection {
     Rejection::new(param, row(rows, field).map_or("cannot be said to this target.", |row| row.note))
 }
+
+/// A number that is a count.
+pub(super) fn as_count(value: Tree<'_, '_>) -> Option<u64> {
+    value.as_u64()
+}

@@ -12,7 +12,9 @@
 mod chain;
 mod chat_over_messages;
 mod chat_over_messages_meaning;
+mod chat_over_responses;
 mod chat_reader;
+mod chat_said;
 mod docs;
 mod losses;
 mod normal;

@@ -8,7 +8,7 @@ use crate::normal::normal;
 use crate::pair::{answers, cuttings, fixture, fixture_json, prepare, relay, traits};
 
 /// Names of conversions for which no adaptation has been written yet. Who adds one takes its names away.
-const WAITING: &[&str] = &["chat->responses", "responses->chat response", "responses->chat stream"];
+const WAITING: &[&str] = &[];
 
 /// A vector whose pair stands in the table.
 struct Vector {
@@ -125,7 +125,7 @@ fn streams_become_what_the_client_expects_however_they_are_cut() {
         let want = seen(protocol, &vector.output(), args);
         let (whole, whole_state) = relay(&*answers, &[&input]);
         assert_eq!(seen(protocol, &whole, args), want, "{name}");
-        assert!(whole_state.content, "{name}");
+        assert!(whole_state.content || whole_state.error.is_some(), "{name}");
         for pieces in cuttings(&input) {
             let (out, state) = relay(&*answers, &pieces);
             assert!(out == whole, "{name} cut at {}", pieces.first().map_or(0, |piece| piece.len()));

@@ -68,8 +68,10 @@ struct ToolCall<'a> {
 struct Called<'a> {
     #[serde(borrow)]
     name: Option<&'a RawValue>,
-    #[serde(borrow, alias = "input")]
+    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
 }
 
 /// How an answer ended.
@@ -160,9 +162,11 @@ impl<'a> ToolCall<'a> {
             siblings,
             id: self.id.and_then(text).unwrap_or_default(),
             name: called.and_then(|called| called.name).and_then(text).unwrap_or_default(),
-            input: called.and_then(|called| called.arguments).map(|arguments| match text(arguments) {
-                Some(text) => Cow::Borrowed(text),
-                None => Cow::Owned(escaped(arguments.get())),
+            input: called.and_then(|called| called.arguments.or(called.input)).map(|arguments| {
+                match text(arguments) {
+                    Some(text) => Cow::Borrowed(text),
+                    None => Cow::Owned(escaped(arguments.get())),
+                }
             }),
             custom: self.custom.is_some(),
         }

@@ -1,0 +1,353 @@
+//! A Responses answer in events as a chat answer in chunks.
+
+use bytes::Bytes;
+
+use super::chunks::{Called, Chunks, Member};
+use super::event::{Event, Item, ItemKind, Response};
+use super::whole::whole;
+use crate::adapt::events::Events;
+use crate::adapt::write::{Members, number};
+use crate::adapt::{Answers, Asking, BadAnswer, Whole};
+use crate::envelope::{self, StreamError, event_of};
+use crate::stream::{AnswerStream, StreamState, Trouble};
+
+/// What the answers to one request have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Common {
+    seed: Box<str>,
+    selector: Box<str>,
+    pub(super) created_s: u64,
+    /// The client asked for the usage of its stream.
+    pub(super) include_usage: bool,
+}
+
+impl Common {
+    /// The members that chunks and completions begin with.
+    pub(super) fn put_head(&self, object: &str, created_s: u64, out: &mut Vec<u8>) {
+        let mut head = Members::open(out);
+        head.text("id", &format!("chatcmpl-{}", self.seed));
+        head.text("object", object);
+        number(head.key("created"), created_s);
+        head.text("model", &self.selector);
+    }
+}
+
+/// See [`Common`].
+#[derive(Debug)]
+pub(super) struct ResponsesAnswers {
+    common: Common,
+}
+
+impl ResponsesAnswers {
+    pub(super) fn new(asking: &Asking<'_>, include_usage: bool) -> Self {
+        let (seed, selector) = (asking.seed.into(), asking.selector.into());
+        Self { common: Common { seed, selector, created_s: asking.now_s, include_usage } }
+    }
+}
+
+impl Answers for ResponsesAnswers {
+    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
+        whole(&self.common, body)
+    }
+
+    fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
+        let answer = Answer {
+            chunks: Chunks::new(&self.common),
+            include_usage: self.common.include_usage,
+            state: StreamState::default(),
+            begun: false,
+            calls: Vec::new(),
+            told: Vec::new(),
+            thought: None,
+        };
+        Box::new(ChatStream { events: Events::default(), answer, secrets, stopped: false })
+    }
+}
+
+/// A stream of events as a stream of chunks.
+#[derive(Debug)]
+struct ChatStream {
+    events: Events,
+    answer: Answer,
+    /// Credentials that may not show in errors.
+    secrets: Vec<String>,
+    stopped: bool,
+}
+
+impl AnswerStream for ChatStream {
+    fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
+        if self.stopped {
+            return;
+        }
+        let Self { events, answer, secrets, stopped } = self;
+        let result = events.push(&chunk, |data| {
+            *stopped = answer.take_event(data, secrets);
+            !*stopped
+        });
+        if result.is_err() && !*stopped {
+            *stopped = answer.fail(&bad("The upstream sent an event that is too large."), secrets);
+        }
+        out.extend(answer.chunks.take());
+    }
+
+    fn end(&mut self, out: &mut Vec<Bytes>) {
+        if self.stopped {
+            return;
+        }
+        self.stopped = true;
+        let Self { events, answer, secrets, .. } = self;
+        // Of an event that the end has cut off only the last one of an answer means something.
+        events.end(|data| {
+            if Event::read(data).is_ok_and(|event| is_terminal(event.kind())) {
+                answer.take_event(data, secrets);
+            }
+            false
+        });
+        out.extend(answer.chunks.take());
+    }
+
+    fn state(&self) -> &StreamState {
+        &self.answer.state
+    }
+
+    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
+        self.stopped = true;
+        envelope::chat_stream_error(trouble.row, trouble.message, trouble.request_id)
+    }
+}
+
+fn is_terminal(kind: &[u8]) -> bool {
+    matches!(kind, b"response.completed" | b"response.incomplete" | b"response.failed" | b"error")
+}
+
+/// An answer that is being read.
+#[derive(Debug)]
+struct Answer {
+    chunks: Chunks,
+    include_usage: bool,
+    state: StreamState,
+    /// The role has been told.
+    begun: bool,
+    /// In the order in which chat counts them.
+    calls: Vec<Call>,
+    /// Parts of messages of which something has been told: item and part.
+    told: Vec<(u64, u64)>,
+    /// The part of reasoning that was told of last.
+    thought: Option<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct Call {
+    output_index: u64,
+    custom: bool,
+    /// Something of its input has been told.
+    told: bool,
+}
+
+/// Calls, and parts of messages, in one answer.
+const PARTS_MAX: usize = 4096;
+
+/// There are more than [`PARTS_MAX`].
+struct TooMany;
+
+impl Answer {
+    /// Reads one event. True if nothing comes after it.
+    fn take_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
+        if data.first() != Some(&b'{') {
+            return false;
+        }
+        let Ok(event) = Event::read(data) else {
+            let unreadable = || bad("The upstream sent an event that cannot be read.");
+            return self.fail(&StreamError::of_odd(data).unwrap_or_else(unreadable), secrets);
+        };
+        let index = event.output_index.unwrap_or_default();
+        let part = (index, event.content_index.unwrap_or_default());
+        let told = match event.kind() {
+            b"response.output_text.delta" => self.part(Member::Content, part, event.delta()),
+            b"response.function_call_arguments.delta" | b"response.custom_tool_call_input.delta" => {
+                self.input(index, event.delta());
+                Ok(())
+            }
+            b"response.reasoning_summary_text.delta" => {
+                self.thought((index, event.summary_index.unwrap_or_default()), event.delta());
+                Ok(())
+            }
+            b"response.reasoning_text.delta" => {
+                self.thought(part, event.delta());
+                Ok(())
+            }
+            b"response.refusal.delta" => self.part(Member::Refusal, part, event.delta()),
+            b"response.output_text.done" => self.whole_part(Member::Content, part, event.whole()),
+            b"response.refusal.done" => self.whole_part(Member::Refusal, part, event.whole()),
+            b"response.function_call_arguments.done" | b"response.custom_tool_call_input.done" => {
+                self.whole_input(index, event.whole());
+                Ok(())
+            }
+            b"response.output_item.added" => event.item().map_or(Ok(()), |item| self.call(index, &item)),
+            b"response.output_item.done" => event.item().map_or(Ok(()), |item| self.item(index, &item)),
+            b"response.created" => {
+                self.begin();
+                Ok(())
+            }
+            b"response.completed" | b"response.incomplete" => match event.response() {
+                Some(response) => return self.finish(&response, secrets),
+                None => return self.fail(&bad("The upstream's last event holds no response."), secrets),
+            },
+            b"response.failed" => return self.fail(&failure(event.response().as_ref()), secrets),
+            b"error" => return self.fail(&odd_error(data), secrets),
+            kind => return kind.is_empty() && self.maybe_error(data, secrets),
+        };
+        match told {
+            Ok(()) => false,
+            Err(TooMany) => self.fail(&bad("The upstream's answer has too many parts."), secrets),
+        }
+    }
+
+    /// An event without a type is none, unless it is an error of another API.
+    fn maybe_error(&mut self, data: &[u8], secrets: &[String]) -> bool {
+        StreamError::of_odd(data).is_some_and(|error| self.fail(&error, secrets))
+    }
+
+    fn begin(&mut self) {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.chunks.role();
+        }
+    }
+
+    /// Output has come.
+    fn seen(&mut self, bytes: usize) {
+        self.begin();
+        let state = &mut self.state;
+        state.content = true;
+        state.content_events = state.content_events.saturating_add(1);
+        state.output_bytes = state.output_bytes.saturating_add(bytes.try_into().unwrap_or(u64::MAX));
+    }
+
+    fn text(&mut self, member: Member, raw: &[u8]) {
+        if !raw.is_empty() {
+            self.seen(raw.len());
+            self.chunks.text(member, raw);
+        }
+    }
+
+    fn part(&mut self, member: Member, part: (u64, u64), raw: &[u8]) -> Result<(), TooMany> {
+        if self.told.last() != Some(&part) && !self.told.contains(&part) {
+            if self.told.len() >= PARTS_MAX {
+                return Err(TooMany);
+            }
+            self.told.push(part);
+        }
+        self.text(member, raw);
+        Ok(())
+    }
+
+    /// The whole of a part: news only where nothing of it has been told.
+    fn whole_part(&mut self, member: Member, part: (u64, u64), raw: &[u8]) -> Result<(), TooMany> {
+        if self.told.contains(&part) { Ok(()) } else { self.part(member, part, raw) }
+    }
+
+    /// Parts of reasoning are paragraphs.
+    fn thought(&mut self, part: (u64, u64), raw: &[u8]) {
+        if !raw.is_empty() && self.thought.replace(part).is_some_and(|before| before != part) {
+            self.text(Member::Reasoning, br"\n\n");
+        }
+        self.text(Member::Reasoning, raw);
+    }
+
+    /// A call begins, if it has not.
+    fn call(&mut self, output_index: u64, item: &Item<'_>) -> Result<(), TooMany> {
+        let custom = match item.kind() {
+            ItemKind::Function => false,
+            ItemKind::Custom => true,
+            ItemKind::Message | ItemKind::Reasoning | ItemKind::Other => return Ok(()),
+        };
+        if self.calls.iter().any(|call| call.output_index == output_index) {
+            return Ok(());
+        }
+        if self.calls.len() >= PARTS_MAX {
+            return Err(TooMany);
+        }
+        self.seen(item.name().len());
+        let called = Called { index: self.calls.len(), id: item.call_id(), name: item.name(), custom };
+        self.chunks.call(called);
+        self.calls.push(Call { output_index, custom, told: false });
+        Ok(())
+    }
+
+    fn input(&mut self, output_index: u64, raw: &[u8]) {
+        let found = self.calls.iter_mut().enumerate().rfind(|(_, call)| call.output_index == output_index);
+        let Some((index, call)) = found.filter(|_| !raw.is_empty()) else { return };
+        call.told = true;
+        let custom = call.custom;
+        self.seen(raw.len());
+        self.chunks.input(index, custom, raw);
+    }
+
+    /// The whole input of a call: news only where nothing of it has been told.
+    fn whole_input(&mut self, output_index: u64, raw: &[u8]) {
+        if self.calls.iter().any(|call| call.output_index == output_index && !call.told) {
+            self.input(output_index, raw);
+        }
+    }
+
+    /// An item has ended: what of it has not been told yet is told now.
+    fn item(&mut self, index: u64, item: &Item<'_>) -> Result<(), TooMany> {
+        self.call(index, item)?;
+        match item.kind() {
+            ItemKind::Function | ItemKind::Custom => self.whole_input(index, item.input()),
+            ItemKind::Message => {
+                for (position, part) in (0..).zip(&item.content()) {
+                    let member = if part.is_refusal() { Member::Refusal } else { Member::Content };
+                    self.whole_part(member, (index, position), part.text())?;
+                }
+            }
+            ItemKind::Reasoning | ItemKind::Other => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, response: &Response<'_>, secrets: &[String]) -> bool {
+        self.begin();
+        if !self.state.content {
+            for (index, item) in response.items() {
+                if self.item(index, &item).is_err() {
+                    return self.fail(&bad("The upstream's answer has too many parts."), secrets);
+                }
+            }
+        }
+        self.state.usage = response.token_counts();
+        self.chunks.finish(response.finish_reason(!self.calls.is_empty()));
+        if self.include_usage {
+            self.chunks.usage(self.state.usage.unwrap_or_default());
+        }
+        self.chunks.event(b"data: [DONE]\n\n");
+        self.state.finished = true;
+        self.state.done = true;
+        true
+    }
+
+    fn fail(&mut self, error: &StreamError, secrets: &[String]) -> bool {
+        let known: Vec<&str> = secrets.iter().map(String::as_str).collect();
+        let error = error.sanitized(&known);
+        self.chunks.event(&event_of(&error.to_value()));
+        self.state.error = Some(error);
+        true
+    }
+}
+
+/// What a failed response says went wrong.
+pub(super) fn failure(response: Option<&Response<'_>>) -> StreamError {
+    let error = response.and_then(|response| serde_json::from_str(response.error?.get()).ok());
+    error.as_ref().map_or_else(
+        || bad("The upstream's response failed, and it does not say why."),
+        StreamError::of_member,
+    )
+}
+
+fn odd_error(data: &[u8]) -> StreamError {
+    StreamError::of_odd(data).unwrap_or_else(|| bad("The upstream sent an error that it did not name."))
+}
+
+fn bad(message: &str) -> StreamError {
+    StreamError { message: message.to_owned(), status: Some(502), ..StreamError::default() }
+}

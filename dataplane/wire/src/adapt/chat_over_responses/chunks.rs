@@ -1,0 +1,164 @@
+//! Chunks of a chat stream as bytes. Text comes as it is escaped.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use shared::usage::TokenCounts;
+
+use super::answer::Common;
+use crate::adapt::write::number;
+
+/// Chunks that are ready for the client.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    /// What every chunk begins with, up to its choices.
+    head: Bytes,
+    /// What every chunk but the one with the usage ends with.
+    tail: &'static [u8],
+    out: BytesMut,
+}
+
+/// A delta that grows one member of the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Member {
+    Content,
+    Reasoning,
+    Refusal,
+}
+
+/// A tool call as chat tells of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Called<'a> {
+    pub(super) index: usize,
+    pub(super) id: &'a [u8],
+    pub(super) name: &'a [u8],
+    pub(super) custom: bool,
+}
+
+impl Chunks {
+    pub(super) fn new(common: &Common) -> Self {
+        let mut head = b"data: ".to_vec();
+        common.put_head("chat.completion.chunk", common.created_s, &mut head);
+        let tail: &[u8] = if common.include_usage { b",\"usage\":null}\n\n" } else { b"}\n\n" };
+        Self { head: head.into(), tail, out: BytesMut::new() }
+    }
+
+    /// What is ready, if anything is.
+    pub(super) fn take(&mut self) -> Option<Bytes> {
+        if self.out.is_empty() { None } else { Some(self.out.split().freeze()) }
+    }
+
+    pub(super) fn role(&mut self) {
+        self.delta(&[b"\"role\":\"assistant\",\"content\":\"\",\"refusal\":null"]);
+    }
+
+    #[inline]
+    pub(super) fn text(&mut self, member: Member, raw: &[u8]) {
+        let name: &[u8] = match member {
+            Member::Content => b"\"content\":\"",
+            Member::Reasoning => b"\"reasoning_content\":\"",
+            Member::Refusal => b"\"refusal\":\"",
+        };
+        self.delta(&[name, raw, b"\""]);
+    }
+
+    /// A call begins.
+    pub(super) fn call(&mut self, called: Called<'_>) {
+        let (kind, input) = kind_and_input(called.custom);
+        self.open_call(called.index);
+        for part in [
+            b",\"id\":\"",
+            called.id,
+            b"\",\"type\":\"",
+            kind,
+            b"\",\"",
+            kind,
+            b"\":{\"name\":\"",
+            called.name,
+            b"\",\"",
+            input,
+            b"\":\"\"}}]",
+        ] {
+            self.out.put_slice(part);
+        }
+        self.close(b"null");
+    }
+
+    /// More of a call's arguments, or of its free text.
+    pub(super) fn input(&mut self, index: usize, custom: bool, raw: &[u8]) {
+        let (kind, input) = kind_and_input(custom);
+        self.open_call(index);
+        for part in [b",\"", kind, b"\":{\"", input, b"\":\"", raw, b"\"}}]"] {
+            self.out.put_slice(part);
+        }
+        self.close(b"null");
+    }
+
+    pub(super) fn finish(&mut self, reason: &str) {
+        self.open();
+        self.close(format!("\"{reason}\"").as_bytes());
+    }
+
+    /// The chunk with the usage alone.
+    pub(super) fn usage(&mut self, usage: TokenCounts) {
+        self.out.put_slice(&self.head);
+        self.out.put_slice(b",\"choices\":[],\"usage\":");
+        put_usage(usage, &mut self.out);
+        self.out.put_slice(b"}\n\n");
+    }
+
+    /// An event that is written already.
+    pub(super) fn event(&mut self, event: &[u8]) {
+        self.out.put_slice(event);
+    }
+
+    #[inline]
+    fn delta(&mut self, parts: &[&[u8]]) {
+        self.open();
+        for part in parts {
+            self.out.put_slice(part);
+        }
+        self.close(b"null");
+    }
+
+    fn open_call(&mut self, index: usize) {
+        self.open();
+        self.out.put_slice(b"\"tool_calls\":[{\"index\":");
+        number(&mut self.out, index.try_into().unwrap_or(u64::MAX));
+    }
+
+    #[inline]
+    fn open(&mut self) {
+        self.out.put_slice(&self.head);
+        self.out.put_slice(b",\"choices\":[{\"index\":0,\"delta\":{");
+    }
+
+    #[inline]
+    fn close(&mut self, finish_reason: &[u8]) {
+        self.out.put_slice(b"},\"logprobs\":null,\"finish_reason\":");
+        self.out.put_slice(finish_reason);
+        self.out.put_slice(b"}]");
+        self.out.put_slice(self.tail);
+    }
+}
+
+/// What a call's type is called, and what its input is called there.
+pub(super) fn kind_and_input(custom: bool) -> (&'static [u8], &'static [u8]) {
+    if custom { (b"custom", b"input") } else { (b"function", b"arguments") }
+}
+
+/// Cached input is part of the prompt, reasoning part of the completion.
+pub(super) fn put_usage(usage: TokenCounts, out: &mut BytesMut) {
+    let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+    let completion = usage.output.saturating_add(usage.reasoning);
+    for (name, count) in [
+        ("{\"prompt_tokens\":", prompt),
+        (",\"completion_tokens\":", completion),
+        (",\"total_tokens\":", prompt.saturating_add(completion)),
+        (",\"prompt_tokens_details\":{\"cached_tokens\":", usage.cache_read),
+        (",\"cache_write_tokens\":", usage.cache_write),
+        ("},\"completion_tokens_details\":{\"reasoning_tokens\":", usage.reasoning),
+    ] {
+        out.put_slice(name.as_bytes());
+        number(out, count);
+    }
+    out.put_slice(b"}}");
+}

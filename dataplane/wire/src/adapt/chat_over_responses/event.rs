@@ -1,0 +1,226 @@
+//! Events and answers of the Responses API, as far as a chat client can be told of them. Text stays as it is
+//! escaped.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use shared::usage::TokenCounts;
+
+use crate::chat::token_counts;
+
+/// Any event: the members that matter of all types.
+#[derive(Debug, Deserialize)]
+pub(super) struct Event<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    pub(super) output_index: Option<u64>,
+    pub(super) content_index: Option<u64>,
+    pub(super) summary_index: Option<u64>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    refusal: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    item: Option<&'a RawValue>,
+    #[serde(borrow)]
+    response: Option<&'a RawValue>,
+}
+
+/// A response, whole or in its last event.
+#[derive(Debug, Deserialize)]
+pub(super) struct Response<'a> {
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    created_at: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    incomplete_details: Option<Incomplete<'a>>,
+    #[serde(borrow)]
+    output: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Incomplete<'a> {
+    #[serde(borrow)]
+    reason: Option<&'a RawValue>,
+}
+
+/// An item of the output.
+#[derive(Debug, Deserialize)]
+pub(super) struct Item<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    call_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    summary: Option<&'a RawValue>,
+}
+
+/// A part of a message, or of reasoning.
+#[derive(Debug, Deserialize)]
+pub(super) struct Part<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    #[serde(borrow)]
+    refusal: Option<&'a RawValue>,
+}
+
+/// What an item is to a chat client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ItemKind {
+    Message,
+    Reasoning,
+    Function,
+    Custom,
+    Other,
+}
+
+impl<'a> Event<'a> {
+    pub(super) fn read(data: &'a [u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(data)
+    }
+
+    #[inline]
+    pub(super) fn kind(&self) -> &'a [u8] {
+        bare(self.kind)
+    }
+
+    #[inline]
+    pub(super) fn delta(&self) -> &'a [u8] {
+        bare(self.delta)
+    }
+
+    /// What a `.done` event tells once more.
+    pub(super) fn whole(&self) -> &'a [u8] {
+        bare(self.text.or(self.refusal).or(self.arguments).or(self.input))
+    }
+
+    pub(super) fn item(&self) -> Option<Item<'a>> {
+        inner(self.item)
+    }
+
+    pub(super) fn response(&self) -> Option<Response<'a>> {
+        inner(self.response)
+    }
+}
+
+impl<'a> Response<'a> {
+    pub(super) fn read(body: &'a [u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(body)
+    }
+
+    pub(super) fn has_output(&self) -> bool {
+        self.output.is_some()
+    }
+
+    /// Items, by their place. What is not known is passed over.
+    pub(super) fn items(&self) -> impl Iterator<Item = (u64, Item<'a>)> {
+        let items = self.output.as_deref().unwrap_or_default();
+        (0..).zip(items).filter_map(|(place, item)| Some((place, inner(Some(*item))?)))
+    }
+
+    pub(super) fn status(&self) -> &'a [u8] {
+        bare(self.status)
+    }
+
+    pub(super) fn token_counts(&self) -> Option<TokenCounts> {
+        serde_json::from_str::<Value>(self.usage?.get()).ok().as_ref().and_then(token_counts)
+    }
+
+    /// Whole seconds.
+    pub(super) fn created_s(&self) -> Option<u64> {
+        self.created_at?.get().split('.').next()?.parse().ok()
+    }
+
+    /// What chat calls the way in which it ended.
+    pub(super) fn finish_reason(&self, has_calls: bool) -> &'static str {
+        let reason = self.incomplete_details.as_ref().map_or(b"".as_slice(), |details| bare(details.reason));
+        match (self.status(), reason) {
+            (b"incomplete", b"content_filter") => "content_filter",
+            (b"incomplete", _) => "length",
+            _ if has_calls => "tool_calls",
+            _ => "stop",
+        }
+    }
+}
+
+impl<'a> Item<'a> {
+    pub(super) fn kind(&self) -> ItemKind {
+        match bare(self.kind) {
+            b"message" => ItemKind::Message,
+            b"reasoning" => ItemKind::Reasoning,
+            b"function_call" => ItemKind::Function,
+            b"custom_tool_call" => ItemKind::Custom,
+            _ => ItemKind::Other,
+        }
+    }
+
+    /// The id by which results name a call.
+    pub(super) fn call_id(&self) -> &'a [u8] {
+        let id = bare(self.call_id);
+        if id.is_empty() { bare(self.id) } else { id }
+    }
+
+    pub(super) fn name(&self) -> &'a [u8] {
+        bare(self.name)
+    }
+
+    /// Arguments, or free text.
+    pub(super) fn input(&self) -> &'a [u8] {
+        bare(self.arguments.or(self.input))
+    }
+
+    pub(super) fn content(&self) -> Vec<Part<'a>> {
+        inner(self.content).unwrap_or_default()
+    }
+
+    /// The texts of reasoning: its summaries, or itself where there are none.
+    pub(super) fn thoughts(&self) -> impl Iterator<Item = &'a [u8]> {
+        let summary: Vec<Part<'a>> = inner(self.summary).unwrap_or_default();
+        let thoughts = if summary.is_empty() { self.content() } else { summary };
+        thoughts.into_iter().map(|thought| thought.text())
+    }
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn is_refusal(&self) -> bool {
+        bare(self.kind) == b"refusal"
+    }
+
+    pub(super) fn text(&self) -> &'a [u8] {
+        bare(self.text.or(self.refusal))
+    }
+}
+
+/// A value inside, if it is what is expected there.
+fn inner<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+/// A string's bytes as they are escaped; of anything else none.
+#[inline]
+fn bare(raw: Option<&RawValue>) -> &[u8] {
+    raw.and_then(|raw| raw.get().as_bytes().strip_prefix(b"\"")?.strip_suffix(b"\"")).unwrap_or_default()
+}

@@ -1,0 +1,111 @@
+//! What becomes of each field of a chat request that a Responses target serves (CHAT-5).
+
+use crate::adapt::loss::{Fate, Loss};
+use crate::adapt::{Rejection, read};
+use crate::json::Tree;
+
+/// A rejected member that asks for nothing (false, 0, "", [] or {}) passes.
+pub(super) static LOSSES: &[Loss] = &[
+    mapped("model", "the target's model; the answer names the selector"),
+    mapped("messages", "`input`, an item for each message, call and result"),
+    mapped("messages.*.content.*[text]", "`input_text`; of the assistant one `output_text`"),
+    mapped("messages.*.content.*[image_url]", "`input_image`"),
+    mapped("messages.*.content.*[file]", "`input_file`"),
+    mapped("messages.*.content.*[refusal]", "a refusal of the assistant"),
+    rejected("messages.*.content.*.type", "is a kind of content that a Responses target cannot take here."),
+    mapped("messages.*.refusal", "a refusal of the assistant"),
+    mapped("messages.*.tool_calls.*[function]", "`function_call`"),
+    mapped("messages.*.tool_calls.*[custom]", "`custom_tool_call`"),
+    rejected("messages.*.tool_calls.*.type", "is a kind of call that a Responses target does not know."),
+    mapped(
+        "messages.*.tool_call_id",
+        "the call's id; one that the target would not take is replaced, with the call",
+    ),
+    hint("messages.*.name", "a Responses target knows no names of participants"),
+    hint("messages.*.reasoning_content", "dropped: what was said and called stays"),
+    rejected("messages.*.audio", "names audio kept by a provider. Send its transcript as text."),
+    rejected("messages.*.function_call", "is the old form of a call. Send `tool_calls`."),
+    rejected("messages.*.role", "must be 'system', 'developer', 'user', 'assistant' or 'tool'."),
+    mapped("max_completion_tokens", "`max_output_tokens`, at least 16"),
+    mapped("max_tokens", "`max_output_tokens`, at least 16"),
+    exact("temperature", "unchanged"),
+    exact("top_p", "unchanged"),
+    exact("metadata", "unchanged"),
+    exact("service_tier", "unchanged"),
+    exact("safety_identifier", "unchanged"),
+    exact("user", "unchanged"),
+    exact("prompt_cache_key", "unchanged"),
+    exact("prompt_cache_retention", "unchanged"),
+    mapped("stream", "`stream`; the answer's chunks are made of the events"),
+    hint("stream_options.include_usage", "the answer's last chunk; the target always tells it"),
+    hint("stream_options.include_obfuscation", "padding against eavesdroppers is not added"),
+    mapped("tools.*[function]", "flat; `strict` is false where it is left out, as in chat"),
+    mapped("tools.*[custom]", "flat"),
+    rejected("tools.*.type", "is a kind of tool that chat does not have."),
+    mapped("tool_choice", "flat"),
+    mapped("tool_choice[allowed_tools]", "flat"),
+    rejected("tool_choice.type", "is a kind of choice that chat does not have."),
+    exact("parallel_tool_calls", "unchanged"),
+    mapped("response_format[json_schema]", "`text.format`, flat"),
+    mapped("response_format[json_object]", "`text.format`"),
+    mapped("verbosity", "`text.verbosity`"),
+    mapped("reasoning_effort", "`reasoning.effort`"),
+    hint("seed", "answers are not repeatable"),
+    rejected("store", "asks for the answer to be kept; here `store` is always false."),
+    rejected("n", "asks for several answers, and a Responses target gives one."),
+    rejected("stop", "has no counterpart in the Responses API."),
+    rejected("logprobs", "has no counterpart here in the Responses API."),
+    rejected("top_logprobs", "has no counterpart here in the Responses API."),
+    rejected("logit_bias", "has no counterpart in the Responses API."),
+    rejected("presence_penalty", "has no counterpart in the Responses API."),
+    rejected("frequency_penalty", "has no counterpart in the Responses API."),
+    rejected("modalities", "asks for more than text, which this target cannot answer with."),
+    rejected("audio", "asks for audio, which this target cannot answer with."),
+    rejected("prediction", "has no counterpart in the Responses API."),
+    rejected("web_search_options", "asks for a search by the provider, which is not passed on."),
+    rejected("moderation", "is not passed on."),
+    rejected("functions", "is the old form of `tools`. Send `tools`."),
+    rejected("function_call", "is the old form of `tool_choice`. Send `tool_choice`."),
+    hint("*", "what is not known here is dropped"),
+];
+
+const fn exact(field: &'static str, note: &'static str) -> Loss {
+    Loss { field, fate: Fate::Exact, note }
+}
+
+const fn mapped(field: &'static str, note: &'static str) -> Loss {
+    Loss { field, fate: Fate::Mapped, note }
+}
+
+const fn hint(field: &'static str, note: &'static str) -> Loss {
+    Loss { field, fate: Fate::Hint, note }
+}
+
+const fn rejected(field: &'static str, note: &'static str) -> Loss {
+    Loss { field, fate: Fate::Rejected, note }
+}
+
+/// Refuses what stands at `param` as the row of `field` says.
+pub(super) fn refuse(field: &str, param: impl Into<String>) -> Rejection {
+    read::refuse(LOSSES, field, param)
+}
+
+/// Refuses a member at the top of the request if that is what its row says.
+pub(super) fn check(name: &str, value: Tree<'_, '_>) -> Result<(), Rejection> {
+    let row = LOSSES.iter().find(|row| row.field == name && row.fate == Fate::Rejected);
+    match row {
+        Some(row) if !asks_for_nothing(name, value) => Err(Rejection::new(name, row.note)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn asks_for_nothing(name: &str, value: Tree<'_, '_>) -> bool {
+    let text_alone = |value: Tree<'_, '_>| {
+        value.as_array().is_some_and(|kinds| kinds.iter().all(|kind| read::as_text(kind) == Some("text")))
+    };
+    match name {
+        "n" => read::as_count(value) == Some(1),
+        "modalities" => text_alone(value),
+        _ => read::is_empty(value),
+    }
+}

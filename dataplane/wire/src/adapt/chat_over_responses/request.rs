@@ -1,0 +1,113 @@
+//! The client's request in the words of the Responses API.
+
+use bytes::Bytes;
+use simd_json::prelude::ValueAsScalar as _;
+
+use super::answer::ResponsesAnswers;
+use super::losses::check;
+use super::{messages, tools};
+use crate::adapt::read::{self, Object, member, member_text, members};
+use crate::adapt::write::Members;
+use crate::adapt::{Asking, Prepared, Rejection};
+use crate::json;
+
+/// What a Responses target takes at the least as a bound.
+const OUTPUT_TOKENS_MIN: u64 = 16;
+
+/// Says the request in the words of the Responses API.
+pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
+    let mut bytes = asking.body.to_vec();
+    let tape = json::parse(&mut bytes).map_err(read::refuse_fault)?;
+    let request = read::object(tape.as_value(), || "body".to_owned())?;
+    for (name, value) in members(&request) {
+        check(name, value)?;
+    }
+    let mut body = Vec::with_capacity(asking.body.len().saturating_add(256));
+    write(&request, asking.target.model, &mut body)?;
+    let answers = Box::new(ResponsesAnswers::new(asking, wants_usage(&request)));
+    Ok(Prepared { body: Bytes::from(body), answers })
+}
+
+fn wants_usage(request: &Object<'_, '_>) -> bool {
+    let options = member(request, "stream_options").and_then(|options| options.as_object());
+    options.and_then(|options| member(&options, "include_usage")?.as_bool()) == Some(true)
+}
+
+fn write(request: &Object<'_, '_>, model: &str, body: &mut Vec<u8>) -> Result<(), Rejection> {
+    let mut responses = Members::open(body);
+    responses.text("model", model);
+    messages::write(request, responses.key("input"))?;
+    responses.raw("store", "false");
+    let limit = ["max_completion_tokens", "max_tokens"].into_iter().find_map(|name| member(request, name));
+    match limit {
+        Some(limit) if limit.as_u64().is_some_and(|limit| limit < OUTPUT_TOKENS_MIN) => {
+            responses.raw("max_output_tokens", &OUTPUT_TOKENS_MIN.to_string());
+        }
+        Some(limit) => responses.tree("max_output_tokens", limit),
+        None => {}
+    }
+    for name in UNCHANGED {
+        if let Some(value) = member(request, name) {
+            responses.tree(name, value);
+        }
+    }
+    tools::write(request, &mut responses)?;
+    text(request, &mut responses)?;
+    if let Some(effort) = member(request, "reasoning_effort") {
+        let mut reasoning = Members::open(responses.key("reasoning"));
+        reasoning.tree("effort", effort);
+        reasoning.close();
+    }
+    if member(request, "stream").and_then(|stream| stream.as_bool()) == Some(true) {
+        responses.raw("stream", "true");
+    }
+    responses.close();
+    Ok(())
+}
+
+const UNCHANGED: [&str; 9] = [
+    "temperature",
+    "top_p",
+    "metadata",
+    "parallel_tool_calls",
+    "service_tier",
+    "safety_identifier",
+    "user",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+];
+
+/// The form of the answer.
+fn text(request: &Object<'_, '_>, responses: &mut Members<'_>) -> Result<(), Rejection> {
+    let format = member(request, "response_format");
+    let format = format.map(|format| read::object(format, || "response_format".to_owned())).transpose()?;
+    let verbosity = member(request, "verbosity");
+    if format.is_none() && verbosity.is_none() {
+        return Ok(());
+    }
+    let mut text = Members::open(responses.key("text"));
+    if let Some(format) = format {
+        let kind = read::needed_text(&format, "type", || "response_format".to_owned())?;
+        let mut flat = Members::open(text.key("format"));
+        flat.text("type", kind);
+        if let Some(inner) = member(&format, "json_schema") {
+            let inner = read::object(inner, || "response_format.json_schema".to_owned())?;
+            for name in ["name", "description", "schema", "strict"] {
+                if let Some(value) = member(&inner, name) {
+                    flat.tree(name, value);
+                }
+            }
+        }
+        flat.close();
+    }
+    if let Some(verbosity) = verbosity {
+        text.tree("verbosity", verbosity);
+    }
+    text.close();
+    Ok(())
+}
+
+/// The type of a tool, a call or a choice.
+pub(super) fn kind<'i>(object: &Object<'_, 'i>) -> Option<&'i str> {
+    member_text(object, "type")
+}

@@ -1,0 +1,114 @@
+//! Tools, and the choice among them: nested in chat, flat in Responses.
+
+use simd_json::prelude::ValueAsScalar as _;
+
+use super::losses::refuse;
+use super::request::kind;
+use crate::adapt::Rejection;
+use crate::adapt::read::{self, Object, as_text, member};
+use crate::adapt::write::{Members, comma};
+
+/// Writes `tools` and `tool_choice`.
+pub(super) fn write(request: &Object<'_, '_>, responses: &mut Members<'_>) -> Result<(), Rejection> {
+    let Some(tools) = member(request, "tools") else { return Ok(()) };
+    let tools = read::array(tools, || "tools".to_owned())?;
+    if tools.is_empty() {
+        return Ok(());
+    }
+    let out = responses.key("tools");
+    out.push(b'[');
+    for (position, tool) in tools.iter().enumerate() {
+        comma(out);
+        write_tool(&read::object(tool, || format!("tools.{position}"))?, position, out)?;
+    }
+    out.push(b']');
+    write_choice(request, responses)
+}
+
+fn write_tool(tool: &Object<'_, '_>, position: usize, out: &mut Vec<u8>) -> Result<(), Rejection> {
+    let (kind, nested) = match kind(tool) {
+        Some(kind @ ("function" | "custom")) => (kind, member(tool, kind)),
+        Some(_) | None => return Err(refuse("tools.*.type", format!("tools.{position}.type"))),
+    };
+    let path = || format!("tools.{position}.{kind}");
+    let nested = nested.ok_or_else(|| Rejection::new(path(), "is missing."))?;
+    let nested = read::object(nested, path)?;
+    let mut flat = Members::open(out);
+    flat.text("type", kind);
+    flat.text("name", read::needed_text(&nested, "name", path)?);
+    if let Some(description) = member(&nested, "description").filter(|text| !read::is_empty(*text)) {
+        flat.tree("description", description);
+    }
+    if kind == "function" {
+        match member(&nested, "parameters") {
+            Some(parameters) => flat.tree("parameters", parameters),
+            None => flat.raw("parameters", r#"{"type":"object","properties":{}}"#),
+        }
+        // Left out it would be true, and refuse schemas that are not closed.
+        let strict = member(&nested, "strict").and_then(|strict| strict.as_bool()) == Some(true);
+        flat.raw("strict", if strict { "true" } else { "false" });
+    } else if let Some(format) = member(&nested, "format").and_then(|format| format.as_object()) {
+        write_format(&format, flat.key("format"));
+    }
+    flat.close();
+    Ok(())
+}
+
+fn write_format(format: &Object<'_, '_>, out: &mut Vec<u8>) {
+    let mut flat = Members::open(out);
+    flat.text("type", kind(format).unwrap_or("text"));
+    if let Some(grammar) = member(format, "grammar").and_then(|grammar| grammar.as_object()) {
+        for name in ["syntax", "definition"] {
+            if let Some(value) = member(&grammar, name) {
+                flat.tree(name, value);
+            }
+        }
+    }
+    flat.close();
+}
+
+fn write_choice(request: &Object<'_, '_>, responses: &mut Members<'_>) -> Result<(), Rejection> {
+    let Some(choice) = member(request, "tool_choice") else { return Ok(()) };
+    if as_text(choice).is_some() {
+        responses.tree("tool_choice", choice);
+        return Ok(());
+    }
+    let choice = read::object(choice, || "tool_choice".to_owned())?;
+    if kind(&choice) != Some("allowed_tools") {
+        return write_named(&choice, "tool_choice", responses.key("tool_choice"));
+    }
+    let missing = || Rejection::new("tool_choice.allowed_tools", "is missing.");
+    let allowed = member(&choice, "allowed_tools").and_then(|allowed| allowed.as_object());
+    let allowed = allowed.ok_or_else(missing)?;
+    let mut flat = Members::open(responses.key("tool_choice"));
+    flat.raw("type", r#""allowed_tools""#);
+    if let Some(mode) = member(&allowed, "mode") {
+        flat.tree("mode", mode);
+    }
+    let path = "tool_choice.allowed_tools.tools";
+    let tools = member(&allowed, "tools").ok_or_else(|| Rejection::new(path, "is missing."))?;
+    let out = flat.key("tools");
+    out.push(b'[');
+    for (position, tool) in read::array(tools, || path.to_owned())?.iter().enumerate() {
+        comma(out);
+        let path = format!("{path}.{position}");
+        write_named(&read::object(tool, || path.clone())?, &path, out)?;
+    }
+    out.push(b']');
+    flat.close();
+    Ok(())
+}
+
+/// `{type, name}` of a tool that chat names one deeper.
+fn write_named(tool: &Object<'_, '_>, path: &str, out: &mut Vec<u8>) -> Result<(), Rejection> {
+    let Some(kind @ ("function" | "custom")) = kind(tool) else {
+        return Err(refuse("tool_choice.type", format!("{path}.type")));
+    };
+    let missing = || Rejection::new(format!("{path}.{kind}"), "is missing.");
+    let nested = member(tool, kind).and_then(|nested| nested.as_object()).ok_or_else(missing)?;
+    let mut flat = Members::open(out);
+    flat.text("type", kind);
+    flat.text("name", read::needed_text(&nested, "name", || format!("{path}.{kind}"))?);
+    flat.close();
+    Ok(())
+}
