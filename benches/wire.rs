@@ -19,6 +19,7 @@ fn main() {
     let bench = Bench { wanted };
     heads(&bench);
     streams(&bench);
+    adaptations(&bench);
     others(&bench);
 }
 
@@ -70,6 +71,28 @@ fn streams(bench: &Bench) {
         at = (at + 100) % 9_200;
         out.clear();
     });
+}
+
+/// A chunk of text through each adaptation from chat, one and many to a read.
+fn adaptations(bench: &Bench) {
+    let request = r#"{"model":"m","max_tokens":9,"stream":true,"input":"x","messages":[{"role":"user","content":"x"}]}"#;
+    let target = wire::adapt::Traits::of("up-model");
+    let asking =
+        wire::adapt::Asking { body: request.as_bytes(), target: &target, selector: "m", seed: "S", now_s: 1 };
+    let of_chat = |pair: &&wire::adapt::Adaptation| pair.target == shared::operation::Dialect::Chat;
+    for pair in wire::adapt::ADAPTATIONS.iter().filter(of_chat) {
+        let answers = (pair.prepare)(&asking).unwrap().answers;
+        for per_push in [1, 40] {
+            let chunk = Bytes::from(event("null").repeat(per_push));
+            let name = format!("{} over chat: {per_push} events a push", pair.client.name());
+            let (mut stream, mut out) = (answers.stream(Vec::new()), Vec::with_capacity(8));
+            bench.run(&name, chunk.len(), per_push, || {
+                stream.push(chunk.clone(), &mut out);
+                out.clear();
+            });
+            assert!(stream.state().content_events > 0);
+        }
+    }
 }
 
 fn others(bench: &Bench) {

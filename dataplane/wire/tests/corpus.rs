@@ -44,3 +44,8 @@ fn sanitize_holds_on_its_corpus() {
 fn chat_over_messages_holds_on_its_corpus() {
     replay("chat_over_messages", hold::chat_over_messages);
 }
+
+#[test]
+fn messages_over_chat_holds_on_its_corpus() {
+    replay("messages_over_chat", hold::messages_over_chat::holds);
+}

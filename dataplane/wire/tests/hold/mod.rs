@@ -1,6 +1,8 @@
 //! What must hold for any input at all. The fuzz targets and the replay of their corpora both call these; each
 //! panics when it does not hold. The first byte of an input says how the rest is cut.
 
+pub(crate) mod messages_over_chat;
+
 use bytes::Bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
