@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use shared::operation::Dialect;
-use wire::chat::{ChatStream, WholeScan};
+use wire::native::{self, WholeScan};
 use wire::request::HeadScan;
 use wire::stream::{AnswerStream as _, StreamOptions};
 
@@ -55,7 +55,7 @@ fn streams(bench: &Bench) {
             let chunk = Bytes::from(event(usage).repeat(per_push));
             let name = format!("stream: {per_push} events a push{name}");
             let options = StreamOptions { drop_usage_only: true, secrets: Vec::new() };
-            let (mut stream, mut out) = (ChatStream::new(options), Vec::with_capacity(8));
+            let (mut stream, mut out) = (native::stream(Dialect::Chat, options), Vec::with_capacity(8));
             bench.run(&name, chunk.len(), per_push, || {
                 stream.push(chunk.clone(), &mut out);
                 out.clear();
@@ -64,7 +64,8 @@ fn streams(bench: &Bench) {
         }
     }
     let chunk = Bytes::from(event("null").repeat(40));
-    let (mut stream, mut out) = (ChatStream::new(StreamOptions::default()), Vec::with_capacity(8));
+    let (mut stream, mut out) =
+        (native::stream(Dialect::Chat, StreamOptions::default()), Vec::with_capacity(8));
     let mut at = 0;
     bench.run("stream: pieces of 100 bytes, cutting events", 100, 1, || {
         stream.push(chunk.slice(at..at + 100), &mut out);
@@ -109,7 +110,7 @@ fn others(bench: &Bench) {
         "The quick brown fox. ".repeat(50)
     );
     bench.run("whole answer: 1 KB", answer.len(), 1, || {
-        let mut scan = WholeScan::new();
+        let mut scan = WholeScan::new(Dialect::Chat);
         scan.push(answer.as_bytes());
         scan.finish()
     });

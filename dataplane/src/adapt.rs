@@ -59,8 +59,10 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
     };
     let include_usage = head.include_usage;
     if native {
+        let dialect = head.dialect;
+        let is_conversation = dialect.is_conversation();
         let reading =
-            if head.dialect.is_conversation() { Reading::Native { include_usage } } else { Reading::Proxied };
+            if is_conversation { Reading::Native { dialect, include_usage } } else { Reading::Proxied };
         return Ok(Outgoing { reading, path: path(head.dialect)?, segments });
     }
     let Some(pair) = adaptation(target, head.dialect) else {
@@ -74,7 +76,12 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         seed: seed.to_str().unwrap_or_default().trim_start_matches("req_"),
         now_s: shared::clock::unix_ms() / 1_000,
     })?;
-    let reading = Reading::Adapted { answers: prepared.answers, include_usage, target: pair.target };
+    let reading = Reading::Adapted {
+        answers: prepared.answers,
+        include_usage,
+        client: pair.client,
+        target: pair.target,
+    };
     Ok(Outgoing { reading, path: path(pair.target)?, segments: vec![prepared.body] })
 }
 

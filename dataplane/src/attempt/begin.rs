@@ -7,11 +7,9 @@ use shared::error_kind::ErrorKind;
 use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
 use wire::adapt::{BadAnswer, Whole};
-use wire::chat::WholeScan;
 
 use super::failure::{Failure, broke_off, of_stream_error, secrets};
 use super::patience::Patience;
-use super::reading::Reading;
 use super::{Begun, Task};
 use crate::relay::Scan;
 use crate::upstream::AnswerBody;
@@ -70,12 +68,12 @@ pub(super) async fn whole(
     mut body: AnswerBody,
     patience: &mut Patience,
 ) -> Result<Begun, Failure> {
-    let native = !matches!(task.reading, Reading::Adapted { .. });
-    let bytes_max = if native { WHOLE_BYTES_MAX } else { UNDERSTOOD_BYTES_MAX };
+    let passes = task.reading.passes();
+    let bytes_max = if passes { WHOLE_BYTES_MAX } else { UNDERSTOOD_BYTES_MAX };
     match read(task, provider, &mut body, patience, bytes_max).await? {
         (held, true) => understand(task, provider, joined(held)).map(Begun::Whole),
-        (held, false) if native => {
-            let mut scan = Box::new(WholeScan::new());
+        (held, false) if passes => {
+            let mut scan = task.reading.scan();
             held.iter().for_each(|bytes| scan.push(bytes));
             Ok(Begun::Flowing { held, scan: Scan::Whole(scan), body })
         }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use shared::operation::Dialect;
 use wire::adapt::{Answers, BadAnswer, Whole};
-use wire::chat::{self, ChatStream};
 use wire::media::Opaque;
+use wire::native::{self, WholeScan};
 use wire::stream::{AnswerStream, StreamOptions};
 
 /// See the module.
@@ -12,6 +12,8 @@ use wire::stream::{AnswerStream, StreamOptions};
 pub(crate) enum Reading {
     /// Client and target speak the same.
     Native {
+        /// What both speak.
+        dialect: Dialect,
         /// The client asked for the usage of its stream.
         include_usage: bool,
     },
@@ -22,6 +24,8 @@ pub(crate) enum Reading {
         answers: Box<dyn Answers>,
         /// The client asked for the usage of its stream.
         include_usage: bool,
+        /// What the client speaks.
+        client: Dialect,
         /// What the target speaks.
         target: Dialect,
     },
@@ -39,11 +43,32 @@ impl Reading {
     /// A reader of a stream; `secrets` may not show in its errors.
     pub(super) fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
         match self {
-            Self::Native { include_usage } => {
-                Box::new(ChatStream::new(StreamOptions { drop_usage_only: !include_usage, secrets }))
+            Self::Native { dialect, include_usage } => {
+                native::stream(*dialect, StreamOptions { drop_usage_only: !include_usage, secrets })
             }
             Self::Proxied => Box::new(Opaque::default()),
             Self::Adapted { answers, .. } => answers.stream(secrets),
+        }
+    }
+
+    /// Whether a long answer can pass while it is read; else it must be there as a whole, to be said in another
+    /// dialect.
+    pub(super) fn passes(&self) -> bool {
+        matches!(self, Self::Native { .. } | Self::Proxied)
+    }
+
+    /// What reads a whole answer that passes.
+    pub(super) fn scan(&self) -> Box<WholeScan> {
+        Box::new(WholeScan::new(self.shape()))
+    }
+
+    /// The dialect in whose shape an answer that passes comes.
+    fn shape(&self) -> Dialect {
+        match self {
+            Self::Native { dialect, .. } => *dialect,
+            Self::Adapted { target, .. } => *target,
+            // Their usage and errors stand where a chat answer has its own.
+            Self::Proxied => Dialect::Chat,
         }
     }
 
@@ -51,7 +76,7 @@ impl Reading {
     pub(super) fn whole(&self, body: Bytes) -> Result<Whole, BadAnswer> {
         match self {
             Self::Native { .. } | Self::Proxied => {
-                let answer = chat::whole_answer(&body);
+                let answer = native::whole_answer(self.shape(), &body);
                 match answer.error {
                     Some(error) => Err(BadAnswer::Error(error)),
                     None if !answer.is_json => Err(BadAnswer::Invalid("it is not JSON")),
@@ -65,8 +90,9 @@ impl Reading {
     /// A whole answer in the client's dialect as a stream.
     pub(super) fn synthesize(&self, whole: &Whole) -> Option<Vec<u8>> {
         match self {
-            Self::Native { include_usage } | Self::Adapted { include_usage, .. } => {
-                chat::synthesize_stream(&whole.body, *include_usage)
+            Self::Native { dialect, include_usage }
+            | Self::Adapted { client: dialect, include_usage, .. } => {
+                native::synthesize_stream(*dialect, &whole.body, *include_usage)
             }
             Self::Proxied => None,
         }

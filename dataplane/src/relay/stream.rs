@@ -24,7 +24,7 @@ use shared::port::BoxError;
 use shared::routing::ProviderInstance;
 use shared::usage::{Outcome, Provenance, TokenCounts};
 use tokio::time::{Instant, Sleep};
-use wire::chat::WholeScan;
+use wire::native::WholeScan;
 use wire::stream::{AnswerStream, Trouble};
 
 use super::early;
@@ -269,22 +269,23 @@ impl Relay {
         if self.record.is_closed() {
             return;
         }
-        let (tokens, output_bytes) = match &mut self.scan {
+        let (tokens, input, output_bytes) = match &mut self.scan {
             Scan::Stream(stream) => {
                 let state = stream.state();
                 let least = u64::from(state.content && self.dialect.is_conversation());
-                (state.usage, state.output_bytes.max(least))
+                (state.usage, state.input, state.output_bytes.max(least))
             }
             Scan::Whole(scan) => {
-                let answer = std::mem::take(&mut **scan).finish();
-                (answer.usage, answer.output_bytes)
+                let answer = scan.finish();
+                (answer.usage, None, answer.output_bytes)
             }
         };
         let output_estimate = output_bytes.div_ceil(BYTES_PER_TOKEN);
         self.record.note(|event| match tokens {
             Some(tokens) => (event.tokens, event.provenance) = (tokens, Provenance::Reported),
             None => {
-                event.tokens = TokenCounts { output: output_estimate, ..event.tokens };
+                let input = input.unwrap_or(event.tokens);
+                event.tokens = TokenCounts { output: output_estimate, reasoning: 0, ..input };
                 event.provenance = Provenance::Estimated;
             }
         });

@@ -45,15 +45,27 @@ pub struct StreamState {
     pub error: Option<StreamError>,
     /// The last usage reported: totals so far are never added up.
     pub usage: Option<TokenCounts>,
+    /// What the upstream said of the input alone, before it said what the answer used.
+    pub input: Option<TokenCounts>,
     /// Events with output.
     pub content_events: u64,
     /// Bytes of output text, as they were escaped: four are about one token.
     pub output_bytes: u64,
     /// An `id:` line was seen: from here on a comment of the gateway's own would break OpenAI's Python SDK.
     pub ids_seen: bool,
-    /// Part of an event larger than [`crate::chat::HELD_BYTES_MAX`] has gone out. An event of the gateway's own
+    /// Part of an event larger than [`crate::native::HELD_BYTES_MAX`] has gone out. An event of the gateway's own
     /// may only follow after a blank line.
     pub event_open: bool,
+}
+
+impl StreamState {
+    /// Counts one more event with output, of so many bytes.
+    #[inline]
+    pub(crate) fn add_text(&mut self, bytes: usize) {
+        let bytes = bytes.try_into().unwrap_or(u64::MAX);
+        self.content_events = self.content_events.saturating_add(1);
+        self.output_bytes = self.output_bytes.saturating_add(bytes);
+    }
 }
 
 /// A failure that the gateway itself found after output had started (ERR-3).

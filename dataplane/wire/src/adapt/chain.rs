@@ -128,6 +128,7 @@ impl ChainedStream {
             done: far.done,
             error: self.state.error.take(),
             usage: near.usage.or(far.usage),
+            input: near.input,
             content_events: far.content_events,
             output_bytes: far.output_bytes,
             ids_seen: far.ids_seen,

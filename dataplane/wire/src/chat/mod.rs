@@ -1,21 +1,26 @@
 //! The chat dialect: OpenAI's chat completions, and what other vendors make of them.
 
 mod answer;
-mod capture;
 mod chunk;
 mod judge;
 mod response;
-mod stream;
 mod synthesize;
-mod template;
 mod usage;
 
-pub use response::{WholeAnswer, WholeScan, whole_answer};
-pub use stream::{ChatStream, HELD_BYTES_MAX};
+pub(crate) use response::{Scan, read_whole, whole_answer};
 pub use synthesize::synthesize_stream;
+pub(crate) use usage::UsageReader;
 pub use usage::token_counts;
 
 pub use crate::envelope::StreamError;
+
+use crate::native::Passing;
+use crate::stream::{AnswerStream, StreamOptions};
+
+/// A native chat stream on its way to the client.
+pub fn stream(options: StreamOptions) -> impl AnswerStream + use<> {
+    Passing::new(chunk::ChatJudge::new(options))
+}
 
 #[cfg(test)]
 mod tests;

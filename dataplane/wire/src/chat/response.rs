@@ -3,47 +3,27 @@
 use std::sync::LazyLock;
 
 use memchr::memmem::{Finder, FinderRev};
-use shared::usage::TokenCounts;
 
 use super::answer::{Answer, tree};
 use super::judge::ERROR;
 use crate::envelope::StreamError;
+use crate::native::WholeAnswer;
 
 /// Reads an answer of any size in pieces and keeps none of it but its usage and error.
 #[derive(Debug, Default)]
-pub struct WholeScan {
+pub(crate) struct Scan {
     answer: Answer,
     broken: bool,
 }
 
-/// What a unary answer was.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WholeAnswer {
-    /// What it says was used.
-    pub usage: Option<TokenCounts>,
-    /// The error that came with status 200, if its `error` member is one. Its text is not sanitized yet.
-    pub error: Option<StreamError>,
-    /// Whether it holds `choices`.
-    pub has_choices: bool,
-    /// Whether it is one JSON object, whole. Leading white space is legal.
-    pub is_json: bool,
-    /// Bytes of output text, as they were escaped.
-    pub output_bytes: u64,
-}
-
-impl WholeScan {
-    /// A scan before the first byte.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
+impl Scan {
     /// Reads the next piece.
-    pub fn push(&mut self, piece: &[u8]) {
+    pub(crate) fn push(&mut self, piece: &[u8]) {
         self.broken = self.broken || self.answer.push(piece).is_err();
     }
 
     /// The answer has ended.
-    pub fn finish(self) -> WholeAnswer {
+    pub(crate) fn finish(self) -> WholeAnswer {
         let (seen, whole) = self.answer.finish();
         let error = seen.error().map(|raw| {
             let value = tree(raw).unwrap_or_else(|| "The upstream answered with an error.".into());
@@ -52,7 +32,6 @@ impl WholeScan {
         WholeAnswer {
             usage: seen.token_counts(),
             error,
-            has_choices: seen.has_choices,
             is_json: !self.broken && whole.is_ok(),
             output_bytes: seen.text_bytes,
         }
@@ -61,7 +40,7 @@ impl WholeScan {
 
 /// Reads an answer that is there as a whole. As a rule only its end is parsed, from `usage` on: where the rest
 /// names no error, that is all that is asked of it. `output_bytes` is then 0, because the tokens are counted.
-pub fn whole_answer(body: &[u8]) -> WholeAnswer {
+pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
     if body.trim_ascii_start().first() == Some(&b'{')
         && let Some((before, end)) = last_usage(body).and_then(|at| body.split_at_checked(at))
         && ERROR.find(body).is_none()
@@ -71,9 +50,14 @@ pub fn whole_answer(body: &[u8]) -> WholeAnswer {
     {
         let answer = scan(&[b"{", end]);
         if answer.is_json && answer.usage.is_some() {
-            return WholeAnswer { has_choices: true, ..answer };
+            return answer;
         }
     }
+    read_whole(body)
+}
+
+/// The same with all of it parsed.
+pub(crate) fn read_whole(body: &[u8]) -> WholeAnswer {
     scan(&[body])
 }
 
@@ -92,7 +76,7 @@ fn last_usage(body: &[u8]) -> Option<usize> {
 const TAIL_BYTES: usize = 512;
 
 fn scan(pieces: &[&[u8]]) -> WholeAnswer {
-    let mut scan = WholeScan::new();
+    let mut scan = Scan::default();
     for piece in pieces {
         scan.push(piece);
     }

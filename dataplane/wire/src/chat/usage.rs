@@ -33,7 +33,7 @@ pub fn token_counts(usage: &Value) -> Option<TokenCounts> {
 
 /// Reads one `usage` object: give it every name and what stands right after it.
 #[derive(Debug, Default)]
-pub(super) struct UsageReader {
+pub(crate) struct UsageReader {
     slots: [Slot; CLASSES],
     /// What the last name counts, and its rank among the names of the same count.
     counted: Option<(Count, u8)>,
@@ -67,7 +67,7 @@ enum Details {
 impl UsageReader {
     /// A member of the `usage` object begins.
     #[inline]
-    pub(super) fn name(&mut self, name: &[u8]) {
+    pub(crate) fn name(&mut self, name: &[u8]) {
         self.details = Details::None;
         self.counted = None;
         match name {
@@ -87,7 +87,7 @@ impl UsageReader {
 
     /// A member of an object inside it begins.
     #[inline]
-    pub(super) fn inner_name(&mut self, name: &[u8]) {
+    pub(crate) fn inner_name(&mut self, name: &[u8]) {
         self.counted = match (self.details, name) {
             (Details::Prompt, b"cached_tokens") => Some((Count::CacheRead, 0)),
             (Details::Prompt, b"cache_write_tokens") => Some((Count::CacheWrite, 0)),
@@ -97,13 +97,13 @@ impl UsageReader {
     }
 
     /// Whether an object under the last name holds anything to be counted.
-    pub(super) fn has_details(&self) -> bool {
+    pub(crate) fn has_details(&self) -> bool {
         self.details != Details::None
     }
 
     /// The value under the last name is this number, or no number at all.
     #[inline]
-    pub(super) fn scalar(&mut self, raw: &[u8]) {
+    pub(crate) fn scalar(&mut self, raw: &[u8]) {
         if let Some((class, rank)) = self.counted.take()
             && let Some(slot) = self.slots.get_mut(class as usize)
             && slot.is_none_or(|(before, _)| rank <= before)
@@ -114,7 +114,7 @@ impl UsageReader {
     }
 
     /// The object has ended. `None` if it counts neither input nor output.
-    pub(super) fn counts(&self) -> Option<TokenCounts> {
+    pub(crate) fn counts(&self) -> Option<TokenCounts> {
         let [prompt, completion, total, cache_read, cache_write, reasoning] = self.slots;
         if prompt.is_none() && completion.is_none() {
             return None;

@@ -24,6 +24,9 @@ pub struct StreamError {
 }
 
 impl StreamError {
+    /// What is said of an error that is too large, or nested too deeply, to be read.
+    pub(crate) const UNREADABLE: &str = "The upstream sent an error that is too large to pass on.";
+
     /// Reads a whole JSON error document. `None` if nothing in it is known to say what went wrong.
     pub fn of_document(document: &Value) -> Option<Self> {
         match document {

@@ -86,9 +86,12 @@ pub fn stream_error(dialect: Dialect, row: ErrorRow, message: &str, request_id: 
 
 /// An upstream's error, sanitized, as an event of a Messages stream.
 pub(crate) fn error_event(error: &StreamError) -> Bytes {
-    let kind = error.status.map_or("api_error", upstream::anthropic_kind);
-    let body = json!({"type": "error", "error": {"type": kind, "message": error.message}});
-    format!("event: error\ndata: {body}\n\n").into()
+    named_event("error", &upstream::anthropic_error(error).to_string())
+}
+
+/// An event with a name. `data` holds no line end.
+pub(crate) fn named_event(name: &str, data: &str) -> Bytes {
+    format!("event: {name}\ndata: {data}\n\n").into()
 }
 
 /// `value` as an event without a name.

@@ -1,7 +1,7 @@
 //! An upstream's error answer in the gateway's envelope: what is meaningful stays, credentials do not.
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 
 use super::diagnosis::{StreamError, clean};
@@ -37,6 +37,25 @@ pub fn upstream_error(family: Family, answer: UpstreamAnswer<'_>, request_id: &s
         }
         Family::Anthropic => anthropic(&error.message, defaults.anthropic, request_id),
     }
+}
+
+/// `error`, which is sanitized, in Anthropic's envelope, under one of Anthropic's types.
+pub(super) fn anthropic_error(error: &StreamError) -> Value {
+    const KINDS: [&str; 10] = [
+        "invalid_request_error",
+        "authentication_error",
+        "billing_error",
+        "permission_error",
+        "not_found_error",
+        "request_too_large",
+        "rate_limit_error",
+        "timeout_error",
+        "overloaded_error",
+        "api_error",
+    ];
+    let own = error.kind.as_deref().filter(|kind| KINDS.contains(kind));
+    let kind = own.unwrap_or_else(|| Defaults::of(error.status.unwrap_or(500)).anthropic);
+    json!({"type": "error", "error": {"type": kind, "message": error.message}})
 }
 
 impl UpstreamAnswer<'_> {
@@ -89,11 +108,6 @@ fn title(html: &str) -> Option<String> {
     let after = lower.find("<title").and_then(|at| Some(at + lower.get(at..)?.find('>')? + 1))?;
     let end = lower.get(after..)?.find('<')?;
     html.get(after..after.checked_add(end)?).map(str::to_owned)
-}
-
-/// The Anthropic type of an upstream's status.
-pub(super) fn anthropic_kind(status: u16) -> &'static str {
-    Defaults::of(status).anthropic
 }
 
 /// What a status stands for where the upstream names no type or code.

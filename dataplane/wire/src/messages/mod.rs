@@ -1,5 +1,24 @@
 //! The Messages dialect: Anthropic's.
 
 mod count;
+mod event;
+mod judge;
+mod synthesize;
+mod usage;
+mod whole;
+
+use crate::native::Passing;
+use crate::stream::{AnswerStream, StreamOptions};
 
 pub use count::{count, count_answer, is_count};
+pub use synthesize::synthesize_stream;
+pub use usage::token_counts;
+pub(crate) use whole::{Scan, whole_answer};
+
+/// A native stream on its way to the client.
+pub fn stream(options: StreamOptions) -> impl AnswerStream + use<> {
+    Passing::new(judge::MessagesJudge::new(options))
+}
+
+#[cfg(test)]
+mod tests;

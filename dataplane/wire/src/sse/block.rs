@@ -52,10 +52,10 @@ impl Blocks {
         !self.in_line && !self.after_cr && self.lines == 0
     }
 
-    /// Whether the block found last was one line.
+    /// How many lines the block found last had.
     #[inline]
-    pub fn found_single_line(&self) -> bool {
-        self.found_lines == 1
+    pub fn found_lines(&self) -> u32 {
+        self.found_lines
     }
 
     /// Whether the last block found ended in a CR whose LF may be the next byte. If it is, it is read.
@@ -83,6 +83,8 @@ impl Blocks {
 /// What a block says, as far as a relay wants to know.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct BlockData<'a> {
+    /// Its last `event` field; empty if it has none.
+    pub name: &'a [u8],
     /// The lines of its `data` fields, joined with LF. `None` if it has none.
     pub text: Option<Cow<'a, [u8]>>,
     /// It has an `id` field.
@@ -104,6 +106,9 @@ pub fn data_of(block: &[u8]) -> BlockData<'_> {
                     Cow::Owned(joined)
                 }
             });
+        }
+        if name == b"event" {
+            data.name = value;
         }
         data.has_id |= name == b"id";
     }

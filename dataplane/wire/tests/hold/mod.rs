@@ -8,11 +8,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use shared::operation::Dialect;
 use wire::adapt::{Answers, Asking, Prepared, Rejection, Traits};
-use wire::chat::{ChatStream, WholeScan};
 use wire::json::{Place, Scanner, Sink};
+use wire::native::WholeScan;
 use wire::request::HeadScan;
 use wire::sse::{Blocks, Decoder, Event};
-use wire::stream::{AnswerStream as _, StreamOptions, StreamState};
+use wire::stream::{StreamOptions, StreamState};
 
 /// The input in pieces whose sizes follow from its first byte.
 fn pieces(input: &[u8]) -> Vec<&[u8]> {
@@ -153,7 +153,7 @@ pub(crate) fn expected_upstream(body: &mut Value, model: &str, selector: &str) -
 
 fn relay(pieces: &[&[u8]], drop_usage_only: bool) -> (Vec<u8>, StreamState) {
     let options = StreamOptions { drop_usage_only, secrets: vec!["canary-secret".to_owned()] };
-    let (mut stream, mut out) = (ChatStream::new(options), Vec::new());
+    let (mut stream, mut out) = (wire::native::stream(Dialect::Chat, options), Vec::new());
     for piece in pieces {
         stream.push(Bytes::copy_from_slice(piece), &mut out);
     }
@@ -175,7 +175,7 @@ pub(crate) fn chat_stream(input: &[u8]) {
     }
     assert_eq!(relay(&pieces, true), relay(&[&whole], true));
     let answer = |pieces: &[&[u8]]| {
-        let mut scan = WholeScan::new();
+        let mut scan = WholeScan::new(Dialect::Chat);
         pieces.iter().for_each(|piece| scan.push(piece));
         scan.finish()
     };

@@ -9,14 +9,12 @@ use super::request::{elements, member, text_member};
 use super::{ChatAnswers, Ending};
 use crate::adapt::call_id::call_id;
 use crate::adapt::{BadAnswer, Whole};
-use crate::chat::WholeScan;
+use crate::chat;
 use crate::json::{self, Tree, quote};
 
 /// Says the answer in `body`.
 pub(super) fn whole(answers: &ChatAnswers, body: &[u8]) -> Result<Whole, BadAnswer> {
-    let mut scan = WholeScan::new();
-    scan.push(body);
-    let seen = scan.finish();
+    let seen = chat::read_whole(body);
     if let Some(error) = seen.error {
         return Err(BadAnswer::Error(error));
     }

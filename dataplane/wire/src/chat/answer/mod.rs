@@ -3,4 +3,5 @@
 mod listen;
 mod seen;
 
-pub(super) use seen::{Answer, Seen, TEXT_KEYS, tree};
+pub(crate) use seen::Answer;
+pub(super) use seen::{Seen, TEXT_KEYS, tree};

@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use serde_json::Value;
 use shared::usage::TokenCounts;
 
-use crate::chat::capture::Capture;
 use crate::chat::usage::UsageReader;
 use crate::json::{Fault, Place, Scanner, unescape};
+use crate::native::Capture;
 
 /// Bytes of a `usage` object that is read; a longer one counts as unreadable.
 const USAGE_BYTES_MAX: usize = 64 * 1024;
@@ -19,7 +19,7 @@ pub(in crate::chat) const TEXT_KEYS: [&str; 5] =
 
 /// A scan of one answer, fed in pieces.
 #[derive(Debug, Default)]
-pub(in crate::chat) struct Answer {
+pub(crate) struct Answer {
     scanner: Scanner,
     pub(in crate::chat) seen: Seen,
     before: usize,

@@ -6,11 +6,10 @@ mod traps;
 
 use bytes::Bytes;
 
-use super::ChatStream;
 use crate::stream::{AnswerStream as _, StreamOptions, StreamState};
 
 fn relay(pieces: &[Bytes], options: StreamOptions) -> (Vec<Bytes>, StreamState) {
-    let (mut stream, mut out) = (ChatStream::new(options), Vec::new());
+    let (mut stream, mut out) = (super::stream(options), Vec::new());
     for piece in pieces {
         stream.push(piece.clone(), &mut out);
     }

@@ -7,7 +7,7 @@ const CAPTURE_BYTES_MAX: usize = 64 * 1024;
 
 /// Raw bytes of one value.
 #[derive(Debug, Default)]
-pub(super) struct Capture {
+pub(crate) struct Capture {
     span: Option<Range<usize>>,
     open: bool,
     bytes: Vec<u8>,
@@ -16,12 +16,12 @@ pub(super) struct Capture {
 
 impl Capture {
     /// A value begins at `at`; what was kept of an earlier one is forgotten.
-    pub(super) fn start(&mut self, at: usize) {
+    pub(crate) fn start(&mut self, at: usize) {
         *self = Self { span: Some(at..at), open: true, bytes: Vec::new(), overflowed: false };
     }
 
     /// It has ended before `at`.
-    pub(super) fn end(&mut self, at: usize) {
+    pub(crate) fn end(&mut self, at: usize) {
         self.open = false;
         if let Some(span) = &mut self.span {
             span.end = at;
@@ -30,7 +30,7 @@ impl Capture {
 
     /// Takes what belongs to it from a piece that begins at `before`.
     #[inline]
-    pub(super) fn copy(&mut self, before: usize, piece: &[u8]) {
+    pub(crate) fn copy(&mut self, before: usize, piece: &[u8]) {
         if self.span.is_some() && !self.overflowed {
             self.copy_span(before, piece);
         }
@@ -50,8 +50,13 @@ impl Capture {
         }
     }
 
+    /// Where it stands, once it has ended.
+    pub(crate) fn span(&self) -> Option<Range<usize>> {
+        self.span.clone().filter(|_| !self.open)
+    }
+
     /// The value, unless JavaScript and Python take it for false: null, false, 0, "", [] or {}.
-    pub(super) fn truthy(&self) -> Option<&[u8]> {
+    pub(crate) fn truthy(&self) -> Option<&[u8]> {
         let raw = self.bytes.as_slice();
         let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default().trim_ascii();
         let is_falsy = match raw.first() {
@@ -63,7 +68,7 @@ impl Capture {
     }
 
     /// The same of a value that may not have ended.
-    pub(super) fn begun(&self) -> bool {
+    pub(crate) fn begun(&self) -> bool {
         let begun = matches!(self.bytes.first(), Some(b'{' | b'[' | b'"' | b't' | b'1'..=b'9'));
         if self.open { begun || self.overflowed } else { self.truthy().is_some() }
     }

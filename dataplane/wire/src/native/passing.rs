@@ -1,34 +1,82 @@
-//! A native chat stream on its way to the client: the upstream's own bytes, whole events at a time, and beside
-//! them what the gateway must know of it.
+//! A native stream on its way to the client: the upstream's own bytes, whole events at a time, and beside
+//! them what the gateway must know of it, which the dialect's judge says.
 //!
 //! Bytes pass unchanged, a byte order mark, comments, `id:` lines and blocks without data included, but for:
 //! a usage-only chunk that the client did not ask for; an error event whose text had to be sanitized or was in
 //! a shape that SDKs do not see; all that follows an error event; and a last event that lacks its blank line
 //! while the stream has not finished, which no client would see, and which would swallow the error event that
 //! the gateway puts after it.
-//!
-//! Members are recognised by their plain names; after the first output one that is written with `\u` escapes
-//! is not seen.
+
+use std::fmt::Debug;
+use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::answer::Answer;
-use super::chunk::{Judge, Verdict};
-use super::template::Template;
-use crate::envelope;
+use super::template::{Template, Varying};
+use super::verdict::Verdict;
+use crate::json::Fault;
 use crate::sse::{Blocks, data_of};
-use crate::stream::{AnswerStream, StreamOptions, StreamState, Trouble};
+use crate::stream::{AnswerStream, StreamState, Trouble};
+
+/// What one dialect's events mean.
+pub(crate) trait Judge: Debug {
+    /// What is noted of an event that is too large to be held.
+    type Oversized: OversizedScan;
+    /// What differs from one event with text to the next.
+    const VARYING: Varying;
+
+    /// What is known so far.
+    fn state(&self) -> &StreamState;
+    /// The same, to be changed.
+    fn state_mut(&mut self) -> &mut StreamState;
+    /// Judges one whole event.
+    fn judge(&mut self, name: &[u8], data: &[u8]) -> Judged;
+    /// Under which member text stood in the last event that held nothing else. `None` if each must be judged.
+    fn text_key(&self) -> Option<usize>;
+    /// An event has passed that differs from one before in its text, and in its number, alone.
+    fn passed_alike(&mut self, number: Option<u64>) {
+        let _ = number;
+    }
+    /// An event has passed in pieces.
+    fn note(&mut self, oversized: &Self::Oversized);
+    /// An event that passes in pieces has turned out to be an error.
+    fn oversized_error(&mut self, oversized: &Self::Oversized) -> Verdict;
+    /// The event that ends the stream in trouble.
+    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes;
+}
+
+/// An event's verdict, and where its text stands under [`Judge::text_key`] if it holds nothing else.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) verdict: Verdict,
+    pub(crate) text: Option<Range<usize>>,
+}
+
+impl From<Verdict> for Judged {
+    fn from(verdict: Verdict) -> Self {
+        Self { verdict, text: None }
+    }
+}
+
+/// What is noted of the data of an event in pieces.
+pub(crate) trait OversizedScan: Debug + Default {
+    fn push(&mut self, part: &[u8]) -> Result<(), Fault>;
+    /// It holds output.
+    fn content(&self) -> bool;
+    /// It is an error.
+    fn error_begun(&self) -> bool;
+}
 
 /// Bytes of an event that is not whole yet that are held back. A larger one passes in pieces.
 pub const HELD_BYTES_MAX: usize = 64 * 1024;
 
 /// The stream. One value an upstream answer.
-#[derive(Debug, Default)]
-pub struct ChatStream {
-    judge: Judge,
+#[derive(Debug)]
+pub(crate) struct Passing<J: Judge> {
+    judge: J,
     blocks: Blocks,
     held: Held,
-    oversized: Option<Box<Oversized>>,
+    oversized: Option<Box<Oversized<J::Oversized>>>,
     template: Template,
     /// The first block may begin with a byte order mark.
     begun: bool,
@@ -50,21 +98,30 @@ enum Held {
 
 /// An event that is passed on while it is read.
 #[derive(Debug, Default)]
-struct Oversized {
-    answer: Answer,
+struct Oversized<S> {
+    scan: S,
     broken: bool,
 }
 
-impl ChatStream {
+impl<J: Judge> Passing<J> {
     /// A stream before its first byte.
-    pub fn new(options: StreamOptions) -> Self {
-        Self { judge: Judge::new(options), ..Self::default() }
+    pub(crate) fn new(judge: J) -> Self {
+        Self {
+            judge,
+            blocks: Blocks::default(),
+            held: Held::Nothing,
+            oversized: None,
+            template: Template::new(J::VARYING),
+            begun: false,
+            passed: false,
+            stopped: false,
+        }
     }
 }
 
-impl AnswerStream for ChatStream {
+impl<J: Judge> AnswerStream for Passing<J> {
     fn state(&self) -> &StreamState {
-        &self.judge.state
+        self.judge.state()
     }
 
     fn push(&mut self, mut chunk: Bytes, out: &mut Vec<Bytes>) {
@@ -97,14 +154,10 @@ impl AnswerStream for ChatStream {
             return;
         }
         self.stopped = true;
-        let event = match std::mem::take(&mut self.held) {
-            Held::Nothing => return,
-            Held::Slice(event) => event,
-            Held::Copy(event) => event.into(),
-        };
-        let seen_whole = self.judge.state.clone();
-        let verdict = self.judge_event(&event);
-        let state = &mut self.judge.state;
+        let Some(event) = self.held.take() else { return };
+        let seen_whole = self.judge.state().clone();
+        let verdict = self.judge_event(&event).verdict;
+        let state = self.judge.state_mut();
         if state.error.is_none() {
             *state = StreamState { usage: state.usage, ..seen_whole };
         }
@@ -119,11 +172,12 @@ impl AnswerStream for ChatStream {
     }
 
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
-        envelope::chat_stream_error(trouble.row, trouble.message, trouble.request_id)
+        self.stopped = true;
+        self.judge.trouble(trouble)
     }
 }
 
-impl ChatStream {
+impl<J: Judge> Passing<J> {
     /// Passes on the events that end in `chunk`, in as few slices as may be, and holds the rest.
     fn pass_whole_events(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
         // What stands before `passed` has gone out; what stands before `start` has been judged.
@@ -160,7 +214,8 @@ impl ChatStream {
         let mut length = 0_usize;
         let Some(key) = self.judge.text_key().filter(|_| self.blocks.at_start()) else { return length };
         while let Some(fit) = rest.get(length..).and_then(|rest| self.template.fit(rest, key)) {
-            self.judge.add_text(fit.text);
+            self.judge.state_mut().add_text(fit.text);
+            self.judge.passed_alike(fit.number);
             self.passed = true;
             length = length.saturating_add(fit.length);
         }
@@ -169,33 +224,27 @@ impl ChatStream {
 
     fn judge_in(&mut self, chunk: &Bytes, start: usize, end: usize) -> Verdict {
         let event = chunk.get(start..end).unwrap_or_default();
-        if self.begun
-            && self.blocks.found_single_line()
-            && let Some(data) = event.strip_prefix(b"data:")
-        {
-            let data = data.strip_prefix(b" ").unwrap_or(data);
-            let before = event.len().wrapping_sub(data.len());
-            let data = trim_line_end(data);
-            let Some((key, text)) = self.judge.plain_text(data) else {
-                return self.judge.judge_closely(data);
-            };
-            self.judge.add_text(text.len());
+        let Some((name, data)) = plain_event(event, self.blocks.found_lines()).filter(|_| self.begun) else {
+            return self.judge_event(event).verdict;
+        };
+        let before = event.len().wrapping_sub(data.len());
+        let judged = self.judge.judge(name, trim_line_end(data));
+        if let (Some(text), Some(key)) = (judged.text, self.judge.text_key()) {
             self.template.learn(event, key, text.start.wrapping_add(before)..text.end.wrapping_add(before));
-            return Verdict::Pass;
         }
-        self.judge_event(event)
+        judged.verdict
     }
 
     /// Judges an event of any form.
-    fn judge_event(&mut self, mut block: &[u8]) -> Verdict {
+    fn judge_event(&mut self, mut block: &[u8]) -> Judged {
         if !std::mem::replace(&mut self.begun, true) {
             block = block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block);
         }
         let data = data_of(block);
-        self.judge.state.ids_seen |= data.has_id;
+        self.judge.state_mut().ids_seen |= data.has_id;
         match data.text {
-            Some(text) => self.judge.judge(&text),
-            None => Verdict::Pass,
+            Some(text) => self.judge.judge(data.name, &text),
+            None => Verdict::Pass.into(),
         }
     }
 
@@ -222,12 +271,8 @@ impl ChatStream {
             return;
         }
         self.extend_held(rest);
-        let event = match std::mem::take(&mut self.held) {
-            Held::Nothing => Bytes::new(),
-            Held::Slice(event) => event,
-            Held::Copy(event) => event.into(),
-        };
-        let verdict = self.judge_event(&event);
+        let event = self.held.take().unwrap_or_default();
+        let verdict = self.judge_event(&event).verdict;
         self.passed = matches!(verdict, Verdict::Pass | Verdict::LastPass);
         if self.passed {
             out.push(event);
@@ -242,12 +287,7 @@ impl ChatStream {
             return;
         }
         self.extend_held(part);
-        let held = match &self.held {
-            Held::Nothing => 0,
-            Held::Slice(event) => event.len(),
-            Held::Copy(event) => event.len(),
-        };
-        if held > HELD_BYTES_MAX {
+        if self.held.len() > HELD_BYTES_MAX {
             self.begin_oversized(out);
         }
     }
@@ -264,14 +304,10 @@ impl ChatStream {
     }
 
     fn begin_oversized(&mut self, out: &mut Vec<Bytes>) {
-        let part: Bytes = match std::mem::take(&mut self.held) {
-            Held::Nothing => return,
-            Held::Slice(event) => event,
-            Held::Copy(event) => event.into(),
-        };
+        let Some(part) = self.held.take() else { return };
         let block = part.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&part);
         self.begun = true;
-        let mut oversized = Oversized::default();
+        let mut oversized = Oversized { scan: J::Oversized::default(), broken: false };
         match memchr::memmem::find(block, b"data:") {
             Some(at) => oversized.push(block.get(at.saturating_add(5)..).unwrap_or_default()),
             None => oversized.broken = true,
@@ -289,34 +325,52 @@ impl ChatStream {
     }
 
     /// Lets a part of an oversized event out, unless it has turned out to be an error.
-    fn pass_part(&mut self, oversized: &Oversized, part: Bytes, out: &mut Vec<Bytes>) {
-        if oversized.answer.seen.error_begun() {
-            let was_open = self.judge.state.event_open;
-            let verdict = self.judge.unreadable_error();
+    fn pass_part(&mut self, oversized: &Oversized<J::Oversized>, part: Bytes, out: &mut Vec<Bytes>) {
+        if oversized.scan.error_begun() {
+            let was_open = self.judge.state().event_open;
+            let verdict = self.judge.oversized_error(&oversized.scan);
             if was_open {
                 out.push(Bytes::from_static(b"\n\n"));
             }
             self.replace(verdict, out);
             return;
         }
-        let state = &mut self.judge.state;
+        let state = self.judge.state_mut();
         state.event_open = true;
-        state.content |= oversized.answer.seen.content || oversized.broken;
+        state.content |= oversized.scan.content() || oversized.broken;
         out.push(part);
     }
 
-    fn end_oversized(&mut self, oversized: &Oversized) {
-        let state = &mut self.judge.state;
+    fn end_oversized(&mut self, oversized: &Oversized<J::Oversized>) {
+        let state = self.judge.state_mut();
         state.event_open = self.stopped && state.event_open;
         if !oversized.broken && !self.stopped {
-            let _ = self.judge.note(&oversized.answer.seen);
+            self.judge.note(&oversized.scan);
         }
     }
 }
 
-impl Oversized {
+impl Held {
+    fn take(&mut self) -> Option<Bytes> {
+        match std::mem::take(self) {
+            Self::Nothing => None,
+            Self::Slice(event) => Some(event),
+            Self::Copy(event) => Some(event.into()),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Slice(event) => event.len(),
+            Self::Copy(event) => event.len(),
+        }
+    }
+}
+
+impl<S: OversizedScan> Oversized<S> {
     fn push(&mut self, part: &[u8]) {
-        self.broken = self.broken || self.answer.push(part).is_err();
+        self.broken = self.broken || self.scan.push(part).is_err();
     }
 }
 
@@ -324,6 +378,22 @@ fn push_slice(chunk: &Bytes, from: usize, to: usize, out: &mut Vec<Bytes>) {
     if from < to {
         out.push(if to.wrapping_sub(from) == chunk.len() { chunk.clone() } else { chunk.slice(from..to) });
     }
+}
+
+/// The name and data of an event of the usual forms: a line of data, alone or after one with its name.
+#[inline]
+fn plain_event(event: &[u8], lines: u32) -> Option<(&[u8], &[u8])> {
+    let (name, data) = match lines {
+        1 => (b"".as_slice(), event),
+        2 => {
+            let named = event.strip_prefix(b"event:")?;
+            let (name, data) = named.split_at_checked(memchr::memchr2(b'\n', b'\r', named)?)?;
+            (name.strip_prefix(b" ").unwrap_or(name), data.trim_ascii_start())
+        }
+        _ => return None,
+    };
+    let data = data.strip_prefix(b"data:")?;
+    Some((name, data.strip_prefix(b" ").unwrap_or(data)))
 }
 
 fn trim_line_end(data: &[u8]) -> &[u8] {

@@ -1,0 +1,226 @@
+//! What is noted of one event of a Messages stream while its tokens go by.
+
+use std::ops::Range;
+
+use super::usage::Usage;
+use crate::json::Place;
+use crate::native::{Capture, Facts};
+
+/// What an event holds. The names of its members are compared by depth: those of the event itself stand at 1.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) kind: Kind,
+    /// Raw bytes of the output in its delta.
+    pub(super) delta_bytes: usize,
+    /// Where its text stands, if that is all its delta holds.
+    pub(super) text: Option<Range<usize>>,
+    /// It begins a block that is output in itself, a tool call for example.
+    pub(super) starts_output: bool,
+    /// Raw bytes of the text that its block begins with.
+    pub(super) block_bytes: usize,
+    /// It says why the answer ended.
+    pub(super) stopped: bool,
+    pub(super) usage: Usage,
+    /// What errors of odd shapes have: `message`, `detail`.
+    pub(super) odd: bool,
+    pub(super) error: Capture,
+    top: Top,
+    inner: Inner,
+    texts: u32,
+    /// The depth of the members of the open `usage` object; 0 if none is open.
+    usage_depth: u32,
+}
+
+/// The `type` of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It has none.
+    #[default]
+    None,
+    MessageStart,
+    BlockStart,
+    BlockDelta,
+    MessageDelta,
+    MessageStop,
+    Error,
+    /// One that matters to the client alone.
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Top {
+    #[default]
+    Other,
+    Type,
+    Delta,
+    Block,
+    Message,
+    Usage,
+    Error,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Inner {
+    #[default]
+    Other,
+    Type,
+    Text,
+    StopReason,
+    StopSequence,
+    Usage,
+}
+
+impl Kind {
+    pub(super) fn named(name: &[u8]) -> Self {
+        match name {
+            b"" => Self::None,
+            b"message_start" => Self::MessageStart,
+            b"content_block_start" => Self::BlockStart,
+            b"content_block_delta" => Self::BlockDelta,
+            b"message_delta" => Self::MessageDelta,
+            b"message_stop" => Self::MessageStop,
+            b"error" => Self::Error,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Seen {
+    fn delta_text(&mut self, at: Place, length: usize) {
+        match self.inner {
+            Inner::Type | Inner::StopSequence if at.depth == 2 => return,
+            Inner::StopReason if at.depth == 2 => self.stopped |= length > 0,
+            Inner::Text if at.depth == 2 => {
+                let from = at.offset.saturating_add(1);
+                self.text = (length > 0).then(|| from..from.saturating_add(length));
+            }
+            Inner::Other
+            | Inner::Type
+            | Inner::Text
+            | Inner::StopReason
+            | Inner::StopSequence
+            | Inner::Usage => {}
+        }
+        self.texts = self.texts.saturating_add(1);
+        if self.texts > 1 {
+            self.text = None;
+        }
+        self.delta_bytes = self.delta_bytes.saturating_add(length);
+    }
+
+    fn block_text(&mut self, at: Place, length: usize, glance: &[u8]) {
+        if at.depth == 2 && self.inner == Inner::Type {
+            self.starts_output = !matches!(glance, b"text" | b"thinking");
+        } else if self.inner == Inner::Text {
+            self.block_bytes = self.block_bytes.saturating_add(length);
+        }
+    }
+}
+
+impl Facts for Seen {
+    fn capture(&mut self) -> &mut Capture {
+        &mut self.error
+    }
+
+    #[inline]
+    fn begins(&mut self, at: Place) {
+        if at.depth == 1 && self.top == Top::Error {
+            self.error.start(at.offset);
+        }
+    }
+
+    fn open(&mut self, at: Place, object: bool) {
+        let is_usage = match at.depth {
+            1 => self.top == Top::Usage,
+            2 => self.top == Top::Message && self.inner == Inner::Usage,
+            _ => false,
+        };
+        if object && is_usage {
+            self.usage_depth = at.depth.wrapping_add(1);
+        }
+    }
+
+    fn skips(&self, at: Place, object: bool) -> bool {
+        if self.usage_depth > 0 {
+            let inside = at.depth >= self.usage_depth;
+            return inside && !(at.depth == self.usage_depth && object && self.usage.has_details());
+        }
+        match (at.depth, self.top) {
+            (0, _) | (_, Top::Delta | Top::Block) | (1, Top::Message) => false,
+            (_, Top::Other | Top::Type | Top::Message | Top::Usage | Top::Error) => true,
+        }
+    }
+
+    fn close(&mut self, at: Place) {
+        if at.depth.wrapping_add(1) == self.usage_depth {
+            self.usage_depth = 0;
+        }
+        if at.depth == 1 && self.top == Top::Error {
+            self.error.end(at.offset);
+        }
+    }
+
+    #[inline]
+    fn name(&mut self, depth: u32, name: &[u8]) {
+        if self.usage_depth > 0 {
+            return if depth == self.usage_depth {
+                self.usage.name(name)
+            } else {
+                self.usage.inner_name(name)
+            };
+        }
+        if depth == 1 {
+            self.top = Top::named(name);
+            self.odd |= matches!(name, b"message" | b"detail");
+        } else {
+            self.inner = Inner::named(name);
+        }
+    }
+
+    #[inline]
+    fn text(&mut self, at: Place, length: usize, glance: &[u8]) {
+        match (at.depth, self.top) {
+            (1, Top::Type) => self.kind = Kind::named(glance),
+            (1, Top::Error) => self.error.end(at.offset.saturating_add(length).saturating_add(2)),
+            (2.., Top::Delta) => self.delta_text(at, length),
+            (2.., Top::Block) => self.block_text(at, length, glance),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn scalar(&mut self, at: Place, raw: &[u8]) {
+        if self.usage_depth > 0 {
+            self.usage.scalar(raw);
+        } else if at.depth == 1 && self.top == Top::Error {
+            self.error.end(at.offset.saturating_add(raw.len()));
+        }
+    }
+}
+
+impl Top {
+    fn named(name: &[u8]) -> Self {
+        match name {
+            b"type" => Self::Type,
+            b"delta" => Self::Delta,
+            b"content_block" => Self::Block,
+            b"message" => Self::Message,
+            b"usage" => Self::Usage,
+            b"error" => Self::Error,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Inner {
+    fn named(name: &[u8]) -> Self {
+        match name {
+            b"type" => Self::Type,
+            b"text" | b"partial_json" | b"thinking" => Self::Text,
+            b"stop_reason" => Self::StopReason,
+            b"stop_sequence" => Self::StopSequence,
+            b"usage" => Self::Usage,
+            _ => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What the events of a Messages stream mean.
+//!
+//! ```text
+//! message_start -> (content_block_start -> content_block_delta* -> content_block_stop)* -> message_delta+
+//!   -> message_stop          ping and what is not known may stand anywhere; an error ends the stream
+//! ```
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::event::{Kind, Seen};
+use super::usage::Usage;
+use crate::envelope::{self, Family, StreamError, error_event, named_event, sanitize_value};
+use crate::json::Fault;
+use crate::native::{self, Gather, Judge, Judged, OversizedScan, Varying, Verdict};
+use crate::stream::{StreamOptions, StreamState, Trouble};
+
+/// Judges events one after the other.
+#[derive(Debug, Default)]
+pub(super) struct MessagesJudge {
+    options: StreamOptions,
+    state: StreamState,
+    usage: Usage,
+    /// The last event was a delta that held nothing but text.
+    after_text: bool,
+}
+
+impl MessagesJudge {
+    pub(super) fn new(options: StreamOptions) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    fn look(&mut self, name: &[u8], data: &[u8]) -> Judged {
+        let Ok(mut seen) = Gather::<Seen>::of(data) else { return self.unknown(data).into() };
+        if seen.kind == Kind::None {
+            seen.kind = Kind::named(name);
+        }
+        let is_odd = seen.odd && matches!(seen.kind, Kind::None);
+        if seen.kind == Kind::Error || seen.error.truthy().is_some() || is_odd {
+            return self.error(name, data).into();
+        }
+        self.note_seen(&seen);
+        let text = seen.text.filter(|_| seen.kind == Kind::BlockDelta);
+        self.after_text = text.is_some();
+        Judged { verdict: Verdict::Pass, text }
+    }
+
+    fn note_seen(&mut self, seen: &Seen) {
+        match seen.kind {
+            Kind::MessageStart => {
+                self.usage.replace_by(seen.usage);
+                self.state.input = self.usage.counts();
+            }
+            Kind::BlockStart if seen.starts_output || seen.block_bytes > 0 => self.output(seen.block_bytes),
+            Kind::BlockDelta if seen.delta_bytes > 0 => self.output(seen.delta_bytes),
+            Kind::MessageDelta => {
+                self.usage.replace_by(seen.usage);
+                self.state.usage = self.usage.counts();
+                self.state.finished |= seen.stopped;
+            }
+            Kind::MessageStop => self.state.done = true,
+            Kind::BlockStart | Kind::BlockDelta | Kind::Error | Kind::None | Kind::Other => {}
+        }
+    }
+
+    fn output(&mut self, bytes: usize) {
+        self.state.content = true;
+        self.state.add_text(bytes);
+    }
+
+    /// An error event ends the stream. It keeps its bytes unless they give something away, or the SDKs would
+    /// not know it as an error.
+    fn error(&mut self, name: &[u8], data: &[u8]) -> Verdict {
+        if self.state.done {
+            return Verdict::Last(None);
+        }
+        let Ok(mut value) = serde_json::from_slice::<Value>(data) else { return self.unreadable_error() };
+        let secrets = self.options.known();
+        let Some(error) = StreamError::of_document(&value) else { return self.unreadable_error() };
+        let error = error.sanitized(&secrets);
+        let changed = sanitize_value(&mut value, &secrets);
+        let verdict = if !is_known(name, &value) {
+            Verdict::Last(Some(error_event(&error)))
+        } else if changed {
+            Verdict::Last(Some(named_event("error", &value.to_string())))
+        } else {
+            Verdict::LastPass
+        };
+        self.state.error = Some(error);
+        verdict
+    }
+
+    fn unreadable_error(&mut self) -> Verdict {
+        let error = StreamError { message: StreamError::UNREADABLE.to_owned(), ..StreamError::default() };
+        let event = error_event(&error);
+        self.state.error = Some(error);
+        Verdict::Last(Some(event))
+    }
+
+    /// Data that is no object: it means nothing to an SDK, but for an error in an array.
+    fn unknown(&mut self, data: &[u8]) -> Verdict {
+        let is_error = data.trim_ascii_start().first() == Some(&b'[')
+            && serde_json::from_slice(data)
+                .is_ok_and(|value: Value| StreamError::of_document(&value).is_some());
+        if is_error {
+            self.error(b"", data)
+        } else if data.first() == Some(&b'{') && self.state.content {
+            Verdict::Pass
+        } else {
+            native::opaque(data, &self.options.known())
+        }
+    }
+}
+
+impl Judge for MessagesJudge {
+    type Oversized = Gather<Seen>;
+    const VARYING: Varying = Varying::Blanks;
+
+    fn state(&self) -> &StreamState {
+        &self.state
+    }
+
+    fn state_mut(&mut self) -> &mut StreamState {
+        &mut self.state
+    }
+
+    #[inline]
+    fn text_key(&self) -> Option<usize> {
+        (self.after_text && !self.state.done).then_some(0)
+    }
+
+    fn judge(&mut self, name: &[u8], data: &[u8]) -> Judged {
+        if data.trim_ascii().is_empty() { Verdict::Pass.into() } else { self.look(name, data) }
+    }
+
+    fn note(&mut self, oversized: &Gather<Seen>) {
+        self.note_seen(oversized.facts());
+    }
+
+    fn oversized_error(&mut self, _oversized: &Gather<Seen>) -> Verdict {
+        self.unreadable_error()
+    }
+
+    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
+        let Trouble { row, message, request_id } = trouble;
+        let body = envelope::error_body(Family::Anthropic, row, message, None, request_id);
+        named_event("error", &String::from_utf8_lossy(&body))
+    }
+}
+
+impl OversizedScan for Gather<Seen> {
+    fn push(&mut self, part: &[u8]) -> Result<(), Fault> {
+        Self::push(self, part)
+    }
+
+    fn content(&self) -> bool {
+        let seen = self.facts();
+        match seen.kind {
+            Kind::BlockStart => seen.starts_output || seen.block_bytes > 0,
+            Kind::BlockDelta => true,
+            Kind::None
+            | Kind::MessageStart
+            | Kind::MessageDelta
+            | Kind::MessageStop
+            | Kind::Error
+            | Kind::Other => false,
+        }
+    }
+
+    fn error_begun(&self) -> bool {
+        self.facts().error.begun()
+    }
+}
+
+/// Whether the SDKs know it as an error: by the event's name, and a type and message where they look for them.
+fn is_known(name: &[u8], value: &Value) -> bool {
+    let text = |pointer| value.pointer(pointer).is_some_and(Value::is_string);
+    name == b"error"
+        && value.get("type").is_some_and(|kind| kind == "error")
+        && text("/error/type")
+        && text("/error/message")
+}

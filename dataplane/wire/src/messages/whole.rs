@@ -1,0 +1,144 @@
+//! A unary Messages answer, read while it streams through, or at once when it is short.
+
+use serde_json::Value;
+
+use super::usage::Usage;
+use crate::envelope::StreamError;
+use crate::json::Place;
+use crate::native::{Capture, Facts, Gather, WholeAnswer};
+
+/// Reads an answer of any size in pieces and keeps none of it but its usage and error.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    gather: Gather<Seen>,
+    broken: bool,
+}
+
+/// Members of the answer stand at depth 1, its blocks' at 3.
+#[derive(Debug, Default)]
+struct Seen {
+    usage: Usage,
+    text_bytes: u64,
+    is_error: bool,
+    error: Capture,
+    top: Top,
+    in_usage: bool,
+    is_text: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Top {
+    #[default]
+    Other,
+    Type,
+    Content,
+    Usage,
+    Error,
+}
+
+impl Scan {
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        self.broken = self.broken || self.gather.push(piece).is_err();
+    }
+
+    pub(crate) fn finish(self) -> WholeAnswer {
+        let (seen, whole) = self.gather.finish();
+        let error = match seen.error.truthy() {
+            Some(raw) => {
+                Some(StreamError::of_member(&serde_json::from_slice(raw).unwrap_or_else(|_| NO_WORD.into())))
+            }
+            None if seen.is_error => Some(StreamError::of_member(&Value::from(NO_WORD))),
+            None => None,
+        };
+        WholeAnswer {
+            usage: seen.usage.counts(),
+            error,
+            is_json: !self.broken && whole.is_ok(),
+            output_bytes: seen.text_bytes,
+        }
+    }
+}
+
+/// Reads an answer that is there as a whole.
+pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
+    let mut scan = Scan::default();
+    scan.push(body);
+    scan.finish()
+}
+
+impl Facts for Seen {
+    fn capture(&mut self) -> &mut Capture {
+        &mut self.error
+    }
+
+    fn begins(&mut self, at: Place) {
+        if at.depth == 1 && self.top == Top::Error {
+            self.error.start(at.offset);
+        }
+    }
+
+    fn open(&mut self, at: Place, object: bool) {
+        self.in_usage |= at.depth == 1 && self.top == Top::Usage && object;
+    }
+
+    fn skips(&self, at: Place, object: bool) -> bool {
+        match (at.depth, self.top) {
+            (0, _) | (1, Top::Usage | Top::Content) | (2.., Top::Content) => false,
+            (2, Top::Usage) => !(object && self.usage.has_details()),
+            (_, Top::Other | Top::Type | Top::Usage | Top::Error) => true,
+        }
+    }
+
+    fn close(&mut self, at: Place) {
+        if at.depth == 1 {
+            self.in_usage = false;
+            if self.top == Top::Error {
+                self.error.end(at.offset);
+            }
+        }
+    }
+
+    fn name(&mut self, depth: u32, name: &[u8]) {
+        match (depth, self.in_usage) {
+            (1, _) => self.top = Top::named(name),
+            (2, true) => self.usage.name(name),
+            (_, true) => self.usage.inner_name(name),
+            // The input of a tool call is an object: each string in it is output.
+            (3, false) => self.is_text = matches!(name, b"text" | b"thinking" | b"input" | b"data"),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, at: Place, length: usize, glance: &[u8]) {
+        match (at.depth, self.top) {
+            (1, Top::Type) => self.is_error = glance == b"error",
+            (1, Top::Error) => self.error.end(at.offset.saturating_add(length).saturating_add(2)),
+            (3.., Top::Content) if self.is_text => {
+                self.text_bytes = self.text_bytes.saturating_add(length.try_into().unwrap_or(u64::MAX));
+            }
+            _ => {}
+        }
+    }
+
+    fn scalar(&mut self, at: Place, raw: &[u8]) {
+        if self.in_usage {
+            self.usage.scalar(raw);
+        } else if at.depth == 1 && self.top == Top::Error {
+            self.error.end(at.offset.saturating_add(raw.len()));
+        }
+    }
+}
+
+impl Top {
+    fn named(name: &[u8]) -> Self {
+        match name {
+            b"type" => Self::Type,
+            b"content" => Self::Content,
+            b"usage" => Self::Usage,
+            b"error" => Self::Error,
+            _ => Self::Other,
+        }
+    }
+}
+
+const NO_WORD: &str = "The upstream answered with an error.";

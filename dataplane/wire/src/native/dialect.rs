@@ -1,0 +1,113 @@
+//! The choice among the dialects in which an answer can pass as it came.
+
+use shared::operation::Dialect;
+use shared::usage::TokenCounts;
+
+use crate::envelope::StreamError;
+use crate::stream::{AnswerStream, StreamOptions};
+use crate::{chat, messages, responses};
+
+/// An answer of a target that speaks the client's dialect, in events. What is neither Messages nor Responses is
+/// read as chat, whose errors every SDK of OpenAI's knows.
+pub fn stream(dialect: Dialect, options: StreamOptions) -> Box<dyn AnswerStream> {
+    match kin(dialect) {
+        Kin::Chat => Box::new(chat::stream(options)),
+        Kin::Messages => Box::new(messages::stream(options)),
+        Kin::Responses => Box::new(responses::stream(options)),
+    }
+}
+
+/// What a unary answer was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WholeAnswer {
+    /// What it says was used.
+    pub usage: Option<TokenCounts>,
+    /// The error that came with status 200. Its text is not sanitized yet.
+    pub error: Option<StreamError>,
+    /// Whether it is one JSON object, whole. Leading white space is legal.
+    pub is_json: bool,
+    /// Bytes of output text, as they were escaped.
+    pub output_bytes: u64,
+}
+
+/// Reads a unary answer of any size in pieces and keeps none of it but its usage and error.
+#[derive(Debug)]
+pub struct WholeScan(Scan);
+
+#[derive(Debug)]
+enum Scan {
+    Chat(chat::Scan),
+    Messages(messages::Scan),
+    Responses(responses::Scan),
+}
+
+impl WholeScan {
+    /// A scan before the first byte.
+    pub fn new(dialect: Dialect) -> Self {
+        Self(match kin(dialect) {
+            Kin::Chat => Scan::Chat(chat::Scan::default()),
+            Kin::Messages => Scan::Messages(messages::Scan::default()),
+            Kin::Responses => Scan::Responses(responses::Scan::default()),
+        })
+    }
+
+    /// Reads the next piece.
+    pub fn push(&mut self, piece: &[u8]) {
+        match &mut self.0 {
+            Scan::Chat(scan) => scan.push(piece),
+            Scan::Messages(scan) => scan.push(piece),
+            Scan::Responses(scan) => scan.push(piece),
+        }
+    }
+
+    /// The answer has ended. The scan then stands before another one.
+    pub fn finish(&mut self) -> WholeAnswer {
+        match &mut self.0 {
+            Scan::Chat(scan) => std::mem::take(scan).finish(),
+            Scan::Messages(scan) => std::mem::take(scan).finish(),
+            Scan::Responses(scan) => std::mem::take(scan).finish(),
+        }
+    }
+}
+
+/// Reads an answer that is there as a whole. As a rule only its end is parsed, from `usage` on: `output_bytes` is
+/// then 0, because the tokens are counted.
+pub fn whole_answer(dialect: Dialect, body: &[u8]) -> WholeAnswer {
+    match kin(dialect) {
+        Kin::Chat => chat::whole_answer(body),
+        Kin::Messages => messages::whole_answer(body),
+        Kin::Responses => responses::whole_answer(body),
+    }
+}
+
+/// The stream that says what the unary answer `whole` says, for a client that asked for a stream and a target that
+/// cannot. `include_usage` matters to chat alone. `None` if `whole` is no answer in its dialect.
+pub fn synthesize_stream(dialect: Dialect, whole: &[u8], include_usage: bool) -> Option<Vec<u8>> {
+    match kin(dialect) {
+        Kin::Chat => chat::synthesize_stream(whole, include_usage),
+        Kin::Messages => messages::synthesize_stream(whole),
+        Kin::Responses => responses::synthesize_stream(whole),
+    }
+}
+
+/// Whose events and answers a dialect has.
+enum Kin {
+    Chat,
+    Messages,
+    Responses,
+}
+
+fn kin(dialect: Dialect) -> Kin {
+    match dialect {
+        Dialect::Messages => Kin::Messages,
+        Dialect::Responses => Kin::Responses,
+        Dialect::Chat
+        | Dialect::Embeddings
+        | Dialect::Speech
+        | Dialect::Transcription
+        | Dialect::Images
+        | Dialect::Videos
+        | Dialect::Gemini
+        | Dialect::Bedrock => Kin::Chat,
+    }
+}

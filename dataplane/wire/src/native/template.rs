@@ -1,0 +1,288 @@
+//! The last event that held nothing but text, as a pattern: most events of a stream differ from the one before
+//! them in their text alone, or in a number or padding that the vendor adds to it, and a few comparisons tell so.
+//!
+//! An event that fits would be judged as the last one was. What stands around its text is the same to the byte,
+//! and the text is neither a member's name nor does it hold a quote or line end of its own.
+
+use std::ops::Range;
+
+use crate::json::text_length;
+
+/// A larger event is not remembered.
+const TEMPLATE_BYTES_MAX: usize = 4 * 1024;
+/// Parts that differ from event to event.
+const HOLES_MAX: usize = 3;
+/// Digits of a number that differs; a longer one fits nothing.
+const DIGITS_MAX: usize = 18;
+
+/// What stands before padding, whose length goes up and down to hide that of the text.
+const PADDING: &[u8] = b"\"obfuscation\":\"";
+/// What stands before a number that counts events.
+const NUMBER: &[u8] = b"\"sequence_number\":";
+
+/// What may differ beside the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Varying {
+    /// OpenAI's padding.
+    #[default]
+    Padding,
+    /// The same, and the number of the event.
+    PaddingAndNumber,
+    /// Blanks before the last brace, Anthropic's padding.
+    Blanks,
+}
+
+/// An event without what differs.
+#[derive(Debug, Default)]
+pub(crate) struct Template {
+    varying: Varying,
+    /// Which of the known members holds the text.
+    key: usize,
+    /// Up to the first hole. Empty if nothing fits.
+    before: Vec<u8>,
+    /// The holes in their order, each with what comes after it.
+    holes: [(Hole, Vec<u8>); HOLES_MAX],
+}
+
+/// A part that differs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Hole {
+    /// There is none, nor any after it.
+    #[default]
+    None,
+    Text,
+    Padding,
+    Number,
+    Blanks,
+}
+
+/// An event that fits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fit {
+    /// Bytes of the event.
+    pub(crate) length: usize,
+    /// Bytes of its text.
+    pub(crate) text: usize,
+    /// Its number, if it has one.
+    pub(crate) number: Option<u64>,
+}
+
+impl Template {
+    pub(crate) fn new(varying: Varying) -> Self {
+        Self { varying, ..Self::default() }
+    }
+
+    /// Remembers an event whose text stands at `text`, under the member `key`. It must end with LF, so that
+    /// nothing that comes after it belongs to it.
+    pub(crate) fn learn(&mut self, event: &[u8], key: usize, text: Range<usize>) {
+        self.before.clear();
+        if event.len() > TEMPLATE_BYTES_MAX || !event.ends_with(b"\n") {
+            return;
+        }
+        self.key = key;
+        let mut found = [Some((text, Hole::Text)), None, None];
+        for (slot, other) in found.iter_mut().skip(1).zip(self.others(event)) {
+            *slot = other;
+        }
+        found.sort_unstable_by_key(|hole| hole.as_ref().map_or(usize::MAX, |(span, _)| span.start));
+        let mut at = 0;
+        let mut last = &mut self.before;
+        let mut holes = self.holes.iter_mut();
+        for (span, kind) in found.into_iter().flatten() {
+            last.extend_from_slice(event.get(at..span.start).unwrap_or_default());
+            at = span.end;
+            let Some((hole, after)) = holes.next() else { break };
+            *hole = kind;
+            after.clear();
+            last = after;
+        }
+        last.extend_from_slice(event.get(at..).unwrap_or_default());
+        holes.for_each(|(hole, _)| *hole = Hole::None);
+    }
+
+    /// What differs beside the text.
+    fn others(&self, event: &[u8]) -> [Option<(Range<usize>, Hole)>; 2] {
+        match self.varying {
+            Varying::Padding => [padding(event), None],
+            Varying::PaddingAndNumber => [padding(event), number(event)],
+            Varying::Blanks => [blanks(event), None],
+        }
+    }
+
+    /// The event that `rest` begins with, if it fits and is whole, and text is looked for under `key`.
+    #[inline]
+    pub(crate) fn fit(&self, rest: &[u8], key: usize) -> Option<Fit> {
+        if self.before.is_empty() || self.key != key {
+            return None;
+        }
+        let mut fit = Fit::default();
+        let mut end = rest.strip_prefix(self.before.as_slice())?;
+        for (hole, after) in &self.holes {
+            match hole {
+                Hole::None => break,
+                Hole::Text => (fit.text, end) = string(end)?,
+                Hole::Padding => (_, end) = string(end)?,
+                Hole::Number => {
+                    let (number, rest) = digits(end)?;
+                    (fit.number, end) = (Some(number), rest);
+                }
+                Hole::Blanks => end = after_blanks(end),
+            }
+            end = end.strip_prefix(after.as_slice())?;
+        }
+        fit.length = rest.len().wrapping_sub(end.len());
+        (fit.text > 0).then_some(fit)
+    }
+}
+
+/// The length of the string that `rest` begins inside of, and what comes from its last quote on.
+#[inline]
+fn string(rest: &[u8]) -> Option<(usize, &[u8])> {
+    let (length, _) = text_length(rest)?;
+    let (text, end) = rest.split_at_checked(length)?;
+    let odd = text.iter().any(|byte| matches!(byte, b'\n' | b'\r'))
+        || text.ends_with(b"usage")
+        || text.ends_with(b"error")
+        || text.ends_with(b"finish_reason");
+    (!odd).then_some((length, end))
+}
+
+/// The number that `rest` begins with, and what comes after it.
+#[inline]
+fn digits(rest: &[u8]) -> Option<(u64, &[u8])> {
+    let (mut at, mut number) = (0_usize, 0_u64);
+    while let Some(digit) = rest.get(at).filter(|byte| byte.is_ascii_digit()) {
+        number = number.wrapping_mul(10).wrapping_add(u64::from(digit & 0xf));
+        at = at.wrapping_add(1);
+    }
+    let leading_zero = at > 1 && rest.first() == Some(&b'0');
+    (at > 0 && at <= DIGITS_MAX && !leading_zero).then_some((number, rest.get(at..)?))
+}
+
+fn after_blanks(rest: &[u8]) -> &[u8] {
+    let blanks = rest.iter().take_while(|byte| **byte == b' ').count();
+    rest.get(blanks..).unwrap_or_default()
+}
+
+fn padding(event: &[u8]) -> Option<(Range<usize>, Hole)> {
+    let from = memchr::memmem::find(event, PADDING)?.checked_add(PADDING.len())?;
+    let length = text_length(event.get(from..)?)?.0;
+    Some((from..from.checked_add(length)?, Hole::Padding))
+}
+
+fn number(event: &[u8]) -> Option<(Range<usize>, Hole)> {
+    let from = memchr::memmem::find(event, NUMBER)?.checked_add(NUMBER.len())?;
+    let rest = event.get(from..)?;
+    let length = rest.len().checked_sub(digits(rest)?.1.len())?;
+    Some((from..from.checked_add(length)?, Hole::Number))
+}
+
+/// Blanks before the brace that ends an event, if there are any: they stand in no string.
+fn blanks(event: &[u8]) -> Option<(Range<usize>, Hole)> {
+    let data = event.trim_ascii_end().strip_suffix(b"}")?;
+    let from = data.iter().rposition(|byte| *byte != b' ')?.checked_add(1)?;
+    (from < data.len()).then_some((from..data.len(), Hole::Blanks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fit(template: &Template, rest: &[u8]) -> Option<(usize, usize)> {
+        template.fit(rest, 0).map(|fit| (fit.length, fit.text))
+    }
+
+    type Row = (&'static str, &'static [u8], Option<(usize, usize)>);
+
+    #[test]
+    fn only_the_text_may_differ() {
+        let mut template = Template::default();
+        assert_eq!(fit(&template, b"data: \"a\"\n\n"), None, "nothing learnt");
+        template.learn(b"data: \"a\"\n\n", 0, 7..8);
+        let rows: [Row; 12] = [
+            ("itself", b"data: \"a\"\n\n", Some((11, 1))),
+            ("other text, and more behind it", b"data: \"bcd\"\n\ndata", Some((13, 3))),
+            ("escaped quote", b"data: \"\\\"\"\n\n", Some((12, 2))),
+            ("no text", b"data: \"\"\n\n", None),
+            ("cut", b"data: \"a\"\n", None),
+            ("line end in the text", b"data: \"a\nb\"\n\n", None),
+            ("CR in the text", b"data: \"a\rb\"\n\n", None),
+            ("a member's name", b"data: \"error\"\n\n", None),
+            ("what looks like a name", b"data: \"\\\"usage\"\n\n", None),
+            ("something else before", b"data:  \"a\"\n\n", None),
+            ("something else after", b"data: \"a\" \n\n", None),
+            ("cut in the text", b"data: \"a", None),
+        ];
+        for (name, rest, want) in rows {
+            assert_eq!(fit(&template, rest), want, "{name}");
+        }
+        assert_eq!(template.fit(b"data: \"a\"\n\n", 1), None, "text is looked for elsewhere");
+        template.learn(b"data: \"a\"\r\r", 0, 7..8);
+        assert_eq!(fit(&template, b"data: \"a\"\r\r"), None, "an LF could belong to it");
+    }
+
+    #[test]
+    fn padding_may_differ_too() {
+        let event =
+            |text: &str, padding: &str| format!("data: \"{text}\",\"obfuscation\":\"{padding}\"}}\n\n");
+        let mut template = Template::default();
+        template.learn(event("a", "xyz").as_bytes(), 0, 7..8);
+        for (text, padding) in [("a", "xyz"), ("abc", ""), ("b", "0123456789")] {
+            let event = event(text, padding);
+            assert_eq!(fit(&template, event.as_bytes()), Some((event.len(), text.len())), "{event}");
+        }
+        for event in [event("", "x"), event("a", "usage"), event("a", "\n"), event("a", "x\",\"b\":\"")] {
+            assert_eq!(fit(&template, event.as_bytes()), None, "{event}");
+        }
+    }
+
+    #[test]
+    fn numbers_may_differ_before_and_after_the_text() {
+        let before = |number: &str, text: &str| {
+            format!("data: {{\"sequence_number\":{number},\"delta\":\"{text}\"}}\n\n")
+        };
+        let after = |number: &str, text: &str| {
+            format!("data: {{\"delta\":\"{text}\",\"obfuscation\":\"xy\",\"sequence_number\":{number}}}\n\n")
+        };
+        for event in [&before as &dyn Fn(&str, &str) -> String, &after] {
+            let mut template = Template::new(Varying::PaddingAndNumber);
+            let first = event("9", "a");
+            let at = first.find("\"a\"").unwrap() + 1;
+            template.learn(first.as_bytes(), 0, at..at + 1);
+            for (number, text) in [("9", "a"), ("10", "bcd"), ("0", "x"), ("123456789012345678", "x")] {
+                let event = event(number, text);
+                let fit = template.fit(event.as_bytes(), 0).unwrap();
+                assert_eq!(
+                    (fit.length, fit.text, fit.number),
+                    (event.len(), text.len(), number.parse().ok())
+                );
+            }
+            for number in ["", "-1", "01", "1.5", "1e3", "null", "1234567890123456789"] {
+                assert_eq!(fit(&template, event(number, "a").as_bytes()), None, "{number}");
+            }
+        }
+    }
+
+    #[test]
+    fn blanks_before_the_last_brace_may_differ() {
+        let event =
+            |text: &str, blanks: usize| format!("data: {{\"a\":\"{text}\"{}}}\n\n", " ".repeat(blanks));
+        let mut template = Template::new(Varying::Blanks);
+        template.learn(event("a", 3).as_bytes(), 0, 12..13);
+        for (text, blanks) in [("a", 3), ("bcd", 0), ("b", 20)] {
+            let event = event(text, blanks);
+            assert_eq!(fit(&template, event.as_bytes()), Some((event.len(), text.len())), "{event}");
+        }
+        assert_eq!(fit(&template, b"data: {\"a\":\"x\"  ,}\n\n"), None);
+    }
+
+    #[test]
+    fn large_events_are_not_kept() {
+        let event = |bytes: usize| format!("data: \"a\"{}\n\n", " ".repeat(bytes - 11));
+        let mut template = Template::default();
+        for (bytes, kept) in [(TEMPLATE_BYTES_MAX, true), (TEMPLATE_BYTES_MAX + 1, false)] {
+            template.learn(event(bytes).as_bytes(), 0, 7..8);
+            assert_eq!(fit(&template, event(bytes).as_bytes()).is_some(), kept, "{bytes}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What is noted of a response object, which is a whole answer or stands in an event.
+
+use shared::usage::TokenCounts;
+
+use crate::chat::UsageReader;
+use crate::json::Place;
+use crate::native::Capture;
+
+/// Bytes of an id or model that are kept.
+const NAME_BYTES_MAX: usize = 128;
+
+/// A response object. `base` is the depth of its members.
+#[derive(Debug, Default)]
+pub(super) struct Envelope {
+    /// It says that it failed.
+    pub(super) failed: bool,
+    pub(super) usage: Option<TokenCounts>,
+    /// Raw bytes of the text in its output.
+    pub(super) text_bytes: u64,
+    pub(super) names: Names,
+    pub(super) error: Capture,
+    key: Key,
+    /// Inside the output: what stands under the last name is output.
+    is_output: bool,
+    reader: UsageReader,
+    in_usage: bool,
+}
+
+/// What names a response. Raw, as it was escaped.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    pub(super) id: Vec<u8>,
+    pub(super) model: Vec<u8>,
+    pub(super) created_at: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Key {
+    #[default]
+    Other,
+    Id,
+    Model,
+    CreatedAt,
+    Status,
+    Error,
+    Output,
+    Usage,
+}
+
+impl Envelope {
+    pub(super) fn begins(&mut self, at: Place, base: u32) {
+        if at.depth == base && self.key == Key::Error {
+            self.error.start(at.offset);
+        }
+    }
+
+    pub(super) fn open(&mut self, at: Place, base: u32, object: bool) {
+        if at.depth == base && self.key == Key::Usage {
+            self.usage = None;
+            self.in_usage = object;
+            self.reader = UsageReader::default();
+        }
+    }
+
+    pub(super) fn skips(&self, at: Place, base: u32, object: bool) -> bool {
+        match (at.depth.checked_sub(base), self.key) {
+            (None, _) | (_, Key::Output) | (Some(0), Key::Usage) => false,
+            (Some(1), Key::Usage) => !(object && self.reader.has_details()),
+            (
+                Some(_),
+                Key::Other | Key::Id | Key::Model | Key::CreatedAt | Key::Status | Key::Error | Key::Usage,
+            ) => true,
+        }
+    }
+
+    pub(super) fn close(&mut self, at: Place, base: u32) {
+        if at.depth != base {
+            return;
+        }
+        if std::mem::take(&mut self.in_usage) {
+            self.usage = self.reader.counts();
+        }
+        if self.key == Key::Error {
+            self.error.end(at.offset);
+        }
+    }
+
+    pub(super) fn name(&mut self, depth: u32, base: u32, name: &[u8]) {
+        match (depth.checked_sub(base), self.in_usage) {
+            (Some(0), _) => self.key = Key::named(name),
+            (Some(1), true) => self.reader.name(name),
+            (Some(_), true) => self.reader.inner_name(name),
+            (Some(_), false) => self.is_output = is_output(name),
+            (None, _) => {}
+        }
+    }
+
+    pub(super) fn text(&mut self, at: Place, base: u32, length: usize, glance: &[u8]) {
+        if at.depth > base {
+            if self.key == Key::Output && self.is_output {
+                self.text_bytes = self.text_bytes.saturating_add(length.try_into().unwrap_or(u64::MAX));
+            }
+            return;
+        }
+        let short = glance.get(..NAME_BYTES_MAX).unwrap_or(glance);
+        match self.key {
+            Key::Id => short.clone_into(&mut self.names.id),
+            Key::Model => short.clone_into(&mut self.names.model),
+            Key::Status => self.failed = glance == b"failed",
+            Key::Error => self.error.end(at.offset.saturating_add(length).saturating_add(2)),
+            Key::Other | Key::CreatedAt | Key::Output | Key::Usage => {}
+        }
+    }
+
+    pub(super) fn scalar(&mut self, at: Place, base: u32, raw: &[u8]) {
+        if self.in_usage {
+            self.reader.scalar(raw);
+        } else if at.depth == base {
+            if self.key == Key::CreatedAt {
+                raw.clone_into(&mut self.names.created_at);
+            } else if self.key == Key::Error {
+                self.error.end(at.offset.saturating_add(raw.len()));
+            }
+        }
+    }
+}
+
+/// Whether a string of this name in an item or part, or an event, is output.
+pub(super) fn is_output(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"text"
+            | b"refusal"
+            | b"arguments"
+            | b"input"
+            | b"code"
+            | b"transcript"
+            | b"result"
+            | b"partial_image_b64"
+    )
+}
+
+impl Key {
+    fn named(name: &[u8]) -> Self {
+        match name {
+            b"id" => Self::Id,
+            b"model" => Self::Model,
+            b"created_at" => Self::CreatedAt,
+            b"status" => Self::Status,
+            b"error" => Self::Error,
+            b"output" => Self::Output,
+            b"usage" => Self::Usage,
+            _ => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What is noted of one event of a Responses stream while its tokens go by.
+
+use std::ops::Range;
+
+use super::envelope::{Envelope, is_output};
+use crate::json::{Place, whole_number};
+use crate::native::{Capture, Facts};
+
+/// The depth of the members of an event's `response`.
+const BASE: u32 = 2;
+
+/// What an event holds. Its own members stand at depth 1.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) kind: Kind,
+    pub(super) number: Option<u64>,
+    /// Raw bytes of the strings in its delta.
+    pub(super) delta_bytes: usize,
+    /// Where its text stands, if that is its delta.
+    pub(super) text: Option<Range<usize>>,
+    /// Raw bytes of other output in it: a text that is done, an item or part that is there already.
+    pub(super) other_bytes: usize,
+    /// It is about an item or part that is output in itself, a tool call for example.
+    pub(super) is_call: bool,
+    /// Reasoning that only its maker can read.
+    pub(super) encrypted: bool,
+    pub(super) response: Envelope,
+    /// What errors of odd shapes have: `message`, `detail`.
+    pub(super) odd: bool,
+    /// An `error` at the top, which stands in the same place as that of a response: an event has one of the two.
+    pub(super) has_error: bool,
+    top: Top,
+    inner: Inner,
+}
+
+/// The `type` of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It has none.
+    #[default]
+    None,
+    /// The response as it is before its output: created, queued, in progress.
+    Snapshot,
+    /// Some output.
+    Delta,
+    /// An item is whole.
+    ItemDone,
+    /// The response is completed or incomplete.
+    End,
+    Failed,
+    Error,
+    /// Any other.
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Top {
+    #[default]
+    Other,
+    Type,
+    Number,
+    Delta,
+    /// A string that is output.
+    Output,
+    /// An item or part.
+    Item,
+    Response,
+    Error,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Inner {
+    #[default]
+    Other,
+    Type,
+    Output,
+    Encrypted,
+}
+
+impl Kind {
+    pub(super) fn named(name: &[u8]) -> Self {
+        match name {
+            b"" => Self::None,
+            b"response.created" | b"response.queued" | b"response.in_progress" => Self::Snapshot,
+            b"response.output_item.done" => Self::ItemDone,
+            b"response.completed" | b"response.incomplete" | b"response.cancelled" => Self::End,
+            b"response.failed" => Self::Failed,
+            b"error" => Self::Error,
+            _ if name.ends_with(b".delta") => Self::Delta,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Facts for Seen {
+    fn capture(&mut self) -> &mut Capture {
+        &mut self.response.error
+    }
+
+    #[inline]
+    fn begins(&mut self, at: Place) {
+        match (at.depth, self.top) {
+            (1, Top::Error) => {
+                self.has_error = true;
+                self.response.error.start(at.offset);
+            }
+            (_, Top::Response) => self.response.begins(at, BASE),
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, at: Place, object: bool) {
+        if self.top == Top::Response {
+            self.response.open(at, BASE, object);
+        }
+    }
+
+    fn skips(&self, at: Place, object: bool) -> bool {
+        match (at.depth, self.top) {
+            (0, _) | (_, Top::Delta | Top::Item) => false,
+            (_, Top::Response) => self.response.skips(at, BASE, object),
+            (_, Top::Other | Top::Type | Top::Number | Top::Output | Top::Error) => true,
+        }
+    }
+
+    fn close(&mut self, at: Place) {
+        match (at.depth, self.top) {
+            (1, Top::Error) => self.response.error.end(at.offset),
+            (_, Top::Response) => self.response.close(at, BASE),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn name(&mut self, depth: u32, name: &[u8]) {
+        match (depth, self.top) {
+            (1, _) => {
+                self.top = Top::named(name);
+                self.odd |= matches!(name, b"message" | b"detail");
+            }
+            (_, Top::Response) => self.response.name(depth, BASE, name),
+            (_, Top::Item) => self.inner = Inner::named(name),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn text(&mut self, at: Place, length: usize, glance: &[u8]) {
+        match (at.depth, self.top) {
+            (1, Top::Type) => self.kind = Kind::named(glance),
+            (1, Top::Delta) => {
+                let from = at.offset.saturating_add(1);
+                self.text = (length > 0).then(|| from..from.saturating_add(length));
+                self.delta_bytes = length;
+            }
+            (2.., Top::Delta) => self.delta_bytes = self.delta_bytes.saturating_add(length),
+            (1, Top::Output) => self.other_bytes = self.other_bytes.saturating_add(length),
+            (1, Top::Error) => self.response.error.end(at.offset.saturating_add(length).saturating_add(2)),
+            (2.., Top::Item) => self.item_text(at.depth, length, glance),
+            (2.., Top::Response) => self.response.text(at, BASE, length, glance),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn scalar(&mut self, at: Place, raw: &[u8]) {
+        match (at.depth, self.top) {
+            (1, Top::Number) => self.number = whole_number(raw),
+            (1, Top::Error) => self.response.error.end(at.offset.saturating_add(raw.len())),
+            (_, Top::Response) => self.response.scalar(at, BASE, raw),
+            _ => {}
+        }
+    }
+}
+
+impl Seen {
+    fn item_text(&mut self, depth: u32, length: usize, glance: &[u8]) {
+        match self.inner {
+            Inner::Type if depth == 2 => self.is_call = !is_plain(glance),
+            Inner::Output => self.other_bytes = self.other_bytes.saturating_add(length),
+            Inner::Encrypted => self.encrypted |= length > 0,
+            Inner::Other | Inner::Type => {}
+        }
+    }
+}
+
+/// Items and parts that are no output while they are empty.
+fn is_plain(kind: &[u8]) -> bool {
+    matches!(
+        kind,
+        b"message" | b"reasoning" | b"output_text" | b"refusal" | b"reasoning_text" | b"summary_text"
+    )
+}
+
+impl Top {
+    fn named(name: &[u8]) -> Self {
+        match name {
+            b"type" => Self::Type,
+            b"sequence_number" => Self::Number,
+            b"delta" => Self::Delta,
+            b"item" | b"part" => Self::Item,
+            b"response" => Self::Response,
+            b"error" => Self::Error,
+            _ if is_output(name) => Self::Output,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Inner {
+    fn named(name: &[u8]) -> Self {
+        match name {
+            b"type" => Self::Type,
+            b"encrypted_content" => Self::Encrypted,
+            _ if is_output(name) => Self::Output,
+            _ => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The Responses dialect: OpenAI's.
+
+mod envelope;
+mod event;
+mod failed;
+mod judge;
+mod synthesize;
+mod whole;
+
+use crate::native::Passing;
+use crate::stream::{AnswerStream, StreamOptions};
+
+pub use synthesize::synthesize_stream;
+pub(crate) use whole::{Scan, whole_answer};
+
+/// A native stream on its way to the client.
+pub fn stream(options: StreamOptions) -> impl AnswerStream + use<> {
+    Passing::new(judge::ResponsesJudge::new(options))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! A unary Responses answer, read while it streams through, or at once when it is short.
+
+use serde_json::Value;
+
+use super::envelope::Envelope;
+use crate::envelope::StreamError;
+use crate::json::Place;
+use crate::native::{Capture, Facts, Gather, WholeAnswer};
+
+/// The depth of the members of a response that is all there is.
+const BASE: u32 = 1;
+
+/// Reads an answer of any size in pieces and keeps none of it but its usage and error.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    gather: Gather<Seen>,
+    broken: bool,
+}
+
+#[derive(Debug, Default)]
+struct Seen(Envelope);
+
+impl Scan {
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        self.broken = self.broken || self.gather.push(piece).is_err();
+    }
+
+    /// `error: null` is none; a failed response without a reason is one.
+    pub(crate) fn finish(self) -> WholeAnswer {
+        let (Seen(response), whole) = self.gather.finish();
+        let said =
+            response.error.truthy().map(|raw| serde_json::from_slice(raw).unwrap_or_else(|_| NO_WORD.into()));
+        let said = said.or_else(|| response.failed.then(|| Value::from(NO_WORD)));
+        WholeAnswer {
+            usage: response.usage,
+            error: said.map(|error| StreamError::of_member(&error)),
+            is_json: !self.broken && whole.is_ok(),
+            output_bytes: response.text_bytes,
+        }
+    }
+}
+
+/// Reads an answer that is there as a whole.
+pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
+    let mut scan = Scan::default();
+    scan.push(body);
+    scan.finish()
+}
+
+impl Facts for Seen {
+    fn capture(&mut self) -> &mut Capture {
+        &mut self.0.error
+    }
+
+    fn begins(&mut self, at: Place) {
+        self.0.begins(at, BASE);
+    }
+
+    fn open(&mut self, at: Place, object: bool) {
+        self.0.open(at, BASE, object);
+    }
+
+    fn skips(&self, at: Place, object: bool) -> bool {
+        self.0.skips(at, BASE, object)
+    }
+
+    fn close(&mut self, at: Place) {
+        self.0.close(at, BASE);
+    }
+
+    fn name(&mut self, depth: u32, name: &[u8]) {
+        self.0.name(depth, BASE, name);
+    }
+
+    fn text(&mut self, at: Place, length: usize, glance: &[u8]) {
+        self.0.text(at, BASE, length, glance);
+    }
+
+    fn scalar(&mut self, at: Place, raw: &[u8]) {
+        self.0.scalar(at, BASE, raw);
+    }
+}
+
+const NO_WORD: &str = "The upstream answered with an error.";
