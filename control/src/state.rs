@@ -54,7 +54,8 @@ pub(crate) struct Parts {
 }
 
 impl State {
-    /// Opens the state, making it where there is none. On an error nothing has been changed.
+    /// Opens the state, making it where there is none. On an error nothing has been changed, but that usage may be on
+    /// its way to where it is wanted; the next start goes on with it.
     pub fn open(params: OpenParams<'_>) -> Result<Self, OpenError> {
         let mut opened = open(params.dir, params.encryption_key)?;
         let usage = settle(params.dir, &mut opened.writer, params.usage_db)?;

@@ -84,3 +84,77 @@ const TAKE: &str = "UPDATE usage_place SET taken = (SELECT max(id) FROM usage_du
 const LAST: &str = "SELECT max(id) FROM usage_due";
 const TAKEN: &str = "SELECT taken FROM usage_place";
 const CLEAR: &str = "DELETE FROM main.usage_due";
+
+#[cfg(test)]
+mod tests {
+    use shared::secret::Secret;
+
+    use super::*;
+    use crate::store::copy::Moment;
+    use crate::store::open::open;
+    use crate::store::relocate::settle;
+
+    const ROWS: &str = "INSERT INTO projects VALUES ('prj', 'p', 0, NULL, NULL, NULL, 1, 0, 0); \
+        INSERT INTO keys (id, name, project, hash, prefix, state, version, created_at_ms, updated_at_ms) \
+            VALUES ('key', 'k', 'prj', x'00', 'p', 'active', 1, 0, 0); \
+        INSERT INTO quotas (id, key, metric, period, amount, hard, version, created_at_ms, updated_at_ms) \
+            VALUES ('quo', 'key', 'requests', 'total', 9, 1, 1, 0, 0);";
+
+    fn counted(db: &Connection) -> (i64, Option<i64>) {
+        let sum = "SELECT coalesce(sum(used), 0) FROM quota_used";
+        let hour = "SELECT last_used_hour FROM keys";
+        let ask = |sql| db.query_row(sql, [], |row| row.get(0)).unwrap();
+        (ask(sum), db.query_row(hour, [], |row| row.get(0)).unwrap())
+    }
+
+    #[test]
+    fn what_is_due_is_known_at_once_and_counted_once() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let mut db = open(dir.path(), &Secret::new([1; 32])).unwrap().writer;
+        db.execute_batch(ROWS).unwrap();
+        let files = settle(dir.path(), &mut db, true).unwrap().files;
+        let reader = files.reader().unwrap();
+        for round in 1..=3_i64 {
+            let tx = db.transaction().unwrap();
+            quota_used(&tx, "quo", 0, 2).unwrap();
+            quota_used(&tx, "deleted meanwhile", 0, 5).unwrap();
+            key_used(&tx, "key", 7).unwrap();
+            tx.commit().unwrap();
+            let before = (2 * (round - 1), (round > 1).then_some(7));
+            assert_eq!(counted(&db), before, "the transaction that stores usage leaves gateway.db alone");
+            assert_eq!(quotas::used(&reader, "quo", 0).unwrap(), 2 * u64::try_from(round).unwrap());
+            assert!(!is_settled(&reader).unwrap());
+            for _ in 0..2 {
+                deliver(&mut db).unwrap();
+                assert_eq!(counted(&db), (2 * round, Some(7)));
+            }
+            assert_eq!(quotas::used(&reader, "quo", 0).unwrap(), 2 * u64::try_from(round).unwrap());
+            assert!(is_settled(&reader).unwrap());
+            let kept: i64 = db.query_row("SELECT count(*) FROM usage_due", [], |row| row.get(0)).unwrap();
+            assert!(kept <= 4, "{kept}: what was counted is forgotten");
+        }
+    }
+
+    #[test]
+    fn a_moment_of_both_files_is_one_with_nothing_due() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let mut db = open(dir.path(), &Secret::new([1; 32])).unwrap().writer;
+        db.execute_batch(ROWS).unwrap();
+        settle(dir.path(), &mut db, true).unwrap();
+        let copy = dir.path().join("copy");
+        for _ in 0..10 {
+            quota_used(&db, "quo", 0, 2).unwrap();
+            std::fs::write(&copy, "").unwrap();
+            let moment = std::thread::scope(|scope| {
+                let moment = scope.spawn(|| Moment::of(dir.path()).unwrap());
+                std::thread::yield_now();
+                deliver(&mut db).unwrap();
+                moment.join().unwrap()
+            });
+            moment.copy("main", &copy).unwrap();
+            let copied = Connection::open(&copy).unwrap();
+            let taken = |db: &Connection| -> i64 { db.query_row(TAKEN, [], |row| row.get(0)).unwrap() };
+            assert_eq!((taken(&copied), counted(&copied)), (taken(&db), counted(&db)));
+        }
+    }
+}
