@@ -30,19 +30,20 @@ pub struct Detected {
 pub async fn local_servers(http: &dyn HttpClient) -> Vec<Detected> {
     let mut asked = JoinSet::new();
     for (place, entry) in registry_entries().iter().filter(|entry| entry.kind == "local_server").enumerate() {
-        let Ok(request) = http::Request::get(format!("{}/models", entry.base_url)).body(Bytes::new()) else {
+        let Some(base_url) = entry.base_url.as_deref() else { continue };
+        let Ok(request) = http::Request::get(format!("{base_url}/models")).body(Bytes::new()) else {
             continue;
         };
         let answer = http.send(request, LIMITS);
-        asked.spawn(async move { (place, entry, answer.await) });
+        asked.spawn(async move { (place, entry, base_url, answer.await) });
     }
     let mut found = Vec::new();
     while let Some(done) = asked.join_next().await {
-        let Ok((place, entry, Ok(response))) = done else { continue };
+        let Ok((place, entry, base_url, Ok(response))) = done else { continue };
         if response.status().is_success() {
             let models = model_ids(response.body());
             if !models.is_empty() {
-                found.push((place, detected(entry, models)));
+                found.push((place, detected(entry, base_url, models)));
             }
         }
     }
@@ -50,8 +51,8 @@ pub async fn local_servers(http: &dyn HttpClient) -> Vec<Detected> {
     found.into_iter().map(|(_, detected)| detected).collect()
 }
 
-fn detected(entry: &'static RegistryEntry, models: Vec<String>) -> Detected {
-    Detected { registry_id: &entry.id, name: &entry.name, base_url: &entry.base_url, models }
+fn detected(entry: &'static RegistryEntry, base_url: &'static str, models: Vec<String>) -> Detected {
+    Detected { registry_id: &entry.id, name: &entry.name, base_url, models }
 }
 
 /// The ids in a list of models of any of the usual shapes: `{data: [..]}`, `{models: [..]}` or a bare array, of

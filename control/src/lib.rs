@@ -13,6 +13,7 @@ mod command;
 pub mod config;
 mod connection;
 mod console;
+mod credential;
 pub mod detect;
 mod meter;
 mod money;

@@ -28,8 +28,9 @@ use crate::api::{self, ApiError, App, RequestId};
 use crate::catalog::shelf::Shelf;
 use crate::config::Config;
 use crate::console::Asset;
+use crate::credential::{Keeper, Tokens};
 use crate::meter::writer::{Desk, Writer};
-use crate::publish::{Publisher, PublisherParams, Reloader};
+use crate::publish::{Publisher, PublisherParams, Reloader, Touched};
 use crate::refusals::{self, Counter, Refusals, Refused};
 use crate::retention::Retention;
 use crate::state::{Parts, State};
@@ -90,10 +91,12 @@ pub fn start(params: Params) -> io::Result<Control> {
     let retention = Retention::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
     let backups = Backups::new(config.state_dir.clone(), config.lifetimes.backups_kept);
     let catalog = Arc::new(Shelf::load(&config.state_dir));
+    let tokens = Tokens::default();
     let publisher = PublisherParams {
         config: Arc::clone(&config),
         keys: Arc::clone(&keys),
         catalog: Arc::clone(&catalog),
+        tokens: tokens.clone(),
         counters: Arc::clone(&counters),
         out: params.publisher,
     };
@@ -105,6 +108,9 @@ pub fn start(params: Params) -> io::Result<Control> {
     let scribe = writer.scribe();
     let file = scribe.clone();
     let reloader = Reloader::new(params.config, Box::new(move |routing| file.replace_file(routing)));
+    let renewing = scribe.clone();
+    let publish = Box::new(move || renewing.publish(Touched::ROUTING));
+    let keeper = Keeper::new(tokens.clone(), Arc::clone(&params.http), publish);
     let gate = Arc::new(Gate::new(params.reader.clone(), csrf_key, is_tls));
     let app = App {
         snapshot: params.reader,
@@ -119,6 +125,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         backups,
         running: Running::default(),
         catalog,
+        tokens,
         reload: reloader.status(),
         warnings: params.warnings,
         build: params.build,
@@ -132,9 +139,9 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (refusals, counter) = refusals::channel();
     let (stop, stopped) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let thread = thread::Builder::new()
-        .name("llmgw-control".into())
-        .spawn(move || runtime.block_on(run(Arc::new(app), reloader, arriving, (counter, stopped))))?;
+    let thread = thread::Builder::new().name("llmgw-control".into()).spawn(move || {
+        runtime.block_on(run(Arc::new(app), (reloader, keeper), arriving, (counter, stopped)))
+    })?;
     let door = Arc::new(Door { visits, gate, refusals, rooms: Rooms::new() });
     Ok(Control { door, thread, stop, readers: reader_threads, writer, checkpoints, lock })
 }
@@ -276,11 +283,12 @@ fn told((kind, message): (ErrorKind, &'static str)) -> ApiError {
 
 async fn run(
     app: Arc<App>,
-    reloader: Reloader,
+    (reloader, keeper): (Reloader, Keeper),
     mut arriving: mpsc::Receiver<Visit>,
     (counter, mut stopped): (Counter, oneshot::Receiver<()>),
 ) {
     let reloading = tokio::spawn(reloader.run());
+    let renewing = tokio::spawn(keeper.run());
     let (stop_counting, counting_stops) = oneshot::channel();
     let counting = tokio::spawn(counter.run(app.scribe.clone(), counting_stops));
     loop {
@@ -292,6 +300,7 @@ async fn run(
         tokio::spawn(receive(Arc::clone(&app), visit));
     }
     reloading.abort();
+    renewing.abort();
     let _ = stop_counting.send(());
     let _ = counting.await;
 }

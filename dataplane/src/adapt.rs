@@ -49,10 +49,11 @@ fn adaptation(target: &Target, dialect: Dialect) -> Option<&'static Adaptation> 
 pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
     let (head, model) = (message.head, target.model.id.as_str());
     let preamble = preamble(message);
-    // A native target is asked for the usage chunk on every stream; who did not ask for it does not see it
+    // A native target that knows how is asked for the usage chunk on every stream; who did not ask for it does not see it
     // (CHAT-4). An adaptation reads there what the client wants.
     let native = target.speaks(head.dialect);
-    let segments = request::build(&message.body.segments, head, model, native, preamble.as_deref());
+    let ask_usage = native && target.provider.quirks.stream_options;
+    let segments = request::build(&message.body.segments, head, model, ask_usage, preamble.as_deref());
     let path = |dialect| {
         let path = target.provider.path(dialect, Call::answer(head.stream), model);
         path.ok_or_else(|| Rejection::new("model", "names a model that has no address at its provider."))
@@ -99,12 +100,30 @@ fn preamble(message: Message<'_>) -> Option<Cow<'_, str>> {
 
 /// What an adaptation must know of `target`.
 fn traits(target: &Target) -> Traits<'_> {
+    let quirks = &target.provider.quirks;
+    let plain = Traits::of(target.model.id.as_str());
     Traits {
         reasoning: target.model.reasoning == Some(true),
-        output_limit_field: target.provider.kind.output_limit_field,
-        ..Traits::of(target.model.id.as_str())
+        output_limit_field: quirks.output_limit.field(),
+        output_tokens_default: target
+            .model
+            .output_tokens_max
+            .map_or(plain.output_tokens_default, |most| most.min(OUTPUT_TOKENS_UNASKED_MAX)),
+        tool_ids: quirks.tool_ids,
+        stream_options: quirks.stream_options,
+        json_schema: quirks.json_schema,
+        strict_tools: quirks.strict_tools,
+        top_k: quirks.top_k,
+        developer_role: quirks.developer_role,
+        files: quirks.files,
+        mid_system: quirks.mid_system,
+        custom_tools: quirks.custom_tools,
+        ..plain
     }
 }
+
+/// What an answer may have of its model's longest, where the request does not say: some upstreams reserve all of it.
+const OUTPUT_TOKENS_UNASKED_MAX: u64 = 32_000;
 
 /// What the client reads when no target could be told its request.
 pub(crate) fn refusal(rejection: Rejection) -> Fault {

@@ -17,6 +17,7 @@ use shared::operation::Dialect;
 use shared::policy::{CircuitPolicy, RetryPolicy};
 use shared::port::{self, Body, Insider};
 use shared::provider;
+use shared::provider::quirks::Quirks;
 use shared::routing::{EchoOptions, Endpoint, InstanceReach, Model, ProviderInstance, Target};
 use shared::secret::Secret;
 use shared::snapshot::{self, Snapshot};
@@ -61,13 +62,19 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         reach: InstanceReach::Echo(options),
         headers: Vec::new(),
         credential: None,
+        signer: None,
+        identity: [0; 32],
         dialects: vec![Dialect::Chat],
+        quirks: Quirks::PLAIN,
+        force_api_support: false,
+        default_voice: None,
         timeout: Duration::from_secs(10),
         stream_idle_timeout: Duration::from_secs(10),
         retry: RetryPolicy { attempts_max: 1, ..RetryPolicy::default() },
         circuit_policy: CircuitPolicy::default(),
         circuit: Arc::new(Circuit::default()),
         models: vec![Arc::new(Model::bare(ModelId::new("m"))), Arc::new(Model::bare(ModelId::new(own)))],
+        models_known: Arc::default(),
         owner: None,
         shared_with: Vec::new(),
         unready: None,

@@ -55,6 +55,18 @@ pub struct Insider {
     pub explain: bool,
 }
 
+/// In the extensions of a request of the control service: it may go to the metadata server of the machine, which
+/// nothing else may reach, and there to nothing but [`MetadataServer::TOKEN_PATH`].
+#[derive(Clone, Copy, Debug)]
+pub struct MetadataServer;
+
+impl MetadataServer {
+    /// Where every cloud has it.
+    pub const ADDRESS: &'static str = "169.254.169.254";
+    /// Where Google's gives access tokens of the machine's account.
+    pub const TOKEN_PATH: &'static str = "/computeMetadata/v1/instance/service-accounts/default/token";
+}
+
 /// Bounds of one outgoing request.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpLimits {

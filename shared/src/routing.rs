@@ -10,12 +10,14 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderName, HeaderValue};
 
 use crate::access::Access;
-use crate::health::Circuit;
+use crate::health::{Circuit, UpstreamIdentity};
 use crate::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use crate::operation::Dialect;
 use crate::policy::{CircuitPolicy, RetryPolicy};
 use crate::provider::ProviderKind;
-use crate::provider::path::{Call, Paths};
+use crate::provider::path::{Call, ListAddress, Paths};
+use crate::provider::quirks::Quirks;
+use crate::provider::sigv4::Signer;
 use crate::secret::Secret;
 
 /// One configured upstream connection.
@@ -31,8 +33,18 @@ pub struct ProviderInstance {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The credential, to be taken out of whatever the upstream says.
     pub credential: Option<Secret<String>>,
+    /// Signs each request, where the credential is a pair of keys.
+    pub signer: Option<Signer>,
+    /// Tells its credential and headers from any others. A token that is renewed is no other credential.
+    pub identity: UpstreamIdentity,
     /// Dialects that it speaks natively.
     pub dialects: Vec<Dialect>,
+    /// What sets it apart from others of its protocol.
+    pub quirks: Quirks,
+    /// Opts in to the experimental adaptation of Chat to Responses (CHAT-5).
+    pub force_api_support: bool,
+    /// The voice where a speech request names none.
+    pub default_voice: Option<String>,
     /// Bounds an attempt up to the response head.
     pub timeout: Duration,
     /// The longest silence inside a stream.
@@ -45,6 +57,8 @@ pub struct ProviderInstance {
     pub circuit: Arc<Circuit>,
     /// Its models, sorted by id.
     pub models: Vec<Arc<Model>>,
+    /// Models that it is known to have, where nothing lists them.
+    pub models_known: Arc<[String]>,
     /// The human whose own it is; none where it is everybody's (AUTH-4).
     pub owner: Option<PrincipalId>,
     /// Projects that may use it although it is a human's own.
@@ -68,7 +82,7 @@ impl ProviderInstance {
     pub fn path(&self, dialect: Dialect, call: Call, name: &str) -> Option<PathAndQuery> {
         match &self.reach {
             InstanceReach::Network(origin) => origin.paths.of(dialect, call, name),
-            InstanceReach::Echo(_) => Some(PathAndQuery::from_static("/")),
+            InstanceReach::Echo(_) | InstanceReach::Speech => Some(PathAndQuery::from_static("/")),
         }
     }
 }
@@ -78,8 +92,10 @@ impl ProviderInstance {
 pub enum InstanceReach {
     /// Over the network.
     Network(Origin),
-    /// Inside the process.
+    /// Inside the process, by repeating the prompt.
     Echo(EchoOptions),
+    /// Inside the process, by a voice.
+    Speech,
 }
 
 /// The address of an upstream, taken apart once.
@@ -95,8 +111,8 @@ pub struct Origin {
     pub port: u16,
     /// Where it answers what.
     pub paths: Paths,
-    /// Where its models are listed; none where they are not.
-    pub models_path: Option<PathAndQuery>,
+    /// Where its models are listed, all of these together; empty where nothing lists them.
+    pub lists: Vec<ListAddress>,
     /// Which HTTP version to speak.
     pub http: HttpVersion,
 }
@@ -151,6 +167,8 @@ pub struct Model {
     pub dialects: Option<Vec<Dialect>>,
     /// Tokens that fit into a conversation.
     pub context_window: Option<u64>,
+    /// The longest answer in tokens.
+    pub output_tokens_max: Option<u64>,
     /// Prices, in micro-dollars per million tokens.
     pub prices: Option<Prices>,
     /// What records say of the prices that made their cost: [`Prices::label`].
@@ -168,6 +186,7 @@ impl Model {
             reasoning: None,
             dialects: None,
             context_window: None,
+            output_tokens_max: None,
             prices: None,
             price_label: None,
         }

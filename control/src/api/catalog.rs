@@ -16,7 +16,7 @@ use super::{ApiError, App, Call, Route, json, route_of};
 use crate::catalog::facts::Dollars;
 use crate::catalog::merge::{Known, PricesFrom, Source};
 use crate::catalog::shelf::models_url;
-use crate::catalog::sync::{Outcome, Syncer};
+use crate::catalog::sync::{Outcome, Syncer, has_list};
 use crate::command::catalog::Tried;
 use crate::publish::Touched;
 
@@ -103,6 +103,7 @@ struct Row {
     /// Where narrower than the provider's.
     protocols: Option<Vec<Dialect>>,
     context_window: Option<u64>,
+    max_output_tokens: Option<u64>,
     /// In dollars per million tokens.
     prices: Option<Dollars>,
     prices_from: Option<PricesFrom>,
@@ -125,6 +126,7 @@ impl Row {
             audio: known.audio,
             protocols: model.dialects.clone(),
             context_window: model.context_window,
+            max_output_tokens: model.output_tokens_max,
             prices: model.prices.as_ref().map(Dollars::of),
             prices_from: known.prices_from.clone(),
             created: known.created,
@@ -184,8 +186,7 @@ async fn sync_all(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let catalog = Arc::clone(&app.catalog);
     let _ = tokio::task::spawn_blocking(move || catalog.reload_prices()).await;
     let snapshot = app.snapshot.load();
-    let can_list =
-        |instance: &&Arc<ProviderInstance>| instance.unready.is_none() && !models_url(instance).is_empty();
+    let can_list = |instance: &&Arc<ProviderInstance>| instance.unready.is_none() && has_list(instance);
     let listing = snapshot.providers.iter().filter(can_list);
     let (data, not_reached) = syncer(app).sync(listing.cloned().collect()).await;
     let read: Vec<&str> =

@@ -64,6 +64,7 @@ use crate::catalog::test_completion::TIME_MAX;
 use crate::config::Config;
 use crate::connection::ViewCell;
 use crate::console::{self, Asset};
+use crate::credential::Tokens;
 use crate::meter::journal::Journal;
 use crate::meter::writer::Scribe;
 use crate::publish::StatusCell;
@@ -85,6 +86,8 @@ pub(crate) struct App {
     pub(crate) backups: backups::Backups,
     pub(crate) running: under_way::Running,
     pub(crate) catalog: Arc<Shelf>,
+    /// Access tokens of provider instances.
+    pub(crate) tokens: Tokens,
     pub(crate) reload: StatusCell,
     pub(crate) warnings: Vec<String>,
     pub(crate) build: BuildIdentity,

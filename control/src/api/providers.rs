@@ -12,7 +12,8 @@ use super::query::{Query, choose};
 use super::{ApiError, App, Call, Change, Route, json, json_of_version, route_of};
 use crate::command::providers::{Create, Delete, Edit};
 use crate::config::{ConnectionAuth, WrittenProvider};
-use crate::connection::{Connection, Source, Standing};
+use crate::connection::{Connection, NOT_CONNECTED, Source, Standing};
+use crate::credential::Sign;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "providers", |call| Box::pin(list(call))),
@@ -65,6 +66,13 @@ fn shown(app: &App, connection: &Connection) -> Value {
         let snapshot = app.snapshot.load();
         let place = snapshot.providers.binary_search_by(|instance| instance.id.as_str().cmp(&connection.id));
         let instance = place.ok().and_then(|place| snapshot.providers.get(place));
+        if let Some(Ok(Sign::Token(grant))) = connection.read.as_ref().map(|read| read.sign()) {
+            shown.insert("token".to_owned(), serde_json::json!(app.tokens.standing(&grant)));
+        }
+        if let (Some(why), Standing::Ready) = (instance.and_then(|i| i.unready), &connection.standing) {
+            shown.insert("state".to_owned(), NOT_CONNECTED.into());
+            shown.insert("reason".to_owned(), format!("Nothing can be sent there: {why}.").into());
+        }
         let instance = instance.map(|instance| (instance.as_ref(), &snapshot.key_hasher));
         shown
             .insert("evidence".to_owned(), serde_json::json!(app.catalog.evidence(&connection.id, instance)));

@@ -67,7 +67,7 @@ async fn provider(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         "messages": [{"role": "user", "content": "Reply with the one word: pong"}],
         "stream": true,
         "stream_options": {"include_usage": true},
-        (instance.kind.output_limit_field): OUTPUT_TOKENS_MAX,
+        (instance.quirks.output_limit.field()): OUTPUT_TOKENS_MAX,
     });
     // On behalf of whose own it is: whoever administers the gateway may see whether a connection works.
     let insider = Insider {

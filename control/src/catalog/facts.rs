@@ -30,6 +30,9 @@ pub(crate) struct Facts {
     /// Tokens that fit into a conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) context_window: Option<u64>,
+    /// The longest answer in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_output_tokens: Option<u64>,
     /// Written in dollars per million tokens. They hold together: a price of one source never stands beside
     /// one of another.
     #[serde(skip_serializing_if = "Option::is_none", with = "in_dollars")]
@@ -47,6 +50,7 @@ impl Facts {
             audio: None,
             protocols: model.dialects.clone(),
             context_window: model.context_window,
+            max_output_tokens: model.output_tokens_max,
             prices: model.prices,
         }
     }
@@ -61,6 +65,7 @@ impl Facts {
             audio: self.audio.or(other.audio),
             protocols: self.protocols.or_else(|| other.protocols.clone()),
             context_window: self.context_window.or(other.context_window),
+            max_output_tokens: self.max_output_tokens.or(other.max_output_tokens),
             prices: self.prices.or(other.prices),
         }
     }
@@ -74,6 +79,9 @@ impl Facts {
         }
         if self.context_window == Some(0) {
             return Some(("facts.context_window", "context_window is a number of tokens from 1."));
+        }
+        if self.max_output_tokens == Some(0) {
+            return Some(("facts.max_output_tokens", "max_output_tokens is a number of tokens from 1."));
         }
         if *self == Self::default() {
             return Some(("facts", "facts says nothing. Give at least one, such as prices or vision."));

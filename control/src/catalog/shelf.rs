@@ -6,7 +6,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use http::uri::PathAndQuery;
 use serde::{Deserialize, Serialize};
 use shared::access::KeyHasher;
 use shared::routing::{InstanceReach, Origin, ProviderInstance};
@@ -151,26 +150,20 @@ impl Default for Shelf {
 pub(crate) fn models_url(instance: &ProviderInstance) -> String {
     match &instance.reach {
         InstanceReach::Network(origin) => url_of(origin),
-        InstanceReach::Echo(_) => String::new(),
+        InstanceReach::Echo(_) | InstanceReach::Speech => String::new(),
     }
 }
 
-/// The address of the list of models below `origin`.
+/// The address of the first list of models at `origin`, or its own where nothing lists them.
 pub(crate) fn url_of(origin: &Origin) -> String {
     let scheme = if origin.tls { "https" } else { "http" };
-    let path = origin.models_path.as_ref().map_or("", PathAndQuery::as_str);
-    format!("{scheme}://{}{path}", origin.authority)
+    let list = origin.lists.first().map(|list| list.url.clone());
+    list.unwrap_or_else(|| format!("{scheme}://{}", origin.authority))
 }
 
-/// A short keyed hash of the headers that are sent with every request; the credential is one.
+/// A short keyed hash of what tells the credential from another.
 fn mark(instance: &ProviderInstance, hasher: &KeyHasher) -> String {
-    let mut text = Vec::new();
-    for (name, value) in &instance.headers {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\n"] {
-            text.extend_from_slice(part);
-        }
-    }
-    hasher.hash(&text).0.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hasher.hash(&instance.identity).0.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 const FILE: &str = "catalog.json";

@@ -13,13 +13,15 @@ use serde_json::Value;
 use shared::access::KeyHasher;
 use shared::clock::unix_ms;
 use shared::port::{HttpClient, HttpLimits};
-use shared::routing::ProviderInstance;
+use shared::provider::path::{ListAddress, Pages};
+use shared::provider::sigv4::{Signable, sha256};
+use shared::routing::{InstanceReach, ProviderInstance};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::evidence::{CatalogRead, Failure};
 use super::listing::{self, Listing, Offer, Skipped};
-use super::shelf::{Shelf, models_url};
+use super::shelf::Shelf;
 
 /// What reading lists needs.
 #[derive(Debug)]
@@ -96,7 +98,10 @@ impl Syncer<'_> {
             error: None,
         };
         self.catalog.change(instance, &self.hasher, |entry| {
-            entry.evidence.reached(at_ms, "catalog sync", listing.as_ref().err());
+            // What nobody was asked for proves nothing.
+            if !lists_of(instance).is_empty() {
+                entry.evidence.reached(at_ms, "catalog sync", listing.as_ref().err());
+            }
             match listing {
                 Ok(Listing { models, skipped }) => {
                     let missing_in = |others: &BTreeMap<String, Offer>, these: &BTreeMap<String, Offer>| {
@@ -132,10 +137,57 @@ pub(crate) async fn save(catalog: &Arc<Shelf>) {
 
 /// What `instance` lists now, or why that is not known.
 async fn listing_of(http: &Arc<dyn HttpClient>, instance: &ProviderInstance) -> Result<Listing, Failure> {
+    let lists = lists_of(instance);
+    if lists.is_empty() {
+        return known(instance);
+    }
+    let mut listing = Listing::default();
+    for list in lists {
+        let mut url = Some(list.url.clone());
+        for _ in 0..PAGES_MAX {
+            let Some(asked) = url.take() else { break };
+            let (page, next) = page_of(http, instance, &asked, list.pages).await?;
+            listing.join(page);
+            url = next.map(|(name, value)| with_pair(&list.url, name, &value));
+        }
+    }
+    Ok(listing)
+}
+
+fn lists_of(instance: &ProviderInstance) -> &[ListAddress] {
+    match &instance.reach {
+        InstanceReach::Network(origin) => &origin.lists,
+        InstanceReach::Echo(_) | InstanceReach::Speech => &[],
+    }
+}
+
+/// Whether its models are listed anywhere, or known from here.
+pub(crate) fn has_list(instance: &ProviderInstance) -> bool {
+    !lists_of(instance).is_empty() || !instance.models_known.is_empty()
+}
+
+/// The models of an instance that has no list.
+fn known(instance: &ProviderInstance) -> Result<Listing, Failure> {
+    if instance.models_known.is_empty() {
+        let mut failure = Failure::unanswered(unix_ms(), "Nothing lists the models of this provider.", &[]);
+        failure.hint = Some("Name them under models, in the configuration or by the API.".into());
+        return Err(failure);
+    }
+    Ok(Listing::known(&instance.models_known))
+}
+
+type Page = (Listing, Option<(&'static str, String)>);
+
+async fn page_of(
+    http: &Arc<dyn HttpClient>,
+    instance: &ProviderInstance,
+    url: &str,
+    pages: Pages,
+) -> Result<Page, Failure> {
     let secrets: Vec<String> = instance.credential.iter().map(|key| key.expose().clone()).collect();
     let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
     let silent = |message: &str| Failure::unanswered(unix_ms(), message, &secrets);
-    let answer = async { http.send(request(instance)?, LIMITS).await }.await;
+    let answer = async { http.send(request(instance, url)?, LIMITS).await }.await;
     let answer: Response<Bytes> = answer.map_err(|error| silent(&error.to_string()))?;
     let answered = |message: &str| Failure::answered(unix_ms(), answer.status().as_u16(), message, &secrets);
     if !answer.status().is_success() {
@@ -143,7 +195,8 @@ async fn listing_of(http: &Arc<dyn HttpClient>, instance: &ProviderInstance) -> 
     }
     let body = answer.body().clone();
     // A long list takes a while to read, and others wait for this thread.
-    let read = tokio::task::spawn_blocking(move || listing::read(&body)).await;
+    let read = move || listing::read(&body).map(|page| (page, listing::next_page(&body, pages)));
+    let read = tokio::task::spawn_blocking(read).await;
     let read = read.map_err(|_| answered("The list of models could not be read."))?;
     read.map_err(|why| {
         let mut failure = answered(&format!("What it answers is not a list of models: {why}"));
@@ -154,14 +207,38 @@ async fn listing_of(http: &Arc<dyn HttpClient>, instance: &ProviderInstance) -> 
     })
 }
 
-fn request(instance: &ProviderInstance) -> Result<Request<Bytes>, http::Error> {
-    let mut request = Request::get(models_url(instance)).body(Bytes::new())?;
+fn request(instance: &ProviderInstance, url: &str) -> Result<Request<Bytes>, http::Error> {
+    let mut request = Request::get(url).body(Bytes::new())?;
+    let signed = instance.signer.as_ref().and_then(|signer| {
+        let uri = request.uri();
+        let path = uri.path_and_query()?;
+        let host = uri.authority()?.as_str();
+        let body = sha256(std::iter::empty());
+        let signable = Signable { method: "GET", host, path, content_type: None, body };
+        Some(signer.sign(&signable, unix_ms() / 1_000))
+    });
     let headers = request.headers_mut();
-    for (name, value) in &instance.headers {
+    for (name, value) in instance.kind.headers {
+        headers.insert(*name, HeaderValue::from_static(value));
+    }
+    for (name, value) in instance.headers.iter().chain(signed.iter().flatten()) {
         headers.insert(name, value.clone());
     }
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     Ok(request)
+}
+
+/// `url` with one more pair in its query.
+fn with_pair(url: &str, name: &str, value: &str) -> String {
+    let mark = if url.contains('?') { '&' } else { '?' };
+    let mut url = format!("{url}{mark}{name}=");
+    for byte in value.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => url.push(byte.into()),
+            _ => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    url
 }
 
 /// What the upstream says of its error, in the usual places.
@@ -173,6 +250,8 @@ fn said(answer: &Response<Bytes>) -> String {
     text.map_or_else(|| format!("The upstream answered {status}."), str::to_owned)
 }
 
+/// Pages of one list.
+const PAGES_MAX: usize = 20;
 /// Instances that are asked at the same time.
 const AT_ONCE_MAX: usize = 8;
 /// For all of them together; whoever waits for the answer is given up soon after.

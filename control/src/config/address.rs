@@ -9,45 +9,66 @@ use shared::provider::ProviderKind;
 use shared::provider::path::{Missing, Paths, Place};
 use shared::routing::{HttpVersion, Origin};
 
-/// Takes the `base_url` of an instance of `kind` apart, or says what is wrong with it.
+/// A base URL, and whether it is the instance's own or its kind's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Base<'a> {
+    pub(super) url: &'a str,
+    pub(super) is_own: bool,
+}
+
+/// What is wrong with an address.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The address itself.
+    Address(String),
+    /// A field that belongs into it.
+    Missing(Missing),
+}
+
+impl<T: Into<String>> From<T> for Fault {
+    fn from(message: T) -> Self {
+        Self::Address(message.into())
+    }
+}
+
+/// Takes the base URL of an instance of `kind` apart, or says what is wrong with it.
 pub(super) fn origin(
     kind: &ProviderKind,
-    base_url: &str,
+    base: Base<'_>,
     place: &Place<'_>,
     http: HttpVersion,
-) -> Result<Origin, String> {
+) -> Result<Origin, Fault> {
+    let base_url = base.url;
     const SHAPE: &str = "must be an address such as https://api.example.com/v1";
-    let uri: Uri = base_url.parse().map_err(|_| SHAPE.to_owned())?;
+    let uri: Uri = base_url.parse().map_err(|_| SHAPE)?;
     let tls = match uri.scheme_str() {
         Some("https") => true,
         Some("http") => false,
-        Some(_) => return Err("only http:// and https:// are spoken".to_owned()),
-        None => return Err(SHAPE.to_owned()),
+        Some(_) => return Err("only http:// and https:// are spoken".into()),
+        None => return Err(SHAPE.into()),
     };
     let authority = uri.authority().ok_or(SHAPE)?;
     if authority.as_str().contains('@') {
-        return Err("may not hold a user name or password; use api_key or headers".to_owned());
+        return Err("may not hold a user name or password; use api_key or headers".into());
     }
     if uri.query().is_some() || base_url.contains('#') {
-        return Err("may not hold a query or fragment".to_owned());
+        return Err("may not hold a query or fragment".into());
     }
     let port = port(authority, tls)?;
     let host = host(authority)?;
     let path = uri.path().trim_end_matches('/');
-    if let Some(end) =
-        ["/chat/completions", "/completions", "/models"].iter().find(|end| path.ends_with(*end))
-    {
-        return Err(format!("leave out {end}: llmgw adds it"));
+    let added = ["/chat/completions", "/completions", "/models"];
+    if let Some(end) = added.iter().chain(kind.added_by_sdk).find(|end| path.ends_with(*end)) {
+        return Err(format!("leave out {end}: llmgw adds it").into());
     }
     let layout = kind.layout(path).ok_or(SHAPE)?;
-    let needs = |Missing(field)| format!("needs {field}");
     Ok(Origin {
         tls,
         authority: authority.clone(),
         host,
         port,
-        paths: Paths::new(layout, path, place).map_err(needs)?,
-        models_path: layout.models_path(path, place).map_err(needs)?,
+        paths: Paths::new(layout, path, place).map_err(Fault::Missing)?,
+        lists: layout.lists(base_url.trim_end_matches('/'), base.is_own, place).map_err(Fault::Missing)?,
         http,
     })
 }
@@ -122,9 +143,32 @@ mod tests {
 
     use super::*;
 
+    fn read_of(kind: &str, url: &str) -> Result<Origin, String> {
+        let kind = shared::provider::kind(kind).unwrap();
+        let place = Place { project: Some("p"), location: Some("l"), ..Place::default() };
+        origin(kind, Base { url, is_own: true }, &place, HttpVersion::Auto).map_err(|fault| match fault {
+            Fault::Address(message) => message,
+            Fault::Missing(Missing(field)) => panic!("{field}"),
+        })
+    }
+
     fn read(url: &str) -> Result<Origin, String> {
-        let kind = shared::provider::kind("compatible").unwrap();
-        origin(kind, url, &Place::default(), HttpVersion::Auto)
+        read_of("compatible", url)
+    }
+
+    #[test]
+    fn the_end_that_a_vendors_sdk_adds_is_left_out() {
+        for (kind, url, end) in [
+            ("anthropic", "https://api.anthropic.com/v1", "/v1"),
+            ("anthropic", "https://api.anthropic.com/v1/messages/", "/v1/messages"),
+            ("azure_openai", "https://r.openai.azure.com/openai", "/openai"),
+            ("vertex", "https://aiplatform.googleapis.com/v1", "/v1"),
+        ] {
+            let error = read_of(kind, url).expect_err(url);
+            assert_eq!(error, format!("leave out {end}: llmgw adds it"), "{url}");
+        }
+        assert!(read_of("anthropic", "https://r.services.ai.azure.com/anthropic").is_ok());
+        assert!(read_of("azure_openai", "https://r.openai.azure.com/openai/v1/").is_ok());
     }
 
     #[test]
@@ -142,7 +186,7 @@ mod tests {
             assert_eq!((origin.tls, origin.host.as_str(), origin.port), (tls, host, port), "{url}");
             let path = origin.paths.of(Dialect::Chat, Call::Whole, "m").unwrap();
             assert_eq!(path.as_str(), chat, "{url}");
-            assert!(origin.models_path.unwrap().as_str().ends_with("/models"), "{url}");
+            assert_eq!(origin.lists[0].url, format!("{}/models", url.trim_end_matches('/')));
         }
     }
 

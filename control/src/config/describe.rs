@@ -44,6 +44,7 @@ fn described(raw: &raw::DescribedModel) -> Model {
         reasoning: raw.reasoning,
         dialects: raw.protocols.as_ref().map(|list| dialects(list)),
         context_window: raw.context_window,
+        output_tokens_max: raw.max_output_tokens,
         price_label: prices.map(|prices| prices.label("config")),
         prices,
     }

@@ -4,6 +4,7 @@
 //! [`ConfigError`] carries every fault that was found, not only the first.
 
 mod address;
+mod credential;
 mod describe;
 mod descriptors;
 mod env;
@@ -18,6 +19,7 @@ mod offline;
 mod plain;
 mod provider;
 mod raw;
+mod reach;
 mod registry;
 mod schema;
 mod secrets;

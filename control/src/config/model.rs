@@ -8,12 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
 use shared::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use shared::operation::Dialect;
 use shared::policy::{CircuitPolicy, RetryPolicy};
 use shared::provider::ProviderKind;
+use shared::provider::quirks::Quirks;
 use shared::routing::{EchoOptions, Model, Origin};
 use shared::secret::Secret;
 
@@ -21,6 +23,7 @@ use super::env::Environment;
 use super::file::Version;
 use super::layer::Setting;
 use super::seed::Seed;
+use crate::credential::{Metadata, Sign};
 
 /// The whole effective configuration.
 #[derive(Debug)]
@@ -222,6 +225,8 @@ pub struct Provider {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Dialects that it speaks natively.
     pub dialects: Vec<Dialect>,
+    /// What sets it apart from others of its protocol.
+    pub quirks: Quirks,
     /// Bounds an attempt up to the response head.
     pub timeout: Duration,
     /// The longest silence inside a stream.
@@ -232,6 +237,10 @@ pub struct Provider {
     pub project: Option<String>,
     /// Location, for kinds that have locations.
     pub location: Option<String>,
+    /// Version of the API, for kinds that have versions.
+    pub api_version: Option<String>,
+    /// Where the metadata server of the machine is, if elsewhere than usual.
+    pub(crate) metadata: Metadata,
     /// The voice where a speech request names none.
     pub default_voice: Option<String>,
     /// Kept, but out of routing.
@@ -240,6 +249,8 @@ pub struct Provider {
     pub force_api_support: bool,
     /// Its models: the configured ones, then those that only an endpoint names.
     pub models: Vec<Arc<Model>>,
+    /// Models that it is known to have, where nothing lists them.
+    pub models_known: Arc<[String]>,
     /// Options of the `echo` kind.
     pub echo: EchoOptions,
     /// The human whose own it is; never one of the file (AUTH-4).
@@ -249,6 +260,15 @@ pub struct Provider {
 }
 
 impl Provider {
+    /// How its requests are signed, or what is wrong with its key.
+    pub(crate) fn sign(&self) -> Result<Sign, &'static str> {
+        // A header of its own is a credential too.
+        if self.api_key.is_none() && self.headers.iter().any(|(name, _)| *name == AUTHORIZATION) {
+            return Ok(Sign::Nothing);
+        }
+        Sign::of(self.kind.auth, self.api_key.as_ref(), self.region.as_deref(), &self.metadata)
+    }
+
     /// Whether it cannot be used because it has no key.
     pub fn lacks_key(&self) -> bool {
         self.kept_key == KeptKey::Needed && self.api_key.is_none()

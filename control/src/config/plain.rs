@@ -15,8 +15,8 @@ use shared::id::is_name;
 use shared::secret::Secret;
 
 use super::model::{KeptKey, Provider, Routing};
-use super::provider::fits_header;
 use super::registry;
+use crate::credential::fits_header;
 
 /// The places of the file.
 #[derive(Clone, Debug)]

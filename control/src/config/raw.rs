@@ -104,7 +104,9 @@ pub(super) struct Provider {
     pub(super) registry_id: Option<String>,
     /// The address that the vendor's own SDK takes, e.g. `https://api.example.com/v1`.
     pub(super) base_url: Option<String>,
-    /// The credential, or `${ENV:NAME}` to take it from the environment.
+    /// The credential, or `${ENV:NAME}` to take it from the environment. For `bedrock` an API key or
+    /// `${ENV:AWS_ACCESS_KEY_ID}:${ENV:AWS_SECRET_ACCESS_KEY}`, for `vertex` the JSON of a service account, an access
+    /// token, or nothing for the account of the machine.
     pub(super) api_key: Option<String>,
     /// Seconds that an attempt may take up to the response head.
     #[schemars(range(min = 0.001, max = 86_400))]
@@ -116,8 +118,10 @@ pub(super) struct Provider {
     pub(super) region: Option<String>,
     /// Project, for providers that have projects.
     pub(super) project: Option<String>,
-    /// Location, for providers that have locations.
+    /// Location, for providers that have locations; `vertex` takes `global` where none is given.
     pub(super) location: Option<String>,
+    /// Version of the API, for `azure_openai`.
+    pub(super) api_version: Option<String>,
     /// Voice where a speech request names none.
     pub(super) default_voice: Option<String>,
     /// Keep the instance but route nothing to it.
@@ -197,6 +201,10 @@ pub(super) struct DescribedModel {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub(super) context_window: Option<u64>,
+    /// The longest answer in tokens.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub(super) max_output_tokens: Option<u64>,
     /// Prices in dollars per million tokens.
     #[serde(default)]
     pub(super) prices: Option<Prices>,

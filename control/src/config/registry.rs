@@ -3,6 +3,8 @@
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
+use shared::operation::Dialect;
+use shared::provider::quirks::Differing;
 
 /// A well-known provider.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -15,11 +17,21 @@ pub struct Entry {
     /// The kind of provider that it is.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The address that its own SDK takes.
-    pub base_url: String,
+    /// The address that its own SDK takes; none where its type knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
     /// The variable that its own SDK reads the key from; none where no key is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
+    /// Protocols that it speaks natively, where they differ from its type's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocols: Option<Vec<Dialect>>,
+    /// Its models, where nothing lists them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
+    /// What sets it apart from others of its type.
+    #[serde(default)]
+    pub quirks: Differing,
     /// Where its documentation is.
     pub docs: String,
 }
@@ -40,21 +52,34 @@ const REGISTRY: &str = include_str!("../../../shared/src/provider/registry.json"
 
 #[cfg(test)]
 mod tests {
+    use shared::provider::Reach;
     use shared::provider::path::Place;
     use shared::routing::HttpVersion;
 
+    use super::super::address::{Base, origin};
     use super::*;
 
     #[test]
     fn every_entry_can_be_used() {
-        assert!(entries().len() >= 14, "the file parses");
+        assert!(entries().len() >= 30, "the file parses");
         assert!(entries().is_sorted_by(|a, b| a.id < b.id), "sorted, each once");
         for entry in entries() {
             let kind = shared::provider::kind(&entry.kind).expect(&entry.id);
             assert!(shared::id::is_name(&entry.id), "{}", entry.id);
-            let place = Place::default();
-            super::super::address::origin(kind, &entry.base_url, &place, HttpVersion::Auto).expect(&entry.id);
-            assert_eq!(entry.api_key_env.is_none(), kind.name == "local_server", "{}", entry.id);
+            let place =
+                Place { region: Some("r"), project: Some("p"), location: Some("l"), api_version: None };
+            assert!(entry.models.iter().all(|id| crate::config::is_model_id(id)), "{}", entry.id);
+            let needs_key = kind.api_key_required || kind.name == "compatible";
+            assert_eq!(entry.api_key_env.is_some(), needs_key, "{}", entry.id);
+            let Some(url) = entry.base_url.as_deref() else {
+                assert!(!matches!(kind.reach, Reach::BaseUrl), "{} needs an address", entry.id);
+                continue;
+            };
+            let origin =
+                origin(kind, Base { url, is_own: false }, &place, HttpVersion::Auto).expect(&entry.id);
+            for dialect in entry.protocols.iter().flatten() {
+                assert!(origin.paths.has(*dialect), "{} {}", entry.id, dialect.name());
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) use held::{Held, Holdings};
 pub(crate) use kept::KeptKeys;
 pub(crate) use lookup::{Found, lookup, provider_ids};
 pub(crate) use merge::{ViewCell, merge};
-pub(crate) use provider::{Connection, Source, Standing, shadow_of};
+pub(crate) use provider::{Connection, NOT_CONNECTED, Source, Standing, shadow_of};
 pub(crate) use sealed::{open_written, seal_written};
 
 #[cfg(test)]

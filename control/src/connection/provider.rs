@@ -194,4 +194,4 @@ pub(crate) fn shadow_of(file: &Routing, name: &str) -> Option<&'static str> {
 
 pub(super) const A_PROVIDER: &str = "a provider";
 pub(super) const AN_ENDPOINT: &str = "an endpoint";
-const NOT_CONNECTED: &str = "not_connected";
+pub(crate) const NOT_CONNECTED: &str = "not_connected";

@@ -498,7 +498,14 @@ fn desk(mut meter: Meter, home: &Path) -> Desk {
     let keys = Arc::new(vault::open_keys(db, key).unwrap());
     let (out, _) = shared::snapshot::channel();
     let (catalog, counters) = (Arc::default(), Arc::default());
-    let params = PublisherParams { config, keys: Arc::clone(&keys), catalog, counters, out };
+    let params = PublisherParams {
+        config,
+        keys: Arc::clone(&keys),
+        catalog,
+        tokens: crate::credential::Tokens::default(),
+        counters,
+        out,
+    };
     let publisher = Publisher::start(params, db).unwrap();
     Desk { meter, publisher, keys, retention }
 }

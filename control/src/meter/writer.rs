@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::ingest::{Meter, Round};
 use crate::command::{Bench, Order, execute};
 use crate::config::Routing;
-use crate::publish::Publisher;
+use crate::publish::{Publisher, Touched};
 use crate::retention::Retention;
 use crate::store::error::StoreError;
 use crate::vault::Keys;
@@ -45,6 +45,8 @@ enum Job {
     Write(Box<dyn Order>),
     /// Publish what the configuration file says now.
     File(Box<Routing>),
+    /// Publish anew, because something beside the database has changed.
+    Publish(Touched),
     /// A short piece of work on the rows of usage.
     Chore(Chore),
     /// Store all there is and end.
@@ -112,6 +114,11 @@ impl Scribe {
         })
     }
 
+    /// Has what `touched` names published anew. False if that must be tried again.
+    pub(crate) fn publish(&self, touched: Touched) -> bool {
+        self.0.try_send(Job::Publish(touched)).is_ok()
+    }
+
     /// Has the content of the changed configuration file published. False if that must be tried again.
     pub(crate) fn replace_file(&self, routing: Routing) -> bool {
         self.0.try_send(Job::File(Box::new(routing))).is_ok()
@@ -142,7 +149,8 @@ fn run(mut desk: Desk, jobs: &Receiver<Job>) {
                 flush(meter, round);
                 let _ = reply.send(());
             }
-            Ok(Job::Write(_) | Job::File(_) | Job::Chore(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Job::Write(_) | Job::File(_) | Job::Publish(_) | Job::Chore(_))
+            | Err(RecvTimeoutError::Timeout) => {}
             Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return finish(meter),
         }
     }
@@ -158,6 +166,7 @@ impl Desk {
             match job {
                 Ok(Job::Write(order)) => orders.push(order),
                 Ok(Job::File(routing)) => self.replace_file(*routing),
+                Ok(Job::Publish(touched)) => self.publish(touched),
                 Ok(Job::Chore(chore)) => chore(self.meter.usage_mut()),
                 other => {
                     self.execute(orders);
@@ -178,6 +187,12 @@ impl Desk {
         let Self { meter, publisher, keys, .. } = self;
         execute(&mut Bench { db: meter.db_mut(), keys, publisher }, orders);
         meter.forget_rules();
+    }
+
+    fn publish(&mut self, touched: Touched) {
+        if let Err(error) = self.publisher.touch(touched, self.meter.db_mut()) {
+            tracing::error!("a change could not be put in force yet: {error}");
+        }
     }
 
     fn replace_file(&mut self, routing: Routing) {

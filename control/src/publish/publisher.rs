@@ -11,11 +11,12 @@ use shared::quota::Counters;
 use shared::snapshot::{Snapshot, SnapshotPublisher};
 
 use super::access;
-use super::routes::{self, Routes};
+use super::routes::{self, Routes, Signing};
 use crate::catalog::merge::Merger;
 use crate::catalog::shelf::Shelf;
 use crate::config::{Config, Environment, Routing};
 use crate::connection::{Holdings, KeptKeys, ViewCell, merge};
+use crate::credential::Tokens;
 use crate::store::endpoints;
 use crate::vault::Keys;
 
@@ -52,6 +53,8 @@ pub(crate) struct Publisher {
     /// Both together, as they are shown.
     view: ViewCell,
     keys: Arc<Keys>,
+    /// Access tokens for those that need them.
+    tokens: Tokens,
     /// What is known of models beside the configuration.
     catalog: Arc<Shelf>,
     /// When what is known changes next without anybody's doing.
@@ -72,6 +75,7 @@ pub(crate) struct PublisherParams {
     pub(crate) config: Arc<Config>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) catalog: Arc<Shelf>,
+    pub(crate) tokens: Tokens,
     pub(crate) counters: Arc<Counters>,
     pub(crate) out: SnapshotPublisher,
 }
@@ -79,12 +83,13 @@ pub(crate) struct PublisherParams {
 impl Publisher {
     /// Publishes the first snapshot.
     pub(crate) fn start(params: PublisherParams, db: &Connection) -> rusqlite::Result<Self> {
-        let PublisherParams { config, keys, catalog, counters, out } = params;
+        let PublisherParams { config, keys, catalog, tokens, counters, out } = params;
         let kept_keys = KeptKeys::read(db, &keys)?;
         let mut publisher = Self {
             access: Arc::default(),
             routes: Routes::default(),
             catalog,
+            tokens,
             next_change_at_ms: None,
             file: kept_keys.fill(config.routing.clone()),
             kept_keys,
@@ -145,7 +150,10 @@ impl Publisher {
             let (routing, view) = merge(&self.file, &self.holdings, endpoints::all(db)?);
             self.catalog.keep(&routing.providers.iter().map(|provider| provider.id.as_str()).collect());
             let mut merger = Merger::new(&self.catalog, db, now_ms)?.with_endpoints(&routing.endpoints);
-            self.routes = routes::routes(&routing, &self.config.policies, &self.board, &mut merger);
+            self.tokens.want(routes::grants(&routing));
+            let signing = Signing { tokens: &self.tokens, now_ms };
+            let policies = (&self.config.policies, &*self.board);
+            self.routes = routes::routes(&routing, policies, &signing, &mut merger);
             self.next_change_at_ms = merger.finish();
             self.view.write(view);
         }

@@ -4,17 +4,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use ring::digest::{Context, SHA256};
 use shared::health::{Board, UpstreamIdentity};
 use shared::id::ProviderId;
-use shared::provider::Auth;
+use shared::provider::sigv4::Signer;
+use shared::provider::{Auth, Inside, Reach};
 use shared::routing::{Endpoint, InstanceReach, ProviderInstance, Target};
+use shared::secret::Secret;
 use shared::snapshot::{Route, Snapshot};
 
 use crate::catalog::merge::Merger;
 use crate::config::{self, ConnectionAuth, Policies, Provider, Routing};
+use crate::credential::{Grant, Sign, Tokens, bearer_header};
 
 /// Provider instances, endpoints, and what each selector means.
 #[derive(Debug, Default)]
@@ -25,10 +27,15 @@ pub(crate) struct Routes {
 }
 
 /// What `routing` means under the policies of the start.
-pub(crate) fn routes(routing: &Routing, policies: &Policies, board: &Board, merger: &mut Merger) -> Routes {
+pub(crate) fn routes(
+    routing: &Routing,
+    (policies, board): (&Policies, &Board),
+    signing: &Signing<'_>,
+    merger: &mut Merger,
+) -> Routes {
     let live = routing.providers.iter().filter(|provider| !provider.disabled);
-    let mut providers: Vec<Arc<ProviderInstance>> =
-        live.filter_map(|provider| instance(provider, policies, board, merger)).map(Arc::new).collect();
+    let made = live.filter_map(|provider| instance(provider, (policies, board), signing, merger));
+    let mut providers: Vec<Arc<ProviderInstance>> = made.map(Arc::new).collect();
     providers.sort_by(|a, b| a.id.cmp(&b.id));
     board.keep(&providers);
     let endpoints = endpoints(&routing.endpoints, &providers);
@@ -38,40 +45,47 @@ pub(crate) fn routes(routing: &Routing, policies: &Policies, board: &Board, merg
 
 fn instance(
     provider: &Provider,
-    policies: &Policies,
-    board: &Board,
+    (policies, board): (&Policies, &Board),
+    signing: &Signing<'_>,
     merger: &mut Merger,
 ) -> Option<ProviderInstance> {
     let (retry, circuit_policy) = policies.of(&provider.id);
-    let reach = match (&provider.origin, &provider.base_url) {
-        (Some(origin), _) => InstanceReach::Network(origin.clone()),
-        (None, None) => InstanceReach::Echo(provider.echo.clone()),
+    let reach = match (provider.kind.reach, &provider.origin) {
+        (Reach::InProcess(Inside::Echo), _) => InstanceReach::Echo(provider.echo.clone()),
+        (Reach::InProcess(Inside::Speech), _) => InstanceReach::Speech,
+        (_, Some(origin)) => InstanceReach::Network(origin.clone()),
         // An address that could not be read was a fault of the configuration and cannot get here.
-        (None, Some(_)) => return None,
+        (_, None) => return None,
     };
-    let credential = credential(provider);
-    let headers: Vec<_> = credential.into_iter().chain(provider.headers.iter().cloned()).collect();
+    let Signed { header, signer, unready } = signing.signed(provider);
+    let identity = identity(provider);
     Some(ProviderInstance {
         id: provider.id.clone(),
         kind: provider.kind,
-        unready: unready(provider),
-        circuit: board.circuit(&provider.id, identity(&reach, &headers)),
+        unready: not_usable(provider).or(unready),
+        circuit: board.circuit(&provider.id, address(&reach, identity)),
         reach,
-        headers,
-        credential: provider.api_key.clone(),
+        credential: secret(provider, header.as_ref()),
+        headers: header.into_iter().chain(provider.headers.iter().cloned()).collect(),
+        signer,
+        identity,
         dialects: provider.dialects.clone(),
+        quirks: provider.quirks,
+        force_api_support: provider.force_api_support,
+        default_voice: provider.default_voice.clone(),
         timeout: provider.timeout,
         stream_idle_timeout: provider.stream_idle_timeout,
         retry,
         circuit_policy,
         models: merger.models_of(provider),
+        models_known: Arc::clone(&provider.models_known),
         owner: provider.owner.clone(),
         shared_with: provider.shared_with.clone(),
     })
 }
 
 /// Why nothing can be sent to an instance that is switched on.
-fn unready(provider: &Provider) -> Option<&'static str> {
+fn not_usable(provider: &Provider) -> Option<&'static str> {
     match provider.auth {
         ConnectionAuth::Oauth => Some("nobody has signed in for it yet"),
         ConnectionAuth::ApiKey | ConnectionAuth::Local => {
@@ -80,37 +94,104 @@ fn unready(provider: &Provider) -> Option<&'static str> {
     }
 }
 
-/// Tells one upstream and credential from another: what failed with an old key says nothing about a new one
-/// (FAIL-4).
-fn identity(reach: &InstanceReach, headers: &[(HeaderName, HeaderValue)]) -> UpstreamIdentity {
-    let mut digest = Context::new(&SHA256);
-    let mut field = |bytes: &[u8]| {
-        digest.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
-        digest.update(bytes);
-    };
-    if let InstanceReach::Network(origin) = reach {
-        field(if origin.tls { b"https" } else { b"http" });
-        field(origin.authority.as_str().as_bytes());
-        origin.paths.texts().for_each(|path| field(path.as_bytes()));
-    }
-    for (name, value) in headers {
-        field(name.as_str().as_bytes());
-        field(value.as_bytes());
-    }
-    let mut identity = UpstreamIdentity::default();
-    identity.copy_from_slice(digest.finish().as_ref());
-    identity
+/// Signs requests with what is good at one moment.
+#[derive(Debug)]
+pub(crate) struct Signing<'a> {
+    pub(crate) tokens: &'a Tokens,
+    pub(crate) now_ms: u64,
 }
 
-fn credential(provider: &Provider) -> Option<(HeaderName, HeaderValue)> {
-    let key = provider.api_key.as_ref()?;
-    match provider.kind.auth {
-        Auth::Bearer => {
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose())).ok()?;
-            value.set_sensitive(true);
-            Some((AUTHORIZATION, value))
+/// What of a credential goes with requests, or why nothing can.
+#[derive(Default)]
+struct Signed {
+    header: Option<(HeaderName, HeaderValue)>,
+    signer: Option<Signer>,
+    unready: Option<&'static str>,
+}
+
+impl Signing<'_> {
+    fn signed(&self, provider: &Provider) -> Signed {
+        let bare = Signed::default();
+        let none = |why| Signed { unready: Some(why), ..Signed::default() };
+        if provider.auth == ConnectionAuth::Oauth {
+            return bare;
         }
-        Auth::None => None,
+        match provider.sign() {
+            Ok(Sign::Nothing) => bare,
+            Ok(Sign::Header(name, value)) => Signed { header: Some((name, value)), ..bare },
+            Ok(Sign::Aws(signer)) => Signed { signer: Some(signer), ..bare },
+            Ok(Sign::Token(grant)) => match self.tokens.current(&grant, self.now_ms) {
+                Ok(token) => Signed { header: bearer_header(token.expose()).ok(), ..bare },
+                Err(why) => none(why),
+            },
+            Err(_) => none("its API key is of no use; the gateway's log says why"),
+        }
+    }
+}
+
+/// Every grant of an instance that is in use.
+pub(crate) fn grants(routing: &Routing) -> Vec<Grant> {
+    let live = routing.providers.iter().filter(|provider| !provider.disabled);
+    let live = live.filter(|provider| provider.auth != ConnectionAuth::Oauth);
+    live.filter_map(|provider| match provider.sign() {
+        Ok(Sign::Token(grant)) => Some(grant),
+        Ok(Sign::Nothing | Sign::Header(..) | Sign::Aws(_)) | Err(_) => None,
+    })
+    .collect()
+}
+
+/// What an upstream could repeat of the credential: what was sent to it.
+fn secret(provider: &Provider, header: Option<&(HeaderName, HeaderValue)>) -> Option<Secret<String>> {
+    match provider.kind.auth {
+        Auth::Google => {
+            let sent = header?.1.to_str().ok()?;
+            Some(Secret::new(sent.trim_start_matches("Bearer ").to_owned()))
+        }
+        Auth::Aws { .. } | Auth::Bearer | Auth::Header(_) | Auth::None => provider.api_key.clone(),
+    }
+}
+
+/// Tells one credential from another.
+fn identity(provider: &Provider) -> UpstreamIdentity {
+    let mut digest = Digest::new();
+    digest.field(provider.api_key.as_ref().map(|key| key.expose().as_bytes()).unwrap_or_default());
+    for (name, value) in &provider.headers {
+        digest.field(name.as_str().as_bytes());
+        digest.field(value.as_bytes());
+    }
+    digest.finish()
+}
+
+/// Tells one upstream and credential from another: what failed with an old key says nothing about a new one
+/// (FAIL-4).
+fn address(reach: &InstanceReach, credential: UpstreamIdentity) -> UpstreamIdentity {
+    let mut digest = Digest::new();
+    if let InstanceReach::Network(origin) = reach {
+        digest.field(if origin.tls { b"https" } else { b"http" });
+        digest.field(origin.authority.as_str().as_bytes());
+        origin.paths.texts().for_each(|path| digest.field(path.as_bytes()));
+    }
+    digest.field(&credential);
+    digest.finish()
+}
+
+/// A SHA-256 of fields of any length.
+struct Digest(Context);
+
+impl Digest {
+    fn new() -> Self {
+        Self(Context::new(&SHA256))
+    }
+
+    fn field(&mut self, bytes: &[u8]) {
+        self.0.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
+        self.0.update(bytes);
+    }
+
+    fn finish(self) -> UpstreamIdentity {
+        let mut sum = UpstreamIdentity::default();
+        sum.copy_from_slice(self.0.finish().as_ref());
+        sum
     }
 }
 

@@ -51,7 +51,14 @@ fn started(config: &Arc<Config>, out: SnapshotPublisher) -> (Publisher, Connecti
     make_keys(&db, &encryption_key).unwrap();
     let keys = Arc::new(open_keys(&db, &encryption_key).unwrap());
     let (catalog, counters) = (Arc::default(), Arc::default());
-    let params = PublisherParams { config: Arc::clone(config), keys, catalog, counters, out };
+    let params = PublisherParams {
+        config: Arc::clone(config),
+        keys,
+        catalog,
+        tokens: crate::credential::Tokens::default(),
+        counters,
+        out,
+    };
     (Publisher::start(params, &db).unwrap(), db)
 }
 
@@ -317,7 +324,14 @@ fn keys_that_the_database_keeps_are_those_of_the_file_and_one_without_is_not_use
     }
     let (out, reader) = channel();
     let (catalog, counters) = (Arc::default(), Arc::default());
-    let params = PublisherParams { config: Arc::clone(&config), keys, catalog, counters, out };
+    let params = PublisherParams {
+        config: Arc::clone(&config),
+        keys,
+        catalog,
+        tokens: crate::credential::Tokens::default(),
+        counters,
+        out,
+    };
     let mut publisher = Publisher::start(params, &db).unwrap();
     let found = |snapshot: &Snapshot| -> Vec<_> {
         let key =

@@ -14,7 +14,7 @@ use http::Uri;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use shared::port::BoxError;
+use shared::port::{BoxError, MetadataServer};
 use shared::routing::{HttpVersion, Origin};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -116,6 +116,22 @@ pub(crate) async fn dial(origin: &Origin, tls: &Tls) -> Result<(UpstreamIo, bool
     };
     tokio::time::timeout(DIAL_TIMEOUT, connect).await.unwrap_or(Err(DialError::TimedOut))
 }
+
+/// Connects to the metadata server of the machine: the one exception to [`is_forbidden`], which has no address to
+/// choose.
+pub(crate) async fn dial_metadata() -> Result<UpstreamIo, DialError> {
+    let server: Ipv4Addr =
+        MetadataServer::ADDRESS.parse().map_err(|error| DialError::Io(io::Error::other(error)))?;
+    let connect = TcpStream::connect((server, 80));
+    match tokio::time::timeout(METADATA_TIMEOUT, connect).await {
+        Ok(Ok(tcp)) => Ok(UpstreamIo::Plain(tcp)),
+        Ok(Err(error)) => Err(DialError::Io(error)),
+        Err(_) => Err(DialError::TimedOut),
+    }
+}
+
+/// It is on the machine itself, or not there.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What the TLS connectors dial with, so that their sockets pass the same checks.
 #[derive(Clone, Copy, Debug)]

@@ -9,11 +9,11 @@ use http::header::{
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
-use shared::port::{BoxError, HttpLimits};
+use shared::port::{BoxError, HttpLimits, MetadataServer};
 use shared::provider::path::Paths;
 use shared::routing::{HttpVersion, Origin};
 
-use super::dial::{UpstreamIo, dial};
+use super::dial::{UpstreamIo, dial, dial_metadata};
 use super::http1::Connection;
 use super::outgoing::Outgoing;
 use super::request::AGENT;
@@ -39,7 +39,12 @@ async fn exchange(
         return Err(format!("{} is not a method that is sent", request.method()).into());
     }
     let origin = origin(request.uri())?;
-    let (io, is_http2) = dial(&origin, &worker.plane.tls).await?;
+    let (io, is_http2) = if request.extensions().get::<MetadataServer>().is_some() {
+        asks_for_token(&request)?;
+        (dial_metadata().await?, false)
+    } else {
+        dial(&origin, &worker.plane.tls).await?
+    };
     let (status, headers, mut body) =
         if is_http2 { send_http2(io, request).await? } else { send_http1(io, &request, &origin).await? };
     if headers
@@ -60,6 +65,16 @@ async fn exchange(
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     Ok(response)
+}
+
+/// Of the metadata server nothing else is asked.
+fn asks_for_token(request: &Request<Bytes>) -> Result<(), &'static str> {
+    let uri = request.uri();
+    let there =
+        uri.scheme_str() == Some("http") && uri.authority().is_some_and(|a| a == MetadataServer::ADDRESS);
+    let token = request.method() == Method::GET
+        && uri.path_and_query().is_some_and(|path| path == MetadataServer::TOKEN_PATH);
+    if there && token { Ok(()) } else { Err("the metadata server is asked for access tokens alone") }
 }
 
 /// Those whose answers have bodies like any other.
@@ -136,7 +151,28 @@ fn origin(uri: &Uri) -> Result<Origin, BoxError> {
         host,
         port,
         paths: Paths::default(),
-        models_path: None,
+        lists: Vec::new(),
         http: HttpVersion::Auto,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_metadata_server_is_asked_for_tokens_alone() {
+        let token = format!("http://{}{}", MetadataServer::ADDRESS, MetadataServer::TOKEN_PATH);
+        for (method, address, good) in [
+            ("GET", token.as_str(), true),
+            ("POST", &token, false),
+            ("GET", &format!("{token}?recursive=true"), false),
+            ("GET", "http://169.254.169.254/latest/meta-data/", false),
+            ("GET", &token.replace("169.254.169.254", "169.254.169.253"), false),
+            ("GET", &token.replace("http", "https"), false),
+        ] {
+            let request = Request::builder().method(method).uri(address).body(Bytes::new()).unwrap();
+            assert_eq!(asks_for_token(&request).is_ok(), good, "{method} {address}");
+        }
+    }
 }

@@ -187,6 +187,7 @@ pub(crate) async fn send(worker: &Rc<Worker>, draft: &request::Draft<'_>) -> Res
     match &draft.provider.reach {
         InstanceReach::Network(origin) => send_network(worker, origin, draft).await,
         InstanceReach::Echo(options) => Ok(Box::pin(echo::answer(&draft.provider.id, options, draft)).await),
+        InstanceReach::Speech => Ok(echo::unserved(&draft.provider.id)),
     }
 }
 

@@ -7,8 +7,10 @@ use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
+use shared::clock;
 use shared::operation::Dialect;
-use shared::routing::{Origin, ProviderInstance};
+use shared::provider::sigv4::{Signable, sha256};
+use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
 use super::outgoing::Outgoing;
 
@@ -95,11 +97,32 @@ impl Draft<'_> {
         ];
         let forwarded = self.forwarded.iter().map(|(name, value)| (name, value));
         let usual = usual.iter().map(|(name, value)| (name, *value));
-        for (name, value) in usual.chain(forwarded).filter(|(name, _)| !fixed(name)) {
+        for (name, value) in usual.chain(forwarded.clone()).filter(|(name, _)| !fixed(name)) {
             put(name, value);
+        }
+        for (name, value) in self.provider.kind.headers {
+            let name = HeaderName::from_static(name);
+            if !fixed(&name) && !forwarded.clone().any(|(given, _)| *given == name) {
+                put(&name, &HeaderValue::from_static(value));
+            }
         }
         for (name, value) in &self.provider.headers {
             put(name, value);
+        }
+        if let (Some(signer), InstanceReach::Network(origin)) = (&self.provider.signer, &self.provider.reach)
+        {
+            let signed = signer.sign(&self.signable(origin), clock::unix_ms() / 1_000);
+            signed.iter().for_each(|(name, value)| put(name, value));
+        }
+    }
+
+    fn signable<'a>(&'a self, origin: &'a Origin) -> Signable<'a> {
+        Signable {
+            method: "POST",
+            host: origin.authority.as_str(),
+            path: &self.path,
+            content_type: JSON.to_str().ok(),
+            body: sha256(self.segments.iter().map(|segment| &**segment)),
         }
     }
 

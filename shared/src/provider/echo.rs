@@ -2,17 +2,22 @@
 
 use std::time::Duration;
 
-use super::{Auth, ProviderKind, Reach};
+use super::quirks::Quirks;
+use super::{Auth, Inside, ProviderKind, Reach};
 use crate::operation::Dialect;
 
 pub(super) static KIND: ProviderKind = ProviderKind {
     name: "echo",
     summary: "Repeats the prompt; for trying the gateway and rehearsing failures",
-    reach: Reach::InProcess,
+    reach: Reach::InProcess(Inside::Echo),
     auth: Auth::None,
     api_key_required: false,
+    fields: &[],
     dialects: &[Dialect::Chat],
     layouts: &[],
+    added_by_sdk: &[],
+    headers: &[],
+    models: &[],
     timeout: Duration::from_secs(300),
-    output_limit_field: "max_tokens",
+    quirks: Quirks::PLAIN,
 };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Auth, ProviderKind, Reach, path};
-use crate::operation::Dialect;
+use super::quirks::Quirks;
+use super::{Auth, COMPATIBLE_DIALECTS, Field, ProviderKind, Reach, path};
 
 pub(super) static KIND: ProviderKind = ProviderKind {
     name: "local_server",
@@ -11,8 +11,12 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     reach: Reach::BaseUrl,
     auth: Auth::None,
     api_key_required: false,
-    dialects: &[Dialect::Chat],
+    fields: &[Field::DefaultVoice],
+    dialects: COMPATIBLE_DIALECTS,
     layouts: path::OPENAI,
+    added_by_sdk: &[],
+    headers: &[],
+    models: &[],
     timeout: Duration::from_secs(30),
-    output_limit_field: "max_tokens",
+    quirks: Quirks::PLAIN,
 };

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Auth, ProviderKind, Reach, path};
+use super::quirks::{OutputLimit, Quirks};
+use super::{Auth, Field, ProviderKind, Reach, path};
 use crate::operation::Dialect;
 
 pub(super) static KIND: ProviderKind = ProviderKind {
@@ -11,8 +12,33 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     reach: Reach::Known("https://api.openai.com/v1"),
     auth: Auth::Bearer,
     api_key_required: true,
-    dialects: &[Dialect::Chat],
+    fields: &[Field::DefaultVoice],
+    dialects: DIALECTS,
     layouts: path::OPENAI,
+    added_by_sdk: &[],
+    headers: &[],
+    models: &[],
     timeout: Duration::from_secs(300),
-    output_limit_field: "max_completion_tokens",
+    quirks: QUIRKS,
+};
+
+/// What OpenAI's models are asked for, whoever runs them.
+pub(super) const DIALECTS: &[Dialect] = &[
+    Dialect::Chat,
+    Dialect::Responses,
+    Dialect::Embeddings,
+    Dialect::Speech,
+    Dialect::Transcription,
+    Dialect::Images,
+    Dialect::Videos,
+];
+
+/// OpenAI's models, whoever runs them.
+pub(super) const QUIRKS: Quirks = Quirks {
+    output_limit: OutputLimit::MaxCompletionTokens,
+    developer_role: true,
+    mid_system: true,
+    custom_tools: true,
+    files: true,
+    ..Quirks::PLAIN
 };

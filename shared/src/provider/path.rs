@@ -17,6 +17,10 @@ pub enum Call {
     Stream,
     /// How many tokens a request has.
     Count,
+    /// What a model says that has a method of its own, as those of Google that make images.
+    Predict,
+    /// The beginning of a long-running operation.
+    Start,
     /// How far a long-running operation is.
     Poll,
     /// What a long-running operation has made.
@@ -37,9 +41,8 @@ pub struct PathRule {
     pub dialect: Dialect,
     /// What is asked for there.
     pub calls: &'static [Call],
-    /// As `/models/{model}:generateContent`. `{region}`, `{project}`, `{location}` and `{api_version}` are the
-    /// instance's own fields, `{model}` is the model of a request, and `{id}` is the id of an operation, which may
-    /// hold slashes.
+    /// As `/models/{model}:generateContent`. `{region}`, `{project}` and `{location}` are the instance's own fields,
+    /// `{model}` is the model of a request, and `{id}` is the id of an operation, which may hold slashes.
     pub template: &'static str,
 }
 
@@ -50,10 +53,44 @@ pub struct Layout {
     pub base_ends: &'static str,
     /// The rules. A dialect without one is not spoken there.
     pub rules: &'static [PathRule],
-    /// Where models are listed; none where no list is below the base URL.
-    pub models: Option<&'static str>,
+    /// Where models are listed, all of these together; none where nothing lists them.
+    pub lists: &'static [ListRule],
     /// The `api-version` of requests, where one belongs to each; the instance's own wins over it.
     pub api_version: Option<&'static str>,
+}
+
+/// One list of models.
+#[derive(Debug)]
+pub struct ListRule {
+    /// Another address than the kind's own base URL, which goes before the template. Where an instance has a base
+    /// URL of its own, its lists are below that.
+    pub host: Option<&'static str>,
+    /// As in [`PathRule`].
+    pub template: &'static str,
+    /// How a long list goes on.
+    pub pages: Pages,
+}
+
+/// How a list that does not fit into one answer goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// It is always whole.
+    One,
+    /// `has_more` and `last_id`, which is the next request's `after_id`.
+    AfterId,
+    /// `nextPageToken`, which is the next request's `pageToken`.
+    PageToken,
+    /// `nextToken`, which is the next request's `nextToken`.
+    NextToken,
+}
+
+/// Where an instance lists models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListAddress {
+    /// The whole address of the first page.
+    pub url: String,
+    /// How it goes on.
+    pub pages: Pages,
 }
 
 /// What a template may refer to of an instance's own.
@@ -97,9 +134,16 @@ impl Paths {
         Ok(Self(paths))
     }
 
-    /// Whether there is a path for answers in `dialect`.
+    /// Whether anything is asked for in `dialect`.
     pub fn has(&self, dialect: Dialect) -> bool {
-        self.find(dialect, Call::Whole).is_some()
+        self.0.iter().any(|(own, _, _)| *own == dialect)
+    }
+
+    /// Every dialect in which something is asked for, each once.
+    pub fn dialects(&self) -> Vec<Dialect> {
+        let mut dialects: Vec<_> = self.0.iter().map(|(dialect, _, _)| *dialect).collect();
+        dialects.dedup();
+        dialects
     }
 
     /// The path of `call` in `dialect`; `name` is the model, or the id of an operation.
@@ -125,18 +169,29 @@ impl Paths {
 pub struct Missing(pub &'static str);
 
 impl Layout {
-    /// The path below `base` where models are listed.
-    pub fn models_path(&self, base: &str, place: &Place<'_>) -> Result<Option<PathAndQuery>, Missing> {
-        let Some(template) = self.models else { return Ok(None) };
-        let path = filled(self, template, place)?;
-        format!("{base}{path}").parse().map(Some).map_err(|_| Missing("base_url"))
+    /// The addresses of the lists of models. `base_url`, without a slash at its end, is the kind's own or, if
+    /// `is_own`, the instance's.
+    pub fn lists(
+        &self,
+        base_url: &str,
+        is_own: bool,
+        place: &Place<'_>,
+    ) -> Result<Vec<ListAddress>, Missing> {
+        let address = |rule: &ListRule| {
+            let host = rule.host.filter(|_| !is_own).unwrap_or(base_url);
+            let url = format!("{}{}", fill(host, place)?, filled(self, rule.template, place)?);
+            Ok(ListAddress { url, pages: rule.pages })
+        };
+        self.lists.iter().map(address).collect()
     }
 }
 
 /// `template` with everything in it that is the instance's own.
 fn filled(layout: &Layout, template: &str, place: &Place<'_>) -> Result<String, Missing> {
     let mut text = fill(template, place)?;
-    if let Some(version) = place.api_version.or(layout.api_version) {
+    if let Some(version) = place.api_version.or(layout.api_version)
+        && !text.contains("api-version=")
+    {
         let mark = if text.contains('?') { '&' } else { '?' };
         text.push_str(&format!("{mark}api-version={version}"));
     }
@@ -210,14 +265,18 @@ pub(super) const OPENAI_RULES: &[PathRule] = &[
     PathRule { dialect: Dialect::Speech, calls: ANSWER, template: "/audio/speech" },
     PathRule { dialect: Dialect::Transcription, calls: ANSWER, template: "/audio/transcriptions" },
     PathRule { dialect: Dialect::Images, calls: ANSWER, template: "/images/generations" },
-    PathRule { dialect: Dialect::Videos, calls: &[Call::Whole], template: "/videos" },
+    PathRule { dialect: Dialect::Videos, calls: &[Call::Whole, Call::Start], template: "/videos" },
     PathRule { dialect: Dialect::Videos, calls: &[Call::Poll], template: "/videos/{id}" },
     PathRule { dialect: Dialect::Videos, calls: &[Call::Content], template: "/videos/{id}/content" },
 ];
 
 /// OpenAI's API below any base URL.
 pub(super) const OPENAI: &[Layout] =
-    &[Layout { base_ends: "", rules: OPENAI_RULES, models: Some("/models"), api_version: None }];
+    &[Layout { base_ends: "", rules: OPENAI_RULES, lists: OPENAI_LISTS, api_version: None }];
+
+/// OpenAI's list of models.
+pub(super) const OPENAI_LISTS: &[ListRule] =
+    &[ListRule { host: None, template: "/models", pages: Pages::One }];
 
 #[cfg(test)]
 mod tests {
@@ -232,7 +291,11 @@ mod tests {
         },
         PathRule { dialect: Dialect::Videos, calls: &[Call::Poll], template: "/v1/{id}" },
     ];
-    const LAYOUT: Layout = Layout { base_ends: "", rules: RULES, models: Some("/models"), api_version: None };
+    const LISTS: &[ListRule] = &[
+        ListRule { host: None, template: "/models", pages: Pages::One },
+        ListRule { host: Some("https://{region}.example"), template: "/more?n=1", pages: Pages::NextToken },
+    ];
+    const LAYOUT: Layout = Layout { base_ends: "", rules: RULES, lists: LISTS, api_version: None };
 
     #[test]
     fn a_name_stays_where_it_belongs() {
@@ -277,7 +340,17 @@ mod tests {
                 "/v1/{}?api-version=2024-10-21"
             ]
         );
-        let models = LAYOUT.models_path("/b", &place).unwrap().unwrap();
-        assert_eq!(models.as_str(), "/b/models?api-version=2024-10-21");
+    }
+
+    #[test]
+    fn lists_are_beside_the_kinds_address_or_below_an_own_one() {
+        let place = Place { region: Some("eu"), ..Place::default() };
+        let urls = |is_own| {
+            let lists = LAYOUT.lists("https://h/b", is_own, &place).unwrap();
+            lists.into_iter().map(|list| list.url).collect::<Vec<_>>()
+        };
+        assert_eq!(urls(false), ["https://h/b/models", "https://eu.example/more?n=1"]);
+        assert_eq!(urls(true), ["https://h/b/models", "https://h/b/more?n=1"]);
+        assert_eq!(LAYOUT.lists("https://h", false, &Place::default()), Err(Missing("region")));
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock::{DAYS_BEFORE_EPOCH, ERA_DAYS, date};
+
 /// For how long what was used counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -61,15 +63,10 @@ fn aligned(at_ms: u64, length_ms: u64) -> (u64, u64) {
     (start, start.saturating_add(length_ms))
 }
 
-/// The Gregorian calendar, counted in days from 1 March of the year 0, so that a leap day ends its year.
+/// Months counted from March, so that a leap day ends its year.
 fn month(at_ms: u64) -> (u64, u64) {
-    let days = at_ms / DAY_MS + DAYS_BEFORE_EPOCH;
-    let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let year = year_of_era + era * 400;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // March is 0.
-    let month = (5 * day_of_year + 2) / 153;
+    let (year, month, _) = date(at_ms / 1_000);
+    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let next = if month == 11 { (year + 1, 0) } else { (year, month + 1) };
     (first_of(year, month), first_of(next.0, next.1))
 }
@@ -84,10 +81,6 @@ fn first_of(year: u64, month: u64) -> u64 {
 /// Milliseconds of an hour.
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
-/// From 1 March of the year 0 to the Unix epoch.
-const DAYS_BEFORE_EPOCH: u64 = 719_468;
-/// Four hundred years.
-const ERA_DAYS: u64 = 146_097;
 
 #[cfg(test)]
 mod tests {

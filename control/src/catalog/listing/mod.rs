@@ -9,6 +9,7 @@ use std::fmt;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use shared::provider::path::Pages;
 use shared::routing::Prices;
 
 use super::facts::{Facts, micro_dollars};
@@ -45,7 +46,53 @@ pub(crate) struct Listing {
     pub(crate) skipped: Skipped,
 }
 
-/// Reads `{data: [..]}`, `{models: [..]}` or a bare array; the error says why it is none of them.
+impl Listing {
+    /// What is known without anybody's list.
+    pub(crate) fn known(ids: &[String]) -> Self {
+        let models = ids.iter().map(|id| (id.clone(), Offer::default())).collect();
+        Self { models, skipped: Skipped::default() }
+    }
+
+    /// Adds what another page or another list holds.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.skipped.without_usable_id += other.skipped.without_usable_id;
+        self.skipped.repeated += other.skipped.repeated;
+        self.skipped.over_limit += other.skipped.over_limit;
+        for (id, offer) in other.models {
+            if self.models.contains_key(&id) {
+                self.skipped.repeated += 1;
+            } else if self.models.len() >= MODELS_MAX {
+                self.skipped.over_limit += 1;
+            } else {
+                self.models.insert(id, offer);
+            }
+        }
+    }
+}
+
+/// What the request for the next page says, as a pair of a query, where `body` is not the last page.
+pub(crate) fn next_page(body: &[u8], pages: Pages) -> Option<(&'static str, String)> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Tail {
+        has_more: bool,
+        last_id: Option<String>,
+        #[serde(rename = "nextPageToken")]
+        page_token: Option<String>,
+        #[serde(rename = "nextToken")]
+        token: Option<String>,
+    }
+    let tail: Tail = if pages == Pages::One { Tail::default() } else { serde_json::from_slice(body).ok()? };
+    let (name, value) = match pages {
+        Pages::One => return None,
+        Pages::AfterId => ("after_id", tail.last_id.filter(|_| tail.has_more)),
+        Pages::PageToken => ("pageToken", tail.page_token),
+        Pages::NextToken => ("nextToken", tail.token),
+    };
+    Some((name, value.filter(|value| !value.is_empty() && value.len() <= PAGE_NAME_BYTES_MAX)?))
+}
+
+/// Reads `{data: [..]}`, `{models: [..]}` or a bare array, and what clouds call them; the error says why it is none.
 pub(crate) fn read(body: &[u8]) -> Result<Listing, String> {
     let Shape(listing) = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     listing.ok_or_else(|| "it holds neither `data` nor `models`".to_owned())
@@ -80,7 +127,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Shape, A::Error> {
         let mut found: Option<Listing> = None;
         while let Some(name) = members.next_key::<String>()? {
-            if name == "data" || name == "models" {
+            if LISTS.contains(&name.as_str()) {
                 let Inner(listing) = members.next_value()?;
                 // Some servers send both, one of them empty.
                 if let Some(listing) = listing
@@ -123,8 +170,8 @@ impl<'de> Deserialize<'de> for Inner {
 
 impl Listing {
     fn take(&mut self, entry: &Value) {
-        let fields = [entry.get("id"), entry.get("model"), entry.get("name"), Some(entry)];
-        let id = fields.into_iter().flatten().find_map(Value::as_str);
+        let fields = IDS.iter().map(|name| entry.get(name)).chain([Some(entry)]);
+        let id = fields.flatten().find_map(Value::as_str).filter(|_| is_callable(entry));
         let Some(id) = id.map(|id| id.trim_start_matches("models/")).filter(|id| is_model_id(id)) else {
             self.skipped.without_usable_id += 1;
             return;
@@ -140,21 +187,27 @@ impl Listing {
 }
 
 fn offer(entry: &Value, id: &str) -> Offer {
-    let names = [entry.get("display_name"), entry.get("name")];
-    let name = names.into_iter().flatten().find_map(|name| line(name, id));
+    let names = NAMES.iter().filter_map(|name| entry.get(name));
+    let name = names.into_iter().find_map(|name| line(name, id));
+    let number =
+        |paths: &[&str]| paths.iter().find_map(|path| entry.pointer(path)?.as_u64().filter(|n| *n > 0));
     Offer {
-        created: entry.get("created").and_then(seconds),
+        created: entry.get("created").and_then(seconds).or_else(|| moment(entry.get("created_at")?)),
         owned_by: entry.get("owned_by").and_then(|owner| line(owner, "")),
         facts: Facts {
             display_name: name,
-            vision: takes(entry, "image").or_else(|| can(entry, "vision")),
+            vision: takes(entry, "image")
+                .or_else(|| can(entry, "vision"))
+                .or_else(|| can(entry, "image_input")),
             audio: takes(entry, "audio"),
             tools: supports(entry, "tools").or_else(|| can(entry, "function_calling")),
-            reasoning: supports(entry, "reasoning").or_else(|| can(entry, "reasoning")),
+            reasoning: supports(entry, "reasoning")
+                .or_else(|| can(entry, "reasoning"))
+                .or_else(|| can(entry, "thinking"))
+                .or_else(|| entry.get("thinking")?.as_bool()),
             protocols: None,
-            context_window: CONTEXT_FIELDS
-                .iter()
-                .find_map(|path| entry.pointer(path)?.as_u64().filter(|n| *n > 0)),
+            context_window: number(CONTEXT_FIELDS),
+            max_output_tokens: number(OUTPUT_FIELDS),
             prices: entry.get("pricing").and_then(prices_a_token),
         },
     }
@@ -172,10 +225,23 @@ fn seconds(value: &Value) -> Option<u64> {
     whole.filter(|seconds| *seconds > 0)
 }
 
-/// Whether OpenRouter's list of input modalities holds `modality`.
+/// RFC 3339.
+fn moment(value: &Value) -> Option<u64> {
+    let at: jiff::Timestamp = value.as_str()?.parse().ok()?;
+    u64::try_from(at.as_second()).ok().filter(|seconds| *seconds > 0)
+}
+
+/// Whether a request can name it: Bedrock lists models that are only reached by way of a profile.
+fn is_callable(entry: &Value) -> bool {
+    let ways = entry.get("inferenceTypesSupported").and_then(Value::as_array);
+    ways.is_none_or(|ways| ways.iter().any(|way| way == "ON_DEMAND"))
+}
+
+/// Whether the list of input modalities, as OpenRouter or Bedrock have one, holds `modality`.
 fn takes(entry: &Value, modality: &str) -> Option<bool> {
-    let list = entry.pointer("/architecture/input_modalities")?.as_array()?;
-    Some(list.iter().any(|other| other == modality))
+    let places = ["/architecture/input_modalities", "/inputModalities"];
+    let list = places.iter().find_map(|place| entry.pointer(place)?.as_array())?;
+    Some(list.iter().filter_map(Value::as_str).any(|other| other.eq_ignore_ascii_case(modality)))
 }
 
 /// Whether OpenRouter's list of parameters holds `parameter`.
@@ -184,9 +250,10 @@ fn supports(entry: &Value, parameter: &str) -> Option<bool> {
     Some(list.iter().any(|other| other == parameter))
 }
 
-/// Mistral's flags.
+/// Mistral's flags, and Anthropic's.
 fn can(entry: &Value, capability: &str) -> Option<bool> {
-    entry.get("capabilities")?.get(capability)?.as_bool()
+    let said = entry.get("capabilities")?.get(capability)?;
+    said.as_bool().or_else(|| said.get("supported")?.as_bool())
 }
 
 /// OpenRouter's prices: dollars for one token, as text. Where each request costs something too, a price of tokens
@@ -211,7 +278,7 @@ fn prices_a_token(pricing: &Value) -> Option<Prices> {
 }
 
 /// Where vendors and model servers say how much fits: OpenRouter, vLLM and SGLang, Mistral, Groq, llama.cpp, Ollama,
-/// Anthropic.
+/// Anthropic, Gemini.
 const CONTEXT_FIELDS: &[&str] = &[
     "/context_length",
     "/max_model_len",
@@ -220,7 +287,18 @@ const CONTEXT_FIELDS: &[&str] = &[
     "/meta/n_ctx",
     "/meta/n_ctx_train",
     "/max_input_tokens",
+    "/inputTokenLimit",
 ];
+/// Where they say how long an answer can be: OpenRouter, Groq, Anthropic, Gemini.
+const OUTPUT_FIELDS: &[&str] =
+    &["/top_provider/max_completion_tokens", "/max_completion_tokens", "/max_tokens", "/outputTokenLimit"];
+/// What lists are called: OpenAI's and most others', Gemini's and Ollama's, Bedrock's two.
+const LISTS: &[&str] = &["data", "models", "modelSummaries", "inferenceProfileSummaries"];
+/// What ids are called.
+const IDS: &[&str] = &["id", "modelId", "inferenceProfileId", "model", "name"];
+/// What names for people are called.
+const NAMES: &[&str] = &["display_name", "displayName", "modelName", "inferenceProfileName", "name"];
+const PAGE_NAME_BYTES_MAX: usize = 4_096;
 /// Models of one instance that are kept.
 pub(crate) const MODELS_MAX: usize = 5_000;
 

@@ -175,6 +175,7 @@ fn model(id: &str, facts: Facts, prices_from: Option<&PricesFrom>) -> Model {
         reasoning: facts.reasoning,
         dialects: facts.protocols,
         context_window: facts.context_window,
+        output_tokens_max: facts.max_output_tokens,
         price_label: facts.prices.zip(prices_from).map(|(prices, from)| label(&prices, from)),
         prices: facts.prices,
     }

@@ -83,6 +83,12 @@ fn instance(provider: &Provider) -> ProviderInstance {
         reach: shared::routing::InstanceReach::Network(provider.origin.clone().unwrap()),
         headers: Vec::new(),
         credential: None,
+        signer: None,
+        identity: [0; 32],
+        quirks: provider.quirks,
+        force_api_support: false,
+        default_voice: None,
+        models_known: Arc::default(),
         dialects: Vec::new(),
         timeout: provider.timeout,
         stream_idle_timeout: provider.stream_idle_timeout,
@@ -188,6 +194,7 @@ fn an_instance_that_has_moved_has_no_catalog() {
     let moved = shared::routing::Origin {
         host: "elsewhere.example".into(),
         authority: "elsewhere.example".parse().unwrap(),
+        lists: Vec::new(),
         ..setting.providers.iter().find(|p| p.id.as_str() == "main").unwrap().origin.clone().unwrap()
     };
     assert!(setting.shelf.entry("main", "https://api.openai.com/v1/models").is_some());

@@ -124,17 +124,18 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "unknown type",
         "providers:\n  a:\n    type: compatable\n",
         "3:5: providers.a.type: 'compatable' is not a type of provider; did you mean compatible? (known: \
-             compatible, local_server, openai, echo)",
+             compatible, local_server, openai, azure_openai, anthropic, gemini, vertex, bedrock, builtin_speech, echo)",
     ),
     (
         "type to come",
-        "providers:\n  a:\n    type: bedrock\n",
-        "3:5: providers.a.type: type bedrock is not served by this release yet",
+        "providers:\n  a:\n    type: extension\n",
+        "3:5: providers.a.type: type extension is not served by this release yet",
     ),
     (
         "missing type, told at the provider",
         "providers:\n  groq: {}\n",
-        "2:3: providers.groq.type: type is missing: say one of compatible, local_server, openai, echo, or \
+        "2:3: providers.groq.type: type is missing: say one of compatible, local_server, openai, azure_openai, anthropic, gemini, \
+             vertex, bedrock, builtin_speech, echo, or \
              write registry_id: groq",
     ),
     (

@@ -22,6 +22,7 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use shared::operation::Dialect;
+use shared::provider::quirks::ToolIds;
 use shared::usage::TokenCounts;
 
 pub use loss::{Fate, Loss};
@@ -85,6 +86,10 @@ pub struct Traits<'a> {
     pub output_limit_field: &'a str,
     /// The bound where a request names none and the target asks for one.
     pub output_tokens_default: u64,
+    /// What ids of tool calls must look like.
+    pub tool_ids: ToolIds,
+    /// A stream can be asked for its usage by `stream_options`.
+    pub stream_options: bool,
     /// Answers can be held to a JSON schema.
     pub json_schema: bool,
     /// Tools can be `strict`.
@@ -111,6 +116,8 @@ impl<'a> Traits<'a> {
             reasoning: false,
             output_limit_field: "max_tokens",
             output_tokens_default: 4096,
+            tool_ids: ToolIds::Word,
+            stream_options: true,
             json_schema: true,
             strict_tools: true,
             top_k: false,

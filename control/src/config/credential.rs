@@ -1,0 +1,130 @@
+//! How a provider instance signs in, and its secrets.
+
+use shared::provider::{Auth, ProviderKind};
+use shared::secret::Secret;
+
+use super::model::{ConnectionAuth, KeptKey};
+use super::provider::{Reader, WrittenIn, key};
+use super::registry::Entry;
+use super::yaml::Step;
+use crate::credential::{Metadata, Sign};
+
+impl Reader<'_> {
+    pub(super) fn auth(&mut self, kind: &ProviderKind) -> ConnectionAuth {
+        let usual = if kind.auth == Auth::None { ConnectionAuth::Local } else { ConnectionAuth::ApiKey };
+        let WrittenIn::Database(wanted) = self.place else { return usual };
+        let auth = wanted.unwrap_or(usual);
+        let has_key = self.raw.api_key.as_deref().is_some_and(|key| !key.trim().is_empty());
+        if kind.auth == Auth::None && auth != ConnectionAuth::Local {
+            self.note(&[key("auth")], format!("type {} sends no credential, so auth is local", kind.name));
+        } else if has_key && kind.auth == Auth::None {
+            self.note(&[key("api_key")], format!("type {} sends no credential; leave it out", kind.name));
+        } else if has_key && auth != ConnectionAuth::ApiKey {
+            self.note(
+                &[key("api_key")],
+                format!("auth {} takes no api_key; leave one of them out", auth.name()),
+            );
+        }
+        auth
+    }
+
+    /// A disabled instance keeps its settings and needs no working credential.
+    pub(super) fn api_key(
+        &mut self,
+        kind: &ProviderKind,
+        entry: Option<&Entry>,
+        auth: ConnectionAuth,
+        region: Option<&str>,
+    ) -> Option<Secret<String>> {
+        if self.raw.disabled || auth == ConnectionAuth::Oauth {
+            return None;
+        }
+        match (self.raw.api_key.as_deref().map(str::trim), kind.auth) {
+            (None | Some(""), _) => {
+                // One of the file may have its key elsewhere, which is known later.
+                if self.place != WrittenIn::File && needs_key(kind, entry) && !self.has_credential_header() {
+                    let name = entry.and_then(|e| e.api_key_env.as_deref()).unwrap_or("NAME");
+                    self.note(&[key("api_key")], format!("api_key is missing; write it as ${{ENV:{name}}}"));
+                }
+                None
+            }
+            (Some(_), Auth::None) => {
+                self.warnings.push(format!(
+                    "providers.{}: type {} sends no credential, so api_key has no effect",
+                    self.id, kind.name
+                ));
+                None
+            }
+            (Some(text), auth) => {
+                let secret = self.secret(&[key("api_key")], text)?;
+                if let Err(why) = Sign::of(auth, Some(&secret), region, &Metadata::default()) {
+                    self.note(&[key("api_key")], why);
+                    return None;
+                }
+                let header = auth.header();
+                if self.raw.headers.keys().any(|name| name.eq_ignore_ascii_case(header)) {
+                    let message = format!("both api_key and the header {header} are given; keep one");
+                    self.note(&[key("api_key")], message);
+                }
+                Some(secret)
+            }
+        }
+    }
+
+    pub(super) fn kept_key(&self, kind: &ProviderKind, entry: Option<&Entry>) -> KeptKey {
+        let written = self.raw.api_key.as_deref().is_some_and(|key| !key.trim().is_empty());
+        let of_file = self.place == WrittenIn::File && !self.raw.disabled;
+        if !of_file || written || kind.auth == Auth::None || self.has_credential_header() {
+            KeptKey::Ignored
+        } else if needs_key(kind, entry) {
+            KeptKey::Needed
+        } else {
+            KeptKey::Used
+        }
+    }
+
+    pub(super) fn has_credential_header(&self) -> bool {
+        self.raw.headers.keys().any(|name| is_credential(name))
+    }
+
+    /// A literal, or references to the environment resolved: one `${ENV:NAME}`, or several with colons between.
+    pub(super) fn secret(&mut self, at: &[Step], text: &str) -> Option<Secret<String>> {
+        if !text.contains("${") {
+            return Some(Secret::new(text.to_owned()));
+        }
+        let mut parts = Vec::new();
+        for part in text.replace("}:${", "}\n${").split('\n') {
+            let name = part.strip_prefix("${ENV:").and_then(|rest| rest.strip_suffix('}'));
+            let Some(name) = name.filter(|name| !name.contains(['$', '{', '}'])) else {
+                self.note(at, "a reference to the environment is the whole value: ${ENV:NAME}");
+                return None;
+            };
+            parts.push(self.variable(at, name)?);
+        }
+        let text: Vec<&str> = parts.iter().map(|part| part.expose().as_str()).collect();
+        Some(Secret::new(text.join(":")))
+    }
+
+    fn variable(&mut self, at: &[Step], name: &str) -> Option<Secret<String>> {
+        if name.starts_with("LLMGW_") {
+            self.note(at, format!("{name} is a setting of the gateway itself and never goes upstream"));
+            return None;
+        }
+        let value = self.environment.text_of(name).map(|value| value.expose().trim().to_owned());
+        let value = value.filter(|value| !value.is_empty()).map(Secret::new);
+        if value.is_none() {
+            self.note(at, format!("the environment variable {name} is not set"));
+        }
+        value
+    }
+}
+
+/// Whether an upstream of this sort answers to nobody without a key.
+fn needs_key(kind: &ProviderKind, entry: Option<&Entry>) -> bool {
+    kind.api_key_required || entry.is_some_and(|entry| entry.api_key_env.is_some())
+}
+
+fn is_credential(header: &str) -> bool {
+    let header = header.to_ascii_lowercase();
+    header == "authorization" || header.contains("key") || header.contains("token")
+}

@@ -1,0 +1,178 @@
+//! Where a provider instance is reached: its place, its base URL, and the addresses below that.
+
+use shared::provider::path::{Missing, Place};
+use shared::provider::{Auth, Field, ProviderKind, Reach};
+use shared::routing::{HttpVersion, Origin};
+use shared::secret::Secret;
+
+use super::address;
+use super::provider::{Reader, key};
+use super::raw;
+use super::registry::Entry;
+use crate::credential::Grant;
+
+/// The fields of an instance that say where it is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Placed {
+    pub(super) region: Option<String>,
+    pub(super) project: Option<String>,
+    pub(super) location: Option<String>,
+    pub(super) api_version: Option<String>,
+}
+
+impl Placed {
+    /// With the project that the credential names, where none is written.
+    pub(super) fn with_project_of(mut self, kind: &ProviderKind, api_key: Option<&Secret<String>>) -> Self {
+        if self.project.is_none() && kind.has(Field::Project) {
+            self.project = api_key.and_then(|key| Grant::project_of(key.expose()));
+        }
+        self
+    }
+
+    fn as_place(&self) -> Place<'_> {
+        Place {
+            region: self.region.as_deref(),
+            project: self.project.as_deref(),
+            location: self.location.as_deref(),
+            api_version: self.api_version.as_deref(),
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// The fields that say where it is. What means nothing to the kind is kept all the same.
+    pub(super) fn place(&mut self, kind: &ProviderKind) -> Placed {
+        let raw = self.raw;
+        let written = [
+            (Field::Region, raw.region.as_deref()),
+            (Field::Project, raw.project.as_deref()),
+            (Field::Location, raw.location.as_deref()),
+            (Field::ApiVersion, raw.api_version.as_deref()),
+            (Field::DefaultVoice, raw.default_voice.as_deref()),
+        ];
+        for (field, text) in written {
+            let name = field.name();
+            let Some(text) = text else { continue };
+            if !kind.has(field) {
+                let message = format!("providers.{}: {name} has no effect on type {}", self.id, kind.name);
+                self.warnings.push(message);
+            } else if field != Field::DefaultVoice && !is_word(text) {
+                self.note(&[key(name)], "is 1 to 100 letters, digits, '.', '_', ':' or '-'");
+            }
+        }
+        // One that does not fit has been told; an address that fits is made all the same.
+        let fitting = |text: &String| if is_word(text) { text.clone() } else { "x".to_owned() };
+        let text = |field, text: &Option<String>| {
+            let own = text.as_ref().map(|text| if kind.has(field) { fitting(text) } else { text.clone() });
+            own.or_else(|| (field == Field::Location && kind.has(field)).then(|| LOCATION.to_owned()))
+        };
+        Placed {
+            region: text(Field::Region, &raw.region),
+            project: text(Field::Project, &raw.project),
+            location: text(Field::Location, &raw.location),
+            api_version: text(Field::ApiVersion, &raw.api_version),
+        }
+    }
+
+    pub(super) fn base_url(
+        &mut self,
+        kind: &ProviderKind,
+        entry: Option<&'static Entry>,
+        place: &Placed,
+    ) -> Option<String> {
+        let of_entry = || entry.and_then(|entry| entry.base_url.clone());
+        match (kind.reach, self.raw.base_url.clone()) {
+            (Reach::InProcess(_), None) => None,
+            (Reach::InProcess(_), Some(_)) => {
+                let message = format!("type {} answers inside the process and has no address", kind.name);
+                self.note(&[key("base_url")], message);
+                None
+            }
+            (_, Some(url)) => Some(url),
+            (Reach::Known(url), None) => Some(of_entry().unwrap_or_else(|| url.to_owned())),
+            (Reach::Placed(address), None) => match address(&place.as_place()) {
+                Ok(url) => Some(of_entry().unwrap_or(url)),
+                Err(missing) => {
+                    self.missing(kind, missing);
+                    None
+                }
+            },
+            (Reach::BaseUrl, None) => {
+                let url = of_entry();
+                if url.is_none() {
+                    let message =
+                        format!("type {} needs base_url, e.g. https://api.example.com/v1", kind.name);
+                    self.note(&[key("base_url")], message);
+                }
+                url
+            }
+        }
+    }
+
+    /// `listed`: its models are not known from here, so that somebody can be asked for them.
+    pub(super) fn origin(
+        &mut self,
+        kind: &ProviderKind,
+        url: &str,
+        place: &Placed,
+        listed: bool,
+    ) -> Option<Origin> {
+        let http = match self.raw.http_version {
+            raw::HttpVersion::Auto => HttpVersion::Auto,
+            raw::HttpVersion::Http1 => HttpVersion::Http1,
+            raw::HttpVersion::Http2 => HttpVersion::Http2,
+        };
+        let is_own = self.raw.base_url.is_some();
+        match address::origin(kind, address::Base { url, is_own }, &place.as_place(), http) {
+            Ok(origin) if listed => Some(origin),
+            Ok(origin) => Some(Origin { lists: Vec::new(), ..origin }),
+            Err(address::Fault::Address(message)) => {
+                self.note(&[key("base_url")], message);
+                None
+            }
+            Err(address::Fault::Missing(missing)) => {
+                self.missing(kind, missing);
+                None
+            }
+        }
+    }
+
+    fn missing(&mut self, kind: &ProviderKind, Missing(field): Missing) {
+        // The rest of a disabled instance may be in a credential that is not looked at.
+        if !self.raw.disabled {
+            self.note(&[key(field)], format!("{field} is missing: type {} needs it", kind.name));
+        }
+    }
+
+    /// Where Google's tools look for the metadata server, if somebody has moved it.
+    pub(super) fn metadata_host(&self) -> Option<String> {
+        let host = self.environment.text_of(METADATA_HOST)?;
+        Some(host.expose().trim().to_owned()).filter(|host| !host.is_empty())
+    }
+
+    /// The tokens of the machine's own account, which nobody has put into the configuration, go to Google alone.
+    pub(super) fn machine_tokens_stay_with_google(
+        &mut self,
+        kind: &ProviderKind,
+        api_key: Option<&Secret<String>>,
+        origin: Option<&Origin>,
+    ) {
+        let Some(origin) = origin.filter(|_| kind.auth == Auth::Google && api_key.is_none()) else { return };
+        let is_google = origin.tls && origin.host.ends_with(".googleapis.com");
+        let is_here = matches!(origin.host.as_str(), "127.0.0.1" | "::1" | "localhost");
+        if !is_google && !is_here && !self.raw.disabled && !self.has_credential_header() {
+            let message = "without api_key the machine's own account signs in, and its tokens go to \
+                           https://*.googleapis.com alone; give an api_key";
+            self.note(&[key("base_url")], message);
+        }
+    }
+}
+
+/// What can stand in an address as it is.
+fn is_word(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b':' | b'-');
+    (1..=100).contains(&text.len()) && text.bytes().all(fits) && !text.starts_with('.')
+}
+
+const LOCATION: &str = "global";
+const METADATA_HOST: &str = "GCE_METADATA_HOST";

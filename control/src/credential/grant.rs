@@ -1,0 +1,345 @@
+//! What Google gives access tokens for, and how it is asked: a service account with a key of its own, a user who has
+//! signed in with Google's tools, or the account of the machine that the gateway runs on.
+
+use base64::Engine as _;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderValue, Request, Uri};
+use ring::digest::{SHA256, digest};
+use ring::rand::SystemRandom;
+use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use serde::Deserialize;
+use serde_json::json;
+use shared::port::MetadataServer;
+use shared::secret::Secret;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    /// Tells it from others.
+    pub(crate) id: [u8; 32],
+    by: By,
+}
+
+#[derive(Clone, Debug)]
+enum By {
+    Account {
+        email: String,
+        key_id: Option<String>,
+        key: Secret<String>,
+        token_uri: String,
+    },
+    User {
+        client_id: String,
+        client_secret: Secret<String>,
+        refresh_token: Secret<String>,
+        token_uri: String,
+    },
+    Machine(Metadata),
+}
+
+/// Where the metadata server of the machine is: where every cloud has it, unless Google's own variable says otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Metadata(pub(crate) Option<String>);
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(rename = "type")]
+    kind: String,
+    client_email: Option<String>,
+    private_key: Option<String>,
+    private_key_id: Option<String>,
+    token_uri: Option<String>,
+    client_id: Option<String>,
+    client_secret: Option<String>,
+    refresh_token: Option<String>,
+    project_id: Option<String>,
+}
+
+/// An access token as it comes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) token: Secret<String>,
+    pub(crate) life_s: u64,
+}
+
+impl Grant {
+    /// The account that a file of Google's tools describes, or what is wrong with the file.
+    pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
+        let file: File = serde_json::from_str(text).map_err(|_| SHAPE)?;
+        let token_uri = file.token_uri.unwrap_or_else(|| TOKEN_URI.to_owned());
+        if !is_safe(&token_uri) {
+            return Err("has a token_uri that is no https:// address");
+        }
+        let secret = |text: Option<String>, missing| text.map(Secret::new).ok_or(missing);
+        let by = match file.kind.as_str() {
+            "service_account" => {
+                let key = secret(file.private_key, "describes a service account without private_key")?;
+                pair(key.expose())?;
+                let email = file.client_email.ok_or("describes a service account without client_email")?;
+                By::Account { email, key_id: file.private_key_id, key, token_uri }
+            }
+            "authorized_user" => By::User {
+                client_id: file.client_id.ok_or("describes a user without client_id")?,
+                client_secret: secret(file.client_secret, "describes a user without client_secret")?,
+                refresh_token: secret(file.refresh_token, "describes a user without refresh_token")?,
+                token_uri,
+            },
+            _ => return Err("is neither of type service_account nor authorized_user"),
+        };
+        Ok(Self { id: id(text.as_bytes()), by })
+    }
+
+    /// The account of this machine.
+    pub(crate) fn machine(metadata: &Metadata) -> Self {
+        let place = format!("metadata server {}", metadata.0.as_deref().unwrap_or_default());
+        Self { id: id(place.as_bytes()), by: By::Machine(metadata.clone()) }
+    }
+
+    /// Whether it is the account of this machine.
+    pub(crate) fn is_machine(&self) -> bool {
+        matches!(self.by, By::Machine(_))
+    }
+
+    /// The project that a file of Google's tools names.
+    pub(crate) fn project_of(text: &str) -> Option<String> {
+        serde_json::from_str::<File>(text).ok()?.project_id
+    }
+
+    /// The request for a token, made `now_s` seconds after the Unix epoch.
+    pub(crate) fn request(&self, now_s: u64) -> Result<Request<Bytes>, &'static str> {
+        match &self.by {
+            By::Account { email, key_id, key, token_uri } => {
+                let claims = json!({
+                    "iss": email, "scope": SCOPE, "aud": token_uri, "iat": now_s, "exp": now_s + 3_600,
+                });
+                let header = json!({"alg": "RS256", "typ": "JWT", "kid": key_id});
+                let assertion = assertion(&header.to_string(), &claims.to_string(), key.expose())?;
+                let grant = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+                post(token_uri, &[("grant_type", grant), ("assertion", &assertion)])
+            }
+            By::User { client_id, client_secret, refresh_token, token_uri } => {
+                let fields = [
+                    ("grant_type", "refresh_token"),
+                    ("client_id", client_id),
+                    ("client_secret", client_secret.expose()),
+                    ("refresh_token", refresh_token.expose()),
+                ];
+                post(token_uri, &fields)
+            }
+            By::Machine(metadata) => metadata.request(),
+        }
+    }
+
+    /// Secrets of it that may not show in what an upstream says.
+    pub(crate) fn secrets(&self) -> Vec<&str> {
+        match &self.by {
+            By::Account { key, .. } => vec![key.expose()],
+            By::User { client_secret, refresh_token, .. } => {
+                vec![client_secret.expose(), refresh_token.expose()]
+            }
+            By::Machine(_) => Vec::new(),
+        }
+    }
+}
+
+impl Metadata {
+    fn request(&self) -> Result<Request<Bytes>, &'static str> {
+        let host = self.0.as_deref().unwrap_or(MetadataServer::ADDRESS);
+        let mut request = Request::get(format!("http://{host}{}", MetadataServer::TOKEN_PATH))
+            .header("metadata-flavor", "Google")
+            .body(Bytes::new())
+            .map_err(|_| "GCE_METADATA_HOST is no host")?;
+        if self.0.is_none() {
+            request.extensions_mut().insert(MetadataServer);
+        }
+        Ok(request)
+    }
+}
+
+/// What a good answer to [`Grant::request`] gives.
+pub(crate) fn given(body: &[u8]) -> Option<Given> {
+    #[derive(Deserialize)]
+    struct Answer {
+        access_token: String,
+        #[serde(default)]
+        expires_in: Option<u64>,
+    }
+    let Answer { access_token, expires_in } = serde_json::from_slice(body).ok()?;
+    // Some servers fill up the end with dots.
+    let token = access_token.trim_end_matches('.').to_owned();
+    super::fits(&token).ok().filter(|()| !token.is_empty())?;
+    Some(Given {
+        token: Secret::new(token),
+        life_s: expires_in.unwrap_or(LIFE_S_DEFAULT).clamp(1, LIFE_S_MAX),
+    })
+}
+
+/// A claim that the holder of a key has signed (RFC 7523).
+fn assertion(header: &str, claims: &str, key: &str) -> Result<String, &'static str> {
+    let key = pair(key)?;
+    let text = format!("{}.{}", BASE64_URL_SAFE_NO_PAD.encode(header), BASE64_URL_SAFE_NO_PAD.encode(claims));
+    let mut signature = vec![0; key.public().modulus_len()];
+    key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature).map_err(|_| NO_KEY)?;
+    Ok(format!("{text}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
+}
+
+/// The key in a PEM text, of PKCS #8 or PKCS #1.
+fn pair(pem: &str) -> Result<RsaKeyPair, &'static str> {
+    let body: String = pem.lines().map(str::trim).filter(|line| !line.starts_with("-----")).collect();
+    let der = BASE64_STANDARD.decode(body).map_err(|_| NO_KEY)?;
+    RsaKeyPair::from_pkcs8(&der).or_else(|_| RsaKeyPair::from_der(&der)).map_err(|_| NO_KEY)
+}
+
+fn post(address: &str, fields: &[(&str, &str)]) -> Result<Request<Bytes>, &'static str> {
+    let form: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    let request = Request::post(address)
+        .header(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"))
+        .header(ACCEPT, HeaderValue::from_static("application/json"));
+    request.body(form.join("&").into()).map_err(|_| SHAPE)
+}
+
+fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte.into()),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// An assertion is as good as a token, so it goes over TLS, or stays on the machine.
+fn is_safe(address: &str) -> bool {
+    let Ok(uri) = address.parse::<Uri>() else { return false };
+    let host = uri.host().unwrap_or_default();
+    match uri.scheme_str() {
+        Some("https") => !host.is_empty(),
+        Some("http") => matches!(host, "127.0.0.1" | "localhost" | "[::1]"),
+        _ => false,
+    }
+}
+
+fn id(text: &[u8]) -> [u8; 32] {
+    let mut id = [0; 32];
+    id.copy_from_slice(digest(&SHA256, text).as_ref());
+    id
+}
+
+const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
+/// A token that does not say how long it is good for.
+const LIFE_S_DEFAULT: u64 = 600;
+const LIFE_S_MAX: u64 = 86_400;
+const SHAPE: &str = "is neither an access token nor the JSON of a service account";
+const NO_KEY: &str = "holds a private_key that is no RSA key in PEM";
+
+#[cfg(test)]
+mod tests {
+    use ring::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+
+    use super::*;
+
+    /// Made for this test, and good for nothing.
+    const KEY: &str = include_str!("test_key.pem");
+
+    fn account(change: impl FnOnce(&mut serde_json::Value)) -> Result<Grant, &'static str> {
+        let mut file = json!({
+            "type": "service_account", "client_email": "gateway@p-1.iam.gserviceaccount.com", "private_key": KEY,
+            "private_key_id": "k1", "token_uri": "https://oauth2.googleapis.com/token", "project_id": "p-1",
+        });
+        change(&mut file);
+        Grant::read(&file.to_string())
+    }
+
+    #[test]
+    fn an_account_signs_its_claim() {
+        let request = account(|_| ()).unwrap().request(1_795_219_200).unwrap();
+        assert_eq!(
+            (request.method().as_str(), request.uri().host()),
+            ("POST", Some("oauth2.googleapis.com"))
+        );
+        let body = std::str::from_utf8(request.body()).unwrap();
+        let assertion = body
+            .strip_prefix("grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=")
+            .unwrap();
+        let parts: Vec<&str> = assertion.split('.').collect();
+        let read = |part: &str| -> serde_json::Value {
+            serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
+        };
+        assert_eq!(read(parts[0]), json!({"alg": "RS256", "typ": "JWT", "kid": "k1"}));
+        let claims = json!({
+            "iss": "gateway@p-1.iam.gserviceaccount.com", "scope": SCOPE, "aud": TOKEN_URI,
+            "iat": 1_795_219_200_u64, "exp": 1_795_222_800_u64,
+        });
+        assert_eq!(read(parts[1]), claims);
+        let public = pair(KEY).unwrap().public_key().as_ref().to_vec();
+        let signature = BASE64_URL_SAFE_NO_PAD.decode(parts[2]).unwrap();
+        let signed = format!("{}.{}", parts[0], parts[1]);
+        UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, public)
+            .verify(signed.as_bytes(), &signature)
+            .unwrap();
+    }
+
+    #[test]
+    fn a_user_renews_and_a_machine_asks_its_server() {
+        let user = json!({"type": "authorized_user", "client_id": "c", "client_secret": "s/1", "refresh_token": "r+1"});
+        let request = Grant::read(&user.to_string()).unwrap().request(0).unwrap();
+        let want = "grant_type=refresh_token&client_id=c&client_secret=s%2F1&refresh_token=r%2B1";
+        assert_eq!(request.body(), want);
+        let request = Grant::machine(&Metadata::default()).request(0).unwrap();
+        assert_eq!(
+            request.uri().to_string(),
+            "http://169.254.169.254/computeMetadata/v1/instance/service-accounts/default/token"
+        );
+        assert_eq!(request.headers()["metadata-flavor"], "Google");
+        assert!(request.extensions().get::<MetadataServer>().is_some());
+        let elsewhere = Grant::machine(&Metadata(Some("127.0.0.1:9".into()))).request(0).unwrap();
+        assert_eq!(elsewhere.uri().host(), Some("127.0.0.1"));
+        assert!(elsewhere.extensions().get::<MetadataServer>().is_none(), "it may go where any request may");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (name, found, want) in [
+            ("no JSON", Grant::read("{"), "neither an access token"),
+            ("no type", Grant::read("{}"), "neither an access token"),
+            ("another", account(|file| file["type"] = json!("external_account")), "neither of type"),
+            ("no key", account(|file| file["private_key"] = json!(null)), "without private_key"),
+            ("no RSA", account(|file| file["private_key"] = json!("-----BEGIN-----\nAAAA\n")), "no RSA key"),
+            ("no name", account(|file| file["client_email"] = json!(null)), "without client_email"),
+            ("in clear", account(|file| file["token_uri"] = json!("http://example.com/t")), "https://"),
+            ("a file", account(|file| file["token_uri"] = json!("file:///t")), "https://"),
+        ] {
+            assert!(found.unwrap_err().contains(want), "{name}");
+        }
+        assert!(account(|file| file["token_uri"] = json!("http://127.0.0.1:1/t")).is_ok());
+    }
+
+    #[test]
+    fn an_answer_gives_a_token_or_nothing() {
+        let read = |body: &str| given(body.as_bytes()).map(|g| (g.token.expose().clone(), g.life_s));
+        for (body, want) in [
+            (
+                r#"{"access_token":"ya29.a....","expires_in":3599,"token_type":"Bearer"}"#,
+                Some(("ya29.a", 3_599)),
+            ),
+            (r#"{"access_token":"t"}"#, Some(("t", 600))),
+            (r#"{"access_token":"t","expires_in":0}"#, Some(("t", 1))),
+            (r#"{"access_token":"a b"}"#, None),
+            (r#"{"access_token":"..."}"#, None),
+            (r#"{"error":"invalid_grant"}"#, None),
+            ("", None),
+        ] {
+            assert_eq!(read(body), want.map(|(token, life)| (token.to_owned(), life)), "{body}");
+        }
+    }
+
+    #[test]
+    fn debug_output_shows_no_secret() {
+        let shown = format!("{:?}", account(|_| ()).unwrap());
+        assert!(!shown.contains("PRIVATE KEY") && shown.contains("••••"), "{shown}");
+    }
+}

@@ -1,0 +1,162 @@
+//! Gets access tokens and renews them, beside the data plane: a request never waits for one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use serde_json::Value;
+use shared::clock::unix_ms;
+use shared::port::{HttpClient, HttpLimits};
+use shared::sanitize::diagnostic;
+use tokio::task::JoinSet;
+
+use super::grant::{Given, Grant, given};
+use super::tokens::Tokens;
+
+/// Has what has changed published. False: it cannot now.
+type Publish = Box<dyn Fn() -> bool + Send>;
+
+/// See the module.
+pub(crate) struct Keeper {
+    tokens: Tokens,
+    http: Arc<dyn HttpClient>,
+    publish: Publish,
+    /// A token has come that is not published yet.
+    is_owing: bool,
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeper").field("tokens", &self.tokens).finish_non_exhaustive()
+    }
+}
+
+impl Keeper {
+    pub(crate) fn new(tokens: Tokens, http: Arc<dyn HttpClient>, publish: Publish) -> Self {
+        Self { tokens, http, publish, is_owing: false }
+    }
+
+    /// Keeps tokens fresh, for as long as the future is polled.
+    pub(crate) async fn run(mut self) {
+        let mut asked = JoinSet::new();
+        loop {
+            for grant in self.tokens.take_due(unix_ms()) {
+                let http = Arc::clone(&self.http);
+                asked.spawn(async move {
+                    let given = ask(&http, &grant).await;
+                    (grant, given)
+                });
+            }
+            let pause = self.tokens.pause_ms(unix_ms()).map_or(PAUSE_MAX, Duration::from_millis);
+            let pause = if self.is_owing { PAUSE_OWING } else { pause.min(PAUSE_MAX) };
+            tokio::select! {
+                Some(done) = asked.join_next() => {
+                    if let Ok((grant, given)) = done {
+                        self.learn(&grant, given);
+                    }
+                }
+                () = self.tokens.wanted() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+            if self.is_owing {
+                self.is_owing = !(self.publish)();
+            }
+        }
+    }
+
+    fn learn(&mut self, grant: &Grant, given: Result<Given, String>) {
+        if let Err(why) = &given {
+            tracing::warn!("no access token is given by Google: {why}");
+        }
+        self.is_owing |= self.tokens.learn(grant, given, unix_ms());
+    }
+}
+
+/// Asks for a token, once.
+async fn ask(http: &Arc<dyn HttpClient>, grant: &Grant) -> Result<Given, String> {
+    let request = grant.request(unix_ms() / 1_000)?;
+    let host = request.uri().host().unwrap_or_default().to_owned();
+    let secrets = grant.secrets();
+    let told = |text: &str| diagnostic(&format!("{host}: {text}"), &secrets).into_owned();
+    let answer = http.send(request, LIMITS).await.map_err(|error| told(&error.to_string()))?;
+    if !answer.status().is_success() {
+        return Err(told(&said(&answer)));
+    }
+    given(answer.body()).ok_or_else(|| told("the answer holds no access token"))
+}
+
+/// What the other side says of its refusal (RFC 6749).
+fn said(answer: &Response<Bytes>) -> String {
+    let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+    let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
+    let words: Vec<String> = ["error", "error_description"].into_iter().filter_map(text).collect();
+    if words.is_empty() { format!("it answered {}", answer.status()) } else { words.join(": ") }
+}
+
+/// One answer to a request for a token.
+const LIMITS: HttpLimits = HttpLimits { timeout: Duration::from_secs(15), body_bytes_max: 64 << 10 };
+/// A clock that was set is noticed within this time.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+const PAUSE_OWING: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use shared::port::{BoxError, BoxFuture};
+
+    use super::super::Metadata;
+    use super::*;
+
+    /// Answers in order.
+    #[derive(Debug)]
+    struct Script(Mutex<Vec<(u16, &'static str)>>);
+
+    impl HttpClient for Script {
+        fn send(
+            &self,
+            request: http::Request<Bytes>,
+            limits: HttpLimits,
+        ) -> BoxFuture<Result<Response<Bytes>, BoxError>> {
+            assert!(request.uri().path().ends_with("/token") && limits.body_bytes_max <= 64 << 10);
+            let next = self.0.lock().unwrap().pop();
+            Box::pin(async move {
+                let (status, body) = next.ok_or("nobody there")?;
+                Ok(Response::builder().status(status).body(Bytes::from(body))?)
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_that_comes_is_published_and_a_refusal_is_told() {
+        let tokens = Tokens::default();
+        let good = Grant::machine(&Metadata(Some("127.0.0.1:1".into())));
+        let (publish, mut published) = tokio::sync::mpsc::unbounded_channel();
+        let script = Script(Mutex::new(vec![(200, r#"{"access_token":"fresh-token","expires_in":3600}"#)]));
+        let keeper =
+            Keeper::new(tokens.clone(), Arc::new(script), Box::new(move || publish.send(()).is_ok()));
+        let keeping = tokio::spawn(keeper.run());
+        tokens.want(vec![good.clone()]);
+        published.recv().await.unwrap();
+        assert_eq!(tokens.current(&good, unix_ms()).unwrap().expose(), "fresh-token");
+        let bad = Grant::machine(&Metadata(Some("127.0.0.1:2".into())));
+        tokens.want(vec![good.clone(), bad.clone()]);
+        published.recv().await.unwrap();
+        assert!(tokens.current(&bad, unix_ms()).unwrap_err().contains("metadata server"));
+        assert_eq!(tokens.standing(&bad).unwrap().error.as_deref(), Some("127.0.0.1: nobody there"));
+        keeping.abort();
+    }
+
+    #[test]
+    fn a_refusal_is_in_the_words_of_the_other_side() {
+        for (body, want) in [
+            (r#"{"error":"invalid_grant","error_description":"Invalid JWT"}"#, "invalid_grant: Invalid JWT"),
+            (r#"{"error":{"code":1}}"#, "it answered 400 Bad Request"),
+            ("<html>", "it answered 400 Bad Request"),
+        ] {
+            assert_eq!(said(&Response::builder().status(400).body(Bytes::from(body)).unwrap()), want);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The access tokens that are good now, and when each is to be renewed. Times are milliseconds since the Unix epoch.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use shared::secret::Secret;
+use tokio::sync::Notify;
+
+use super::grant::{Given, Grant};
+
+/// See the module. Shared by whoever publishes, whoever renews and whoever shows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tokens(Arc<Shelf>);
+
+#[derive(Debug, Default)]
+struct Shelf {
+    by_grant: Mutex<HashMap<[u8; 32], Held>>,
+    /// Somebody wants a token that nobody wanted before.
+    wanted: Notify,
+}
+
+#[derive(Debug)]
+struct Held {
+    grant: Grant,
+    token: Option<(Secret<String>, u64)>,
+    /// When it is asked for next.
+    next_at_ms: u64,
+    /// It is being asked for: never twice at once.
+    is_asked: bool,
+    /// Failures since the last success.
+    failures: u32,
+    trouble: Option<String>,
+}
+
+/// How it stands with the token of a grant, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Standing {
+    /// Until when the present token is good; none while there is none.
+    pub(crate) expires_at_ms: Option<u64>,
+    /// When it is renewed, or asked for again.
+    pub(crate) next_at_ms: u64,
+    /// Why the last attempt failed.
+    pub(crate) error: Option<String>,
+}
+
+impl Tokens {
+    /// These grants are wanted from now on, and no others.
+    pub(crate) fn want(&self, grants: Vec<Grant>) {
+        let mut by_grant = self.lock();
+        let mut kept = HashMap::with_capacity(grants.len());
+        let mut is_new = false;
+        for grant in grants {
+            let known = by_grant.remove(&grant.id);
+            is_new |= known.is_none() && !kept.contains_key(&grant.id);
+            if let Some(held) = known {
+                kept.insert(grant.id, held);
+            } else {
+                kept.entry(grant.id).or_insert_with(|| Held::new(grant));
+            }
+        }
+        *by_grant = kept;
+        drop(by_grant);
+        if is_new {
+            self.0.wanted.notify_one();
+        }
+    }
+
+    /// The token of `grant`, or why there is none, in a few words.
+    pub(crate) fn current(&self, grant: &Grant, now_ms: u64) -> Result<Secret<String>, &'static str> {
+        let by_grant = self.lock();
+        let held = by_grant.get(&grant.id);
+        match held.and_then(|held| held.token.as_ref()) {
+            Some((token, expires_at_ms)) if *expires_at_ms > now_ms => Ok(token.clone()),
+            _ if held.is_none_or(|held| held.failures == 0) => Err("its first access token has not come yet"),
+            _ if grant.is_machine() => {
+                Err("it has no api_key, and the machine's metadata server gives no access token")
+            }
+            _ => Err("no access token is given for its credential"),
+        }
+    }
+
+    /// How it stands with the token of `grant`.
+    pub(crate) fn standing(&self, grant: &Grant) -> Option<Standing> {
+        self.lock().get(&grant.id).map(|held| Standing {
+            expires_at_ms: held.token.as_ref().map(|(_, expires_at_ms)| *expires_at_ms),
+            next_at_ms: held.next_at_ms,
+            error: held.trouble.clone(),
+        })
+    }
+
+    /// Those that are to be asked for now. Each is given out once until what came of it is told.
+    pub(super) fn take_due(&self, now_ms: u64) -> Vec<Grant> {
+        let mut by_grant = self.lock();
+        let due = by_grant.values_mut().filter(|held| !held.is_asked && held.next_at_ms <= now_ms);
+        due.map(|held| {
+            held.is_asked = true;
+            held.grant.clone()
+        })
+        .collect()
+    }
+
+    /// How long until the next is due; none where none is.
+    pub(super) fn pause_ms(&self, now_ms: u64) -> Option<u64> {
+        let by_grant = self.lock();
+        let waiting = by_grant.values().filter(|held| !held.is_asked);
+        waiting.map(|held| held.next_at_ms.saturating_sub(now_ms)).min()
+    }
+
+    /// Waits until a grant is wanted that was not wanted before.
+    pub(super) async fn wanted(&self) {
+        self.0.wanted.notified().await;
+    }
+
+    /// What came of asking for `grant`. The answer is whether something else is to be published than before.
+    pub(super) fn learn(&self, grant: &Grant, given: Result<Given, String>, now_ms: u64) -> bool {
+        let mut by_grant = self.lock();
+        // Nobody wants it any more.
+        let Some(held) = by_grant.get_mut(&grant.id) else { return false };
+        held.is_asked = false;
+        match given {
+            Ok(Given { token, life_s }) => {
+                let life_ms = life_s.saturating_mul(1_000);
+                held.token = Some((token, now_ms.saturating_add(life_ms)));
+                held.next_at_ms = now_ms.saturating_add(life_ms / 5 * 4);
+                held.failures = 0;
+                held.trouble = None;
+                true
+            }
+            Err(trouble) => {
+                let was_silent = held.failures == 0;
+                held.failures = held.failures.saturating_add(1);
+                held.next_at_ms = now_ms.saturating_add(wait_ms(held.failures));
+                held.trouble = Some(trouble);
+                let has_ended = held.token.take_if(|(_, expires_at_ms)| *expires_at_ms <= now_ms).is_some();
+                has_ended || (was_silent && held.token.is_none())
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Held>> {
+        self.0.by_grant.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn new(grant: Grant) -> Self {
+        Self { grant, token: None, next_at_ms: 0, is_asked: false, failures: 0, trouble: None }
+    }
+}
+
+/// 2 s after the first failure, then twice as long each time, up to 5 minutes.
+fn wait_ms(failures: u32) -> u64 {
+    1_000_u64.checked_shl(failures.min(16)).map_or(WAIT_MS_MAX, |wait| wait.min(WAIT_MS_MAX))
+}
+
+const WAIT_MS_MAX: u64 = 300_000;
+
+#[cfg(test)]
+mod tests {
+    use super::super::Metadata;
+    use super::*;
+
+    fn grant(name: &str) -> Grant {
+        Grant::machine(&Metadata(Some(name.to_owned())))
+    }
+
+    fn given(token: &str) -> Given {
+        Given { token: Secret::new(token.to_owned()), life_s: 1_000 }
+    }
+
+    fn token(tokens: &Tokens, grant: &Grant, now_ms: u64) -> Result<String, &'static str> {
+        tokens.current(grant, now_ms).map(|token| token.expose().clone())
+    }
+
+    #[test]
+    fn a_token_is_asked_for_once_and_renewed_at_four_fifths_of_its_life() {
+        let (tokens, a) = (Tokens::default(), grant("a"));
+        assert_eq!(tokens.pause_ms(0), None);
+        tokens.want(vec![a.clone(), a.clone()]);
+        assert_eq!(token(&tokens, &a, 0), Err("its first access token has not come yet"));
+        assert_eq!((tokens.take_due(0).len(), tokens.take_due(0).len()), (1, 0), "never twice at once");
+        tokens.want(vec![a.clone()]);
+        assert!(tokens.take_due(0).is_empty(), "a publication in between asks no second time");
+        assert!(tokens.learn(&a, Ok(given("one")), 0));
+        assert_eq!(token(&tokens, &a, 999_999).as_deref(), Ok("one"));
+        assert_eq!((tokens.pause_ms(0), tokens.take_due(799_999).len()), (Some(800_000), 0));
+        assert_eq!(tokens.take_due(800_000).len(), 1);
+        assert!(tokens.learn(&a, Ok(given("two")), 810_000), "the new one is published");
+        assert_eq!(token(&tokens, &a, 1_000_001).as_deref(), Ok("two"));
+    }
+
+    #[test]
+    fn a_failed_renewal_keeps_the_token_to_its_end_and_tries_again() {
+        let (tokens, a) = (Tokens::default(), grant("a"));
+        tokens.want(vec![a.clone()]);
+        tokens.take_due(0);
+        tokens.learn(&a, Ok(given("one")), 0);
+        tokens.take_due(800_000);
+        assert!(!tokens.learn(&a, Err("down".into()), 800_000), "nothing changes for requests");
+        assert_eq!(token(&tokens, &a, 999_999).as_deref(), Ok("one"));
+        let standing = tokens.standing(&a).unwrap();
+        assert_eq!((standing.error.as_deref(), standing.next_at_ms), (Some("down"), 802_000));
+        let mut now_ms = 802_000;
+        let mut pauses = Vec::new();
+        while token(&tokens, &a, now_ms).is_ok() {
+            assert_eq!(tokens.take_due(now_ms).len(), 1, "{now_ms}");
+            tokens.learn(&a, Err("down".into()), now_ms);
+            pauses.push(tokens.pause_ms(now_ms).unwrap());
+            now_ms += pauses.last().unwrap();
+        }
+        assert_eq!(pauses, [4_000, 8_000, 16_000, 32_000, 64_000, 128_000]);
+        assert_eq!(tokens.take_due(now_ms).len(), 1);
+        assert!(tokens.learn(&a, Err("down".into()), now_ms), "it is unready from now on");
+        assert!(token(&tokens, &a, now_ms).unwrap_err().contains("metadata server"));
+        assert_eq!(wait_ms(u32::MAX), WAIT_MS_MAX);
+        tokens.take_due(u64::MAX);
+        assert!(tokens.learn(&a, Ok(given("two")), now_ms));
+        assert_eq!(tokens.standing(&a).unwrap().error, None);
+    }
+
+    #[test]
+    fn what_nobody_wants_is_forgotten() {
+        let (tokens, a, b) = (Tokens::default(), grant("a"), grant("b"));
+        tokens.want(vec![a.clone(), b.clone()]);
+        assert_eq!(tokens.take_due(0).len(), 2);
+        tokens.want(vec![b.clone()]);
+        assert!(!tokens.learn(&a, Ok(given("late")), 0));
+        assert!(tokens.learn(&b, Ok(given("token-of-b")), 0));
+        assert!(tokens.standing(&a).is_none());
+        assert!(!format!("{tokens:?}").contains("token-of-b"));
+    }
+
+    #[tokio::test]
+    async fn whoever_renews_hears_of_a_new_grant() {
+        let tokens = Tokens::default();
+        tokens.want(vec![grant("a")]);
+        tokens.wanted().await;
+        tokens.want(vec![grant("a"), grant("b")]);
+        tokens.wanted().await;
+    }
+}

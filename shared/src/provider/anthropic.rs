@@ -1,0 +1,36 @@
+//! `anthropic`: Anthropic's own API, and whoever has the same one. `base_url` is without `/v1`.
+
+use std::time::Duration;
+
+use super::path::{ANSWER, Call, Layout, ListRule, Pages, PathRule};
+use super::quirks::Quirks;
+use super::{Auth, ProviderKind, Reach};
+use crate::operation::Dialect;
+
+pub(super) static KIND: ProviderKind = ProviderKind {
+    name: "anthropic",
+    summary: "Anthropic, and servers of its Messages API",
+    reach: Reach::Known("https://api.anthropic.com"),
+    auth: Auth::Header("x-api-key"),
+    api_key_required: true,
+    fields: &[],
+    dialects: &[Dialect::Messages],
+    layouts: LAYOUTS,
+    added_by_sdk: &["/v1", "/v1/messages"],
+    headers: &[("anthropic-version", "2023-06-01")],
+    models: &[],
+    timeout: Duration::from_secs(300),
+    quirks: Quirks { top_k: true, files: true, ..Quirks::PLAIN },
+};
+
+const LAYOUTS: &[Layout] = &[Layout {
+    base_ends: "",
+    rules: &[
+        PathRule { dialect: Dialect::Messages, calls: ANSWER, template: "/v1/messages" },
+        PathRule { dialect: Dialect::Messages, calls: &[Call::Count], template: "/v1/messages/count_tokens" },
+        // For trying, the vendor says; it is spoken where `protocols` asks for it.
+        PathRule { dialect: Dialect::Chat, calls: ANSWER, template: "/v1/chat/completions" },
+    ],
+    lists: &[ListRule { host: None, template: "/v1/models?limit=1000", pages: Pages::AfterId }],
+    api_version: None,
+}];

@@ -1,0 +1,67 @@
+//! `azure_openai`: OpenAI's models in a resource of Azure. A model is named by its deployment.
+//!
+//! `base_url` is the endpoint of the resource, below which each deployment has a path of its own and each request a
+//! version; or that and `/openai/v1`, below which everything is as at OpenAI.
+
+use std::time::Duration;
+
+use super::openai::{DIALECTS, QUIRKS};
+use super::path::{ANSWER, Layout, ListRule, OPENAI_RULES, Pages, PathRule};
+use super::{Auth, Field, ProviderKind, Reach};
+use crate::operation::Dialect;
+
+pub(super) static KIND: ProviderKind = ProviderKind {
+    name: "azure_openai",
+    summary: "OpenAI's models in an Azure resource; models are deployments",
+    reach: Reach::BaseUrl,
+    auth: Auth::Header("api-key"),
+    api_key_required: true,
+    fields: &[Field::ApiVersion, Field::DefaultVoice],
+    dialects: DIALECTS,
+    layouts: LAYOUTS,
+    added_by_sdk: &["/openai", "/openai/deployments"],
+    headers: &[],
+    models: &[],
+    timeout: Duration::from_secs(300),
+    quirks: QUIRKS,
+};
+
+const LAYOUTS: &[Layout] = &[
+    // What is listed there are models that could be deployed, not deployments.
+    Layout { base_ends: "/openai/v1", rules: OPENAI_RULES, lists: &[], api_version: None },
+    Layout { base_ends: "", rules: DEPLOYMENTS, lists: LISTS, api_version: Some("2024-10-21") },
+];
+
+const DEPLOYMENTS: &[PathRule] = &[
+    PathRule {
+        dialect: Dialect::Chat,
+        calls: ANSWER,
+        template: "/openai/deployments/{model}/chat/completions",
+    },
+    // Responses has no path by deployment; the model's name in the body is the deployment.
+    PathRule { dialect: Dialect::Responses, calls: ANSWER, template: "/openai/responses" },
+    PathRule {
+        dialect: Dialect::Embeddings,
+        calls: ANSWER,
+        template: "/openai/deployments/{model}/embeddings",
+    },
+    PathRule {
+        dialect: Dialect::Speech,
+        calls: ANSWER,
+        template: "/openai/deployments/{model}/audio/speech",
+    },
+    PathRule {
+        dialect: Dialect::Transcription,
+        calls: ANSWER,
+        template: "/openai/deployments/{model}/audio/transcriptions",
+    },
+    PathRule {
+        dialect: Dialect::Images,
+        calls: ANSWER,
+        template: "/openai/deployments/{model}/images/generations",
+    },
+];
+
+/// Later versions list no deployments.
+const LISTS: &[ListRule] =
+    &[ListRule { host: None, template: "/openai/deployments?api-version=2022-12-01", pages: Pages::One }];

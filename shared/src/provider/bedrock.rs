@@ -1,0 +1,57 @@
+//! `bedrock`: Amazon Bedrock by its Converse API. A model is named by its id, an inference profile or an ARN.
+
+use std::time::Duration;
+
+use super::path::{ANSWER, Call, Layout, ListRule, Missing, Pages, PathRule, Place};
+use super::quirks::Quirks;
+use super::{Auth, Field, ProviderKind, Reach};
+use crate::operation::Dialect;
+
+pub(super) static KIND: ProviderKind = ProviderKind {
+    name: "bedrock",
+    summary: "Amazon Bedrock",
+    reach: Reach::Placed(base_url),
+    auth: Auth::Aws { service: "bedrock" },
+    api_key_required: true,
+    fields: &[Field::Region],
+    dialects: &[Dialect::Bedrock],
+    layouts: LAYOUTS,
+    added_by_sdk: &["/model"],
+    headers: &[],
+    models: &[],
+    timeout: Duration::from_secs(300),
+    quirks: Quirks { json_schema: false, strict_tools: false, files: true, ..Quirks::PLAIN },
+};
+
+fn base_url(place: &Place<'_>) -> Result<String, Missing> {
+    let region = place.region.ok_or(Missing("region"))?;
+    let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+    Ok(format!("https://bedrock-runtime.{region}.{domain}"))
+}
+
+const LAYOUTS: &[Layout] = &[Layout {
+    base_ends: "",
+    rules: &[
+        rule(&[Call::Whole], "/model/{model}/converse"),
+        rule(&[Call::Stream], "/model/{model}/converse-stream"),
+        rule(&[Call::Count], "/model/{model}/count-tokens"),
+        // A few models only; `protocols` says so.
+        PathRule { dialect: Dialect::Chat, calls: ANSWER, template: "/openai/v1/chat/completions" },
+        PathRule { dialect: Dialect::Responses, calls: ANSWER, template: "/openai/v1/responses" },
+    ],
+    lists: &[
+        ListRule { host: Some(CONTROL_PLANE), template: "/foundation-models", pages: Pages::One },
+        ListRule {
+            host: Some(CONTROL_PLANE),
+            template: "/inference-profiles?maxResults=1000",
+            pages: Pages::NextToken,
+        },
+    ],
+    api_version: None,
+}];
+
+const CONTROL_PLANE: &str = "https://bedrock.{region}.amazonaws.com";
+
+const fn rule(calls: &'static [Call], template: &'static str) -> PathRule {
+    PathRule { dialect: Dialect::Bedrock, calls, template }
+}

@@ -1,0 +1,23 @@
+//! `builtin_speech`: a voice inside the process, which needs no network and no key (AUD-2).
+
+use std::time::Duration;
+
+use super::quirks::Quirks;
+use super::{Auth, Field, Inside, ProviderKind, Reach};
+use crate::operation::Dialect;
+
+pub(super) static KIND: ProviderKind = ProviderKind {
+    name: "builtin_speech",
+    summary: "The gateway's own voice; works offline",
+    reach: Reach::InProcess(Inside::Speech),
+    auth: Auth::None,
+    api_key_required: false,
+    fields: &[Field::DefaultVoice],
+    dialects: &[Dialect::Speech],
+    layouts: &[],
+    added_by_sdk: &[],
+    headers: &[],
+    models: &[],
+    timeout: Duration::from_secs(300),
+    quirks: Quirks::PLAIN,
+};

@@ -1,0 +1,60 @@
+//! `gemini`: Google's Gemini API with an API key. `base_url` is with or without the version at its end.
+
+use std::time::Duration;
+
+use super::path::{Call, Layout, ListRule, Pages, PathRule};
+use super::quirks::Quirks;
+use super::{Auth, ProviderKind, Reach};
+use crate::operation::Dialect;
+
+pub(super) static KIND: ProviderKind = ProviderKind {
+    name: "gemini",
+    summary: "Google's Gemini API",
+    reach: Reach::Known("https://generativelanguage.googleapis.com"),
+    auth: Auth::Header("x-goog-api-key"),
+    api_key_required: true,
+    fields: &[],
+    dialects: &[Dialect::Gemini],
+    layouts: LAYOUTS,
+    added_by_sdk: &["/models"],
+    headers: &[],
+    models: &[],
+    timeout: Duration::from_secs(300),
+    quirks: QUIRKS,
+};
+
+/// Gemini, wherever it runs.
+pub(super) const QUIRKS: Quirks = Quirks { top_k: true, files: true, ..Quirks::PLAIN };
+
+const LAYOUTS: &[Layout] = &[
+    Layout { base_ends: "/v1beta", rules: BELOW_VERSION, lists: LISTS_BELOW_VERSION, api_version: None },
+    Layout { base_ends: "/v1", rules: BELOW_VERSION, lists: LISTS_BELOW_VERSION, api_version: None },
+    Layout { base_ends: "", rules: RULES, lists: LISTS, api_version: None },
+];
+
+const RULES: &[PathRule] = &[
+    rule(&[Call::Whole], "/v1beta/models/{model}:generateContent"),
+    rule(&[Call::Stream], "/v1beta/models/{model}:streamGenerateContent?alt=sse"),
+    rule(&[Call::Count], "/v1beta/models/{model}:countTokens"),
+    rule(&[Call::Predict], "/v1beta/models/{model}:predict"),
+    rule(&[Call::Start], "/v1beta/models/{model}:predictLongRunning"),
+    rule(&[Call::Poll], "/v1beta/{id}"),
+];
+
+const BELOW_VERSION: &[PathRule] = &[
+    rule(&[Call::Whole], "/models/{model}:generateContent"),
+    rule(&[Call::Stream], "/models/{model}:streamGenerateContent?alt=sse"),
+    rule(&[Call::Count], "/models/{model}:countTokens"),
+    rule(&[Call::Predict], "/models/{model}:predict"),
+    rule(&[Call::Start], "/models/{model}:predictLongRunning"),
+    rule(&[Call::Poll], "/{id}"),
+];
+
+const LISTS: &[ListRule] =
+    &[ListRule { host: None, template: "/v1beta/models?pageSize=1000", pages: Pages::PageToken }];
+const LISTS_BELOW_VERSION: &[ListRule] =
+    &[ListRule { host: None, template: "/models?pageSize=1000", pages: Pages::PageToken }];
+
+const fn rule(calls: &'static [Call], template: &'static str) -> PathRule {
+    PathRule { dialect: Dialect::Gemini, calls, template }
+}

@@ -1,0 +1,264 @@
+//! Signatures of AWS, version 4: each request is signed with a key that is good for one day, one region and one
+//! service.
+
+use http::header::AUTHORIZATION;
+use http::uri::PathAndQuery;
+use http::{HeaderName, HeaderValue};
+use ring::digest::{Context, SHA256, digest};
+use ring::hmac;
+
+use crate::secret::Secret;
+
+/// Signs the requests of one provider instance.
+#[derive(Clone, Debug)]
+pub struct Signer {
+    /// The region of the credential scope.
+    pub region: String,
+    /// The service of the credential scope.
+    pub service: &'static str,
+    /// Not secret.
+    pub access_key_id: String,
+    /// Never sent.
+    pub secret_access_key: Secret<String>,
+    /// Sent with each request, where the key pair is a temporary one.
+    pub session_token: Option<Secret<String>>,
+}
+
+/// The parts of a request that are signed.
+#[derive(Clone, Copy, Debug)]
+pub struct Signable<'a> {
+    /// `GET` or `POST`.
+    pub method: &'a str,
+    /// As in the `Host` header.
+    pub host: &'a str,
+    /// As on the wire.
+    pub path: &'a PathAndQuery,
+    /// As in the header, where there is a body.
+    pub content_type: Option<&'a str>,
+    /// SHA-256 of the body.
+    pub body: [u8; 32],
+}
+
+impl Signer {
+    /// The headers that sign `request`, sent `unix_s` seconds after the Unix epoch.
+    pub fn sign(&self, request: &Signable<'_>, unix_s: u64) -> Vec<(HeaderName, HeaderValue)> {
+        let moment = moment(unix_s);
+        let day = moment.get(..8).unwrap_or_default();
+        let scope = format!("{day}/{}/{}/aws4_request", self.region, self.service);
+        let token = self.session_token.as_ref().map(|token| token.expose().as_str());
+        let headers: Vec<(&str, &str)> = [
+            ("content-type", request.content_type),
+            ("host", Some(request.host)),
+            ("x-amz-date", Some(&moment)),
+            ("x-amz-security-token", token),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?.trim())))
+        .collect();
+        let names = headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
+        let canonical = canonical(request, &headers, &names);
+        let hash = hex(digest(&SHA256, canonical.as_bytes()).as_ref());
+        let to_sign = format!("AWS4-HMAC-SHA256\n{moment}\n{scope}\n{hash}");
+        let signature = hex(&self.key(day, &to_sign));
+        let authorization = format!(
+            "AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={names}, Signature={signature}",
+            self.access_key_id
+        );
+        let fields = [
+            (X_AMZ_DATE, Some(moment.as_str())),
+            (X_AMZ_SECURITY_TOKEN, token),
+            (AUTHORIZATION, Some(&authorization)),
+        ];
+        let sensitive = |(name, text): (HeaderName, Option<&str>)| {
+            let mut value = HeaderValue::from_str(text?).ok()?;
+            value.set_sensitive(true);
+            Some((name, value))
+        };
+        fields.into_iter().filter_map(sensitive).collect()
+    }
+
+    /// The signature of `text` with the key of `day`.
+    fn key(&self, day: &str, text: &str) -> Vec<u8> {
+        let first = format!("AWS4{}", self.secret_access_key.expose()).into_bytes();
+        [day, &self.region, self.service, "aws4_request", text].iter().fold(first, |key, part| {
+            hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), part.as_bytes()).as_ref().to_vec()
+        })
+    }
+}
+
+/// The SHA-256 of a body in pieces.
+pub fn sha256<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
+    let mut body = Context::new(&SHA256);
+    pieces.for_each(|piece| body.update(piece));
+    let mut sum = [0; 32];
+    sum.copy_from_slice(body.finish().as_ref());
+    sum
+}
+
+/// The request as both sides write it down before they hash it.
+fn canonical(request: &Signable<'_>, headers: &[(&str, &str)], names: &str) -> String {
+    let mut text =
+        format!("{}\n{}\n{}\n", request.method, encoded_path(request.path.path()), query(request.path));
+    for (name, value) in headers {
+        text.push_str(&format!("{name}:{value}\n"));
+    }
+    text.push_str(&format!("\n{names}\n{}", hex(&request.body)));
+    text
+}
+
+/// Every service but S3 has the path that is on the wire encoded once more.
+fn encoded_path(path: &str) -> String {
+    let mut out = String::with_capacity(path.len() + 16);
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                out.push(byte.into())
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// The query in the order of its names. It is encoded on the wire already, as every template and name is.
+fn query(path: &PathAndQuery) -> String {
+    let mut pairs: Vec<String> = path
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| if pair.contains('=') { pair.to_owned() } else { format!("{pair}=") })
+        .collect();
+    pairs.sort();
+    pairs.join("&")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// As `20261121T000000Z`.
+fn moment(unix_s: u64) -> String {
+    let (year, month, day) = crate::clock::date(unix_s);
+    let second = unix_s % 86_400;
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+const X_AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
+const X_AMZ_SECURITY_TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
+
+    fn signer(region: &str, service: &'static str, token: Option<&str>) -> Signer {
+        Signer {
+            region: region.to_owned(),
+            service,
+            access_key_id: "AKIDEXAMPLE".to_owned(),
+            secret_access_key: Secret::new(SECRET.to_owned()),
+            session_token: token.map(|token| Secret::new(token.to_owned())),
+        }
+    }
+
+    /// In two pieces.
+    fn of(body: &str) -> [u8; 32] {
+        let (first, second) = body.as_bytes().split_at(body.len() / 3);
+        sha256([first, second].into_iter())
+    }
+
+    fn authorization(headers: &[(HeaderName, HeaderValue)]) -> String {
+        let found = headers.iter().find(|(name, _)| *name == AUTHORIZATION).unwrap();
+        assert!(found.1.is_sensitive());
+        found.1.to_str().unwrap().to_owned()
+    }
+
+    /// Of AWS's published test suite for version 4: 30 August 2015, 12:36:00, service `service`.
+    #[test]
+    fn the_published_suite_is_signed_as_published() {
+        let empty = "";
+        for (name, method, path, content_type, body, want) in [
+            (
+                "get-vanilla",
+                "GET",
+                "/",
+                None,
+                empty,
+                "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31",
+            ),
+            (
+                "get-vanilla-query-order-key-case",
+                "GET",
+                "/?Param2=value2&Param1=value1",
+                None,
+                empty,
+                "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500",
+            ),
+            (
+                "post-vanilla",
+                "POST",
+                "/",
+                None,
+                empty,
+                "5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b",
+            ),
+            (
+                "post-x-www-form-urlencoded",
+                "POST",
+                "/",
+                Some("application/x-www-form-urlencoded"),
+                "Param1=value1",
+                "ff11897932ad3f4e8b18135d722051e5ac45fc38421b1da7b9d196a0fe09473a",
+            ),
+        ] {
+            let path: PathAndQuery = path.parse().unwrap();
+            let request =
+                Signable { method, host: "example.amazonaws.com", path: &path, content_type, body: of(body) };
+            let headers = signer("us-east-1", "service", None).sign(&request, 1_440_938_160);
+            assert_eq!(headers[0].1, "20150830T123600Z", "{name}");
+            let authorization = authorization(&headers);
+            assert!(authorization.ends_with(&format!("Signature={want}")), "{name}: {authorization}");
+            let scope = "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, SignedHeaders=";
+            assert!(authorization.starts_with(scope), "{name}: {authorization}");
+        }
+    }
+
+    /// Signatures that botocore made for the model ids of Bedrock, which are percent-encoded on the wire.
+    #[test]
+    fn an_encoded_model_id_is_signed_as_botocore_does() {
+        let index: Value =
+            serde_json::from_str(include_str!("../../../dataplane/wire/fixtures/auth/index.json")).unwrap();
+        let cases: Vec<&Value> =
+            index["cases"].as_array().unwrap().iter().filter(|case| case["signature"].is_string()).collect();
+        assert_eq!(cases.len(), 2);
+        for case in cases {
+            let text = |name: &str| case[name].as_str().unwrap();
+            let path: PathAndQuery = text("wire_path").parse().unwrap();
+            let request = Signable {
+                method: text("method"),
+                host: text("host"),
+                path: &path,
+                content_type: case["content_type"].as_str(),
+                body: of(text("body")),
+            };
+            let signer = signer(text("region"), "bedrock", case["session_token"].as_str());
+            // 21 November 2026, midnight.
+            let headers = signer.sign(&request, 1_795_219_200);
+            assert_eq!(headers[0].1.to_str().unwrap(), text("amz_date"));
+            let authorization = authorization(&headers);
+            assert!(authorization.ends_with(text("signature")), "{}: {authorization}", text("id"));
+            assert_eq!(headers.len(), if case["session_token"].is_string() { 3 } else { 2 });
+        }
+    }
+
+    #[test]
+    fn a_signer_does_not_show_its_secret() {
+        let shown = format!("{:?}", signer("r", "s", Some("session-token")));
+        assert!(!shown.contains(SECRET) && !shown.contains("session-token"), "{shown}");
+    }
+}

@@ -1,0 +1,133 @@
+//! What holds for every kind, and where each answers what.
+
+use super::path::{Call, Paths};
+use super::*;
+
+const PLACE: Place<'_> = Place {
+    region: Some("eu-west-1"),
+    project: Some("p-1"),
+    location: Some("europe-west4"),
+    api_version: None,
+};
+
+#[test]
+fn every_kind_is_whole() {
+    for kind in KINDS {
+        assert!(KINDS.iter().filter(|other| other.name == kind.name).count() == 1, "{}", kind.name);
+        assert!(!KINDS_TO_COME.contains(&kind.name), "{}", kind.name);
+        for (name, value) in kind.headers {
+            http::HeaderName::from_lowercase(name.as_bytes()).expect(kind.name);
+            http::HeaderValue::from_str(value).expect(kind.name);
+        }
+        let layout = kind.layout("");
+        assert_eq!(layout.is_none(), matches!(kind.reach, Reach::InProcess(_)), "{}", kind.name);
+        let paths: Vec<Paths> = kind
+            .layouts
+            .iter()
+            .map(|layout| Paths::new(layout, layout.base_ends, &PLACE).expect(kind.name))
+            .collect();
+        for dialect in kind.dialects {
+            let is_found = paths.is_empty() || paths.iter().any(|paths| paths.has(*dialect));
+            assert!(is_found, "{} has no address for {}", kind.name, dialect.name());
+        }
+        for model in kind.models {
+            assert!(!model.is_empty() && !model.contains(' '), "{}", kind.name);
+        }
+    }
+}
+
+/// (kind, path of the base URL, dialect, call, want)
+const CASES: &[(&str, &str, Dialect, Call, &str)] = &[
+    ("openai", "/v1", Dialect::Chat, Call::Stream, "/v1/chat/completions"),
+    ("openai", "/v1", Dialect::Responses, Call::Whole, "/v1/responses"),
+    ("openai", "/v1", Dialect::Embeddings, Call::Whole, "/v1/embeddings"),
+    ("openai", "/v1", Dialect::Speech, Call::Whole, "/v1/audio/speech"),
+    ("openai", "/v1", Dialect::Transcription, Call::Whole, "/v1/audio/transcriptions"),
+    ("openai", "/v1", Dialect::Images, Call::Whole, "/v1/images/generations"),
+    ("openai", "/v1", Dialect::Videos, Call::Start, "/v1/videos"),
+    ("openai", "/v1", Dialect::Videos, Call::Content, "/v1/videos/a-1%3A0/content"),
+    ("compatible", "/api/paas/v4", Dialect::Chat, Call::Whole, "/api/paas/v4/chat/completions"),
+    ("compatible", "", Dialect::Messages, Call::Count, "/messages/count_tokens"),
+    (
+        "azure_openai",
+        "",
+        Dialect::Chat,
+        Call::Stream,
+        "/openai/deployments/a-1%3A0/chat/completions?api-version=2024-10-21",
+    ),
+    ("azure_openai", "", Dialect::Responses, Call::Whole, "/openai/responses?api-version=2024-10-21"),
+    ("azure_openai", "/openai/v1", Dialect::Chat, Call::Whole, "/openai/v1/chat/completions"),
+    ("anthropic", "", Dialect::Messages, Call::Stream, "/v1/messages"),
+    ("anthropic", "/anthropic", Dialect::Messages, Call::Count, "/anthropic/v1/messages/count_tokens"),
+    ("gemini", "", Dialect::Gemini, Call::Whole, "/v1beta/models/a-1%3A0:generateContent"),
+    (
+        "gemini",
+        "/v1beta",
+        Dialect::Gemini,
+        Call::Stream,
+        "/v1beta/models/a-1%3A0:streamGenerateContent?alt=sse",
+    ),
+    ("gemini", "/x/v1", Dialect::Gemini, Call::Count, "/x/v1/models/a-1%3A0:countTokens"),
+    (
+        "vertex",
+        "",
+        Dialect::Gemini,
+        Call::Start,
+        "/v1/projects/p-1/locations/europe-west4/publishers/google/models/a-1%3A0:predictLongRunning",
+    ),
+    ("bedrock", "", Dialect::Bedrock, Call::Whole, "/model/a-1%3A0/converse"),
+    ("bedrock", "", Dialect::Bedrock, Call::Stream, "/model/a-1%3A0/converse-stream"),
+    ("bedrock", "", Dialect::Chat, Call::Whole, "/openai/v1/chat/completions"),
+];
+
+#[test]
+fn each_kind_answers_where_its_vendor_says() {
+    for (name, base, dialect, call, want) in CASES {
+        let layout = kind(name).unwrap().layout(base).unwrap();
+        let paths = Paths::new(layout, base, &PLACE).unwrap();
+        let path = paths.of(*dialect, *call, "a-1:0").map(|path| path.as_str().to_owned());
+        assert_eq!(path.as_deref(), Some(*want), "{name} {} {call:?}", dialect.name());
+    }
+}
+
+#[test]
+fn an_own_version_goes_before_the_kinds() {
+    let place = Place { api_version: Some("preview"), ..PLACE };
+    for (base, want) in [
+        ("", "/openai/deployments/m/embeddings?api-version=preview"),
+        ("/openai/v1", "/openai/v1/embeddings?api-version=preview"),
+    ] {
+        let layout = kind("azure_openai").unwrap().layout(base).unwrap();
+        let paths = Paths::new(layout, base, &place).unwrap();
+        assert_eq!(paths.of(Dialect::Embeddings, Call::Whole, "m").unwrap().as_str(), want);
+    }
+}
+
+#[test]
+fn addresses_of_clouds_are_made_of_their_places() {
+    let address = |name: &str, place: &Place<'_>| match kind(name).unwrap().reach {
+        Reach::Placed(address) => address(place),
+        other => panic!("{other:?}"),
+    };
+    let located = |location| Place { location: Some(location), ..PLACE };
+    let placed = |region| Place { region: Some(region), ..PLACE };
+    for (name, place, want) in [
+        ("vertex", located("global"), "https://aiplatform.googleapis.com"),
+        ("vertex", located("us"), "https://aiplatform.us.rep.googleapis.com"),
+        ("vertex", located("us-central1"), "https://us-central1-aiplatform.googleapis.com"),
+        ("bedrock", placed("us-east-1"), "https://bedrock-runtime.us-east-1.amazonaws.com"),
+        ("bedrock", placed("cn-north-1"), "https://bedrock-runtime.cn-north-1.amazonaws.com.cn"),
+    ] {
+        assert_eq!(address(name, &place).as_deref(), Ok(want));
+    }
+    assert_eq!(address("bedrock", &Place::default()), Err(Missing("region")));
+    let lists = kind("bedrock").unwrap().layout("").unwrap().lists("https://runtime", false, &PLACE).unwrap();
+    let urls: Vec<&str> = lists.iter().map(|list| list.url.as_str()).collect();
+    assert_eq!(
+        urls,
+        [
+            "https://bedrock.eu-west-1.amazonaws.com/foundation-models",
+            "https://bedrock.eu-west-1.amazonaws.com/inference-profiles?maxResults=1000"
+        ]
+    );
+}

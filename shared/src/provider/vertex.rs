@@ -1,0 +1,71 @@
+//! `vertex`: Gemini in a project of Google Cloud. The control service gets its access tokens.
+
+use std::time::Duration;
+
+use super::gemini::QUIRKS;
+use super::path::{Call, Layout, Missing, PathRule, Place};
+use super::{Auth, Field, ProviderKind, Reach};
+use crate::operation::Dialect;
+
+pub(super) static KIND: ProviderKind = ProviderKind {
+    name: "vertex",
+    summary: "Gemini in a Google Cloud project (Vertex AI)",
+    reach: Reach::Placed(base_url),
+    auth: Auth::Google,
+    api_key_required: false,
+    fields: &[Field::Project, Field::Location],
+    dialects: &[Dialect::Gemini],
+    layouts: LAYOUTS,
+    added_by_sdk: &["/v1", "/v1beta1"],
+    headers: &[],
+    models: MODELS,
+    timeout: Duration::from_secs(300),
+    quirks: QUIRKS,
+};
+
+/// Each location has an address of its own but for `global`, and two that stand for many.
+fn base_url(place: &Place<'_>) -> Result<String, Missing> {
+    Ok(match place.location.ok_or(Missing("location"))? {
+        "global" => "https://aiplatform.googleapis.com".to_owned(),
+        many @ ("us" | "eu") => format!("https://aiplatform.{many}.rep.googleapis.com"),
+        one => format!("https://{one}-aiplatform.googleapis.com"),
+    })
+}
+
+const LAYOUTS: &[Layout] = &[Layout { base_ends: "", rules: RULES, lists: &[], api_version: None }];
+
+const RULES: &[PathRule] = &[
+    rule(
+        &[Call::Whole],
+        "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:generateContent",
+    ),
+    rule(
+        &[Call::Stream],
+        "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:streamGenerateContent?alt=sse",
+    ),
+    rule(
+        &[Call::Count],
+        "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:countTokens",
+    ),
+    rule(
+        &[Call::Predict],
+        "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:predict",
+    ),
+    rule(
+        &[Call::Start],
+        "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:predictLongRunning",
+    ),
+    // The id of the operation stands in the body.
+    rule(
+        &[Call::Poll],
+        "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:fetchPredictOperation",
+    ),
+];
+
+/// The list of Google Cloud is of all publishers' models and needs rights of its own, so these are known from here.
+const MODELS: &[&str] =
+    &["gemini-2.5-flash", "gemini-2.5-flash-lite", "gemini-2.5-pro", "gemini-embedding-001"];
+
+const fn rule(calls: &'static [Call], template: &'static str) -> PathRule {
+    PathRule { dialect: Dialect::Gemini, calls, template }
+}
