@@ -94,6 +94,6 @@ mod tests {
         check(Outcome::name, 5);
         check(provenance, 4);
         check(result, 18);
-        check(error, 29);
+        check(error, 30);
     }
 }

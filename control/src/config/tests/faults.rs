@@ -141,7 +141,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "unknown registry entry",
         "providers:\n  a:\n    registry_id: grok\n",
-        "3:5: providers.a.registry_id: 'grok' is not in the registry; did you mean groq? (known: cerebras,",
+        "3:5: providers.a.registry_id: 'grok' is not in the registry; did you mean groq? (known: anthropic,",
     ),
     (
         "missing address",
