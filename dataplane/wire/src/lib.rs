@@ -7,6 +7,7 @@
 pub mod adapt;
 pub mod chat;
 pub mod envelope;
+pub mod eventstream;
 pub mod json;
 pub mod media;
 pub mod messages;

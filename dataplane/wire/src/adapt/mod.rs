@@ -7,6 +7,7 @@
 mod call_id;
 mod chain;
 mod chat_client;
+mod chat_over_bedrock;
 mod chat_over_gemini;
 mod chat_over_messages;
 mod chat_over_responses;
@@ -58,6 +59,7 @@ pub static ADAPTATIONS: &[Adaptation] = &[
         chain::prepare(&responses_over_chat::PAIR, &chat_over_messages::PAIR, asking)
     }),
     chat_over_gemini::PAIR,
+    chat_over_bedrock::PAIR,
 ];
 
 /// A request, and what must be known of the target that shall answer it.

@@ -106,7 +106,8 @@ impl Decoder {
 
 /// The length of the message that `bytes` begin with. `None` if they are too few to tell.
 fn length(bytes: &[u8]) -> Result<Option<usize>, Fault> {
-    let Some((prelude, sum)) = bytes.get(..PRELUDE_BYTES).and_then(|bytes| bytes.split_last_chunk::<4>()) else {
+    let Some((prelude, sum)) = bytes.get(..PRELUDE_BYTES).and_then(|bytes| bytes.split_last_chunk::<4>())
+    else {
         return Ok(None);
     };
     if u32::from_be_bytes(*sum) != crc32fast::hash(prelude) {

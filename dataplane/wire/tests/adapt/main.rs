@@ -10,6 +10,9 @@
 )]
 
 mod chain;
+mod chat_choices;
+mod chat_over_bedrock;
+mod chat_over_gemini;
 mod chat_over_messages;
 mod chat_over_messages_meaning;
 mod chat_over_responses;

@@ -2,7 +2,7 @@
 
 use simd_json::tape::Object;
 
-use super::part::Part;
+use super::part::{CacheMark, Part};
 use crate::adapt::{Loss, Rejection, read};
 use crate::json::{self, Tree};
 
@@ -68,6 +68,11 @@ impl<'t, 'i> Message<'t, 'i> {
 
     pub(in crate::adapt) fn needed_text(&self, name: &str) -> Result<&'i str, Rejection> {
         read::needed_text(&self.members, name, || self.path.clone())
+    }
+
+    /// The mark up to which the prompt is to be cached, if it bears one.
+    pub(in crate::adapt) fn cache_mark(&self) -> Option<CacheMark<'i>> {
+        CacheMark::of(&self.members)
     }
 
     /// Gemini's signature of the thoughts before its text.

@@ -11,8 +11,9 @@ mod tools;
 pub(super) use chunks::Chunks;
 pub(super) use completion::{Call, Choice, completion};
 pub(super) use message::{Message, messages};
+pub(super) use part::{CacheMark, Part};
 pub(super) use question::{Format, copy_stop, effort, format, refuse_listed, wants_usage};
-pub(super) use tools::{Mode, tools};
+pub(super) use tools::{Mode, Tools, tools};
 
 use shared::usage::TokenCounts;
 

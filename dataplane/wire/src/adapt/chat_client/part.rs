@@ -26,6 +26,21 @@ pub(in crate::adapt) struct Media<'i> {
     pub(in crate::adapt) base64: &'i str,
 }
 
+/// The mark up to which a prompt is to be cached, as the clients of other gateways set it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::adapt) struct CacheMark<'i> {
+    /// How long.
+    pub(in crate::adapt) ttl: Option<&'i str>,
+}
+
+impl<'i> CacheMark<'i> {
+    /// The `cache_control` of an object.
+    pub(super) fn of(object: &Object<'_, 'i>) -> Option<Self> {
+        let mark = read::member(object, "cache_control")?.as_object()?;
+        Some(Self { ttl: read::member_text(&mark, "ttl") })
+    }
+}
+
 impl<'t, 'i> Part<'t, 'i> {
     /// The parts of a message's content, which stands at `path`; a string is one part of text.
     pub(super) fn all(message: &Object<'t, 'i>, path: String) -> Result<Vec<Self>, Rejection> {
@@ -56,9 +71,9 @@ impl<'t, 'i> Part<'t, 'i> {
         read::member_text(&outer, inner)
     }
 
-    /// Whether it bears the mark up to which a prompt is to be cached.
-    pub(in crate::adapt) fn has_cache_mark(&self) -> bool {
-        self.whole.is_some_and(|part| part.get("cache_control").is_some_and(|mark| !read::is_null(mark)))
+    /// The mark up to which the prompt is to be cached, if it bears one.
+    pub(in crate::adapt) fn cache_mark(&self) -> Option<CacheMark<'i>> {
+        CacheMark::of(&self.whole?.as_object()?)
     }
 
     /// The bytes of an image, a video, a file or audio. `losses` says why a file that only a name stands for

@@ -13,15 +13,21 @@ pub(in crate::adapt) fn refuse_listed(
 ) -> Result<(), Rejection> {
     for (name, value) in read::members(request).filter(|(_, value)| !read::is_empty(*value)) {
         let rejected = losses.iter().any(|loss| loss.field == name && loss.fate == Fate::Rejected);
-        if rejected && !(name == "modalities" && is_text_alone(value)) {
+        if rejected && !is_usual(name, value) {
             return Err(read::refuse(losses, name, name));
         }
     }
     Ok(())
 }
 
-fn is_text_alone(modalities: Tree<'_, '_>) -> bool {
-    modalities.as_array().is_some_and(|wanted| wanted.iter().all(|kind| read::as_text(kind) == Some("text")))
+/// Whether the value asks for what every answer is.
+fn is_usual(name: &str, value: Tree<'_, '_>) -> bool {
+    let is_text = |kind: Tree<'_, '_>| read::as_text(kind) == Some("text");
+    match name {
+        "n" => value.as_u64() == Some(1),
+        "modalities" => value.as_array().is_some_and(|wanted| wanted.iter().all(is_text)),
+        _ => false,
+    }
 }
 
 /// Whether the client asked for usage at the end of a stream.

@@ -2,6 +2,7 @@
 
 use simd_json::tape::Object;
 
+use super::part::CacheMark;
 use crate::adapt::{Loss, Rejection, read};
 use crate::json::Tree;
 
@@ -17,8 +18,8 @@ pub(in crate::adapt) struct Function<'t, 'i> {
     pub(in crate::adapt) name: &'i str,
     /// Its `name`, `description`, `parameters` and so on.
     pub(in crate::adapt) members: Object<'t, 'i>,
-    /// The mark up to which a prompt is to be cached stands on it.
-    pub(in crate::adapt) has_cache_mark: bool,
+    /// The mark up to which the prompt is to be cached, if it bears one.
+    pub(in crate::adapt) cache_mark: Option<CacheMark<'i>>,
 }
 
 /// What is to be called.
@@ -56,11 +57,10 @@ fn functions<'t, 'i>(
             let path = format!("{list}.{position}");
             let tool = read::object(tool, || path.clone())?;
             let function = nested.then(|| function_of(&tool, &path, losses)).transpose()?;
-            let marked = |object: &Object<'_, '_>| read::member(object, "cache_control").is_some();
-            let has_cache_mark = marked(&tool) || function.as_ref().is_some_and(marked);
+            let cache_mark = CacheMark::of(&tool).or_else(|| CacheMark::of(function.as_ref()?));
             let members = function.unwrap_or(tool);
             let name = read::needed_text(&members, "name", || path.clone())?;
-            functions.push(Function { name, members, has_cache_mark });
+            functions.push(Function { name, members, cache_mark });
         }
     }
     Ok(functions)

@@ -1,0 +1,193 @@
+//! What the target sends: a whole answer, and the events of a stream.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use shared::usage::TokenCounts;
+
+use crate::json::Writer;
+
+/// A whole answer.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer<'a> {
+    #[serde(borrow)]
+    pub(super) output: Option<Output<'a>>,
+    #[serde(borrow)]
+    pub(super) stop_reason: Option<Text<'a>>,
+    pub(super) usage: Option<Usage>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Output<'a> {
+    #[serde(borrow)]
+    pub(super) message: Option<Said<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Said<'a> {
+    #[serde(borrow)]
+    pub(super) content: Option<Vec<Block<'a>>>,
+}
+
+/// A block of a whole answer.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Block<'a> {
+    #[serde(borrow)]
+    pub(super) text: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) tool_use: Option<ToolUse<'a>>,
+    #[serde(borrow)]
+    pub(super) reasoning_content: Option<Reasoning<'a>>,
+    #[serde(borrow)]
+    pub(super) citations_content: Option<Cited<'a>>,
+}
+
+/// A text that says where it is from.
+#[derive(Debug, Deserialize)]
+pub(super) struct Cited<'a> {
+    #[serde(borrow)]
+    pub(super) content: Option<Vec<Piece<'a>>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Piece<'a> {
+    #[serde(borrow)]
+    pub(super) text: Option<Text<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ToolUse<'a> {
+    #[serde(borrow)]
+    pub(super) tool_use_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
+    /// Whole answers have it.
+    #[serde(borrow)]
+    pub(super) input: Option<&'a RawValue>,
+    /// Of a tool that the target itself uses.
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Option<Text<'a>>,
+}
+
+/// Thoughts, signed, of a whole answer or of a stream.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Reasoning<'a> {
+    #[serde(borrow)]
+    pub(super) reasoning_text: Option<ReasoningText<'a>>,
+    #[serde(borrow)]
+    pub(super) text: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) signature: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) redacted_content: Option<Text<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ReasoningText<'a> {
+    #[serde(borrow)]
+    pub(super) text: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) signature: Option<Text<'a>>,
+}
+
+/// The payload of any event of a stream.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Event<'a> {
+    #[serde(default)]
+    pub(super) content_block_index: u64,
+    #[serde(borrow)]
+    pub(super) start: Option<Start<'a>>,
+    #[serde(borrow)]
+    pub(super) delta: Option<Delta<'a>>,
+    #[serde(borrow)]
+    pub(super) stop_reason: Option<Text<'a>>,
+    pub(super) usage: Option<Usage>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Start<'a> {
+    #[serde(borrow)]
+    pub(super) tool_use: Option<ToolUse<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Delta<'a> {
+    #[serde(borrow)]
+    pub(super) text: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) tool_use: Option<Fragment<'a>>,
+    #[serde(borrow)]
+    pub(super) reasoning_content: Option<Reasoning<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Fragment<'a> {
+    #[serde(borrow)]
+    pub(super) input: Option<Text<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Usage {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_write_input_tokens: Option<u64>,
+}
+
+/// A string, borrowed where it has no escapes.
+#[derive(Debug, Deserialize)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+impl Usage {
+    /// Input that a cache served or took is counted apart.
+    pub(super) fn counts(&self) -> TokenCounts {
+        TokenCounts {
+            input: self.input_tokens.unwrap_or(0),
+            cache_read: self.cache_read_input_tokens.unwrap_or(0),
+            cache_write: self.cache_write_input_tokens.unwrap_or(0),
+            output: self.output_tokens.unwrap_or(0),
+            reasoning: 0,
+        }
+    }
+}
+
+impl ToolUse<'_> {
+    /// Whether it is for the client to use the tool.
+    pub(super) fn is_for_the_client(&self) -> bool {
+        self.kind.is_none()
+    }
+}
+
+/// What a chat client calls this reason to end. An answer cut off may hold calls that are not whole.
+pub(super) fn finish_reason(theirs: &str, has_calls: bool) -> &'static str {
+    match theirs {
+        "max_tokens" | "model_context_window_exceeded" => "length",
+        "guardrail_intervened" | "content_filtered" => "content_filter",
+        "tool_use" => "tool_calls",
+        _ if has_calls => "tool_calls",
+        _ => "stop",
+    }
+}
+
+/// Writes a block of thinking as LiteLLM's clients keep it, or a piece of one: by `index` OpenAI's SDKs put the
+/// pieces together.
+pub(super) fn write_thinking(index: Option<u64>, kind: &str, members: &[(&str, &str)], json: &mut Writer) {
+    json.object();
+    if let Some(index) = index {
+        json.name("index").number(index);
+    }
+    json.name("type").text(kind);
+    for (name, text) in members {
+        json.name(name).text(text);
+    }
+    json.end_object();
+}

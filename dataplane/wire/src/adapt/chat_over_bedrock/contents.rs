@@ -1,0 +1,217 @@
+//! The conversation: `messages`, with the texts of the system apart.
+
+use std::collections::HashMap;
+
+use super::losses::LOSSES;
+use super::media::{Names, write_media};
+use super::thinking::{is_signed, write_signed};
+use crate::adapt::chat_client::{CacheMark, Message, Part};
+use crate::adapt::{Rejection, Traits, call_id, read};
+use crate::json::Writer;
+
+/// A conversation as it is read, message by message.
+#[derive(Debug)]
+pub(super) struct Contents<'i> {
+    family: Family,
+    /// The target takes calls and results only where tools are offered; else they are told as text.
+    has_tools: bool,
+    system: Writer,
+    messages: Writer,
+    /// Whose message is open.
+    role: Option<&'static str>,
+    /// The functions that were called, by the ids of the calls.
+    names: HashMap<&'i str, &'i str>,
+    documents: Names,
+    /// Calls that had no id.
+    functions: u64,
+}
+
+/// What is known of a model by its name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Family {
+    pub(super) is_claude: bool,
+    pub(super) is_gpt: bool,
+    /// It refuses marks up to which the prompt is to be cached, unless it knows them.
+    caches: bool,
+}
+
+impl Family {
+    pub(super) fn of(target: &Traits<'_>) -> Self {
+        let named = |part: &str| target.model.contains(part);
+        let is_claude = named("anthropic") || named("claude");
+        Self { is_claude, is_gpt: named("gpt-oss"), caches: is_claude || named("nova") }
+    }
+
+    pub(super) fn write_cache_point(self, mark: Option<CacheMark<'_>>, json: &mut Writer) {
+        let Some(mark) = mark.filter(|_| self.caches) else { return };
+        json.object().name("cachePoint").object().name("type").text("default");
+        if let Some(ttl) = mark.ttl.filter(|ttl| matches!(*ttl, "5m" | "1h")) {
+            json.name("ttl").text(ttl);
+        }
+        json.end_object().end_object();
+    }
+}
+
+impl<'i> Contents<'i> {
+    pub(super) fn new(family: Family, has_tools: bool) -> Self {
+        Self {
+            family,
+            has_tools,
+            system: Writer::default(),
+            messages: Writer::default(),
+            role: None,
+            names: HashMap::new(),
+            documents: Names::default(),
+            functions: 0,
+        }
+    }
+
+    /// The next message.
+    pub(super) fn message(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+        match message.role {
+            "system" | "developer" => return self.system(message),
+            "user" => {
+                for part in message.parts()? {
+                    self.part("user", &part)?;
+                }
+            }
+            "assistant" => self.assistant(message)?,
+            "tool" => self.result(message, message.needed_text("tool_call_id")?)?,
+            "function" => {
+                let id = function_id(self.functions);
+                self.result(message, &id)?;
+            }
+            _ => {
+                return Err(Rejection::new(
+                    format!("{}.role", message.path),
+                    "is no role of a chat message.",
+                ));
+            }
+        }
+        if self.role.is_some() {
+            self.family.write_cache_point(message.cache_mark(), &mut self.messages);
+        }
+        Ok(())
+    }
+
+    /// Writes the members of the request.
+    pub(super) fn write(mut self, json: &mut Writer) {
+        if self.role.is_some() {
+            self.messages.end_list().end_object();
+        }
+        json.name("messages").list().bytes(&self.messages.finish()).end_list();
+        if !self.system.is_empty() {
+            json.name("system").list().bytes(&self.system.finish()).end_list();
+        }
+    }
+
+    fn system(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+        for (text, part) in message.text_parts()? {
+            if !text.trim().is_empty() {
+                self.system.object().name("text").text(text).end_object();
+                self.family.write_cache_point(part.cache_mark(), &mut self.system);
+            }
+        }
+        if !self.system.is_empty() {
+            self.family.write_cache_point(message.cache_mark(), &mut self.system);
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, role: &'static str, part: &Part<'_, 'i>) -> Result<(), Rejection> {
+        match part.text {
+            Some(text) if text.trim().is_empty() => return Ok(()),
+            Some(text) => self.text(role, text),
+            None => {
+                self.begin(role);
+                write_media(part, &mut self.documents, self.messages.object())?;
+                self.messages.end_object();
+            }
+        }
+        self.family.write_cache_point(part.cache_mark(), &mut self.messages);
+        Ok(())
+    }
+
+    fn text(&mut self, role: &'static str, text: &str) {
+        self.begin(role);
+        self.messages.object().name("text").text(text).end_object();
+    }
+
+    fn assistant(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+        if read::member(&message.members, "audio").is_some() {
+            return Err(read::refuse(LOSSES, "messages.*.audio", format!("{}.audio", message.path)));
+        }
+        if self.family.is_claude && is_signed(&message.members) {
+            self.begin("assistant");
+            write_signed(&message.members, &mut self.messages);
+        }
+        for (_, part) in message.text_parts()? {
+            self.part("assistant", &part)?;
+        }
+        if let Some(refusal) = message.word("refusal").filter(|refusal| !refusal.trim().is_empty()) {
+            self.text("assistant", refusal);
+        }
+        for call in message.calls(LOSSES)? {
+            let id = call.id.map_or_else(
+                || {
+                    self.functions = self.functions.saturating_add(1);
+                    function_id(self.functions)
+                },
+                |id| call_id::call_id(id, PREFIX).into_owned(),
+            );
+            self.names.extend(call.id.map(|id| (id, call.name)));
+            if !self.has_tools {
+                self.text("assistant", &format!("Called {} with {}", call.name, call.arguments));
+                continue;
+            }
+            self.begin("assistant");
+            let json = self.messages.object().name("toolUse").object();
+            json.name("toolUseId").text(&id).name("name").text(call.name);
+            json.name("input").raw(call.arguments.as_bytes()).end_object().end_object();
+        }
+        Ok(())
+    }
+
+    fn result(&mut self, message: &Message<'_, 'i>, id: &str) -> Result<(), Rejection> {
+        if !self.has_tools {
+            let name = self.names.get(id).copied().or_else(|| message.word("name")).unwrap_or("the call");
+            self.text("user", &format!("Result of {name}: {}", message.text()?));
+            return Ok(());
+        }
+        self.begin("user");
+        let json = self.messages.object().name("toolResult").object();
+        json.name("toolUseId").text(&call_id::call_id(id, PREFIX)).name("content").list();
+        for part in message.parts()? {
+            match part.text {
+                Some(text) if text.trim().is_empty() => {}
+                Some(text) => {
+                    json.object().name("text").text(text).end_object();
+                }
+                None if matches!(part.kind, "image_url" | "file" | "video_url") => {
+                    write_media(&part, &mut self.documents, json.object())?;
+                    json.end_object();
+                }
+                None => return Err(Rejection::new(&*part.path, "is no text, image, video or document.")),
+            }
+        }
+        json.end_list().end_object().end_object();
+        Ok(())
+    }
+
+    /// Goes on with what `role` says, or begins it.
+    fn begin(&mut self, role: &'static str) {
+        if self.role != Some(role) {
+            if self.role.replace(role).is_some() {
+                self.messages.end_list().end_object();
+            }
+            self.messages.object().name("role").text(role).name("content").list();
+        }
+    }
+}
+
+/// What stands for an id that the target would refuse begins with this.
+const PREFIX: &str = "tooluse_";
+
+fn function_id(number: u64) -> String {
+    format!("call_fn_{number}")
+}

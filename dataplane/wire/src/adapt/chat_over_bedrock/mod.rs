@@ -1,0 +1,25 @@
+//! Chat over Bedrock's Converse and ConverseStream. The path of the request, which is not made here, holds the
+//! model, and `/converse` or `/converse-stream`.
+
+mod answer;
+mod contents;
+mod losses;
+mod media;
+mod request;
+mod stream;
+mod thinking;
+mod whole;
+
+use shared::operation::Dialect;
+
+use super::Adaptation;
+
+/// The row of the table.
+pub(super) const PAIR: Adaptation = Adaptation {
+    client: Dialect::Chat,
+    target: Dialect::Bedrock,
+    via: None,
+    losses: losses::LOSSES,
+    prepare: request::prepare,
+    origin: None,
+};

@@ -1,0 +1,163 @@
+//! The request: what it may hold, and the order of the target's members.
+
+use simd_json::prelude::ValueAsScalar as _;
+use simd_json::tape::Object;
+
+use super::contents::{Contents, Family};
+use super::losses::LOSSES;
+use super::thinking::{Around, Thinking};
+use super::whole::BedrockAnswers;
+use crate::adapt::chat_client::{
+    Format, Identity, Mode, Tools, copy_stop, format, messages, refuse_listed, tools, wants_usage,
+};
+use crate::adapt::{Asking, Prepared, Rejection, Traits, read};
+use crate::json::{self, Writer};
+
+/// Says a chat request to Converse.
+pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
+    let mut body = asking.body.to_vec();
+    let tape = json::parse(&mut body).map_err(read::refuse_fault)?;
+    let request = read::object(tape.as_value(), String::new)?;
+    refuse_listed(&request, LOSSES)?;
+    let target = asking.target;
+    let family = Family::of(target);
+    let messages = messages(&request)?;
+    let mut tools = tools(&request, LOSSES)?;
+    if tools.mode == Mode::None {
+        // The target has no word for it.
+        tools.functions.clear();
+    }
+    let tokens_max = tokens_max(&request);
+    let around = Around { messages: &messages, mode: tools.mode, tokens_max };
+    let thinking = Thinking::of(&request, target, family, &around);
+    let mut contents = Contents::new(family, !tools.functions.is_empty());
+    for message in &messages {
+        contents.message(message)?;
+    }
+    let mut json = Writer::default();
+    json.object();
+    contents.write(&mut json);
+    write_inference(&request, target, &thinking, &mut json)?;
+    write_tools(&tools, family, &mut json);
+    write_format(&request, target, &mut json)?;
+    write_fields(&request, target, &thinking, &mut json);
+    json.end_object();
+    let answers = BedrockAnswers {
+        identity: Identity::of(asking),
+        include_usage: wants_usage(&request),
+        thinking_blocks: thinking.wanted,
+    };
+    Ok(Prepared { body: json.finish().into(), answers: Box::new(answers) })
+}
+
+fn tokens_max(request: &Object<'_, '_>) -> Option<u64> {
+    ["max_completion_tokens", "max_tokens"].iter().find_map(|name| read::member(request, name)?.as_u64())
+}
+
+fn write_inference(
+    request: &Object<'_, '_>,
+    target: &Traits<'_>,
+    thinking: &Thinking<'_, '_>,
+    json: &mut Writer,
+) -> Result<(), Rejection> {
+    let mut config = Writer::default();
+    // Thoughts are part of the answer's tokens.
+    let room = thinking.tokens().map(|tokens| tokens.saturating_add(target.output_tokens_default));
+    if let Some(tokens) = tokens_max(request).or(room) {
+        config.name("maxTokens").number(tokens);
+    }
+    let temperature = read::member(request, "temperature");
+    if temperature.and_then(|value| value.cast_f64()).is_some_and(|value| value > 1.0) {
+        return Err(Rejection::new("temperature", "is above 1, which is the most that the target takes."));
+    }
+    for (name, theirs) in [("temperature", "temperature"), ("top_p", "topP")] {
+        if let Some(value) = read::member(request, name).filter(|_| !thinking.is_on()) {
+            config.name(theirs).tree(value);
+        }
+    }
+    copy_stop(request, "stopSequences", &mut config)?;
+    let config = config.finish();
+    if !config.is_empty() {
+        json.name("inferenceConfig").object().bytes(&config).end_object();
+    }
+    Ok(())
+}
+
+/// Writes `toolConfig`, if there are tools.
+fn write_tools(tools: &Tools<'_, '_>, family: Family, json: &mut Writer) {
+    if tools.functions.is_empty() {
+        return;
+    }
+    json.name("toolConfig").object().name("tools").list();
+    for function in &tools.functions {
+        json.object().name("toolSpec").object().name("name").text(function.name);
+        let description = read::member_text(&function.members, "description");
+        if let Some(description) = description.filter(|text| !text.is_empty()) {
+            json.name("description").text(description);
+        }
+        json.name("inputSchema").object().name("json");
+        match read::member(&function.members, "parameters") {
+            Some(schema) => json.tree(schema),
+            None => json.raw(br#"{"type":"object","properties":{}}"#),
+        };
+        json.end_object().end_object().end_object();
+        family.write_cache_point(function.cache_mark, json);
+    }
+    json.end_list();
+    match tools.mode {
+        Mode::Unsaid | Mode::None => {}
+        Mode::Auto => drop(json.name("toolChoice").raw(br#"{"auto":{}}"#)),
+        Mode::Required => drop(json.name("toolChoice").raw(br#"{"any":{}}"#)),
+        Mode::Named(name) => {
+            json.name("toolChoice").object().name("tool").object().name("name").text(name);
+            json.end_object().end_object();
+        }
+    }
+    json.end_object();
+}
+
+fn write_format(request: &Object<'_, '_>, target: &Traits<'_>, json: &mut Writer) -> Result<(), Rejection> {
+    let inner = match format(request, target)? {
+        Format::Text => return Ok(()),
+        Format::AnyJson => {
+            return Err(read::refuse(LOSSES, "response_format[json_object]", "response_format"));
+        }
+        Format::Schema(inner) => inner,
+    };
+    let schema = inner.as_ref().and_then(|inner| read::member(inner, "schema"));
+    let (Some(inner), Some(schema)) = (&inner, schema) else {
+        return Err(Rejection::new("response_format.json_schema.schema", "is missing."));
+    };
+    let mut text = Vec::new();
+    json::write(schema, &mut text);
+    json.name("outputConfig").object().name("textFormat").object().name("type").text("json_schema");
+    json.name("structure").object().name("jsonSchema").object().name("schema");
+    // The target wants the schema as text; written JSON is.
+    json.text(std::str::from_utf8(&text).unwrap_or_default());
+    for name in ["name", "description"] {
+        if let Some(value) = read::member_text(inner, name) {
+            json.name(name).text(value);
+        }
+    }
+    json.end_object().end_object().end_object().end_object();
+    Ok(())
+}
+
+/// Writes what goes to the model as it is.
+fn write_fields(
+    request: &Object<'_, '_>,
+    target: &Traits<'_>,
+    thinking: &Thinking<'_, '_>,
+    json: &mut Writer,
+) {
+    let mut fields = Writer::default();
+    thinking.write(&mut fields);
+    let top_k = read::member(request, "top_k").filter(|_| target.top_k && !thinking.is_on());
+    if let Some(top_k) = top_k {
+        fields.name("top_k").tree(top_k);
+    }
+    let fields = fields.finish();
+    if !fields.is_empty() {
+        json.name("additionalModelRequestFields").object().bytes(&fields).end_object();
+    }
+}
