@@ -49,3 +49,18 @@ fn chat_over_messages_holds_on_its_corpus() {
 fn messages_over_chat_holds_on_its_corpus() {
     replay("messages_over_chat", hold::messages_over_chat::holds);
 }
+
+#[test]
+fn event_stream_holds_on_its_corpus() {
+    replay("event_stream", hold::event_stream);
+}
+
+#[test]
+fn chat_over_gemini_holds_on_its_corpus() {
+    replay("chat_over_gemini", hold::chat_over_gemini);
+}
+
+#[test]
+fn chat_over_bedrock_holds_on_its_corpus() {
+    replay("chat_over_bedrock", hold::chat_over_bedrock);
+}

@@ -311,3 +311,33 @@ fn sse_grammar_is_decoded_however_it_is_cut() {
         assert_eq!(decoder.retry_ms(), case["retry"].as_u64(), "{}", case["id"]);
     }
 }
+
+/// The events of a stream of binary frames; none if a sum is wrong.
+fn frames(pieces: &[&[u8]]) -> Option<Vec<Value>> {
+    let (mut decoder, mut events) = (wire::eventstream::Decoder::default(), Vec::new());
+    for piece in pieces {
+        let mut see = |message: wire::eventstream::Message<'_>| {
+            let kind = message.header(":event-type").or_else(|| message.header(":exception-type"));
+            assert_eq!(message.header(":content-type"), Some("application/json"));
+            let payload: Value = serde_json::from_slice(message.payload()).unwrap();
+            events.push(json!([kind.unwrap(), payload]));
+            true
+        };
+        decoder.push(piece, &mut see).ok()?;
+    }
+    assert!(decoder.is_between());
+    Some(events)
+}
+
+#[test]
+fn binary_frames_are_decoded_however_they_are_cut() {
+    let cases = cases("bedrock");
+    assert!(cases.len() >= 3);
+    for case in cases {
+        let input = std::fs::read(fixtures().join(case["file"].as_str().unwrap())).unwrap();
+        let want = case["events"].as_array().cloned();
+        for pieces in cuttings(&input) {
+            assert_eq!(frames(&pieces), want, "{} cut at {}", case["id"], pieces[0].len());
+        }
+    }
+}

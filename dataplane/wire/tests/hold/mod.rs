@@ -222,6 +222,96 @@ pub(crate) fn chat_over_messages(input: &[u8]) {
     }
 }
 
+/// The decoder of binary frames does not depend on the cuts, and a fault stays.
+pub(crate) fn event_stream(input: &[u8]) {
+    let pieces = pieces(input);
+    let whole = pieces.concat();
+    let read = |pieces: &[&[u8]]| {
+        let (mut decoder, mut seen) = (wire::eventstream::Decoder::default(), Vec::new());
+        for piece in pieces {
+            let mut see = |message: wire::eventstream::Message<'_>| {
+                let kind = message.header(":event-type").map(str::to_owned);
+                seen.push((kind, message.payload().to_vec()));
+                true
+            };
+            if let Err(fault) = decoder.push(piece, &mut see) {
+                assert_eq!(decoder.push(b"", &mut |_| true), Err(fault));
+                return (seen, Err(fault));
+            }
+        }
+        (seen, Ok(decoder.is_between()))
+    };
+    let (seen, result) = read(&pieces);
+    assert_eq!((&seen, result), (&read(&[&whole]).0, read(&[&whole]).1));
+    let bytes: usize = seen.iter().map(|(_, payload)| payload.len() + 16).sum();
+    assert!(bytes <= whole.len());
+}
+
+/// Of a chat client over a Gemini target: the same as over Messages.
+pub(crate) fn chat_over_gemini(input: &[u8]) {
+    let pieces = pieces(input);
+    let whole = pieces.concat();
+    for (model, reasoning) in [("gemini-2.5-pro", true), ("gemini-3-pro", false)] {
+        let target = Traits { reasoning, ..Traits::of(model) };
+        if let Ok(prepared) = asked(Dialect::Chat, Dialect::Gemini, &whole, &target) {
+            let body: Value = serde_json::from_slice(&prepared.body).unwrap();
+            assert!(body["contents"].is_array());
+        }
+        check_answers(Dialect::Gemini, &target, &pieces, &whole);
+    }
+}
+
+/// Of a chat client over a Bedrock target: the same. What is no frame is put into frames line by line, so that
+/// events are tried whose sums are right.
+pub(crate) fn chat_over_bedrock(input: &[u8]) {
+    let pieces = pieces(input);
+    let whole = pieces.concat();
+    for (model, reasoning) in [("anthropic.claude", true), ("other", false)] {
+        let target = Traits { reasoning, effort_words: false, ..Traits::of(model) };
+        if let Ok(prepared) = asked(Dialect::Chat, Dialect::Bedrock, &whole, &target) {
+            let body: Value = serde_json::from_slice(&prepared.body).unwrap();
+            assert!(body["messages"].is_array());
+        }
+        check_answers(Dialect::Bedrock, &target, &pieces, &whole);
+        let frames: Vec<u8> = whole.split(|byte| *byte == b'\n').flat_map(frame).collect();
+        check_answers(Dialect::Bedrock, &target, &frames.chunks(7).collect::<Vec<_>>(), &frames);
+    }
+}
+
+/// `messageStop {..}` as a frame of that event.
+fn frame(line: &[u8]) -> Vec<u8> {
+    let at = line.iter().position(|byte| *byte == b' ').unwrap_or(line.len()).min(255);
+    let (kind, payload) = line.split_at(at);
+    let mut headers = b"\x0b:event-type\x07\0".to_vec();
+    headers.push(u8::try_from(kind.len()).unwrap());
+    headers.extend(kind);
+    let total = u32::try_from(16 + headers.len() + payload.len()).unwrap();
+    let mut bytes = [total.to_be_bytes(), u32::try_from(headers.len()).unwrap().to_be_bytes()].concat();
+    bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
+    bytes.extend(headers);
+    bytes.extend(payload);
+    bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
+    bytes
+}
+
+/// What a target sends to a chat client means the same however it is cut, and reaches the client as events that can
+/// be read.
+fn check_answers(target: Dialect, traits: &Traits<'_>, pieces: &[&[u8]], whole: &[u8]) {
+    let own = br#"{"messages":[{"role":"user","content":"x"}],"stream_options":{"include_usage":true},"thinking":{}}"#;
+    let answers = asked(Dialect::Chat, target, own, traits).unwrap().answers;
+    let (out, state) = answered(&*answers, pieces);
+    assert_eq!(answered(&*answers, &[whole]), (out.clone(), state.clone()));
+    let events = decode(&[&out]);
+    assert_eq!(state.done, events.last().is_some_and(|event| event.data == "[DONE]"));
+    for event in events.iter().filter(|event| event.data != "[DONE]") {
+        assert!(serde_json::from_str::<Value>(&event.data).unwrap().is_object());
+    }
+    assert!(state.error.is_none() || !events.last().unwrap().data.contains("canary-secret"));
+    if let Ok(answer) = answers.whole(whole) {
+        assert!(serde_json::from_slice::<Value>(&answer.body).unwrap()["choices"].is_array());
+    }
+}
+
 fn asked(client: Dialect, target: Dialect, body: &[u8], traits: &Traits<'_>) -> Result<Prepared, Rejection> {
     let pair = wire::adapt::find(client, target).unwrap();
     (pair.prepare)(&Asking { body, target: traits, selector: "fast", seed: "T", now_s: 1 })
