@@ -60,6 +60,18 @@ pub static ADAPTATIONS: &[Adaptation] = &[
     }),
     chat_over_gemini::PAIR,
     chat_over_bedrock::PAIR,
+    chain::by_way_of_chat(Dialect::Messages, Dialect::Gemini, |asking| {
+        chain::prepare(&messages_over_chat::PAIR, &chat_over_gemini::PAIR, asking)
+    }),
+    chain::by_way_of_chat(Dialect::Responses, Dialect::Gemini, |asking| {
+        chain::prepare(&responses_over_chat::PAIR, &chat_over_gemini::PAIR, asking)
+    }),
+    chain::by_way_of_chat(Dialect::Messages, Dialect::Bedrock, |asking| {
+        chain::prepare(&messages_over_chat::PAIR, &chat_over_bedrock::PAIR, asking)
+    }),
+    chain::by_way_of_chat(Dialect::Responses, Dialect::Bedrock, |asking| {
+        chain::prepare(&responses_over_chat::PAIR, &chat_over_bedrock::PAIR, asking)
+    }),
 ];
 
 /// A request, and what must be known of the target that shall answer it.

@@ -93,6 +93,11 @@ fn what_the_second_step_rejects_is_named_in_the_clients_words() {
             "input.0",
         ),
     ];
+    let image = json!({"type": "image", "source": {"type": "url", "url": "https://x/y.png"}});
+    let request = json!({"max_tokens": 9, "system": "s", "messages": [{"role": "user", "content": [
+        {"type": "text", "text": "x"}, image]}]});
+    let refused = rejection(Dialect::Messages, Dialect::Gemini, &request).unwrap();
+    assert_eq!(refused.param, "messages.0.content.1.source");
     for (more, param) in rows {
         let mut request = json!({"model": "m", "input": "x"});
         request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

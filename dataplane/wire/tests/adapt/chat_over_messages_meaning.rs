@@ -22,7 +22,7 @@ enum Said {
     Result(String, String),
 }
 
-fn text() -> impl Strategy<Value = String> {
+pub(crate) fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z ]{1,12}",
         r#"[ -~\u{e9}\u{1f680}\u{2028}\n"\\]{1,12}"#,
@@ -31,7 +31,7 @@ fn text() -> impl Strategy<Value = String> {
     .prop_map(|text| if text.trim().is_empty() { "x".to_owned() } else { text })
 }
 
-fn input() -> impl Strategy<Value = Value> {
+pub(crate) fn input() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         any::<i64>().prop_map(|number| json!(number)),
         text().prop_map(|text| json!(text)),
@@ -313,7 +313,7 @@ fn framed(event: &Value, form: u8) -> String {
 }
 
 /// The same JSON in ASCII alone.
-fn escaped(json: &str) -> String {
+pub(crate) fn escaped(json: &str) -> String {
     let mut out = String::new();
     for letter in json.chars() {
         if letter.is_ascii() {

@@ -20,6 +20,7 @@ mod chat_reader;
 mod chat_said;
 mod docs;
 mod losses;
+mod messages_over_chat_meaning;
 mod normal;
 mod pair;
 mod responses_over_chat;

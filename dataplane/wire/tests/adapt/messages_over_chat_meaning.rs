@@ -1,0 +1,281 @@
+//! Random conversations keep their meaning on the way to a chat target and back to a Messages one, and random answers
+//! on the way back, however their tool calls are mixed and their events are framed.
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use shared::operation::Dialect;
+use wire::adapt::{Answers, Traits, find};
+
+use crate::chat_over_messages_meaning::{escaped, input, text};
+use crate::chat_reader::read_stream;
+use crate::normal::decode;
+use crate::pair;
+
+/// Messages with the members that hints and odd clients add.
+fn conversation() -> impl Strategy<Value = Value> {
+    let turn = (vec(user_block(), 1..4), assistant());
+    (system(), vec(turn, 1..5), text(), any::<bool>()).prop_map(|(system, turns, last, as_string)| {
+        let mut messages = Vec::new();
+        let mut results: Vec<Value> = Vec::new();
+        for (blocks, (said, calls)) in turns {
+            results.extend(blocks);
+            messages.push(json!({"role": "user", "content": std::mem::take(&mut results)}));
+            let calls = calls.into_iter().enumerate().map(|(n, (id, name, input, result))| {
+                let id = format!("{n}{id}{}", messages.len());
+                results.push(json!({"type": "tool_result", "tool_use_id": id, "content": result, "is_error": true}));
+                json!({"type": "tool_use", "id": id, "name": name, "input": input})
+            });
+            let content: Vec<Value> = said.into_iter().chain(calls.collect::<Vec<_>>()).collect();
+            messages.push(json!({"role": "assistant", "content": content}));
+        }
+        let content = if results.is_empty() && as_string { json!(last) } else {
+            results.push(json!({"type": "text", "text": last, "cache_control": {"type": "ephemeral"}}));
+            json!(results)
+        };
+        messages.push(json!({"role": "user", "content": content}));
+        json!({"model": "m", "max_tokens": 9, "system": system, "messages": messages, "tools": [
+            {"name": "f", "input_schema": {"type": "object", "properties": {"\u{e9}": {}}}, "defer_loading": true}]})
+    })
+}
+
+fn system() -> impl Strategy<Value = Value> {
+    let blocks = vec(text(), 0..3);
+    blocks.prop_map(|texts| texts.into_iter().map(|text| json!({"type": "text", "text": text})).collect())
+}
+
+fn user_block() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        3 => text().prop_map(|text| json!({"type": "text", "text": text})),
+        1 => "[A-Za-z0-9+/]{4}".prop_map(|data| {
+            json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}})
+        }),
+        1 => "[a-z]{1,9}".prop_map(|name| {
+            json!({"type": "image", "source": {"type": "url", "url": format!("https://example.com/{name}")}})
+        }),
+    ]
+}
+
+type Call = (String, String, Value, Value);
+
+fn assistant() -> impl Strategy<Value = (Vec<Value>, Vec<Call>)> {
+    let result = prop_oneof![
+        text().prop_map(|text| json!(text)),
+        vec(text(), 0..3).prop_map(|texts| {
+            texts.into_iter().map(|text| json!({"type": "text", "text": text})).collect()
+        }),
+    ];
+    let said = prop_oneof![
+        2 => text().prop_map(|text| json!({"type": "text", "text": text})),
+        1 => text().prop_map(|text| json!({"type": "thinking", "thinking": text, "signature": "c2ln"})),
+    ];
+    (vec(said, 1..4), vec(("[a-zA-Z0-9:._é -]{0,80}", "[a-z_]{1,8}", input(), result), 0..4))
+}
+
+/// What a conversation says, whatever it is cut into: a list of who, what and content.
+fn meaning(body: &Value) -> Vec<(String, &'static str, Value)> {
+    let mut said: Vec<(String, &'static str, Value)> = Vec::new();
+    let joined = |content: &Value, between: &str| match content {
+        Value::String(text) => text.clone(),
+        blocks => {
+            let texts = blocks.as_array().into_iter().flatten().map(|block| block["text"].as_str().unwrap());
+            texts.collect::<Vec<_>>().join(between)
+        }
+    };
+    said.push(("system".to_owned(), "text", json!(joined(&body["system"], "\n\n"))));
+    let mut ids: Vec<String> = Vec::new();
+    let mut number = |id: &Value| {
+        let id = id.as_str().unwrap().to_owned();
+        let known = ids.iter().position(|known| *known == id);
+        known.unwrap_or_else(|| {
+            ids.push(id);
+            ids.len() - 1
+        })
+    };
+    for message in body["messages"].as_array().unwrap() {
+        let role = message["role"].as_str().unwrap();
+        let content = match &message["content"] {
+            Value::String(text) => vec![json!({"type": "text", "text": text})],
+            blocks => blocks.as_array().unwrap().clone(),
+        };
+        for block in &content {
+            let (kind, what) = match block["type"].as_str().unwrap() {
+                "text" => ("text", block["text"].clone()),
+                "image" => ("image", block["source"].clone()),
+                "tool_use" => ("call", json!([number(&block["id"]), block["name"], block["input"]])),
+                "tool_result" => {
+                    ("result", json!([number(&block["tool_use_id"]), joined(&block["content"], "\n")]))
+                }
+                "thinking" => continue,
+                other => panic!("{other}"),
+            };
+            match said.last_mut() {
+                // Chat has one text of the assistant's.
+                Some((who, "text", Value::String(before)))
+                    if who == "assistant" && role == "assistant" && kind == "text" =>
+                {
+                    before.push_str(what.as_str().unwrap());
+                }
+                _ => said.push((role.to_owned(), kind, what)),
+            }
+        }
+    }
+    said
+}
+
+/// An answer: thoughts, texts, and calls with their arguments.
+type Answer = (String, Vec<String>, Vec<(String, Value)>);
+
+fn answer() -> impl Strategy<Value = Answer> {
+    (text(), vec(text(), 0..4), vec(("[a-z_]{1,8}", input()), 0..5))
+}
+
+/// The chunks of an answer, pieces of its calls and late texts in any order that keeps those of each call.
+fn chunks((thoughts, texts, calls): &Answer, size: usize, order: &[prop::sample::Index]) -> Vec<Value> {
+    let delta = |delta: Value| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]});
+    let mut chunks = vec![
+        delta(json!({"role": "assistant", "content": ""})),
+        delta(json!({"reasoning_content": thoughts})),
+    ];
+    let mut queues: Vec<Vec<Value>> =
+        vec![texts.iter().map(|text| delta(json!({"content": text}))).collect()];
+    for (index, (name, input)) in calls.iter().enumerate() {
+        let mut queue = vec![
+            json!({"index": index, "id": format!("call_{index}"), "function": {"name": name, "arguments": ""}}),
+        ];
+        let letters: Vec<char> = input.to_string().chars().collect();
+        queue.extend(
+            letters.chunks(size).map(
+                |part| json!({"index": index, "function": {"arguments": part.iter().collect::<String>()}}),
+            ),
+        );
+        queues.push(queue.into_iter().map(|call| delta(json!({"tool_calls": [call]}))).rev().collect());
+    }
+    queues[0].reverse();
+    let mut order = order.iter().cycle();
+    while queues.iter().any(|queue| !queue.is_empty()) {
+        queues.retain(|queue| !queue.is_empty());
+        let at = order.next().unwrap().index(queues.len());
+        chunks.push(queues[at].pop().unwrap());
+    }
+    let finish = if calls.is_empty() { "stop" } else { "tool_calls" };
+    chunks.push(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}));
+    chunks.push(json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 5}}));
+    chunks
+}
+
+/// An event in one of the many forms that say the same.
+fn framed(chunk: &Value, form: u8) -> String {
+    let end = ["\n", "\r\n", "\r"][usize::from(form % 3)];
+    let data = if form & 4 == 0 { chunk.to_string() } else { escaped(&chunk.to_string()) };
+    let mut lines = Vec::new();
+    if form & 8 != 0 {
+        lines.extend([": a comment".to_owned(), "event: message".to_owned()]);
+    }
+    match data.split_once(",\"delta\"").filter(|_| form & 16 != 0) {
+        Some((head, tail)) => lines.extend([format!("data:{head},"), format!("data: \"delta\"{tail}")]),
+        None => lines.push(format!("data: {data} ")),
+    }
+    let noise = if form & 32 == 0 { String::new() } else { format!(": waiting{end}{end}") };
+    format!("{noise}{}{end}{end}", lines.join(end))
+}
+
+fn relay(answers: &dyn Answers, stream: &[u8], cuts: &[prop::sample::Index]) -> Vec<u8> {
+    let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+    cuts.sort_unstable();
+    let (mut reader, mut out, mut from) = (answers.stream(Vec::new()), Vec::new(), 0);
+    for cut in cuts.into_iter().chain([stream.len()]) {
+        reader.push(Bytes::copy_from_slice(&stream[from..cut]), &mut out);
+        from = cut;
+    }
+    reader.end(&mut out);
+    assert!(reader.state().done && reader.state().error.is_none());
+    out.concat()
+}
+
+/// A Messages stream as Anthropic's SDKs put it together.
+fn read(stream: &[u8]) -> Answer {
+    let (mut thoughts, mut texts, mut calls): Answer = (String::new(), Vec::new(), Vec::new());
+    let (mut arguments, mut open) = (String::new(), None);
+    for event in decode(stream) {
+        let event: Value = serde_json::from_str(&event.data).unwrap();
+        match event["type"].as_str().unwrap() {
+            "content_block_start" => {
+                assert_eq!(open, None, "a block ends before the next begins");
+                open = Some(event["index"].clone());
+                if event["content_block"]["type"] == "tool_use" {
+                    calls.push((event["content_block"]["name"].as_str().unwrap().to_owned(), json!({})));
+                }
+            }
+            "content_block_delta" => {
+                assert_eq!(open, Some(event["index"].clone()), "only the open block grows");
+                let more = |member: &str| event["delta"][member].as_str().unwrap_or_default().to_owned();
+                thoughts += &more("thinking");
+                texts.push(more("text"));
+                arguments += &more("partial_json");
+            }
+            "content_block_stop" => {
+                open = None;
+                if !arguments.is_empty() {
+                    calls.last_mut().unwrap().1 =
+                        serde_json::from_str(&std::mem::take(&mut arguments)).unwrap();
+                }
+            }
+            _ => {}
+        }
+    }
+    (thoughts, texts, calls)
+}
+
+fn sorted(calls: &[(String, Value)]) -> Vec<String> {
+    let mut calls: Vec<String> = calls.iter().map(|(name, input)| format!("{name}{input}")).collect();
+    calls.sort_unstable();
+    calls
+}
+
+proptest! {
+    #[test]
+    fn conversations_keep_their_meaning_there_and_back(conversation in conversation()) {
+        let there = find(Dialect::Messages, Dialect::Chat).unwrap();
+        let back = find(Dialect::Chat, Dialect::Messages).unwrap();
+        let target = Traits::of("m");
+        let chat = pair::prepare(there, conversation.to_string().as_bytes(), &target).unwrap();
+        let again = pair::prepare(back, &chat.body, &target).unwrap();
+        let again: Value = serde_json::from_slice(&again.body).unwrap();
+        prop_assert_eq!(meaning(&again), meaning(&conversation));
+        prop_assert_eq!(&again["tools"][0]["input_schema"], &conversation["tools"][0]["input_schema"]);
+    }
+
+    #[test]
+    fn answers_keep_their_meaning_in_any_order_and_framing(
+        answer in answer(),
+        size in 1..6_usize,
+        order in vec(any::<prop::sample::Index>(), 1..40),
+        forms in vec(any::<u8>(), 1..6),
+        cuts in vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let chunks = chunks(&answer, size, &order);
+        let framed: String = chunks.iter().zip(forms.iter().cycle()).map(|(chunk, form)| framed(chunk, *form)).collect();
+        let plain: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+        let args = json!({"model": "m", "thinking": true, "include_usage": true});
+        let answers = pair::answers(find(Dialect::Messages, Dialect::Chat).unwrap(), &args, true);
+        let out = relay(&*answers, (framed + "data: [DONE]\n\n").as_bytes(), &cuts);
+        let (thoughts, texts, calls) = read(&out);
+        let (all_thoughts, all_texts, all_calls) = &answer;
+        prop_assert_eq!(&thoughts, all_thoughts);
+        prop_assert_eq!(texts.concat(), all_texts.concat());
+        prop_assert_eq!(sorted(&calls), sorted(all_calls));
+        // The framing changes no event: escapes apart, which are the upstream's own.
+        let unframed = read(&relay(&*answers, plain.as_bytes(), &[]));
+        prop_assert_eq!(unframed.2, calls.clone());
+        let back = pair::answers(find(Dialect::Chat, Dialect::Messages).unwrap(), &args, true);
+        let message = &read_stream(&relay(&*back, &out, &[]))["choices"][0]["message"];
+        prop_assert_eq!(message["content"].as_str().unwrap_or_default(), all_texts.concat());
+        let again = message["tool_calls"].as_array().into_iter().flatten().map(|call| {
+            let arguments = call["function"]["arguments"].as_str().unwrap();
+            (call["function"]["name"].as_str().unwrap().to_owned(), serde_json::from_str(arguments).unwrap())
+        });
+        prop_assert_eq!(again.collect::<Vec<_>>(), calls);
+    }
+}
