@@ -1,5 +1,12 @@
 //! Replays the fuzz corpora, so that what a fuzzer once found is tried on every run.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout, reason = "a test may")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::panic,
+    clippy::expect_used,
+    reason = "a test may"
+)]
 
 mod hold;
 
@@ -63,4 +70,14 @@ fn chat_over_gemini_holds_on_its_corpus() {
 #[test]
 fn chat_over_bedrock_holds_on_its_corpus() {
     replay("chat_over_bedrock", hold::chat_over_bedrock);
+}
+
+#[test]
+fn responses_over_chat_holds_on_its_corpus() {
+    replay("responses_over_chat", hold::responses::responses_over_chat);
+}
+
+#[test]
+fn chat_over_responses_holds_on_its_corpus() {
+    replay("chat_over_responses", hold::responses::chat_over_responses);
 }

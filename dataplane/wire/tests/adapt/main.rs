@@ -17,6 +17,7 @@ mod chat_over_messages;
 mod chat_over_messages_meaning;
 mod chat_over_responses;
 mod chat_reader;
+#[path = "../hold/chat_said.rs"]
 mod chat_said;
 mod docs;
 mod losses;
@@ -24,5 +25,7 @@ mod messages_over_chat_meaning;
 mod normal;
 mod pair;
 mod responses_over_chat;
+#[path = "../hold/responses_reader.rs"]
 mod responses_reader;
+mod round_trip;
 mod vectors;

@@ -1,7 +1,12 @@
 //! What must hold for any input at all. The fuzz targets and the replay of their corpora both call these; each
 //! panics when it does not hold. The first byte of an input says how the rest is cut.
 
+#[allow(dead_code, reason = "the tests of adaptations use all of it")]
+mod chat_said;
 pub(crate) mod messages_over_chat;
+pub(crate) mod responses;
+#[allow(dead_code, reason = "the tests of adaptations use all of it")]
+mod responses_reader;
 
 use bytes::Bytes;
 use serde_json::Value;

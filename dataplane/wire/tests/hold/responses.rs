@@ -1,0 +1,69 @@
+//! What must hold of Responses clients over chat targets, and of chat clients over Responses targets.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use shared::operation::Dialect;
+use wire::adapt::Traits;
+
+use super::{answered, asked, chat_said, decode, pieces, responses_reader};
+
+/// A chat stream of any content becomes events that a strict client can read, however it is cut.
+pub(crate) fn responses_over_chat(input: &[u8]) {
+    let pieces = pieces(input);
+    let whole = pieces.concat();
+    let target = Traits { custom_tools: true, files: true, ..Traits::of("target") };
+    if let Ok(prepared) = asked(Dialect::Responses, Dialect::Chat, &whole, &target) {
+        let body: Value = serde_json::from_slice(&prepared.body).unwrap();
+        assert!(body["messages"].is_array() && body["model"] == "target");
+    }
+    let own = br#"{"input":"x","stream":true}"#;
+    let answers = asked(Dialect::Responses, Dialect::Chat, own, &target).unwrap().answers;
+    let (out, state) = answered(&*answers, &pieces);
+    assert_eq!(answered(&*answers, &[&whole]), (out.clone(), state.clone()));
+    assert_eq!(out.is_empty(), !state.content && !state.done && state.error.is_none());
+    if readable(&out) {
+        let read = responses_reader::read(&out);
+        assert_eq!(state.done, matches!(read.end.as_str(), "completed" | "incomplete"));
+        assert_eq!(state.error.is_some(), read.end == "failed");
+        let error = read.response["error"]["message"].as_str().unwrap_or_default();
+        assert!(!error.contains("canary-secret"));
+    }
+    if let Ok(answer) = answers.whole(&whole) {
+        assert!(serde_json::from_slice::<&RawValue>(&answer.body).unwrap().get().starts_with('{'));
+    }
+}
+
+/// A Responses stream of any content becomes chunks that a strict client can read, however it is cut.
+pub(crate) fn chat_over_responses(input: &[u8]) {
+    let pieces = pieces(input);
+    let whole = pieces.concat();
+    let target = Traits::of("target");
+    if let Ok(prepared) = asked(Dialect::Chat, Dialect::Responses, &whole, &target) {
+        let body: Value = serde_json::from_slice(&prepared.body).unwrap();
+        assert!(body["input"].is_array() && body["model"] == "target" && body["store"] == false);
+    }
+    let own = br#"{"messages":[],"stream":true,"stream_options":{"include_usage":true}}"#;
+    let answers = asked(Dialect::Chat, Dialect::Responses, own, &target).unwrap().answers;
+    let (out, state) = answered(&*answers, &pieces);
+    assert_eq!(answered(&*answers, &[&whole]), (out.clone(), state.clone()));
+    if readable(&out) {
+        let read = chat_said::read(&out);
+        assert_eq!((read.done, read.usage.is_some()), (state.done, state.done));
+        assert_eq!(read.error.is_some(), state.error.is_some());
+        let error = read.error.unwrap_or_default().to_string();
+        assert!(!error.contains("canary-secret"));
+    }
+    if let Ok(answer) = answers.whole(&whole) {
+        assert!(serde_json::from_slice::<&RawValue>(&answer.body).unwrap().get().starts_with('{'));
+    }
+}
+
+/// Whether every event is JSON whose texts are whole: half a surrogate pair passes as it came, and is read by some.
+fn readable(out: &[u8]) -> bool {
+    let events = decode(&[out]);
+    let mut data = events.iter().map(|event| event.data.as_str()).filter(|data| *data != "[DONE]");
+    data.all(|data| {
+        assert!(serde_json::from_str::<&RawValue>(data).unwrap().get().starts_with('{'));
+        serde_json::from_str::<Value>(data).is_ok()
+    })
+}

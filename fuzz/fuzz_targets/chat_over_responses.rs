@@ -1,0 +1,8 @@
+//! Fuzzes what `chat_over_responses` in `hold::responses` promises.
+#![no_main]
+
+#[path = "../../dataplane/wire/tests/hold/mod.rs"]
+#[allow(dead_code, reason = "every target uses one of them")]
+mod hold;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| hold::responses::chat_over_responses(input));
