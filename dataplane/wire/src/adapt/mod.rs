@@ -4,6 +4,7 @@
 //! A request is rejected before anything is sent if the target's dialect cannot say what it means; which field
 //! has which fate stands in the pair's table of losses, which code, tests and `docs/adaptations.md` share.
 
+mod alike;
 mod call_id;
 mod chain;
 mod chat_client;

@@ -6,6 +6,7 @@ use super::chunk::{Chunk, Delta, Finish};
 use super::echo::Echo;
 use super::feed::Status;
 use super::items::{Full, OUTPUT_BYTES_MAX, Output, PartKind};
+use crate::adapt::alike::Alike;
 use crate::adapt::events::Events;
 use crate::adapt::{Answers, BadAnswer, Whole};
 use crate::envelope::StreamError;
@@ -69,6 +70,7 @@ impl AnswerStream for ResponsesStream {
             return;
         }
         let Self { events, answer, secrets, stopped } = self;
+        answer.output.reserve(chunk.len());
         let result = events.push(&chunk, |data| {
             *stopped = answer.take_event(data, secrets);
             !*stopped
@@ -114,15 +116,23 @@ struct Answer {
     output: Output,
     state: StreamState,
     finish: Option<Finish>,
+    /// Chunks of text alone.
+    alike: Alike,
 }
 
 impl Answer {
     fn new(echo: Echo) -> Self {
-        Self { output: Output::new(echo), state: StreamState::default(), finish: None }
+        let (state, alike) = (StreamState::default(), Alike::default());
+        Self { output: Output::new(echo), state, finish: None, alike }
     }
 
     /// Reads one event. True if nothing comes after it.
     fn take_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
+        if let Some(text) = self.alike.text(data) {
+            self.seen(text.len());
+            let told = self.output.message(PartKind::Text, text);
+            return told.is_err() && self.fail(&too_large(), secrets);
+        }
         if data.starts_with(b"[DONE]") {
             return self.finish(secrets);
         }
@@ -136,15 +146,19 @@ impl Answer {
             return self.fail(&error, secrets);
         }
         self.state.usage = chunk.token_counts().or(self.state.usage);
+        let plain = chunk.is_plain();
         let Some(choice) = chunk.choice() else { return false };
         if let Some(finish) = choice.finish() {
             self.finish = Some(finish);
             self.state.finished = true;
         }
-        match choice.said().map(|said| self.delta(&said)) {
-            Some(Err(Full)) => self.fail(&too_large(), secrets),
-            Some(Ok(())) | None => false,
+        let plain = plain && !self.state.finished;
+        let Some(said) = choice.said() else { return false };
+        match said.only_text().filter(|_| plain) {
+            Some(text) => self.alike.learn(data, text),
+            None => self.alike.forget(),
         }
+        self.delta(&said).is_err() && self.fail(&too_large(), secrets)
     }
 
     /// The same of an event that the end of the stream has cut off: it can only tell of what is known already.

@@ -102,6 +102,11 @@ impl<'a> Chunk<'a> {
         usage.or_else(|| token_counts(self.x_groq.and_then(read)?.get("usage")?))
     }
 
+    /// Whether it tells nothing but choices.
+    pub(super) fn is_plain(&self) -> bool {
+        self.usage.is_none() && self.x_groq.is_none() && self.error.is_none()
+    }
+
     /// The answer: of several the first.
     pub(super) fn choice(&mut self) -> Option<Choice<'a>> {
         let choices = self.choices.as_mut()?;
@@ -141,6 +146,13 @@ impl<'a> Delta<'a> {
             .next()
             .map(Cow::Borrowed)
             .or_else(|| self.content.and_then(|content| said(content, Kind::Thinking)))
+    }
+
+    /// The text, where that is all.
+    pub(super) fn only_text(&self) -> Option<&'a [u8]> {
+        let others = [self.reasoning_content, self.reasoning, self.refusal];
+        let alone = others.iter().all(Option::is_none) && self.tool_calls.is_none();
+        self.content.filter(|_| alone).and_then(text).filter(|text| !text.is_empty())
     }
 
     pub(super) fn refusal(&self) -> Option<&'a [u8]> {

@@ -14,6 +14,11 @@ pub(super) struct Feed {
 }
 
 impl Feed {
+    /// A read of so many bytes is about to be told of: its events are rarely larger than twice that.
+    pub(super) fn reserve(&mut self, bytes: usize) {
+        self.out.reserve(bytes.saturating_mul(2));
+    }
+
     /// Writes one event. `fill` writes members, each with its comma before it.
     pub(super) fn event(&mut self, name: &str, fill: impl FnOnce(&mut BytesMut)) {
         event_head(name, &mut self.out);
@@ -24,7 +29,6 @@ impl Feed {
     /// Writes one event whose beginning is at hand.
     #[inline]
     pub(super) fn delta(&mut self, head: &[u8], raw: &[u8], tail: &[u8]) {
-        self.out.reserve(head.len().saturating_add(raw.len()).saturating_add(64));
         self.out.put_slice(head);
         self.out.put_slice(raw);
         self.out.put_slice(tail);

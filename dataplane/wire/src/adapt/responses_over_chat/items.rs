@@ -84,6 +84,11 @@ impl Output {
         }
     }
 
+    /// A read of so many bytes is about to be told of.
+    pub(super) fn reserve(&mut self, bytes: usize) {
+        self.feed.reserve(bytes);
+    }
+
     /// What is ready for the client.
     pub(super) fn take(&mut self) -> Option<Bytes> {
         self.feed.take()
