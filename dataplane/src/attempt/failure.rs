@@ -108,7 +108,7 @@ pub(super) async fn of_status(
     }
     let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
     Failure {
-        retry_after: wait_asked_for(&answer.head),
+        retry_after: wait_asked_for(&answer.head).or_else(|| retry::retry_info(&body)),
         ..of_error_answer(task, provider, status, content_type, &body)
     }
 }

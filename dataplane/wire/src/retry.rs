@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 /// Longest wait that is believed.
 const WAIT_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -49,6 +51,18 @@ pub fn go_duration(value: &str) -> Option<Duration> {
         rest = after;
     }
     (!value.trim().is_empty()).then(|| total.min(WAIT_MAX))
+}
+
+/// The wait that an error of Google's asks for: `retryDelay` of a `google.rpc.RetryInfo` among its details. `body` may
+/// be a list of one error.
+pub fn retry_info(body: &[u8]) -> Option<Duration> {
+    let document: Value = serde_json::from_slice(body).ok()?;
+    let document = document.get(0).unwrap_or(&document);
+    let details = document.pointer("/error/details")?.as_array()?;
+    let info = details
+        .iter()
+        .find(|detail| detail["@type"].as_str().is_some_and(|kind| kind.ends_with("RetryInfo")));
+    go_duration(info?.get("retryDelay")?.as_str()?)
 }
 
 fn seconds(value: &str) -> Option<Duration> {
@@ -144,6 +158,18 @@ mod tests {
         assert_eq!(retry_after_ms("250"), Some(Duration::from_millis(250)));
         assert_eq!(retry_after_ms("250.5"), Some(Duration::from_micros(250_500)));
         assert_eq!(retry_after_ms("x"), None);
+    }
+
+    #[test]
+    fn reads_the_wait_that_google_asks_for() {
+        let body = include_bytes!("../fixtures/gemini/error.json");
+        let wait = Some(Duration::from_secs(34));
+        assert_eq!(retry_info(body), wait);
+        let list = [b"[".as_slice(), body, b"]"].concat();
+        assert_eq!(retry_info(&list), wait);
+        for body in ["", "[]", "{}", r#"{"error":{"details":[{"@type":"google.rpc.QuotaFailure"}]}}"#] {
+            assert_eq!(retry_info(body.as_bytes()), None, "{body}");
+        }
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl StreamError {
         let text = |names: &[&str]| names.iter().find_map(|name| word(members.get(*name)?));
         Self {
             message: message_in(members).unwrap_or_else(|| Value::from(members.clone()).to_string()),
-            kind: text(&["type"])
+            kind: text(&["type", "__type"])
                 .filter(|kind| kind != "error")
                 .or_else(|| members.get("status").and_then(Value::as_str).map(str::to_owned)),
             code: text(&["code"]),
@@ -209,15 +209,17 @@ fn is_truthy(value: &Value) -> bool {
 fn meant_status(word: &str) -> Option<u16> {
     let word = word.to_ascii_lowercase();
     let has = |part: &str| word.contains(part);
-    let rows: [(bool, u16); 10] = [
+    let rows: [(bool, u16); 12] = [
         (word.len() == 3 && (has("4") || has("5")), word.parse().unwrap_or(0)),
         (has("rate_limit") || has("quota") || has("resource_exhausted") || has("too_many"), 429),
+        (has("throttl"), 429),
         (word == "requests" || word == "tokens", 429),
         (has("overloaded") || has("unavailable") || has("capacity"), 503),
         (has("timeout") || has("deadline"), 504),
         (has("authentication") || has("invalid_api_key") || has("unauthenticated"), 401),
-        (has("permission") || has("forbidden"), 403),
-        (has("not_found"), 404),
+        (has("permission") || has("forbidden") || has("accessdenied"), 403),
+        (has("not_found") || has("notfound"), 404),
+        (has("validationexception") || has("failed_precondition") || has("out_of_range"), 400),
         (
             has("invalid_request") || has("invalid_argument") || has("bad_request") || has("context_length"),
             400,

@@ -37,7 +37,23 @@ fn answer<'a>(status: u16, content_type: Option<&'a str>, body: &'a str) -> Upst
 
 type Row = (&'static str, u16, &'static str, &'static str, Option<&'static str>, Option<&'static str>);
 /// (name, status, body, message, type, code)
-const SHAPES: [Row; 16] = [
+const SHAPES: [Row; 18] = [
+    (
+        "Bedrock",
+        429,
+        r#"{"message":"Too many requests"}"#,
+        "Too many requests",
+        Some("rate_limit_error"),
+        Some("rate_limit_exceeded"),
+    ),
+    (
+        "AWS with a type",
+        400,
+        r#"{"__type":"ValidationException","message":"bad"}"#,
+        "bad",
+        Some("ValidationException"),
+        None,
+    ),
     ("text", 400, r#"{"error":"bad thing"}"#, "bad thing", Some("invalid_request_error"), None),
     ("detail", 422, r#"{"detail":"bad"}"#, "bad", Some("invalid_request_error"), None),
     (

@@ -13,6 +13,8 @@ use crate::stream::StreamState;
 pub(in crate::adapt) struct Chunks {
     /// What every chunk begins with, up to its choice.
     before: Vec<u8>,
+    /// What most begin with: up to the first member of a delta of the first choice.
+    before_delta: Vec<u8>,
     /// The client asked for usage: every chunk before the one that has it says `null`.
     include_usage: bool,
     secrets: Vec<String>,
@@ -27,8 +29,10 @@ impl Chunks {
         json.bytes(b"data: ").object();
         identity.write("chat.completion.chunk", &mut json);
         json.name("choices").list();
+        let before = json.finish();
         Self {
-            before: json.finish(),
+            before_delta: [before.as_slice(), br#"{"index":0,"delta":{"#].concat(),
+            before,
             include_usage,
             secrets,
             json: Writer::default(),
@@ -137,15 +141,18 @@ impl Chunks {
     }
 
     fn begin(&mut self, choice: u64) -> &mut Writer {
+        if choice == 0 {
+            return self.json.bytes(&self.before_delta);
+        }
         self.json.bytes(&self.before).object().name("index").number(choice).name("delta").object()
     }
 
     fn end(&mut self, finish_reason: Option<&str>) {
-        self.json.end_object().bytes(br#","logprobs":null,"finish_reason":"#);
-        match finish_reason {
-            Some(reason) => self.json.text(reason),
-            None => self.json.bytes(b"null"),
-        };
+        if let Some(reason) = finish_reason {
+            self.json.bytes(br#"},"logprobs":null,"finish_reason":"#).text(reason);
+        } else {
+            self.json.bytes(br#"},"logprobs":null,"finish_reason":null"#);
+        }
         let end: &[u8] = if self.include_usage { b"}],\"usage\":null}\n\n" } else { b"}]}\n\n" };
         self.json.bytes(end);
     }
