@@ -22,6 +22,7 @@ mod harness;
 mod http;
 mod http2;
 mod keys;
+mod kinds;
 mod limits;
 mod media;
 mod messages;

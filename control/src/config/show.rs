@@ -65,6 +65,18 @@ fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
     if let Some(url) = &provider.base_url {
         writeln!(out, "    base_url: {url}")?;
     }
+    let place = [
+        ("region", &provider.region),
+        ("project", &provider.project),
+        ("location", &provider.location),
+        ("api_version", &provider.api_version),
+        ("default_voice", &provider.default_voice),
+    ];
+    for (name, text) in place {
+        if let Some(text) = text {
+            writeln!(out, "    {name}: {text}")?;
+        }
+    }
     if provider.api_key.is_some() {
         writeln!(out, "    api_key: ••••")?;
     }

@@ -126,3 +126,65 @@ fn one_model_too_many_is_counted() {
     let listing = read(&serde_json::to_vec(&many).unwrap()).unwrap();
     assert_eq!((listing.models.len(), listing.skipped.over_limit), (MODELS_MAX, 1));
 }
+
+#[test]
+fn clouds_say_it_in_their_own_words() {
+    let gemini = only(
+        r#"{"models":[{"name":"models/gemini-x","displayName":"Gemini X","inputTokenLimit":1048576,"outputTokenLimit":65536,
+        "supportedGenerationMethods":["generateContent"],"thinking":true}]}"#,
+    );
+    assert_eq!(gemini.facts.display_name.as_deref(), Some("Gemini X"));
+    assert_eq!(
+        (gemini.facts.context_window, gemini.facts.max_output_tokens, gemini.facts.reasoning),
+        (Some(1_048_576), Some(65_536), Some(true))
+    );
+    let anthropic = only(
+        r#"{"data":[{"type":"model","id":"claude-x","display_name":"Claude X","created_at":"2026-01-01T00:00:00Z",
+        "max_input_tokens":200000,"max_tokens":64000,"capabilities":{"image_input":{"supported":true},
+        "thinking":{"supported":false}}}],"has_more":false}"#,
+    );
+    assert_eq!((anthropic.created, anthropic.facts.max_output_tokens), (Some(1_767_225_600), Some(64_000)));
+    assert_eq!((anthropic.facts.vision, anthropic.facts.reasoning), (Some(true), Some(false)));
+    let azure = only(r#"{"data":[{"id":"my-deployment","model":"gpt-x","status":"succeeded","object":"deployment"}]}"#);
+    assert_eq!(azure.facts, Facts::default());
+    assert_eq!(
+        ids(
+            r#"{"modelSummaries":[{"modelId":"a.b-v1:0","modelName":"B","inferenceTypesSupported":["ON_DEMAND","PROVISIONED"]},
+            {"modelId":"c","inferenceTypesSupported":["INFERENCE_PROFILE"]},{"modelId":"d"}]}"#
+        ),
+        ["a.b-v1:0", "d"]
+    );
+    assert_eq!(
+        ids(r#"{"inferenceProfileSummaries":[{"inferenceProfileId":"eu.a.b","inferenceProfileName":"B"}],"nextToken":null}"#),
+        ["eu.a.b"]
+    );
+}
+
+#[test]
+fn the_next_page_is_asked_for_as_its_vendor_wants() {
+    for (pages, body, want) in [
+        (Pages::One, r#"{"has_more":true,"last_id":"a","nextPageToken":"t"}"#, None),
+        (Pages::AfterId, r#"{"data":[],"has_more":true,"last_id":"a"}"#, Some(("after_id", "a"))),
+        (Pages::AfterId, r#"{"data":[],"has_more":false,"last_id":"a"}"#, None),
+        (Pages::AfterId, r#"{"has_more":true,"last_id":null}"#, None),
+        (Pages::PageToken, r#"{"models":[],"nextPageToken":"t"}"#, Some(("pageToken", "t"))),
+        (Pages::PageToken, r#"{"nextPageToken":""}"#, None),
+        (Pages::NextToken, r#"{"nextToken":"n"}"#, Some(("nextToken", "n"))),
+        (Pages::NextToken, r#"[{"id":"m"}]"#, None),
+        (Pages::NextToken, "{", None),
+    ] {
+        let want = want.map(|(name, value)| (name, value.to_owned()));
+        assert_eq!(next_page(body.as_bytes(), pages), want, "{body}");
+    }
+}
+
+#[test]
+fn pages_are_put_together_within_the_bound() {
+    let page = |from: usize, count: usize| {
+        let ids: Vec<_> = (from..from + count).map(|n| serde_json::json!({"id": format!("m{n}")})).collect();
+        read(&serde_json::to_vec(&ids).unwrap()).unwrap()
+    };
+    let mut all = page(0, MODELS_MAX - 1);
+    all.join(page(MODELS_MAX - 2, 3));
+    assert_eq!((all.models.len(), all.skipped.repeated, all.skipped.over_limit), (MODELS_MAX, 1, 1));
+}
