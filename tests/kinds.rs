@@ -207,6 +207,34 @@ async fn bedrock_requests_are_signed_as_they_are_sent() {
 }
 
 #[tokio::test]
+async fn bedrock_is_asked_to_converse() {
+    let upstream = Upstream::start().await;
+    let settings = json!({
+        "type": "bedrock", "base_url": root(&upstream), "region": "eu-west-1",
+        "api_key": "AKIDEXAMPLE:secret/of+aws:session-token", "models": ["eu.anthropic.claude-x-v1:0"],
+    });
+    let gateway = with(&settings).start().await;
+    let whole = json!({
+        "output": {"message": {"role": "assistant", "content": [{"text": "hello"}]}}, "stopReason": "end_turn",
+        "usage": {"inputTokens": 3, "outputTokens": 1, "totalTokens": 4}, "metrics": {"latencyMs": 1},
+    });
+    upstream.then(Answer::json(200, whole.to_string()));
+    let answer = gateway.client().chat(chat::request("p/eu.anthropic.claude-x-v1:0")).await;
+    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    assert_eq!(answer.json()["choices"][0]["message"]["content"], "hello");
+    let stream = include_bytes!("../dataplane/wire/fixtures/bedrock/converse_stream.bin");
+    upstream.then(Answer::whole(200, &[("content-type", "application/vnd.amazon.eventstream")], stream));
+    let answer = gateway.client().chat(chat::stream_request("p/eu.anthropic.claude-x-v1:0")).await;
+    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    for (request, end) in upstream.requests().iter().zip(["converse", "converse-stream"]) {
+        let path = format!("/model/eu.anthropic.claude-x-v1%3A0/{end}");
+        assert_eq!(first_line(request), format!("POST {path} HTTP/1.1"));
+        assert_eq!(request.header("authorization").unwrap(), signed_again(request, &path));
+        assert!(request.json()["model"].is_null(), "the path names it");
+    }
+}
+
+#[tokio::test]
 async fn a_bedrock_api_key_is_a_bearer_token() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hello"));

@@ -145,7 +145,9 @@ fn clouds_say_it_in_their_own_words() {
     );
     assert_eq!((anthropic.created, anthropic.facts.max_output_tokens), (Some(1_767_225_600), Some(64_000)));
     assert_eq!((anthropic.facts.vision, anthropic.facts.reasoning), (Some(true), Some(false)));
-    let azure = only(r#"{"data":[{"id":"my-deployment","model":"gpt-x","status":"succeeded","object":"deployment"}]}"#);
+    let azure = only(
+        r#"{"data":[{"id":"my-deployment","model":"gpt-x","status":"succeeded","object":"deployment"}]}"#,
+    );
     assert_eq!(azure.facts, Facts::default());
     assert_eq!(
         ids(
@@ -155,7 +157,9 @@ fn clouds_say_it_in_their_own_words() {
         ["a.b-v1:0", "d"]
     );
     assert_eq!(
-        ids(r#"{"inferenceProfileSummaries":[{"inferenceProfileId":"eu.a.b","inferenceProfileName":"B"}],"nextToken":null}"#),
+        ids(
+            r#"{"inferenceProfileSummaries":[{"inferenceProfileId":"eu.a.b","inferenceProfileName":"B"}],"nextToken":null}"#
+        ),
         ["eu.a.b"]
     );
 }

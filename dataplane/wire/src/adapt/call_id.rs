@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use shared::provider::quirks::ToolIds;
+
 /// Bytes of an id that every dialect takes.
 const ID_BYTES_MAX: usize = 64;
 
@@ -16,6 +18,19 @@ pub(super) fn call_id<'a>(id: &'a str, prefix: &str) -> Cow<'a, str> {
     let letters =
         (0..24_u32).map(|letter| LETTERS.get(five_bits(hash, letter)).copied().map_or('0', char::from));
     Cow::Owned(prefix.chars().chain(letters).collect())
+}
+
+/// `id` as a target whose ids have this `form` takes it.
+pub(super) fn fitting<'a>(form: ToolIds, id: &'a str, prefix: &str) -> Cow<'a, str> {
+    match form {
+        ToolIds::Word => call_id(id, prefix),
+        ToolIds::Nine if id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) => id.into(),
+        ToolIds::Nine => {
+            let hash = fnv_1a(id.as_bytes());
+            let letter = |position| LETTERS.get(five_bits(hash, position)).copied().map_or('0', char::from);
+            Cow::Owned((0..9_u32).map(letter).collect())
+        }
+    }
 }
 
 fn five_bits(hash: u128, position: u32) -> usize {
@@ -51,5 +66,19 @@ mod tests {
             assert_eq!(call_id(&id, "toolu_"), id, "what is made fits");
         }
         assert_eq!(call_id("functions.get_weather:0", "call_"), "call_vdwn7ewc2cy5kyeeldji32x7");
+    }
+
+    #[test]
+    fn a_target_of_nine_characters_gets_nine() {
+        let fitted = |id: &str| fitting(ToolIds::Nine, id, "call_").into_owned();
+        assert_eq!(fitted("a1B2c3D4e"), "a1B2c3D4e", "its own come back as they are");
+        let made: HashSet<String> =
+            ["call_1", "call_2", "toolu_01", "a1B2c3D4", "a1B2c3D-e", ""].map(fitted).into();
+        assert_eq!(made.len(), 6);
+        for id in made {
+            assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+            assert_eq!(fitted(&id), id);
+        }
+        assert_eq!(fitting(ToolIds::Word, "call_1", "call_"), "call_1");
     }
 }

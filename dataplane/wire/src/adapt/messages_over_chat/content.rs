@@ -7,7 +7,7 @@ use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 
 use super::losses::LOSSES;
 use super::request::{Writer, elements, member, refused, required, text_member};
-use crate::adapt::call_id::call_id;
+use crate::adapt::call_id::fitting;
 use crate::adapt::path::Path;
 use crate::adapt::{Fate, Rejection};
 use crate::json::Tree;
@@ -126,7 +126,7 @@ fn tool_result(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) ->
     let id = required(block, "tool_use_id", path)?;
     writer.begin_message("tool", path);
     writer.raw(",\"tool_call_id\":");
-    writer.text(&call_id(id, "call_"));
+    writer.text(&fitting(writer.target.tool_ids, id, "call_"));
     writer.raw(",\"content\":");
     let content = path.member("content");
     match member(block, "content") {
@@ -236,7 +236,7 @@ fn assistant(writer: &mut Writer<'_>, blocks: &[Tree<'_, '_>], path: &Path<'_>) 
 fn tool_use(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Result<(), Rejection> {
     writer.trail.call(path);
     writer.raw("{\"id\":");
-    writer.text(&call_id(required(block, "id", path)?, "call_"));
+    writer.text(&fitting(writer.target.tool_ids, required(block, "id", path)?, "call_"));
     writer.raw(",\"type\":\"function\",\"function\":{\"name\":");
     writer.text(required(block, "name", path)?);
     writer.raw(",\"arguments\":");

@@ -28,7 +28,10 @@ pub(super) fn options(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(),
     format(writer, body)?;
     reasoning(writer, body)?;
     if member(body, "stream").and_then(|stream| stream.as_bool()) == Some(true) {
-        writer.raw(",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+        writer.raw(",\"stream\":true");
+        if writer.target.stream_options {
+            writer.raw(",\"stream_options\":{\"include_usage\":true}");
+        }
     }
     Ok(())
 }

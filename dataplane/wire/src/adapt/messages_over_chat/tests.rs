@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
+use shared::provider::quirks::ToolIds;
 
 use super::*;
 use crate::adapt::Traits;
@@ -471,4 +472,25 @@ fn members_of_the_chat_request_are_traced_to_where_they_came_from() {
     for (param, want) in rows {
         assert_eq!(origin::origin(&asking, param).as_deref(), want, "{param}");
     }
+}
+
+#[test]
+fn a_target_with_quirks_of_its_own_is_asked_as_it_likes() {
+    let body = json!({
+        "model": "s", "max_tokens": 9, "stream": true,
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_01A", "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_01A", "content": "r"}]},
+        ],
+    })
+    .to_string();
+    let target = Traits { tool_ids: ToolIds::Nine, stream_options: false, ..Traits::of("t") };
+    let asking = Asking { body: body.as_bytes(), target: &target, selector: "s", seed: "seed", now_s: 0 };
+    let prepared = prepare(&asking).unwrap();
+    let chat: Value = serde_json::from_slice(&prepared.body).unwrap();
+    assert_eq!((&chat["stream"], chat.get("stream_options")), (&json!(true), None));
+    let id = chat["messages"][1]["tool_calls"][0]["id"].as_str().unwrap();
+    assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+    assert_eq!(chat["messages"][2]["tool_call_id"], id);
 }

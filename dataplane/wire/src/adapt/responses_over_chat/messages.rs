@@ -1,6 +1,9 @@
 //! Items of a Responses request as messages of a chat.
 
+use shared::provider::quirks::ToolIds;
+
 use super::losses::refuse;
+use crate::adapt::call_id::fitting;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
 use crate::adapt::write::{Members, comma, string};
 use crate::adapt::{Rejection, Traits};
@@ -229,7 +232,7 @@ impl<'a, 'i> Messages<'a, 'i> {
         self.begin(Some(position));
         let mut message = Members::open(self.out);
         message.raw("role", r#""tool""#);
-        message.text("tool_call_id", id);
+        message.text("tool_call_id", &fitting(self.target.tool_ids, id, "call_"));
         if let Some(text) = as_text(output) {
             message.text("content", text);
         } else {
@@ -270,7 +273,7 @@ impl<'a, 'i> Messages<'a, 'i> {
             calls.push(b'[');
             for call in &turn.calls {
                 comma(calls);
-                call.write(calls);
+                call.write(calls, self.target.tool_ids);
             }
             calls.push(b']');
         }
@@ -279,10 +282,10 @@ impl<'a, 'i> Messages<'a, 'i> {
 }
 
 impl Call<'_> {
-    fn write(&self, out: &mut Vec<u8>) {
+    fn write(&self, out: &mut Vec<u8>, ids: ToolIds) {
         let (kind, input) = self.kind;
         let mut call = Members::open(out);
-        call.text("id", self.id);
+        call.text("id", &fitting(ids, self.id, "call_"));
         call.text("type", kind);
         let mut inner = Members::open(call.key(kind));
         inner.text("name", self.name);

@@ -48,7 +48,9 @@ fn write(request: &Object<'_, '_>, target: &Traits<'_>, body: &mut Vec<u8>) -> R
     }
     if member(request, "stream").and_then(|stream| stream.as_bool()) == Some(true) {
         chat.raw("stream", "true");
-        chat.raw("stream_options", r#"{"include_usage":true}"#);
+        if target.stream_options {
+            chat.raw("stream_options", r#"{"include_usage":true}"#);
+        }
     }
     chat.close();
     Ok(())
