@@ -85,7 +85,7 @@ pub(crate) async fn attempt(
     }
     let Kept { content_type, processing_ms, .. } = answer.head;
     let content_type = content_type.unwrap_or(UNKNOWN);
-    let is_stream = is(&content_type, b"text/event-stream");
+    let is_stream = STREAMS.iter().any(|stream| is(&content_type, stream));
     if matches!(task.reading, Reading::Proxied) {
         let begun = match is(&content_type, b"application/json") {
             true => begin::whole(task, provider, answer.body, &mut patience).await?,
@@ -107,6 +107,8 @@ pub(crate) async fn attempt(
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// What streams of events are called: text, and the binary ones of AWS.
+const STREAMS: [&[u8]; 2] = [b"text/event-stream", b"application/vnd.amazon.eventstream"];
 const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
 fn is(content_type: &HeaderValue, wanted: &[u8]) -> bool {
