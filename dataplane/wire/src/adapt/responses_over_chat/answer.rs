@@ -129,8 +129,8 @@ impl Answer {
     /// Reads one event. True if nothing comes after it.
     fn take_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
         if let Some(text) = self.alike.text(data) {
-            self.seen(text.len());
             let told = self.output.message(PartKind::Text, text);
+            self.seen(text.len());
             return told.is_err() && self.fail(&too_large(), secrets);
         }
         if data.starts_with(b"[DONE]") {
@@ -174,30 +174,29 @@ impl Answer {
 
     fn delta(&mut self, delta: &Delta<'_>) -> Result<(), Full> {
         if let Some(raw) = delta.reasoning() {
-            self.seen(raw.len());
             self.output.reasoning(&raw)?;
+            self.seen(raw.len());
         }
         if let Some(raw) = delta.content() {
-            self.seen(raw.len());
             self.output.message(PartKind::Text, &raw)?;
+            self.seen(raw.len());
         }
         if let Some(raw) = delta.refusal() {
-            self.seen(raw.len());
             self.output.message(PartKind::Refusal, raw)?;
+            self.seen(raw.len());
         }
         for fragment in delta.fragments() {
-            self.seen(
-                fragment.input.as_ref().map_or(0, |input| input.len()).saturating_add(fragment.name.len()),
-            );
             self.output.call(&fragment)?;
+            let input = fragment.input.as_ref().map_or(0, |input| input.len());
+            self.seen(input.saturating_add(fragment.name.len()));
         }
         Ok(())
     }
 
-    /// Output has come.
+    /// Output has come. While a call waits for its name nothing of it goes on yet.
     fn seen(&mut self, bytes: usize) {
         let state = &mut self.state;
-        state.content = true;
+        state.content |= self.output.has_items();
         state.content_events = state.content_events.saturating_add(1);
         state.output_bytes = state.output_bytes.saturating_add(bytes.try_into().unwrap_or(u64::MAX));
     }
@@ -209,7 +208,10 @@ impl Answer {
         }
         let status = status_of(self.finish);
         match self.output.finish(status, self.state.usage.unwrap_or_default()) {
-            Ok(()) => self.state.done = true,
+            Ok(()) => {
+                self.state.content |= self.output.has_items();
+                self.state.done = true;
+            }
             Err(Full) => return self.fail(&too_large(), secrets),
         }
         true

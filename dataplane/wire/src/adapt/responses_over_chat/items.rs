@@ -89,6 +89,11 @@ impl Output {
         self.feed.reserve(bytes);
     }
 
+    /// Whether anything of the answer has been told.
+    pub(super) fn has_items(&self) -> bool {
+        !self.items.is_empty()
+    }
+
     /// What is ready for the client.
     pub(super) fn take(&mut self) -> Option<Bytes> {
         self.feed.take()
