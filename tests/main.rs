@@ -32,6 +32,7 @@ mod providers;
 mod quota;
 mod responses;
 mod secrets;
+mod speech;
 mod streaming;
 mod support;
 mod tls;

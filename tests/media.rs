@@ -96,7 +96,7 @@ async fn speech_passes_as_the_bytes_it_is() {
     assert!(request.head.starts_with("POST /v1/audio/speech "), "{}", request.head);
     assert_eq!(request.body, r#"{"model":"m","input":"Hello there.","voice":"alloy"}"#);
     let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
-    assert_eq!((&record["operation"], &record["cost_usd"]), (&json!("speech"), &json!(null)));
+    assert_eq!((&record["operation"], &record["cost_micro_usd"]), (&json!("speech"), &json!(null)));
 
     first.then(Answer::json(429, chat::error("slow down", "rate_limit_exceeded")));
     let answer = gateway.client().post("/audio/speech", body).await;

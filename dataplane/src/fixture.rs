@@ -145,6 +145,7 @@ fn settings() -> Settings {
         metrics_public: false,
         quota_output_tokens: 4_096,
         preamble: None,
+        voice_folder: None,
         log_requests: false,
         tls: None,
     }

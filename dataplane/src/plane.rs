@@ -1,6 +1,7 @@
 //! What all workers share: settings, the snapshot reader, TLS, and a few counters that bound the whole
 //! process.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use shared::snapshot::SnapshotReader;
 
 use crate::metrics::Counters;
 use crate::upstream::dial::Tls;
+use crate::upstream::voice::Voices;
 
 /// What the operator decides about the data plane, fixed at start-up.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub struct Settings {
     pub preamble: Option<Arc<str>>,
     /// One log line a request (CFG-7).
     pub log_requests: bool,
+    /// Where the built-in voice may put its files.
+    pub voice_folder: Option<PathBuf>,
     /// Serve TLS with this configuration.
     pub tls: Option<Arc<ServerConfig>>,
 }
@@ -47,6 +51,7 @@ pub(crate) struct Plane {
     pub(crate) build: BuildIdentity,
     pub(crate) snapshots: SnapshotReader,
     pub(crate) tls: Tls,
+    pub(crate) voices: Voices,
     pub(crate) fallback: OnceLock<Arc<dyn Handler>>,
     pub(crate) draining: AtomicBool,
     pub(crate) connections: AtomicUsize,
@@ -69,6 +74,7 @@ impl Plane {
         workers: usize,
     ) -> Self {
         Self {
+            voices: Voices::new(settings.voice_folder.clone()),
             settings,
             build,
             snapshots,

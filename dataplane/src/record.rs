@@ -10,7 +10,7 @@ use shared::error_kind::ErrorKind;
 use shared::id::{ModelId, ProviderId};
 use shared::operation::Operation;
 use shared::quota::{Metric, Reservation, Spent};
-use shared::routing::{Model, Target};
+use shared::routing::{InstanceReach, Model, Target};
 use shared::usage::{Note, Outcome, Provenance, StepResult, TokenCounts, TraceStep, UsageEvent, cost};
 
 use crate::worker::Worker;
@@ -24,6 +24,8 @@ pub(crate) struct Record {
     event: Option<Box<UsageEvent>>,
     /// The model that was tried last, whose prices hold.
     model: Option<Arc<Model>>,
+    /// The gateway's own voice was asked, which nobody bills.
+    free: bool,
     /// What the input will be taken for when no upstream reports it.
     input_estimate: u64,
     /// What the exchange holds of its caller's quotas, until it is recorded.
@@ -90,6 +92,7 @@ impl Record {
             started: opening.started,
             event: Some(Box::new(event)),
             model: None,
+            free: false,
             input_estimate: opening.input_estimate,
             held: None,
         }
@@ -127,6 +130,7 @@ impl Record {
     pub(crate) fn begin_step(&mut self, target: &Target) {
         let tokens = TokenCounts { input: self.input_estimate, ..TokenCounts::default() };
         self.model = Some(Arc::clone(&target.model));
+        self.free = matches!(target.provider.reach, InstanceReach::Speech);
         self.note(|event| {
             event.provider = Some(target.provider.id.clone());
             event.model = Some(target.model.id.clone());
@@ -194,7 +198,11 @@ impl Record {
     pub(crate) fn close(&mut self, outcome: Outcome) {
         let Some(mut event) = self.event.take() else { return };
         event.outcome = outcome;
-        price(&mut event, self.model.as_deref());
+        if self.free {
+            event.cost_nano_usd = Some(0);
+        } else {
+            price(&mut event, self.model.as_deref());
+        }
         if event.cost_nano_usd.is_none() {
             let held = self.held.as_ref();
             event.quota_nano_usd = held.and_then(|held| held.reservation.held(Metric::CostMicroUsd));

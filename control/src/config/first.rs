@@ -1,5 +1,5 @@
 //! The configuration file that a machine without one begins with: the model servers that were found on it, and
-//! `echo`, which needs nothing.
+//! `echo` and `voice`, which need nothing.
 
 use std::fmt::Write as _;
 
@@ -53,6 +53,11 @@ providers:
     type: echo
     models: [echo]
     echo: {chunk_delay_ms: 40}
+
+  # Speaks inside the process, without a network: POST /v1/audio/speech with the model voice/pico.
+  voice:
+    type: builtin_speech
+    models: [pico]
 ";
 
 const ENDPOINTS: &str = "
@@ -102,7 +107,7 @@ mod tests {
             let members: Vec<_> =
                 routing.endpoints[0].failover.iter().map(|m| format!("{}/{}", m.provider, m.model)).collect();
             assert_eq!(members, want);
-            assert_eq!(routing.providers.len(), found.len() + 1);
+            assert_eq!(routing.providers.len(), found.len() + 2);
             assert!(loaded.warnings.is_empty());
         }
     }

@@ -119,13 +119,6 @@ fn failure(provider: &ProviderId, status: u16, retry_after: Option<u64>) -> Answ
     Answer { status, head, body: EchoBody::whole(&body) }
 }
 
-/// What a provider says that has no voice in this build.
-pub(super) fn unserved(provider: &ProviderId) -> Answer {
-    let message = format!("The provider '{provider}' has no voice in this build of the gateway.");
-    let body = json!({"error": {"message": message, "type": "not_implemented", "param": null, "code": null}});
-    Answer { status: 501, head: kept("application/json"), body: EchoBody::whole(&body) }
-}
-
 fn whole(prompt: &Prompt) -> Answer {
     let body = json!({
         "id": ID, "object": "chat.completion", "created": 0, "model": prompt.model,
@@ -183,6 +176,11 @@ pub(crate) struct EchoBody {
     sleep: Option<Pin<Box<Sleep>>>,
     /// Break off instead of ending.
     cut: bool,
+}
+
+/// A body that is there at once.
+pub(super) fn whole_body(body: &Value) -> AnswerBody {
+    EchoBody::whole(body)
 }
 
 impl EchoBody {

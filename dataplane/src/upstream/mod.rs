@@ -22,6 +22,7 @@ pub(crate) mod http1;
 pub(crate) mod outgoing;
 pub(crate) mod pool;
 pub(crate) mod request;
+pub(crate) mod voice;
 
 use self::dial::{DialError, UpstreamIo, dial};
 use self::http1::{Connection, Fault};
@@ -123,6 +124,7 @@ pub(crate) enum AnswerBody {
         _lease: Lease,
     },
     Echo(Box<echo::EchoBody>),
+    Voice(Box<voice::VoiceBody>),
     /// Nothing is left.
     Ended,
 }
@@ -140,6 +142,7 @@ impl AnswerBody {
             }
             Self::Http2 { incoming, .. } => poll_http2(incoming, cx),
             Self::Echo(echo) => echo.poll_data(cx),
+            Self::Voice(voice) => voice.poll_data(cx),
             Self::Ended => Poll::Ready(None),
         }
     }
@@ -187,7 +190,7 @@ pub(crate) async fn send(worker: &Rc<Worker>, draft: &request::Draft<'_>) -> Res
     match &draft.provider.reach {
         InstanceReach::Network(origin) => send_network(worker, origin, draft).await,
         InstanceReach::Echo(options) => Ok(Box::pin(echo::answer(&draft.provider.id, options, draft)).await),
-        InstanceReach::Speech => Ok(echo::unserved(&draft.provider.id)),
+        InstanceReach::Speech => Ok(Box::pin(voice::answer(worker, &draft.provider, draft)).await),
     }
 }
 

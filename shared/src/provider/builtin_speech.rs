@@ -17,7 +17,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     layouts: &[],
     added_by_sdk: &[],
     headers: &[],
-    models: &[],
+    models: &["pico"],
     timeout: Duration::from_secs(300),
     quirks: Quirks::PLAIN,
 };

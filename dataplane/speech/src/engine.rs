@@ -1,0 +1,77 @@
+//! One engine with one voice. It stays on the thread that made it.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
+use ttspico::{Engine, EngineResetMode, EngineStatus, PicoError, System};
+
+use crate::voice::Voice;
+
+/// Memory of one engine, as its makers' own program gives it.
+const MEMORY_BYTES: usize = 2_500_000;
+/// Samples that are asked for at once.
+const STEP_SAMPLES: usize = 1_024;
+/// The engine's own bounds of a speed, in percent.
+const SPEED_PERCENT: std::ops::RangeInclusive<u32> = 20..=500;
+
+/// See the module.
+pub(crate) struct Speaker {
+    engine: Engine,
+    pub(crate) voice: &'static Voice,
+}
+
+impl Speaker {
+    /// Loads `voice` from `folder`.
+    pub(crate) fn new(folder: &Path, voice: &'static Voice) -> Result<Self, PicoError> {
+        let system = System::new(MEMORY_BYTES)?;
+        let definition = System::create_voice(Rc::clone(&system), voice.id)?;
+        for resource in &voice.resources {
+            let path = folder.join(resource.file);
+            let loaded = System::load_resource(Rc::clone(&system), path.to_string_lossy())?;
+            definition.borrow_mut().add_resource(loaded)?;
+        }
+        let engine = engine(definition)?;
+        Ok(Self { engine, voice })
+    }
+
+    /// Says one piece of clean text at `percent` of the usual speed. `hear` takes the samples and says whether more are
+    /// wanted.
+    pub(crate) fn say(
+        &mut self,
+        piece: &str,
+        percent: u32,
+        hear: &mut dyn FnMut(&[i16]) -> bool,
+    ) -> Result<bool, PicoError> {
+        let percent = percent.clamp(*SPEED_PERCENT.start(), *SPEED_PERCENT.end());
+        // The zero at the end tells the engine that nothing follows.
+        let text = format!("<speed level=\"{percent}\">{piece}</speed>\0");
+        let mut unread = text.as_bytes();
+        let mut samples = [0_i16; STEP_SAMPLES];
+        while !unread.is_empty() {
+            let read = self.engine.put_text(unread)?;
+            unread = unread.get(read..).unwrap_or_default();
+            loop {
+                let (count, status) = self.engine.get_data(samples.as_mut_slice())?;
+                if count > 0 && !hear(samples.get(..count).unwrap_or_default()) {
+                    self.engine.reset(EngineResetMode::Soft)?;
+                    return Ok(false);
+                }
+                if status == EngineStatus::Idle {
+                    break;
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// An engine of a voice that has both its resources.
+fn engine(voice: Rc<RefCell<ttspico::Voice>>) -> Result<Engine, PicoError> {
+    // SAFETY: the one condition is that the text analysis and the signal generation of the voice have been loaded and
+    // added; `Speaker::new` has just added both and would have returned if one of them had failed.
+    #[expect(unsafe_code, reason = "the engine has no other constructor")]
+    unsafe {
+        ttspico::Voice::create_engine(voice)
+    }
+}

@@ -1,0 +1,223 @@
+//! Threads that speak. A script waits in a bounded queue until one of them is free; the sound leaves as it is made, and
+//! nothing more is made when nobody hears it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+
+use crate::container::Container;
+use crate::engine::Speaker;
+use crate::text;
+use crate::voice::{self, Voice};
+
+/// Scripts that wait while every thread speaks.
+const WAITING_MAX: usize = 64;
+
+/// What is to be said, and how.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// By whom.
+    pub voice: &'static Voice,
+    /// In percent of the usual speed.
+    pub speed_percent: u32,
+    /// Anything; see [`crate::clean`].
+    pub text: String,
+    /// As what.
+    pub container: Container,
+}
+
+/// What a listener hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sound {
+    /// The next bytes.
+    Piece(Vec<u8>),
+    /// That was all.
+    End,
+    /// The engine gave up: why, for the log.
+    Failed(String),
+}
+
+/// Takes what is said, and says whether it is still listening. It may take its time: the thread waits.
+type Listener = Box<dyn FnMut(Sound) -> bool + Send>;
+
+/// Too many scripts are waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+/// See the module. The threads end when it is dropped and nothing is left to say.
+#[derive(Clone)]
+pub struct Studio {
+    scripts: Sender<(Script, Listener)>,
+}
+
+impl std::fmt::Debug for Studio {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Studio").field("waiting", &self.scripts.len()).finish()
+    }
+}
+
+impl Studio {
+    /// Puts the voices into `folder`, from where the engine reads them, and starts `threads`.
+    pub fn open(folder: &Path, threads: usize) -> io::Result<Self> {
+        voice::install(folder)?;
+        let (scripts, queue) = bounded(WAITING_MAX);
+        let folder: Arc<Path> = folder.into();
+        for number in 0..threads.max(1) {
+            let (queue, folder) = (queue.clone(), Arc::clone(&folder));
+            std::thread::Builder::new()
+                .name(format!("voice-{number}"))
+                .spawn(move || Booth { folder: folder.to_path_buf(), speaker: None }.work(&queue))?;
+        }
+        Ok(Self { scripts })
+    }
+
+    /// Has `script` said to `listener`.
+    pub fn say(&self, script: Script, listener: Listener) -> Result<(), Busy> {
+        self.scripts.try_send((script, listener)).map_err(|error| match error {
+            TrySendError::Full(_) | TrySendError::Disconnected(_) => Busy,
+        })
+    }
+}
+
+/// One thread's place.
+struct Booth {
+    folder: PathBuf,
+    /// Who spoke last.
+    speaker: Option<Speaker>,
+}
+
+impl Booth {
+    fn work(mut self, queue: &Receiver<(Script, Listener)>) {
+        while let Ok((script, mut listener)) = queue.recv() {
+            let end = match self.perform(&script, &mut listener) {
+                Ok(true) => Sound::End,
+                Ok(false) => continue,
+                Err(why) => {
+                    // Whatever state it is in, it is not used again.
+                    self.speaker = None;
+                    Sound::Failed(why)
+                }
+            };
+            listener(end);
+        }
+    }
+
+    /// Says all of it; false if nobody listens any more.
+    fn perform(&mut self, script: &Script, listener: &mut Listener) -> Result<bool, String> {
+        let mut encoder = script.container.encoder().ok_or("the encoder could not be made")?;
+        let speaker = self.speaker(script.voice)?;
+        for piece in text::pieces(&text::clean(&script.text)) {
+            let mut failed = false;
+            let mut hear = |samples: &[i16]| {
+                let mut bytes = Vec::new();
+                failed = encoder.encode(samples, &mut bytes).is_none();
+                !failed && (bytes.is_empty() || listener(Sound::Piece(bytes)))
+            };
+            let wanted =
+                speaker.say(piece, script.speed_percent, &mut hear).map_err(|error| error.to_string())?;
+            if failed {
+                return Err("the encoder failed".to_owned());
+            }
+            if !wanted {
+                return Ok(false);
+            }
+        }
+        let mut bytes = Vec::new();
+        encoder.finish(&mut bytes).ok_or("the encoder failed at the end")?;
+        Ok(bytes.is_empty() || listener(Sound::Piece(bytes)))
+    }
+
+    fn speaker(&mut self, voice: &'static Voice) -> Result<&mut Speaker, String> {
+        let speaker = match self.speaker.take() {
+            Some(speaker) if std::ptr::eq(speaker.voice, voice) => speaker,
+            _ => Speaker::new(&self.folder, voice).map_err(|error| error.to_string())?,
+        };
+        Ok(self.speaker.insert(speaker))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::VOICES;
+
+    fn script(voice: &'static Voice, text: &str) -> Script {
+        Script { voice, speed_percent: 100, text: text.to_owned(), container: Container::Wav }
+    }
+
+    fn hear(studio: &Studio, script: Script) -> Vec<u8> {
+        let (sender, heard) = mpsc::channel();
+        studio.say(script, Box::new(move |sound| sender.send(sound).is_ok())).unwrap();
+        let mut bytes = Vec::new();
+        loop {
+            match heard.recv_timeout(Duration::from_secs(60)).unwrap() {
+                Sound::Piece(piece) => bytes.extend(piece),
+                Sound::End => return bytes,
+                Sound::Failed(why) => panic!("{why}"),
+            }
+        }
+    }
+
+    #[test]
+    fn every_voice_speaks_and_takes_about_as_long_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let studio = Studio::open(folder.path(), 2).unwrap();
+        for voice in &VOICES {
+            let first = hear(&studio, script(voice, "One, two, three."));
+            let seconds = first.len() as f32 / 32_000.0;
+            assert!((0.5..5.0).contains(&seconds), "{}: {seconds} s", voice.id);
+            let again = hear(&studio, script(voice, "One, two, three."));
+            assert!(again.len().abs_diff(first.len()) * 10 < first.len(), "{}", voice.id);
+        }
+    }
+
+    #[test]
+    fn faster_is_shorter() {
+        let folder = tempfile::tempdir().unwrap();
+        let studio = Studio::open(folder.path(), 1).unwrap();
+        let text = "The quick brown fox jumps over the lazy dog.";
+        let at = |percent| hear(&studio, Script { speed_percent: percent, ..script(&VOICES[0], text) }).len();
+        let (slow, usual, fast) = (at(50), at(100), at(200));
+        assert!(slow > usual * 3 / 2 && usual > fast * 3 / 2, "{slow} {usual} {fast}");
+    }
+
+    #[test]
+    fn hostile_text_ends_and_the_next_one_is_heard() {
+        let folder = tempfile::tempdir().unwrap();
+        let studio = Studio::open(folder.path(), 1).unwrap();
+        let before = hear(&studio, script(&VOICES[0], "Hello.")).len();
+        for text in [
+            "",
+            "<genfile file=\"/tmp/x\">",
+            "\0\u{1}\u{7f}",
+            "\u{1f680}\u{fe0f}\u{200d}",
+            "a\u{301}\u{301}",
+            "&&&;;;\"\"\"",
+            "𝔘𝔫𝔦",
+        ] {
+            hear(&studio, script(&VOICES[0], text));
+        }
+        let after = hear(&studio, script(&VOICES[0], "Hello.")).len();
+        assert!(after.abs_diff(before) * 10 < before, "{after} bytes, {before} before");
+    }
+
+    #[test]
+    fn who_stops_listening_is_not_spoken_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let studio = Studio::open(folder.path(), 1).unwrap();
+        let (sender, heard) = mpsc::channel();
+        let listener = move |sound| {
+            sender.send(sound).unwrap();
+            false
+        };
+        studio.say(script(&VOICES[0], &"A long story. ".repeat(2_000)), Box::new(listener)).unwrap();
+        assert!(matches!(heard.recv().unwrap(), Sound::Piece(_)));
+        assert!(heard.recv().is_err(), "the listener is dropped after its first no");
+        assert!(!hear(&studio, script(&VOICES[0], "Next.")).is_empty());
+    }
+}

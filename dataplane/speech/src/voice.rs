@@ -1,0 +1,121 @@
+//! The six voices, and the names by which clients of OpenAI's API ask for one.
+
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// A voice: one language, one speaker.
+#[derive(Debug)]
+pub struct Voice {
+    /// Its name, which is the code of its language.
+    pub id: &'static str,
+    /// The language for people.
+    pub language: &'static str,
+    /// What it is called where only OpenAI's names are known.
+    pub aliases: &'static [&'static str],
+    /// How text is read, and how it sounds: the engine loads both from files.
+    pub(crate) resources: [Resource; 2],
+}
+
+/// One of the engine's files.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    pub(crate) file: &'static str,
+    bytes: &'static [u8],
+}
+
+macro_rules! resource {
+    ($file:literal) => {
+        Resource { file: $file, bytes: include_bytes!(concat!("../data/", $file)) }
+    };
+}
+
+/// All voices, the usual one first.
+pub static VOICES: [Voice; 6] = [
+    Voice {
+        id: "en-US",
+        language: "English (United States)",
+        aliases: &["alloy", "ash", "coral", "echo", "nova", "shimmer", "marin", "verse"],
+        resources: [resource!("en-US_ta.bin"), resource!("en-US_lh0_sg.bin")],
+    },
+    Voice {
+        id: "en-GB",
+        language: "English (United Kingdom)",
+        aliases: &["ballad", "fable", "onyx", "sage", "cedar"],
+        resources: [resource!("en-GB_ta.bin"), resource!("en-GB_kh0_sg.bin")],
+    },
+    Voice {
+        id: "de-DE",
+        language: "German",
+        aliases: &[],
+        resources: [resource!("de-DE_ta.bin"), resource!("de-DE_gl0_sg.bin")],
+    },
+    Voice {
+        id: "es-ES",
+        language: "Spanish",
+        aliases: &[],
+        resources: [resource!("es-ES_ta.bin"), resource!("es-ES_zl0_sg.bin")],
+    },
+    Voice {
+        id: "fr-FR",
+        language: "French",
+        aliases: &[],
+        resources: [resource!("fr-FR_ta.bin"), resource!("fr-FR_nk0_sg.bin")],
+    },
+    Voice {
+        id: "it-IT",
+        language: "Italian",
+        aliases: &[],
+        resources: [resource!("it-IT_ta.bin"), resource!("it-IT_cm0_sg.bin")],
+    },
+];
+
+/// The voice that is called `name`, by its own name or one of OpenAI's, in whatever case.
+pub fn named(name: &str) -> Option<&'static Voice> {
+    VOICES.iter().find(|voice| {
+        voice.id.eq_ignore_ascii_case(name)
+            || voice.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name))
+    })
+}
+
+/// Puts the files of all voices into `folder`, where they are not there yet as they should be.
+pub(crate) fn install(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for resource in VOICES.iter().flat_map(|voice| &voice.resources) {
+        let path = folder.join(resource.file);
+        if std::fs::read(&path).is_ok_and(|bytes| bytes == resource.bytes) {
+            continue;
+        }
+        // Under another name first: a file that was cut short would crash the engine.
+        let draft = folder.join(format!("{}.new", resource.file));
+        let mut file =
+            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        file.write_all(resource.bytes)?;
+        std::fs::rename(&draft, &path)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_voice_answers_to_its_names() {
+        for (name, id) in [("alloy", "en-US"), ("Onyx", "en-GB"), ("DE-de", "de-DE"), ("it-IT", "it-IT")] {
+            assert_eq!(named(name).unwrap().id, id);
+        }
+        assert!(named("nobody").is_none());
+    }
+
+    #[test]
+    fn files_are_written_once_and_mended_when_they_are_broken() {
+        let folder = tempfile::tempdir().unwrap();
+        install(folder.path()).unwrap();
+        let broken = folder.path().join("en-US_ta.bin");
+        std::fs::write(&broken, b"short").unwrap();
+        install(folder.path()).unwrap();
+        assert_eq!(std::fs::read(&broken).unwrap(), VOICES[0].resources[0].bytes);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 12);
+    }
+}

@@ -1,0 +1,280 @@
+//! The provider inside the process that speaks (AUD-2): reads a speech request, has it said on a thread of its own, and
+//! passes the sound on while it is made. Dropping the body stops the voice.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::HeaderValue;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use shared::routing::ProviderInstance;
+use speech::{Container, Script, Sound, Studio, VOICES, Voice};
+use tokio::sync::mpsc;
+
+use super::request::Draft;
+use super::{Answer, AnswerBody, Broken, Kept};
+use crate::worker::Worker;
+
+/// The threads that speak, from the first request on.
+#[derive(Debug)]
+pub(crate) struct Voices {
+    /// Where the engine's files are put; none where the process may not write.
+    folder: Option<PathBuf>,
+    studio: OnceLock<Option<Studio>>,
+}
+
+/// Threads that speak at the same time: one says half a minute of speech in a quarter of a second.
+const THREADS: usize = 2;
+/// Pieces of sound that are made ahead of a slow reader.
+const PIECES_AHEAD: usize = 8;
+/// Characters of one request, as OpenAI allows.
+const INPUT_CHARS_MAX: usize = 4_096;
+const SPEED_MIN: f64 = 0.25;
+const SPEED_MAX: f64 = 4.0;
+
+impl Voices {
+    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
+        Self { folder, studio: OnceLock::new() }
+    }
+
+    /// The studio; opened by whoever needs it first, which writes some megabytes.
+    fn studio(&self) -> Option<&Studio> {
+        let open = || {
+            let folder = self.folder.as_deref()?;
+            Studio::open(folder, THREADS)
+                .inspect_err(
+                    |error| tracing::error!(folder = %folder.display(), %error, "the voice cannot be used"),
+                )
+                .ok()
+        };
+        self.studio.get_or_init(open).as_ref()
+    }
+}
+
+#[derive(Deserialize)]
+struct Body {
+    input: String,
+    #[serde(default)]
+    voice: Option<Named>,
+    #[serde(default)]
+    response_format: Option<String>,
+    #[serde(default)]
+    speed: Option<f64>,
+    #[serde(default)]
+    stream_format: Option<String>,
+}
+
+/// A voice by its name, alone or in an object.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Named {
+    Name(String),
+    Object { id: String },
+}
+
+/// What is wrong with a request: its member, and why.
+type Refusal = (&'static str, String);
+
+/// A request that can be said.
+struct Order {
+    script: Script,
+    events: bool,
+    characters: usize,
+}
+
+/// Answers one request.
+pub(super) async fn answer(worker: &Rc<Worker>, provider: &ProviderInstance, draft: &Draft<'_>) -> Answer {
+    let order = match Order::read(&draft.segments, provider.default_voice.as_deref()) {
+        Ok(order) => order,
+        Err((param, message)) => return refusal(400, "invalid_request_error", &message, Some(param)),
+    };
+    let plane = Arc::clone(&worker.plane);
+    let (sender, mut sounds) = mpsc::channel(PIECES_AHEAD);
+    let script = order.script.clone();
+    let said = tokio::task::spawn_blocking(move || {
+        let listener = Box::new(move |sound| sender.blocking_send(sound).is_ok());
+        plane.voices.studio().map(|studio| studio.say(script, listener))
+    });
+    match said.await {
+        Ok(Some(Ok(()))) => {}
+        Ok(Some(Err(speech::Busy))) => {
+            let refusal =
+                refusal(503, "server_error", "The voice has too much to say already. Try again.", None);
+            let head = Kept { retry_after: Some(HeaderValue::from_static("1")), ..refusal.head };
+            return Answer { head, ..refusal };
+        }
+        Ok(None) | Err(_) => return refusal(500, "server_error", "The built-in voice cannot be used.", None),
+    }
+    let first = sounds.recv().await;
+    if let Some(Sound::Failed(why)) = &first {
+        tracing::error!(provider.id = %provider.id, why, "the voice failed");
+        return refusal(500, "server_error", "The built-in voice failed.", None);
+    }
+    let content_type = if order.events { "text/event-stream" } else { order.script.container.content_type() };
+    let body = VoiceBody { first, sounds, events: order.events, characters: order.characters, ended: false };
+    Answer { status: 200, head: kept(content_type), body: AnswerBody::Voice(Box::new(body)) }
+}
+
+impl Order {
+    fn read(segments: &[Bytes], default_voice: Option<&str>) -> Result<Self, Refusal> {
+        let body: Body = serde_json::from_slice(&segments.concat())
+            .map_err(|error| ("input", format!("The body is not a speech request: {error}.")))?;
+        let characters = body.input.chars().count();
+        if characters > INPUT_CHARS_MAX {
+            let message =
+                format!("'input' has {characters} characters; at most {INPUT_CHARS_MAX} are said at once.");
+            return Err(("input", message));
+        }
+        let container = match &body.response_format {
+            None => Container::Mp3,
+            Some(name) => Container::named(name).ok_or_else(|| unknown_format(name))?,
+        };
+        let events = match body.stream_format.as_deref() {
+            None | Some("audio") => false,
+            Some("sse") => true,
+            Some(other) => {
+                return Err((
+                    "stream_format",
+                    format!("'stream_format' is '{other}'; it can be audio or sse."),
+                ));
+            }
+        };
+        let speed_percent = percent(body.speed.unwrap_or(1.0))?;
+        let voice = voice(body.voice, default_voice)?;
+        Ok(Self { script: Script { voice, speed_percent, text: body.input, container }, events, characters })
+    }
+}
+
+fn voice(named: Option<Named>, default_voice: Option<&str>) -> Result<&'static Voice, Refusal> {
+    let name = match named {
+        Some(Named::Name(name) | Named::Object { id: name }) => name,
+        None => match default_voice {
+            Some(name) => name.to_owned(),
+            None => return Ok(&VOICES[0]),
+        },
+    };
+    speech::named(&name).ok_or_else(|| {
+        let known: Vec<String> = VOICES
+            .iter()
+            .map(|voice| match voice.aliases {
+                [] => voice.id.to_owned(),
+                aliases => format!("{} ({})", voice.id, aliases.join(", ")),
+            })
+            .collect();
+        ("voice", format!("There is no voice '{name}'. There are {}.", known.join("; ")))
+    })
+}
+
+fn unknown_format(name: &str) -> Refusal {
+    let known = Container::ALL.map(Container::name).join(", ");
+    ("response_format", format!("'response_format' is '{name}'; the built-in voice makes {known}."))
+}
+
+fn percent(speed: f64) -> Result<u32, Refusal> {
+    if !(SPEED_MIN..=SPEED_MAX).contains(&speed) {
+        return Err(("speed", format!("'speed' is {speed}; it can be {SPEED_MIN} to {SPEED_MAX}.")));
+    }
+    // By way of text, which is exact and cannot wrap.
+    Ok(format!("{:.0}", speed * 100.0).parse().unwrap_or(100))
+}
+
+fn kept(content_type: &'static str) -> Kept {
+    Kept { content_type: Some(HeaderValue::from_static(content_type)), ..Kept::default() }
+}
+
+fn refusal(status: u16, kind: &str, message: &str, param: Option<&str>) -> Answer {
+    let body = json!({"error": {"message": message, "type": kind, "param": param, "code": null}});
+    Answer { status, head: kept("application/json"), body: super::echo::whole_body(&body) }
+}
+
+/// Sound as it is made.
+#[derive(Debug)]
+pub(crate) struct VoiceBody {
+    /// What was waited for before the head went out.
+    first: Option<Sound>,
+    sounds: mpsc::Receiver<Sound>,
+    /// In events instead of bytes.
+    events: bool,
+    characters: usize,
+    ended: bool,
+}
+
+impl VoiceBody {
+    pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let sound = match self.first.take() {
+            Some(sound) => Some(sound),
+            None => std::task::ready!(self.sounds.poll_recv(cx)),
+        };
+        Poll::Ready(match sound {
+            Some(Sound::Piece(bytes)) if self.events => Some(Ok(delta(&bytes))),
+            Some(Sound::Piece(bytes)) => Some(Ok(bytes.into())),
+            Some(Sound::End) => {
+                self.ended = true;
+                self.events.then(|| Ok(done(self.characters)))
+            }
+            Some(Sound::Failed(_)) | None => {
+                self.ended = true;
+                Some(Err(Broken))
+            }
+        })
+    }
+}
+
+fn delta(bytes: &[u8]) -> Bytes {
+    event(&json!({"type": "speech.audio.delta", "audio": STANDARD.encode(bytes)}))
+}
+
+/// The end. Nothing is billed, so the only count is what was read, a token for four characters.
+fn done(characters: usize) -> Bytes {
+    let input = characters.div_ceil(4);
+    let usage = json!({"input_tokens": input, "output_tokens": 0, "total_tokens": input});
+    event(&json!({"type": "speech.audio.done", "usage": usage}))
+}
+
+fn event(value: &Value) -> Bytes {
+    format!("data: {value}\n\n").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &Value) -> Result<Order, Refusal> {
+        Order::read(&[Bytes::from(body.to_string())], Some("fable"))
+    }
+
+    #[test]
+    fn a_request_is_read_as_openai_documents_it() {
+        let order = read(&json!({"model": "m", "input": "hi"})).unwrap();
+        assert_eq!((order.script.voice.id, order.script.container.name()), ("en-GB", "mp3"));
+        assert_eq!((order.script.speed_percent, order.events), (100, false));
+        let body = json!({"input": "hi", "voice": {"id": "de-DE"}, "speed": 1.25, "response_format": "wav",
+            "stream_format": "sse", "instructions": "Whisper."});
+        let order = read(&body).unwrap();
+        assert_eq!((order.script.voice.id, order.script.speed_percent), ("de-DE", 125));
+        assert!(order.events && order.script.container == Container::Wav);
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_refused_by_name() {
+        for (body, param, part) in [
+            (json!({"voice": "alloy"}), "input", "speech request"),
+            (json!({"input": "x".repeat(4_097)}), "input", "4096"),
+            (json!({"input": "x", "voice": "nobody"}), "voice", "alloy"),
+            (json!({"input": "x", "response_format": "aac"}), "response_format", "mp3"),
+            (json!({"input": "x", "speed": 0.1}), "speed", "0.25"),
+            (json!({"input": "x", "stream_format": "raw"}), "stream_format", "sse"),
+        ] {
+            let Err((named, message)) = read(&body) else { panic!("{body}") };
+            assert!(named == param && message.contains(part), "{body}: {named} {message}");
+        }
+    }
+}
