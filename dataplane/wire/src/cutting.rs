@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
+use crate::stream::{AnswerStream, StreamState};
+
 /// `bytes` cut at `cuts`.
 pub(crate) fn cut(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<Bytes> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
@@ -15,4 +17,14 @@ pub(crate) fn cut(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<Bytes> {
 
 pub(crate) fn cuts() -> impl Strategy<Value = Vec<prop::sample::Index>> {
     proptest::collection::vec(any::<prop::sample::Index>(), 0..8)
+}
+
+/// What a stream lets out of `pieces`, and what it then knows.
+pub(crate) fn relay(mut stream: impl AnswerStream, pieces: &[Bytes]) -> (Vec<u8>, StreamState) {
+    let mut out = Vec::new();
+    for piece in pieces {
+        stream.push(piece.clone(), &mut out);
+    }
+    stream.end(&mut out);
+    (out.concat(), stream.state().clone())
 }

@@ -81,3 +81,18 @@ fn responses_over_chat_holds_on_its_corpus() {
 fn chat_over_responses_holds_on_its_corpus() {
     replay("chat_over_responses", hold::responses::chat_over_responses);
 }
+
+#[test]
+fn native_splice_holds_on_its_corpus() {
+    replay("native_splice", hold::native_splice);
+}
+
+#[test]
+fn messages_stream_holds_on_its_corpus() {
+    replay("messages_stream", hold::messages_stream);
+}
+
+#[test]
+fn responses_stream_holds_on_its_corpus() {
+    replay("responses_stream", hold::responses_stream);
+}

@@ -39,6 +39,9 @@ impl MessagesJudge {
         if seen.kind == Kind::Error || seen.error.truthy().is_some() || is_odd {
             return self.error(name, data).into();
         }
+        if self.state.done {
+            return Verdict::Pass.into();
+        }
         self.note_seen(&seen);
         let text = seen.text.filter(|_| seen.kind == Kind::BlockDelta);
         self.after_text = text.is_some();
@@ -149,6 +152,10 @@ impl Judge for MessagesJudge {
 }
 
 impl OversizedScan for Gather<Seen> {
+    fn named(&mut self, name: &[u8]) {
+        self.facts_mut().kind = Kind::named(name);
+    }
+
     fn push(&mut self, part: &[u8]) -> Result<(), Fault> {
         Self::push(self, part)
     }

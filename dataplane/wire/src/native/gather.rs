@@ -55,6 +55,10 @@ impl<F: Facts> Gather<F> {
         &self.told.facts
     }
 
+    pub(crate) fn facts_mut(&mut self) -> &mut F {
+        &mut self.told.facts
+    }
+
     pub(crate) fn finish(self) -> (F, Result<(), Fault>) {
         let result = self.scanner.finish();
         (self.told.facts, result)

@@ -15,3 +15,6 @@ pub use passing::HELD_BYTES_MAX;
 pub(crate) use passing::{Judge, Judged, OversizedScan, Passing};
 pub(crate) use template::Varying;
 pub(crate) use verdict::{Verdict, opaque};
+
+#[cfg(test)]
+mod tests;

@@ -60,6 +60,10 @@ impl From<Verdict> for Judged {
 
 /// What is noted of the data of an event in pieces.
 pub(crate) trait OversizedScan: Debug + Default {
+    /// The event has this name.
+    fn named(&mut self, name: &[u8]) {
+        let _ = name;
+    }
     fn push(&mut self, part: &[u8]) -> Result<(), Fault>;
     /// It holds output.
     fn content(&self) -> bool;
@@ -132,7 +136,12 @@ impl<J: Judge> AnswerStream for Passing<J> {
                 out.push(lf);
             }
         }
-        if self.stopped || chunk.is_empty() {
+        if chunk.is_empty() {
+            return;
+        }
+        if self.stopped {
+            // Only what comes right after the last event can belong to it.
+            self.passed = false;
             return;
         }
         if self.oversized.is_some() || !matches!(self.held, Held::Nothing) {
@@ -308,6 +317,7 @@ impl<J: Judge> Passing<J> {
         let block = part.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&part);
         self.begun = true;
         let mut oversized = Oversized { scan: J::Oversized::default(), broken: false };
+        oversized.scan.named(data_of(block).name);
         match memchr::memmem::find(block, b"data:") {
             Some(at) => oversized.push(block.get(at.saturating_add(5)..).unwrap_or_default()),
             None => oversized.broken = true,

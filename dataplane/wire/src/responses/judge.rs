@@ -42,6 +42,9 @@ impl ResponsesJudge {
         if let Some(verdict) = self.error_in(&seen, data) {
             return verdict.into();
         }
+        if self.state.done {
+            return Verdict::Pass.into();
+        }
         self.note_seen(&seen);
         let text = seen.text.filter(|_| seen.kind == Kind::Delta);
         self.after_text = text.is_some();
@@ -227,6 +230,10 @@ impl Judge for ResponsesJudge {
 }
 
 impl OversizedScan for Gather<Seen> {
+    fn named(&mut self, name: &[u8]) {
+        self.facts_mut().kind = Kind::named(name);
+    }
+
     fn push(&mut self, part: &[u8]) -> Result<(), Fault> {
         Self::push(self, part)
     }

@@ -113,10 +113,21 @@ pub(crate) fn json_scan(input: &[u8]) {
 
 /// A request body that is taken goes upstream with nothing changed but what must.
 pub(crate) fn chat_splice(input: &[u8]) {
+    splice(Dialect::Chat, input);
+}
+
+/// The same of the dialect that the first byte picks.
+pub(crate) fn native_splice(input: &[u8]) {
+    let dialect =
+        if input.first().is_some_and(|seed| seed % 2 == 0) { Dialect::Messages } else { Dialect::Responses };
+    splice(dialect, input);
+}
+
+fn splice(dialect: Dialect, input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
     let scan = |pieces: &[&[u8]]| {
-        let mut scan = HeadScan::new(Dialect::Chat);
+        let mut scan = HeadScan::new(dialect);
         pieces.iter().try_for_each(|piece| scan.push(piece))?;
         scan.finish()
     };
@@ -126,21 +137,54 @@ pub(crate) fn chat_splice(input: &[u8]) {
         return;
     };
     let segments: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
-    let built = wire::request::build(&segments, &head, "a\"b", true, None).concat();
-    assert_eq!(
-        built,
-        wire::request::build(&[whole.clone().into()], &scan(&[&whole]).unwrap(), "a\"b", true, None).concat()
-    );
-    let Ok(mut want) = serde_json::from_slice::<Value>(&whole) else { return };
-    let got: Value = serde_json::from_slice(&built).unwrap();
-    assert_eq!(got, expected_upstream(&mut want, "a\"b", &head.model));
+    let Ok(body) = serde_json::from_slice::<Value>(&whole) else { return };
+    for preamble in [None, Some("First \"x\".")] {
+        let built = wire::request::build(&segments, &head, "a\"b", true, preamble).concat();
+        let at_once = scan(&[&whole]).unwrap();
+        let whole = [Bytes::from(whole.clone())];
+        assert_eq!(built, wire::request::build(&whole, &at_once, "a\"b", true, preamble).concat());
+        let mut got: Value = serde_json::from_slice(&built).unwrap();
+        if let Some(preamble) = preamble {
+            take_preamble(dialect, &mut got, &body, preamble);
+        }
+        assert_eq!(got, expected_upstream(dialect, &mut body.clone(), "a\"b", &head.model));
+    }
+}
+
+/// Takes the gateway's own system text out again, where the request had a place for it.
+fn take_preamble(dialect: Dialect, got: &mut Value, body: &Value, preamble: &str) {
+    let name = match dialect {
+        Dialect::Chat => "messages",
+        Dialect::Messages => "system",
+        _ => "instructions",
+    };
+    match (&body[name], &mut got[name]) {
+        (Value::Array(_), Value::Array(items)) => {
+            let first = items.remove(0);
+            assert!([&first["content"], &first["text"]].iter().any(|text| *text == preamble));
+        }
+        (Value::String(own), text) => {
+            let before = if own.is_empty() { preamble.to_owned() } else { format!("{preamble}\n\n") };
+            assert_eq!(*text, Value::from(before + own));
+            *text = own.as_str().into();
+        }
+        (Value::Null, text) => {
+            assert_eq!(*text, preamble);
+            if body.get(name).is_some() {
+                *text = Value::Null;
+            } else {
+                got.as_object_mut().unwrap().remove(name);
+            }
+        }
+        (own, text) => assert_eq!(own, text),
+    }
 }
 
 /// The body that goes upstream, computed on a tree.
-pub(crate) fn expected_upstream(body: &mut Value, model: &str, selector: &str) -> Value {
+pub(crate) fn expected_upstream(dialect: Dialect, body: &mut Value, model: &str, selector: &str) -> Value {
     assert_eq!(body["model"], *selector);
     body["model"] = model.into();
-    let stream = body.get("stream") == Some(&Value::Bool(true));
+    let stream = dialect == Dialect::Chat && body.get("stream") == Some(&Value::Bool(true));
     let members = body.as_object_mut().unwrap();
     members.remove("fallback_timeout_ms");
     members.remove("affinity_key");
@@ -156,9 +200,9 @@ pub(crate) fn expected_upstream(body: &mut Value, model: &str, selector: &str) -
     body.take()
 }
 
-fn relay(pieces: &[&[u8]], drop_usage_only: bool) -> (Vec<u8>, StreamState) {
+fn relay(dialect: Dialect, pieces: &[&[u8]], drop_usage_only: bool) -> (Vec<u8>, StreamState) {
     let options = StreamOptions { drop_usage_only, secrets: vec!["canary-secret".to_owned()] };
-    let (mut stream, mut out) = (wire::native::stream(Dialect::Chat, options), Vec::new());
+    let (mut stream, mut out) = (wire::native::stream(dialect, options), Vec::new());
     for piece in pieces {
         stream.push(Bytes::copy_from_slice(piece), &mut out);
     }
@@ -168,24 +212,10 @@ fn relay(pieces: &[&[u8]], drop_usage_only: bool) -> (Vec<u8>, StreamState) {
 
 /// A stream means the same however it is cut; without an error all that is dispatched goes through.
 pub(crate) fn chat_stream(input: &[u8]) {
+    answer(Dialect::Chat, input);
     let pieces = pieces(input);
     let whole = pieces.concat();
-    let (out, state) = relay(&pieces, false);
-    let (whole_out, whole_state) = relay(&[&whole], false);
-    assert_eq!(state, whole_state);
-    assert_eq!(out, whole_out);
-    if state.error.is_none() && !out.windows(10).any(|part| part == b"[redacted]") && !state.done {
-        assert!(whole.starts_with(&out));
-        assert_eq!(decode(&[&out]), decode(&[&whole]));
-    }
-    assert_eq!(relay(&pieces, true), relay(&[&whole], true));
-    let answer = |pieces: &[&[u8]]| {
-        let mut scan = WholeScan::new(Dialect::Chat);
-        pieces.iter().for_each(|piece| scan.push(piece));
-        scan.finish()
-    };
-    assert_eq!(answer(&pieces), answer(&[&whole]));
-    let _ = wire::chat::synthesize_stream(&whole, true);
+    assert_eq!(relay(Dialect::Chat, &pieces, true), relay(Dialect::Chat, &[&whole], true));
     let answer = wire::envelope::UpstreamAnswer {
         status: 500,
         content_type: None,
@@ -194,6 +224,42 @@ pub(crate) fn chat_stream(input: &[u8]) {
     };
     let error = wire::envelope::upstream_error(wire::envelope::Family::OpenAi, answer, "req_1");
     assert!(!String::from_utf8_lossy(&error).contains("canary-secret"));
+}
+
+/// The same of a Messages stream.
+pub(crate) fn messages_stream(input: &[u8]) {
+    answer(Dialect::Messages, input);
+}
+
+/// The same of a Responses stream.
+pub(crate) fn responses_stream(input: &[u8]) {
+    answer(Dialect::Responses, input);
+}
+
+fn answer(dialect: Dialect, input: &[u8]) {
+    let pieces = pieces(input);
+    let whole = pieces.concat();
+    let (out, state) = relay(dialect, &pieces, false);
+    let (whole_out, whole_state) = relay(dialect, &[&whole], false);
+    assert_eq!(state, whole_state);
+    assert_eq!(out, whole_out);
+    if state.error.is_none() && !out.windows(10).any(|part| part == b"[redacted]") && !state.done {
+        assert!(whole.starts_with(&out));
+        assert_eq!(decode(&[&out]), decode(&[&whole]));
+    }
+    let mut scan = WholeScan::new(dialect);
+    pieces.iter().for_each(|piece| scan.push(piece));
+    let in_pieces = scan.finish();
+    scan.push(&whole);
+    assert_eq!(in_pieces, scan.finish());
+    if let Some(stream) = wire::native::synthesize_stream(dialect, &whole, true) {
+        let (out, state) = relay(dialect, &[&stream], false);
+        assert!(
+            state.error.is_some() || (state.done && out == stream),
+            "{}",
+            String::from_utf8_lossy(&stream)
+        );
+    }
 }
 
 /// Of a chat client over a Messages target: what is prepared is a request, and what the target sends means the same
