@@ -75,19 +75,24 @@ fn streams(bench: &Bench) {
     });
 }
 
-/// A chunk of text through each adaptation of a chat stream, one and many to a read.
+/// A chunk of text through adaptations of chat and Messages streams, one and many to a read.
 fn adaptations(bench: &Bench) {
     let requests = [
         (Dialect::Messages, r#"{"max_tokens":9,"stream":true,"messages":[{"role":"user","content":"x"}]}"#),
         (Dialect::Responses, r#"{"stream":true,"input":"x"}"#),
+        (Dialect::Chat, r#"{"stream":true,"messages":[{"role":"user","content":"x"}]}"#),
     ];
     for (client, request) in requests {
+        let (upstream, event) = match client {
+            Dialect::Chat => (Dialect::Messages, MESSAGES_EVENT.to_owned()),
+            _ => (Dialect::Chat, event("null")),
+        };
         let target = Traits::of("up-model");
         let asking = Asking { body: request.as_bytes(), target: &target, selector: "m", seed: "S", now_s: 1 };
-        let answers = (wire::adapt::find(client, Dialect::Chat).unwrap().prepare)(&asking).unwrap().answers;
+        let answers = (wire::adapt::find(client, upstream).unwrap().prepare)(&asking).unwrap().answers;
         for per_push in [1, 40] {
-            let chunk = Bytes::from(event("null").repeat(per_push));
-            let name = format!("{} over chat: {per_push} events a push", client.name());
+            let chunk = Bytes::from(event.repeat(per_push));
+            let name = format!("{} over {}: {per_push} events a push", client.name(), upstream.name());
             let (mut stream, mut out) = (answers.stream(Vec::new()), Vec::with_capacity(8));
             bench.run(&name, chunk.len(), per_push, || {
                 stream.push(chunk.clone(), &mut out);
@@ -121,6 +126,8 @@ fn others(bench: &Bench) {
     });
 }
 
+const MESSAGES_EVENT: &str = "event: content_block_delta\n\
+    data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\" fox\"}}\n\n";
 const RUNNING: &str = r#"{"prompt_tokens":120,"completion_tokens":30,"total_tokens":150}"#;
 
 /// An event of about 230 bytes.

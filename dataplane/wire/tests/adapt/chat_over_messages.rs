@@ -633,6 +633,7 @@ fn a_stream_that_ends_after_its_reason_is_whole_and_one_before_is_left_open() {
     stream.push(sse(&events[..2]).into(), &mut out);
     stream.end(&mut out);
     assert!(!stream.state().done && !stream.state().finished);
+    assert_eq!(stream.state().input.map(|counts| counts.input), Some(20));
     let row = ErrorKind::UpstreamCut.row();
     out.push(stream.trouble(Trouble { row, message: "It broke off.", request_id: "req_1" }));
     let events = decode(&out.concat());

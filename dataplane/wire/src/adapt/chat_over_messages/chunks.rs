@@ -1,6 +1,6 @@
 //! Chat chunks, written one after the other: the role first, and every text in the bytes that it came in.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::form::{Form, Wishes};
 use super::usage::Usage;
@@ -12,7 +12,10 @@ pub(super) struct Chunks {
     wishes: Wishes,
     /// What every chunk begins with, up to its choices.
     before: Vec<u8>,
-    written: BytesMut,
+    /// What a chunk of text begins with, up to the text, and what it ends with.
+    text_before: Vec<u8>,
+    text_after: Vec<u8>,
+    written: Vec<u8>,
     /// The role chunk is out.
     begun: bool,
 }
@@ -27,7 +30,11 @@ pub(super) enum Text {
 
 impl Chunks {
     pub(super) fn new(form: &Form) -> Self {
-        Self { wishes: form.wishes, before: form.chunk(), written: BytesMut::new(), begun: false }
+        let before = form.chunk();
+        let text_before = [before.as_slice(), br#"{"index":0,"delta":{"content":""#].concat();
+        let mut text_after = br#""},"logprobs":null,"finish_reason":null"#.to_vec();
+        text_after.extend_from_slice(end_of_chunk(form.wishes));
+        Self { wishes: form.wishes, before, text_before, text_after, written: Vec::new(), begun: false }
     }
 
     /// The role comes before everything.
@@ -40,7 +47,13 @@ impl Chunks {
     /// Text that is escaped already.
     pub(super) fn text(&mut self, member: Text, escaped: &str) {
         let opening = match member {
-            Text::Content => r#""content":""#,
+            Text::Content => {
+                self.begin();
+                self.written.extend_from_slice(&self.text_before);
+                self.written.extend_from_slice(escaped.as_bytes());
+                self.written.extend_from_slice(&self.text_after);
+                return;
+            }
             Text::Reasoning => r#""reasoning_content":""#,
             Text::Refusal => r#""refusal":""#,
         };
@@ -82,24 +95,26 @@ impl Chunks {
         self.begin();
         self.write(&[], &format!("\"{finish_reason}\""));
         if self.wishes.include_usage {
-            self.written.put_slice(&self.before);
-            self.written.put_slice(br#"],"usage":"#);
+            self.written.extend_from_slice(&self.before);
+            self.written.extend_from_slice(br#"],"usage":"#);
             let mut written = Vec::new();
             usage.write(&mut written);
-            self.written.put_slice(&written);
-            self.written.put_slice(b"}\n\n");
+            self.written.extend_from_slice(&written);
+            self.written.extend_from_slice(b"}\n\n");
         }
-        self.written.put_slice(b"data: [DONE]\n\n");
+        self.written.extend_from_slice(b"data: [DONE]\n\n");
     }
 
     pub(super) fn fail(&mut self, error: &StreamError) {
-        self.written.put_slice(&envelope::event_of(&error.to_value()));
+        self.written.extend_from_slice(&envelope::event_of(&error.to_value()));
     }
 
     /// Hands over what has been written.
     pub(super) fn flush(&mut self, out: &mut Vec<Bytes>) {
         if !self.written.is_empty() {
-            out.push(self.written.split().freeze());
+            // The next read will be about as large.
+            let next = Vec::with_capacity(self.written.len());
+            out.push(std::mem::replace(&mut self.written, next).into());
         }
     }
 
@@ -116,12 +131,16 @@ impl Chunks {
     }
 
     fn write(&mut self, delta: &[&str], finish_reason: &str) {
-        let end: &[u8] = if self.wishes.include_usage { b"}],\"usage\":null}\n\n" } else { b"}]}\n\n" };
-        self.written.put_slice(&self.before);
-        self.written.put_slice(br#"{"index":0,"delta":{"#);
-        delta.iter().for_each(|part| self.written.put_slice(part.as_bytes()));
-        self.written.put_slice(br#"},"logprobs":null,"finish_reason":"#);
-        self.written.put_slice(finish_reason.as_bytes());
-        self.written.put_slice(end);
+        let end = end_of_chunk(self.wishes);
+        self.written.extend_from_slice(&self.before);
+        self.written.extend_from_slice(br#"{"index":0,"delta":{"#);
+        delta.iter().for_each(|part| self.written.extend_from_slice(part.as_bytes()));
+        self.written.extend_from_slice(br#"},"logprobs":null,"finish_reason":"#);
+        self.written.extend_from_slice(finish_reason.as_bytes());
+        self.written.extend_from_slice(end);
     }
+}
+
+fn end_of_chunk(wishes: Wishes) -> &'static [u8] {
+    if wishes.include_usage { b"}],\"usage\":null}\n\n" } else { b"}]}\n\n" }
 }

@@ -14,7 +14,7 @@ use super::usage::Usage;
 use crate::adapt::events::Events;
 use crate::adapt::write;
 use crate::envelope::{self, StreamError};
-use crate::json::text_length;
+use crate::json::{text_length, whole_number};
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Blocks that may be open at once. Anthropic opens one after the other.
@@ -109,6 +109,14 @@ impl AnswerStream for ChatChunks {
     }
 }
 
+/// What a delta adds to.
+#[derive(Clone, Copy)]
+enum Plain {
+    Text,
+    Thinking,
+    Arguments,
+}
+
 /// Whether an event's end has been seen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tail {
@@ -118,10 +126,7 @@ enum Tail {
 
 impl ChatChunks {
     fn event(&mut self, data: &[u8], tail: Tail) {
-        if let Some((member, text)) = plain_delta(data)
-            && (member == Text::Content || !self.wishes.thinking_blocks)
-        {
-            self.text(member, text);
+        if self.plain_delta(data).is_some() {
             return;
         }
         // Nothing, `[DONE]` of a vendor that knows no better, or noise.
@@ -135,6 +140,35 @@ impl ChatChunks {
             Err(_) if tail == Tail::Whole => self.fail_with(UNREADABLE),
             Err(_) => {}
         }
+    }
+
+    /// Passes on a delta as Anthropic writes it: most events are such, and need no more reading than this.
+    fn plain_delta(&mut self, data: &[u8]) -> Option<()> {
+        let rest = data.strip_prefix(br#"{"type":"content_block_delta","index":"#)?;
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (index, rest) = rest.split_at_checked(digits)?;
+        let rest = rest.strip_prefix(br#","delta":{"type":""#)?;
+        let (kind, rest) = if let Some(rest) = rest.strip_prefix(br#"text_delta","text":""#) {
+            (Plain::Text, rest)
+        } else if let Some(rest) = rest.strip_prefix(br#"input_json_delta","partial_json":""#) {
+            (Plain::Arguments, rest)
+        } else if self.wishes.thinking_blocks {
+            return None;
+        } else {
+            (Plain::Thinking, rest.strip_prefix(br#"thinking_delta","thinking":""#)?)
+        };
+        let (length, _) = text_length(rest)?;
+        let (text, end) = rest.split_at_checked(length)?;
+        let text = std::str::from_utf8(text).ok().filter(|text| is_json_text(text.as_bytes()))?;
+        if end.strip_prefix(br#""}"#)?.trim_ascii() != b"}" {
+            return None;
+        }
+        match kind {
+            Plain::Text => self.text(Text::Content, text),
+            Plain::Thinking => self.text(Text::Reasoning, text),
+            Plain::Arguments => self.arguments(whole_number(index)?, text),
+        }
+        Some(())
     }
 
     fn said(&mut self, said: &Said<'_>, text: &str) {
@@ -152,6 +186,7 @@ impl ChatChunks {
             "message_start" => {
                 let message: Said<'_> = said::object(said.message).unwrap_or_default();
                 message.usage.into_iter().for_each(|told| self.usage.hear(told));
+                self.state.input = self.usage.counts();
                 self.chunks.begin();
             }
             "content_block_start" => {
@@ -317,21 +352,23 @@ fn index(said: &Said<'_>) -> u64 {
     said.index.and_then(|index| index.get().parse().ok()).unwrap_or(0)
 }
 
-/// The text of a delta as Anthropic writes it, if nothing in it is escaped: most events are such, and need no
-/// reading.
-fn plain_delta(data: &[u8]) -> Option<(Text, &str)> {
-    let rest = data.strip_prefix(br#"{"type":"content_block_delta","index":"#)?;
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let rest = rest.get(digits..)?.strip_prefix(br#","delta":{"type":""#)?;
-    let (member, rest) = match rest.strip_prefix(br#"text_delta","text":""#) {
-        Some(rest) => (Text::Content, rest),
-        None => (Text::Reasoning, rest.strip_prefix(br#"thinking_delta","thinking":""#)?),
-    };
-    let (length, _) = text_length(rest)?;
-    let (text, end) = rest.split_at_checked(length)?;
-    let is_end = digits > 0 && end.strip_prefix(br#""}"#)?.trim_ascii() == b"}";
-    let is_plain = is_end && text.iter().all(|byte| *byte >= b' ' && *byte != b'\\');
-    Some((member, std::str::from_utf8(text).ok().filter(|_| is_plain)?))
+/// Whether `text` may stand between the quotes of a JSON string, and all its escapes are such.
+fn is_json_text(text: &[u8]) -> bool {
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        let fits = match byte {
+            0..=0x1f => false,
+            b'\\' => match bytes.next() {
+                Some(b'u') => bytes.by_ref().take(4).filter(|byte| byte.is_ascii_hexdigit()).count() == 4,
+                escaped => escaped.is_some_and(|byte| br#""\/bfnrt"#.contains(byte)),
+            },
+            _ => true,
+        };
+        if !fits {
+            return false;
+        }
+    }
+    true
 }
 
 const UNREADABLE: &str = "The upstream sent an event that cannot be read.";
