@@ -437,3 +437,27 @@ async fn a_provider_of_any_kind_can_be_made_by_the_api() {
     assert_eq!(refused.status, 400);
     assert!(refused.json().to_string().contains("region is missing"), "{:?}", refused.body);
 }
+
+#[tokio::test]
+async fn chat_goes_to_responses_where_that_is_asked_for_alone() {
+    let upstream = Upstream::start().await;
+    let text = json!({"type": "output_text", "text": "hello", "annotations": []});
+    let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [text]});
+    let body = json!({
+        "id": "resp_1", "object": "response", "created_at": 1, "status": "completed", "model": "m", "output": [message],
+        "usage": {"input_tokens": 3, "output_tokens": 1, "total_tokens": 4},
+    });
+    upstream.always(Answer::json(200, body.to_string()));
+    for (forced, status) in [(false, 503), (true, 200)] {
+        let settings = json!({
+            "type": "openai", "base_url": upstream.base_url(), "api_key": "k", "force_api_support": forced,
+            "models": [{"id": "m", "protocols": ["responses"]}],
+        });
+        let gateway = with(&settings).start().await;
+        let answer = gateway.client().chat(chat::request("p/m")).await;
+        assert_eq!(answer.status, status, "{forced}: {:?}", answer.body);
+    }
+    let requests = upstream.requests();
+    let lines: Vec<&str> = requests.iter().map(first_line).collect();
+    assert_eq!(lines, ["POST /v1/responses HTTP/1.1"]);
+}

@@ -42,7 +42,17 @@ pub(crate) fn serves(target: &Target, dialect: Dialect) -> bool {
 
 /// The first adaptation of `dialect` to one that `target` speaks.
 fn adaptation(target: &Target, dialect: Dialect) -> Option<&'static Adaptation> {
-    wire::adapt::ADAPTATIONS.iter().find(|pair| pair.client == dialect && target.speaks(pair.target))
+    let fits =
+        |pair: &&Adaptation| pair.client == dialect && target.speaks(pair.target) && is_wanted(pair, target);
+    wire::adapt::ADAPTATIONS.iter().find(fits)
+}
+
+/// Chat over Responses is experimental: the instance must ask for it, and the model must be known to speak nothing
+/// else (CHAT-5).
+fn is_wanted(pair: &Adaptation, target: &Target) -> bool {
+    let experimental = pair.client == Dialect::Chat && pair.target == Dialect::Responses;
+    let only_responses = target.model.dialects.as_deref() == Some(&[Dialect::Responses]);
+    !experimental || (target.provider.force_api_support && only_responses)
 }
 
 /// Says the request to `target`.
