@@ -181,3 +181,40 @@ async fn tokens_are_estimated_for_a_target_that_cannot_count_and_nothing_is_reco
     gateway.client().post("/v1/messages", ask(false)).await;
     assert_eq!(gateway.records(1).await[0]["operation"], "messages");
 }
+
+#[tokio::test]
+async fn a_target_of_the_protocol_counts_itself() {
+    let upstream = Upstream::start().await;
+    let base = upstream.base_url();
+    let yaml = format!(
+        "providers:\n  claude:\n    type: anthropic\n    base_url: {}\n    api_key: upstream-secret\n    models: [m]\n",
+        base.trim_end_matches("/v1")
+    );
+    let gateway = crate::support::gateway::Setup::new(&Yaml::new()).yaml(yaml).start().await;
+    upstream.then(Answer::json(200, r#"{"input_tokens":42}"#));
+    let body = ask(false).replace("line", "claude/m");
+    let client = gateway.client().with("anthropic-beta", "one");
+    let answer = client.post("/v1/messages/count_tokens", body.clone()).await;
+    assert_eq!(
+        (&answer.body[..], answer.header("x-llmgw-token-count")),
+        (&br#"{"input_tokens":42}"#[..], None)
+    );
+    let request = upstream.request(0).await;
+    assert!(request.head.starts_with("POST /v1/messages/count_tokens "), "{}", request.head);
+    assert_eq!(request.header("anthropic-beta"), Some("one"));
+    assert_eq!(request.json()["model"], "m");
+
+    upstream.then(Answer::json(
+        400,
+        r#"{"type":"error","error":{"type":"invalid_request_error","message":"bad"}}"#,
+    ));
+    let answer = client.post("/v1/messages/count_tokens", body.clone()).await;
+    assert_eq!((answer.status, &answer.json()["error"]["message"]), (400, &json!("bad")));
+    for useless in
+        [Answer::json(404, "{}"), Answer::json(500, "{}"), Answer::json(200, "{}"), Answer::new().close()]
+    {
+        upstream.then(useless);
+        let answer = client.post("/v1/messages/count_tokens", body.clone()).await;
+        assert_eq!((answer.status, answer.header("x-llmgw-token-count")), (200, Some("estimate")));
+    }
+}

@@ -18,7 +18,8 @@ pub(super) fn sort(status: u16, error: &StreamError) -> (Next, bool) {
     match status {
         429 if says(error, QUOTA) => (Next::FailOver, true),
         408 | 429 | 500 | 502 | 503 | 504 | 520..=524 | 529 => (Next::Retry, true),
-        401..=404 => (Next::FailOver, true),
+        // 424: the model behind Bedrock failed, not the request.
+        401..=404 | 424 => (Next::FailOver, true),
         400 | 413 | 422 if says(error, REQUEST_SHAPE) => (Next::FailOver, false),
         400..=499 => (Next::Stop, false),
         _ => (Next::FailOver, true),
@@ -79,6 +80,7 @@ mod tests {
             (413, "", Stop, false),
             (413, "prompt is too long", FailOver, false),
             (422, "", Stop, false),
+            (424, "", FailOver, true),
             (429, "slow down", Retry, true),
             (429, "You exceeded your current quota", FailOver, true),
             (500, "", Retry, true),

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# usage: speech.sh PATH-OF-LLMGW
+#
+# Whether the built-in voice can be understood: it says a sentence through the gateway, in each format and by both
+# English voices, and a real recognizer behind the same gateway writes down what it heard. Prints the words that came
+# back; the exit code is not 0 when too few of them are right.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+binary=$(realpath "$1")
+cache=${LLMGW_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/llmgw-real-model}/recognizer
+work=$(mktemp -d)
+children=()
+finish() {
+    for child in "${children[@]}"; do kill "$child" 2>/dev/null || true; done
+    wait 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+fail() {
+    echo "speech: $*" >&2
+    tail -n 20 "$work"/*.log >&2 || true
+    exit 1
+}
+
+stamp=$(sha256sum "$here/requirements-recognizer.txt")
+if [ "$(cat "$cache/stamp" 2>/dev/null)" != "$stamp" ]; then
+    echo "speech: installing the recognizer into $cache" >&2
+    mkdir -p "$cache"
+    [ -x "$cache/python/bin/python" ] || python3 -m venv "$cache/python"
+    "$cache/python/bin/python" -m pip install -q --disable-pip-version-check uv
+    "$cache/python/bin/python" -m uv pip install -q --python "$cache/python/bin/python" \
+        -r "$here/requirements-recognizer.txt" >&2
+    echo "$stamp" >"$cache/stamp"
+fi
+
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$cache/python/bin/python" -u "$here/transcription_server.py" "$port" >"$work/recognizer.log" 2>&1 &
+children+=($!)
+cat >"$work/config.yaml" <<YAML
+providers:
+  voice: { type: builtin_speech, models: [pico] }
+  ear: { type: compatible, base_url: "http://127.0.0.1:$port/v1", protocols: [transcription], models: [whisper-tiny.en] }
+YAML
+key=administrator-key-of-the-speech-test
+LLMGW_API_KEY=$key LLMGW_CREDENTIAL_ENCRYPTION_KEY=$(head -c 32 /dev/urandom | base64) \
+    LLMGW_STATE_DIR=$work/state LLMGW_CONFIG=$work/config.yaml LLMGW_PORT=0 \
+    "$binary" serve >"$work/gateway.log" 2>&1 &
+children+=($!)
+gateway=
+for _ in $(seq 600); do
+    gateway=$(sed -nE 's#.*listening on (http://[0-9.:]+).*#\1#p' "$work/gateway.log" | head -n 1)
+    if [ -n "$gateway" ] && curl -sf "http://127.0.0.1:$port/health" >/dev/null; then break; fi
+    sleep 0.1
+done
+[ -n "$gateway" ] || fail "the gateway did not start"
+
+sentence="The keeper of the lighthouse counted seven ships before the storm reached the harbour."
+right=0
+said=0
+for case in alloy:mp3 alloy:wav fable:opus fable:mp3; do
+    voice=${case%:*} format=${case#*:}
+    curl -sf "$gateway/v1/audio/speech" -H "Authorization: Bearer $key" -H 'Content-Type: application/json' \
+        -d "{\"model\":\"voice/pico\",\"input\":\"$sentence\",\"voice\":\"$voice\",\"response_format\":\"$format\"}" \
+        -o "$work/said.$format" || fail "nothing was said as $format"
+    heard=$(curl -sf "$gateway/v1/audio/transcriptions" -H "Authorization: Bearer $key" \
+        -F "file=@$work/said.$format" -F model=ear/whisper-tiny.en) || fail "nothing was heard of $format"
+    counts=$(SENTENCE=$sentence HEARD=$heard python3 - <<'PY'
+import json, os, re
+words = lambda text: re.findall(r"[a-z0-9]+", text.lower().replace("harbor", "harbour").replace(" 7 ", " seven "))
+want, heard = words(os.environ["SENTENCE"]), words(json.loads(os.environ["HEARD"])["text"])
+print(sum(word in heard for word in want), len(want))
+PY
+    )
+    echo "speech: $voice as $format: $counts words: $heard"
+    right=$((right + ${counts% *})) said=$((said + ${counts#* }))
+done
+echo "speech: $right of $said words were understood"
+[ $((right * 100)) -ge $((said * 85)) ] || fail "too few words were understood"
