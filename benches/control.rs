@@ -1,13 +1,13 @@
 //! Times the control plane of the gateway as it is shipped:
 //!
 //! ```text
-//! cargo bench --bench control -- [--records N] [--rounds N] [--only report,year,work,writes,retention]
+//! cargo bench --bench control -- [--records N] [--turns N] [--only report,year,work,writes,retention]
 //! ```
 //!
 //! `report`: sums over a million records of 30 days. `year`: sums over a year of a million records a day, of which
 //! only the sums are made up. `work`: export and repricing. `writes`: keys made in a second. `retention`: what the
 //! clients of the data plane notice while half of the records are deleted, as a ratio to a gateway that deletes
-//! nothing, in interleaved rounds.
+//! nothing, in interleaved windows; it waits while others use the machine.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -21,6 +21,8 @@ mod line;
 #[path = "../tests/support/proc.rs"]
 #[allow(dead_code, reason = "memory alone is of interest here")]
 mod proc;
+#[path = "support/retention.rs"]
+mod retention;
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -43,7 +45,7 @@ const KEYS: u64 = 20;
 
 fn main() {
     let records = argument("--records").unwrap_or(1_000_000);
-    let rounds = argument("--rounds").unwrap_or(5);
+    let turns = argument("--turns").unwrap_or(120);
     let only = text_argument("--only").unwrap_or_else(|| "report,year,work,writes,retention".to_owned());
     let wants = |name: &str| only.split(',').any(|part| part == name);
     if wants("report") || wants("work") {
@@ -68,7 +70,7 @@ fn main() {
         writes();
     }
     if wants("retention") {
-        retention(records, rounds);
+        retention::run(records, turns);
     }
 }
 
@@ -247,70 +249,5 @@ fn writes() {
     }
 }
 
-/// What clients notice while half of the records are deleted.
-fn retention(records: u64, rounds: u64) {
-    let now = now_ms();
-    let mut ratios = Vec::new();
-    for round in 0..rounds {
-        let mut figures = [(0.0, 0.0); 2];
-        let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-        for which in order {
-            let folder = tempfile::tempdir().unwrap();
-            fill(
-                folder.path(),
-                (0..records).map(|n| event(n, now - 30 * DAY_MS + n * (30 * DAY_MS / records), n)),
-            );
-            // Stored by one process, so that the next one begins to delete at once.
-            drop(stored(folder.path(), KEPT, records));
-            let kept = if which == 0 { KEPT } else { "15" };
-            let gateway = Gateway::start(folder.path(), &[("LLMGW_RETENTION_USAGE_DAYS", kept)]);
-            figures[which] = paced(&gateway, which == 1);
-        }
-        let [(p50, p99), (p50_pruning, p99_pruning)] = figures;
-        println!(
-            "round {round}: p50 {p50:.0} us, p99 {p99:.0} us; while deleting p50 {p50_pruning:.0} us, p99 \
-             {p99_pruning:.0} us; ratio of p99 {:.3}",
-            p99_pruning / p99
-        );
-        ratios.push(p99_pruning / p99);
-    }
-    ratios.sort_by(f64::total_cmp);
-    println!("p99 while deleting / p99: median {:.3} of {ratios:.3?}", ratios[ratios.len() / 2]);
-}
-
-/// The latencies of requests at a steady pace, until the deleting is done, or for as long as that takes.
-fn paced(gateway: &Gateway, is_pruning: bool) -> (f64, f64) {
-    let body = r#"{"model":"lab/echo","messages":[{"role":"user","content":"hello there"}]}"#;
-    let ask = |line: &mut Line| assert_eq!(line.exchange("POST", "/v1/chat/completions", ADMIN, body).0, 200);
-    let step = Duration::from_millis(4);
-    let begin = Instant::now() + Duration::from_millis(100);
-    let clients: Vec<Vec<f64>> = thread::scope(|scope| {
-        let client = |index: u32| {
-            let mut line = gateway.line();
-            let mut times = Vec::new();
-            for turn in 0..TURNS {
-                let due = begin + step * (turn * CLIENTS + index) / CLIENTS;
-                thread::sleep(due.saturating_duration_since(Instant::now()));
-                ask(&mut line);
-                times.push(due.elapsed().as_secs_f64() * 1e6);
-            }
-            times
-        };
-        #[expect(clippy::needless_collect, reason = "all run before the first is waited for")]
-        let all: Vec<_> = (0..CLIENTS).map(|index| scope.spawn(move || client(index))).collect();
-        all.into_iter().map(|client| client.join().unwrap()).collect()
-    });
-    let state = gateway.line().admin("GET", "state", &Value::Null);
-    if is_pruning {
-        println!("  {}", state["retention"]);
-    }
-    let mut times: Vec<f64> = clients.into_iter().flatten().collect();
-    times.sort_by(f64::total_cmp);
-    (times[times.len() / 2], times[times.len() * 99 / 100])
-}
-
-/// Clients of the paced load, which take turns: 1,000 requests a second together.
-const CLIENTS: u32 = 4;
-const TURNS: u32 = 3_000;
 /// Days that keep everything.
 const KEPT: &str = "36500";

@@ -1,0 +1,248 @@
+//! What the clients of the data plane notice while half of the usage records are deleted.
+//!
+//! Three gateways begin with the same records: two keep them, one deletes. Their windows take turns, and whoever
+//! is not in its window is stopped. All of a gateway has one core, so that its threads cannot get out of each
+//! other's way; the clients have another. What the second gateway that keeps differs from the first is the error of
+//! the figures. A turn in which the machine did something else does not count: threads that only sleep notice, or
+//! the kernel's account of CPU time shows others at work.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::line::{ADMIN, Gateway, Line};
+use super::{DAY_MS, KEPT, event, fill, now_ms, stored};
+
+/// A gateway of the comparison.
+struct Arm {
+    gateway: Gateway,
+    _folder: TempDir,
+}
+
+/// What was seen in one window.
+struct Window {
+    /// Latencies in microseconds.
+    times: Vec<f64>,
+    is_disturbed: bool,
+}
+
+/// The gateways, and the days for which they keep records.
+const ARMS: [(&str, &str); 3] =
+    [("keeping all", KEPT), ("keeping all, again", KEPT), ("deleting half", "15")];
+const DELETING: usize = 2;
+/// Clients, which take turns.
+const CLIENTS: u32 = 4;
+/// Of all clients together.
+const PER_SECOND: u32 = 4_000;
+const WINDOW: Duration = Duration::from_millis(500);
+/// Of a window, and not counted: whoever was stopped catches up with its timers.
+const SETTLE: Duration = Duration::from_millis(50);
+const GATEWAY_CORE: usize = 0;
+const CLIENTS_CORE: usize = 1;
+/// Cores that others may use without disturbing.
+const OTHERS_MAX: f64 = 0.1;
+/// A thread that only sleeps is woken later than this only if the machine stands: longer than the kernel lets one
+/// thread of the gateway run while another waits.
+const LATE_MAX: Duration = Duration::from_millis(6);
+
+/// Prints a table over so many turns.
+pub(crate) fn run(records: u64, turns: u64) {
+    let (first, now) = (tempfile::tempdir().unwrap(), now_ms());
+    fill(first.path(), (0..records).map(|n| event(n, now - 30 * DAY_MS + n * (30 * DAY_MS / records), n)));
+    // Stored by one process, so that the next one begins to delete at once.
+    drop(stored(first.path(), KEPT, records));
+    let start = || ARMS.map(|(_, days)| Arm::start(first.path(), days));
+    let (mut arms, mut times) = (start(), ARMS.map(|_| Vec::new()));
+    let (mut counted, mut disturbed, mut deleted, mut held_us_max) = (0, 0, 0, 0);
+    while counted < turns {
+        wait_for_quiet();
+        let mut windows = ARMS.map(|_| None);
+        for step in 0..ARMS.len() {
+            let at = (usize::try_from(counted).unwrap() + step) % ARMS.len();
+            windows[at] = Some(arms[at].window());
+        }
+        let state = arms[DELETING].retention();
+        held_us_max = held_us_max.max(state["writer_held_us_max"].as_u64().unwrap());
+        if !state["last_pass_at_ms"].is_null() {
+            deleted += state["usage_records_deleted"].as_u64().unwrap();
+            arms = start();
+        } else if windows.iter().flatten().any(|window| window.is_disturbed) {
+            disturbed += 1;
+        } else {
+            windows.into_iter().flatten().zip(&mut times).for_each(|(window, all)| all.extend(window.times));
+            counted += 1;
+        }
+    }
+    deleted += arms[DELETING].retention()["usage_records_deleted"].as_u64().unwrap();
+    println!(
+        "retention: latency in us of {PER_SECOND} requests a second, over {turns} windows of {} ms; {disturbed} \
+         disturbed turns are left out",
+        WINDOW.as_millis()
+    );
+    print(times);
+    println!("  {deleted} records were deleted; a step held the writer for {held_us_max} us at most");
+}
+
+fn print(mut times: [Vec<f64>; ARMS.len()]) {
+    times.iter_mut().for_each(|all| all.sort_by(f64::total_cmp));
+    println!(
+        "  {:<20} {:>8} {:>7} {:>8} {:>7} {:>8} {:>7}",
+        "gateway", "p50", "ratio", "p99", "ratio", "p99.9", "ratio"
+    );
+    for (all, (name, _)) in times.iter().zip(ARMS) {
+        print!("  {name:<20}");
+        for thousandths in [500, 990, 999] {
+            let of = |all: &[f64]| all[all.len() * thousandths / 1_000];
+            print!(" {:>8.1} {:>7.3}", of(all), of(all) / of(&times[0]));
+        }
+        println!();
+    }
+}
+
+impl Arm {
+    /// Starts a gateway on a copy of the state in `first`, and stops it at once.
+    fn start(first: &Path, days: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        copy(&first.join("state"), &folder.path().join("state"));
+        pin(GATEWAY_CORE);
+        let gateway = Gateway::start(folder.path(), &[("LLMGW_RETENTION_USAGE_DAYS", days)]);
+        pin(CLIENTS_CORE);
+        let arm = Self { gateway, _folder: folder };
+        arm.signal(Signal::STOP);
+        arm
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.gateway.child.id().try_into().unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// What it says about retention.
+    fn retention(&self) -> Value {
+        self.signal(Signal::CONT);
+        let state = self.gateway.line().admin("GET", "state", &Value::Null)["retention"].take();
+        self.signal(Signal::STOP);
+        state
+    }
+
+    /// The latencies of one window.
+    fn window(&self) -> Window {
+        self.signal(Signal::CONT);
+        let (others, is_over) = (busy().saturating_sub(self.own()), &AtomicBool::new(false));
+        let mut lines: Vec<Line> = (0..CLIENTS).map(|_| self.gateway.line()).collect();
+        let begin = Instant::now();
+        let (times, is_late) = thread::scope(|scope| {
+            let sentries =
+                [GATEWAY_CORE, CLIENTS_CORE].map(|core| scope.spawn(move || stands(core, is_over)));
+            let clients = lines.iter_mut().zip(0..);
+            #[expect(clippy::needless_collect, reason = "all run before the first is waited for")]
+            let clients: Vec<_> =
+                clients.map(|(line, index)| scope.spawn(move || paced(line, index, begin))).collect();
+            let times: Vec<f64> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+            is_over.store(true, Ordering::Relaxed);
+            (times, sentries.map(|sentry| sentry.join().unwrap()).contains(&true))
+        });
+        let others = busy().saturating_sub(self.own()).saturating_sub(others);
+        self.signal(Signal::STOP);
+        let is_disturbed = is_late || others.as_secs_f64() > OTHERS_MAX * begin.elapsed().as_secs_f64();
+        Window { times, is_disturbed }
+    }
+
+    /// CPU time of the gateway and of its clients, those that have ended too.
+    fn own(&self) -> Duration {
+        [std::process::id(), self.gateway.child.id()]
+            .map(|pid| {
+                let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+                // In user and in kernel mode, the 14th and 15th field; the second ends with the parenthesis.
+                ticks(text.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2))
+            })
+            .iter()
+            .sum()
+    }
+}
+
+/// The requests of one client in a window, each at its moment. One that had to wait for the answer before it
+/// counts from its moment; otherwise a client that the kernel woke late would count as a slow gateway.
+fn paced(line: &mut Line, index: u32, begin: Instant) -> Vec<f64> {
+    const BODY: &str = r#"{"model":"lab/echo","messages":[{"role":"user","content":"hello there"}]}"#;
+    let step = Duration::from_secs(1) / PER_SECOND;
+    let (mut times, mut free) = (Vec::new(), begin);
+    for turn in 0.. {
+        let due = begin + step * (turn * CLIENTS + index);
+        if due >= begin + SETTLE + WINDOW {
+            break;
+        }
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let from = if free > due { due } else { Instant::now() };
+        assert_eq!(line.exchange("POST", "/v1/chat/completions", ADMIN, BODY).0, 200);
+        free = Instant::now();
+        if due >= begin + SETTLE {
+            times.push((free - from).as_secs_f64() * 1e6);
+        }
+    }
+    times
+}
+
+/// Whether the machine stands: sleeps, and looks whether it is woken in time.
+fn stands(core: usize, is_over: &AtomicBool) -> bool {
+    const NAP: Duration = Duration::from_millis(2);
+    pin(core);
+    let mut is_late = false;
+    while !is_over.load(Ordering::Relaxed) {
+        let until = Instant::now() + NAP;
+        thread::sleep(NAP);
+        is_late |= until.elapsed() > LATE_MAX;
+    }
+    is_late
+}
+
+/// Waits until nobody else is at work.
+fn wait_for_quiet() {
+    loop {
+        let (began, before) = (Instant::now(), busy());
+        thread::sleep(Duration::from_millis(200));
+        if (busy() - before).as_secs_f64() < OTHERS_MAX * began.elapsed().as_secs_f64() {
+            return;
+        }
+    }
+}
+
+/// CPU time that all processes have used since the machine started.
+fn busy() -> Duration {
+    let text = fs::read_to_string("/proc/stat").unwrap();
+    let fields = text.split_whitespace().skip(1).take(8).enumerate();
+    // The fourth is idle, and the fifth idle while a disk works.
+    ticks(fields.filter(|(at, _)| !matches!(at, 3 | 4)).map(|(_, field)| field))
+}
+
+/// The kernel counts in hundredths of a second.
+fn ticks<'a>(fields: impl Iterator<Item = &'a str>) -> Duration {
+    Duration::from_millis(10 * fields.map(|field| field.parse::<u64>().unwrap()).sum::<u64>())
+}
+
+fn pin(core: usize) {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).expect("this machine has two cores");
+}
+
+/// Copies a folder, and has it on disk before anything is timed.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), &to).unwrap();
+            File::open(&to).unwrap().sync_all().unwrap();
+        }
+    }
+}
