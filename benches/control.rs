@@ -7,7 +7,8 @@
 //! `report`: sums over a million records of 30 days. `year`: sums over a year of a million records a day, of which
 //! only the sums are made up. `work`: export and repricing. `writes`: keys made in a second. `retention`: what the
 //! clients of the data plane notice while half of the records are deleted, as a ratio to a gateway that deletes
-//! nothing, in interleaved windows; it waits while others use the machine.
+//! nothing, in interleaved windows; it waits while others use the machine, or takes precedence over them by
+//! `chrt -f 10 cargo bench --bench control -- --only retention --among-others`.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -70,7 +71,7 @@ fn main() {
         writes();
     }
     if wants("retention") {
-        retention::run(records, turns);
+        retention::run(records, turns, std::env::args().any(|argument| argument == "--among-others"));
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Three gateways begin with the same records: two keep them, one deletes. Their windows take turns, and whoever
 //! is not in its window is stopped. All of a gateway has one core, so that its threads cannot get out of each
-//! other's way; the clients have another. What the second gateway that keeps differs from the first is the error of
-//! the figures. A turn in which the machine did something else does not count: threads that only sleep notice, or
+//! other's way; the clients have another. Figures are medians over windows, ratios those to the first gateway in the
+//! same turn. What the second gateway that keeps differs from the first is their error. A turn in which the machine did something else does not count: threads that only sleep notice, or
 //! the kernel's account of CPU time shows others at work.
 
 use std::fs::{self, File};
@@ -28,9 +28,12 @@ struct Arm {
 
 /// What was seen in one window.
 struct Window {
-    /// Latencies in microseconds.
+    /// Latencies in microseconds, in order.
     times: Vec<f64>,
-    is_disturbed: bool,
+    /// The machine stood.
+    is_late: bool,
+    /// Others were at work.
+    is_shared: bool,
 }
 
 /// The gateways, and the days for which they keep records.
@@ -52,17 +55,20 @@ const OTHERS_MAX: f64 = 0.1;
 /// thread of the gateway run while another waits.
 const LATE_MAX: Duration = Duration::from_millis(6);
 
-/// Prints a table over so many turns.
-pub(crate) fn run(records: u64, turns: u64) {
+/// Prints a table over so many turns. If others may be at work, only a real-time scheduling class keeps them out of
+/// the figures.
+pub(crate) fn run(records: u64, turns: u64, among_others: bool) {
     let (first, now) = (tempfile::tempdir().unwrap(), now_ms());
     fill(first.path(), (0..records).map(|n| event(n, now - 30 * DAY_MS + n * (30 * DAY_MS / records), n)));
     // Stored by one process, so that the next one begins to delete at once.
     drop(stored(first.path(), KEPT, records));
     let start = || ARMS.map(|(_, days)| Arm::start(first.path(), days));
-    let (mut arms, mut times) = (start(), ARMS.map(|_| Vec::new()));
+    let (mut arms, mut good) = (start(), Vec::new());
     let (mut counted, mut disturbed, mut deleted, mut held_us_max) = (0, 0, 0, 0);
     while counted < turns {
-        wait_for_quiet();
+        if !among_others {
+            wait_for_quiet();
+        }
         let mut windows = ARMS.map(|_| None);
         for step in 0..ARMS.len() {
             let at = (usize::try_from(counted).unwrap() + step) % ARMS.len();
@@ -73,37 +79,46 @@ pub(crate) fn run(records: u64, turns: u64) {
         if !state["last_pass_at_ms"].is_null() {
             deleted += state["usage_records_deleted"].as_u64().unwrap();
             arms = start();
-        } else if windows.iter().flatten().any(|window| window.is_disturbed) {
+        } else if windows.iter().flatten().any(|window| window.is_late || window.is_shared && !among_others) {
             disturbed += 1;
         } else {
-            windows.into_iter().flatten().zip(&mut times).for_each(|(window, all)| all.extend(window.times));
+            good.push(windows.map(Option::unwrap));
             counted += 1;
         }
     }
     deleted += arms[DELETING].retention()["usage_records_deleted"].as_u64().unwrap();
     println!(
-        "retention: latency in us of {PER_SECOND} requests a second, over {turns} windows of {} ms; {disturbed} \
+        "retention: latency in us of {PER_SECOND} requests a second, medians over {turns} windows of {} ms; {disturbed} \
          disturbed turns are left out",
         WINDOW.as_millis()
     );
-    print(times);
+    print(&good);
     println!("  {deleted} records were deleted; a step held the writer for {held_us_max} us at most");
 }
 
-fn print(mut times: [Vec<f64>; ARMS.len()]) {
-    times.iter_mut().for_each(|all| all.sort_by(f64::total_cmp));
+fn print(turns: &[[Window; ARMS.len()]]) {
     println!(
         "  {:<20} {:>8} {:>7} {:>8} {:>7} {:>8} {:>7}",
         "gateway", "p50", "ratio", "p99", "ratio", "p99.9", "ratio"
     );
-    for (all, (name, _)) in times.iter().zip(ARMS) {
+    for (at, (name, _)) in ARMS.iter().enumerate() {
         print!("  {name:<20}");
         for thousandths in [500, 990, 999] {
-            let of = |all: &[f64]| all[all.len() * thousandths / 1_000];
-            print!(" {:>8.1} {:>7.3}", of(all), of(all) / of(&times[0]));
+            let us = |turn: &[Window; ARMS.len()], at: usize| {
+                let times = &turn[at].times;
+                times[times.len() * thousandths / 1_000]
+            };
+            let all = median(turns.iter().map(|turn| us(turn, at)).collect());
+            let ratio = median(turns.iter().map(|turn| us(turn, at) / us(turn, 0)).collect());
+            print!(" {all:>8.1} {ratio:>7.3}");
         }
         println!();
     }
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }
 
 impl Arm {
@@ -142,17 +157,17 @@ impl Arm {
             let sentries =
                 [GATEWAY_CORE, CLIENTS_CORE].map(|core| scope.spawn(move || stands(core, is_over)));
             let clients = lines.iter_mut().zip(0..);
-            #[expect(clippy::needless_collect, reason = "all run before the first is waited for")]
             let clients: Vec<_> =
                 clients.map(|(line, index)| scope.spawn(move || paced(line, index, begin))).collect();
-            let times: Vec<f64> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+            let mut times: Vec<f64> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+            times.sort_by(f64::total_cmp);
             is_over.store(true, Ordering::Relaxed);
             (times, sentries.map(|sentry| sentry.join().unwrap()).contains(&true))
         });
         let others = busy().saturating_sub(self.own()).saturating_sub(others);
         self.signal(Signal::STOP);
-        let is_disturbed = is_late || others.as_secs_f64() > OTHERS_MAX * begin.elapsed().as_secs_f64();
-        Window { times, is_disturbed }
+        let is_shared = others.as_secs_f64() > OTHERS_MAX * begin.elapsed().as_secs_f64();
+        Window { times, is_late, is_shared }
     }
 
     /// CPU time of the gateway and of its clients, those that have ended too.
@@ -230,7 +245,7 @@ fn ticks<'a>(fields: impl Iterator<Item = &'a str>) -> Duration {
 fn pin(core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
-    sched_setaffinity(None, &set).expect("this machine has two cores");
+    sched_setaffinity(None, &set).unwrap();
 }
 
 /// Copies a folder, and has it on disk before anything is timed.
