@@ -13,7 +13,7 @@ use shared::operation::Dialect;
 use wire::adapt::{Asking, Traits};
 use wire::native::{self, WholeScan};
 use wire::request::HeadScan;
-use wire::stream::{AnswerStream as _, StreamOptions};
+use wire::stream::StreamOptions;
 
 fn main() {
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with("--")).unwrap_or_default();
@@ -57,6 +57,21 @@ fn streams(bench: &Bench) {
             let name = format!("stream: {per_push} events a push{name}");
             let options = StreamOptions { drop_usage_only: true, secrets: Vec::new() };
             let (mut stream, mut out) = (native::stream(Dialect::Chat, options), Vec::with_capacity(8));
+            bench.run(&name, chunk.len(), per_push, || {
+                stream.push(chunk.clone(), &mut out);
+                out.clear();
+            });
+            assert!(stream.state().content_events > 0);
+        }
+    }
+    for (name, dialect, event) in
+        [("messages", Dialect::Messages, MESSAGES), ("responses", Dialect::Responses, RESPONSES)]
+    {
+        for per_push in [1, 40] {
+            let chunk = Bytes::from(event.repeat(per_push));
+            let name = format!("stream: {per_push} {name} events a push");
+            let (mut stream, mut out) =
+                (native::stream(dialect, StreamOptions::default()), Vec::with_capacity(8));
             bench.run(&name, chunk.len(), per_push, || {
                 stream.push(chunk.clone(), &mut out);
                 out.clear();
@@ -129,6 +144,9 @@ fn others(bench: &Bench) {
 const MESSAGES_EVENT: &str = "event: content_block_delta\n\
     data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\" fox\"}}\n\n";
 const RUNNING: &str = r#"{"prompt_tokens":120,"completion_tokens":30,"total_tokens":150}"#;
+
+const MESSAGES: &str = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\" token\"}}\n\n";
+const RESPONSES: &str = "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":7,\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":\" token\",\"logprobs\":[],\"obfuscation\":\"abc\"}\n\n";
 
 /// An event of about 230 bytes.
 fn event(usage: &str) -> String {
