@@ -101,3 +101,89 @@ async fn stored_responses_are_nobodys() {
     }
     assert!(upstream.requests().is_empty());
 }
+
+/// Two targets that speak the protocol behind `line`, and what the first says in a whole answer.
+async fn natives() -> (Gateway, Upstream, Upstream) {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    let members = "protocols: [responses]";
+    let yaml = Yaml::new()
+        .provider_with("p0", first.base_url(), members)
+        .provider_with("p1", second.base_url(), members)
+        .endpoint("line", &[("p0", "m"), ("p1", "m")]);
+    (Gateway::start(&yaml).await, first, second)
+}
+
+fn made(id: &str, secret: &str) -> String {
+    json!({
+        "id": id, "object": "response", "created_at": 1, "status": "completed", "error": null, "model": "m",
+        "output": [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": secret}],
+        "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2},
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn what_a_target_made_goes_back_to_it_and_to_no_other() {
+    let (gateway, first, second) = natives().await;
+    let secret = "gAAAAABh".repeat(20);
+    first.then(Answer::json(503, chat::error("busy", "overloaded")));
+    second.always(Answer::json(200, made("resp_2", &secret)));
+    let answer = gateway.client().post("/v1/responses", ask(&json!({"model": "line"}))).await;
+    assert_eq!(answer.header("x-llmgw-provider"), Some("p1"));
+    let item = json!([{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": secret}]);
+    for members in [
+        json!({"model": "line", "previous_response_id": "resp_2"}),
+        json!({"model": "line", "input": item}),
+        json!({"model": "line", "input": item, "stream": true}),
+    ] {
+        let answer = gateway.client().post("/v1/responses", ask(&members)).await;
+        assert_eq!((answer.status, answer.header("x-llmgw-provider")), (200, Some("p1")), "{members}");
+    }
+    assert_eq!(first.requests().len(), 1, "the one that was busy is not asked again");
+    let other = json!({"model": "p0/m", "previous_response_id": "resp_2"});
+    let answer = gateway.client().post("/v1/responses", ask(&other)).await;
+    assert_eq!((answer.status, answer.error_code().as_str()), (400, "unsupported_parameter"));
+    assert_eq!(first.requests().len(), 1, "it never sees what belongs to another");
+}
+
+#[tokio::test]
+async fn what_a_stream_made_is_remembered_as_it_passes() {
+    let (gateway, first, second) = natives().await;
+    let secret = "gBBBBBBh".repeat(20);
+    let event = |name: &str, data: Value| format!("event: {name}\ndata: {data}\n\n");
+    let response =
+        |status: &str| json!({"id": "resp_9", "object": "response", "status": status, "output": []});
+    let events = [
+        event(
+            "response.created",
+            json!({"type": "response.created", "sequence_number": 0, "response": response("in_progress")}),
+        ),
+        event(
+            "response.output_text.delta",
+            json!({"type": "response.output_text.delta", "sequence_number": 1,
+            "item_id": "m", "output_index": 0, "content_index": 0, "delta": "hi"}),
+        ),
+        event(
+            "response.output_item.done",
+            json!({"type": "response.output_item.done", "sequence_number": 2,
+            "output_index": 1, "item": {"type": "reasoning", "id": "rs", "encrypted_content": secret}}),
+        ),
+        event(
+            "response.completed",
+            json!({"type": "response.completed", "sequence_number": 3, "response": response("completed")}),
+        ),
+    ];
+    first.then(Answer::json(503, chat::error("busy", "overloaded")));
+    second.then(Answer::events(&events));
+    let answer = gateway.client().post("/v1/responses", ask(&json!({"model": "line", "stream": true}))).await;
+    assert_eq!(answer.body, events.concat(), "bytes pass unchanged");
+    second.always(Answer::json(200, made("resp_10", &secret)));
+    for members in [
+        json!({"model": "line", "previous_response_id": "resp_9"}),
+        json!({"model": "line", "input": [{"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": secret}]}),
+    ] {
+        let answer = gateway.client().post("/v1/responses", ask(&members)).await;
+        assert_eq!(answer.header("x-llmgw-provider"), Some("p1"), "{members}");
+    }
+    assert_eq!(first.requests().len(), 1);
+}

@@ -19,9 +19,10 @@ use wire::request::Head;
 
 use crate::adapt::{self, Message, Outgoing};
 use crate::admit::quota::{self, Demand};
-use crate::attempt::{self, Failure, Next, Reading, Success, Task};
+use crate::attempt::{self, Begun, Failure, Next, Reading, Success, Task};
 use crate::error::Fault;
 use crate::metrics::add;
+use crate::plan::home::Home;
 use crate::plan::{self, Needs};
 use crate::record::Record;
 use crate::relay::BYTES_PER_TOKEN;
@@ -60,7 +61,37 @@ pub(crate) struct Served {
     pub(crate) target: Target,
     /// What the target speaks, where that is not what the client speaks.
     pub(crate) adapted_from: Option<Dialect>,
+    /// Follows an answer that later requests may refer to.
+    pub(crate) trail: Option<Box<Trail>>,
     pub(crate) attempts: u32,
+}
+
+/// Remembers what an answer of Responses holds that only its target can understand, as it passes.
+#[derive(Debug)]
+pub(crate) struct Trail {
+    worker: Rc<Worker>,
+    access: Arc<Access>,
+    home: Home,
+}
+
+impl Trail {
+    pub(crate) fn see(&self, bytes: &[u8]) {
+        self.worker.plane.homes.note(bytes, &self.access, self.home);
+    }
+}
+
+/// The trail of an answer that has begun, where a later request may refer to it.
+fn trail(job: &Job, target: &Target, success: &Success, adapted_from: Option<Dialect>) -> Option<Box<Trail>> {
+    if job.head.dialect != Dialect::Responses || adapted_from.is_some() {
+        return None;
+    }
+    let home = job.worker.plane.homes.of(target);
+    let trail = Trail { worker: Rc::clone(&job.worker), access: Arc::clone(&job.access), home };
+    match &success.begun {
+        Begun::Whole(whole) => trail.see(&whole.body),
+        Begun::Flowing { held, .. } => held.iter().for_each(|bytes| trail.see(bytes)),
+    }
+    Some(Box::new(trail))
 }
 
 /// No answer: what the client reads, who was tried last, and how often.
@@ -76,7 +107,7 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
     let route = &job.route;
     record.note(|event| event.endpoint = route.endpoint().cloned());
     let demand = Demand::of(&job.head, job.worker.plane.settings.quota_output_tokens);
-    let needs = needs(&job.head, &job.access);
+    let needs = needs(&job.worker, &job.head, &job.body, &job.access);
     let planned = plan::order(route, needs, &mut |target, why| record.skip(target, why));
     let admitted = planned.and_then(|candidates| {
         quota::reserve(&job.access, demand, &candidates, record)?;
@@ -95,7 +126,8 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
         match walk.target(target, record).await {
             Step::Served { success, adapted_from } => {
                 let attempts = walk.attempts;
-                return Ok(Served { success, target: target.clone(), adapted_from, attempts });
+                let trail = trail(job, target, &success, adapted_from);
+                return Ok(Served { trail, success, target: target.clone(), adapted_from, attempts });
             }
             Step::Moved => {}
             Step::Stopped => break,
@@ -107,8 +139,13 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
 }
 
 /// What a request needs of a target.
-pub(crate) fn needs<'a>(head: &'a Head, access: &'a Access) -> Needs<'a> {
+pub(crate) fn needs<'a>(worker: &'a Worker, head: &'a Head, body: &Held, access: &'a Access) -> Needs<'a> {
+    let homes = &worker.plane.homes;
+    let may_refer = head.dialect == Dialect::Responses;
+    let home = may_refer.then(|| homes.wanted(head, &body.segments, access)).flatten();
     Needs {
+        home,
+        homes,
         dialect: head.dialect,
         // Vector spaces are never mixed, voices and transcripts come from one engine, and nothing that costs a minute
         // of somebody's graphics cards is begun twice (EMB-1).

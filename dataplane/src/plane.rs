@@ -13,6 +13,7 @@ use shared::port::Handler;
 use shared::snapshot::SnapshotReader;
 
 use crate::metrics::Counters;
+use crate::plan::home::Homes;
 use crate::upstream::dial::Tls;
 use crate::upstream::voice::Voices;
 
@@ -52,6 +53,7 @@ pub(crate) struct Plane {
     pub(crate) snapshots: SnapshotReader,
     pub(crate) tls: Tls,
     pub(crate) voices: Voices,
+    pub(crate) homes: Homes,
     pub(crate) fallback: OnceLock<Arc<dyn Handler>>,
     pub(crate) draining: AtomicBool,
     pub(crate) connections: AtomicUsize,
@@ -74,6 +76,7 @@ impl Plane {
         workers: usize,
     ) -> Self {
         Self {
+            homes: Homes::new(),
             voices: Voices::new(settings.voice_folder.clone()),
             settings,
             build,

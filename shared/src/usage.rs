@@ -207,6 +207,8 @@ pub enum StepResult {
     NoDialect,
     /// Not tried: the request holds what its dialect cannot say (MSG-2, CHAT-6, RESP-2).
     Unsupported,
+    /// Not tried: what the request refers to was made by another target.
+    Elsewhere,
     /// Not tried: its connection is not ready to be used.
     NotReady,
     /// Not tried: an allowlist of the key or its project does not name it (AUTH-2).

@@ -21,6 +21,7 @@ pub(super) fn result(result: StepResult) -> &'static str {
         StepResult::NoVision => "no_vision",
         StepResult::NoDialect => "no_dialect",
         StepResult::Unsupported => "unsupported",
+        StepResult::Elsewhere => "elsewhere",
         StepResult::NotAllowed => "not_allowed",
         StepResult::Private => "private",
         StepResult::NoPrice => "no_price",

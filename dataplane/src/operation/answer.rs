@@ -45,7 +45,7 @@ pub(super) fn respond(
 }
 
 fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Record) -> Response<Reply> {
-    let Served { success, target, adapted_from, attempts } = served;
+    let Served { success, target, adapted_from, trail, attempts } = served;
     let mut response = Response::new(Reply::full(bytes::Bytes::new()));
     let headers = response.headers_mut();
     headers.reserve(8);
@@ -84,6 +84,7 @@ fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Rec
             body,
             scan,
             dialect,
+            trail,
             held,
         }))),
     };

@@ -40,7 +40,8 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
     let (head, body) = read(asked, incoming, bytes_max).await?;
     let (route, _) = asked.select(&head);
     let route = route?;
-    let candidates = plan::order(&route, failover::needs(&head, asked.access), &mut |_, _| {})?;
+    let needs = failover::needs(asked.exchange.worker(), &head, &body, asked.access);
+    let candidates = plan::order(&route, needs, &mut |_, _| {})?;
     let Some(target) = candidates.first() else { return Err(failover::all_rest(0)) };
     let model = target.model.id.as_str();
     let native = target.speaks(Dialect::Messages);

@@ -73,7 +73,7 @@ pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Respo
         operation: asked.operation,
         selector: &head.model,
         stream: head.stream,
-        needs: failover::needs(&head, asked.access),
+        needs: failover::needs(worker, &head, &body, asked.access),
         budget: budget(&head),
         forced,
         now_ms: worker.plane.monotonic_ms(),

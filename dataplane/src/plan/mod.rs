@@ -12,7 +12,10 @@ use crate::adapt;
 use crate::admit::{authorize, quota};
 use crate::error::Fault;
 
+use self::home::{Home, Homes};
+
 mod affinity;
+pub(crate) mod home;
 
 /// What a request needs of a target.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +25,9 @@ pub(crate) struct Needs<'a> {
     pub(crate) single: bool,
     pub(crate) vision: bool,
     pub(crate) affinity_key: Option<&'a str>,
+    /// Where what the request refers to was made.
+    pub(crate) home: Option<Home>,
+    pub(crate) homes: &'a Homes,
     /// Estimated.
     pub(crate) input_tokens: u64,
     pub(crate) access: &'a Access,
@@ -63,6 +69,18 @@ pub(crate) fn order<'a>(
             }
         }
     }
+    if let Some(home) = needs.home {
+        candidates.retain(|target| {
+            let is_home = needs.homes.of(target) == home;
+            if !is_home {
+                skip(target, StepResult::Elsewhere);
+            }
+            is_home
+        });
+        if candidates.is_empty() {
+            return Err(Fault::new(ErrorKind::UnsupportedField, AWAY).param("input"));
+        }
+    }
     if candidates.is_empty() {
         return Err(nearest.unwrap_or(Nearest::Nothing).fault(route, needs.dialect));
     }
@@ -71,6 +89,9 @@ pub(crate) fn order<'a>(
     }
     Ok(candidates)
 }
+
+const AWAY: &str = "The request refers to a response, or to encrypted reasoning, of a model that cannot be used through this \
+    selector now. Send the conversation without it.";
 
 impl Needs<'_> {
     fn unmet_by(&self, target: &Target) -> Option<StepResult> {

@@ -28,6 +28,7 @@ use wire::native::WholeScan;
 use wire::stream::{AnswerStream, Trouble};
 
 use super::early;
+use crate::failover::Trail;
 use crate::record::Record;
 use crate::server::io::Link;
 use crate::upstream::AnswerBody;
@@ -45,6 +46,7 @@ pub(crate) struct Relay {
     scan: Scan,
     /// What the client speaks.
     dialect: Dialect,
+    trail: Option<Box<Trail>>,
     /// What goes to the client next, last piece first.
     ready: Vec<Bytes>,
     phase: Phase,
@@ -64,6 +66,7 @@ pub(crate) struct Parts {
     pub(crate) body: AnswerBody,
     pub(crate) scan: Scan,
     pub(crate) dialect: Dialect,
+    pub(crate) trail: Option<Box<Trail>>,
     /// What has been read already, in order.
     pub(crate) held: Vec<Bytes>,
 }
@@ -115,6 +118,7 @@ impl Relay {
             body: parts.body,
             scan: parts.scan,
             dialect: parts.dialect,
+            trail: parts.trail,
             ready,
             phase: Phase::Flow,
             timer: None,
@@ -145,6 +149,9 @@ impl Relay {
 
     fn take(&mut self, bytes: Bytes) {
         self.heard = self.worker.now();
+        if let Some(trail) = &self.trail {
+            trail.see(&bytes);
+        }
         match &mut self.scan {
             Scan::Stream(stream) => {
                 stream.push(bytes, &mut self.ready);
