@@ -7,6 +7,8 @@ use shared::sanitize::diagnostic;
 const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 /// Bytes of a type, code or param that are passed on.
 const NAME_BYTES_MAX: usize = 128;
+/// Bytes of details, as JSON, that are passed on; longer ones are left out.
+const DETAILS_BYTES_MAX: usize = 4 * 1024;
 
 /// An error that an upstream reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub struct StreamError {
     pub param: Option<String>,
     /// The HTTP status that it stands for, said outright or meant by its type and code.
     pub status: Option<u16>,
+    /// Anthropic's `details`: the stable cause, by which its SDKs choose an exception or ask again in another way.
+    pub details: Option<Box<Value>>,
 }
 
 impl StreamError {
@@ -79,6 +83,7 @@ impl StreamError {
             code: text(&["code"]),
             param: text(&["param"]),
             status: status_in(members),
+            details: members.get("details").filter(|details| details.is_object()).cloned().map(Box::new),
         }
         .with_status()
     }
@@ -100,6 +105,10 @@ impl StreamError {
             code: name(&self.code),
             param: name(&self.param),
             status: self.status,
+            details: self.details.clone().and_then(|mut details| {
+                sanitize_value(&mut details, known);
+                (details.to_string().len() <= DETAILS_BYTES_MAX).then_some(details)
+            }),
         }
     }
 

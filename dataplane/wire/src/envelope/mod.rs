@@ -18,7 +18,7 @@ pub use upstream::{UpstreamAnswer, upstream_error};
 pub enum Family {
     /// `{"error":{"message","type","code","param","request_id"}}`
     OpenAi,
-    /// `{"type":"error","error":{"type","message"},"request_id"}`
+    /// `{"type":"error","error":{"type","message","details"?},"request_id"}`
     Anthropic,
 }
 
@@ -50,7 +50,7 @@ pub fn error_body(
 ) -> Bytes {
     match family {
         Family::OpenAi => open_ai(message, &row.kind.into(), &row.code.into(), param, request_id),
-        Family::Anthropic => anthropic(message, row.anthropic, request_id),
+        Family::Anthropic => anthropic(message, row.anthropic, details_of(param), request_id),
     }
 }
 
@@ -109,10 +109,22 @@ fn open_ai(message: &str, kind: &Value, code: &Value, param: Option<&str>, reque
     json!({ "error": error }).to_string().into()
 }
 
-fn anthropic(message: &str, kind: &str, request_id: &str) -> Bytes {
-    json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id})
-        .to_string()
-        .into()
+fn anthropic(message: &str, kind: &str, details: Option<Value>, request_id: &str) -> Bytes {
+    let mut error = Map::new();
+    error.insert("type".to_owned(), kind.into());
+    error.insert("message".to_owned(), message.into());
+    if let Some(details) = details {
+        error.insert("details".to_owned(), details);
+    }
+    json!({"type": "error", "error": error, "request_id": request_id}).to_string().into()
+}
+
+/// What Anthropic's SDKs must read to go on without a member that cannot be said: the tool runners ask for a thread
+/// unless told that there are none, and then send the whole conversation.
+fn details_of(param: Option<&str>) -> Option<Value> {
+    param
+        .filter(|param| *param == "thread")
+        .map(|_| json!({"error_code": "thread_unsupported_request", "unsupported": ["thread"]}))
 }
 
 #[cfg(test)]

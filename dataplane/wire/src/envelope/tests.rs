@@ -23,6 +23,29 @@ fn own_errors_fill_both_envelopes() {
 }
 
 #[test]
+fn a_tool_runner_is_told_that_there_are_no_threads() {
+    let row = ErrorKind::UnsupportedField.row();
+    let ours = parse(&error_body(Family::Anthropic, row, "No.", Some("thread"), "req_1"));
+    assert_eq!(ours["error"]["details"]["error_code"], "thread_unsupported_request");
+    let ours = parse(&error_body(Family::OpenAi, row, "No.", Some("thread"), "req_1"));
+    assert_eq!(ours["error"].get("details"), None);
+}
+
+#[test]
+fn details_reach_clients_of_anthropics_without_credentials() {
+    let of = |details: Value| {
+        let error = json!({"type": "rate_limit_error", "message": "No more.", "details": details});
+        let body = json!({"type": "error", "error": error}).to_string();
+        parse(&upstream_error(Family::Anthropic, answer(429, None, &body), "req_1"))["error"].clone()
+    };
+    let error = of(json!({"error_code": "contract_spend_limit_reached", "by": "canary-secret"}));
+    assert_eq!(error["details"]["error_code"], "contract_spend_limit_reached");
+    assert!(!error.to_string().contains("canary-secret"), "{error}");
+    assert_eq!(of(json!([{"@type": "of Google"}])).get("details"), None);
+    assert_eq!(of(json!({"much": "x".repeat(5000)})).get("details"), None);
+}
+
+#[test]
 fn a_stream_error_is_one_event() {
     let event = chat_stream_error(ErrorKind::UpstreamCut.row(), "Broke\noff.", "req_1");
     let text = std::str::from_utf8(&event).unwrap();

@@ -35,7 +35,9 @@ pub fn upstream_error(family: Family, answer: UpstreamAnswer<'_>, request_id: &s
             let code = error.code.map_or_else(|| defaults.code.into(), Value::from);
             open_ai(&error.message, &kind, &code, error.param.as_deref(), request_id)
         }
-        Family::Anthropic => anthropic(&error.message, defaults.anthropic, request_id),
+        Family::Anthropic => {
+            anthropic(&error.message, defaults.anthropic, error.details.map(|details| *details), request_id)
+        }
     }
 }
 

@@ -253,6 +253,7 @@ fn exception(kind: &str, payload: &[u8]) -> StreamError {
         code: Some(if kind.is_empty() { "upstream_error".to_owned() } else { kind.to_owned() }),
         param: None,
         status: Some(status),
+        details: None,
     }
 }
 
@@ -263,5 +264,6 @@ fn invalid(why: &str) -> StreamError {
         code: Some("upstream_invalid_response".to_owned()),
         param: None,
         status: Some(502),
+        details: None,
     }
 }

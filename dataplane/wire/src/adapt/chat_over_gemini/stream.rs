@@ -184,5 +184,6 @@ fn invalid(why: &str) -> StreamError {
         code: Some("upstream_invalid_response".to_owned()),
         param: None,
         status: Some(502),
+        details: None,
     }
 }
