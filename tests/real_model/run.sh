@@ -17,4 +17,5 @@ if [ -z "$direct$binary" ]; then
     cargo build --locked --manifest-path "$root/Cargo.toml" --bin llmgw
     binary=${CARGO_TARGET_DIR:-$root/target}/debug/llmgw
 fi
+export PYTHONDONTWRITEBYTECODE=1
 exec "$cache/python/bin/python" "$here/drive.py" --cache "$cache" $direct ${binary:+--gateway "$binary"}

@@ -1,0 +1,94 @@
+"""What the Python suites share: where the gateway is, the targets, and how a check runs on several of them.
+
+Environment: LLMGW_TEST_ORIGIN (what is driven), LLMGW_TEST_KEY, LLMGW_TEST_STATE (the scripted upstream's state), and
+LLMGW_TEST_DIRECT=1 where the upstream itself is driven, which proves the checks.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import pathlib
+import sys
+import urllib.request
+
+from pydantic import BaseModel
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "sdk"))
+
+from checks import Suite, equal, eventually, holds  # noqa: E402, F401
+from upstream.scenes import ODD, WEATHER  # noqa: E402, F401
+
+ORIGIN = os.environ["LLMGW_TEST_ORIGIN"]
+KEY = os.environ["LLMGW_TEST_KEY"]
+DIRECT = os.environ.get("LLMGW_TEST_DIRECT") == "1"
+
+OPENAI = {"native": "openai/m", "on_chat": "chat/m"}
+ANTHROPIC = {"native": "anthropic/m", "on_chat": "chat/m"}
+HELLO = "Hello, wörld 🌍!"
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+)
+DATA_URL = f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}"
+PICTURE = f"image/png {hashlib.sha256(PIXEL).hexdigest()}"
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+class City(BaseModel):
+    """What structured output is asked for."""
+
+    name: str
+    large: bool
+
+
+def cities(*names):
+    """The prompt for calls of get_weather, one for each city."""
+    return f"scene:weather={','.join(names)}"
+
+
+def told(*names):
+    return "It says: " + " ".join(WEATHER[name] for name in names)
+
+
+def state():
+    with urllib.request.urlopen(os.environ["LLMGW_TEST_STATE"], timeout=10) as answer:
+        return json.load(answer)
+
+
+def last():
+    """What the upstream was asked last."""
+    return state()["last"]
+
+
+def idle():
+    return state()["open"] == 0
+
+
+def on(suite, targets, gateway_only=False):
+    """A check that takes a model, once for each target."""
+
+    def register(function):
+        for name, model in targets.items():
+
+            def check(model=model):
+                function("m" if DIRECT else model)
+
+            check.__name__ = f"{function.__name__} [{name}]"
+            suite.check(gateway_only or (DIRECT and name != "native"))(check)
+        return function
+
+    return register
+
+
+def raises(kind, call):
+    """The error of a call, which must be of an SDK's class `kind`."""
+    try:
+        call()
+    except kind as error:
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def finish(suite):
+    sys.exit(0 if suite.run(DIRECT) else 1)

@@ -1,0 +1,123 @@
+"""Starts the scripted upstream and the gateway on free loopback ports, runs the suites, and adds up their counts."""
+
+import argparse
+import fcntl
+import os
+import pathlib
+import secrets
+import socket
+import struct
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "sdk"))
+
+from process import Process, ended_well, run_all, start_gateway  # noqa: E402
+
+CONFIG = """\
+providers:
+  openai:
+    type: openai
+    base_url: {upstream}/openai/v1
+    api_key: sk-scripted-openai
+    models: [m, overloaded, embed, tts, stt]
+  anthropic:
+    type: anthropic
+    base_url: {upstream}/anthropic
+    api_key: sk-scripted-anthropic
+    models: [m]
+  chat:
+    type: compatible
+    base_url: {upstream}/chat/v1
+    api_key: sk-scripted-chat
+    models: [m]
+endpoints:
+  either:
+    failover:
+      - {{provider: openai, model: overloaded}}
+      - {{provider: anthropic, model: m}}
+  # What Claude Code knows a model by decides what it asks of it.
+  claude-sonnet-5:
+    failover: [{{provider: anthropic, model: m}}]
+  claude-sonnet-5-on-chat:
+    failover: [{{provider: chat, model: m}}]
+  gpt-5.5:
+    failover: [{{provider: openai, model: m}}]
+policies:
+  defaults:
+    retry_max_attempts: 1           # so that it is the clients who retry
+    circuit_failure_threshold: 0    # and scenes that fail do not close the way for others
+"""
+
+
+def raise_loopback():
+    """In a network of its own the loopback device is down at first."""
+    with socket.socket() as any_socket:
+        request = struct.pack("16sh", b"lo", 0x1 | 0x40)  # IFF_UP | IFF_RUNNING
+        fcntl.ioctl(any_socket, 0x8914, request)  # SIOCSIFFLAGS
+
+
+def suites(cache, only):
+    python, node = [sys.executable, "-u"], ["node"]
+    every = [
+        python + [str(HERE / "openai_chat.py")],
+        python + [str(HERE / "openai_responses.py")],
+        python + [str(HERE / "anthropic_messages.py")],
+        python + [str(HERE / "langchain_smoke.py")],
+        node + [str(HERE / "openai.mjs")],
+        node + [str(HERE / "anthropic.mjs")],
+        node + [str(HERE / "vercel.mjs")],
+        python + [str(HERE / "agents.py")],
+    ]
+    return [command for command in every if only in command[-1]]
+
+
+def drive(arguments, directory):
+    key = f"test-{secrets.token_hex(16)}"
+    server = Process("the scripted upstream", [sys.executable, "-u", "-m", "upstream"], os.environ | {"PYTHONPATH": str(HERE)})
+    gateway = None
+    try:
+        upstream = server.wait_for(r"listening on (\S+)", 30)
+        origin = f"{upstream}/direct"
+        if not arguments.direct:
+            gateway, origin = start_gateway(arguments.gateway, CONFIG.format(upstream=upstream), key, directory)
+        env = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        env |= {
+            "LLMGW_TEST_ORIGIN": origin,
+            "LLMGW_TEST_STATE": f"{upstream}/-/state",
+            "LLMGW_TEST_KEY": key,
+            "LLMGW_TEST_DIRECT": "1" if arguments.direct else "0",
+            "LLMGW_TEST_NODE": str(arguments.cache / "node"),
+        }
+        passed, failed = run_all([(command, env) for command in suites(arguments.cache, arguments.only)])
+        if gateway and not ended_well(gateway, failed):
+            failed += 1
+        if failed:
+            print(server.complaint("was driven"))
+    finally:
+        for process in filter(None, [gateway, server]):
+            process.child.kill()
+    return passed, failed
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cache", type=pathlib.Path, required=True)
+    parser.add_argument("--gateway")
+    parser.add_argument("--direct", action="store_true")
+    parser.add_argument("--isolated", action="store_true")
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    if arguments.isolated:
+        raise_loopback()
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="llmgw-clients-") as directory:
+        passed, failed = drive(arguments, directory)
+    print(f"clients: {passed} passed, {failed} failed, in {time.monotonic() - started:.0f} s")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

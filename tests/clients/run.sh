@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# usage: run.sh [--direct] [--only PART-OF-A-SUITE'S-NAME] [PATH-OF-LLMGW]
+#
+# The gateway as its clients see it: the official Python and Node SDKs of OpenAI and Anthropic, the Vercel AI SDK,
+# LangChain, and one session each of Claude Code and Codex, against an upstream that answers by script. Everything runs
+# in a network of its own that has nothing but loopback, where the system allows that. Without a path the gateway is
+# built here (debug). With --direct the clients talk to the scripted upstream itself, which proves the checks.
+# The last line is `clients: N passed, N failed`; the exit code is not 0 when a check failed.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+options=()
+while [[ ${1:-} == --* ]]; do
+    options+=("$1")
+    if [ "$1" = --only ]; then options+=("$2"); shift; fi
+    shift
+done
+binary=${1:-}
+
+cache=$("$here/setup.sh")
+if [ -z "$binary" ] && [[ " ${options[*]-} " != *" --direct "* ]]; then
+    root=$here/../..
+    cargo build --locked --manifest-path "$root/Cargo.toml" --bin llmgw
+    binary=${CARGO_TARGET_DIR:-$root/target}/debug/llmgw
+fi
+isolate=()
+if unshare --map-root-user --net true 2>/dev/null; then
+    isolate=(unshare --map-root-user --net)
+    options+=(--isolated)
+else
+    echo "clients: this system allows no network of one's own; what the clients reach is not limited"
+fi
+export PYTHONDONTWRITEBYTECODE=1
+exec "${isolate[@]}" "$cache/python/bin/python" "$here/drive.py" --cache "$cache" ${binary:+--gateway "$(realpath "$binary")"} "${options[@]}"

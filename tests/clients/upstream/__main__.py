@@ -1,0 +1,146 @@
+"""usage: python -m upstream   serves on a free loopback port until it is killed; its first line says where.
+
+Below /openai, /anthropic and /chat it is a vendor with that vendor's paths and its own key; below /direct it is all of
+them, and takes any key. `GET /-/state` tells how many answers are under way and what was asked last.
+"""
+
+import http.server
+import json
+import threading
+import time
+
+from . import chat, media, messages, responses
+from .scenes import Scene, Wrong, play
+
+CHAT, MEDIA = {"/v1/chat/completions": chat}, {"/v1/embeddings", "/v1/audio/speech", "/v1/audio/transcriptions"}
+RESPONSES, MESSAGES = {"/v1/responses": responses}, {"/v1/messages": messages}
+MOUNTS = {
+    "openai": ({**CHAT, **RESPONSES}, MEDIA, ("authorization", "Bearer sk-scripted-openai")),
+    "anthropic": (MESSAGES, {"/v1/messages/count_tokens"}, ("x-api-key", "sk-scripted-anthropic")),
+    "chat": (CHAT, MEDIA, ("authorization", "Bearer sk-scripted-chat")),
+    "direct": ({**CHAT, **RESPONSES, **MESSAGES}, MEDIA | {"/v1/messages/count_tokens"}, None),
+}
+COUNTING = threading.Lock()
+STATE = {"open": 0, "asked": 0, "last": {}}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        if self.path == "/-/state":
+            return self.reply(200, json.dumps(STATE))
+        self.reply(404, json.dumps(chat.error(404, "There is nothing here.")))
+
+    def do_POST(self):
+        raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+        if self.headers.get("transfer-encoding") == "chunked":
+            raw = self.read_chunks()
+        mount, _, path = self.path.split("?")[0].removeprefix("/").partition("/")
+        protocols, others, key = MOUNTS.get(mount, ({}, set(), None))
+        path = "/" + path
+        protocol = protocols.get(path, messages if mount == "anthropic" else chat)
+        if path not in protocols and path not in others:
+            return self.refuse(protocol, 404, f"There is no {self.path} here.")
+        if key and self.headers.get(key[0]) != key[1]:
+            return self.refuse(protocol, 401, f"The key in {key[0]} is not the script's.")
+        if mount == "anthropic" and not self.headers.get("anthropic-version"):
+            return self.refuse(protocol, 400, "anthropic-version: Field required")
+        with COUNTING:
+            STATE["open"] += 1
+            STATE["asked"] += 1
+            STATE["last"] = {"mount": mount, "path": self.path, "headers": {k.lower(): v for k, v in self.headers.items()}}
+        try:
+            self.serve(protocol, path, raw, others)
+        except (Wrong, KeyError, ValueError, TypeError) as error:
+            self.refuse(protocol, 400, f"{type(error).__name__}: {error}", details=getattr(error, "details", None))
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+        finally:
+            with COUNTING:
+                STATE["open"] -= 1
+
+    def serve(self, protocol, path, raw, others):
+        if path == "/v1/audio/transcriptions":
+            fields = media.form(self.headers["content-type"], raw)
+            STATE["last"]["body"] = {"model": fields["model"]}
+            kind, body = media.transcription(fields)
+            return self.reply(200, body, kind) if isinstance(body, str) else self.stream(body, 0)
+        body = json.loads(raw)
+        STATE["last"]["body"] = body
+        if path == "/v1/embeddings":
+            return self.reply(200, json.dumps(media.embeddings(body)))
+        if path == "/v1/audio/speech":
+            kind, data = media.speech(body)
+            return self.reply(200, data, kind)
+        if body["model"] == "overloaded":
+            return self.refuse(protocol, 529, "This model is always overloaded.")
+        if path == "/v1/messages/count_tokens":
+            messages.read(body)
+            return self.reply(200, json.dumps({"input_tokens": messages.COUNTED}))
+        ask = protocol.read(body)
+        if protocol is messages:
+            messages.check(ask)
+        scene: Scene = play(ask)
+        if scene.refused:
+            message, details = f"The script refuses with {scene.refused}.", scene.cause and {"error_code": scene.cause}
+            return self.refuse(protocol, scene.refused, message, scene.headers, details)
+        if ask.stream:
+            return self.stream(protocol.events(scene, ask), scene.pause_s)
+        if scene.pause_s:
+            time.sleep(scene.pause_s)
+        self.reply(200, json.dumps(protocol.whole(scene, ask)))
+
+    def refuse(self, protocol, status, message, headers=(), details=None):
+        self.reply(status, json.dumps(protocol.error(status, message, details)), headers=headers)
+
+    def reply(self, status, body, kind="application/json", headers=()):
+        data = body.encode() if isinstance(body, str) else body
+        self.send_response(status)
+        for name, value in (("content-type", kind), ("content-length", str(len(data))), *headers):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def stream(self, events, pause_s):
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for event in events:
+            if event is None:
+                time.sleep(pause_s)
+            else:
+                data = event.encode()
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.write(b"0\r\n\r\n")
+
+    def read_chunks(self):
+        body = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Quiet about clients that leave: some do on purpose."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request, client_address):
+        pass
+
+
+if __name__ == "__main__":
+    server = Server(("127.0.0.1", 0), Handler)
+    print(f"listening on http://127.0.0.1:{server.server_address[1]}", flush=True)
+    server.serve_forever()

@@ -1,0 +1,219 @@
+"""What the scripted upstream says, whatever protocol it is asked in.
+
+A prompt names its scene: `scene:NAME` or `scene:NAME=ARGUMENT` in the last user text that has such a marker. A scene is
+a function of what was asked; it complains (`Wrong`) about a request that is not what it must be, and that is a 400.
+"""
+
+import dataclasses
+import hashlib
+import json
+import re
+
+MARKER = re.compile(r"scene:([a-z_]+)(?:=([^\s\"'<]+))?")
+ODD = "Zoë 👩‍👩‍👧 \u2028 \"quoted\" \\ back\u00e9"
+WEATHER = {"Paris": "Rain, 7 degrees.", "Oslo": "Snow, -3 degrees."}
+
+
+class Wrong(Exception):
+    """The request is not what the scene, or its protocol, needs. `details` are Anthropic's."""
+
+    def __init__(self, message, **details):
+        super().__init__(message)
+        self.details = details
+
+
+@dataclasses.dataclass
+class Ask:
+    """What is asked, in no protocol's words. `results` are the outputs of tools by the id of their call, in order."""
+
+    body: dict
+    stream: bool = False
+    system: str = ""
+    texts: list = dataclasses.field(default_factory=list)
+    tools: list = dataclasses.field(default_factory=list)
+    results: dict = dataclasses.field(default_factory=dict)
+    calls: dict = dataclasses.field(default_factory=dict)
+    images: list = dataclasses.field(default_factory=list)
+    schema: dict | None = None
+    thoughts: list = dataclasses.field(default_factory=list)
+
+    def scene(self):
+        found = [match for text in self.texts for match in MARKER.finditer(text)]
+        return (found[-1].group(1), found[-1].group(2)) if found else ("hello", None)
+
+    def add_call(self, id, name):
+        self.calls[id] = name
+
+    def add_result(self, id, text):
+        if id not in self.calls:
+            raise Wrong(f"a result of {id!r}, which nobody called; known: {sorted(self.calls)}")
+        self.results[id] = text
+
+    def last_results(self, names):
+        """The newest outputs, of which there must be one of each of these tools."""
+        ids = list(self.results)[-len(names) :]
+        require([self.calls[id] for id in ids] == names, f"results of {names}, not {[self.calls[id] for id in ids]}")
+        return [self.results[id] for id in ids]
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call of a tool; a custom one has a text as its input."""
+
+    id: str
+    name: str
+    arguments: str
+    custom: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """An answer. `endless` goes on until the client leaves; `breaks` ends a stream with an error after the text."""
+
+    pieces: tuple = ()
+    calls: tuple = ()
+    reasoning: str = ""
+    endless: bool = False
+    breaks: bool = False
+    pause_s: float = 0
+    refused: int | None = None
+    cause: str | None = None
+    headers: tuple = ()
+
+    @property
+    def text(self):
+        return "".join(self.pieces)
+
+
+def require(fact, what):
+    if not fact:
+        raise Wrong(f"the scene needs {what}")
+
+
+def words(text):
+    return tuple(re.findall(r"\S+\s*", text))
+
+
+def hello(ask, _):
+    return Scene(pieces=("Hello", ", ", "wörld 🌍", "!"))
+
+
+def odd(ask, _):
+    require(ODD in ask.texts[-1], "the odd text as it was")
+    return Scene(pieces=tuple(ODD))
+
+
+def system(ask, _):
+    return Scene(pieces=words(f"The system said: {ask.system}"))
+
+
+def think(ask, _):
+    return Scene(reasoning="First this, then that.", pieces=words("Thought through."))
+
+
+def weather(ask, cities):
+    """Calls get_weather for one or more cities, and tells what the calls gave."""
+    cities = (cities or "Paris").split(",")
+    require("get_weather" in ask.tools, f"the tool get_weather, not {ask.tools}")
+    if not ask.results:
+        calls = [Call(f"call_{city}", "get_weather", json.dumps({"city": city})) for city in cities]
+        return Scene(pieces=("Let me ",  "look."), calls=tuple(calls))
+    outputs = ask.last_results(["get_weather"] * len(cities))
+    return Scene(pieces=words("It says: " + " ".join(outputs)))
+
+
+def schema(ask, _):
+    if ask.tools == ["json"]:  # Some clients say a schema as the one tool that must be called.
+        return Scene(calls=(Call("call_json", "json", '{"name": "Oslo", "large": true}'),))
+    require(ask.schema and set(ask.schema["properties"]) == {"name", "large"}, f"the schema of a city, not {ask.schema}")
+    return Scene(pieces=('{"name": ', '"Oslo", ', '"large": ', "true}"))
+
+
+def picture(ask, _):
+    require(len(ask.images) == 1, f"one image, not {len(ask.images)}")
+    kind, data = ask.images[0]
+    return Scene(pieces=(f"{kind} ", hashlib.sha256(data).hexdigest()))
+
+
+def slow(ask, _):
+    return Scene(pieces=words("one two three four five six"), pause_s=0.1)
+
+
+def endless(ask, _):
+    return Scene(pieces=("tick ",), endless=True, pause_s=0.01)
+
+
+def breaks(ask, _):
+    return Scene(pieces=("half an ", "answer"), breaks=True)
+
+
+def refuse(ask, how):
+    """Refuses with a status, and perhaps a cause in Anthropic's details: `refuse=429,contract_spend_limit_reached`."""
+    status, _, cause = how.partition(",")
+    headers = (("retry-after", "7"),) if status == "429" else ()
+    return Scene(refused=int(status), cause=cause or None, headers=headers)
+
+
+FLAKY = {}
+
+
+def flaky(ask, name):
+    """Refuses the first two requests of a name."""
+    FLAKY[name] = FLAKY.get(name, 0) + 1
+    if FLAKY[name] <= 2:
+        return Scene(refused=[429, 529][FLAKY[name] - 1], headers=(("retry-after", "0"),))
+    return Scene(pieces=(f"At the third attempt of {name}.",))
+
+
+def claude_code(ask, path):
+    """A session of Claude Code: it writes a file, then reads it twice in parallel, then is done."""
+    require({"Write", "Read"} <= set(ask.tools), f"the tools Write and Read, not {ask.tools}")
+    step = len(ask.results)
+    if step == 0:
+        arguments = json.dumps({"file_path": path, "content": f"written by a script: {ODD}\n"}, ensure_ascii=False)
+        return Scene(
+            reasoning="A note is wanted.", pieces=words("I write the note."), calls=(Call("call_w", "Write", arguments),)
+        )
+    if step == 1:
+        require("error" not in ask.last_results(["Write"])[0].lower(), f"a written file: {ask.results}")
+        read = json.dumps({"file_path": path})
+        calls = (Call("call_r1", "Read", read), Call("call_r2", "Read", read))
+        return Scene(reasoning="Now look at it.", pieces=words("I look at it twice."), calls=calls)
+    outputs = ask.last_results(["Read", "Read"])
+    require(all("written by a script" in output for output in outputs), f"the note's text in {outputs}")
+    return Scene(pieces=words("The note is written."))
+
+
+def codex(ask, path):
+    """A session of Codex: it writes a file by a shell command, looks at it, then is done."""
+    tool = next((name for name in ("exec_command", "shell_command", "shell") if name in ask.tools), None)
+    require(tool, f"a shell tool, not {ask.tools}")
+    commands = [f"printf 'written by a script\\n' > {path}", f"cat {path}"]
+    step = len(ask.results)
+    if step < 2:
+        key = {"exec_command": "cmd", "shell_command": "command"}.get(tool, "command")
+        arguments = {key: commands[step] if tool != "shell" else ["bash", "-c", commands[step]]}
+        call = Call(f"call_{step}", tool, json.dumps(arguments))
+        return Scene(reasoning="A note is wanted.", pieces=words("I use the shell."), calls=(call,))
+    require("written by a script" in ask.last_results([tool])[0], f"the note's text in {ask.results}")
+    return Scene(pieces=words("The note is written."))
+
+
+SCENES = {
+    function.__name__: function
+    for function in (
+        hello, odd, system, think, weather, schema, picture, slow, endless, breaks, refuse, flaky, claude_code, codex
+    )
+}  # fmt: skip
+
+
+def play(ask):
+    """The scene that is asked for."""
+    name, argument = ask.scene()
+    if name not in SCENES:
+        raise Wrong(f"there is no scene {name}")
+    return SCENES[name](ask, argument)
+
+
+def fragments(text, size=7):
+    return [text[at : at + size] for at in range(0, len(text), size)]
