@@ -17,8 +17,9 @@ use crate::upstream::AnswerBody;
 /// A whole answer up to this size is read before anything is sent, so that an upstream that breaks off in it
 /// can still be replaced.
 const WHOLE_BYTES_MAX: usize = 64 << 10;
-/// Events held back before the first content.
-const HELD_BYTES_MAX: usize = 64 << 10;
+/// Bytes of events held back before the first content: the first two of a Responses stream each repeat the request's
+/// instructions and tools.
+const HELD_BYTES_MAX: usize = 512 << 10;
 /// A whole answer that must be understood, to be said in another dialect or as a stream, must fit into this.
 const UNDERSTOOD_BYTES_MAX: usize = 32 << 20;
 

@@ -7,7 +7,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use shared::operation::Dialect;
 use shared::usage::{Outcome, Provenance};
 use wire::adapt::Whole;
-use wire::envelope::{self, Family};
+use wire::envelope::Family;
+use wire::native;
+use wire::stream::{StreamOptions, Trouble};
 
 use crate::attempt::Begun;
 use crate::exchange::{Exchange, X_REQUEST_ID};
@@ -136,7 +138,8 @@ pub(super) async fn run_with_keepalive(
             (Err(unserved), _) => {
                 let fault = unserved.fault;
                 let message = fault.message.to_string();
-                Finished::Whole(envelope::stream_error(dialect, fault.kind.row(), &message, late.id()))
+                let trouble = Trouble { row: fault.kind.row(), message: &message, request_id: late.id() };
+                Finished::Whole(native::stream(dialect, StreamOptions::default()).trouble(trouble))
             }
         }
     });

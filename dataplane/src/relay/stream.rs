@@ -103,6 +103,8 @@ impl std::error::Error for BrokenOff {}
 pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 /// How long an upstream may keep its connection open after `[DONE]`.
 const AFTER_DONE: Duration = Duration::from_secs(2);
+/// The same where clients take an answer for complete only when it ends, as Codex does.
+const AFTER_DONE_AWAITED: Duration = Duration::from_millis(100);
 
 impl Relay {
     pub(crate) fn new(parts: Parts) -> Self {
@@ -224,7 +226,11 @@ impl Relay {
     /// gives up when patience ends.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let ended = self.record.is_closed();
-        let limit = if ended { AFTER_DONE } else { self.provider.stream_idle_timeout };
+        let limit = match (ended, self.dialect) {
+            (true, Dialect::Responses) => AFTER_DONE_AWAITED,
+            (true, _) => AFTER_DONE,
+            (false, _) => self.provider.stream_idle_timeout,
+        };
         let keepalive = self.keepalive().unwrap_or(limit).min(limit);
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(keepalive)));
         std::task::ready!(timer.as_mut().poll(cx));

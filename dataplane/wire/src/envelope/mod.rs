@@ -60,28 +60,10 @@ pub fn chat_stream_error(row: ErrorRow, message: &str, request_id: &str) -> Byte
     [b"data: ".as_slice(), &body, b"\n\n"].concat().into()
 }
 
-/// An error as the only event of a stream of `dialect`, whose answer has not begun.
-pub fn stream_error(dialect: Dialect, row: ErrorRow, message: &str, request_id: &str) -> Bytes {
-    match dialect {
-        Dialect::Messages => {
-            let body = error_body(Family::Anthropic, row, message, None, request_id);
-            [b"event: error\ndata: ".as_slice(), &body, b"\n\n"].concat().into()
-        }
-        Dialect::Responses => {
-            let event = json!({
-                "type": "error", "sequence_number": 0, "code": row.code, "message": message, "param": null,
-            });
-            format!("event: error\ndata: {event}\n\n").into()
-        }
-        Dialect::Chat
-        | Dialect::Embeddings
-        | Dialect::Speech
-        | Dialect::Transcription
-        | Dialect::Images
-        | Dialect::Videos
-        | Dialect::Gemini
-        | Dialect::Bedrock => chat_stream_error(row, message, request_id),
-    }
+/// An error as an event of a Messages stream. No `message_stop` may follow it.
+pub(crate) fn messages_stream_error(row: ErrorRow, message: &str, request_id: &str) -> Bytes {
+    let body = error_body(Family::Anthropic, row, message, None, request_id);
+    [b"event: error\ndata: ".as_slice(), &body, b"\n\n"].concat().into()
 }
 
 /// An upstream's error, sanitized, as an event of a Messages stream.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::event::{Kind, Seen};
 use super::usage::Usage;
-use crate::envelope::{self, Family, StreamError, error_event, named_event, sanitize_value};
+use crate::envelope::{StreamError, error_event, messages_stream_error, named_event, sanitize_value};
 use crate::json::Fault;
 use crate::native::{self, Gather, Judge, Judged, OversizedScan, Varying, Verdict};
 use crate::stream::{StreamOptions, StreamState, Trouble};
@@ -145,9 +145,7 @@ impl Judge for MessagesJudge {
     }
 
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
-        let Trouble { row, message, request_id } = trouble;
-        let body = envelope::error_body(Family::Anthropic, row, message, None, request_id);
-        named_event("error", &String::from_utf8_lossy(&body))
+        messages_stream_error(trouble.row, trouble.message, trouble.request_id)
     }
 }
 

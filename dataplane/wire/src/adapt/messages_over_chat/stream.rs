@@ -11,7 +11,6 @@
 use bytes::Bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use shared::operation::Dialect;
 
 use super::calls::{Calls, TooMuch, WAITING_BYTES_MAX};
 use super::chunk::{Choice, Chunk, Delta, Piece, between_quotes, pieces};
@@ -19,7 +18,7 @@ use super::event::{Block, Events};
 use super::{ChatAnswers, Ending};
 use crate::adapt::events;
 use crate::chat::token_counts;
-use crate::envelope::{StreamError, error_event, stream_error};
+use crate::envelope::{StreamError, error_event, messages_stream_error};
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// The stream. One value an upstream answer.
@@ -99,7 +98,7 @@ impl AnswerStream for MessagesFromChat {
 
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
         self.phase = Phase::Closed;
-        stream_error(Dialect::Messages, trouble.row, trouble.message, trouble.request_id)
+        messages_stream_error(trouble.row, trouble.message, trouble.request_id)
     }
 }
 
