@@ -10,7 +10,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from common import DIRECT, KEY, ODD, ORIGIN, Suite, equal, finish, holds, last
+from common import DIRECT, KEY, ODD, ORIGIN, Suite, equal, finish, holds, last, raises
 
 PACKAGES = pathlib.Path(os.environ["LLMGW_TEST_NODE"], "node_modules")
 LIMIT_S = 120
@@ -95,7 +95,7 @@ def claude_code_on_a_chat_only_target():
 
 
 CODEX = """\
-model = "gpt-5.5"
+model = "{model}"
 model_provider = "gateway"
 check_for_update_on_startup = false
 
@@ -110,18 +110,23 @@ enabled = false
 """
 
 
+def codex(folder, model, task):
+    """The command, in a home that says where the gateway is."""
+    config = folder / "home" / ".codex" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(CODEX.format(origin=ORIGIN, model=model))
+    return [
+        program("@openai", "codex-*/vendor/*/bin/codex*"), "exec", "--json", "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox", task,
+    ]  # fmt: skip
+
+
 @SUITE.check()
 def codex_on_a_native_target():
     with tempfile.TemporaryDirectory(prefix="llmgw-codex-") as name:
         folder = pathlib.Path(name)
         note = folder / "work" / "note.txt"
-        config = folder / "home" / ".codex" / "config.toml"
-        config.parent.mkdir(parents=True)
-        config.write_text(CODEX.format(origin=ORIGIN))
-        command = [
-            program("@openai", "codex-*/vendor/*/bin/codex*"), "exec", "--json", "--skip-git-repo-check",
-            "--dangerously-bypass-approvals-and-sandbox", f"Write the note. scene:codex={note}",
-        ]  # fmt: skip
+        command = codex(folder, "gpt-5.5", f"Write the note. scene:codex={note}")
         lines = events(command, folder, {"GATEWAY_KEY": KEY})
         equal(note.read_text(), "written by a script\n", "the note")
         items = [line["item"] for line in lines if line["type"] == "item.completed"]
@@ -134,6 +139,15 @@ def codex_on_a_native_target():
         sealed = [item.get("encrypted_content") for item in asked["input"] if item.get("type") == "reasoning"]
         holds(sealed and all(sealed), f"its reasoning comes back, sealed: {sealed}")
         holds(DIRECT or asked["model"] == "m", "the target's own model")
+
+
+@SUITE.check(gateway_only=True)
+def codex_on_a_chat_only_target_is_told_why_not():
+    with tempfile.TemporaryDirectory(prefix="llmgw-codex-") as name:
+        folder = pathlib.Path(name)
+        command = codex(folder, "gpt-5.5-on-chat", "scene:hello")
+        said = str(raises(AssertionError, lambda: events(command, folder, {"GATEWAY_KEY": KEY})))
+        holds("it ended with 1" in said and "'include' asks for" in said, f"the field that cannot be said: {said}")
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ endpoints:
     failover: [{{provider: chat, model: m}}]
   gpt-5.5:
     failover: [{{provider: openai, model: m}}]
+  gpt-5.5-on-chat:
+    failover: [{{provider: chat, model: m}}]
 policies:
   defaults:
     retry_max_attempts: 1           # so that it is the clients who retry
