@@ -94,7 +94,7 @@ mod tests {
     fn names_are_those_of_serde() {
         check(Outcome::name, 5);
         check(provenance, 4);
-        check(result, 18);
+        check(result, 19);
         check(error, 30);
     }
 }
