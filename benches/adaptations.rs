@@ -4,8 +4,8 @@
 //! cargo bench --bench adaptations -- [--rounds N] [--only NAME,..]
 //! ```
 //!
-//! Each row is a stream of 200 pieces of content, an upstream write each, from a target of one dialect to a client of
-//! another. The gateway has core 0 to itself; CPU time is what the kernel charges to its process. Ratios are taken
+//! Each row is a stream of 200 pieces of content from a target of one dialect to a client of another: once with an
+//! upstream write for each, where the kernel's share is largest, and once with 40 to a write, where it is smallest. The gateway has core 0 to itself; CPU time is what the kernel charges to its process. Ratios are taken
 //! inside each round, to the native chat stream.
 #![expect(
     clippy::unwrap_used,
@@ -40,11 +40,19 @@ fn main() {
     let mut pairs = pairs();
     pairs.retain(|pair| pair.name == "chat" || only.as_ref().is_none_or(|only| only.contains(&pair.name)));
     pin(1);
-    let upstreams: Vec<SocketAddr> = pairs.iter().map(upstream).collect();
-    let gateway = Gateway::start(&pairs, &upstreams);
+    for per_write in [1, 40] {
+        println!("{per_write} to a write");
+        compare(&pairs, per_write, rounds);
+    }
+}
+
+/// Measures all rows in interleaved rounds and prints them.
+fn compare(pairs: &[Pair], per_write: usize, rounds: usize) {
+    let upstreams: Vec<SocketAddr> = pairs.iter().map(|pair| upstream(pair, per_write)).collect();
+    let gateway = Gateway::start(pairs, &upstreams);
     let mut table: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
     for round in 0..=rounds {
-        for (row, pair) in table.iter_mut().zip(&pairs) {
+        for (row, pair) in table.iter_mut().zip(pairs) {
             let micros = measure(&gateway, pair);
             // The first round warms up.
             if round > 0 {
@@ -52,7 +60,7 @@ fn main() {
             }
         }
     }
-    print(&pairs, &table);
+    print(pairs, &table);
     println!("memory after it: {:.1} MiB", gateway.resident_bytes() as f64 / f64::from(1 << 20));
 }
 
@@ -94,11 +102,12 @@ fn client(address: SocketAddr, pair: &Pair) {
     }
 }
 
-/// A server that answers every request with the stream of `pair`.
-fn upstream(pair: &Pair) -> SocketAddr {
+/// A server that answers every request with the stream of `pair`, so many events to a write.
+fn upstream(pair: &Pair, per_write: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (events, content_type) = (pair.events.clone(), pair.content_type);
+    let events: Vec<Vec<u8>> = pair.events.chunks(per_write).map(<[Vec<u8>]>::concat).collect();
+    let content_type = pair.content_type;
     std::thread::spawn(move || {
         for connection in listener.incoming() {
             let (mut connection, events) = (connection.unwrap(), events.clone());

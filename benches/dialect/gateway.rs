@@ -35,7 +35,10 @@ impl Gateway {
         let mut yaml = String::from("providers:\n");
         for (pair, upstream) in pairs.iter().zip(upstreams) {
             let _ = writeln!(yaml, "  {}:\n    base_url: http://{upstream}{}", pair.name, pair.base);
-            let _ = writeln!(yaml, "    api_key: \"{}\"\n    models: [m]", pair.key);
+            let _ = writeln!(yaml, "    api_key: \"{}\"", pair.key);
+            if !pair.provider.contains("models:") {
+                let _ = writeln!(yaml, "    models: [m]");
+            }
             for line in pair.provider.lines() {
                 let _ = writeln!(yaml, "    {line}");
             }

@@ -36,7 +36,7 @@ const CHAT: Target =
 const MESSAGES: Target =
     Target { provider: "type: anthropic", base: "", key: KEY, content_type: SSE, events: messages };
 const RESPONSES: Target = Target {
-    provider: "type: openai\nprotocols: [responses]\nforce_api_support: true",
+    provider: "type: openai\nprotocols: [responses]\nforce_api_support: true\nmodels: [{id: m, protocols: [responses]}]",
     base: "/v1",
     key: KEY,
     content_type: SSE,
