@@ -1,11 +1,11 @@
-//! What is no conversation: embeddings, speech and transcription go to exactly one target and pass unchanged (EMB-1,
-//! AUD-1, AUD-2).
+//! What is no conversation: embeddings, speech, transcription and images go to exactly one target and pass unchanged
+//! (EMB-1, AUD-1, AUD-2, IMG-1).
 
 use serde_json::json;
 
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat};
 
-const MEMBERS: &str = "protocols: [chat, embeddings, speech, transcription]";
+const MEMBERS: &str = "protocols: [chat, embeddings, speech, transcription, images]";
 
 /// Two providers behind `line`, both of which take everything; retries as `policies` say.
 async fn pair(policies: &str) -> (Gateway, Upstream, Upstream) {
@@ -14,6 +14,7 @@ async fn pair(policies: &str) -> (Gateway, Upstream, Upstream) {
         .provider_with("p0", first.base_url(), MEMBERS)
         .provider_with("p1", second.base_url(), MEMBERS)
         .endpoint("line", &[("p0", "m"), ("p1", "m")])
+        .endpoint("gpt", &[("p1", "gpt-image-1")])
         .policies(policies);
     (Gateway::start(&yaml).await, first, second)
 }
@@ -150,4 +151,85 @@ async fn a_target_that_does_not_offer_the_operation_is_not_asked() {
     let answer = gateway.client().post("/v1/embeddings", r#"{"model":"up/m","input":"a"}"#).await;
     assert_eq!((answer.status, answer.error_code().as_str()), (503, "no_eligible_target"));
     assert!(upstream.requests().is_empty());
+}
+
+fn images(image: &str) -> String {
+    format!(
+        r#"{{"created":1795000000,"data":[{image}],"size":"1024x1024",
+            "usage":{{"input_tokens":5,"input_tokens_details":{{"image_tokens":0,"text_tokens":5}},"output_tokens":272,"total_tokens":277}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn images_pass_inline_with_their_usage() {
+    let (gateway, first, second) = pair(TWICE).await;
+    let large = images(&format!(r#"{{"b64_json":"{}"}}"#, "iVBO".repeat(1 << 20)));
+    first.always(Answer::json(200, &large));
+    for path in ["/v1/images/generations", "/images/generations"] {
+        let body = r#"{"model":"line","prompt":"a cat","n":1,"output_format":"png"}"#;
+        let answer = gateway.client().post(path, body).await;
+        assert!(answer.status == 200 && answer.body == large.as_bytes(), "{} bytes", answer.body.len());
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
+        assert_eq!((&record["operation"], &record["tokens"]["output"]), (&json!("images"), &json!(272)));
+    }
+    let request = first.request(0).await;
+    assert!(request.head.starts_with("POST /v1/images/generations "), "{}", request.head);
+    let asked = r#"{"model":"m","response_format":"b64_json","prompt":"a cat","n":1,"output_format":"png"}"#;
+    assert_eq!(request.body, asked, "a server of which nothing is known is asked for inline images");
+
+    // OpenAI's later models refuse to be asked.
+    let body = r#"{"prompt":"a cat","response_format":"b64_json","model":"gpt"}"#;
+    second.always(Answer::json(200, images(r#"{"b64_json":"AAAA"}"#)));
+    assert_eq!(gateway.client().post("/v1/images/generations", body).await.status, 200);
+    assert_eq!(second.request(0).await.body, r#"{"prompt":"a cat","model":"gpt-image-1"}"#);
+}
+
+#[tokio::test]
+async fn an_image_that_is_an_address_is_refused_and_never_fetched() {
+    let (gateway, first, second) = pair(TWICE).await;
+    let url = format!("{}/made/s3cret.png", first.base_url());
+    first.always(Answer::json(200, images(&format!(r#"{{"url":"{url}"}}"#))));
+    let body = r#"{"model":"line","prompt":"a cat"}"#;
+    let answer = gateway.client().post("/v1/images/generations", body).await;
+    assert_eq!((answer.status, answer.error_code().as_str()), (502, "upstream_invalid_response"));
+    let said = answer.json()["error"]["message"].to_string();
+    assert!(said.contains("b64_json") && !said.contains("s3cret"), "{said}");
+    assert_eq!((first.requests().len(), second.requests().len()), (1, 0), "made once, and not fetched");
+
+    for format in ["url", "base64"] {
+        let body = format!(r#"{{"model":"line","prompt":"a cat","response_format":"{format}"}}"#);
+        let answer = gateway.client().post("/v1/images/generations", body).await;
+        assert_eq!(answer.status, 400);
+        assert_eq!(answer.json()["error"]["param"], "response_format");
+    }
+    assert_eq!(first.requests().len(), 1, "refused before anything is sent");
+}
+
+#[tokio::test]
+async fn images_stream_partial_ones_first() {
+    let (gateway, first, _second) = pair(ONCE).await;
+    let event = |kind: &str, image: &str| {
+        format!("event: image_generation.{kind}\ndata: {{\"type\":\"image_generation.{kind}\",{image}}}\n\n")
+    };
+    let usage = r#""b64_json":"BBBB","usage":{"input_tokens":5,"output_tokens":272,"total_tokens":277}"#;
+    let stream = [event("partial_image", r#""b64_json":"AAAA""#), event("completed", usage)].concat();
+    first.then(Answer::whole(200, &[("content-type", "text/event-stream")], &stream));
+    let body = r#"{"model":"line","prompt":"a cat","stream":true,"partial_images":1}"#;
+    let answer = gateway.client().post("/v1/images/generations", body).await;
+    assert_eq!((answer.status, &answer.body[..]), (200, stream.as_bytes()));
+    let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
+    assert_eq!((&record["tokens"]["output"], &record["outcome"]), (&json!(272), &json!("completed")));
+
+    // A server that cannot stream answers with all of it.
+    first.then(Answer::json(200, images(r#"{"b64_json":"AAAA"}"#)));
+    let answer = gateway.client().post("/v1/images/generations", body).await;
+    assert!(answer.header("content-type").unwrap().starts_with("text/event-stream"));
+    let text = String::from_utf8_lossy(&answer.body);
+    assert!(text.starts_with("event: image_generation.completed\ndata: {"), "{text}");
+
+    let url = event("completed", r#""url":"https://x""#);
+    first.then(Answer::whole(200, &[("content-type", "text/event-stream")], &url));
+    let answer = gateway.client().post("/v1/images/generations", body).await;
+    assert_eq!(answer.status, 502);
 }

@@ -59,11 +59,10 @@ fn is_wanted(pair: &Adaptation, target: &Target) -> bool {
 pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
     let (head, model) = (message.head, target.model.id.as_str());
     let preamble = preamble(message);
-    // A native target that knows how is asked for the usage chunk on every stream; who did not ask for it does not see it
-    // (CHAT-4). An adaptation reads there what the client wants.
+    // Usage is asked for on every stream; who did not ask for it does not see it (CHAT-4). An adaptation reads there what the client wants.
     let native = target.speaks(head.dialect);
-    let ask_usage = native && target.provider.quirks.stream_options;
-    let segments = request::build(&message.body.segments, head, model, ask_usage, preamble.as_deref());
+    let asks = native && asks(target, head.dialect);
+    let segments = request::build(&message.body.segments, head, model, asks, preamble.as_deref());
     let path = |dialect| {
         let path = target.provider.path(dialect, Call::answer(head.stream), model);
         path.ok_or_else(|| Rejection::new("model", "names a model that has no address at its provider."))
@@ -71,9 +70,8 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
     let include_usage = head.include_usage;
     if native {
         let dialect = head.dialect;
-        let is_conversation = dialect.is_conversation();
-        let reading =
-            if is_conversation { Reading::Native { dialect, include_usage } } else { Reading::Proxied };
+        let understood = dialect.is_conversation() || dialect == Dialect::Images;
+        let reading = if understood { Reading::Native { dialect, include_usage } } else { Reading::Proxied };
         return Ok(Outgoing { reading, path: path(head.dialect)?, segments });
     }
     let Some(pair) = adaptation(target, head.dialect) else {
@@ -94,6 +92,16 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         target: pair.target,
     };
     Ok(Outgoing { reading, path: path(pair.target)?, segments: vec![prepared.body] })
+}
+
+/// Whether a native target must be asked for what it does not send unasked, and knows how.
+fn asks(target: &Target, dialect: Dialect) -> bool {
+    let (quirks, model) = (&target.provider.quirks, target.model.id.as_str());
+    match dialect {
+        // OpenAI's later models send nothing but inline images, and refuse to be asked for them.
+        Dialect::Images => model.contains("dall-e") || !(quirks.inline_images || model.contains("gpt-image")),
+        _ => quirks.stream_options,
+    }
 }
 
 /// The gateway's own system text for the request: everybody's, then the endpoint's (MSG-1).

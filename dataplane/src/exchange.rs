@@ -151,7 +151,7 @@ impl Exchange {
             Operation::Models => models::serve(&snapshot, &access, rest, &parts.headers),
             Operation::Metrics if is_administrator(&access) => Ok(metrics::render(plane)),
             Operation::Metrics => Err(Fault::new(ErrorKind::Forbidden, "Metrics need an administrator key.")),
-            Operation::Images | Operation::Videos => Err(Fault::new(
+            Operation::Videos => Err(Fault::new(
                 ErrorKind::NotImplemented,
                 format!("This release of llmgw does not serve {} yet.", operation.name()),
             )

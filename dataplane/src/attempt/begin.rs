@@ -4,13 +4,14 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use shared::error_kind::ErrorKind;
+use shared::operation::Dialect;
 use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
 use wire::adapt::{BadAnswer, Whole};
 
 use super::failure::{Failure, broke_off, of_stream_error, secrets};
 use super::patience::Patience;
-use super::{Begun, Task};
+use super::{Begun, Next, Task};
 use crate::relay::Scan;
 use crate::upstream::AnswerBody;
 
@@ -20,7 +21,8 @@ const WHOLE_BYTES_MAX: usize = 64 << 10;
 /// Bytes of events held back before the first content: the first two of a Responses stream each repeat the request's
 /// instructions and tools.
 const HELD_BYTES_MAX: usize = 512 << 10;
-/// A whole answer that must be understood, to be said in another dialect or as a stream, must fit into this.
+/// A whole answer that must be understood, to be said in another dialect or as a stream, or because it may hold
+/// addresses in place of images, must fit into this.
 const UNDERSTOOD_BYTES_MAX: usize = 32 << 20;
 
 /// Reads a stream up to its first content, holding back what comes before it.
@@ -125,6 +127,10 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
 fn understand(task: &Task<'_>, provider: &ProviderInstance, body: Bytes) -> Result<Whole, Failure> {
     task.reading.whole(body).map_err(|bad| match bad {
         BadAnswer::Error(error) => of_stream_error(task, provider, &error),
+        // What has been made, and is paid for, is not made again.
+        BadAnswer::Invalid(why) if task.dialect == Dialect::Images => {
+            Failure { next: Next::FailOver, ..invalid(provider, why) }
+        }
         BadAnswer::Invalid(why) => invalid(provider, why),
     })
 }
@@ -134,7 +140,7 @@ fn invalid(provider: &ProviderInstance, why: &str) -> Failure {
     Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message)
 }
 
-const TOO_LONG: &str = "it is too long to be said in another protocol";
+const TOO_LONG: &str = "it is too long to be read as a whole";
 
 /// An upstream that cannot stream answered a stream request with a whole answer: it becomes a stream.
 pub(super) async fn synthesize(

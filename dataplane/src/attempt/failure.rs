@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderValue;
 use shared::error_kind::ErrorKind;
+use shared::operation::Dialect;
 use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
 use wire::envelope::{self, Family, StreamError, UpstreamAnswer};
@@ -155,5 +156,7 @@ pub(super) fn of_stream_error(task: &Task<'_>, provider: &ProviderInstance, erro
     }});
     let body = document.to_string();
     let failure = of_error_answer(task, provider, status, Some("application/json"), body.as_bytes());
-    Failure { result: StepResult::StreamError, ..failure }
+    // An image is begun once: who has made one is paid for it.
+    let next = if task.dialect == Dialect::Images { Next::FailOver } else { failure.next };
+    Failure { result: StepResult::StreamError, next, ..failure }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shared::operation::Dialect;
 use wire::adapt::{Answers, BadAnswer, Whole};
-use wire::media::Opaque;
+use wire::media::{Opaque, images};
 use wire::native::{self, WholeScan};
 use wire::stream::{AnswerStream, StreamOptions};
 
@@ -54,7 +54,12 @@ impl Reading {
     /// Whether a long answer can pass while it is read; else it must be there as a whole, to be said in another
     /// dialect.
     pub(super) fn passes(&self) -> bool {
-        matches!(self, Self::Native { .. } | Self::Proxied)
+        match self {
+            // Whether images are inline shows only in all of the answer.
+            Self::Native { dialect, .. } => *dialect != Dialect::Images,
+            Self::Proxied => true,
+            Self::Adapted { .. } => false,
+        }
     }
 
     /// What reads a whole answer that passes.
@@ -75,6 +80,7 @@ impl Reading {
     /// Reads a whole answer.
     pub(super) fn whole(&self, body: Bytes) -> Result<Whole, BadAnswer> {
         match self {
+            Self::Native { dialect: Dialect::Images, .. } => images::whole(body),
             Self::Native { .. } | Self::Proxied => {
                 let answer = native::whole_answer(self.shape(), &body);
                 match answer.error {

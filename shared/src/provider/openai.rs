@@ -40,5 +40,6 @@ pub(super) const QUIRKS: Quirks = Quirks {
     mid_system: true,
     custom_tools: true,
     files: true,
+    inline_images: true,
     ..Quirks::PLAIN
 };

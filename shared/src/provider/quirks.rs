@@ -26,6 +26,8 @@ pub struct Quirks {
     pub files: bool,
     /// `top_k` is known.
     pub top_k: bool,
+    /// Images come inline unasked, and only DALL-E models may be asked for it.
+    pub inline_images: bool,
 }
 
 /// The member of a chat request that bounds the answer's tokens.
@@ -70,6 +72,7 @@ impl Quirks {
         custom_tools: false,
         files: false,
         top_k: false,
+        inline_images: false,
     };
 }
 

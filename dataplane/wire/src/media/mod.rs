@@ -1,5 +1,6 @@
 //! What is no conversation: embeddings, speech, transcriptions, images, videos.
 
+pub mod images;
 mod opaque;
 
 pub use opaque::Opaque;

@@ -4,12 +4,16 @@ use shared::operation::Dialect;
 use shared::usage::TokenCounts;
 
 use crate::envelope::StreamError;
+use crate::media::images;
 use crate::stream::{AnswerStream, StreamOptions};
 use crate::{chat, messages, responses};
 
-/// An answer of a target that speaks the client's dialect, in events. What is neither Messages nor Responses is
-/// read as chat, whose errors every SDK of OpenAI's knows.
+/// An answer of a target that speaks the client's dialect, in events. What is neither Messages, Responses nor images
+/// is read as chat, whose errors every SDK of OpenAI's knows.
 pub fn stream(dialect: Dialect, options: StreamOptions) -> Box<dyn AnswerStream> {
+    if dialect == Dialect::Images {
+        return Box::new(images::Stream::new(options));
+    }
     match kin(dialect) {
         Kin::Chat => Box::new(chat::stream(options)),
         Kin::Messages => Box::new(messages::stream(options)),
@@ -83,6 +87,9 @@ pub fn whole_answer(dialect: Dialect, body: &[u8]) -> WholeAnswer {
 /// The stream that says what the unary answer `whole` says, for a client that asked for a stream and a target that
 /// cannot. `include_usage` matters to chat alone. `None` if `whole` is no answer in its dialect.
 pub fn synthesize_stream(dialect: Dialect, whole: &[u8], include_usage: bool) -> Option<Vec<u8>> {
+    if dialect == Dialect::Images {
+        return images::synthesize_stream(whole);
+    }
     match kin(dialect) {
         Kin::Chat => chat::synthesize_stream(whole, include_usage),
         Kin::Messages => messages::synthesize_stream(whole),

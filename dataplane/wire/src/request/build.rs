@@ -10,17 +10,11 @@ use super::shape::{Shape, SystemText};
 use crate::json::quote;
 
 /// The upstream body as slices of `segments`, which `head` was read from. Every `model` becomes `model`, the
-/// gateway's own members disappear, a stream asks for usage if `request_usage` and the dialect has to, and
-/// `preamble`, the gateway's own system text, comes before the request's. All other bytes stay.
-pub fn build(
-    segments: &[Bytes],
-    head: &Head,
-    model: &str,
-    request_usage: bool,
-    preamble: Option<&str>,
-) -> Vec<Bytes> {
+/// gateway's own members disappear, what the dialect has to ask for is asked for if `asks` (the usage of a stream,
+/// images inline), and `preamble`, the gateway's own system text, comes before the request's. All other bytes stay.
+pub fn build(segments: &[Bytes], head: &Head, model: &str, asks: bool, preamble: Option<&str>) -> Vec<Bytes> {
     let shape = Shape::of(head.dialect);
-    let ask = head.stream && request_usage && shape.asks_usage;
+    let ask = asks && (shape.asks_inline || (head.stream && shape.asks_usage));
     let quoted = preamble.filter(|text| !text.is_empty()).map(quote);
     let plain = model;
     let model = quote(model);
@@ -51,7 +45,9 @@ pub fn build(
 /// The members that the request does not have and the target must get, as they come after another one.
 fn missing(shape: &Shape, head: &Head, ask: bool, quoted: Option<&str>) -> String {
     let mut members = String::new();
-    if ask && !head.has_options {
+    if ask && shape.asks_inline {
+        members.push_str(r#","response_format":"b64_json""#);
+    } else if ask && !head.has_options {
         members.push_str(r#","stream_options":{"include_usage":true}"#);
     }
     if let Some(quoted) = quoted

@@ -105,6 +105,8 @@ pub enum ScanFault {
     ConversationUnfit(&'static str, &'static str),
     /// `stream` is neither a bool nor null.
     StreamNotBool,
+    /// Images are wanted in another form than inline.
+    ImageFormat,
     /// One member stands there again and again.
     TooManyRepeats,
 }
@@ -159,6 +161,7 @@ impl HeadScan {
         let model = model(&mut fields)?;
         let stream = stream(fields.value(Field::Stream))?;
         check_conversation(&fields, &state)?;
+        check_image_format(&fields)?;
         let number = |field| fields.value(field).whole_number();
         Ok(Head {
             dialect: self.dialect,
@@ -194,6 +197,13 @@ fn check_conversation(fields: &Fields, state: &ProviderState) -> Result<(), Scan
         return Err(ScanFault::ConversationMissing(name).into());
     }
     Err(ScanFault::ConversationUnfit(name, shape.kinds.name()).into())
+}
+
+/// Only inline images can be relayed: an address would have to be fetched (IMG-1).
+fn check_image_format(fields: &Fields) -> Result<(), ScanError> {
+    let value = fields.value(Field::ImageFormat);
+    let is_inline = text(fields, value).is_some_and(|format| format == "b64_json");
+    if value.is_given() && !is_inline { Err(ScanFault::ImageFormat.into()) } else { Ok(()) }
 }
 
 fn provider_state(fields: &Fields) -> ProviderState {
@@ -247,6 +257,7 @@ impl From<ScanFault> for ScanError {
             ScanFault::ModelMissing | ScanFault::ModelNotString | ScanFault::ModelTooLong => Some("model"),
             ScanFault::ConversationMissing(name) | ScanFault::ConversationUnfit(name, _) => Some(name),
             ScanFault::StreamNotBool => Some("stream"),
+            ScanFault::ImageFormat => Some("response_format"),
             ScanFault::NotJson(_) | ScanFault::NotObject | ScanFault::TooDeep | ScanFault::TooManyRepeats => {
                 None
             }
@@ -279,6 +290,9 @@ impl fmt::Display for ScanError {
             ScanFault::ConversationMissing(name) => write!(f, "Missing required member: '{name}'."),
             ScanFault::ConversationUnfit(name, kinds) => write!(f, "'{name}' must be {kinds}."),
             ScanFault::StreamNotBool => f.write_str("'stream' must be true, false or null."),
+            ScanFault::ImageFormat => {
+                f.write_str("'response_format' must be \"b64_json\" or left out: images come inline only.")
+            }
             ScanFault::TooManyRepeats => {
                 write!(f, "The body repeats its members more than {EDITS_MAX} times.")
             }

@@ -18,6 +18,8 @@ pub(super) struct Shape {
     pub(super) system: SystemText,
     /// A stream says what was used only if it is asked to.
     pub(super) asks_usage: bool,
+    /// Some targets send images inline only if they are asked to.
+    pub(super) asks_inline: bool,
 }
 
 /// How system text is said.
@@ -44,7 +46,8 @@ impl Shape {
             Dialect::Responses => &RESPONSES,
             Dialect::Embeddings => &EMBEDDINGS,
             Dialect::Speech => &SPEECH,
-            Dialect::Images | Dialect::Videos => &PROMPTED,
+            Dialect::Images => &IMAGES,
+            Dialect::Videos => &VIDEOS,
             Dialect::Transcription | Dialect::Gemini | Dialect::Bedrock => &OTHER,
         }
     }
@@ -66,6 +69,7 @@ static CHAT: Shape = Shape {
     may_be_stored: false,
     system: SystemText::Message,
     asks_usage: true,
+    asks_inline: false,
 };
 
 static MESSAGES: Shape = Shape {
@@ -80,6 +84,7 @@ static MESSAGES: Shape = Shape {
     may_be_stored: false,
     system: SystemText::Member("system"),
     asks_usage: false,
+    asks_inline: false,
 };
 
 static RESPONSES: Shape = Shape {
@@ -101,22 +106,27 @@ static RESPONSES: Shape = Shape {
     may_be_stored: true,
     system: SystemText::Member("instructions"),
     asks_usage: false,
+    asks_inline: false,
 };
 
 static EMBEDDINGS: Shape = Shape { named: input, conversation: "input", kinds: Kinds::TextOrArray, ..BARE };
 
 static SPEECH: Shape = Shape { named: input, conversation: "input", kinds: Kinds::Text, ..BARE };
 
-static PROMPTED: Shape = Shape {
+static IMAGES: Shape = Shape {
     named: |name| match name {
         b"prompt" => Field::Conversation,
         b"n" => Field::Choices,
+        b"response_format" => Field::ImageFormat,
         _ => common(name),
     },
     conversation: "prompt",
     kinds: Kinds::Text,
+    asks_inline: true,
     ..BARE
 };
+
+static VIDEOS: Shape = Shape { asks_inline: false, ..IMAGES };
 
 const BARE: Shape = Shape {
     named: common,
@@ -125,6 +135,7 @@ const BARE: Shape = Shape {
     may_be_stored: false,
     system: SystemText::None,
     asks_usage: false,
+    asks_inline: false,
 };
 
 static OTHER: Shape = BARE;

@@ -82,6 +82,8 @@ pub(in crate::request) enum Field {
     PreviousResponse,
     StoredConversation,
     Include,
+    /// How images are to come, which the gateway itself says to each target.
+    ImageFormat,
     Prompt,
 }
 
@@ -92,7 +94,12 @@ impl Field {
     fn is_name(self) -> bool {
         matches!(
             self,
-            Self::Model | Self::Affinity | Self::CacheKey | Self::PreviousResponse | Self::StoredConversation
+            Self::Model
+                | Self::Affinity
+                | Self::CacheKey
+                | Self::PreviousResponse
+                | Self::StoredConversation
+                | Self::ImageFormat
         )
     }
 
@@ -193,11 +200,11 @@ impl Fields {
     /// A top-level value has ended.
     pub(super) fn value_ends(&mut self, end: usize, value: Value) {
         let span = self.value_start..end;
-        let is_own = matches!(self.field, Field::Timeout | Field::Affinity);
+        let is_own = matches!(self.field, Field::Timeout | Field::Affinity | Field::ImageFormat);
         let [conversation, system, tools] = &mut self.text_bytes;
         match (self.field, value) {
             (Field::Model, _) => self.edit(span, Change::Model),
-            (Field::Timeout | Field::Affinity, _) => self.remove(end),
+            (Field::Timeout | Field::Affinity | Field::ImageFormat, _) => self.remove(end),
             (Field::StreamOptions, options) => self.edit_options(span, options),
             (Field::Tools, _) => *tools = span.len(),
             (Field::Conversation, messages) => {

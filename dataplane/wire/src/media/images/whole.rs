@@ -1,0 +1,80 @@
+//! An answer in one piece.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::NOT_INLINE;
+use crate::adapt::{BadAnswer, Whole};
+use crate::chat::token_counts;
+use crate::envelope::{StreamError, named_event};
+
+/// What of an answer is looked at. The images stay where they are.
+#[derive(Debug, Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow)]
+    data: Option<Vec<Image<'a>>>,
+    usage: Option<Value>,
+    error: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Image<'a> {
+    #[serde(borrow)]
+    b64_json: Option<&'a RawValue>,
+    #[serde(borrow)]
+    url: Option<&'a RawValue>,
+}
+
+/// Reads an answer that shall pass as it came.
+pub fn whole(body: Bytes) -> Result<Whole, BadAnswer> {
+    let answer = match serde_json::from_slice::<Answer<'_>>(&body) {
+        Ok(answer) if answer.error.as_ref().is_none_or(Value::is_null) => answer,
+        Ok(_) | Err(_) => {
+            let error = StreamError::of_odd(&body);
+            return Err(error.map_or(BadAnswer::Invalid("it is no answer with images"), BadAnswer::Error));
+        }
+    };
+    let images = answer.data.unwrap_or_default();
+    if let Some(image) = images.iter().find(|image| !is_inline(image.b64_json)) {
+        let why = if image.url.is_some() { NOT_INLINE } else { "it holds an image without b64_json" };
+        return Err(BadAnswer::Invalid(why));
+    }
+    if images.is_empty() {
+        return Err(BadAnswer::Invalid("it holds no images"));
+    }
+    let usage = answer.usage.as_ref().and_then(token_counts);
+    Ok(Whole { body, usage, output_bytes: 0 })
+}
+
+/// Whether this is a string that is not empty.
+pub(super) fn is_inline(member: Option<&RawValue>) -> bool {
+    member.is_some_and(|raw| raw.get().len() > 2 && raw.get().starts_with('"'))
+}
+
+/// The stream that says what the answer `whole` says, for a client that asked for a stream: one image completed
+/// after the other, the usage with the last. `None` if `whole` is no answer.
+pub fn synthesize_stream(whole: &[u8]) -> Option<Vec<u8>> {
+    let mut answer: Map<String, Value> = serde_json::from_slice(whole).ok()?;
+    let created = answer.remove("created");
+    let usage = answer.remove("usage");
+    let Some(Value::Array(images)) = answer.remove("data") else { return None };
+    let mut stream = Vec::with_capacity(whole.len().saturating_add(256));
+    let last = images.len().saturating_sub(1);
+    for (position, image) in images.into_iter().enumerate() {
+        let Value::Object(image) = image else { return None };
+        let mut event = Map::new();
+        event.insert("type".to_owned(), COMPLETED.into());
+        event.extend(image);
+        event.insert("created_at".to_owned(), created.clone().unwrap_or(Value::Null));
+        for name in ["background", "output_format", "quality", "size"] {
+            event.extend(answer.get(name).map(|value| (name.to_owned(), value.clone())));
+        }
+        event.extend(usage.clone().filter(|_| position == last).map(|usage| ("usage".to_owned(), usage)));
+        stream.extend_from_slice(&named_event(COMPLETED, &Value::Object(event).to_string()));
+    }
+    Some(stream)
+}
+
+pub(super) const COMPLETED: &str = "image_generation.completed";
