@@ -14,6 +14,7 @@ mod chat_choices;
 mod chat_over_bedrock;
 mod chat_over_gemini;
 mod chat_over_messages;
+mod chat_over_messages_answers;
 mod chat_over_messages_meaning;
 mod chat_over_responses;
 mod chat_reader;
