@@ -86,6 +86,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cutting;
 
     fn told(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
         let (mut events, mut told) = (Events::default(), Vec::new());
@@ -124,13 +125,8 @@ mod tests {
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         ) {
             let bytes = input.as_bytes();
-            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
-            cuts.sort_unstable();
-            let (mut pieces, mut from) = (Vec::new(), 0);
-            for cut in cuts.into_iter().chain([bytes.len()]) {
-                pieces.push(&bytes[from..cut]);
-                from = cut;
-            }
+            let pieces = cutting::cut(bytes, &cuts);
+            let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
             let mut decoder = crate::sse::Decoder::default();
             decoder.push(bytes).unwrap();
             let want: Vec<Vec<u8>> = std::iter::from_fn(|| decoder.next_event())

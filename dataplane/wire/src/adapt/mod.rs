@@ -18,6 +18,7 @@ mod messages_over_chat;
 mod path;
 mod read;
 mod responses_over_chat;
+mod signed;
 mod write;
 
 use std::fmt::Debug;

@@ -31,6 +31,17 @@ impl StreamError {
     /// What is said of an error that is too large, or nested too deeply, to be read.
     pub(crate) const UNREADABLE: &str = "The upstream sent an error that is too large to pass on.";
 
+    /// What came is no stream in the target's dialect: `why` ends the sentence.
+    pub(crate) fn unreadable_stream(why: &str) -> Self {
+        Self {
+            message: format!("The upstream's stream cannot be read: {why}."),
+            kind: Some("server_error".to_owned()),
+            code: Some("upstream_invalid_response".to_owned()),
+            status: Some(502),
+            ..Self::default()
+        }
+    }
+
     /// Reads a whole JSON error document. `None` if nothing in it is known to say what went wrong.
     pub fn of_document(document: &Value) -> Option<Self> {
         match document {

@@ -151,6 +151,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cutting;
 
     /// A message with sums of its own making.
     fn encode(headers: &[u8], payload: &[u8]) -> Vec<u8> {
@@ -244,13 +245,8 @@ mod tests {
             let mut bytes: Vec<u8> = payloads.iter().flat_map(|payload| encode(b"\x01a\x00", payload)).collect();
             let last = encode(b"", b"never whole");
             bytes.extend(&last[..rest]);
-            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
-            cuts.sort_unstable();
-            let (mut pieces, mut from) = (Vec::new(), 0);
-            for cut in cuts.into_iter().chain([bytes.len()]) {
-                pieces.push(&bytes[from..cut]);
-                from = cut;
-            }
+            let pieces = cutting::cut(&bytes, &cuts);
+            let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
             prop_assert_eq!(decode(&pieces), (payloads, Ok(rest == 0)));
         }
     }

@@ -175,6 +175,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cutting;
 
     fn decode(pieces: &[&[u8]]) -> Vec<Event> {
         let (mut decoder, mut events) = (Decoder::default(), Vec::new());
@@ -211,13 +212,8 @@ mod tests {
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         ) {
             let bytes = input.as_bytes();
-            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
-            cuts.sort_unstable();
-            let (mut pieces, mut from) = (Vec::new(), 0);
-            for cut in cuts.into_iter().chain([bytes.len()]) {
-                pieces.push(&bytes[from..cut]);
-                from = cut;
-            }
+            let pieces = cutting::cut(bytes, &cuts);
+            let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
             prop_assert_eq!(decode(&pieces), decode(&[bytes]));
         }
     }

@@ -75,7 +75,7 @@ impl AnswerStream for BedrockStream {
             return;
         }
         if let Err(fault) = self.decoder.push(&chunk, &mut |message| told.message(&message)) {
-            told.chunks.fail(&invalid(&fault.to_string()));
+            told.chunks.fail(&StreamError::unreadable_stream(&fault.to_string()));
         }
         told.chunks.flush(out);
     }
@@ -124,7 +124,7 @@ impl Told {
             return;
         }
         let Ok(event) = serde_json::from_slice::<Event<'_>>(payload) else {
-            self.chunks.fail(&invalid("an event is not one of ConverseStream"));
+            self.chunks.fail(&StreamError::unreadable_stream("an event is not one of ConverseStream"));
             return;
         };
         if !std::mem::replace(&mut self.begun, true) {
@@ -175,7 +175,7 @@ impl Told {
             return;
         }
         if self.open.len() >= OPEN_MAX {
-            self.chunks.fail(&invalid("too many calls are open at once"));
+            self.chunks.fail(&StreamError::unreadable_stream("too many calls are open at once"));
             return;
         }
         let id = call.tool_use_id.map(|id| id.0).filter(|id| !id.is_empty());
@@ -253,17 +253,6 @@ fn exception(kind: &str, payload: &[u8]) -> StreamError {
         code: Some(if kind.is_empty() { "upstream_error".to_owned() } else { kind.to_owned() }),
         param: None,
         status: Some(status),
-        details: None,
-    }
-}
-
-fn invalid(why: &str) -> StreamError {
-    StreamError {
-        message: format!("The upstream's stream cannot be read: {why}."),
-        kind: Some("server_error".to_owned()),
-        code: Some("upstream_invalid_response".to_owned()),
-        param: None,
-        status: Some(502),
         details: None,
     }
 }

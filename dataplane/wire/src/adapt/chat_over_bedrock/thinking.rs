@@ -5,6 +5,7 @@ use simd_json::tape::Object;
 
 use super::contents::Family;
 use crate::adapt::chat_client::{Message, Mode, effort};
+use crate::adapt::signed::{self, Signed};
 use crate::adapt::{Traits, read};
 use crate::json::{Tree, Writer};
 
@@ -152,12 +153,12 @@ fn acts_unsigned(messages: &[Message<'_, '_>]) -> bool {
 }
 
 pub(super) fn is_signed(message: &Object<'_, '_>) -> bool {
-    signed_blocks(message, |_| {})
+    signed::blocks(message, &[signed::LIST], |_| {})
 }
 
 /// Writes the thoughts of the assistant that the target has signed.
 pub(super) fn write_signed(message: &Object<'_, '_>, json: &mut Writer) {
-    signed_blocks(message, |block| {
+    signed::blocks(message, &[signed::LIST], |block| {
         json.object().name("reasoningContent").object();
         match block {
             Signed::Thinking { thinking, signature } => {
@@ -168,36 +169,4 @@ pub(super) fn write_signed(message: &Object<'_, '_>, json: &mut Writer) {
         }
         json.end_object().end_object();
     });
-}
-
-enum Signed<'i> {
-    Thinking { thinking: String, signature: &'i str },
-    Redacted { data: &'i str },
-}
-
-/// Tells `each` of the signed thoughts of a message. A client that has kept the pieces of a stream as they came has
-/// the signature in a piece of its own, after those of the text. True if there are any.
-fn signed_blocks<'i>(message: &Object<'_, 'i>, mut each: impl FnMut(Signed<'i>)) -> bool {
-    let blocks = read::member(message, "thinking_blocks").and_then(|blocks| blocks.as_array());
-    let (mut thinking, mut any) = (String::new(), false);
-    for block in blocks.iter().flatten() {
-        let Some(block) = block.as_object() else { continue };
-        let text = |name: &str| read::member_text(&block, name).unwrap_or_default();
-        match text("type") {
-            "thinking" => {
-                thinking.push_str(text("thinking"));
-                let signature = text("signature");
-                if !signature.is_empty() {
-                    each(Signed::Thinking { thinking: std::mem::take(&mut thinking), signature });
-                    any = true;
-                }
-            }
-            "redacted_thinking" if !text("data").is_empty() => {
-                each(Signed::Redacted { data: text("data") });
-                any = true;
-            }
-            _ => {}
-        }
-    }
-    any
 }

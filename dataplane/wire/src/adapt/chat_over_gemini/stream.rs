@@ -57,7 +57,7 @@ impl AnswerStream for GeminiStream {
             return;
         }
         if self.events.push(&chunk, |data| told.event(data, identity)).is_err() {
-            told.chunks.fail(&invalid("an event is larger than the gateway keeps"));
+            told.chunks.fail(&StreamError::unreadable_stream("an event is larger than the gateway keeps"));
         }
         told.chunks.flush(out);
     }
@@ -117,7 +117,8 @@ impl Told {
     fn candidate(&mut self, candidate: Candidate<'_>, identity: &Identity) {
         let index = candidate.index.unwrap_or(0);
         let Some(at) = self.choice(index) else {
-            self.chunks.fail(&invalid("there are more candidates than were asked for"));
+            self.chunks
+                .fail(&StreamError::unreadable_stream("there are more candidates than were asked for"));
             return;
         };
         for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
@@ -173,17 +174,10 @@ impl Told {
     /// An error, which may stand in a list, or nothing that is known.
     fn odd(&mut self, data: &[u8]) {
         let error = StreamError::of_odd(data);
-        self.chunks.fail(&error.unwrap_or_else(|| invalid("an event is not a generateContent response")));
-    }
-}
-
-fn invalid(why: &str) -> StreamError {
-    StreamError {
-        message: format!("The upstream's stream cannot be read: {why}."),
-        kind: Some("server_error".to_owned()),
-        code: Some("upstream_invalid_response".to_owned()),
-        param: None,
-        status: Some(502),
-        details: None,
+        self.chunks.fail(
+            &error.unwrap_or_else(|| {
+                StreamError::unreadable_stream("an event is not a generateContent response")
+            }),
+        );
     }
 }

@@ -8,16 +8,11 @@ use shared::usage::TokenCounts;
 use super::said;
 use crate::adapt::write;
 use crate::json::whole_number;
+use crate::messages::Counted;
 
 /// What has been told so far; what is told later takes the place of what was told before.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Usage {
-    input: Option<u64>,
-    cache_write: Option<u64>,
-    cache_read: Option<u64>,
-    output: Option<u64>,
-    thinking: Option<u64>,
-}
+pub(super) struct Usage(Counted);
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -46,27 +41,18 @@ impl Usage {
     pub(super) fn hear(&mut self, told: &RawValue) {
         let Some(told) = said::object::<Told<'_>>(Some(told)) else { return };
         let details: Details<'_> = said::object(told.output_tokens_details).unwrap_or_default();
-        self.input = count(told.input_tokens).or(self.input);
-        self.cache_write = count(told.cache_creation_input_tokens).or(self.cache_write);
-        self.cache_read = count(told.cache_read_input_tokens).or(self.cache_read);
-        self.output = count(told.output_tokens).or(self.output);
-        self.thinking = count(details.thinking_tokens).or(self.thinking);
+        self.0.replace_by(Counted {
+            input: count(told.input_tokens),
+            cache_write: count(told.cache_creation_input_tokens),
+            cache_read: count(told.cache_read_input_tokens),
+            output: count(told.output_tokens),
+            thinking: count(details.thinking_tokens),
+        });
     }
 
     /// Each token in one class. None if neither input nor output has been told.
     pub(super) fn counts(&self) -> Option<TokenCounts> {
-        if self.input.is_none() && self.output.is_none() {
-            return None;
-        }
-        let output = self.output.unwrap_or(0);
-        let reasoning = self.thinking.unwrap_or(0).min(output);
-        Some(TokenCounts {
-            input: self.input.unwrap_or(0),
-            cache_read: self.cache_read.unwrap_or(0),
-            cache_write: self.cache_write.unwrap_or(0),
-            output: output.saturating_sub(reasoning),
-            reasoning,
-        })
+        self.0.counts()
     }
 
     /// As a chat client expects it: what the caches served within the prompt, thoughts within the completion
@@ -83,7 +69,7 @@ impl Usage {
         write::number(details.key("cached_tokens"), counts.cache_read);
         write::number(details.key("cache_write_tokens"), counts.cache_write);
         details.close();
-        if self.thinking.is_some() {
+        if self.0.thinking.is_some() {
             let mut details = write::Members::open(usage.key("completion_tokens_details"));
             write::number(details.key("reasoning_tokens"), counts.reasoning);
             details.close();

@@ -48,11 +48,7 @@ impl<'i> Items<'_, 'i> {
         if let Some(text) = as_text(content) {
             input_text(text, out);
         } else {
-            for (index, part) in read::array(content, || content_path(position))?.iter().enumerate() {
-                let path = || format!("messages.{position}.content.{index}");
-                comma(out);
-                write_part(&read::object(part, path)?, path, out)?;
-            }
+            write_parts(position, content, out)?;
         }
         out.push(b']');
         item.close();
@@ -122,11 +118,7 @@ impl<'i> Items<'_, 'i> {
             string(out, text);
         } else {
             out.push(b'[');
-            for (index, part) in read::array(content, || content_path(position))?.iter().enumerate() {
-                let path = || format!("messages.{position}.content.{index}");
-                comma(out);
-                write_part(&read::object(part, path)?, path, out)?;
-            }
+            write_parts(position, content, out)?;
             out.push(b']');
         }
         item.close();
@@ -185,6 +177,16 @@ fn input_text(text: &str, out: &mut Vec<u8>) {
     part.raw("type", r#""input_text""#);
     part.text("text", text);
     part.close();
+}
+
+/// The elements of a content list, without its brackets.
+fn write_parts(position: usize, content: Tree<'_, '_>, out: &mut Vec<u8>) -> Result<(), Rejection> {
+    for (index, part) in read::array(content, || content_path(position))?.iter().enumerate() {
+        let path = || format!("messages.{position}.content.{index}");
+        comma(out);
+        write_part(&read::object(part, path)?, path, out)?;
+    }
+    Ok(())
 }
 
 fn write_part(part: &Object<'_, '_>, path: impl Fn() -> String, out: &mut Vec<u8>) -> Result<(), Rejection> {

@@ -7,6 +7,7 @@ use super::Ask;
 use super::content::Content;
 use super::messages::Message;
 use crate::adapt::read;
+use crate::adapt::signed::{self, Signed};
 use crate::adapt::write::{self, Members};
 use crate::json::Tree;
 
@@ -14,6 +15,9 @@ use crate::json::Tree;
 const LOW: u64 = 1_024;
 const MEDIUM: u64 = 4_096;
 const HIGH: u64 = 16_384;
+
+/// Where a message may hold signed thoughts: as LiteLLM's clients keep them, or among the parts of its content.
+const LISTS: [&str; 2] = [signed::LIST, "content"];
 
 /// See the module.
 #[derive(Default)]
@@ -177,12 +181,12 @@ fn acts_unsigned(messages: &Array<'_, '_>) -> bool {
 }
 
 fn is_signed(message: Tree<'_, '_>) -> bool {
-    message.as_object().is_some_and(|members| signed_blocks(&members, |_| {}))
+    message.as_object().is_some_and(|members| signed::blocks(&members, &LISTS, |_| {}))
 }
 
 /// Writes the thoughts of the assistant that the target has signed.
 pub(super) fn write_signed(message: &Message<'_, '_>, content: &mut Content<'_>) {
-    signed_blocks(&message.members, |block| {
+    signed::blocks(&message.members, &LISTS, |block| {
         let mut out = Members::open(content.block());
         match block {
             Signed::Thinking { thinking, signature } => {
@@ -197,42 +201,6 @@ pub(super) fn write_signed(message: &Message<'_, '_>, content: &mut Content<'_>)
         }
         out.close();
     });
-}
-
-enum Signed<'i> {
-    Thinking { thinking: String, signature: &'i str },
-    Redacted { data: &'i str },
-}
-
-/// Tells `each` of the signed thoughts of a message, in `thinking_blocks` as LiteLLM's clients keep them or among
-/// the parts of its content. A client that has kept the pieces of a stream as they came has the signature in a
-/// piece of its own, after those of the text. True if there are any.
-fn signed_blocks<'i>(members: &Object<'_, 'i>, mut each: impl FnMut(Signed<'i>)) -> bool {
-    let (mut thinking, mut any) = (String::new(), false);
-    let lists = ["thinking_blocks", "content"].map(|name| read::member(members, name)?.as_array());
-    for block in lists.iter().flatten().flatten() {
-        let Some(block) = block.as_object() else { continue };
-        let text = |name: &str| read::member_text(&block, name).unwrap_or("");
-        match text("type") {
-            "thinking" => {
-                thinking.push_str(text("thinking"));
-                let signature = text("signature");
-                if !signature.is_empty() {
-                    each(Signed::Thinking { thinking: std::mem::take(&mut thinking), signature });
-                    any = true;
-                }
-            }
-            "redacted_thinking" => {
-                let data = text("data");
-                if !data.is_empty() {
-                    each(Signed::Redacted { data });
-                    any = true;
-                }
-            }
-            _ => {}
-        }
-    }
-    any
 }
 
 #[cfg(test)]

@@ -1,0 +1,39 @@
+//! Thoughts that their maker has signed, as chat clients send them back.
+
+use super::read::{self, Object};
+
+/// Where LiteLLM's clients keep them in a message.
+pub(super) const LIST: &str = "thinking_blocks";
+
+/// One of them.
+pub(super) enum Signed<'i> {
+    Thinking { thinking: String, signature: &'i str },
+    Redacted { data: &'i str },
+}
+
+/// Tells `each` of the signed thoughts in the `lists` of a message. A client that has kept the pieces of a stream as
+/// they came has the signature in a piece of its own, after those of the text. True if there are any.
+pub(super) fn blocks<'i>(message: &Object<'_, 'i>, lists: &[&str], mut each: impl FnMut(Signed<'i>)) -> bool {
+    let (mut thinking, mut any) = (String::new(), false);
+    let lists = lists.iter().filter_map(|name| read::member(message, name)?.as_array());
+    for block in lists.flat_map(|list| list.iter().collect::<Vec<_>>()) {
+        let Some(block) = block.as_object() else { continue };
+        let text = |name: &str| read::member_text(&block, name).unwrap_or_default();
+        match text("type") {
+            "thinking" => {
+                thinking.push_str(text("thinking"));
+                let signature = text("signature");
+                if !signature.is_empty() {
+                    each(Signed::Thinking { thinking: std::mem::take(&mut thinking), signature });
+                    any = true;
+                }
+            }
+            "redacted_thinking" if !text("data").is_empty() => {
+                each(Signed::Redacted { data: text("data") });
+                any = true;
+            }
+            _ => {}
+        }
+    }
+    any
+}
