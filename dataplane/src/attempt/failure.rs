@@ -51,7 +51,8 @@ impl Failure {
     }
 }
 
-pub(super) fn secrets(provider: &ProviderInstance) -> Vec<&str> {
+/// What may not show in what `provider` says.
+pub(crate) fn secrets(provider: &ProviderInstance) -> Vec<&str> {
     provider.credential.iter().map(|secret| secret.expose().as_str()).collect()
 }
 

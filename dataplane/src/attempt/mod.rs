@@ -26,7 +26,7 @@ mod patience;
 mod reading;
 mod verdict;
 
-pub(crate) use self::failure::Failure;
+pub(crate) use self::failure::{Failure, secrets};
 pub(crate) use self::reading::Reading;
 pub(crate) use self::verdict::Next;
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Response};
@@ -18,6 +18,7 @@ use wire::request;
 
 use super::answer::name_target;
 use super::inference::{Asked, read};
+use crate::attempt::secrets;
 use crate::error::Fault;
 use crate::failover;
 use crate::plan;
@@ -81,7 +82,10 @@ async fn ask(
     };
     let exchange = async {
         let mut answer = upstream::send(worker, &draft).await.ok()?;
-        let body = whole(&mut answer).await?;
+        if answer.head.encoded {
+            return None;
+        }
+        let body = answer.body.whole(ANSWER_BYTES_MAX).await.ok()?;
         answer.body.recycle(worker, &target.provider);
         Some((answer, body))
     };
@@ -90,8 +94,7 @@ async fn ask(
     match status {
         200 => Ok(messages::is_count(&body).then_some(body)),
         400 | 413 | 422 => {
-            let secrets: Vec<&str> =
-                target.provider.credential.iter().map(|secret| secret.expose().as_str()).collect();
+            let secrets = secrets(&target.provider);
             let content_type = head.content_type.as_ref().and_then(|value| value.to_str().ok());
             let upstream = UpstreamAnswer { status, content_type, body: &body, secrets: &secrets };
             let body = envelope::upstream_error(Family::Anthropic, upstream, asked.exchange.id());
@@ -100,18 +103,6 @@ async fn ask(
         }
         _ => Ok(None),
     }
-}
-
-async fn whole(answer: &mut Answer) -> Option<Bytes> {
-    let mut body = BytesMut::new();
-    while let Some(piece) = answer.body.data().await {
-        let piece = piece.ok()?;
-        if answer.head.encoded || body.len() + piece.len() > ANSWER_BYTES_MAX {
-            return None;
-        }
-        body.extend_from_slice(&piece);
-    }
-    Some(body.freeze())
 }
 
 async fn estimate(body: Held, model: &str) -> Result<Response<Reply>, Fault> {

@@ -106,16 +106,12 @@ fn split_words(text: &str) -> Vec<String> {
     text.split_inclusive(char::is_whitespace).map(str::to_owned).collect()
 }
 
-fn kept(content_type: &'static str) -> Kept {
-    Kept { content_type: Some(HeaderValue::from_static(content_type)), ..Kept::default() }
-}
-
 const ID: &str = "chatcmpl-echo";
 
 fn failure(provider: &ProviderId, status: u16, retry_after: Option<u64>) -> Answer {
     let message = format!("The echo provider '{provider}' was told to answer with {status}.");
     let body = json!({"error": {"message": message, "type": "echo_error", "param": null, "code": null}});
-    let head = Kept { retry_after: retry_after.map(HeaderValue::from), ..kept("application/json") };
+    let head = Kept { retry_after: retry_after.map(HeaderValue::from), ..Kept::of_type("application/json") };
     Answer { status, head, body: EchoBody::whole(&body) }
 }
 
@@ -129,7 +125,7 @@ fn whole(prompt: &Prompt) -> Answer {
         }],
         "usage": prompt.usage(prompt.words.len()),
     });
-    Answer { status: 200, head: kept("application/json"), body: EchoBody::whole(&body) }
+    Answer { status: 200, head: Kept::of_type("application/json"), body: EchoBody::whole(&body) }
 }
 
 fn stream(prompt: &Prompt, options: &EchoOptions) -> Answer {
@@ -165,7 +161,7 @@ fn stream(prompt: &Prompt, options: &EchoOptions) -> Answer {
         sleep: None,
         cut: options.cut_after_chunks.is_some(),
     };
-    Answer { status: 200, head: kept("text/event-stream"), body: AnswerBody::Echo(Box::new(body)) }
+    Answer { status: 200, head: Kept::of_type("text/event-stream"), body: AnswerBody::Echo(Box::new(body)) }
 }
 
 /// Pieces of an answer, one every `pace`.
@@ -178,13 +174,9 @@ pub(crate) struct EchoBody {
     cut: bool,
 }
 
-/// A body that is there at once.
-pub(super) fn whole_body(body: &Value) -> AnswerBody {
-    EchoBody::whole(body)
-}
-
 impl EchoBody {
-    fn whole(body: &Value) -> AnswerBody {
+    /// A body that is there at once.
+    pub(super) fn whole(body: &Value) -> AnswerBody {
         let pieces = vec![Bytes::from(body.to_string())].into_iter();
         AnswerBody::Echo(Box::new(Self { pieces, pace: Duration::ZERO, sleep: None, cut: false }))
     }

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, USER_AGENT,
 };
@@ -17,7 +17,7 @@ use super::dial::{UpstreamIo, dial, dial_metadata};
 use super::http1::Connection;
 use super::outgoing::Outgoing;
 use super::request::AGENT;
-use super::{AnswerBody, Lease, SendError, handshake_http2};
+use super::{AnswerBody, Incomplete, Lease, SendError, handshake_http2};
 use crate::worker::Worker;
 
 /// Makes one request and reads its whole answer.
@@ -53,15 +53,11 @@ async fn exchange(
     {
         return Err("the answer is compressed, which was not asked for".into());
     }
-    let mut whole = BytesMut::new();
-    while let Some(piece) = body.data().await {
-        let piece = piece.map_err(|_| "the answer broke off")?;
-        if whole.len() + piece.len() > body_bytes_max {
-            return Err(format!("the answer is larger than {body_bytes_max} bytes").into());
-        }
-        whole.extend_from_slice(&piece);
-    }
-    let mut response = Response::new(whole.freeze());
+    let whole = body.whole(body_bytes_max).await.map_err(|why| match why {
+        Incomplete::Broken => "the answer broke off".to_owned(),
+        Incomplete::TooLarge => format!("the answer is larger than {body_bytes_max} bytes"),
+    })?;
+    let mut response = Response::new(whole);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     Ok(response)

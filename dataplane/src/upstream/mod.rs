@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -50,6 +50,11 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// The head of an answer that is made inside the process.
+    fn of_type(content_type: &'static str) -> Self {
+        Self { content_type: Some(HeaderValue::from_static(content_type)), ..Self::default() }
+    }
+
     /// Looks at one field; the length of its name decides for nearly every one that it is not kept.
     fn field(&mut self, name: &str, value: &[u8]) {
         let slot = match name.len() {
@@ -133,6 +138,13 @@ pub(crate) enum AnswerBody {
 #[derive(Debug)]
 pub(crate) struct Broken;
 
+/// Why a body is not there as a whole.
+#[derive(Debug)]
+pub(crate) enum Incomplete {
+    Broken,
+    TooLarge,
+}
+
 impl AnswerBody {
     /// The next piece. After the end or a fault, `None`.
     pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
@@ -145,6 +157,19 @@ impl AnswerBody {
             Self::Voice(voice) => voice.poll_data(cx),
             Self::Ended => Poll::Ready(None),
         }
+    }
+
+    /// All that is left of it, if that is no more than `bytes_max`.
+    pub(crate) async fn whole(&mut self, bytes_max: usize) -> Result<Bytes, Incomplete> {
+        let mut whole = BytesMut::new();
+        while let Some(piece) = self.data().await {
+            let piece = piece.map_err(|Broken| Incomplete::Broken)?;
+            if whole.len() + piece.len() > bytes_max {
+                return Err(Incomplete::TooLarge);
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
     }
 
     pub(crate) async fn data(&mut self) -> Option<Result<Bytes, Broken>> {

@@ -16,6 +16,7 @@ use shared::routing::ProviderInstance;
 use speech::{Container, Script, Sound, Studio, VOICES, Voice};
 use tokio::sync::mpsc;
 
+use super::echo::EchoBody;
 use super::request::Draft;
 use super::{Answer, AnswerBody, Broken, Kept};
 use crate::worker::Worker;
@@ -117,7 +118,7 @@ pub(super) async fn answer(worker: &Rc<Worker>, provider: &ProviderInstance, dra
     }
     let content_type = if order.events { "text/event-stream" } else { order.script.container.content_type() };
     let body = VoiceBody { first, sounds, events: order.events, characters: order.characters, ended: false };
-    Answer { status: 200, head: kept(content_type), body: AnswerBody::Voice(Box::new(body)) }
+    Answer { status: 200, head: Kept::of_type(content_type), body: AnswerBody::Voice(Box::new(body)) }
 }
 
 impl Order {
@@ -183,13 +184,9 @@ fn percent(speed: f64) -> Result<u32, Refusal> {
     Ok(format!("{:.0}", speed * 100.0).parse().unwrap_or(100))
 }
 
-fn kept(content_type: &'static str) -> Kept {
-    Kept { content_type: Some(HeaderValue::from_static(content_type)), ..Kept::default() }
-}
-
 fn refusal(status: u16, kind: &str, message: &str, param: Option<&str>) -> Answer {
     let body = json!({"error": {"message": message, "type": kind, "param": param, "code": null}});
-    Answer { status, head: kept("application/json"), body: super::echo::whole_body(&body) }
+    Answer { status, head: Kept::of_type("application/json"), body: EchoBody::whole(&body) }
 }
 
 /// Sound as it is made.
