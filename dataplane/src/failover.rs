@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Method};
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::health::Passage;
@@ -202,6 +202,8 @@ impl<'a> Walk<'a> {
             worker: &job.worker,
             draft: Draft {
                 provider: Arc::clone(&target.provider),
+                method: Method::POST,
+                once: job.head.dialect == Dialect::Videos,
                 path,
                 forwarded: if native { &job.forwarded } else { &[] },
                 request_id: &job.request_id,

@@ -14,6 +14,7 @@ use shared::build::BuildIdentity;
 use shared::health::Circuit;
 use shared::id::{EndpointName, ModelId, ProviderId};
 use shared::operation::Dialect;
+use shared::operation_id::OperationIds;
 use shared::policy::{CircuitPolicy, RetryPolicy};
 use shared::port::{self, Body, Insider};
 use shared::provider;
@@ -106,6 +107,7 @@ impl Fixture {
             endpoints: Arc::new(endpoints),
             access: Arc::new(AccessTable { keys, anonymous: None }),
             key_hasher,
+            operation_ids: OperationIds::new(&Secret::new([8; 32])),
         });
         let (log, events) = mpsc::unbounded_channel();
         let dataplane = new(Params {

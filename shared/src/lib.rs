@@ -11,6 +11,7 @@ pub mod health;
 pub mod id;
 pub mod key_format;
 pub mod operation;
+pub mod operation_id;
 pub mod policy;
 pub mod port;
 pub mod provider;

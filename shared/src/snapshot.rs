@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 
 use crate::access::{AccessTable, KeyHasher};
 use crate::id::EndpointName;
+use crate::operation_id::OperationIds;
 use crate::routing::{Endpoint, ProviderInstance, Target};
 use crate::secret::Secret;
 
@@ -29,6 +30,8 @@ pub struct Snapshot {
     pub access: Arc<AccessTable>,
     /// Hashes presented keys, to look them up in `access` (AUTH-6).
     pub key_hasher: KeyHasher,
+    /// Seals and opens the ids of operations.
+    pub operation_ids: OperationIds,
 }
 
 /// What a selector resolves to.
@@ -74,6 +77,7 @@ impl Snapshot {
             routes: Arc::default(),
             access: Arc::default(),
             key_hasher: KeyHasher::new(&Secret::new([0; 32])),
+            operation_ids: OperationIds::default(),
         }
     }
 

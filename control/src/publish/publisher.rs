@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use shared::access::{AccessTable, KeyHasher};
 use shared::health::Board;
+use shared::operation_id::OperationIds;
 use shared::quota::Counters;
 use shared::snapshot::{Snapshot, SnapshotPublisher};
 
@@ -62,6 +63,7 @@ pub(crate) struct Publisher {
     board: Arc<Board>,
     counters: Arc<Counters>,
     hasher: KeyHasher,
+    operation_ids: OperationIds,
     out: SnapshotPublisher,
     access: Arc<AccessTable>,
     routes: Routes,
@@ -100,6 +102,7 @@ impl Publisher {
             board: Arc::new(Board::default()),
             counters,
             hasher: KeyHasher::new(&keys.key_hash_key),
+            operation_ids: OperationIds::new(&keys.derived_bytes("operation ids")),
             keys,
             out,
         };
@@ -180,6 +183,7 @@ impl Publisher {
             routes: Arc::clone(&self.routes.routes),
             access: Arc::clone(&self.access),
             key_hasher: self.hasher.clone(),
+            operation_ids: self.operation_ids.clone(),
         });
     }
 }

@@ -32,8 +32,15 @@ impl Keys {
 
     /// A key for one `purpose` that is neither stored nor used for anything else.
     pub(crate) fn derived(&self, purpose: &str) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, self.derived_bytes(purpose).expose())
+    }
+
+    /// The same as bytes.
+    pub(crate) fn derived_bytes(&self, purpose: &str) -> Secret<[u8; 32]> {
         let root = hmac::Key::new(hmac::HMAC_SHA256, self.data_key.expose());
-        hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&root, purpose.as_bytes()).as_ref())
+        let mut key = [0; 32];
+        key.copy_from_slice(hmac::sign(&root, purpose.as_bytes()).as_ref());
+        Secret::new(key)
     }
 }
 

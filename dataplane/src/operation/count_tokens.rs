@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::uri::PathAndQuery;
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderName, HeaderValue, Method, Response};
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::provider::path::Call;
@@ -73,6 +73,8 @@ async fn ask(
     let worker = asked.exchange.worker();
     let draft = Draft {
         provider: Arc::clone(&target.provider),
+        method: Method::POST,
+        once: false,
         path,
         forwarded: &forwarded(Dialect::Messages, asked.headers),
         request_id: &asked.exchange.request_id,

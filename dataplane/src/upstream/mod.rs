@@ -224,7 +224,9 @@ async fn send_network(
     origin: &Origin,
     draft: &request::Draft<'_>,
 ) -> Result<Answer, SendError> {
-    if let Some(connection) = worker.pool.take(origin) {
+    if !draft.once
+        && let Some(connection) = worker.pool.take(origin)
+    {
         match send_http1(connection, origin, draft).await {
             // The upstream closed the idle connection while the request was on its way to it. No byte of an
             // answer had come, so the request goes out once more on a connection that is new.

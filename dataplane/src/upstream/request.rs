@@ -18,6 +18,10 @@ use super::outgoing::Outgoing;
 #[derive(Debug)]
 pub(crate) struct Draft<'a> {
     pub(crate) provider: Arc<ProviderInstance>,
+    /// `GET` goes without a body.
+    pub(crate) method: Method,
+    /// It may never be sent twice, not even where an idle connection broke under it before an answer.
+    pub(crate) once: bool,
     /// [`ProviderInstance::path`].
     pub(crate) path: PathAndQuery,
     /// The client's own headers that go on, from [`forwarded`].
@@ -54,7 +58,9 @@ impl Draft<'_> {
     pub(crate) fn http1(&self, origin: &Origin) -> Bytes {
         let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
         let path = self.path.as_str();
-        for part in ["POST ", path, " HTTP/1.1\r\nhost: ", origin.authority.as_str(), "\r\n"] {
+        for part in
+            [self.method.as_str(), " ", path, " HTTP/1.1\r\nhost: ", origin.authority.as_str(), "\r\n"]
+        {
             head.extend_from_slice(part.as_bytes());
         }
         self.each_header(|name, value| {
@@ -62,9 +68,12 @@ impl Draft<'_> {
                 head.extend_from_slice(part);
             }
         });
-        head.extend_from_slice(b"content-length: ");
-        put_number(&mut head, self.body_bytes());
-        head.extend_from_slice(b"\r\n\r\n");
+        if self.has_body() {
+            head.extend_from_slice(b"content-length: ");
+            put_number(&mut head, self.body_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
         Bytes::from(head)
     }
 
@@ -75,7 +84,7 @@ impl Draft<'_> {
         parts.authority = Some(origin.authority.clone());
         parts.path_and_query = Some(self.path.clone());
         let mut request = Request::new(Outgoing::new(self.segments.clone()));
-        *request.method_mut() = Method::POST;
+        *request.method_mut() = self.method.clone();
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
         *request.version_mut() = Version::HTTP_2;
         let headers = request.headers_mut();
@@ -96,7 +105,7 @@ impl Draft<'_> {
             (X_REQUEST_ID, self.request_id),
         ];
         let forwarded = self.forwarded.iter().map(|(name, value)| (name, value));
-        let usual = usual.iter().map(|(name, value)| (name, *value));
+        let usual = usual.iter().skip(usize::from(!self.has_body())).map(|(name, value)| (name, *value));
         for (name, value) in usual.chain(forwarded.clone()).filter(|(name, _)| !fixed(name)) {
             put(name, value);
         }
@@ -118,12 +127,16 @@ impl Draft<'_> {
 
     fn signable<'a>(&'a self, origin: &'a Origin) -> Signable<'a> {
         Signable {
-            method: "POST",
+            method: self.method.as_str(),
             host: origin.authority.as_str(),
             path: &self.path,
-            content_type: JSON.to_str().ok(),
+            content_type: JSON.to_str().ok().filter(|_| self.has_body()),
             body: sha256(self.segments.iter().map(|segment| &**segment)),
         }
+    }
+
+    fn has_body(&self) -> bool {
+        self.method != Method::GET
     }
 
     fn body_bytes(&self) -> usize {

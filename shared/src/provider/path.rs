@@ -21,8 +21,10 @@ pub enum Call {
     Predict,
     /// The beginning of a long-running operation.
     Start,
-    /// How far a long-running operation is.
+    /// How far a long-running operation is: what is read at the address that its id makes.
     Poll,
+    /// The same, where its id is posted to the address of its model.
+    PollByPost,
     /// What a long-running operation has made.
     Content,
 }
@@ -265,7 +267,7 @@ pub(super) const OPENAI_RULES: &[PathRule] = &[
     PathRule { dialect: Dialect::Speech, calls: ANSWER, template: "/audio/speech" },
     PathRule { dialect: Dialect::Transcription, calls: ANSWER, template: "/audio/transcriptions" },
     PathRule { dialect: Dialect::Images, calls: ANSWER, template: "/images/generations" },
-    PathRule { dialect: Dialect::Videos, calls: &[Call::Whole, Call::Start], template: "/videos" },
+    PathRule { dialect: Dialect::Videos, calls: &[Call::Start], template: "/videos" },
     PathRule { dialect: Dialect::Videos, calls: &[Call::Poll], template: "/videos/{id}" },
     PathRule { dialect: Dialect::Videos, calls: &[Call::Content], template: "/videos/{id}/content" },
 ];

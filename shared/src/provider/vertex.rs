@@ -55,9 +55,8 @@ const RULES: &[PathRule] = &[
         &[Call::Start],
         "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:predictLongRunning",
     ),
-    // The id of the operation stands in the body.
     rule(
-        &[Call::Poll],
+        &[Call::PollByPost],
         "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:fetchPredictOperation",
     ),
 ];
