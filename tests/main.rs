@@ -30,6 +30,7 @@ mod plain_secrets;
 mod process;
 mod providers;
 mod quota;
+mod recorded;
 mod responses;
 mod secrets;
 mod speech;

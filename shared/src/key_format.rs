@@ -85,6 +85,24 @@ mod tests {
         assert_eq!(shown_part(&Secret::new(key)), "llmgw_000000");
     }
 
+    /// A checksum that another program made of a key with another prefix.
+    #[test]
+    fn the_checksum_is_what_others_make_of_the_same_text() {
+        let index: serde_json::Value =
+            serde_json::from_str(include_str!("../../dataplane/wire/fixtures/auth/index.json")).unwrap();
+        let cases = index["cases"].as_array().unwrap();
+        let case = cases.iter().find(|case| case["id"] == "key_checksum").unwrap();
+        let text = |name: &str| case[name].as_str().unwrap();
+        let checked = |body: &str| {
+            let mut key = body.to_owned();
+            push_base62(&mut key, &crc32(body.as_bytes()).to_be_bytes(), CHECK_CHARS);
+            key
+        };
+        assert_eq!(checked(text("body")), text("key"));
+        let bad = text("bad");
+        assert_ne!(checked(&bad[..bad.len() - CHECK_CHARS]), bad);
+    }
+
     #[test]
     fn the_greatest_secret_fits() {
         // 2^256 - 1 in base 62.

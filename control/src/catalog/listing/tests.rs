@@ -24,6 +24,34 @@ fn each_usual_shape_is_read() {
     }
 }
 
+/// Lists in the vectors of the SDKs: a gateway of the same kind may well be the upstream.
+#[test]
+fn recorded_lists_are_read_whichever_vendor_they_are_written_for() {
+    const LISTS: [(&str, Option<u64>, Option<&str>); 3] = [
+        (
+            include_str!("../../../../dataplane/wire/fixtures/models/list_openai.json"),
+            Some(1_795_000_000),
+            Some("llmgw"),
+        ),
+        (
+            include_str!("../../../../dataplane/wire/fixtures/models/list_anthropic.json"),
+            Some(1_767_225_600),
+            None,
+        ),
+        (
+            include_str!("../../../../dataplane/wire/fixtures/models/list_both.json"),
+            Some(1_795_000_000),
+            Some("llmgw"),
+        ),
+    ];
+    for (body, created, owned_by) in LISTS {
+        assert_eq!(ids(body), ["fast"]);
+        let offer = only(body);
+        assert_eq!((offer.created, offer.owned_by.as_deref()), (created, owned_by), "{body}");
+        assert_eq!(next_page(body.as_bytes(), Pages::AfterId), None, "there is no more");
+    }
+}
+
 #[test]
 fn what_is_no_list_says_why() {
     for body in [

@@ -357,3 +357,12 @@ fn every_cut_of_a_stream_with_everything_gives_the_same_bytes() {
         assert_eq!(relay(&pieces), whole, "cut at {}", pieces[0].len());
     }
 }
+
+#[test]
+fn a_recorded_stream_says_the_same_however_it_is_cut() {
+    let input = fixture("gemini/stream.sse");
+    let whole = relay(&[&input]);
+    for pieces in cuttings(&input) {
+        assert!(relay(&pieces) == whole, "cut at {}", pieces[0].len());
+    }
+}

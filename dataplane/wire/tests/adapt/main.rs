@@ -25,6 +25,7 @@ mod losses;
 mod messages_over_chat_meaning;
 mod normal;
 mod pair;
+mod recorded;
 mod responses_over_chat;
 #[path = "../hold/responses_reader.rs"]
 mod responses_reader;

@@ -1,0 +1,297 @@
+//! The recorded streams of `fixtures/`, each said to the clients of other dialects: what a vector expects of a stream
+//! (text, reasoning, refusal, calls, reason, usage, error) is what such a client reads, however the stream is cut.
+
+use serde_json::{Value, json};
+use shared::operation::Dialect;
+use wire::adapt::{Adaptation, find};
+
+use crate::normal::decode;
+use crate::pair::{answers, cuttings, fixture, fixture_json, relay};
+use crate::{chat_said, responses_reader};
+
+/// What a client of any dialect has read.
+#[derive(Debug, Default, PartialEq)]
+struct Said {
+    text: String,
+    reasoning: String,
+    refusal: String,
+    /// Id, name and arguments.
+    calls: Vec<[String; 3]>,
+    /// As chat calls it.
+    reason: Option<String>,
+    /// Input, cache read, cache write, output.
+    usage: Option<[u64; 4]>,
+    failed: bool,
+}
+
+fn recorded(folder: &str) -> Vec<(Value, Vec<u8>)> {
+    let index = fixture_json(&format!("{folder}/index.json"));
+    let streams = index["cases"].as_array().unwrap().iter().filter(|case| case["kind"] == "stream");
+    streams.map(|case| (case.clone(), fixture(case["file"].as_str().unwrap()))).collect()
+}
+
+/// The stream as `client` reads it from a target that speaks `target`; the same however it is cut.
+fn said(client: Dialect, target: Dialect, name: &Value, input: &[u8]) -> Said {
+    let pair: &Adaptation = find(client, target).unwrap();
+    let args = json!({"thinking": true, "include_usage": true, "model": "m"});
+    let answers = answers(pair, &args, true);
+    let (whole, state) = relay(&*answers, &[input]);
+    if input.len() < 20_000 {
+        for pieces in cuttings(input) {
+            let cut = relay(&*answers, &pieces);
+            assert!(cut == (whole.clone(), state.clone()), "{name} cut at {}", pieces[0].len());
+        }
+    }
+    match client {
+        Dialect::Messages => of_messages(&whole),
+        Dialect::Responses => of_responses(&whole),
+        _ => of_chat(&whole),
+    }
+}
+
+fn of_chat(stream: &[u8]) -> Said {
+    let read = chat_said::read(stream);
+    let calls = read.calls.into_iter().map(|[id, _, name, input]| [id, name, input]);
+    Said {
+        calls: calls.collect(),
+        text: read.content,
+        reasoning: read.reasoning,
+        refusal: read.refusal,
+        reason: read.finish,
+        usage: read.usage.map(|usage| prompt_usage(&usage)),
+        failed: read.error.is_some(),
+    }
+}
+
+fn of_responses(stream: &[u8]) -> Said {
+    let read = responses_reader::read(stream);
+    let calls = read.calls();
+    let reason = match (&*read.end, read.response["incomplete_details"]["reason"].as_str()) {
+        ("completed", _) if !calls.is_empty() => Some("tool_calls"),
+        ("completed", _) => Some("stop"),
+        ("incomplete", Some("max_output_tokens")) => Some("length"),
+        _ => None,
+    };
+    let usage = Some(&read.response["usage"]).filter(|usage| usage.is_object());
+    Said {
+        text: output_text(stream),
+        reasoning: read.text("reasoning_text"),
+        refusal: read.text("refusal"),
+        calls: calls.into_iter().map(|(id, name, arguments)| [id, name, arguments]).collect(),
+        reason: reason.map(str::to_owned),
+        usage: usage.map(prompt_usage),
+        failed: read.end == "failed",
+    }
+}
+
+/// Of a stream that fails too: what was told in pieces before that.
+fn output_text(stream: &[u8]) -> String {
+    let events = decode(stream).into_iter().filter(|event| event.event == "response.output_text.delta");
+    events.map(|event| text(&serde_json::from_str::<Value>(&event.data).unwrap()["delta"])).collect()
+}
+
+fn of_messages(stream: &[u8]) -> Said {
+    let mut said = Said::default();
+    let mut open = Value::Null;
+    for event in decode(stream) {
+        let data: Value = serde_json::from_str(&event.data).unwrap();
+        match &*event.event {
+            "content_block_start" => {
+                open = data["content_block"].clone();
+                if open["type"] == "tool_use" {
+                    said.calls.push([text(&open["id"]), text(&open["name"]), String::new()]);
+                }
+            }
+            "content_block_delta" => {
+                said.text += &text(&data["delta"]["text"]);
+                said.reasoning += &text(&data["delta"]["thinking"]);
+                if let Some([_, _, arguments]) = said.calls.last_mut() {
+                    *arguments += &text(&data["delta"]["partial_json"]);
+                }
+            }
+            "content_block_stop" => {
+                if let (true, Some([_, _, arguments])) = (open["type"] == "tool_use", said.calls.last_mut())
+                    && arguments.is_empty()
+                {
+                    // An SDK takes no fragment at all for no arguments.
+                    *arguments = "{}".to_owned();
+                }
+            }
+            "message_delta" => {
+                said.usage = Some(messages_usage(&data["usage"]));
+                said.reason = Some(chat_reason(&text(&data["delta"]["stop_reason"])));
+            }
+            "error" => said.failed = true,
+            _ => {}
+        }
+    }
+    if said.reason.as_deref() == Some("refusal") {
+        // What chat calls a refusal is text in Messages.
+        said.refusal = std::mem::take(&mut said.text);
+    }
+    said
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn chat_reason(reason: &str) -> String {
+    match reason {
+        "end_turn" | "stop_sequence" => "stop",
+        "max_tokens" => "length",
+        "tool_use" => "tool_calls",
+        other => other,
+    }
+    .to_owned()
+}
+
+fn messages_usage(usage: &Value) -> [u64; 4] {
+    ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens"]
+        .map(|name| usage[name].as_u64().unwrap_or(0))
+}
+
+/// Of a dialect that counts what was cached as part of the prompt.
+fn prompt_usage(usage: &Value) -> [u64; 4] {
+    let first = |names: [&str; 2]| names.iter().find_map(|name| usage.pointer(name)?.as_u64()).unwrap_or(0);
+    let read = first(["/prompt_tokens_details/cached_tokens", "/input_tokens_details/cached_tokens"]);
+    let write =
+        first(["/prompt_tokens_details/cache_write_tokens", "/input_tokens_details/cache_write_tokens"]);
+    [
+        first(["/prompt_tokens", "/input_tokens"]) - read - write,
+        read,
+        write,
+        first(["/completion_tokens", "/output_tokens"]),
+    ]
+}
+
+/// What a vector of a chat stream expects.
+fn expected_of_chat(expect: &Value) -> Said {
+    let calls = expect["tool_calls"].as_array().into_iter().flatten();
+    let calls: Vec<_> =
+        calls.map(|call| ["id", "name", "arguments"].map(|member| text(&call[member]))).collect();
+    let failed = !expect["error"].is_null() || expect["truncated"] == true;
+    // Calls are looked at, not what the vendor calls the reason.
+    let reason = if calls.is_empty() { expect["finish_reason"].as_str() } else { Some("tool_calls") };
+    Said {
+        text: text(&expect["text"]),
+        reasoning: text(&expect["reasoning"]),
+        refusal: text(&expect["refusal"]),
+        calls,
+        reason: reason.map(str::to_owned),
+        usage: Some(&expect["usage"]).filter(|usage| usage.is_object()).map(prompt_usage),
+        failed,
+    }
+}
+
+#[test]
+fn chat_streams_say_what_their_vectors_expect() {
+    let mut seen = 0;
+    for (case, input) in recorded("chat") {
+        // Two choices have no place in the other dialects: asking for them is refused.
+        if case["id"] == "stream_n2" {
+            continue;
+        }
+        let expect = &case["expect"];
+        for client in [Dialect::Messages, Dialect::Responses] {
+            let mut want = expected_of_chat(expect);
+            let mut got = said(client, Dialect::Chat, &case["id"], &input);
+            if let Some(length) = expect["text_len"].as_u64() {
+                assert_eq!(got.text.len() as u64, length, "{}", case["id"]);
+                want.text.clone_from(&got.text);
+            }
+            if want.usage.is_none() {
+                // Nothing is known: the client's dialect must have numbers, and they are zeros.
+                assert!(got.usage.is_none_or(|usage| usage == [0; 4]), "{}: {:?}", case["id"], got.usage);
+                got.usage = None;
+            }
+            if !want.refusal.is_empty() && client == Dialect::Messages {
+                want.reason = Some("refusal".to_owned());
+            }
+            assert_eq!(got, want, "{} to {}", case["id"], client.name());
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 2 * 25);
+}
+
+#[test]
+fn both_choices_of_a_stream_pass_to_a_chat_client() {
+    let (case, input) = recorded("chat").into_iter().find(|(case, _)| case["id"] == "stream_n2").unwrap();
+    let options = wire::stream::StreamOptions::default();
+    let (mut stream, mut out) = (wire::native::stream(Dialect::Chat, options), Vec::new());
+    stream.push(input.into(), &mut out);
+    let mut texts = std::collections::BTreeMap::<String, String>::new();
+    for event in decode(&out.concat()).iter().filter(|event| event.data != "[DONE]") {
+        let chunk: Value = serde_json::from_str(&event.data).unwrap();
+        for choice in chunk["choices"].as_array().unwrap() {
+            *texts.entry(choice["index"].to_string()).or_default() += &text(&choice["delta"]["content"]);
+        }
+    }
+    assert_eq!(json!(texts), case["expect"]["choices"]);
+}
+
+#[test]
+fn messages_streams_say_what_their_vectors_expect() {
+    let streams = recorded("messages");
+    assert_eq!(streams.len(), 8);
+    for (case, input) in streams {
+        let (expect, name) = (&case["expect"], &case["id"]);
+        let mut got = said(Dialect::Chat, Dialect::Messages, name, &input);
+        for [_, _, arguments] in &mut got.calls {
+            *arguments = serde_json::from_str::<Value>(arguments).unwrap().to_string();
+        }
+        if !expect["error"].is_null() || expect["truncated"] == true {
+            assert!(got.failed && got.reason.is_none(), "{name}: {got:?}");
+            continue;
+        }
+        if expect["sdk_yields_nothing"] == true {
+            // An SDK needs the names of events, the gateway does not.
+            assert!(!got.failed && got.reason.is_some() && !got.text.is_empty(), "{name}: {got:?}");
+            continue;
+        }
+        let mut want = Said {
+            reason: expect["stop_reason"].as_str().map(chat_reason),
+            usage: Some(messages_usage(&expect["usage"])),
+            ..Said::default()
+        };
+        for block in expect["blocks"].as_array().unwrap() {
+            match block["type"].as_str().unwrap() {
+                "text" => want.text += &text(&block["text"]),
+                "thinking" => want.reasoning += &text(&block["thinking"]),
+                "tool_use" => {
+                    let arguments = block["input"].to_string();
+                    want.calls.push([text(&block["id"]), text(&block["name"]), arguments]);
+                }
+                other => assert_eq!(other, "redacted_thinking"),
+            }
+        }
+        assert_eq!(got, want, "{name}");
+    }
+}
+
+#[test]
+fn responses_streams_say_what_their_vectors_expect() {
+    let streams = recorded("responses");
+    assert_eq!(streams.len(), 7);
+    for (case, input) in streams {
+        let (expect, name) = (&case["expect"], &case["id"]);
+        let got = said(Dialect::Chat, Dialect::Responses, name, &input);
+        let fails = !expect["error"].is_null() || expect["truncated"] == true || expect["status"] == "failed";
+        assert_eq!(got.failed, fails, "{name}: {got:?}");
+        if fails {
+            continue;
+        }
+        assert_eq!(got.text, text(&expect["text"]), "{name}");
+        assert_eq!(got.usage, Some(prompt_usage(&expect["usage"])), "{name}");
+        if let Some(calls) = expect["calls"].as_u64() {
+            assert_eq!(got.calls.len() as u64, calls, "{name}");
+        }
+        let reason = match (expect["status"].as_str().unwrap(), got.calls.is_empty()) {
+            ("incomplete", _) => "length",
+            (_, true) => "stop",
+            (_, false) => "tool_calls",
+        };
+        assert_eq!(got.reason.as_deref(), Some(reason), "{name}");
+    }
+}

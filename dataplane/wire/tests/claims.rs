@@ -1,0 +1,285 @@
+//! Every file in `fixtures/` is run through the product by some test. The table says which; a file that nobody claims,
+//! and a claim of a test that is not there, are failures here.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test may")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// A test, and the cases that it runs.
+struct Runner {
+    folder: &'static str,
+    cases: Cases,
+    /// The file, from the top of the repository.
+    file: &'static str,
+    test: &'static str,
+}
+
+/// Cases of one folder.
+enum Cases {
+    Kind(&'static str),
+    KindBut(&'static str, &'static [&'static str]),
+    Ids(&'static [&'static str]),
+}
+
+use Cases::{Ids, Kind, KindBut};
+
+const fn runner(folder: &'static str, cases: Cases, file: &'static str, test: &'static str) -> Runner {
+    Runner { folder, cases, file, test }
+}
+
+const GOLDEN: &str = "dataplane/wire/tests/golden.rs";
+const NATIVE: &str = "dataplane/wire/tests/native.rs";
+const MEDIA: &str = "dataplane/wire/tests/media.rs";
+const TOKENS: &str = "dataplane/wire/tests/tokens.rs";
+const RECORDED: &str = "dataplane/wire/tests/adapt/recorded.rs";
+const VECTORS: &str = "dataplane/wire/tests/adapt/vectors.rs";
+const GEMINI: &str = "dataplane/wire/tests/adapt/chat_over_gemini.rs";
+const IMAGES: &str = "dataplane/wire/src/media/images/tests.rs";
+const GATEWAY: &str = "tests/recorded.rs";
+
+const RUNNERS: &[Runner] = &[
+    runner("audio", Kind("request"), GATEWAY, "sound_subtitles_and_vectors_pass_as_they_were_recorded"),
+    runner("audio", Kind("response"), GATEWAY, "sound_subtitles_and_vectors_pass_as_they_were_recorded"),
+    runner("audio", Ids(&["speech_request"]), MEDIA, "requests_go_upstream_as_they_came_but_for_the_model"),
+    runner("audio", Ids(&["multipart"]), MEDIA, "a_form_goes_upstream_with_all_its_parts_but_another_model"),
+    runner(
+        "audio",
+        Ids(&["transcription_json", "transcription_verbose"]),
+        MEDIA,
+        "answers_pass_with_the_usage_they_tell",
+    ),
+    runner("audio", Kind("stream"), MEDIA, "subtitles_and_events_pass_however_they_are_cut"),
+    runner("audio", Kind("stream"), MEDIA, "streams_of_sound_and_of_text_say_what_their_vectors_expect"),
+    runner(
+        "auth",
+        Ids(&["sigv4_bedrock_0", "sigv4_bedrock_1"]),
+        "shared/src/provider/sigv4.rs",
+        "an_encoded_model_id_is_signed_as_botocore_does",
+    ),
+    runner(
+        "auth",
+        Ids(&["key_checksum"]),
+        "shared/src/key_format.rs",
+        "the_checksum_is_what_others_make_of_the_same_text",
+    ),
+    runner("bedrock", Kind("eventstream"), GOLDEN, "binary_frames_are_decoded_however_they_are_cut"),
+    runner("chat", Kind("request"), GOLDEN, "requests_go_upstream_as_they_came_but_for_the_model_and_usage"),
+    runner("chat", Kind("request"), GOLDEN, "request_heads_are_read_however_they_are_cut"),
+    runner("chat", Kind("response"), GOLDEN, "whole_answers_are_read_however_they_are_cut"),
+    runner("chat", Kind("error"), GOLDEN, "upstream_errors_keep_what_they_say"),
+    runner("chat", Kind("stream"), GOLDEN, "streams_mean_the_same_however_they_are_cut"),
+    runner("chat", KindBut("stream", &["stream_n2"]), RECORDED, "chat_streams_say_what_their_vectors_expect"),
+    runner("chat", Ids(&["stream_n2"]), RECORDED, "both_choices_of_a_stream_pass_to_a_chat_client"),
+    runner("conv", Kind("conversion"), VECTORS, "requests_become_what_the_target_expects"),
+    runner("conv", Kind("conversion"), VECTORS, "whole_answers_become_what_the_client_expects"),
+    runner("conv", Kind("rejection"), VECTORS, "what_a_target_cannot_do_is_rejected_by_its_path"),
+    runner(
+        "conv",
+        Kind("stream_conversion"),
+        VECTORS,
+        "streams_become_what_the_client_expects_however_they_are_cut",
+    ),
+    runner("embeddings", Kind("request"), MEDIA, "requests_go_upstream_as_they_came_but_for_the_model"),
+    runner("embeddings", Kind("response"), MEDIA, "answers_pass_with_the_usage_they_tell"),
+    runner(
+        "embeddings",
+        Ids(&["response_base64"]),
+        MEDIA,
+        "vectors_in_base_64_are_the_numbers_they_stand_for",
+    ),
+    runner(
+        "gemini",
+        Ids(&["response", "stream"]),
+        GEMINI,
+        "recorded_answers_say_the_same_whole_and_in_a_stream",
+    ),
+    runner(
+        "gemini",
+        Ids(&["response_blocked"]),
+        GEMINI,
+        "a_refused_prompt_is_a_content_filter_and_no_content",
+    ),
+    runner("gemini", Kind("error"), GEMINI, "an_error_with_a_good_status_is_an_error"),
+    runner("gemini", Kind("stream"), GEMINI, "a_recorded_stream_says_the_same_however_it_is_cut"),
+    runner(
+        "images",
+        Kind("request"),
+        IMAGES,
+        "a_request_asks_for_inline_images_where_the_target_must_be_asked",
+    ),
+    runner("images", Kind("response"), IMAGES, "an_answer_passes_with_its_usage"),
+    runner("images", Kind("stream"), IMAGES, "a_stream_passes_however_it_is_cut"),
+    runner("loss", Kind(""), "dataplane/wire/tests/adapt/losses.rs", "every_loss_is_shown_by_a_case"),
+    runner(
+        "messages",
+        KindBut("request", &["count_request"]),
+        NATIVE,
+        "requests_go_upstream_as_they_came_but_for_the_model_and_the_preamble",
+    ),
+    runner(
+        "messages",
+        Ids(&["count_request", "count_response"]),
+        GATEWAY,
+        "a_recorded_count_reaches_the_client_as_it_came",
+    ),
+    runner(
+        "messages",
+        KindBut("response", &["count_response"]),
+        NATIVE,
+        "whole_answers_are_read_however_they_are_cut",
+    ),
+    runner("messages", Kind("error"), NATIVE, "upstream_errors_keep_what_they_say"),
+    runner("messages", Kind("stream"), NATIVE, "streams_mean_the_same_however_they_are_cut"),
+    runner("messages", Kind("stream"), RECORDED, "messages_streams_say_what_their_vectors_expect"),
+    runner(
+        "models",
+        Kind("response"),
+        "control/src/catalog/listing/tests.rs",
+        "recorded_lists_are_read_whichever_vendor_they_are_written_for",
+    ),
+    runner(
+        "models",
+        Ids(&["list_openai", "list_anthropic"]),
+        GATEWAY,
+        "lists_of_models_have_what_the_sdks_of_both_vendors_need",
+    ),
+    runner(
+        "responses",
+        Kind("request"),
+        NATIVE,
+        "requests_go_upstream_as_they_came_but_for_the_model_and_the_preamble",
+    ),
+    runner(
+        "responses",
+        KindBut("response", &["input_tokens_response"]),
+        NATIVE,
+        "whole_answers_are_read_however_they_are_cut",
+    ),
+    runner("responses", Kind("stream"), NATIVE, "streams_mean_the_same_however_they_are_cut"),
+    runner("responses", Kind("stream"), RECORDED, "responses_streams_say_what_their_vectors_expect"),
+    runner("sse", Kind("sse"), GOLDEN, "sse_grammar_is_decoded_however_it_is_cut"),
+    runner("tokens", Ids(&["estimate_text"]), TOKENS, "texts_are_as_many_tokens_as_the_reference_says"),
+    runner("tokens", Ids(&["estimate_images"]), TOKENS, "images_are_as_many_tokens_as_the_reference_says"),
+];
+
+/// What the gateway has nothing to run on, and why.
+const IDLE: &[(&str, &str, &str)] = &[
+    ("auth", "pkce", "no provider is connected by an authorization code yet"),
+    ("responses", "input_tokens_response", "POST /v1/responses/input_tokens is not served"),
+    ("videos", "openai_video", "videos are not served yet"),
+    ("videos", "start_request", "videos are not served yet"),
+    ("videos", "start_response", "videos are not served yet"),
+    ("videos", "poll_request", "videos are not served yet"),
+    ("videos", "poll_running", "videos are not served yet"),
+    ("videos", "poll_done", "videos are not served yet"),
+    ("videos", "poll_failed", "videos are not served yet"),
+];
+
+/// One recorded thing.
+struct Case {
+    folder: String,
+    kind: String,
+    id: String,
+}
+
+impl Runner {
+    fn runs(&self, case: &Case) -> bool {
+        self.folder == case.folder
+            && match self.cases {
+                Kind(kind) => case.kind == kind,
+                KindBut(kind, but) => case.kind == kind && !but.contains(&&*case.id),
+                Ids(ids) => ids.contains(&&*case.id),
+            }
+    }
+}
+
+fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures")
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| !name.starts_with('.')).collect()
+}
+
+/// Every case of every index, and every file, each of which must be of a case. Tables of losses are cases of their own.
+fn cases() -> Vec<Case> {
+    let (mut cases, mut files, mut named) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    for folder in names(&fixtures()) {
+        let path = fixtures().join(&folder);
+        for name in names(&path) {
+            if folder == "loss" {
+                cases.push(Case { folder: folder.clone(), kind: String::new(), id: name });
+            } else if name != "index.json" {
+                files.insert(format!("{folder}/{name}"));
+            }
+        }
+        let Ok(index) = std::fs::read(path.join("index.json")) else {
+            assert_eq!(folder, "loss", "{folder} has no index.json");
+            continue;
+        };
+        let index: Value = serde_json::from_slice(&index).unwrap();
+        for case in index["cases"].as_array().unwrap() {
+            let paths = [&case["file"], &case["input"], &case["output"], &case["args"]["request"]];
+            named.extend(paths.into_iter().filter_map(Value::as_str).map(str::to_owned));
+            let text = |name: &str| case[name].as_str().unwrap().to_owned();
+            cases.push(Case { folder: folder.clone(), kind: text("kind"), id: text("id") });
+        }
+    }
+    let stray: Vec<_> = files.difference(&named).collect();
+    assert!(stray.is_empty(), "files that no index.json names: {stray:?}");
+    cases
+}
+
+#[test]
+fn every_recorded_case_is_run_by_a_test() {
+    let cases = cases();
+    assert!(cases.len() >= 214, "{}", cases.len());
+    let mut unclaimed = Vec::new();
+    for case in &cases {
+        let is_run = RUNNERS.iter().any(|runner| runner.runs(case));
+        let is_idle = IDLE.iter().any(|(folder, id, _)| (*folder, *id) == (&*case.folder, &*case.id));
+        assert!(!(is_run && is_idle), "{}/{} is run: take it off IDLE", case.folder, case.id);
+        if !is_run && !is_idle {
+            unclaimed.push(format!("{}/{} ({})", case.folder, case.id, case.kind));
+        }
+    }
+    assert!(unclaimed.is_empty(), "no test runs these; add a row to RUNNERS: {unclaimed:#?}");
+    for (folder, id, why) in IDLE {
+        assert!(!why.is_empty());
+        assert!(
+            cases.iter().any(|case| (&*case.folder, &*case.id) == (*folder, *id)),
+            "{folder}/{id} is gone"
+        );
+    }
+}
+
+#[test]
+fn every_claim_is_of_a_test_that_is_there_and_of_cases_that_are() {
+    let cases = cases();
+    for runner in RUNNERS {
+        let name = format!("{} in {}", runner.test, runner.file);
+        assert!(cases.iter().any(|case| runner.runs(case)), "{name} runs nothing of {}", runner.folder);
+        if let Ids(ids) = runner.cases {
+            for id in ids {
+                assert!(
+                    cases.iter().any(|case| case.folder == runner.folder && case.id == *id),
+                    "{name}: {id}"
+                );
+            }
+        }
+        let path = format!("{}/../../{}", env!("CARGO_MANIFEST_DIR"), runner.file);
+        let code = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let at = code.find(&format!("fn {}()", runner.test)).unwrap_or_else(|| panic!("there is no {name}"));
+        let before = code[..at].trim_end().trim_end_matches("async").trim_end();
+        let is_test = before.ends_with("#[test]") || before.ends_with("#[tokio::test]");
+        assert!(is_test, "{name} is not run as a test");
+        // It reads the folder, or a file of it, by name somewhere.
+        let says = format!("\"{}\"", runner.folder);
+        let path = format!("{}/", runner.folder);
+        assert!(code.contains(&says) || code.contains(&path), "{name} names nothing of {}", runner.folder);
+    }
+}

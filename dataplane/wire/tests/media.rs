@@ -1,0 +1,199 @@
+//! Recorded exchanges of what is no conversation, in `fixtures/audio` and `fixtures/embeddings`: read however they are
+//! cut, and passed with every byte but the model.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may")]
+
+use base64::Engine as _;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use shared::operation::Dialect;
+use shared::usage::TokenCounts;
+use wire::media::Opaque;
+use wire::multipart::{Form, FormScan};
+use wire::native::{WholeAnswer, WholeScan, whole_answer};
+use wire::request::{Head, HeadScan, build};
+use wire::sse::Decoder;
+use wire::stream::AnswerStream as _;
+
+fn fixture(path: &str) -> Vec<u8> {
+    std::fs::read(format!("{}/fixtures/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// The cases of one kind, with their files.
+fn cases(folder: &str, kind: &str) -> Vec<(Value, Vec<u8>)> {
+    let index: Value = serde_json::from_slice(&fixture(&format!("{folder}/index.json"))).unwrap();
+    let of_kind = index["cases"].as_array().unwrap().iter().filter(|case| case["kind"] == kind);
+    of_kind.map(|case| (case.clone(), fixture(case["file"].as_str().unwrap()))).collect()
+}
+
+/// In two pieces, cut at every byte, and in pieces of one and of seven bytes.
+fn cuttings(input: &[u8]) -> Vec<Vec<&[u8]>> {
+    let mut cuttings: Vec<Vec<&[u8]>> =
+        (0..=input.len()).map(|at| vec![&input[..at], &input[at..]]).collect();
+    cuttings.extend([input.chunks(1).collect(), input.chunks(7).collect()]);
+    cuttings
+}
+
+fn upstream(head: &Head, pieces: &[&[u8]]) -> Vec<u8> {
+    let segments: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
+    build(&segments, head, "target/\"model\"", true, None).concat()
+}
+
+#[test]
+fn requests_go_upstream_as_they_came_but_for_the_model() {
+    let mut seen = 0;
+    for (dialect, folder) in [(Dialect::Speech, "audio"), (Dialect::Embeddings, "embeddings")] {
+        for (case, input) in cases(folder, "request") {
+            let Ok(body) = serde_json::from_slice::<Value>(&input) else { continue };
+            let old = format!("{:?}", body["model"].as_str().unwrap());
+            let want = String::from_utf8(input.clone()).unwrap().replacen(&old, r#""target/\"model\"""#, 1);
+            for pieces in cuttings(&input) {
+                let mut scan = HeadScan::new(dialect);
+                pieces.iter().for_each(|piece| scan.push(piece).unwrap());
+                let head = scan.finish().unwrap();
+                assert_eq!(head.model, body["model"].as_str().unwrap(), "{}", case["id"]);
+                assert_eq!(String::from_utf8(upstream(&head, &pieces)).unwrap(), want, "{}", case["id"]);
+            }
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 3);
+}
+
+/// Name and content of each part.
+fn parts(form: &[u8], boundary: &str) -> Vec<(String, Vec<u8>)> {
+    let cut = format!("\r\n--{boundary}");
+    let at = |from: usize| form[from..].windows(cut.len()).position(|window| window == cut.as_bytes());
+    let (mut parts, mut from) = (Vec::new(), cut.len() - 2);
+    while let Some(length) = at(from) {
+        let part = &form[from..from + length];
+        let head = part.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        let lines = String::from_utf8(part[..head].to_vec()).unwrap();
+        let name = lines.split(" name=\"").nth(1).unwrap().split('"').next().unwrap();
+        parts.push((name.to_owned(), part[head + 4..].to_vec()));
+        from += length + cut.len();
+    }
+    parts
+}
+
+#[test]
+fn a_form_goes_upstream_with_all_its_parts_but_another_model() {
+    let (case, input) =
+        cases("audio", "request").into_iter().find(|(case, _)| case["id"] == "multipart").unwrap();
+    let (expect, boundary) = (&case["expect"], case["boundary"].as_str().unwrap());
+    let content_type = format!("multipart/form-data; boundary={boundary}");
+    assert_eq!(wire::multipart::boundary(&content_type).as_deref(), Some(boundary));
+    let sent = parts(&input, boundary);
+    let names: Vec<&str> = sent.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(json!(names), expect["fields"]);
+    assert_eq!(sent[2].1.len() as u64, expect["file_len"].as_u64().unwrap());
+    for pieces in cuttings(&input) {
+        let mut scan = FormScan::new(boundary);
+        pieces.iter().for_each(|piece| scan.push(piece).unwrap());
+        let form: Form = scan.finish().unwrap();
+        assert_eq!((form.model.as_str(), form.stream), (expect["model"].as_str().unwrap(), false));
+        let head = Head::of_form(form);
+        let segments: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
+        let out = build(&segments, &head, "other-model", false, None).concat();
+        let mut want = sent.clone();
+        want[0].1 = b"other-model".to_vec();
+        assert_eq!(parts(&out, boundary), want, "cut at {}", pieces[0].len());
+        let text =
+            String::from_utf8_lossy(&input).replacen("\r\n\r\nwhisper\r\n", "\r\n\r\nother-model\r\n", 1);
+        assert!(text == String::from_utf8_lossy(&out), "nothing else is different");
+    }
+}
+
+#[test]
+fn answers_pass_with_the_usage_they_tell() {
+    let tokens = |input, output| Some(TokenCounts { input, output, ..TokenCounts::default() });
+    let rows = [
+        ("audio", "transcription_json", tokens(14, 5)),
+        // Seconds are no tokens.
+        ("audio", "transcription_verbose", None),
+        ("embeddings", "response", tokens(2, 0)),
+        ("embeddings", "response_base64", tokens(2, 0)),
+    ];
+    for (folder, id, want) in rows {
+        let (_, input) = cases(folder, "response").into_iter().find(|(case, _)| case["id"] == id).unwrap();
+        let read = |pieces: &[&[u8]]| -> WholeAnswer {
+            let mut scan = WholeScan::new(Dialect::Chat);
+            pieces.iter().for_each(|piece| scan.push(piece));
+            scan.finish()
+        };
+        let whole = read(&[&input]);
+        assert!(whole.is_json && whole.error.is_none(), "{id}");
+        assert_eq!(whole.usage, want, "{id}");
+        assert_eq!(whole_answer(Dialect::Chat, &input).usage, want, "{id}");
+        for pieces in cuttings(&input) {
+            assert_eq!(read(&pieces), whole, "{id} cut at {}", pieces[0].len());
+        }
+    }
+}
+
+#[test]
+fn vectors_in_base_64_are_the_numbers_they_stand_for() {
+    let by_id =
+        |id: &str| cases("embeddings", "response").into_iter().find(|(case, _)| case["id"] == id).unwrap();
+    let (floats, (case, packed)) = (by_id("response").1, by_id("response_base64"));
+    let floats: Value = serde_json::from_slice(&floats).unwrap();
+    let packed: Value = serde_json::from_slice(&packed).unwrap();
+    for (n, want) in case["expect"]["floats"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(floats["data"][n]["embedding"], *want);
+        let bytes = base64::prelude::BASE64_STANDARD.decode(packed["data"][n]["embedding"].as_str().unwrap());
+        let numbers: Vec<f32> =
+            bytes.unwrap().chunks(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect();
+        assert_eq!(json!(numbers), *want);
+    }
+}
+
+fn relay(pieces: &[&[u8]]) -> Vec<u8> {
+    let (mut stream, mut out) = (Opaque::default(), Vec::new());
+    for piece in pieces {
+        stream.push(Bytes::copy_from_slice(piece), &mut out);
+    }
+    stream.end(&mut out);
+    assert!(stream.state().content && stream.state().finished && stream.state().error.is_none());
+    out.concat()
+}
+
+fn events(stream: &[u8]) -> Vec<Value> {
+    let mut decoder = Decoder::default();
+    decoder.push(stream).unwrap();
+    let events = std::iter::from_fn(|| decoder.next_event());
+    events.filter_map(|event| serde_json::from_str(&event.data).ok()).collect()
+}
+
+#[test]
+fn subtitles_and_events_pass_however_they_are_cut() {
+    let files = ["transcription.srt", "transcription.vtt", "speech_stream.sse", "transcription_stream.sse"];
+    for file in files {
+        let input = fixture(&format!("audio/{file}"));
+        for pieces in cuttings(&input) {
+            assert!(relay(&pieces) == input, "{file} cut at {}", pieces[0].len());
+        }
+    }
+}
+
+#[test]
+fn streams_of_sound_and_of_text_say_what_their_vectors_expect() {
+    for (case, input) in cases("audio", "stream") {
+        let events = events(&relay(&[&input]));
+        let all = |member: &str| -> Vec<&str> {
+            events.iter().filter_map(|event| event[member].as_str()).collect()
+        };
+        match case["id"].as_str().unwrap() {
+            "speech_stream" => {
+                let pieces =
+                    all("audio").into_iter().map(|piece| base64::prelude::BASE64_STANDARD.decode(piece));
+                let sound: Vec<u8> = pieces.flat_map(Result::unwrap).collect();
+                let hex: String = sound.iter().map(|byte| format!("{byte:02x}")).collect();
+                assert_eq!(case["expect"]["audio_hex"], hex);
+            }
+            "transcription_stream" => {
+                assert_eq!(case["expect"]["text"], all("delta").concat());
+                assert_eq!(json!(all("text")), json!([case["expect"]["text"]]));
+            }
+            other => panic!("nobody reads {other}"),
+        }
+    }
+}
