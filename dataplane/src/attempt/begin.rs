@@ -31,9 +31,10 @@ pub(super) async fn first_content(
     provider: &ProviderInstance,
     mut body: AnswerBody,
     patience: &mut Patience,
+    is_events: bool,
 ) -> Result<Begun, Failure> {
     let secrets = secrets(provider).into_iter().map(str::to_owned).collect();
-    let mut stream = task.reading.stream(secrets);
+    let mut stream = task.reading.stream(secrets, is_events);
     let mut held = Vec::with_capacity(2);
     loop {
         let next = patience.wait(provider.stream_idle_timeout, pin!(body.data())).await?;

@@ -89,12 +89,12 @@ pub(crate) async fn attempt(
     if matches!(task.reading, Reading::Proxied) {
         let begun = match is(&content_type, b"application/json") {
             true => begin::whole(task, provider, answer.body, &mut patience).await?,
-            false => begin::first_content(task, provider, answer.body, &mut patience).await?,
+            false => begin::first_content(task, provider, answer.body, &mut patience, is_stream).await?,
         };
         return Ok(Success { begun, content_type: shown(content_type), processing_ms: None });
     }
     let begun = match (task.stream, is_stream) {
-        (true, true) => begin::first_content(task, provider, answer.body, &mut patience).await?,
+        (true, true) => begin::first_content(task, provider, answer.body, &mut patience, is_stream).await?,
         (true, false) => Box::pin(begin::synthesize(task, provider, answer.body, &mut patience)).await?,
         (false, _) => begin::whole(task, provider, answer.body, &mut patience).await?,
     };

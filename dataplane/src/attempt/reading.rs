@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shared::operation::Dialect;
 use wire::adapt::{Answers, BadAnswer, Whole};
-use wire::media::{Opaque, images};
+use wire::media::{Opaque, audio, images};
 use wire::native::{self, WholeScan};
 use wire::stream::{AnswerStream, StreamOptions};
 
@@ -40,11 +40,15 @@ impl Reading {
         }
     }
 
-    /// A reader of a stream; `secrets` may not show in its errors.
-    pub(super) fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
+    /// A reader of a stream; `secrets` may not show in its errors. `is_events` says whether it comes in events, which
+    /// a conversation always does.
+    pub(super) fn stream(&self, secrets: Vec<String>, is_events: bool) -> Box<dyn AnswerStream> {
         match self {
             Self::Native { dialect, include_usage } => {
                 native::stream(*dialect, StreamOptions { drop_usage_only: !include_usage, secrets })
+            }
+            Self::Proxied if is_events => {
+                Box::new(audio::Stream::new(StreamOptions { drop_usage_only: false, secrets }))
             }
             Self::Proxied => Box::new(Opaque::default()),
             Self::Adapted { answers, .. } => answers.stream(secrets),

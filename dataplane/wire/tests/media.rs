@@ -7,12 +7,12 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::operation::Dialect;
 use shared::usage::TokenCounts;
-use wire::media::Opaque;
+use wire::media::{Opaque, audio};
 use wire::multipart::{Form, FormScan};
 use wire::native::{WholeAnswer, WholeScan, whole_answer};
 use wire::request::{Head, HeadScan, build};
 use wire::sse::Decoder;
-use wire::stream::AnswerStream as _;
+use wire::stream::{AnswerStream, StreamOptions, StreamState};
 
 fn fixture(path: &str) -> Vec<u8> {
     std::fs::read(format!("{}/fixtures/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
@@ -146,14 +146,18 @@ fn vectors_in_base_64_are_the_numbers_they_stand_for() {
     }
 }
 
-fn relay(pieces: &[&[u8]]) -> Vec<u8> {
-    let (mut stream, mut out) = (Opaque::default(), Vec::new());
+fn relay(mut stream: impl AnswerStream, pieces: &[&[u8]]) -> (Vec<u8>, StreamState) {
+    let mut out = Vec::new();
     for piece in pieces {
         stream.push(Bytes::copy_from_slice(piece), &mut out);
     }
     stream.end(&mut out);
-    assert!(stream.state().content && stream.state().finished && stream.state().error.is_none());
-    out.concat()
+    (out.concat(), stream.state().clone())
+}
+
+fn relay_events(pieces: &[&[u8]]) -> (Vec<u8>, StreamState) {
+    let options = StreamOptions { secrets: vec!["s3cr3t".to_owned()], ..StreamOptions::default() };
+    relay(audio::Stream::new(options), pieces)
 }
 
 fn events(stream: &[u8]) -> Vec<Value> {
@@ -164,12 +168,27 @@ fn events(stream: &[u8]) -> Vec<Value> {
 }
 
 #[test]
-fn subtitles_and_events_pass_however_they_are_cut() {
-    let files = ["transcription.srt", "transcription.vtt", "speech_stream.sse", "transcription_stream.sse"];
-    for file in files {
+fn sound_and_subtitles_pass_however_they_are_cut() {
+    for file in ["transcription.srt", "transcription.vtt"] {
         let input = fixture(&format!("audio/{file}"));
         for pieces in cuttings(&input) {
-            assert!(relay(&pieces) == input, "{file} cut at {}", pieces[0].len());
+            let (out, state) = relay(Opaque::default(), &pieces);
+            assert!(out == input, "{file} cut at {}", pieces[0].len());
+            assert!(state.content && state.finished && state.error.is_none());
+        }
+    }
+}
+
+#[test]
+fn events_pass_with_the_usage_they_tell_however_they_are_cut() {
+    let used = |input, output| Some(TokenCounts { input, output, ..TokenCounts::default() });
+    for (case, input) in cases("audio", "stream") {
+        let want = if case["id"] == "speech_stream" { used(3, 20) } else { used(14, 5) };
+        for pieces in cuttings(&input) {
+            let (out, state) = relay_events(&pieces);
+            assert!(out == input, "{} cut at {}", case["id"], pieces[0].len());
+            assert!(state.content && state.finished && state.error.is_none());
+            assert_eq!((state.usage, state.content_events), (want, 2), "{}", case["id"]);
         }
     }
 }
@@ -177,23 +196,50 @@ fn subtitles_and_events_pass_however_they_are_cut() {
 #[test]
 fn streams_of_sound_and_of_text_say_what_their_vectors_expect() {
     for (case, input) in cases("audio", "stream") {
-        let events = events(&relay(&[&input]));
+        let events = events(&relay_events(&[&input]).0);
         let all = |member: &str| -> Vec<&str> {
             events.iter().filter_map(|event| event[member].as_str()).collect()
         };
-        match case["id"].as_str().unwrap() {
-            "speech_stream" => {
-                let pieces =
-                    all("audio").into_iter().map(|piece| base64::prelude::BASE64_STANDARD.decode(piece));
-                let sound: Vec<u8> = pieces.flat_map(Result::unwrap).collect();
-                let hex: String = sound.iter().map(|byte| format!("{byte:02x}")).collect();
-                assert_eq!(case["expect"]["audio_hex"], hex);
-            }
-            "transcription_stream" => {
-                assert_eq!(case["expect"]["text"], all("delta").concat());
-                assert_eq!(json!(all("text")), json!([case["expect"]["text"]]));
-            }
-            other => panic!("nobody reads {other}"),
+        if case["id"] == "speech_stream" {
+            let pieces = all("audio").into_iter().map(|piece| base64::prelude::BASE64_STANDARD.decode(piece));
+            let sound: Vec<u8> = pieces.flat_map(Result::unwrap).collect();
+            let hex: String = sound.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(case["expect"]["audio_hex"], hex);
+        } else {
+            assert_eq!(case["expect"]["text"], all("delta").concat());
+            assert_eq!(json!(all("text")), json!([case["expect"]["text"]]));
         }
+    }
+}
+
+#[test]
+fn a_stream_of_sound_that_breaks_off_is_not_finished() {
+    for (_, input) in cases("audio", "stream") {
+        let first = input.windows(2).position(|end| end == b"\n\n").unwrap() + 2;
+        let (out, state) = relay_events(&[&input[..first]]);
+        assert_eq!(out, &input[..first]);
+        assert!(state.content && !state.finished && state.error.is_none());
+    }
+    // Whose events are not known ends with the connection.
+    let (_, state) = relay_events(&[b"data: {\"text\":\"hi\"}\n\n"]);
+    assert!(state.content && state.finished);
+}
+
+#[test]
+fn an_error_among_events_of_sound_ends_them_and_is_cleaned() {
+    for error in [
+        r#"data: {"type":"error","error":{"message":"no s3cr3t","code":"rate_limit_exceeded"}}"#,
+        r#"data: {"error":{"message":"no s3cr3t","code":"rate_limit_exceeded"}}"#,
+        "event: error\ndata: {\"message\":\"no s3cr3t\",\"code\":\"rate_limit_exceeded\"}",
+    ] {
+        let sound = "data: {\"type\":\"speech.audio.delta\",\"audio\":\"AAEC\"}\n\n";
+        let (out, state) = relay_events(&[format!("{sound}{error}\n\n{sound}").as_bytes()]);
+        let out = String::from_utf8(out).unwrap();
+        assert!(out.starts_with(sound) && !out.contains("s3cr3t"), "{out}");
+        assert_eq!(out.matches("AAEC").count(), 1, "nothing follows an error");
+        let error = state.error.unwrap();
+        assert_eq!(error.code.as_deref(), Some("rate_limit_exceeded"), "{out}");
+        let before = relay_events(&[format!("{}\n\n", r#"data: {"error":{"message":"busy"}}"#).as_bytes()]).1;
+        assert!(!before.content && before.error.is_some());
     }
 }

@@ -1,5 +1,7 @@
 //! What is no conversation: embeddings, speech, transcriptions, images, videos.
 
+pub mod audio;
+mod events;
 pub mod images;
 mod opaque;
 

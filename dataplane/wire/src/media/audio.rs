@@ -1,0 +1,64 @@
+//! Speech and transcriptions in events (AUD-1, AUD-2). They pass as they came; what they cost is read in passing.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::events::{Events, Listener, is_error, said};
+use crate::chat::token_counts;
+use crate::envelope::StreamError;
+use crate::stream::StreamState;
+
+/// See the module.
+pub type Stream = Events<Audio>;
+
+/// Hears what events of sound, or of its text, say.
+#[derive(Debug, Default)]
+pub struct Audio {
+    /// An event of OpenAI's has come, so that one more must say that it was the last.
+    ends_itself: bool,
+}
+
+/// What of an event is looked at.
+#[derive(Debug, Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    audio: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    usage: Option<Value>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+impl Listener for Audio {
+    fn hear(&mut self, name: &[u8], document: &[u8], state: &mut StreamState) -> Result<(), StreamError> {
+        let event = serde_json::from_slice::<Event<'_>>(document).ok();
+        let kind = event.as_ref().and_then(|event| event.kind.as_deref()).unwrap_or_default();
+        let fails = event.as_ref().is_some_and(|event| event.error.is_some_and(is_error));
+        if name == b"error" || kind == "error" || fails {
+            return Err(StreamError::of_odd(document).unwrap_or_else(|| said(StreamError::UNREADABLE)));
+        }
+        let ours = kind.starts_with("speech.audio.") || kind.starts_with("transcript.text.");
+        self.ends_itself |= ours;
+        state.content = true;
+        state.finished |= ours && kind.ends_with(".done");
+        let Some(event) = event else { return Ok(()) };
+        // An empty string is its two quotes.
+        let output = [event.audio, event.delta].into_iter().flatten().map(|raw| raw.get().len()).max();
+        if let Some(bytes) = output.and_then(|bytes| bytes.checked_sub(2)).filter(|bytes| *bytes > 0) {
+            state.add_text(if event.delta.is_some() { bytes } else { 0 });
+        }
+        state.usage = event.usage.as_ref().and_then(token_counts).or(state.usage);
+        Ok(())
+    }
+
+    /// Other vendors' events end with the connection.
+    fn ended(&self, state: &mut StreamState) {
+        state.finished |= !self.ends_itself;
+    }
+}
