@@ -82,6 +82,11 @@ async fn what_needs_the_provider_s_memory_is_refused_before_anything_is_sent() {
         assert_eq!(error["code"], "unsupported_parameter", "{param}");
         assert!(error["param"].as_str().unwrap().starts_with(param), "{param}: {error}");
     }
+    // What is malformed no other target could be told either.
+    let body = ask(&json!({"tools": [{"type": "function"}]}));
+    let answer = gateway.client().post("/v1/responses", body).await;
+    assert_eq!((answer.status, answer.error_code().as_str()), (400, "invalid_request"));
+    assert_eq!(answer.json()["error"]["param"], "tools.0.name");
     assert!(upstream.requests().is_empty());
 }
 

@@ -10,7 +10,7 @@ use shared::operation::Dialect;
 use shared::provider::path::Call;
 use shared::routing::Target;
 use shared::snapshot::Route;
-use wire::adapt::{Adaptation, Asking, Rejection, Traits};
+use wire::adapt::{Adaptation, Asking, Flaw, Rejection, Traits};
 use wire::request::{self, Head};
 
 use crate::attempt::Reading;
@@ -145,5 +145,9 @@ const OUTPUT_TOKENS_UNASKED_MAX: u64 = 32_000;
 
 /// What the client reads when no target could be told its request.
 pub(crate) fn refusal(rejection: Rejection) -> Fault {
-    Fault::new(ErrorKind::UnsupportedField, rejection.message).param(rejection.param)
+    let kind = match rejection.flaw {
+        Flaw::Unsupported => ErrorKind::UnsupportedField,
+        Flaw::Malformed => ErrorKind::InvalidRequest,
+    };
+    Fault::new(kind, rejection.message).param(rejection.param)
 }

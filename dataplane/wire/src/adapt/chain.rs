@@ -45,7 +45,7 @@ pub(super) fn prepare(
 fn traced(first: &Adaptation, asking: &Asking<'_>, rejection: Rejection) -> Rejection {
     let origin = first.origin.and_then(|origin| origin(asking, &rejection.param));
     match (origin, rejection.message.strip_prefix(&format!("'{}' ", rejection.param))) {
-        (Some(origin), Some(why)) => Rejection::new(origin, why),
+        (Some(origin), Some(why)) => Rejection { flaw: rejection.flaw, ..Rejection::new(origin, why) },
         (Some(origin), None) => Rejection { param: origin, ..rejection },
         // The message still says what it is about.
         (None, _) => Rejection { param: String::new(), ..rejection },

@@ -183,20 +183,36 @@ pub enum BadAnswer {
     Invalid(&'static str),
 }
 
-/// What the target's dialect cannot say (MSG-2, CHAT-6, RESP-2).
+/// Why a request cannot be said in the target's dialect (MSG-2, CHAT-6, RESP-2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     /// The member, as `messages.2.content.0.source`.
     pub param: String,
     /// Why, for the client.
     pub message: String,
+    /// Whose fault it is.
+    pub flaw: Flaw,
+}
+
+/// Whether another target could help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// The member means something that the target's dialect has no words for.
+    Unsupported,
+    /// No target could make sense of the member: it is missing, of the wrong type, or of no known value.
+    Malformed,
 }
 
 impl Rejection {
     /// The member at `param` cannot be said: `why` ends the sentence that names it.
     pub fn new(param: impl Into<String>, why: &str) -> Self {
         let param = param.into();
-        Self { message: format!("'{param}' {why}"), param }
+        Self { message: format!("'{param}' {why}"), param, flaw: Flaw::Unsupported }
+    }
+
+    /// The member at `param` is not what the client's dialect has there: `why` ends the sentence that names it.
+    pub fn malformed(param: impl Into<String>, why: &str) -> Self {
+        Self { flaw: Flaw::Malformed, ..Self::new(param, why) }
     }
 }
 

@@ -33,9 +33,9 @@ impl<'a> Path<'a> {
         Self { above: Some(self), step: Step::Element(position) }
     }
 
-    /// What stands here cannot be taken: `why` ends the sentence that names it.
+    /// What stands here is not what the client's dialect has there: `why` ends the sentence that names it.
     pub(super) fn reject(&self, why: &str) -> Rejection {
-        Rejection::new(self.to_string(), why)
+        Rejection::malformed(self.to_string(), why)
     }
 }
 

@@ -4,7 +4,7 @@
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 pub(super) use simd_json::tape::{Array, Object};
 
-use super::{Loss, Rejection};
+use super::{Flaw, Loss, Rejection};
 use crate::json::{self, Tree};
 
 /// A member of an object, unless it is null.
@@ -31,6 +31,11 @@ pub(super) fn is_empty(value: Tree<'_, '_>) -> bool {
         || value.as_object().is_some_and(|object| object.is_empty())
 }
 
+/// Whether the member `name` of a chat request asks for nothing. A search without options is a search.
+pub(super) fn asks_for_nothing(name: &str, value: Tree<'_, '_>) -> bool {
+    is_empty(value) && (name != "web_search_options" || value.as_object().is_none())
+}
+
 /// A string's text.
 pub(super) fn as_text<'i>(value: Tree<'_, 'i>) -> Option<&'i str> {
     value.into_string()
@@ -43,7 +48,7 @@ pub(super) fn member_text<'i>(object: &Object<'_, 'i>, name: &str) -> Option<&'i
 
 /// The string at `path`.
 pub(super) fn text<'i>(value: Tree<'_, 'i>, path: impl FnOnce() -> String) -> Result<&'i str, Rejection> {
-    as_text(value).ok_or_else(|| Rejection::new(path(), "must be a string."))
+    as_text(value).ok_or_else(|| Rejection::malformed(path(), "must be a string."))
 }
 
 /// The string member `name` of the object at `path`, which it must have.
@@ -53,7 +58,7 @@ pub(super) fn needed_text<'i>(
     path: impl Fn() -> String,
 ) -> Result<&'i str, Rejection> {
     let value = member(object, name);
-    let value = value.ok_or_else(|| Rejection::new(format!("{}.{name}", path()), "is missing."))?;
+    let value = value.ok_or_else(|| Rejection::malformed(format!("{}.{name}", path()), "is missing."))?;
     text(value, || format!("{}.{name}", path()))
 }
 
@@ -62,7 +67,7 @@ pub(super) fn object<'t, 'i>(
     value: Tree<'t, 'i>,
     path: impl FnOnce() -> String,
 ) -> Result<Object<'t, 'i>, Rejection> {
-    value.as_object().ok_or_else(|| Rejection::new(path(), "must be an object."))
+    value.as_object().ok_or_else(|| Rejection::malformed(path(), "must be an object."))
 }
 
 /// The array at `path`.
@@ -70,12 +75,13 @@ pub(super) fn array<'t, 'i>(
     value: Tree<'t, 'i>,
     path: impl FnOnce() -> String,
 ) -> Result<Array<'t, 'i>, Rejection> {
-    value.as_array().ok_or_else(|| Rejection::new(path(), "must be an array."))
+    value.as_array().ok_or_else(|| Rejection::malformed(path(), "must be an array."))
 }
 
 /// Why a document cannot be read.
 pub(super) fn refuse_fault(fault: json::Fault) -> Rejection {
-    Rejection { param: String::new(), message: format!("The body cannot be read: {fault}.") }
+    let message = format!("The body cannot be read: {fault}.");
+    Rejection { param: String::new(), message, flaw: Flaw::Malformed }
 }
 
 /// The row of `field` in a table of losses.

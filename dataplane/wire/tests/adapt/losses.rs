@@ -13,7 +13,7 @@
 //! out, the prepared body is the same.
 
 use serde_json::Value;
-use wire::adapt::{ADAPTATIONS, Adaptation, Fate};
+use wire::adapt::{ADAPTATIONS, Adaptation, Fate, Flaw, Rejection};
 
 use crate::pair::{fixture_json, prepare, traits};
 
@@ -55,10 +55,13 @@ impl Case<'_> {
         let expect = self.case["expect"].as_object().unwrap();
         self.check_kind(&expect.keys().map(String::as_str).collect::<Vec<_>>());
         if let Some(param) = expect.get("reject") {
-            assert_eq!(self.prepared(&request).unwrap_err(), *param, "{}", self.name);
+            let rejection = self.prepared(&request).unwrap_err();
+            assert_eq!(rejection.param, *param, "{}", self.name);
+            let flaw = if self.fate == Fate::Rejected { Flaw::Unsupported } else { rejection.flaw };
+            assert_eq!(rejection.flaw, flaw, "{}: {}", self.name, rejection.message);
             return;
         }
-        let got = self.prepared(&request).unwrap_or_else(|param| panic!("{}: rejected {param}", self.name));
+        let got = self.prepared(&request).unwrap_or_else(|why| panic!("{}: {why:?}", self.name));
         if let Some(place) = expect.get("at").and_then(Value::as_str) {
             assert_eq!(got.pointer(place), Some(&expect["is"]), "{}: {got}", self.name);
             if self.fate == Fate::Exact {
@@ -86,12 +89,9 @@ impl Case<'_> {
         assert!(fits, "{}: {keys:?} does not show {:?}", self.name, self.fate);
     }
 
-    fn prepared(&self, request: &Value) -> Result<Value, String> {
-        let prepared = prepare(self.pair, request.to_string().as_bytes(), &traits(&self.case["target"]));
-        match prepared {
-            Ok(prepared) => Ok(serde_json::from_slice(&prepared.body).unwrap()),
-            Err(rejection) => Err(rejection.param),
-        }
+    fn prepared(&self, request: &Value) -> Result<Value, Rejection> {
+        let prepared = prepare(self.pair, request.to_string().as_bytes(), &traits(&self.case["target"]))?;
+        Ok(serde_json::from_slice(&prepared.body).unwrap())
     }
 }
 

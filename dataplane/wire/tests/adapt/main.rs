@@ -21,6 +21,7 @@ mod chat_reader;
 #[path = "../hold/chat_said.rs"]
 mod chat_said;
 mod docs;
+mod flaws;
 mod losses;
 mod messages_over_chat_meaning;
 mod normal;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use shared::operation::Dialect;
-use wire::adapt::{Adaptation, find};
+use wire::adapt::{Adaptation, Flaw, find};
 
 use crate::normal::normal;
 use crate::pair::{answers, cuttings, fixture, fixture_json, prepare, relay, traits};
@@ -95,6 +95,7 @@ fn what_a_target_cannot_do_is_rejected_by_its_path() {
             Err(rejection) => rejection,
         };
         assert_eq!(rejection.param, vector.case["reject_param"], "{}", vector.name());
+        assert_eq!(rejection.flaw, Flaw::Unsupported, "{}: {}", vector.name(), rejection.message);
         assert!(rejection.message.contains(&rejection.param), "{}: {}", vector.name(), rejection.message);
     }
 }

@@ -29,7 +29,8 @@ pub(in crate::adapt) struct Asked<'t, 'i> {
 pub(in crate::adapt) fn messages<'t, 'i>(
     request: &Object<'t, 'i>,
 ) -> Result<Vec<Message<'t, 'i>>, Rejection> {
-    let list = read::member(request, "messages").ok_or_else(|| Rejection::new("messages", "is missing."))?;
+    let list =
+        read::member(request, "messages").ok_or_else(|| Rejection::malformed("messages", "is missing."))?;
     let list = read::array(list, || "messages".to_owned())?;
     let mut messages = Vec::with_capacity(list.len());
     for (position, message) in list.iter().enumerate() {
@@ -109,7 +110,8 @@ fn tool_call<'t, 'i>(
     }
     let id = read::needed_text(&call, "id", || path.clone())?;
     let at = format!("{path}.function");
-    let function = read::member(&call, "function").ok_or_else(|| Rejection::new(&*at, "is missing."))?;
+    let function =
+        read::member(&call, "function").ok_or_else(|| Rejection::malformed(&*at, "is missing."))?;
     asked(Some(id), whole, function, &at)
 }
 

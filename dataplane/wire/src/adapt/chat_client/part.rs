@@ -49,7 +49,7 @@ impl<'t, 'i> Part<'t, 'i> {
             return Ok(vec![Part { path, kind: "text", text: Some(text), whole: None }]);
         }
         let Some(list) = content.as_array() else {
-            return Err(Rejection::new(path, "must be a string or an array of parts."));
+            return Err(Rejection::malformed(path, "must be a string or an array of parts."));
         };
         let mut parts = Vec::with_capacity(list.len());
         for (position, part) in list.iter().enumerate() {

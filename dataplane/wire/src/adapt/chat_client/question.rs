@@ -11,7 +11,8 @@ pub(in crate::adapt) fn refuse_listed(
     request: &Object<'_, '_>,
     losses: &'static [Loss],
 ) -> Result<(), Rejection> {
-    for (name, value) in read::members(request).filter(|(_, value)| !read::is_empty(*value)) {
+    for (name, value) in read::members(request).filter(|(name, value)| !read::asks_for_nothing(name, *value))
+    {
         let rejected = losses.iter().any(|loss| loss.field == name && loss.fate == Fate::Rejected);
         if rejected && !is_usual(name, value) {
             return Err(read::refuse(losses, name, name));
@@ -86,6 +87,6 @@ pub(in crate::adapt) fn format<'t, 'i>(
         "json_schema" => {
             Err(Rejection::new(path(), "asks for a schema, to which the target cannot hold its answers."))
         }
-        _ => Err(Rejection::new("response_format.type", "is not known.")),
+        _ => Err(Rejection::malformed("response_format.type", "is not known.")),
     }
 }

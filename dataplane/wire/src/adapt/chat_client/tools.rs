@@ -77,7 +77,7 @@ fn function_of<'t, 'i>(
         _ => return Err(Rejection::new(path, "is a tool of another provider, which the target has not.")),
     }
     let at = format!("{path}.function");
-    let function = read::member(tool, "function").ok_or_else(|| Rejection::new(&*at, "is missing."))?;
+    let function = read::member(tool, "function").ok_or_else(|| Rejection::malformed(&*at, "is missing."))?;
     read::object(function, || at)
 }
 
@@ -107,7 +107,7 @@ fn chosen<'i>(choice: Tree<'_, 'i>, losses: &'static [Loss]) -> Result<Chosen<'i
         return Err(read::refuse(losses, CUSTOM_CHOICE, path()));
     }
     let at = || format!("tool_choice.{kind}");
-    let inner = read::member(&choice, kind).ok_or_else(|| Rejection::new(at(), "is missing."))?;
+    let inner = read::member(&choice, kind).ok_or_else(|| Rejection::malformed(at(), "is missing."))?;
     let inner = read::object(inner, at)?;
     match kind {
         "function" => Ok((Mode::Named(read::needed_text(&inner, "name", at)?), None)),
@@ -115,13 +115,13 @@ fn chosen<'i>(choice: Tree<'_, 'i>, losses: &'static [Loss]) -> Result<Chosen<'i
             let word = read::needed_text(&inner, "mode", at)?;
             Ok((mode(word, "tool_choice.allowed_tools.mode")?, Some(allowed(&inner, losses)?)))
         }
-        _ => Err(Rejection::new("tool_choice.type", "is not known.")),
+        _ => Err(Rejection::malformed("tool_choice.type", "is not known.")),
     }
 }
 
 fn allowed<'i>(choice: &Object<'_, 'i>, losses: &'static [Loss]) -> Result<Vec<&'i str>, Rejection> {
     let at = || "tool_choice.allowed_tools.tools".to_owned();
-    let tools = read::member(choice, "tools").ok_or_else(|| Rejection::new(at(), "is missing."))?;
+    let tools = read::member(choice, "tools").ok_or_else(|| Rejection::malformed(at(), "is missing."))?;
     let tools = read::array(tools, at)?;
     let named = |(position, tool): (usize, Tree<'_, 'i>)| {
         let path = format!("{}.{position}", at());

@@ -82,7 +82,7 @@ impl<'i> Contents<'i> {
                 self.result(message, &id)?;
             }
             _ => {
-                return Err(Rejection::new(
+                return Err(Rejection::malformed(
                     format!("{}.role", message.path),
                     "is no role of a chat message.",
                 ));

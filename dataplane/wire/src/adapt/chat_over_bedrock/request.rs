@@ -126,7 +126,7 @@ fn write_format(request: &Object<'_, '_>, target: &Traits<'_>, json: &mut Writer
     };
     let schema = inner.as_ref().and_then(|inner| read::member(inner, "schema"));
     let (Some(inner), Some(schema)) = (&inner, schema) else {
-        return Err(Rejection::new("response_format.json_schema.schema", "is missing."));
+        return Err(Rejection::malformed("response_format.json_schema.schema", "is missing."));
     };
     let mut text = Vec::new();
     json::write(schema, &mut text);

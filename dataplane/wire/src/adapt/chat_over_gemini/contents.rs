@@ -49,7 +49,7 @@ impl<'i> Contents<'i> {
                 self.result(None, message.needed_text("name")?, &message.text()?);
                 Ok(())
             }
-            _ => Err(Rejection::new(format!("{}.role", message.path), "is no role of a chat message.")),
+            _ => Err(Rejection::malformed(format!("{}.role", message.path), "is no role of a chat message.")),
         }
     }
 
@@ -128,7 +128,7 @@ impl<'i> Contents<'i> {
         let id = message.needed_text("tool_call_id")?;
         let Some(name) = self.names.get(id).copied().or_else(|| message.word("name")) else {
             let why = "is the id of no call before it, whose name the target wants to know.";
-            return Err(Rejection::new(format!("{}.tool_call_id", message.path), why));
+            return Err(Rejection::malformed(format!("{}.tool_call_id", message.path), why));
         };
         self.result(Some(id), name, &message.text()?);
         Ok(())

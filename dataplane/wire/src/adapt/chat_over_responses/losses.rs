@@ -106,6 +106,6 @@ fn asks_for_nothing(name: &str, value: Tree<'_, '_>) -> bool {
     match name {
         "n" => read::as_count(value) == Some(1),
         "modalities" => text_alone(value),
-        _ => read::is_empty(value),
+        _ => read::asks_for_nothing(name, value),
     }
 }

@@ -2,15 +2,16 @@
 
 use super::losses::refuse;
 use super::request::kind;
-use crate::adapt::Rejection;
 use crate::adapt::call_id::call_id;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
 use crate::adapt::write::{Members, comma, string};
+use crate::adapt::{Flaw, Rejection};
 use crate::json::Tree;
 
 /// Writes the items that the messages of `request` are.
 pub(super) fn write(request: &Object<'_, '_>, out: &mut Vec<u8>) -> Result<(), Rejection> {
-    let messages = member(request, "messages").ok_or_else(|| Rejection::new("messages", "is missing."))?;
+    let messages =
+        member(request, "messages").ok_or_else(|| Rejection::malformed("messages", "is missing."))?;
     let mut items = Items { out, custom: Vec::new() };
     items.out.push(b'[');
     for (position, message) in read::array(messages, || "messages".to_owned())?.iter().enumerate() {
@@ -33,7 +34,8 @@ impl<'i> Items<'_, 'i> {
             role @ ("system" | "developer" | "user") => self.said(position, role, message),
             "assistant" => self.assistant(position, message),
             "tool" => self.result(position, message),
-            _ => Err(refuse("messages.*.role", path() + ".role")),
+            "function" => Err(refuse("messages.*.role", path() + ".role")),
+            _ => Err(Rejection { flaw: Flaw::Malformed, ..refuse("messages.*.role", path() + ".role") }),
         }
     }
 
@@ -93,7 +95,7 @@ impl<'i> Items<'_, 'i> {
             self.custom.push(id);
         }
         let inner = format!("{path}.{kind}");
-        let called = member(call, kind).ok_or_else(|| Rejection::new(&*inner, "is missing."))?;
+        let called = member(call, kind).ok_or_else(|| Rejection::malformed(&*inner, "is missing."))?;
         let called = read::object(called, || inner.clone())?;
         comma(self.out);
         let mut item = Members::open(self.out);
@@ -131,7 +133,7 @@ fn content_path(position: usize) -> String {
 }
 
 fn needed<'t, 'i>(message: &Object<'t, 'i>, position: usize) -> Result<Tree<'t, 'i>, Rejection> {
-    member(message, "content").ok_or_else(|| Rejection::new(content_path(position), "is missing."))
+    member(message, "content").ok_or_else(|| Rejection::malformed(content_path(position), "is missing."))
 }
 
 /// What the assistant said, and what it refused.
@@ -194,7 +196,8 @@ fn write_part(part: &Object<'_, '_>, path: impl Fn() -> String, out: &mut Vec<u8
         Some("text") => input_text(read::needed_text(part, "text", path)?, out),
         Some("image_url") => {
             let path = || path() + ".image_url";
-            let image = member(part, "image_url").ok_or_else(|| Rejection::new(path(), "is missing."))?;
+            let image =
+                member(part, "image_url").ok_or_else(|| Rejection::malformed(path(), "is missing."))?;
             let image = read::object(image, path)?;
             let mut item = Members::open(out);
             item.raw("type", r#""input_image""#);
@@ -204,7 +207,7 @@ fn write_part(part: &Object<'_, '_>, path: impl Fn() -> String, out: &mut Vec<u8
         }
         Some("file") => {
             let path = || path() + ".file";
-            let file = member(part, "file").ok_or_else(|| Rejection::new(path(), "is missing."))?;
+            let file = member(part, "file").ok_or_else(|| Rejection::malformed(path(), "is missing."))?;
             let file = read::object(file, path)?;
             let mut item = Members::open(out);
             item.raw("type", r#""input_file""#);

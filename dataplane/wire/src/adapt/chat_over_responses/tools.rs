@@ -31,7 +31,7 @@ fn write_tool(tool: &Object<'_, '_>, position: usize, out: &mut Vec<u8>) -> Resu
         Some(_) | None => return Err(refuse("tools.*.type", format!("tools.{position}.type"))),
     };
     let path = || format!("tools.{position}.{kind}");
-    let nested = nested.ok_or_else(|| Rejection::new(path(), "is missing."))?;
+    let nested = nested.ok_or_else(|| Rejection::malformed(path(), "is missing."))?;
     let nested = read::object(nested, path)?;
     let mut flat = Members::open(out);
     flat.text("type", kind);
@@ -77,7 +77,7 @@ fn write_choice(request: &Object<'_, '_>, responses: &mut Members<'_>) -> Result
     if kind(&choice) != Some("allowed_tools") {
         return write_named(&choice, "tool_choice", responses.key("tool_choice"));
     }
-    let missing = || Rejection::new("tool_choice.allowed_tools", "is missing.");
+    let missing = || Rejection::malformed("tool_choice.allowed_tools", "is missing.");
     let allowed = member(&choice, "allowed_tools").and_then(|allowed| allowed.as_object());
     let allowed = allowed.ok_or_else(missing)?;
     let mut flat = Members::open(responses.key("tool_choice"));
@@ -86,7 +86,7 @@ fn write_choice(request: &Object<'_, '_>, responses: &mut Members<'_>) -> Result
         flat.tree("mode", mode);
     }
     let path = "tool_choice.allowed_tools.tools";
-    let tools = member(&allowed, "tools").ok_or_else(|| Rejection::new(path, "is missing."))?;
+    let tools = member(&allowed, "tools").ok_or_else(|| Rejection::malformed(path, "is missing."))?;
     let out = flat.key("tools");
     out.push(b'[');
     for (position, tool) in read::array(tools, || path.to_owned())?.iter().enumerate() {
@@ -104,7 +104,7 @@ fn write_named(tool: &Object<'_, '_>, path: &str, out: &mut Vec<u8>) -> Result<(
     let Some(kind @ ("function" | "custom")) = kind(tool) else {
         return Err(refuse("tool_choice.type", format!("{path}.type")));
     };
-    let missing = || Rejection::new(format!("{path}.{kind}"), "is missing.");
+    let missing = || Rejection::malformed(format!("{path}.{kind}"), "is missing.");
     let nested = member(tool, kind).and_then(|nested| nested.as_object()).ok_or_else(missing)?;
     let mut flat = Members::open(out);
     flat.text("type", kind);

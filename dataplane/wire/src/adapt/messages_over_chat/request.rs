@@ -8,6 +8,7 @@ use super::losses::LOSSES;
 use super::origin::Trail;
 use super::{content, options, tools};
 use crate::adapt::path::Path;
+use crate::adapt::read::refuse_fault;
 use crate::adapt::{Asking, Fate, Rejection, Traits};
 use crate::json::{self, Tree};
 
@@ -23,8 +24,7 @@ pub(super) struct Said {
 /// Says the request, and notes in `trail` where things went.
 pub(super) fn say(asking: &Asking<'_>, trail: Trail) -> Result<Said, Rejection> {
     let mut document = asking.body.to_vec();
-    let tape = json::parse(&mut document)
-        .map_err(|fault| Rejection { param: String::new(), message: fault.to_string() })?;
+    let tape = json::parse(&mut document).map_err(refuse_fault)?;
     let body = tape.as_value();
     refuse(body)?;
     let mut writer = Writer { target: asking.target, out: Vec::with_capacity(asking.body.len()), trail };
@@ -59,7 +59,7 @@ fn refuse(body: Tree<'_, '_>) -> Result<(), Rejection> {
 
 /// The refusal of what stands at `path`.
 pub(super) fn refused(path: &Path<'_>, why: &str) -> Rejection {
-    path.reject(&format!("cannot be said to this target: {why}"))
+    Rejection::new(path.to_string(), &format!("cannot be said to this target: {why}"))
 }
 
 /// The member `name`, unless it is null, which is to be absent.

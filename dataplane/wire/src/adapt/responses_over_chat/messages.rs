@@ -59,12 +59,13 @@ pub(super) fn write<'i>(request: &Object<'_, 'i>, messages: &mut Messages<'_, 'i
         }
         Some(input) => {
             let items = input.as_array();
-            let items = items.ok_or_else(|| Rejection::new("input", "must be a string or an array."))?;
+            let items =
+                items.ok_or_else(|| Rejection::malformed("input", "must be a string or an array."))?;
             for (position, item) in items.iter().enumerate() {
                 messages.item(position, &read::object(item, || format!("input.{position}"))?)?;
             }
         }
-        None => return Err(Rejection::new("input", "is missing.")),
+        None => return Err(Rejection::malformed("input", "is missing.")),
     }
     messages.end_turn();
     messages.out.push(b']');
@@ -148,7 +149,7 @@ impl<'a, 'i> Messages<'a, 'i> {
             "user" => "user",
             _ => {
                 let why = "must be 'user', 'assistant', 'system' or 'developer'.";
-                return Err(Rejection::new(path() + ".role", why));
+                return Err(Rejection::malformed(path() + ".role", why));
             }
         };
         let content = needed(item, "content", position)?;
@@ -296,7 +297,7 @@ impl Call<'_> {
 }
 
 fn needed<'t, 'i>(item: &Object<'t, 'i>, name: &str, position: usize) -> Result<Tree<'t, 'i>, Rejection> {
-    member(item, name).ok_or_else(|| Rejection::new(format!("input.{position}.{name}"), "is missing."))
+    member(item, name).ok_or_else(|| Rejection::malformed(format!("input.{position}.{name}"), "is missing."))
 }
 
 /// Writes one part of a message that is not the assistant's. Its text, if it is nothing else.

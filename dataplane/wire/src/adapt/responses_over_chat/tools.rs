@@ -153,7 +153,7 @@ impl<'i> Choice<'i> {
             "allowed_tools" => {
                 let mode = member_text(&choice, "mode").unwrap_or("auto");
                 let tools = member(&choice, "tools");
-                let tools = tools.ok_or_else(|| Rejection::new("tool_choice.tools", "is missing."))?;
+                let tools = tools.ok_or_else(|| Rejection::malformed("tool_choice.tools", "is missing."))?;
                 let tools = read::array(tools, || "tool_choice.tools".to_owned())?;
                 let named = tools.iter().enumerate().map(|(position, tool)| {
                     let path = || format!("tool_choice.tools.{position}");

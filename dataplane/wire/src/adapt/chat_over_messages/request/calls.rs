@@ -27,7 +27,7 @@ impl Calls {
     /// The id of the call that a message of the role `function` answers.
     pub(super) fn answered(&self, message: &Message<'_, '_>) -> Result<String, Rejection> {
         match self.counted {
-            0 => Err(Rejection::new(
+            0 => Err(Rejection::malformed(
                 message.path("role"),
                 "is `function`, and no function has been called before.",
             )),
@@ -58,7 +58,7 @@ impl Calls {
             let id = Self::portable(read::needed_text(&call, "id", path)?);
             let inner = || format!("{}.function", path());
             let function = read::member(&call, "function");
-            let function = function.ok_or_else(|| Rejection::new(inner(), "is missing."))?;
+            let function = function.ok_or_else(|| Rejection::malformed(inner(), "is missing."))?;
             tool_use(&read::object(function, inner)?, &id, inner, (content, cache_of(&call)))?;
         }
         Ok(())

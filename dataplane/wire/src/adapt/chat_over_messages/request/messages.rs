@@ -122,7 +122,7 @@ impl<'i> Talk<'_, 'i> {
                 self.result(message, &id)
             }
             "system" | "developer" => self.system(message),
-            _ => Err(Rejection::new(message.path("role"), ROLES)),
+            _ => Err(Rejection::malformed(message.path("role"), ROLES)),
         }
     }
 
@@ -222,7 +222,10 @@ impl<'i> Talk<'_, 'i> {
             return each(&mut self.content, &Part::Text(text), &|| message.path("content"), cache);
         }
         let Some(list) = content.as_array() else {
-            return Err(Rejection::new(message.path("content"), "must be a string or an array of parts."));
+            return Err(Rejection::malformed(
+                message.path("content"),
+                "must be a string or an array of parts.",
+            ));
         };
         let last = list.len().saturating_sub(1);
         for (position, part) in list.iter().enumerate() {

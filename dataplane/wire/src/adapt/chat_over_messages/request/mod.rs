@@ -68,7 +68,8 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
     }
 
     fn write(&self, body: &mut Members<'_>) -> Result<Thinking<'t, 'i>, Rejection> {
-        let messages = self.member("messages").ok_or_else(|| Rejection::new("messages", "is missing."))?;
+        let messages =
+            self.member("messages").ok_or_else(|| Rejection::malformed("messages", "is missing."))?;
         let messages = read::array(messages, || "messages".to_owned())?;
         let max_tokens = self.max_tokens()?;
         let tools = tools::Tools::of(self)?;
@@ -92,7 +93,8 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         for name in ["max_completion_tokens", "max_tokens"] {
             if let Some(value) = self.member(name) {
                 let tokens = value.as_u64().filter(|tokens| *tokens > 0);
-                return tokens.ok_or_else(|| Rejection::new(name, "must be a whole number of at least 1."));
+                return tokens
+                    .ok_or_else(|| Rejection::malformed(name, "must be a whole number of at least 1."));
             }
         }
         Ok(self.target.output_tokens_default)
@@ -101,7 +103,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
     fn sampling(&self, body: &mut Members<'_>) -> Result<(), Rejection> {
         for name in [TEMPERATURE, "top_p", "top_k"] {
             let Some(value) = self.member(name) else { continue };
-            let number = value.cast_f64().ok_or_else(|| Rejection::new(name, "must be a number."))?;
+            let number = value.cast_f64().ok_or_else(|| Rejection::malformed(name, "must be a number."))?;
             if name == TEMPERATURE && number > 1.0 {
                 return Err(Rejection::new(name, "is above 1, which is as much as the target knows."));
             }
@@ -122,7 +124,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         } else {
             let text = read::as_text(stop);
             let text =
-                text.ok_or_else(|| Rejection::new(STOP, "must be a string or an array of strings."))?;
+                text.ok_or_else(|| Rejection::malformed(STOP, "must be a string or an array of strings."))?;
             sequences.push((STOP.to_owned(), text));
         }
         sequences.retain(|(_, text)| !text.is_empty());
@@ -177,7 +179,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
             "json_schema" => {
                 const SCHEMA: &str = "response_format.json_schema";
                 let inner = read::member(&format, "json_schema");
-                let inner = inner.ok_or_else(|| Rejection::new(SCHEMA, "is missing."))?;
+                let inner = inner.ok_or_else(|| Rejection::malformed(SCHEMA, "is missing."))?;
                 let inner = read::object(inner, || SCHEMA.to_owned())?;
                 let schema = read::member(&inner, "schema");
                 let missing =
@@ -215,6 +217,6 @@ fn asks_for_more(name: &str, value: Tree<'_, '_>) -> bool {
         "modalities" => !value
             .as_array()
             .is_some_and(|items| items.iter().all(|item| read::as_text(item) == Some("text"))),
-        _ => !read::is_empty(value),
+        _ => !read::asks_for_nothing(name, value),
     }
 }

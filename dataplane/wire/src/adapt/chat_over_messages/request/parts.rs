@@ -84,7 +84,8 @@ fn image(
     content: &mut Content<'_>,
 ) -> Result<(), Rejection> {
     let place = || format!("{}.image_url", path());
-    let image = read::member(part, "image_url").ok_or_else(|| Rejection::new(place(), "is missing."))?;
+    let image =
+        read::member(part, "image_url").ok_or_else(|| Rejection::malformed(place(), "is missing."))?;
     let url = match image.as_object() {
         Some(image) => read::needed_text(&image, "url", place)?,
         None => read::text(image, place)?,
@@ -117,7 +118,7 @@ fn file(
     content: &mut Content<'_>,
 ) -> Result<(), Rejection> {
     let place = || format!("{}.file", path());
-    let file = read::member(part, "file").ok_or_else(|| Rejection::new(place(), "is missing."))?;
+    let file = read::member(part, "file").ok_or_else(|| Rejection::malformed(place(), "is missing."))?;
     let file = read::object(file, place)?;
     if read::member(&file, "file_id").is_some() {
         return Err(refuse(FILE_ID, format!("{}.file_id", place())));

@@ -111,7 +111,7 @@ impl<'t, 'i> Tools<'t, 'i> {
             "function" => self.choice = Some(Choice::Named(function_name(&choice, CHOICE)?)),
             "allowed_tools" => self.allow(&choice)?,
             "custom" => return Err(refuse(CUSTOM_CHOICE, CHOICE)),
-            _ => return Err(Rejection::new(CHOICE, CHOICES)),
+            _ => return Err(Rejection::malformed(CHOICE, CHOICES)),
         }
         Ok(())
     }
@@ -120,12 +120,13 @@ impl<'t, 'i> Tools<'t, 'i> {
     fn allow(&mut self, choice: &Object<'t, 'i>) -> Result<(), Rejection> {
         const ALLOWED: &str = "tool_choice.allowed_tools";
         let allowed = read::member(choice, "allowed_tools");
-        let allowed = allowed.ok_or_else(|| Rejection::new(ALLOWED, "is missing."))?;
+        let allowed = allowed.ok_or_else(|| Rejection::malformed(ALLOWED, "is missing."))?;
         let allowed = read::object(allowed, || ALLOWED.to_owned())?;
         let mode = read::needed_text(&allowed, "mode", || ALLOWED.to_owned())?;
         self.choice = Some(word_of(mode, "tool_choice.allowed_tools.mode")?);
         let list = || format!("{ALLOWED}.tools");
-        let tools = read::member(&allowed, "tools").ok_or_else(|| Rejection::new(list(), "is missing."))?;
+        let tools =
+            read::member(&allowed, "tools").ok_or_else(|| Rejection::malformed(list(), "is missing."))?;
         let mut names = Vec::new();
         for (position, tool) in read::array(tools, list)?.iter().enumerate() {
             let path = format!("{ALLOWED}.tools.{position}");
@@ -133,7 +134,7 @@ impl<'t, 'i> Tools<'t, 'i> {
         }
         self.tools.retain(|tool| names.contains(&tool.name));
         if self.tools.is_empty() {
-            return Err(Rejection::new(list(), "names none of the request's tools."));
+            return Err(Rejection::malformed(list(), "names none of the request's tools."));
         }
         Ok(())
     }
@@ -189,7 +190,8 @@ fn tool_of<'t, 'i>(tool: Tree<'t, 'i>, position: usize) -> Result<Tool<'t, 'i>, 
         }
     }
     let inner = || format!("{}.function", path());
-    let function = read::member(&tool, "function").ok_or_else(|| Rejection::new(inner(), "is missing."))?;
+    let function =
+        read::member(&tool, "function").ok_or_else(|| Rejection::malformed(inner(), "is missing."))?;
     let function = read::object(function, inner)?;
     let name = read::needed_text(&function, "name", inner)?;
     let cache = cache_of(&tool).or_else(|| cache_of(&function));
@@ -211,13 +213,14 @@ fn word_of<'i>(word: &str, path: &str) -> Result<Choice<'i>, Rejection> {
         "auto" => Ok(Choice::Auto),
         "required" => Ok(Choice::Any),
         "none" => Ok(Choice::None),
-        _ => Err(Rejection::new(path, CHOICES)),
+        _ => Err(Rejection::malformed(path, CHOICES)),
     }
 }
 
 fn function_name<'i>(choice: &Object<'_, 'i>, path: &str) -> Result<&'i str, Rejection> {
     let inner = || format!("{path}.function");
-    let function = read::member(choice, "function").ok_or_else(|| Rejection::new(inner(), "is missing."))?;
+    let function =
+        read::member(choice, "function").ok_or_else(|| Rejection::malformed(inner(), "is missing."))?;
     read::needed_text(&read::object(function, inner)?, "name", inner)
 }
 

@@ -1,0 +1,104 @@
+//! What no target could make sense of is told apart from what this one cannot be told, in every pair.
+
+use serde_json::{Value, json};
+use shared::operation::Dialect;
+use wire::adapt::{ADAPTATIONS, Flaw, Traits};
+
+use crate::pair::prepare;
+
+/// Requests with the member that is at fault, which no dialect that the client speaks has in this form.
+fn malformed(client: Dialect) -> Vec<(Value, &'static str)> {
+    match client {
+        Dialect::Chat => vec![
+            (json!({"messages": "x"}), "messages"),
+            (json!({"messages": ["x"]}), "messages.0"),
+            (json!({"messages": [{"content": "x"}]}), "messages.0.role"),
+            (json!({"messages": [{"role": "robot", "content": "x"}]}), "messages.0.role"),
+            (
+                json!({"messages": [{"role": "user", "content": [{"type": "text"}]}]}),
+                "messages.0.content.0.text",
+            ),
+            (json!({"messages": [{"role": "tool", "content": "x"}]}), "messages.0.tool_call_id"),
+            (json!({"tools": {}}), "tools"),
+            (json!({"tools": [{"type": "function"}]}), "tools.0.function"),
+            (json!({"response_format": "json"}), "response_format"),
+        ],
+        Dialect::Messages => vec![
+            (json!({"messages": "x"}), "messages"),
+            (json!({"messages": [{"content": "x"}]}), "messages.0.role"),
+            (json!({"messages": [{"role": "user"}]}), "messages.0.content"),
+            (
+                json!({"messages": [{"role": "user", "content": [{"type": "text"}]}]}),
+                "messages.0.content.0.text",
+            ),
+            (json!({"system": 5}), "system"),
+            (json!({"max_tokens": null}), "max_tokens"),
+            (json!({"tools": [{}]}), "tools.0.name"),
+            (json!({"stop_sequences": "x"}), "stop_sequences"),
+        ],
+        _ => vec![
+            (json!({"input": 5}), "input"),
+            (json!({"input": [5]}), "input.0"),
+            (json!({"input": [{"role": "user"}]}), "input.0.content"),
+            (json!({"input": [{"role": "robot", "content": "x"}]}), "input.0.role"),
+            (json!({"input": [{"type": "function_call_output", "output": ""}]}), "input.0.call_id"),
+            (json!({"tools": {}}), "tools"),
+            (json!({"tools": [{"type": "function"}]}), "tools.0.name"),
+            (json!({"text": "json"}), "text"),
+        ],
+    }
+}
+
+/// Requests that a native target could be told, with the member that none of the adaptations can say.
+fn unsupported(client: Dialect) -> Vec<(Value, &'static str)> {
+    match client {
+        Dialect::Chat => vec![
+            (json!({"logit_bias": {"50256": -100}}), "logit_bias"),
+            (json!({"web_search_options": {}}), "web_search_options"),
+        ],
+        Dialect::Messages => vec![
+            (json!({"mcp_servers": [{"name": "x"}]}), "mcp_servers"),
+            (json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}), "tools.0.type"),
+        ],
+        _ => vec![
+            (json!({"previous_response_id": "resp_1"}), "previous_response_id"),
+            (json!({"tools": [{"type": "web_search"}]}), "tools.0.type"),
+        ],
+    }
+}
+
+fn request(client: Dialect, more: &Value) -> String {
+    let messages = json!([{"role": "user", "content": "x"}]);
+    let mut request = match client {
+        Dialect::Chat => json!({"model": "m", "messages": messages}),
+        Dialect::Messages => json!({"model": "m", "max_tokens": 9, "messages": messages}),
+        _ => json!({"model": "m", "input": "x"}),
+    };
+    for (name, value) in more.as_object().unwrap() {
+        request[name] = value.clone();
+    }
+    request.to_string()
+}
+
+#[test]
+fn malformed_requests_are_told_apart_from_those_that_a_target_cannot_serve() {
+    let mut pairs = 0;
+    for pair in ADAPTATIONS.iter().filter(|pair| pair.client.is_conversation()) {
+        let name = format!("{} over {}", pair.client.name(), pair.target.name());
+        for (rows, flaw) in
+            [(malformed(pair.client), Flaw::Malformed), (unsupported(pair.client), Flaw::Unsupported)]
+        {
+            for (more, param) in rows {
+                let body = request(pair.client, &more);
+                let rejection = prepare(pair, body.as_bytes(), &Traits::of("target-model")).unwrap_err();
+                assert_eq!(
+                    (&*rejection.param, rejection.flaw),
+                    (param, flaw),
+                    "{name}: {more}: {rejection:?}"
+                );
+            }
+        }
+        pairs += 1;
+    }
+    assert_eq!(pairs, 11);
+}
