@@ -12,7 +12,7 @@ use bytes::Bytes;
 use shared::operation::Dialect;
 use wire::adapt::{Asking, Traits};
 use wire::native::{self, WholeScan};
-use wire::request::HeadScan;
+use wire::request::{HeadScan, Naming};
 use wire::stream::StreamOptions;
 
 fn main() {
@@ -47,7 +47,9 @@ fn heads(bench: &Bench) {
     scan.push(&body).unwrap();
     let head = scan.finish().unwrap();
     let segments = [body];
-    bench.run("build: 1 MB", 0, 1, || wire::request::build(&segments, &head, "target-model", true, None));
+    bench.run("build: 1 MB", 0, 1, || {
+        wire::request::build(&segments, &head, Naming::Model("target-model"), true, None)
+    });
 }
 
 fn streams(bench: &Bench) {

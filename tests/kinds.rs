@@ -12,7 +12,7 @@ use crate::support::upstream::Received;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
 
 /// A gateway with one provider `p` of these settings.
-fn with(settings: &Value) -> Setup {
+pub(crate) fn with(settings: &Value) -> Setup {
     let config = json!({
         "providers": {"p": settings},
         "policies": {"defaults": {"retry_max_attempts": 1, "circuit_failure_threshold": 0}},
@@ -21,15 +21,15 @@ fn with(settings: &Value) -> Setup {
 }
 
 /// The upstream's address without `/v1`.
-fn root(upstream: &Upstream) -> String {
+pub(crate) fn root(upstream: &Upstream) -> String {
     upstream.base_url().trim_end_matches("/v1").to_owned()
 }
 
-fn first_line(request: &Received) -> &str {
+pub(crate) fn first_line(request: &Received) -> &str {
     request.head.lines().next().unwrap()
 }
 
-fn message() -> Answer {
+pub(crate) fn message() -> Answer {
     let body = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
         "stop_sequence": null, "content": [{"type": "text", "text": "hello"}],
@@ -38,7 +38,7 @@ fn message() -> Answer {
     Answer::json(200, body.to_string())
 }
 
-fn generated() -> Answer {
+pub(crate) fn generated() -> Answer {
     let body = json!({
         "candidates": [{"content": {"role": "model", "parts": [{"text": "hello"}]}, "finishReason": "STOP", "index": 0}],
         "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 1, "totalTokenCount": 4},
@@ -249,7 +249,7 @@ async fn a_bedrock_api_key_is_a_bearer_token() {
     assert_eq!(request.header("x-amz-date"), None);
 }
 
-fn account(token_uri: &str) -> String {
+pub(crate) fn account(token_uri: &str) -> String {
     let key = include_str!("../control/src/credential/test_key.pem");
     json!({
         "type": "service_account", "project_id": "p-1", "private_key_id": "k1", "private_key": key,
@@ -258,7 +258,7 @@ fn account(token_uri: &str) -> String {
     .to_string()
 }
 
-fn token(token: &str, expires_in: u64) -> Answer {
+pub(crate) fn token(token: &str, expires_in: u64) -> Answer {
     let body = json!({"access_token": token, "expires_in": expires_in, "token_type": "Bearer"});
     Answer::json(200, body.to_string())
 }

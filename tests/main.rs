@@ -15,6 +15,7 @@ mod authorize;
 mod backup;
 mod cancel;
 mod catalog;
+mod clouds;
 mod credentials;
 mod durability;
 mod failover;

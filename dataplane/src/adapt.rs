@@ -11,7 +11,7 @@ use shared::provider::path::Call;
 use shared::routing::Target;
 use shared::snapshot::Route;
 use wire::adapt::{Adaptation, Asking, Flaw, Rejection, Traits};
-use wire::request::{self, Head};
+use wire::request::{self, Head, Naming};
 
 use crate::attempt::Reading;
 use crate::error::Fault;
@@ -57,12 +57,16 @@ fn is_wanted(pair: &Adaptation, target: &Target) -> bool {
 
 /// Says the request to `target`.
 pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
-    let (head, model) = (message.head, target.model.id.as_str());
+    let (head, model, quirks) = (message.head, target.model.id.as_str(), &target.provider.quirks);
     let preamble = preamble(message);
     // Usage is asked for on every stream; who did not ask for it does not see it (CHAT-4). An adaptation reads there what the client wants.
     let native = target.speaks(head.dialect);
     let asks = native && asks(target, head.dialect);
-    let segments = request::build(&message.body.segments, head, model, asks, preamble.as_deref());
+    let naming = match quirks.messages_version.filter(|_| native && head.dialect == Dialect::Messages) {
+        Some(version) => Naming::Version(version),
+        None => Naming::Model(model),
+    };
+    let segments = request::build(&message.body.segments, head, naming, asks, preamble.as_deref());
     let path = |dialect| {
         let path = target.provider.path(dialect, Call::answer(head.stream), model);
         path.ok_or_else(|| Rejection::new("model", "names a model that has no address at its provider."))
@@ -136,6 +140,7 @@ fn traits(target: &Target) -> Traits<'_> {
         files: quirks.files,
         mid_system: quirks.mid_system,
         custom_tools: quirks.custom_tools,
+        messages_version: quirks.messages_version,
         ..plain
     }
 }

@@ -265,8 +265,9 @@ pub struct Target {
 impl Target {
     /// Whether the target answers in `dialect` natively.
     pub fn speaks(&self, dialect: Dialect) -> bool {
-        self.provider.dialects.contains(&dialect)
-            && self.model.dialects.as_ref().is_none_or(|own| own.contains(&dialect))
+        let own = self.model.dialects.as_deref();
+        let own = own.or_else(|| self.provider.kind.dialects_of(self.model.id.as_str()));
+        self.provider.dialects.contains(&dialect) && own.is_none_or(|own| own.contains(&dialect))
     }
 }
 

@@ -14,7 +14,7 @@ use shared::routing::Target;
 use wire::envelope::{self, Family, UpstreamAnswer};
 use wire::json::Fault as JsonFault;
 use wire::messages;
-use wire::request;
+use wire::request::{self, Naming};
 
 use super::answer::name_target;
 use super::inference::{Asked, read};
@@ -49,7 +49,11 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
     let path = target.provider.path(Dialect::Messages, Call::Count, model).filter(|_| native);
     let counted = match path {
         Some(path) => {
-            let segments = request::build(&body.segments, &head, model, false, None);
+            let naming = match target.provider.quirks.messages_version {
+                Some(version) => Naming::ModelAndVersion(model, version),
+                None => Naming::Model(model),
+            };
+            let segments = request::build(&body.segments, &head, naming, false, None);
             ask(asked, target, path, segments).await?
         }
         None => None,

@@ -43,8 +43,8 @@ fn allowed(dialect: Dialect) -> &'static [HeaderName] {
 }
 
 static OPENAI: [HeaderName; 1] = [HeaderName::from_static("openai-beta")];
-static MESSAGES: [HeaderName; 2] =
-    [HeaderName::from_static("anthropic-version"), HeaderName::from_static("anthropic-beta")];
+static MESSAGES: [HeaderName; 2] = [ANTHROPIC_VERSION, HeaderName::from_static("anthropic-beta")];
+const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(crate) static JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -96,7 +96,11 @@ impl Draft<'_> {
 
     /// The instance's own headers come last and so win.
     fn each_header(&self, mut put: impl FnMut(&HeaderName, &HeaderValue)) {
-        let fixed = |name: &HeaderName| self.provider.headers.iter().any(|(own, _)| own == name);
+        let says_version = self.provider.quirks.messages_version.is_some();
+        let fixed = |name: &HeaderName| {
+            (says_version && *name == ANTHROPIC_VERSION)
+                || self.provider.headers.iter().any(|(own, _)| own == name)
+        };
         let usual = [
             (CONTENT_TYPE, self.content_type),
             (ACCEPT, self.accept),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::operation::Dialect;
 use wire::native::{WholeAnswer, WholeScan};
-use wire::request::{Head, HeadScan};
+use wire::request::{Head, HeadScan, Naming};
 use wire::sse::{Decoder, Event};
 use wire::stream::{StreamOptions, StreamState};
 
@@ -160,7 +160,7 @@ fn head(pieces: &[&[u8]]) -> Head {
 fn build(pieces: &[&[u8]], model: &str) -> Vec<u8> {
     let head = head(pieces);
     let segments: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
-    wire::request::build(&segments, &head, model, true, None).concat()
+    wire::request::build(&segments, &head, Naming::Model(model), true, None).concat()
 }
 
 #[test]

@@ -10,7 +10,7 @@ use shared::usage::TokenCounts;
 use wire::media::{Opaque, audio};
 use wire::multipart::{Form, FormScan};
 use wire::native::{WholeAnswer, WholeScan, whole_answer};
-use wire::request::{Head, HeadScan, build};
+use wire::request::{Head, HeadScan, Naming, build};
 use wire::sse::Decoder;
 use wire::stream::{AnswerStream, StreamOptions, StreamState};
 
@@ -35,7 +35,7 @@ fn cuttings(input: &[u8]) -> Vec<Vec<&[u8]>> {
 
 fn upstream(head: &Head, pieces: &[&[u8]]) -> Vec<u8> {
     let segments: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
-    build(&segments, head, "target/\"model\"", true, None).concat()
+    build(&segments, head, Naming::Model("target/\"model\""), true, None).concat()
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_form_goes_upstream_with_all_its_parts_but_another_model() {
         assert_eq!((form.model.as_str(), form.stream), (expect["model"].as_str().unwrap(), false));
         let head = Head::of_form(form);
         let segments: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
-        let out = build(&segments, &head, "other-model", false, None).concat();
+        let out = build(&segments, &head, Naming::Model("other-model"), false, None).concat();
         let mut want = sent.clone();
         want[0].1 = b"other-model".to_vec();
         assert_eq!(parts(&out, boundary), want, "cut at {}", pieces[0].len());

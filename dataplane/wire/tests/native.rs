@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::operation::Dialect;
 use wire::native::{self, WholeScan};
-use wire::request::{Head, HeadScan, build};
+use wire::request::{Head, HeadScan, Naming, build};
 use wire::sse::Decoder;
 use wire::stream::{StreamOptions, StreamState};
 
@@ -125,7 +125,8 @@ fn requests_go_upstream_as_they_came_but_for_the_model_and_the_preamble() {
         for (preamble, want) in [(None, &plain), (Some("First."), &want)] {
             let upstream = |pieces: &[&[u8]]| {
                 let segments: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
-                build(&segments, &head(dialect, pieces), "target/\"model\"", true, preamble).concat()
+                build(&segments, &head(dialect, pieces), Naming::Model("target/\"model\""), true, preamble)
+                    .concat()
             };
             let whole = upstream(&[&input]);
             let got: Value = serde_json::from_slice(&whole).unwrap();

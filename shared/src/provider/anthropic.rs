@@ -15,6 +15,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     api_key_required: true,
     fields: &[],
     dialects: &[Dialect::Messages],
+    families: &[],
     layouts: LAYOUTS,
     added_by_sdk: &["/v1", "/v1/messages"],
     headers: &[("anthropic-version", "2023-06-01")],

@@ -18,6 +18,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     api_key_required: true,
     fields: &[Field::ApiVersion, Field::DefaultVoice],
     dialects: DIALECTS,
+    families: &[],
     layouts: LAYOUTS,
     added_by_sdk: &["/openai", "/openai/deployments"],
     headers: &[],

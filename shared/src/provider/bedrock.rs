@@ -15,6 +15,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     api_key_required: true,
     fields: &[Field::Region],
     dialects: &[Dialect::Bedrock],
+    families: &[],
     layouts: LAYOUTS,
     added_by_sdk: &["/model"],
     headers: &[],

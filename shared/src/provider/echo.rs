@@ -14,6 +14,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     api_key_required: false,
     fields: &[],
     dialects: &[Dialect::Chat],
+    families: &[],
     layouts: &[],
     added_by_sdk: &[],
     headers: &[],

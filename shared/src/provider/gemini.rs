@@ -15,6 +15,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     api_key_required: true,
     fields: &[],
     dialects: &[Dialect::Gemini],
+    families: &[],
     layouts: LAYOUTS,
     added_by_sdk: &["/models"],
     headers: &[],

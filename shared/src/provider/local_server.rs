@@ -13,6 +13,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     api_key_required: false,
     fields: &[Field::DefaultVoice],
     dialects: COMPATIBLE_DIALECTS,
+    families: &[],
     layouts: path::OPENAI,
     added_by_sdk: &[],
     headers: &[],

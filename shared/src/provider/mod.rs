@@ -38,6 +38,9 @@ pub struct ProviderKind {
     pub fields: &'static [Field],
     /// Dialects that an instance speaks natively unless `protocols` says otherwise.
     pub dialects: &'static [Dialect],
+    /// Which of them a model speaks, where that is not all: by how its name begins, the first that fits. Where
+    /// nothing fits, and where a model's own protocols are known, this says nothing.
+    pub families: &'static [(&'static str, &'static [Dialect])],
     /// Where it answers what: the first whose end of a base URL fits.
     pub layouts: &'static [Layout],
     /// Ends of a base URL that a vendor's own SDK adds itself.
@@ -56,6 +59,12 @@ impl ProviderKind {
     /// Where it answers what below a base URL with the path `base`.
     pub fn layout(&self, base: &str) -> Option<&'static Layout> {
         self.layouts.iter().find(|layout| base.ends_with(layout.base_ends))
+    }
+
+    /// What a model of this name speaks; none where that is all that its instance speaks.
+    pub fn dialects_of(&self, model: &str) -> Option<&'static [Dialect]> {
+        let family = self.families.iter().find(|(start, _)| model.starts_with(start));
+        family.map(|(_, dialects)| *dialects)
     }
 
     /// Whether `field` means something to an instance.

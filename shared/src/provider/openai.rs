@@ -14,6 +14,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     api_key_required: true,
     fields: &[Field::DefaultVoice],
     dialects: DIALECTS,
+    families: &[],
     layouts: path::OPENAI,
     added_by_sdk: &[],
     headers: &[],

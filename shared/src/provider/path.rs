@@ -239,14 +239,16 @@ impl Path {
     }
 }
 
-/// Percent-encodes everything but letters, digits and `-._~`. None: a part of the name means another path.
+/// Percent-encodes everything but letters, digits and `-._~@`. None: a part of the name means another path.
 fn encode(name: &str, slashes: Slashes, out: &mut String) -> Option<()> {
     if name.is_empty() || name.split('/').any(|part| part == "." || part == "..") {
         return None;
     }
     for byte in name.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte.into()),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'@' => {
+                out.push(byte.into());
+            }
             b'/' if slashes == Slashes::Kept => out.push('/'),
             _ => out.push_str(&format!("%{byte:02X}")),
         }

@@ -28,6 +28,9 @@ pub struct Quirks {
     pub top_k: bool,
     /// Images come inline unasked, and only DALL-E models may be asked for it.
     pub inline_images: bool,
+    /// The version of the protocol, where the body of a Messages request says it in place of a header, and in place
+    /// of the model, which the path names.
+    pub messages_version: Option<&'static str>,
 }
 
 /// The member of a chat request that bounds the answer's tokens.
@@ -73,6 +76,7 @@ impl Quirks {
         files: false,
         top_k: false,
         inline_images: false,
+        messages_version: None,
     };
 }
 

@@ -1,26 +1,28 @@
-//! `vertex`: Gemini in a project of Google Cloud. The control service gets its access tokens.
+//! `vertex`: Gemini and Claude in a project of Google Cloud. The control service gets its access tokens.
 
 use std::time::Duration;
 
 use super::gemini::QUIRKS;
 use super::path::{Call, Layout, Missing, PathRule, Place};
+use super::quirks::Quirks;
 use super::{Auth, Field, ProviderKind, Reach};
 use crate::operation::Dialect;
 
 pub(super) static KIND: ProviderKind = ProviderKind {
     name: "vertex",
-    summary: "Gemini in a Google Cloud project (Vertex AI)",
+    summary: "Gemini and Claude in a Google Cloud project (Vertex AI)",
     reach: Reach::Placed(base_url),
     auth: Auth::Google,
     api_key_required: false,
     fields: &[Field::Project, Field::Location],
-    dialects: &[Dialect::Gemini],
+    dialects: &[Dialect::Gemini, Dialect::Messages],
+    families: FAMILIES,
     layouts: LAYOUTS,
     added_by_sdk: &["/v1", "/v1beta1"],
     headers: &[],
     models: MODELS,
     timeout: Duration::from_secs(300),
-    quirks: QUIRKS,
+    quirks: Quirks { messages_version: Some("vertex-2023-10-16"), ..QUIRKS },
 };
 
 /// Each location has an address of its own but for `global`, and two that stand for many.
@@ -59,6 +61,19 @@ const RULES: &[PathRule] = &[
         &[Call::PollByPost],
         "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:fetchPredictOperation",
     ),
+    claude(
+        &[Call::Whole],
+        "/v1/projects/{project}/locations/{location}/publishers/anthropic/models/{model}:rawPredict",
+    ),
+    claude(
+        &[Call::Stream],
+        "/v1/projects/{project}/locations/{location}/publishers/anthropic/models/{model}:streamRawPredict",
+    ),
+    // The body names the model.
+    claude(
+        &[Call::Count],
+        "/v1/projects/{project}/locations/{location}/publishers/anthropic/models/count-tokens:rawPredict",
+    ),
 ];
 
 /// The list of Google Cloud is of all publishers' models and needs rights of its own, so these are known from here.
@@ -68,3 +83,10 @@ const MODELS: &[&str] =
 const fn rule(calls: &'static [Call], template: &'static str) -> PathRule {
     PathRule { dialect: Dialect::Gemini, calls, template }
 }
+
+const fn claude(calls: &'static [Call], template: &'static str) -> PathRule {
+    PathRule { dialect: Dialect::Messages, calls, template }
+}
+
+/// Each publisher's models have a protocol of their own.
+const FAMILIES: &[(&str, &[Dialect])] = &[("claude-", &[Dialect::Messages]), ("", &[Dialect::Gemini])];

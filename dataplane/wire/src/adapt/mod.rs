@@ -122,6 +122,9 @@ pub struct Traits<'a> {
     pub custom_tools: bool,
     /// How hard to reason can be said by a word, not only by a number of tokens.
     pub effort_words: bool,
+    /// The version of the protocol, where it is said in the body of a Messages request in place of the model, which
+    /// the path names.
+    pub messages_version: Option<&'a str>,
 }
 
 impl<'a> Traits<'a> {
@@ -142,6 +145,7 @@ impl<'a> Traits<'a> {
             mid_system: false,
             custom_tools: false,
             effort_words: true,
+            messages_version: None,
         }
     }
 }

@@ -4,40 +4,86 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::fields::{Change, System};
+use super::fields::{Change, Edit, System};
 use super::head::Head;
 use super::shape::{Shape, SystemText};
 use crate::json::quote;
 
-/// The upstream body as slices of `segments`, which `head` was read from. Every `model` becomes `model`, the
-/// gateway's own members disappear, what the dialect has to ask for is asked for if `asks` (the usage of a stream,
+/// What the body tells a target of its model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming<'a> {
+    /// Its name.
+    Model(&'a str),
+    /// Its name, and the version of the protocol as `anthropic_version`.
+    ModelAndVersion(&'a str, &'a str),
+    /// The version alone: the path names the model.
+    Version(&'a str),
+}
+
+impl<'a> Naming<'a> {
+    /// The model, where the body names it.
+    fn model(self) -> Option<&'a str> {
+        match self {
+            Self::Model(model) | Self::ModelAndVersion(model, _) => Some(model),
+            Self::Version(_) => None,
+        }
+    }
+
+    /// The members that say the version, each with a comma before it.
+    fn version(self) -> Option<String> {
+        match self {
+            Self::Model(_) => None,
+            Self::ModelAndVersion(_, version) | Self::Version(version) => {
+                Some(format!(",{VERSION_NAME}:{}", quote(version)))
+            }
+        }
+    }
+}
+
+const VERSION_NAME: &str = r#""anthropic_version""#;
+
+/// The upstream body as slices of `segments`, which `head` was read from. Every `model` becomes what `naming` says,
+/// the gateway's own members disappear, what the dialect has to ask for is asked for if `asks` (the usage of a stream,
 /// images inline), and `preamble`, the gateway's own system text, comes before the request's. All other bytes stay.
-pub fn build(segments: &[Bytes], head: &Head, model: &str, asks: bool, preamble: Option<&str>) -> Vec<Bytes> {
+pub fn build(
+    segments: &[Bytes],
+    head: &Head,
+    naming: Naming<'_>,
+    asks: bool,
+    preamble: Option<&str>,
+) -> Vec<Bytes> {
     let shape = Shape::of(head.dialect);
     let ask = asks && (shape.asks_inline || (head.stream && shape.asks_usage));
     let quoted = preamble.filter(|text| !text.is_empty()).map(quote);
-    let plain = model;
-    let model = quote(model);
-    let mut last_model = head.edits.iter().filter(|edit| edit.change == Change::Model).count();
+    let model = naming.model().map(quote);
+    let version = naming.version().unwrap_or_default();
+    let is_model = |edit: &&Edit| matches!(edit.change, Change::Model { .. });
+    let mut last_model = head.edits.iter().filter(is_model).count();
     let mut edits = Vec::with_capacity(head.edits.len());
     for edit in &head.edits {
+        let mut span = edit.span.clone();
         let text: Bytes = match (edit.change, &quoted) {
-            (Change::Model, _) => {
+            (Change::Model { key_bytes }, _) => {
                 last_model = last_model.saturating_sub(1);
-                let missing = if last_model == 0 {
-                    missing(shape, head, ask, quoted.as_deref())
-                } else {
-                    String::new()
-                };
-                [model.as_str(), &missing].concat().into()
+                let is_last = last_model == 0;
+                let missing =
+                    if is_last { missing(shape, head, ask, quoted.as_deref()) } else { String::new() };
+                match &model {
+                    Some(model) if is_last => [model.as_str(), &version, &missing].concat().into(),
+                    Some(model) => Bytes::copy_from_slice(model.as_bytes()),
+                    None => {
+                        span.start = span.start.saturating_sub(key_bytes);
+                        [version.trim_start_matches(','), &missing].concat().into()
+                    }
+                }
             }
-            (Change::PlainModel, _) => Bytes::copy_from_slice(plain.as_bytes()),
+            (Change::PlainModel, _) => Bytes::copy_from_slice(naming.model().unwrap_or_default().as_bytes()),
             (Change::Removed, _) => Bytes::new(),
             (Change::Usage(text), _) if ask => Bytes::from_static(text.as_bytes()),
             (Change::System(place), Some(quoted)) => place.say(quoted).into(),
             (Change::Usage(_) | Change::System(_), _) => continue,
         };
-        edits.push((edit.span.clone(), text));
+        edits.push((span, text));
     }
     splice(segments, edits)
 }

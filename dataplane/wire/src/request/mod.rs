@@ -6,7 +6,7 @@ mod fields;
 mod head;
 mod shape;
 
-pub use build::build;
+pub use build::{Naming, build};
 pub use head::{Head, HeadScan, ProviderState, ScanError, ScanFault};
 
 #[cfg(test)]

@@ -77,6 +77,7 @@ static MESSAGES: Shape = Shape {
         b"messages" => Field::Conversation,
         b"system" => Field::System,
         b"max_tokens" => Field::OutputBound,
+        b"anthropic_version" => Field::Version,
         _ => common(name),
     },
     conversation: "messages",

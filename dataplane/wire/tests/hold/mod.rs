@@ -15,7 +15,7 @@ use shared::operation::Dialect;
 use wire::adapt::{Answers, Asking, Prepared, Rejection, Traits};
 use wire::json::{Place, Scanner, Sink};
 use wire::native::WholeScan;
-use wire::request::HeadScan;
+use wire::request::{HeadScan, Naming};
 use wire::sse::{Blocks, Decoder, Event};
 use wire::stream::{StreamOptions, StreamState};
 
@@ -139,10 +139,13 @@ fn splice(dialect: Dialect, input: &[u8]) {
     let segments: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
     let Ok(body) = serde_json::from_slice::<Value>(&whole) else { return };
     for preamble in [None, Some("First \"x\".")] {
-        let built = wire::request::build(&segments, &head, "a\"b", true, preamble).concat();
+        let built = wire::request::build(&segments, &head, Naming::Model("a\"b"), true, preamble).concat();
         let at_once = scan(&[&whole]).unwrap();
         let whole = [Bytes::from(whole.clone())];
-        assert_eq!(built, wire::request::build(&whole, &at_once, "a\"b", true, preamble).concat());
+        assert_eq!(
+            built,
+            wire::request::build(&whole, &at_once, Naming::Model("a\"b"), true, preamble).concat()
+        );
         let mut got: Value = serde_json::from_slice(&built).unwrap();
         if let Some(preamble) = preamble {
             take_preamble(dialect, &mut got, &body, preamble);

@@ -7,7 +7,7 @@ use shared::usage::TokenCounts;
 
 use super::{Stream, synthesize_stream, whole};
 use crate::adapt::BadAnswer;
-use crate::request::{HeadScan, build};
+use crate::request::{HeadScan, Naming, build};
 use crate::sse::Decoder;
 use crate::stream::{AnswerStream as _, StreamOptions, StreamState};
 
@@ -23,7 +23,7 @@ fn upstream(body: &str, asks: bool) -> Value {
     let mut scan = HeadScan::new(Dialect::Images);
     scan.push(body.as_bytes()).unwrap();
     let segments = [Bytes::copy_from_slice(body.as_bytes())];
-    let built = build(&segments, &scan.finish().unwrap(), "T", asks, None).concat();
+    let built = build(&segments, &scan.finish().unwrap(), Naming::Model("T"), asks, None).concat();
     serde_json::from_slice(&built).unwrap()
 }
 

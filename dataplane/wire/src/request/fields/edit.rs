@@ -15,8 +15,11 @@ pub(in crate::request) struct Edit {
 /// What goes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::request) enum Change {
-    /// The target's model, as a JSON string.
-    Model,
+    /// The target's model, as a JSON string, or what stands in place of the whole member.
+    Model {
+        /// From the first byte of the member's name to that of its value.
+        key_bytes: usize,
+    },
     /// The same as it is.
     PlainModel,
     /// Nothing: the member is the gateway's own. The comma that goes with it is in the span.

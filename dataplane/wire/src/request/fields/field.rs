@@ -84,6 +84,8 @@ pub(in crate::request) enum Field {
     Include,
     /// How images are to come, which the gateway itself says to each target.
     ImageFormat,
+    /// The version of the protocol, which the gateway itself says to a target that wants it in the body.
+    Version,
     Prompt,
 }
 
@@ -101,6 +103,11 @@ impl Field {
                 | Self::StoredConversation
                 | Self::ImageFormat
         )
+    }
+
+    /// It does not go upstream as it came.
+    fn is_own(self) -> bool {
+        matches!(self, Self::Timeout | Self::Affinity | Self::ImageFormat | Self::Version)
     }
 
     /// Names inside it matter.
@@ -200,11 +207,14 @@ impl Fields {
     /// A top-level value has ended.
     pub(super) fn value_ends(&mut self, end: usize, value: Value) {
         let span = self.value_start..end;
-        let is_own = matches!(self.field, Field::Timeout | Field::Affinity | Field::ImageFormat);
+        let is_own = self.field.is_own();
         let [conversation, system, tools] = &mut self.text_bytes;
         match (self.field, value) {
-            (Field::Model, _) => self.edit(span, Change::Model),
-            (Field::Timeout | Field::Affinity | Field::ImageFormat, _) => self.remove(end),
+            (Field::Model, _) => {
+                let key_bytes = self.value_start.saturating_sub(self.key_start);
+                self.edit(span, Change::Model { key_bytes });
+            }
+            (field, _) if field.is_own() => self.remove(end),
             (Field::StreamOptions, options) => self.edit_options(span, options),
             (Field::Tools, _) => *tools = span.len(),
             (Field::Conversation, messages) => {

@@ -7,14 +7,14 @@ use serde_json::Value;
 use shared::operation::Dialect;
 
 use crate::cutting::{cut, cuts};
-use crate::request::{HeadScan, build};
+use crate::request::{HeadScan, Naming, build};
 
 fn upstream(pieces: &[Bytes], model: &str, usage: bool) -> Vec<u8> {
     let mut scan = HeadScan::new(Dialect::Chat);
     for piece in pieces {
         scan.push(piece).unwrap();
     }
-    build(pieces, &scan.finish().unwrap(), model, usage, None).concat()
+    build(pieces, &scan.finish().unwrap(), Naming::Model(model), usage, None).concat()
 }
 
 /// (name, body, what goes upstream with a usage request and the target `T`)
@@ -96,6 +96,38 @@ fn changes_what_must_change_and_keeps_every_other_byte() {
 }
 
 #[test]
+fn a_target_that_wants_the_version_in_the_body_gets_it_in_place_of_the_model() {
+    const VERSION: &str = r#""anthropic_version":"v-1""#;
+    // (body, what goes upstream; V is the version)
+    for (body, want) in [
+        (r#"{ "model" : "a" , "messages":[]}"#, r#"{ V , "messages":[]}"#),
+        (r#"{"messages":[], "mo\u0064el":"a"}"#, r#"{"messages":[], V}"#),
+        (r#"{"affinity_key":"k", "model":"a","messages":[]}"#, r#"{ V,"messages":[]}"#),
+        (
+            r#"{"anthropic_version":"x","model":"a","messages":[],"anthropic_version":{"y":1}}"#,
+            r#"{V,"messages":[]}"#,
+        ),
+        (r#"{"model":"a","messages":[{"model":"a"}]}"#, r#"{V,"messages":[{"model":"a"}]}"#),
+    ] {
+        for at in 0..=body.len() {
+            let body = Bytes::from_static(body.as_bytes());
+            let pieces = [body.slice(..at), body.slice(at..)];
+            let mut scan = HeadScan::new(Dialect::Messages);
+            pieces.iter().for_each(|piece| scan.push(piece).unwrap());
+            let head = scan.finish().unwrap();
+            let text = |naming, preamble| {
+                String::from_utf8(build(&pieces, &head, naming, false, preamble).concat()).unwrap()
+            };
+            assert_eq!(text(Naming::Version("v-1"), None), want.replace('V', VERSION), "cut at {at}");
+            let system = format!(r#"{VERSION},"system":"First.""#);
+            assert_eq!(text(Naming::Version("v-1"), Some("First.")), want.replace('V', &system));
+            let both: Value = serde_json::from_str(&text(Naming::ModelAndVersion("T", "v-1"), None)).unwrap();
+            assert_eq!((&both["model"], &both["anthropic_version"]), (&"T".into(), &"v-1".into()));
+        }
+    }
+}
+
+#[test]
 fn usage_is_not_asked_for_where_the_provider_cannot() {
     let body = Bytes::from_static(br#"{"model":"a","stream":true,"messages":[]}"#);
     assert_eq!(upstream(&[body], "T", false), br#"{"model":"T","stream":true,"messages":[]}"#);
@@ -107,7 +139,7 @@ fn unchanged_bytes_are_the_very_same_memory() {
     let body = Bytes::from(text);
     let mut scan = HeadScan::new(Dialect::Chat);
     scan.push(&body).unwrap();
-    let parts = build(std::slice::from_ref(&body), &scan.finish().unwrap(), "T", true, None);
+    let parts = build(std::slice::from_ref(&body), &scan.finish().unwrap(), Naming::Model("T"), true, None);
     let last = parts.last().unwrap();
     assert_eq!(last.as_ptr_range().end, body.as_ptr_range().end);
     assert_eq!(parts.len(), 3);

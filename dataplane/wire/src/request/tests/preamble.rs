@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use shared::operation::Dialect;
 
 use crate::cutting::{cut, cuts};
-use crate::request::{HeadScan, build};
+use crate::request::{HeadScan, Naming, build};
 
 fn upstream(dialect: Dialect, pieces: &[Bytes], preamble: Option<&str>) -> String {
     let mut scan = HeadScan::new(dialect);
     for piece in pieces {
         scan.push(piece).unwrap();
     }
-    let built = build(pieces, &scan.finish().unwrap(), "T", true, preamble).concat();
+    let built = build(pieces, &scan.finish().unwrap(), Naming::Model("T"), true, preamble).concat();
     String::from_utf8(built).unwrap()
 }
 

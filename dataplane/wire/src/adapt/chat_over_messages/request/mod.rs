@@ -74,7 +74,10 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         let max_tokens = self.max_tokens()?;
         let tools = tools::Tools::of(self)?;
         let thinking = Thinking::of(self, &messages, max_tokens, tools.is_forced());
-        body.text("model", self.target.model);
+        match self.target.messages_version {
+            Some(version) => body.text("anthropic_version", version),
+            None => body.text("model", self.target.model),
+        }
         write::number(body.key("max_tokens"), max_tokens);
         messages::write(&messages, self.target, body)?;
         tools.write(body);
