@@ -16,7 +16,11 @@ impl<'a> Message<'a> {
     pub(super) fn new(headers: &'a [u8], payload: &'a [u8]) -> Option<Self> {
         let mut rest = headers;
         while !rest.is_empty() {
-            rest = header(rest)?.1;
+            let (header, after) = header(rest)?;
+            if header.kind == TEXT && !header.value.is_ascii() {
+                header.text()?;
+            }
+            rest = after;
         }
         Some(Self { headers, payload })
     }
@@ -26,7 +30,7 @@ impl<'a> Message<'a> {
         let mut rest = self.headers;
         while let Some((header, after)) = header(rest) {
             if header.name == name.as_bytes() {
-                return header.text;
+                return header.text();
             }
             rest = after;
         }
@@ -41,7 +45,14 @@ impl<'a> Message<'a> {
 
 struct Header<'a> {
     name: &'a [u8],
-    text: Option<&'a str>,
+    kind: u8,
+    value: &'a [u8],
+}
+
+impl<'a> Header<'a> {
+    fn text(&self) -> Option<&'a str> {
+        std::str::from_utf8(self.value).ok().filter(|_| self.kind == TEXT)
+    }
 }
 
 /// The header that `rest` begins with, and what comes after it.
@@ -63,8 +74,7 @@ fn header(rest: &[u8]) -> Option<(Header<'_>, &[u8])> {
         _ => return None,
     };
     let (value, rest) = rest.split_at_checked(length)?;
-    let text = if kind == TEXT { Some(std::str::from_utf8(value).ok()?) } else { None };
-    Some((Header { name, text }, rest))
+    Some((Header { name, kind, value }, rest))
 }
 
 const TRUE: u8 = 0;
