@@ -1,40 +1,49 @@
-//! Events of one stream that differ in one text alone, as most do: the others need not be parsed.
+//! Events of one stream that differ from one before in their text alone, as most do: they need not be parsed.
 
-/// What stands around the text.
-#[derive(Debug, Default)]
-pub(super) struct Alike {
-    before: Vec<u8>,
-    after: Vec<u8>,
+use crate::json::escaped;
+use crate::native::{Template, Varying};
+
+/// The event that was learned last, and what its text means: `M`.
+#[derive(Debug)]
+pub(super) struct Alike<M> {
+    template: Template,
+    meaning: Option<M>,
 }
 
-impl Alike {
-    /// Remembers an event, which is JSON, and in which `text` stands between two quotes.
-    pub(super) fn learn(&mut self, event: &[u8], text: &[u8]) {
-        let at = text.as_ptr().addr().checked_sub(event.as_ptr().addr());
-        let around = at.and_then(|at| Some((event.get(..at)?, event.get(at.checked_add(text.len())?..)?)));
-        match around {
-            Some((before, after)) => {
-                before.clone_into(&mut self.before);
-                after.clone_into(&mut self.after);
-            }
-            None => self.forget(),
-        }
+/// An event like the one that was learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Like<'e, M> {
+    pub(super) meaning: M,
+    /// Its text, as it is escaped.
+    pub(super) text: &'e str,
+    /// Its number, if [`Varying`] knows of one.
+    pub(super) number: Option<u64>,
+}
+
+impl<M: Copy> Alike<M> {
+    /// In events `varying` may differ too.
+    pub(super) fn new(varying: Varying) -> Self {
+        Self { template: Template::new(varying), meaning: None }
     }
 
-    /// The next events are to be parsed.
-    pub(super) fn forget(&mut self) {
-        self.before.clear();
+    /// Remembers an event, which is JSON, in which `text` stands between two quotes, and says nothing that is not
+    /// in `meaning`.
+    pub(super) fn learn(&mut self, event: &[u8], text: &[u8], meaning: M) {
+        let from = text.as_ptr().addr().checked_sub(event.as_ptr().addr());
+        let span = from.and_then(|from| Some(from..from.checked_add(text.len())?));
+        self.meaning = span.filter(|span| span.end <= event.len()).map(|span| {
+            self.template.learn(event, 0, span);
+            meaning
+        });
     }
 
-    /// The text of an event that differs from the one remembered in nothing else, if it is plain: without escapes.
+    /// What `event` says, if it is like the one remembered.
     #[inline]
-    pub(super) fn text<'e>(&self, event: &'e [u8]) -> Option<&'e [u8]> {
-        if self.before.is_empty() {
-            return None;
-        }
-        let text = event.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?;
-        let plain = text.iter().all(|&byte| byte >= b' ' && !matches!(byte, b'"' | b'\\'));
-        (plain && !text.is_empty() && std::str::from_utf8(text).is_ok()).then_some(text)
+    pub(super) fn read<'e>(&self, event: &'e [u8]) -> Option<Like<'e, M>> {
+        let meaning = self.meaning?;
+        let fit = self.template.fit(event, 0).filter(|fit| fit.length == event.len())?;
+        let text = event.get(fit.text_at..)?.get(..fit.text)?;
+        Some(Like { meaning, text: escaped(text)?, number: fit.number })
     }
 }
 
@@ -43,33 +52,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_text_may_differ_and_it_must_be_plain() {
-        let mut alike = Alike::default();
-        assert_eq!(alike.text(b"{\"a\":\"x\"}"), None, "nothing is known");
+    fn only_the_text_may_differ() {
+        let mut alike = Alike::new(Varying::Padding);
         let event = b"{\"a\":\"x\",\"b\":1}";
-        alike.learn(event, &event[6..7]);
-        let rows: [(&[u8], Option<&[u8]>); 9] = [
-            (b"{\"a\":\"yz\",\"b\":1}", Some(b"yz")),
-            ("{\"a\":\"ü\",\"b\":1}".as_bytes(), Some("ü".as_bytes())),
+        assert_eq!(alike.read(event), None, "nothing is known");
+        alike.learn(event, &event[6..7], 'm');
+        let rows: [(&[u8], Option<&str>); 10] = [
+            (b"{\"a\":\"yz\",\"b\":1}", Some("yz")),
+            (b"{\"a\":\"y\\n\",\"b\":1}", Some("y\\n")),
+            ("{\"a\":\"ü\",\"b\":1}".as_bytes(), Some("ü")),
             (b"{\"a\":\"\",\"b\":1}", None),
             (b"{\"a\":\"y\",\"b\":2}", None),
-            (b"{\"a\":\"y\\n\",\"b\":1}", None),
-            (b"{\"a\":\"y\n\",\"b\":1}", None),
+            (b"{\"a\":\"y\",\"b\":1} ", None),
+            (b"{\"a\":\"y\t\",\"b\":1}", None),
             (b"{\"a\":\"y\",\"c\":\"z\",\"b\":1}", None),
             (b"{\"a\":\"\xff\",\"b\":1}", None),
             (b"{\"a\":\"", None),
         ];
         for (event, want) in rows {
-            assert_eq!(alike.text(event), want, "{}", String::from_utf8_lossy(event));
+            let read = alike.read(event);
+            assert_eq!(read.map(|like| like.text), want, "{}", String::from_utf8_lossy(event));
+            assert!(read.is_none_or(|like| like.meaning == 'm'));
         }
-        alike.forget();
-        assert_eq!(alike.text(event), None);
     }
 
     #[test]
     fn a_text_that_stands_elsewhere_is_not_learned() {
-        let (mut alike, event, other) = (Alike::default(), b"{\"a\":\"x\"}".to_vec(), b"x".to_vec());
-        alike.learn(&event, &other);
-        assert_eq!(alike.text(&event), None);
+        let (event, other) = (b"{\"a\":\"x\"}".to_vec(), b"x".to_vec());
+        let mut alike = Alike::new(Varying::Padding);
+        alike.learn(&event, &event[6..7], ());
+        alike.learn(&event, &other, ());
+        assert_eq!(alike.read(&event), None);
     }
 }

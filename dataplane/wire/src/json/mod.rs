@@ -15,6 +15,7 @@ pub use limit::{DEPTH_MAX, KEY_BYTES_MAX};
 pub(crate) use scalar::whole_number;
 pub use scan::Scanner;
 pub use sink::{Place, Sink, Text, Word};
+pub(crate) use text::escaped;
 pub use text::{quote, unescape, unescape_owned};
 pub(crate) use text_end::text_length;
 pub use tree::{Tree, parse, write};

@@ -22,6 +22,35 @@ fn stands_for_itself(raw: &[u8]) -> bool {
     raw.iter().all(|&byte| byte >= 0x20 && byte != b'\\')
 }
 
+/// `raw`, if it may stand between the quotes of a string as it is: all its escapes are such, and none is half of a
+/// character that takes two.
+pub(crate) fn escaped(raw: &[u8]) -> Option<&str> {
+    let mut bytes = raw.iter();
+    while let Some(byte) = bytes.next() {
+        let fits = match byte {
+            0..=0x1f | b'"' => false,
+            b'\\' => match bytes.next() {
+                Some(b'u') => is_character(&mut bytes),
+                escaped => escaped.is_some_and(|byte| br#""\/bfnrt"#.contains(byte)),
+            },
+            _ => true,
+        };
+        if !fits {
+            return None;
+        }
+    }
+    std::str::from_utf8(raw).ok()
+}
+
+/// Whether the next four digits are the number of a character.
+fn is_character(bytes: &mut std::slice::Iter<'_, u8>) -> bool {
+    let digits = bytes.as_slice().first_chunk::<4>().and_then(|digits| std::str::from_utf8(digits).ok());
+    bytes.by_ref().take(4).for_each(drop);
+    let is_hex = |digits: &&str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let number = digits.filter(is_hex).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    number.is_some_and(|number| char::from_u32(number).is_some())
+}
+
 /// `text` as a JSON string, quotes included.
 pub fn quote(text: &str) -> String {
     // Writing a string to memory cannot fail.
@@ -46,6 +75,29 @@ mod tests {
         ];
         for (name, raw, want) in rows {
             assert_eq!(unescape(raw).as_deref(), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_may_stand_between_quotes_is_escaped_text() {
+        let rows: [(&[u8], bool); 14] = [
+            (b"", true),
+            ("a \u{fc}\u{1f680}".as_bytes(), true),
+            (br#"\" \\ \/ \b\f\n\r\t"#, true),
+            (br"\u003c\uFFFFf", true),
+            (b"\"", false),
+            (b"a\n", false),
+            (br"\x", false),
+            (b"\\", false),
+            (br"\u12", false),
+            (br"\u12g4", false),
+            (br"\u+123", false),
+            (br"\ud83d\ude80", false),
+            (br"\uDE80", false),
+            (b"\xff", false),
+        ];
+        for (raw, want) in rows {
+            assert_eq!(escaped(raw).is_some(), want, "{}", String::from_utf8_lossy(raw));
         }
     }
 

@@ -49,6 +49,11 @@ impl Writer {
         self
     }
 
+    /// A string that is escaped already.
+    pub fn escaped(&mut self, text: &str) -> &mut Self {
+        self.open(b'"').bytes(text.as_bytes()).bytes(b"\"")
+    }
+
     /// A whole number.
     pub fn number(&mut self, number: u64) -> &mut Self {
         self.comma();
@@ -138,9 +143,19 @@ mod tests {
     #[test]
     fn commas_come_by_themselves() {
         let mut writer = Writer::default();
-        writer.object().name("a").list().number(1).text("x,\"").raw(b"null").object().end_object().end_list();
+        writer
+            .object()
+            .name("a")
+            .list()
+            .number(1)
+            .text("x,\"")
+            .escaped("\\n")
+            .raw(b"null")
+            .object()
+            .end_object()
+            .end_list();
         writer.name("b").object().name("c").list().end_list().end_object().name("d").text("").end_object();
-        let want = r#"{"a":[1,"x,\"",null,{}],"b":{"c":[]},"d":""}"#;
+        let want = r#"{"a":[1,"x,\"","\n",null,{}],"b":{"c":[]},"d":""}"#;
         assert_eq!(String::from_utf8_lossy(&writer.take_copy()), want);
         assert!(writer.is_empty());
     }

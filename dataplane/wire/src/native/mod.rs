@@ -13,7 +13,7 @@ pub use dialect::{WholeAnswer, WholeScan, stream, synthesize_stream, whole_answe
 pub(crate) use gather::{Facts, Gather};
 pub use passing::HELD_BYTES_MAX;
 pub(crate) use passing::{Judge, Judged, OversizedScan, Passing};
-pub(crate) use template::Varying;
+pub(crate) use template::{Template, Varying};
 pub(crate) use verdict::{Verdict, opaque};
 
 #[cfg(test)]

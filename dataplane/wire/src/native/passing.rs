@@ -238,7 +238,10 @@ impl<J: Judge> Passing<J> {
         };
         let before = event.len().wrapping_sub(data.len());
         let judged = self.judge.judge(name, trim_line_end(data));
-        if let (Some(text), Some(key)) = (judged.text, self.judge.text_key()) {
+        if let (Some(text), Some(key)) = (judged.text, self.judge.text_key())
+            // To a CR an LF could still belong.
+            && event.ends_with(b"\n")
+        {
             self.template.learn(event, key, text.start.wrapping_add(before)..text.end.wrapping_add(before));
         }
         judged.verdict

@@ -17,8 +17,13 @@ const DIGITS_MAX: usize = 18;
 
 /// What stands before padding, whose length goes up and down to hide that of the text.
 const PADDING: &[u8] = b"\"obfuscation\":\"";
+/// The same of Amazon.
+const SHORT_PADDING: &[u8] = b"\"p\":\"";
 /// What stands before a number that counts events.
 const NUMBER: &[u8] = b"\"sequence_number\":";
+/// What stands before Gemini's running usage: what is counted, and a sum that says no more.
+const OUTPUT: &[u8] = b"\"candidatesTokenCount\":";
+const TOTAL: &[u8] = b"\"totalTokenCount\":";
 
 /// What may differ beside the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +35,10 @@ pub(crate) enum Varying {
     PaddingAndNumber,
     /// Blanks before the last brace, Anthropic's padding.
     Blanks,
+    /// Amazon's padding.
+    ShortPadding,
+    /// Gemini's running usage; the number is that of the output.
+    RunningUsage,
 }
 
 /// An event without what differs.
@@ -53,6 +62,8 @@ enum Hole {
     Text,
     Padding,
     Number,
+    /// A number that nobody asks for.
+    Sum,
     Blanks,
 }
 
@@ -61,6 +72,8 @@ enum Hole {
 pub(crate) struct Fit {
     /// Bytes of the event.
     pub(crate) length: usize,
+    /// Where its text begins.
+    pub(crate) text_at: usize,
     /// Bytes of its text.
     pub(crate) text: usize,
     /// Its number, if it has one.
@@ -72,11 +85,10 @@ impl Template {
         Self { varying, ..Self::default() }
     }
 
-    /// Remembers an event whose text stands at `text`, under the member `key`. It must end with LF, so that
-    /// nothing that comes after it belongs to it.
+    /// Remembers an event whose text stands at `text`, under the member `key`.
     pub(crate) fn learn(&mut self, event: &[u8], key: usize, text: Range<usize>) {
         self.before.clear();
-        if event.len() > TEMPLATE_BYTES_MAX || !event.ends_with(b"\n") {
+        if event.len() > TEMPLATE_BYTES_MAX {
             return;
         }
         self.key = key;
@@ -103,9 +115,11 @@ impl Template {
     /// What differs beside the text.
     fn others(&self, event: &[u8]) -> [Option<(Range<usize>, Hole)>; 2] {
         match self.varying {
-            Varying::Padding => [padding(event), None],
-            Varying::PaddingAndNumber => [padding(event), number(event)],
+            Varying::Padding => [padding(event, PADDING), None],
+            Varying::PaddingAndNumber => [padding(event, PADDING), number(event, NUMBER, Hole::Number)],
             Varying::Blanks => [blanks(event), None],
+            Varying::ShortPadding => [padding(event, SHORT_PADDING), None],
+            Varying::RunningUsage => [number(event, OUTPUT, Hole::Number), number(event, TOTAL, Hole::Sum)],
         }
     }
 
@@ -120,12 +134,16 @@ impl Template {
         for (hole, after) in &self.holes {
             match hole {
                 Hole::None => break,
-                Hole::Text => (fit.text, end) = string(end)?,
+                Hole::Text => {
+                    fit.text_at = rest.len().wrapping_sub(end.len());
+                    (fit.text, end) = string(end)?;
+                }
                 Hole::Padding => (_, end) = string(end)?,
                 Hole::Number => {
                     let (number, rest) = digits(end)?;
                     (fit.number, end) = (Some(number), rest);
                 }
+                Hole::Sum => (_, end) = digits(end)?,
                 Hole::Blanks => end = after_blanks(end),
             }
             end = end.strip_prefix(after.as_slice())?;
@@ -164,17 +182,17 @@ fn after_blanks(rest: &[u8]) -> &[u8] {
     rest.get(blanks..).unwrap_or_default()
 }
 
-fn padding(event: &[u8]) -> Option<(Range<usize>, Hole)> {
-    let from = memchr::memmem::find(event, PADDING)?.checked_add(PADDING.len())?;
+fn padding(event: &[u8], before: &[u8]) -> Option<(Range<usize>, Hole)> {
+    let from = memchr::memmem::find(event, before)?.checked_add(before.len())?;
     let length = text_length(event.get(from..)?)?.0;
     Some((from..from.checked_add(length)?, Hole::Padding))
 }
 
-fn number(event: &[u8]) -> Option<(Range<usize>, Hole)> {
-    let from = memchr::memmem::find(event, NUMBER)?.checked_add(NUMBER.len())?;
-    let rest = event.get(from..)?;
-    let length = rest.len().checked_sub(digits(rest)?.1.len())?;
-    Some((from..from.checked_add(length)?, Hole::Number))
+fn number(event: &[u8], name: &[u8], hole: Hole) -> Option<(Range<usize>, Hole)> {
+    let after_name = memchr::memmem::find(event, name)?.checked_add(name.len())?;
+    let rest = after_blanks(event.get(after_name..)?);
+    let (from, to) = (event.len().checked_sub(rest.len())?, event.len().checked_sub(digits(rest)?.1.len())?);
+    Some((from..to, hole))
 }
 
 /// Blanks before the brace that ends an event, if there are any: they stand in no string.
@@ -217,8 +235,6 @@ mod tests {
             assert_eq!(fit(&template, rest), want, "{name}");
         }
         assert_eq!(template.fit(b"data: \"a\"\n\n", 1), None, "text is looked for elsewhere");
-        template.learn(b"data: \"a\"\r\r", 0, 7..8);
-        assert_eq!(fit(&template, b"data: \"a\"\r\r"), None, "an LF could belong to it");
     }
 
     #[test]
@@ -260,6 +276,24 @@ mod tests {
             for number in ["", "-1", "01", "1.5", "1e3", "null", "1234567890123456789"] {
                 assert_eq!(fit(&template, event(number, "a").as_bytes()), None, "{number}");
             }
+        }
+    }
+
+    #[test]
+    fn running_usage_may_differ_with_and_without_blanks() {
+        for blank in ["", " "] {
+            let event = |text: &str, output: u64, total: u64| {
+                format!(
+                    "{{\"text\":\"{text}\",\"promptTokenCount\":{blank}3,\"candidatesTokenCount\":{blank}{output},\
+                     \"totalTokenCount\":{blank}{total}}}"
+                )
+            };
+            let mut template = Template::new(Varying::RunningUsage);
+            template.learn(event("a", 1, 4).as_bytes(), 0, 9..10);
+            let other = event("bcd", 120, 123);
+            let fit = template.fit(other.as_bytes(), 0).unwrap();
+            assert_eq!((fit.length, fit.text_at, fit.text, fit.number), (other.len(), 9, 3, Some(120)));
+            assert_eq!(template.fit(other.replace('3', "4").as_bytes(), 0), None, "the prompt has grown");
         }
     }
 

@@ -49,7 +49,7 @@ fn relay(pieces: &[&[u8]]) -> (Vec<u8>, StreamState) {
 }
 
 /// A frame with these headers, all of them text.
-fn frame(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
+pub(crate) fn frame(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
     let mut head = Vec::new();
     for (name, value) in headers {
         head.push(u8::try_from(name.len()).unwrap());

@@ -9,6 +9,7 @@
     reason = "a test may"
 )]
 
+mod alike;
 mod chain;
 mod chat_choices;
 mod chat_over_bedrock;

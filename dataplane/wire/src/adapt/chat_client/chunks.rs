@@ -64,6 +64,15 @@ impl Chunks {
         }
     }
 
+    /// The same of text that is escaped already.
+    pub(in crate::adapt) fn escaped(&mut self, choice: u64, member: &str, text: &str) {
+        if !text.is_empty() {
+            self.output(text.len());
+            self.begin(choice).name(member).escaped(text);
+            self.end(None);
+        }
+    }
+
     /// Blocks of Anthropic's thinking, which are no text: JSON without the brackets around them.
     pub(in crate::adapt) fn thinking_blocks(&mut self, choice: u64, blocks: &[u8]) {
         self.output(0);

@@ -160,6 +160,17 @@ impl Usage {
     }
 }
 
+impl<'a> Delta<'a> {
+    /// Its text, if that is all, and as it stands in the event: without escapes.
+    pub(super) fn only_text(&self) -> Option<&'a str> {
+        let alone = self.tool_use.is_none() && self.reasoning_content.is_none();
+        match self.text.as_ref().filter(|_| alone)?.0 {
+            Cow::Borrowed(text) => Some(text),
+            Cow::Owned(_) => None,
+        }
+    }
+}
+
 impl ToolUse<'_> {
     /// Whether it is for the client to use the tool.
     pub(super) fn is_for_the_client(&self) -> bool {

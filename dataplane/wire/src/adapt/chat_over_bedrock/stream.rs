@@ -12,10 +12,12 @@ use bytes::Bytes;
 
 use super::answer::{Delta, Event, Reasoning, ToolUse, finish_reason, write_thinking};
 use super::whole::BedrockAnswers;
+use crate::adapt::alike::Alike;
 use crate::adapt::chat_client::{Call, Chunks, Identity};
 use crate::envelope::{self, StreamError};
 use crate::eventstream::{Decoder, Message};
 use crate::json::Writer;
+use crate::native::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Calls whose arguments may be on their way at once.
@@ -34,6 +36,8 @@ struct Told {
     identity: Identity,
     chunks: Chunks,
     begun: bool,
+    /// Deltas of text alone.
+    alike: Alike<()>,
     /// Calls so far.
     calls: u64,
     /// Those whose blocks have not ended.
@@ -58,6 +62,7 @@ impl BedrockStream {
             identity: answers.identity.clone(),
             chunks: Chunks::new(&answers.identity, answers.include_usage, secrets),
             begun: false,
+            alike: Alike::new(Varying::ShortPadding),
             calls: 0,
             open: Vec::new(),
             thinking_blocks: answers.thinking_blocks,
@@ -123,6 +128,12 @@ impl Told {
         if kind != "metadata" && !known.contains(&kind) {
             return;
         }
+        if kind == "contentBlockDelta"
+            && let Some(like) = self.alike.read(payload)
+        {
+            self.chunks.escaped(0, "content", like.text);
+            return;
+        }
         let Ok(event) = serde_json::from_slice::<Event<'_>>(payload) else {
             self.chunks.fail(&StreamError::unreadable_stream("an event is not one of ConverseStream"));
             return;
@@ -132,7 +143,12 @@ impl Told {
         }
         let block = event.content_block_index;
         match kind {
-            "contentBlockDelta" => event.delta.into_iter().for_each(|delta| self.delta(block, delta)),
+            "contentBlockDelta" => {
+                if let Some(text) = event.delta.as_ref().and_then(Delta::only_text) {
+                    self.alike.learn(payload, text.as_bytes(), ());
+                }
+                event.delta.into_iter().for_each(|delta| self.delta(block, delta));
+            }
             "contentBlockStart" => {
                 if let Some(call) = event.start.and_then(|start| start.tool_use) {
                     self.call_begins(block, call);

@@ -93,10 +93,36 @@ impl Usage {
     }
 }
 
-impl Answer<'_> {
+impl<'a> Answer<'a> {
+    /// Its candidate, if it says nothing else but what has been used.
+    pub(super) fn only_candidate(&self) -> Option<&Candidate<'a>> {
+        let [candidate] = self.candidates.as_deref()? else { return None };
+        self.prompt_feedback.is_none().then_some(candidate)
+    }
+
     /// The prompt itself was refused.
     pub(super) fn is_blocked(&self) -> bool {
         self.prompt_feedback.as_ref().is_some_and(|feedback| feedback.block_reason.is_some())
+    }
+}
+
+impl<'a> Candidate<'a> {
+    /// Its part, if that is text and there is nothing else.
+    pub(super) fn only_part(&self) -> Option<&Part<'a>> {
+        let [part] = self.content.as_ref()?.parts.as_deref()? else { return None };
+        let is_text = part.function_call.is_none() && part.thought_signature.is_none();
+        (is_text && self.finish_reason.is_none()).then_some(part)
+    }
+}
+
+impl Part<'_> {
+    pub(super) fn is_thought(&self) -> bool {
+        self.thought == Some(true)
+    }
+
+    /// The member of a delta that its text belongs to.
+    pub(super) fn member(&self) -> &'static str {
+        if self.is_thought() { "reasoning_content" } else { "content" }
     }
 }
 

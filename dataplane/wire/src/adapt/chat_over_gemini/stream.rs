@@ -4,12 +4,17 @@
 //! event, and usage that comes later is counted. What is kept is bounded by the size of one event, and by the
 //! number of choices.
 
-use bytes::Bytes;
+use std::borrow::Cow;
 
-use super::answer::{Answer, Candidate, finish_reason};
+use bytes::Bytes;
+use shared::usage::TokenCounts;
+
+use super::answer::{Answer, Candidate, Usage, finish_reason};
+use crate::adapt::alike::Alike;
 use crate::adapt::chat_client::{Chunks, Identity};
 use crate::adapt::events::Events;
 use crate::envelope::{self, StreamError};
+use crate::native::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Choices that a stream may have: as many as a chat client may ask for.
@@ -30,6 +35,16 @@ struct Told {
     choices: Vec<Choice>,
     /// Calls of all choices.
     calls: u64,
+    /// Events of text alone.
+    alike: Alike<Piece>,
+}
+
+/// A piece of text, and what had been used when it came.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    choice: u64,
+    member: &'static str,
+    usage: Option<TokenCounts>,
 }
 
 #[derive(Debug)]
@@ -42,10 +57,11 @@ struct Choice {
 impl GeminiStream {
     pub(super) fn new(identity: &Identity, include_usage: bool, secrets: Vec<String>) -> Self {
         let chunks = Chunks::new(identity, include_usage, secrets);
+        let alike = Alike::new(Varying::RunningUsage);
         Self {
             identity: identity.clone(),
             events: Events::default(),
-            told: Told { chunks, choices: Vec::new(), calls: 0 },
+            told: Told { chunks, choices: Vec::new(), calls: 0, alike },
         }
     }
 }
@@ -87,11 +103,24 @@ impl AnswerStream for GeminiStream {
 impl Told {
     /// Takes an event. False if none may come after it.
     fn event(&mut self, data: &[u8], identity: &Identity) -> bool {
+        if let Some(like) = self.alike.read(data) {
+            let Piece { choice, member, usage } = like.meaning;
+            if let Some(usage) = usage {
+                self.chunks.note_usage(TokenCounts { output: like.number.unwrap_or(usage.output), ..usage });
+            }
+            self.chunks.escaped(choice, member, like.text);
+            return true;
+        }
         if data.is_empty() || data.starts_with(b"[DONE]") {
             return true;
         }
         match serde_json::from_slice::<Answer<'_>>(data) {
-            Ok(answer) if answer.error.is_none() => self.answer(answer, identity),
+            Ok(answer) if answer.error.is_none() => {
+                if let Some((text, piece)) = piece_of(&answer) {
+                    self.alike.learn(data, text.as_bytes(), piece);
+                }
+                self.answer(answer, identity);
+            }
             Ok(_) | Err(_) => self.odd(data),
         }
         !self.chunks.has_ended()
@@ -131,8 +160,7 @@ impl Told {
                 }
                 continue;
             }
-            let is_thought = part.thought == Some(true);
-            let member = if is_thought { "reasoning_content" } else { "content" };
+            let (is_thought, member) = (part.is_thought(), part.member());
             if let Some(text) = part.text {
                 self.chunks.text(index, member, &text.0);
             }
@@ -180,4 +208,13 @@ impl Told {
             }),
         );
     }
+}
+
+/// What an event says that says nothing else. Text with escapes is not at hand as it stands in the event.
+fn piece_of<'a>(answer: &Answer<'a>) -> Option<(&'a str, Piece)> {
+    let candidate = answer.only_candidate()?;
+    let part = candidate.only_part()?;
+    let Cow::Borrowed(text) = part.text.as_ref()?.0 else { return None };
+    let usage = answer.usage_metadata.as_ref().map(Usage::counts);
+    Some((text, Piece { choice: candidate.index.unwrap_or(0), member: part.member(), usage }))
 }

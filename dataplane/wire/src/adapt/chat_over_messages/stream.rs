@@ -11,10 +11,11 @@ use super::form::{Form, Wishes};
 use super::response::arguments;
 use super::said::{self, Block, Said};
 use super::usage::Usage;
-use crate::adapt::events::Events;
+use crate::adapt::alike::Alike;
+use crate::adapt::events::{self, Events};
 use crate::adapt::write;
 use crate::envelope::{self, StreamError};
-use crate::json::{text_length, whole_number};
+use crate::native::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Blocks that may be open at once. Anthropic opens one after the other.
@@ -26,6 +27,8 @@ pub(super) struct ChatChunks {
     wishes: Wishes,
     secrets: Vec<String>,
     events: Events,
+    /// Deltas that differ in their text alone.
+    alike: Alike<Piece>,
     chunks: Chunks,
     state: StreamState,
     /// The last event is out.
@@ -55,6 +58,7 @@ impl ChatChunks {
             wishes: form.wishes,
             secrets,
             events: Events::default(),
+            alike: Alike::new(Varying::Blanks),
             chunks: Chunks::new(form),
             state: StreamState::default(),
             stopped: false,
@@ -110,11 +114,12 @@ impl AnswerStream for ChatChunks {
 }
 
 /// What a delta adds to.
-#[derive(Clone, Copy)]
-enum Plain {
+#[derive(Clone, Copy, Debug)]
+enum Piece {
     Text,
     Thinking,
-    Arguments,
+    /// Of the call in this block.
+    Arguments(u64),
 }
 
 /// Whether an event's end has been seen.
@@ -126,49 +131,20 @@ enum Tail {
 
 impl ChatChunks {
     fn event(&mut self, data: &[u8], tail: Tail) {
-        if self.plain_delta(data).is_some() {
+        if let Some(like) = self.alike.read(data) {
+            self.piece(like.meaning, like.text);
             return;
         }
         // Nothing, `[DONE]` of a vendor that knows no better, or noise.
         if data.first() != Some(&b'{') {
             return;
         }
-        // What is not UTF-8 is replaced, as clients do.
-        let text = String::from_utf8_lossy(data);
+        let text = events::text(data);
         match serde_json::from_str::<Said<'_>>(&text) {
             Ok(said) => self.said(&said, &text),
             Err(_) if tail == Tail::Whole => self.fail_with(UNREADABLE),
             Err(_) => {}
         }
-    }
-
-    /// Passes on a delta as Anthropic writes it: most events are such, and need no more reading than this.
-    fn plain_delta(&mut self, data: &[u8]) -> Option<()> {
-        let rest = data.strip_prefix(br#"{"type":"content_block_delta","index":"#)?;
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let (index, rest) = rest.split_at_checked(digits)?;
-        let rest = rest.strip_prefix(br#","delta":{"type":""#)?;
-        let (kind, rest) = if let Some(rest) = rest.strip_prefix(br#"text_delta","text":""#) {
-            (Plain::Text, rest)
-        } else if let Some(rest) = rest.strip_prefix(br#"input_json_delta","partial_json":""#) {
-            (Plain::Arguments, rest)
-        } else if self.wishes.thinking_blocks {
-            return None;
-        } else {
-            (Plain::Thinking, rest.strip_prefix(br#"thinking_delta","thinking":""#)?)
-        };
-        let (length, _) = text_length(rest)?;
-        let (text, end) = rest.split_at_checked(length)?;
-        let text = std::str::from_utf8(text).ok().filter(|text| is_json_text(text.as_bytes()))?;
-        if end.strip_prefix(br#""}"#)?.trim_ascii() != b"}" {
-            return None;
-        }
-        match kind {
-            Plain::Text => self.text(Text::Content, text),
-            Plain::Thinking => self.text(Text::Reasoning, text),
-            Plain::Arguments => self.arguments(whole_number(index)?, text),
-        }
-        Some(())
     }
 
     fn said(&mut self, said: &Said<'_>, text: &str) {
@@ -192,7 +168,9 @@ impl ChatChunks {
             "content_block_start" => {
                 self.block_begins(index(said), &said::object(said.content_block).unwrap_or_default());
             }
-            "content_block_delta" => self.delta(index(said), &said::object(said.delta).unwrap_or_default()),
+            "content_block_delta" => {
+                self.delta(text, index(said), &said::object(said.delta).unwrap_or_default());
+            }
             "content_block_stop" => self.block_ends(index(said)),
             "message_delta" => self.message_delta(said),
             "message_stop" => self.finish(),
@@ -220,12 +198,24 @@ impl ChatChunks {
         }
     }
 
-    fn delta(&mut self, block: u64, delta: &Block<'_>) {
-        match &*said::word(delta.kind) {
-            "text_delta" => self.text(Text::Content, said::inner(delta.text).unwrap_or_default()),
-            "thinking_delta" | "signature_delta" => self.thought(delta),
-            "input_json_delta" => self.arguments(block, said::inner(delta.partial_json).unwrap_or_default()),
-            _ => {}
+    fn delta(&mut self, event: &str, block: u64, delta: &Block<'_>) {
+        let (piece, text) = match &*said::word(delta.kind) {
+            "text_delta" => (Piece::Text, delta.text),
+            "thinking_delta" if !self.wishes.thinking_blocks => (Piece::Thinking, delta.thinking),
+            "thinking_delta" | "signature_delta" => return self.thought(delta),
+            "input_json_delta" => (Piece::Arguments(block), delta.partial_json),
+            _ => return,
+        };
+        let text = said::inner(text).unwrap_or_default();
+        self.alike.learn(event.as_bytes(), text.as_bytes(), piece);
+        self.piece(piece, text);
+    }
+
+    fn piece(&mut self, piece: Piece, escaped: &str) {
+        match piece {
+            Piece::Text => self.text(Text::Content, escaped),
+            Piece::Thinking => self.text(Text::Reasoning, escaped),
+            Piece::Arguments(block) => self.arguments(block, escaped),
         }
     }
 
@@ -350,25 +340,6 @@ impl ChatChunks {
 
 fn index(said: &Said<'_>) -> u64 {
     said.index.and_then(|index| index.get().parse().ok()).unwrap_or(0)
-}
-
-/// Whether `text` may stand between the quotes of a JSON string, and all its escapes are such.
-fn is_json_text(text: &[u8]) -> bool {
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        let fits = match byte {
-            0..=0x1f => false,
-            b'\\' => match bytes.next() {
-                Some(b'u') => bytes.by_ref().take(4).filter(|byte| byte.is_ascii_hexdigit()).count() == 4,
-                escaped => escaped.is_some_and(|byte| br#""\/bfnrt"#.contains(byte)),
-            },
-            _ => true,
-        };
-        if !fits {
-            return false;
-        }
-    }
-    true
 }
 
 const UNREADABLE: &str = "The upstream sent an event that cannot be read.";

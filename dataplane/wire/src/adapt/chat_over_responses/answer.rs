@@ -3,12 +3,14 @@
 use bytes::Bytes;
 
 use super::chunks::{Called, Chunks, Member};
-use super::event::{Event, Item, ItemKind, Response};
+use super::event::{Event, Item, ItemKind, Piece, Response};
 use super::whole::whole;
+use crate::adapt::alike::Alike;
 use crate::adapt::events::Events;
 use crate::adapt::write::{Members, number};
 use crate::adapt::{Answers, Asking, BadAnswer, Whole};
 use crate::envelope::{self, StreamError, event_of};
+use crate::native::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// What the answers to one request have in common.
@@ -56,6 +58,7 @@ impl Answers for ResponsesAnswers {
             include_usage: self.common.include_usage,
             state: StreamState::default(),
             begun: false,
+            alike: Alike::new(Varying::PaddingAndNumber),
             calls: Vec::new(),
             told: Vec::new(),
             thought: None,
@@ -128,6 +131,8 @@ struct Answer {
     state: StreamState,
     /// The role has been told.
     begun: bool,
+    /// Events that differ in their delta alone.
+    alike: Alike<Piece>,
     /// In the order in which chat counts them.
     calls: Vec<Call>,
     /// Parts of messages of which something has been told: item and part.
@@ -148,11 +153,15 @@ struct Call {
 const PARTS_MAX: usize = 4096;
 
 /// There are more than [`PARTS_MAX`].
+#[derive(Clone, Copy, Debug)]
 struct TooMany;
 
 impl Answer {
     /// Reads one event. True if nothing comes after it.
     fn take_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
+        if let Some(like) = self.alike.read(data) {
+            return self.piece(like.meaning, like.text.as_bytes(), secrets);
+        }
         if data.first() != Some(&b'{') {
             return false;
         }
@@ -162,21 +171,11 @@ impl Answer {
         };
         let index = event.output_index.unwrap_or_default();
         let part = (index, event.content_index.unwrap_or_default());
+        if let Some(piece) = event.piece() {
+            self.alike.learn(data, event.delta(), piece);
+            return self.piece(piece, event.delta(), secrets);
+        }
         let told = match event.kind() {
-            b"response.output_text.delta" => self.part(Member::Content, part, event.delta()),
-            b"response.function_call_arguments.delta" | b"response.custom_tool_call_input.delta" => {
-                self.input(index, event.delta());
-                Ok(())
-            }
-            b"response.reasoning_summary_text.delta" => {
-                self.thought((index, event.summary_index.unwrap_or_default()), event.delta());
-                Ok(())
-            }
-            b"response.reasoning_text.delta" => {
-                self.thought(part, event.delta());
-                Ok(())
-            }
-            b"response.refusal.delta" => self.part(Member::Refusal, part, event.delta()),
             b"response.output_text.done" => self.whole_part(Member::Content, part, event.whole()),
             b"response.refusal.done" => self.whole_part(Member::Refusal, part, event.whole()),
             b"response.function_call_arguments.done" | b"response.custom_tool_call_input.done" => {
@@ -197,10 +196,29 @@ impl Answer {
             b"error" => return self.fail(&odd_error(data), secrets),
             kind => return kind.is_empty() && self.maybe_error(data, secrets),
         };
-        match told {
-            Ok(()) => false,
-            Err(TooMany) => self.fail(&bad("The upstream's answer has too many parts."), secrets),
-        }
+        self.fails_of(told, secrets)
+    }
+
+    /// More of something. True if nothing comes after it.
+    fn piece(&mut self, piece: Piece, raw: &[u8], secrets: &[String]) -> bool {
+        let told = match piece {
+            Piece::Text(part) => self.part(Member::Content, part, raw),
+            Piece::Refusal(part) => self.part(Member::Refusal, part, raw),
+            Piece::Thought(part) => {
+                self.thought(part, raw);
+                Ok(())
+            }
+            Piece::Input(index) => {
+                self.input(index, raw);
+                Ok(())
+            }
+        };
+        self.fails_of(told, secrets)
+    }
+
+    /// Ends the answer if there is too much of it.
+    fn fails_of(&mut self, told: Result<(), TooMany>, secrets: &[String]) -> bool {
+        told.is_err() && self.fail(&bad("The upstream's answer has too many parts."), secrets)
     }
 
     /// An event without a type is none, unless it is an error of another API.
@@ -310,8 +328,9 @@ impl Answer {
         self.begin();
         if !self.state.content {
             for (index, item) in response.items() {
-                if self.item(index, &item).is_err() {
-                    return self.fail(&bad("The upstream's answer has too many parts."), secrets);
+                let told = self.item(index, &item);
+                if self.fails_of(told, secrets) {
+                    return true;
                 }
             }
         }

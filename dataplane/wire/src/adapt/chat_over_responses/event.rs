@@ -32,6 +32,15 @@ pub(super) struct Event<'a> {
     response: Option<&'a RawValue>,
 }
 
+/// What a delta adds to: a part, by its item and its place in it, or the input of the call that is an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    Text((u64, u64)),
+    Refusal((u64, u64)),
+    Thought((u64, u64)),
+    Input(u64),
+}
+
 /// A response, whole or in its last event.
 #[derive(Debug, Deserialize)]
 pub(super) struct Response<'a> {
@@ -105,6 +114,24 @@ impl<'a> Event<'a> {
     #[inline]
     pub(super) fn kind(&self) -> &'a [u8] {
         bare(self.kind)
+    }
+
+    /// What its delta adds to, if it is a delta.
+    pub(super) fn piece(&self) -> Option<Piece> {
+        let index = self.output_index.unwrap_or_default();
+        let part = (index, self.content_index.unwrap_or_default());
+        Some(match self.kind() {
+            b"response.output_text.delta" => Piece::Text(part),
+            b"response.refusal.delta" => Piece::Refusal(part),
+            b"response.reasoning_text.delta" => Piece::Thought(part),
+            b"response.reasoning_summary_text.delta" => {
+                Piece::Thought((index, self.summary_index.unwrap_or_default()))
+            }
+            b"response.function_call_arguments.delta" | b"response.custom_tool_call_input.delta" => {
+                Piece::Input(index)
+            }
+            _ => return None,
+        })
     }
 
     #[inline]

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::event::Block;
 use crate::json;
 
 /// A chunk.
@@ -65,6 +66,16 @@ struct Function<'a> {
     arguments: Option<&'a RawValue>,
 }
 
+impl<'a> Chunk<'a> {
+    /// Its text, and what it adds to, if it says nothing else.
+    pub(super) fn only_text(&self) -> Option<(&'a str, Block)> {
+        let [choice] = self.choices.as_deref()? else { return None };
+        let ends = [self.usage, self.error, choice.finish_reason, choice.stop_reason];
+        let alone = choice.is_first() && ends.iter().all(Option::is_none);
+        choice.delta.as_ref().filter(|_| alone)?.only_text()
+    }
+}
+
 impl<'a> Choice<'a> {
     /// Only the first of several answers has a place in a message.
     pub(super) fn is_first(&self) -> bool {
@@ -81,6 +92,18 @@ impl<'a> Choice<'a> {
 }
 
 impl<'a> Delta<'a> {
+    fn only_text(&self) -> Option<(&'a str, Block)> {
+        let texts = [
+            (self.content, Block::Text),
+            (self.reasoning_content, Block::Thinking),
+            (self.reasoning, Block::Thinking),
+        ];
+        let mut texts = texts.into_iter().filter_map(|(text, block)| Some((text?, block)));
+        let (text, block) = texts.next()?;
+        let alone = texts.next().is_none() && self.refusal.is_none() && self.tool_calls.is_none();
+        Some((between_quotes(text)?, block)).filter(|_| alone)
+    }
+
     pub(super) fn thoughts(&self) -> Option<&'a RawValue> {
         let said = |raw: &&RawValue| raw.get() != "\"\"";
         self.reasoning_content.filter(said).or(self.reasoning)

@@ -16,9 +16,11 @@ use super::calls::{Calls, TooMuch, WAITING_BYTES_MAX};
 use super::chunk::{Choice, Chunk, Delta, Piece, between_quotes, pieces};
 use super::event::{Block, Events};
 use super::{ChatAnswers, Ending};
+use crate::adapt::alike::Alike;
 use crate::adapt::events;
 use crate::chat::token_counts;
 use crate::envelope::{StreamError, error_event, messages_stream_error};
+use crate::native::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// The stream. One value an upstream answer.
@@ -28,6 +30,8 @@ pub(super) struct MessagesFromChat {
     secrets: Vec<String>,
     state: StreamState,
     events: events::Events,
+    /// Chunks of text alone.
+    alike: Alike<Block>,
     out: Events,
     calls: Calls,
     /// Text that came while a call was open, as it is escaped.
@@ -52,6 +56,7 @@ impl MessagesFromChat {
             secrets,
             state: StreamState::default(),
             events: events::Events::default(),
+            alike: Alike::new(Varying::Padding),
             out: Events::default(),
             calls: Calls::default(),
             late: String::new(),
@@ -105,7 +110,16 @@ impl AnswerStream for MessagesFromChat {
 impl MessagesFromChat {
     /// Takes one event. False if nothing may come after it.
     fn event(&mut self, data: &[u8]) -> bool {
-        let data = data.trim_ascii();
+        if let Some(like) = self.alike.read(data) {
+            self.telling(|told| match like.meaning {
+                Block::Thinking => {
+                    told.think(like.text);
+                    Ok(())
+                }
+                Block::Text | Block::Tool => told.text(like.text),
+            });
+            return self.phase != Phase::Closed;
+        }
         if data.is_empty() {
             return true;
         }
@@ -113,12 +127,17 @@ impl MessagesFromChat {
             self.finish();
             return false;
         }
-        let text = String::from_utf8_lossy(data);
+        let text = events::text(data);
         match serde_json::from_str::<Chunk<'_>>(&text) {
             Ok(chunk) if chunk.error.is_some() || (chunk.choices.is_none() && chunk.usage.is_none()) => {
                 self.maybe_error(&text, Some(chunk))
             }
-            Ok(chunk) => self.chunk(&chunk),
+            Ok(chunk) => {
+                if let Some((text, block)) = chunk.only_text() {
+                    self.alike.learn(data, text.as_bytes(), block);
+                }
+                self.chunk(&chunk);
+            }
             Err(_) => self.maybe_error(&text, None),
         }
         self.phase != Phase::Closed
@@ -140,12 +159,18 @@ impl MessagesFromChat {
             let usage: Value = serde_json::from_str(usage.get()).unwrap_or_default();
             self.state.usage = token_counts(&usage).or(self.state.usage);
         }
+        self.telling(|told| {
+            let mut choices = chunk.choices.iter().flatten().filter(|choice| choice.is_first());
+            choices.try_for_each(|choice| told.choice(choice))
+        });
+    }
+
+    /// Lets `tell` write what an event says, and notes whether that is output.
+    fn telling(&mut self, tell: impl FnOnce(&mut Self) -> Result<(), TooMuch>) {
         let outputs = self.out.outputs();
-        for choice in chunk.choices.iter().flatten().filter(|choice| choice.is_first()) {
-            if self.choice(choice).is_err() {
-                self.fail("The upstream mixed more tool calls than can be put in order.");
-                return;
-            }
+        if tell(self).is_err() {
+            self.fail("The upstream mixed more tool calls than can be put in order.");
+            return;
         }
         if self.out.outputs() > outputs {
             self.state.content = true;

@@ -10,6 +10,7 @@ use crate::adapt::alike::Alike;
 use crate::adapt::events::Events;
 use crate::adapt::{Answers, BadAnswer, Whole};
 use crate::envelope::StreamError;
+use crate::native::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// What the answers to one request have in common.
@@ -117,20 +118,20 @@ struct Answer {
     state: StreamState,
     finish: Option<Finish>,
     /// Chunks of text alone.
-    alike: Alike,
+    alike: Alike<()>,
 }
 
 impl Answer {
     fn new(echo: Echo) -> Self {
-        let (state, alike) = (StreamState::default(), Alike::default());
+        let (state, alike) = (StreamState::default(), Alike::new(Varying::Padding));
         Self { output: Output::new(echo), state, finish: None, alike }
     }
 
     /// Reads one event. True if nothing comes after it.
     fn take_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
-        if let Some(text) = self.alike.text(data) {
-            let told = self.output.message(PartKind::Text, text);
-            self.seen(text.len());
+        if let Some(like) = self.alike.read(data) {
+            let told = self.output.message(PartKind::Text, like.text.as_bytes());
+            self.seen(like.text.len());
             return told.is_err() && self.fail(&too_large(), secrets);
         }
         if data.starts_with(b"[DONE]") {
@@ -148,15 +149,14 @@ impl Answer {
         self.state.usage = chunk.token_counts().or(self.state.usage);
         let plain = chunk.is_plain();
         let Some(choice) = chunk.choice() else { return false };
-        if let Some(finish) = choice.finish() {
+        let finish = choice.finish();
+        if let Some(finish) = finish {
             self.finish = Some(finish);
             self.state.finished = true;
         }
-        let plain = plain && !self.state.finished;
         let Some(said) = choice.said() else { return false };
-        match said.only_text().filter(|_| plain) {
-            Some(text) => self.alike.learn(data, text),
-            None => self.alike.forget(),
+        if let Some(text) = said.only_text().filter(|_| plain && finish.is_none()) {
+            self.alike.learn(data, text, ());
         }
         self.delta(&said).is_err() && self.fail(&too_large(), secrets)
     }

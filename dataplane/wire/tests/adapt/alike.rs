@@ -1,0 +1,151 @@
+//! Events that are like the one before are read without being parsed: whether they are makes no difference.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use shared::operation::Dialect;
+use wire::adapt::find;
+use wire::stream::StreamState;
+
+use crate::chat_over_bedrock::frame;
+use crate::normal::decode;
+use crate::pair::{answers, relay};
+
+/// A piece of an answer: its kind, its text as it is escaped, and a number that grows or not.
+type Piece = (u8, String, u32);
+
+fn gemini(&(kind, ref text, number): &Piece) -> String {
+    let part = match kind {
+        0 => format!(r#"{{"text":"{text}"}}"#),
+        1 => format!(r#"{{"text":"{text}","thought":true}}"#),
+        2 => format!(r#"{{"text":"{text}","thoughtSignature":"cw=="}}"#),
+        _ => r#"{"functionCall":{"name":"f","args":{}}}"#.to_owned(),
+    };
+    format!(
+        r#"{{"candidates":[{{"content":{{"parts":[{part}],"role":"model"}},"index":0}}],"usageMetadata":{{"promptTokenCount": {},"candidatesTokenCount": {number},"totalTokenCount": {number}}}}}"#,
+        number / 8
+    )
+}
+
+fn messages(&(kind, ref text, number): &Piece) -> String {
+    let (block, delta) = match kind {
+        0 => (0, format!(r#"{{"type":"text_delta","text":"{text}"}}"#)),
+        1 => (0, format!(r#"{{"type":"thinking_delta","thinking":"{text}"}}"#)),
+        2 => (1, format!(r#"{{"type":"input_json_delta","partial_json":"{text}"}}"#)),
+        _ => return r#"{"type":"ping"}"#.to_owned(),
+    };
+    let blanks = " ".repeat(number as usize % 3);
+    format!(r#"{{"type":"content_block_delta","index":{block},"delta":{delta}{blanks}}}"#)
+}
+
+fn chat(&(kind, ref text, number): &Piece) -> String {
+    let delta = match kind {
+        0 => format!(r#"{{"content":"{text}"}}"#),
+        1 => format!(r#"{{"reasoning_content":"{text}"}}"#),
+        2 => format!(
+            r#"{{"tool_calls":[{{"index":0,"id":"call_1","function":{{"name":"f","arguments":"{text}"}}}}]}}"#
+        ),
+        _ => format!(r#"{{"content":"{text}","refusal":"no"}}"#),
+    };
+    let padding = "x".repeat(number as usize);
+    format!(
+        r#"{{"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}],"usage":null,"obfuscation":"{padding}"}}"#
+    )
+}
+
+fn responses(&(kind, ref text, number): &Piece) -> String {
+    let (name, place) = match kind {
+        0 => ("output_text", r#""output_index":0,"content_index":0"#),
+        1 => ("reasoning_summary_text", r#""output_index":2,"summary_index":0"#),
+        2 => ("function_call_arguments", r#""output_index":1"#),
+        _ => ("refusal", r#""output_index":0,"content_index":1"#),
+    };
+    format!(
+        r#"{{"type":"response.{name}.delta","sequence_number":{number},{place},"delta":"{text}","obfuscation":"x"}}"#
+    )
+}
+
+fn bedrock(&(kind, ref text, number): &Piece) -> String {
+    let (block, delta) = match kind {
+        0 => (0, format!(r#"{{"text":"{text}"}}"#)),
+        1 => (0, format!(r#"{{"reasoningContent":{{"text":"{text}"}}}}"#)),
+        2 => (1, format!(r#"{{"toolUse":{{"input":"{text}"}}}}"#)),
+        _ => (0, format!(r#"{{"text":"{text}","toolUse":{{}}}}"#)),
+    };
+    let padding = "x".repeat(number as usize);
+    format!(r#"{{"contentBlockIndex":{block},"delta":{delta},"p":"{padding}"}}"#)
+}
+
+/// What begins a stream of a dialect: where a call has to be open, one is.
+fn beginning(target: Dialect) -> (&'static str, &'static str) {
+    match target {
+        Dialect::Messages => (
+            "",
+            r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c","name":"f","input":{}}}"#,
+        ),
+        Dialect::Responses => (
+            "",
+            r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","call_id":"c","name":"f"}}"#,
+        ),
+        Dialect::Bedrock => (
+            "contentBlockStart",
+            r#"{"contentBlockIndex":1,"start":{"toolUse":{"toolUseId":"c","name":"f"}}}"#,
+        ),
+        _ => ("", "{\"choices\":[],\"usage\":{\"prompt_tokens\":1}}"),
+    }
+}
+
+/// What the client gets of these events, and what is known of them but for the size of their text, which may be
+/// escaped in one way or another.
+fn told(client: Dialect, target: Dialect, events: &[String]) -> (Vec<Value>, StreamState) {
+    let framed = |(name, data): (&str, &str)| match target {
+        Dialect::Bedrock => frame(&[(":event-type", name), (":message-type", "event")], data),
+        _ => format!("data: {data}\n\n").into_bytes(),
+    };
+    let begins = Some(beginning(target)).filter(|_| target != Dialect::Gemini).map(framed);
+    let deltas = events.iter().map(|event| framed(("contentBlockDelta", event)));
+    let stream: Vec<u8> = begins.into_iter().chain(deltas).flatten().collect();
+    let answers = answers(find(client, target).unwrap(), &json!({"thinking": true}), true);
+    let (out, state) = relay(&*answers, &[&stream]);
+    let out = decode(&out).iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
+    (out, StreamState { output_bytes: 0, ..state })
+}
+
+fn pieces() -> impl Strategy<Value = Vec<Piece>> {
+    let text = prop::sample::select(vec![
+        "a",
+        " bc",
+        "\u{fc}\u{1f680}",
+        r"\n",
+        r#"\""#,
+        r"\\",
+        r"\u003c",
+        r"\ud83d\ude80",
+        "error",
+        "",
+    ]);
+    let text = prop::collection::vec(text, 0..3).prop_map(|texts| texts.concat());
+    prop::collection::vec((prop_oneof![4 => Just(0_u8), 3 => 1..4_u8], text, 0..20_u32), 1..12)
+}
+
+proptest! {
+    #[test]
+    fn events_that_are_alike_say_what_others_say(pieces in pieces()) {
+        let rows: [(Dialect, Dialect, fn(&Piece) -> String); 6] = [
+            (Dialect::Messages, Dialect::Chat, chat),
+            (Dialect::Responses, Dialect::Chat, chat),
+            (Dialect::Chat, Dialect::Messages, messages),
+            (Dialect::Chat, Dialect::Gemini, gemini),
+            (Dialect::Chat, Dialect::Bedrock, bedrock),
+            (Dialect::Chat, Dialect::Responses, responses),
+        ];
+        for (client, target, write) in rows {
+            let alike: Vec<String> = pieces.iter().map(write).collect();
+            // Each has more white space than the one before.
+            let others: Vec<String> = (1..)
+                .zip(&alike)
+                .map(|(blanks, event)| event.replacen('{', &format!("{{{}", " ".repeat(blanks)), 1))
+                .collect();
+            prop_assert_eq!(told(client, target, &alike), told(client, target, &others), "{:?}", target);
+        }
+    }
+}
