@@ -138,7 +138,13 @@ fn traits(target: &Target) -> Traits<'_> {
         top_k: quirks.top_k,
         developer_role: quirks.developer_role,
         files: quirks.files,
-        mid_system: quirks.mid_system,
+        // Clouds that run Claude speak an older Messages.
+        mid_system: plain.mid_system && quirks.messages_version.is_none(),
+        leading_system: quirks.leading_system,
+        // As for images in a user's message: a model that is known not to see is not asked.
+        images: target.model.vision != Some(false),
+        reasoning_back: quirks.reasoning_back,
+        stops_max: quirks.stops_max,
         custom_tools: quirks.custom_tools,
         messages_version: quirks.messages_version,
         ..plain

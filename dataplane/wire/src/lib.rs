@@ -20,5 +20,6 @@ pub mod sse;
 pub mod stream;
 pub mod tokens;
 
+mod claude;
 #[cfg(test)]
 mod cutting;

@@ -25,7 +25,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
 };
 
 /// Gemini, wherever it runs.
-pub(super) const QUIRKS: Quirks = Quirks { top_k: true, files: true, ..Quirks::PLAIN };
+pub(super) const QUIRKS: Quirks = Quirks { top_k: true, files: true, stops_max: Some(5), ..Quirks::PLAIN };
 
 const LAYOUTS: &[Layout] = &[
     Layout { base_ends: "/v1beta", rules: BELOW_VERSION, lists: LISTS_BELOW_VERSION, api_version: None },

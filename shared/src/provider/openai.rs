@@ -38,7 +38,7 @@ pub(super) const DIALECTS: &[Dialect] = &[
 pub(super) const QUIRKS: Quirks = Quirks {
     output_limit: OutputLimit::MaxCompletionTokens,
     developer_role: true,
-    mid_system: true,
+    stops_max: Some(4),
     custom_tools: true,
     files: true,
     inline_images: true,

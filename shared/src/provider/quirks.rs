@@ -18,8 +18,12 @@ pub struct Quirks {
     pub strict_tools: bool,
     /// System text is called `developer`.
     pub developer_role: bool,
-    /// System text may stand between other messages.
-    pub mid_system: bool,
+    /// System text may stand at the beginning alone, in one message: the templates of many open models refuse more.
+    pub leading_system: bool,
+    /// Thoughts that led to calls of tools must come back with the results, as `reasoning_content`.
+    pub reasoning_back: bool,
+    /// How many sequences may end an answer, if that is bounded.
+    pub stops_max: Option<usize>,
     /// Tools whose input is free text are known.
     pub custom_tools: bool,
     /// Files can stand in a message.
@@ -71,7 +75,9 @@ impl Quirks {
         json_schema: true,
         strict_tools: true,
         developer_role: false,
-        mid_system: false,
+        leading_system: false,
+        reasoning_back: false,
+        stops_max: None,
         custom_tools: false,
         files: false,
         top_k: false,
@@ -102,6 +108,9 @@ pub struct Differing {
     /// As in [`Quirks`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<bool>,
+    /// As in [`Quirks`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_back: Option<bool>,
 }
 
 impl Differing {
@@ -114,6 +123,7 @@ impl Differing {
             json_schema: self.json_schema.unwrap_or(kind.json_schema),
             strict_tools: self.strict_tools.unwrap_or(kind.strict_tools),
             top_k: self.top_k.unwrap_or(kind.top_k),
+            reasoning_back: self.reasoning_back.unwrap_or(kind.reasoning_back),
             ..kind
         }
     }

@@ -30,12 +30,13 @@ pub(super) fn prepare(
         output_limit_field: "max_completion_tokens",
         developer_role: false,
         files: true,
-        mid_system: true,
+        leading_system: false,
+        stops_max: None,
         ..*asking.target
     };
+    let target = Traits { files: true, stops_max: asking.target.stops_max, ..between };
     let asking = Asking { target: &between, ..*asking };
     let told = (first.prepare)(&asking)?;
-    let target = Traits { files: true, ..between };
     let said = (second.prepare)(&Asking { body: &told.body, target: &target, ..asking });
     let said = said.map_err(|rejection| traced(first, &asking, rejection))?;
     Ok(Prepared { body: said.body, answers: Box::new(Chained { near: said.answers, far: told.answers }) })

@@ -22,6 +22,7 @@ mod signed;
 mod write;
 
 use std::fmt::Debug;
+use std::ops::Range;
 
 use bytes::Bytes;
 use shared::operation::Dialect;
@@ -30,6 +31,7 @@ use shared::usage::TokenCounts;
 
 pub use loss::{Fate, Loss};
 
+use crate::claude;
 use crate::envelope::StreamError;
 use crate::stream::AnswerStream;
 
@@ -116,8 +118,16 @@ pub struct Traits<'a> {
     pub developer_role: bool,
     /// Files can stand in a message.
     pub files: bool,
-    /// System text may stand between other messages.
+    /// System text may stand between other messages of a Messages conversation.
     pub mid_system: bool,
+    /// System text may stand at the beginning alone, in one message.
+    pub leading_system: bool,
+    /// The model sees images.
+    pub images: bool,
+    /// Thoughts that led to calls of tools must come back with the results, as `reasoning_content`.
+    pub reasoning_back: bool,
+    /// How many sequences may end an answer, if that is bounded.
+    pub stops_max: Option<usize>,
     /// Tools whose input is free text are known.
     pub custom_tools: bool,
     /// How hard to reason can be said by a word, not only by a number of tokens.
@@ -127,9 +137,15 @@ pub struct Traits<'a> {
     pub messages_version: Option<&'a str>,
 }
 
+/// The first Claude that is told by a word how hard to think. Older ones take a number of tokens.
+const EFFORT_WORDS_SINCE: (u64, u64) = (4, 6);
+/// The Claudes that are known to take system text between other messages. Of whose version nothing is known, may not.
+const MID_SYSTEM: Range<(u64, u64)> = (5, 0)..(u64::MAX, 0);
+
 impl<'a> Traits<'a> {
-    /// A target of which nothing but the model's name is known.
+    /// A target of which nothing but the model's name is known, and what that tells.
     pub fn of(model: &'a str) -> Self {
+        let version = claude::version(model);
         Self {
             model,
             reasoning: false,
@@ -142,9 +158,13 @@ impl<'a> Traits<'a> {
             top_k: false,
             developer_role: false,
             files: false,
-            mid_system: false,
+            mid_system: version.is_some_and(|version| MID_SYSTEM.contains(&version)),
+            leading_system: false,
+            images: false,
+            reasoning_back: false,
+            stops_max: None,
             custom_tools: false,
-            effort_words: true,
+            effort_words: version.is_none_or(|version| version >= EFFORT_WORDS_SINCE),
             messages_version: None,
         }
     }
@@ -223,4 +243,24 @@ impl Rejection {
 /// How `client` is served by a target that speaks `target`.
 pub fn find(client: Dialect, target: Dialect) -> Option<&'static Adaptation> {
     ADAPTATIONS.iter().find(|pair| pair.client == client && pair.target == target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_claude_tells_what_it_takes() {
+        for (model, effort_words, mid_system) in [
+            ("claude-3-7-sonnet-latest", false, false),
+            ("claude-haiku-4-5@20251001", false, false),
+            ("claude-opus-4-6", true, false),
+            ("anthropic/claude-sonnet-5", true, true),
+            ("claude", true, false),
+            ("gpt-5", true, false),
+        ] {
+            let traits = Traits::of(model);
+            assert_eq!((traits.effort_words, traits.mid_system), (effort_words, mid_system), "{model}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! What the models of one family have in common when tokens are counted.
 
 use super::Size;
+use crate::claude;
 
 /// A family of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,25 +108,13 @@ const FAMILIES: &[(&str, Family)] = &[
 
 /// The family of a model, by the name its provider gives it.
 pub fn family_of(model: &str) -> Family {
-    let model = model.to_ascii_lowercase();
-    if let Some((_, claude)) = model.split_once("claude") {
-        return if is_new_claude(claude) { CLAUDE_NEW } else { CLAUDE };
+    if let Some(version) = claude::version(model) {
+        let is_new = version >= (5, 0) || version >= (4, 7) && claude::is_opus(model);
+        return if is_new { CLAUDE_NEW } else { CLAUDE };
     }
+    let model = model.to_ascii_lowercase();
     let name = model.rsplit_once('/').map_or(model.as_str(), |(_, name)| name);
     FAMILIES.iter().find(|(start, _)| name.starts_with(start)).map_or(UNKNOWN, |(_, family)| *family)
-}
-
-/// Opus from 4.7 on, and everything from 5 on. `name` is what follows `claude`.
-fn is_new_claude(name: &str) -> bool {
-    let mut words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
-    let numbers =
-        words.clone().filter_map(|word| word.parse::<u64>().ok()).take_while(|number| *number < 100);
-    let mut numbers = numbers.fuse();
-    match (numbers.next(), numbers.next()) {
-        (Some(4), Some(minor)) => minor >= 7 && words.any(|word| word == "opus"),
-        (Some(major), _) => major >= 5,
-        (None, _) => true,
-    }
 }
 
 impl Family {

@@ -13,6 +13,7 @@
 //! out, the prepared body is the same.
 
 use serde_json::Value;
+use shared::operation::Dialect;
 use wire::adapt::{ADAPTATIONS, Adaptation, Fate, Flaw, Rejection};
 
 use crate::pair::{fixture_json, prepare, traits};
@@ -38,6 +39,42 @@ fn every_loss_is_shown_by_a_case() {
             assert!(!loss.note.is_empty(), "{name}: {field} has no note");
         }
     }
+}
+
+/// A chain has the losses of both its steps: what the first step's cases show to be refused is refused by the same path,
+/// and what else the second step refuses is named by a path of the client's own.
+#[test]
+fn every_loss_of_a_first_step_is_one_of_its_chains() {
+    let mut chains = 0;
+    for pair in ADAPTATIONS.iter().filter(|pair| pair.via == Some(Dialect::Chat)) {
+        let first = format!("{}_over_chat", pair.client.name());
+        let file = fixture_json(&format!("loss/{first}.json"));
+        for (position, case) in file["cases"].as_array().unwrap().iter().enumerate() {
+            let name =
+                format!("{first} and on to {}: {} (case {position})", pair.target.name(), case["field"]);
+            let mut request = file["base"].clone();
+            merge(&mut request, &case["patch"]);
+            let prepared = prepare(pair, request.to_string().as_bytes(), &traits(&case["target"]));
+            match (&case["expect"]["reject"], prepared) {
+                // The dialect between reads files and stops at whatever it is told to; the second step decides.
+                (Value::String(_), _)
+                    if ["[document]", "file_data", "stop_sequences"]
+                        .iter()
+                        .any(|part| case["field"].as_str().unwrap().contains(part)) => {}
+                (Value::String(param), Err(rejection)) => assert_eq!(rejection.param, *param, "{name}"),
+                (Value::String(param), Ok(prepared)) => {
+                    panic!("{name}: {param} passed: {}", String::from_utf8_lossy(&prepared.body))
+                }
+                (_, Ok(_)) => {}
+                (_, Err(rejection)) => {
+                    let place = format!("/{}", rejection.param.replace('.', "/"));
+                    assert!(request.pointer(&place).is_some(), "{name}: {rejection:?}");
+                }
+            }
+        }
+        chains += 1;
+    }
+    assert_eq!(chains, 5);
 }
 
 struct Case<'a> {

@@ -279,3 +279,47 @@ proptest! {
         prop_assert_eq!(again.collect::<Vec<_>>(), calls);
     }
 }
+
+/// Who speaks in turn, with system text anywhere.
+fn roles() -> impl Strategy<Value = Vec<&'static str>> {
+    vec((vec(Just("system"), 0..3), any::<bool>()), 1..6).prop_map(|turns| {
+        let mut roles = Vec::new();
+        for (position, (system, more)) in turns.into_iter().enumerate() {
+            roles.extend(system);
+            roles.push(if position % 2 == 0 { "user" } else { "assistant" });
+            roles.extend(more.then_some("system"));
+        }
+        if roles.iter().rfind(|role| **role != "system") == Some(&"assistant") {
+            roles.push("user");
+        }
+        roles
+    })
+}
+
+proptest! {
+    #[test]
+    fn system_text_in_the_middle_becomes_the_users_where_only_a_first_one_is_taken(roles in roles()) {
+        let messages: Vec<Value> =
+            roles.iter().enumerate().map(|(n, role)| json!({"role": role, "content": format!("<{n}>")})).collect();
+        let body = json!({"model": "m", "max_tokens": 9, "messages": messages}).to_string();
+        let target = Traits { leading_system: true, ..Traits::of("m") };
+        let pair = find(Dialect::Messages, Dialect::Chat).unwrap();
+        let prepared = pair::prepare(pair, body.as_bytes(), &target).unwrap();
+        let chat: Value = serde_json::from_slice(&prepared.body).unwrap();
+        let said = chat["messages"].as_array().unwrap();
+        let count = |role: &str| said.iter().filter(|message| message["role"] == role).count();
+        let leads = roles[0] == "system";
+        prop_assert_eq!(count("system"), usize::from(leads));
+        prop_assert!(!leads || said[0]["role"] == "system");
+        prop_assert_eq!(count("assistant"), roles.iter().filter(|role| **role == "assistant").count());
+        // Nothing is lost, and nothing stands before what it stood after.
+        let text: Vec<String> =
+            said.iter().flat_map(|message| message["content"].as_str().unwrap().split("\n\n").map(str::to_owned)).collect();
+        let want: Vec<String> = (0..roles.len()).map(|n| format!("<{n}>")).collect();
+        prop_assert_eq!(text, want);
+        // Templates that want two to take turns get that, if the client's two did.
+        for pair in said.windows(2) {
+            prop_assert_ne!(&pair[0]["role"], &pair[1]["role"], "{}", chat);
+        }
+    }
+}

@@ -36,6 +36,10 @@ pub(crate) fn traits(flags: &Value) -> Traits<'_> {
             "files" => traits.files = on(),
             "effort_words" => traits.effort_words = on(),
             "mid_system" => traits.mid_system = on(),
+            "leading_system" => traits.leading_system = on(),
+            "images" => traits.images = on(),
+            "reasoning_back" => traits.reasoning_back = on(),
+            "stops_max" => traits.stops_max = flag.as_u64().map(|most| usize::try_from(most).unwrap()),
             "default_max_tokens" => traits.output_tokens_default = flag.as_u64().unwrap(),
             other => panic!("no trait is called {other}: add it to tests/adapt/pair.rs"),
         }

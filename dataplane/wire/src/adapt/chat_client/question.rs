@@ -41,6 +41,7 @@ pub(in crate::adapt) fn wants_usage(request: &Object<'_, '_>) -> bool {
 pub(in crate::adapt) fn copy_stop(
     request: &Object<'_, '_>,
     name: &str,
+    target: &Traits<'_>,
     json: &mut Writer,
 ) -> Result<(), Rejection> {
     let Some(stop) = read::member(request, "stop").filter(|stop| !read::is_empty(*stop)) else {
@@ -50,7 +51,12 @@ pub(in crate::adapt) fn copy_stop(
         json.name(name).list().tree(stop).end_list();
         return Ok(());
     }
-    for (position, text) in read::array(stop, || "stop".to_owned())?.iter().enumerate() {
+    let sequences = read::array(stop, || "stop".to_owned())?;
+    if let Some(most) = target.stops_max.filter(|most| sequences.len() > *most) {
+        let why = format!("names more sequences than the {most} that the target stops at.");
+        return Err(Rejection::new("stop", &why));
+    }
+    for (position, text) in sequences.iter().enumerate() {
         read::text(text, || format!("stop.{position}"))?;
     }
     json.name(name).tree(stop);

@@ -85,7 +85,7 @@ pub(super) static LOSSES: &[Loss] = &[
     ),
     mapped("top_p", "`inferenceConfig.topP`; not sent while Claude thinks"),
     hint("top_k", "among `additionalModelRequestFields`, where it is known; not sent while Claude thinks"),
-    mapped("stop", "`inferenceConfig.stopSequences`"),
+    mapped("stop", "`inferenceConfig.stopSequences`; refused where they are more than the target takes"),
     rejected("response_format[json_object]", "cannot be asked of the target: use 'json_schema'."),
     mapped("response_format[json_schema]", "`outputConfig.textFormat`; refused where the target cannot"),
     hint(

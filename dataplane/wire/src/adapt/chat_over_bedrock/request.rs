@@ -75,7 +75,7 @@ fn write_inference(
             config.name(theirs).tree(value);
         }
     }
-    copy_stop(request, "stopSequences", &mut config)?;
+    copy_stop(request, "stopSequences", target, &mut config)?;
     let config = config.finish();
     if !config.is_empty() {
         json.name("inferenceConfig").object().bytes(&config).end_object();

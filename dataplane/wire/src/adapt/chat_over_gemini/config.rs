@@ -32,7 +32,7 @@ pub(super) fn write_config(
             config.name(theirs).tree(value);
         }
     }
-    copy_stop(request, "stopSequences", &mut config)?;
+    copy_stop(request, "stopSequences", target, &mut config)?;
     write_format(request, target, &mut config)?;
     if let Some(effort) = effort(request, target) {
         write_thinking(effort, target.model, &mut config);

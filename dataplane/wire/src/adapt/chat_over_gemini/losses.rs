@@ -83,7 +83,7 @@ pub(super) static LOSSES: &[Loss] = &[
     mapped("presence_penalty", "`generationConfig.presencePenalty`"),
     mapped("frequency_penalty", "`generationConfig.frequencyPenalty`"),
     mapped("n", "`generationConfig.candidateCount`"),
-    mapped("stop", "`generationConfig.stopSequences`"),
+    mapped("stop", "`generationConfig.stopSequences`; refused where they are more than the target takes"),
     mapped("response_format[json_object]", "`generationConfig.responseMimeType`"),
     mapped(
         "response_format[json_schema]",

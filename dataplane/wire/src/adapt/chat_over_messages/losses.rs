@@ -9,7 +9,7 @@ pub(super) static LOSSES: &[Loss] = &[
     // The messages.
     mapped(
         "messages.*.role=system",
-        "`system`, wherever it stands; in its place where the target takes that",
+        "`system`, wherever it stands; in its place where the target takes that (Claude 5); the user's if nobody else speaks",
     ),
     mapped("messages.*.role=developer", "as `system`"),
     mapped("messages.*.role=user", "a `user` message; text that is empty is left out"),

@@ -6,12 +6,14 @@ mod calls;
 mod chunk;
 mod content;
 mod event;
+mod fold;
 mod losses;
 mod options;
 mod origin;
 mod request;
 mod stream;
 mod tools;
+mod user;
 
 use shared::operation::Dialect;
 

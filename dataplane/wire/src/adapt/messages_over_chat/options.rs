@@ -20,6 +20,10 @@ pub(super) fn options(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(),
     if let Some(stop) = member(body, "stop_sequences") {
         let sequences = elements(stop);
         let sequences = sequences.ok_or_else(|| Path::top("stop_sequences").reject("must be an array"))?;
+        if let Some(most) = writer.target.stops_max.filter(|most| sequences.len() > *most) {
+            let why = format!("it stops at no more than {most} sequences");
+            return Err(refused(&Path::top("stop_sequences"), &why));
+        }
         if !sequences.is_empty() {
             writer.member("stop", stop);
         }

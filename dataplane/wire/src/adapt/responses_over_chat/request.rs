@@ -105,6 +105,7 @@ pub(super) fn origin(asking: &Asking<'_>, path: &str) -> Option<String> {
     let (first, rest) = path.split_once('.').unwrap_or((path, ""));
     let beside = |name: &str| Some(name.to_owned());
     match first {
+        "messages" if rest.is_empty() => beside("input"),
         "messages" => {
             let mut bytes = asking.body.to_vec();
             let tape = json::parse(&mut bytes).ok()?;

@@ -36,11 +36,18 @@ pub(super) fn write(
         talk.message(&Message::of(message, position, position == last)?)?;
     }
     talk.end_turn();
+    let mut system = talk.system;
     if talk.out.last() == Some(&b'[') {
-        return Err(Rejection::new("messages", "must hold a message that is not system text."));
+        if system.is_empty() {
+            return Err(Rejection::malformed("messages", "must hold a message that says something."));
+        }
+        // The target asks for somebody who speaks: system text that stands alone is the user's.
+        let mut message = Members::open(talk.out);
+        message.text("role", "user");
+        std::mem::take(&mut system).write(&[], message.key("content"));
+        message.close();
     }
     talk.out.push(b']');
-    let mut system = talk.system;
     if !system.is_empty() {
         system.write(&[], body.key("system"));
     }

@@ -1,0 +1,100 @@
+//! System text in the middle of a conversation, for targets whose templates take it at the beginning alone: it becomes
+//! part of what the user says beside it.
+
+use std::borrow::Cow;
+
+use super::content::joined;
+use super::request::{member, text_member};
+use crate::adapt::Rejection;
+use crate::adapt::path::Path;
+use crate::json::Tree;
+
+/// Where the system text of a conversation goes. By default it stays where it is.
+#[derive(Debug, Default)]
+pub(super) struct Folded {
+    /// What stands before everything else.
+    leading: Vec<String>,
+    /// What becomes of each message; empty if nothing is folded.
+    messages: Vec<Option<Beside>>,
+}
+
+/// System text around what a message says.
+#[derive(Debug, Default)]
+pub(super) struct Beside {
+    pub(super) before: Vec<String>,
+    pub(super) after: Vec<String>,
+    /// The message is system text with no user's beside it: it is said as the user's.
+    pub(super) stands_alone: bool,
+}
+
+impl Folded {
+    /// Of `messages`, which stand at `path`.
+    pub(super) fn of(messages: &[Tree<'_, '_>], path: &Path<'_>) -> Result<Self, Rejection> {
+        let role = |position: usize| messages.get(position).and_then(|message| text_member(*message, "role"));
+        let is_system = |position: usize| role(position) == Some("system");
+        let mut folded = Self { leading: Vec::new(), messages: Vec::with_capacity(messages.len()) };
+        folded.messages.resize_with(messages.len(), || Some(Beside::default()));
+        for (position, message) in messages.iter().enumerate().filter(|(position, _)| is_system(*position)) {
+            let Some(content) = member(*message, "content") else { continue };
+            let text = joined(content, &path.at(position).member("content"), |_| false)?;
+            let before = (0..position).rev().find(|position| !is_system(*position));
+            let after = (position..messages.len()).find(|position| !is_system(*position));
+            let Some(before) = before else {
+                folded.leading.push(text);
+                folded.put(position, None);
+                continue;
+            };
+            if let Some(beside) =
+                after.filter(|after| role(*after) == Some("user")).and_then(|at| folded.at(at))
+            {
+                beside.before.push(text);
+            } else if role(before) == Some("user")
+                && let Some(beside) = folded.at(before)
+            {
+                beside.after.push(text);
+            } else {
+                folded.put(position, Some(Beside { stands_alone: true, ..Beside::default() }));
+                continue;
+            }
+            folded.put(position, None);
+        }
+        Ok(folded)
+    }
+
+    fn at(&mut self, position: usize) -> Option<&mut Beside> {
+        self.messages.get_mut(position)?.as_mut()
+    }
+
+    fn put(&mut self, position: usize, beside: Option<Beside>) {
+        if let Some(place) = self.messages.get_mut(position) {
+            *place = beside;
+        }
+    }
+
+    /// What stands before everything else.
+    pub(super) fn leading(&self) -> impl Iterator<Item = &str> {
+        self.leading.iter().map(String::as_str)
+    }
+
+    /// What goes into the message at `position`; nothing if it has gone into another itself.
+    pub(super) fn beside(&self, position: usize) -> Option<&Beside> {
+        const NOTHING: &Beside = &Beside { before: Vec::new(), after: Vec::new(), stands_alone: false };
+        self.messages.get(position).map_or(Some(NOTHING), Option::as_ref)
+    }
+}
+
+impl Beside {
+    pub(super) fn is_empty(&self) -> bool {
+        self.before.is_empty() && self.after.is_empty()
+    }
+
+    /// With `text` between.
+    pub(super) fn around<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if self.is_empty() {
+            return text.into();
+        }
+        let before = self.before.iter().map(String::as_str);
+        let after = self.after.iter().map(String::as_str);
+        before.chain([text]).chain(after).collect::<Vec<_>>().join("\n\n").into()
+    }
+}

@@ -1,0 +1,184 @@
+//! What a user says, and what tools have answered.
+//!
+//! Results of tools stand first in a Messages turn and are messages of their own in chat; what else stands beside
+//! them follows as one user message, and so do the images of the results, which chat's have no place for.
+
+use simd_json::prelude::ValueAsScalar as _;
+
+use super::content::refused_block;
+use super::fold::Beside;
+use super::request::{Writer, elements, member, refused, required, text_member};
+use crate::adapt::Rejection;
+use crate::adapt::call_id::fitting;
+use crate::adapt::path::Path;
+use crate::json::Tree;
+
+/// What stands in a result for an image that follows it.
+const IMAGE: &str = "[image]";
+
+/// Writes the messages that a user's blocks are.
+pub(super) fn user(
+    writer: &mut Writer<'_>,
+    blocks: &[Tree<'_, '_>],
+    beside: &Beside,
+    path: &Path<'_>,
+) -> Result<(), Rejection> {
+    let content = path.member("content");
+    // Each with its place in the turn, and in the result if it is of one.
+    let (mut lifted, mut rest) = (Vec::new(), Vec::new());
+    for (position, block) in blocks.iter().enumerate() {
+        if text_member(*block, "type") == Some("tool_result") {
+            let images = tool_result(writer, *block, &content.at(position))?;
+            lifted.extend(images.into_iter().map(|(inner, image)| (position, inner, image)));
+        } else {
+            rest.push((position, *block));
+        }
+    }
+    if rest.is_empty() && lifted.is_empty() && beside.is_empty() {
+        return Ok(());
+    }
+    writer.begin_message("user", path);
+    writer.raw(",\"content\":");
+    if let ([], [(position, block)], true) = (&*lifted, &*rest, beside.is_empty())
+        && text_member(*block, "type") == Some("text")
+    {
+        writer.text(required(*block, "text", &content.at(*position))?);
+        writer.raw("}");
+        return Ok(());
+    }
+    writer.raw("[");
+    for (position, inner, block) in lifted {
+        let (result, said) = (content.at(position), "content");
+        let inside = result.member(said);
+        writer.part(block, &inside.at(inner))?;
+    }
+    for text in &beside.before {
+        writer.said_part(text, path);
+    }
+    for (position, block) in rest {
+        writer.part(block, &content.at(position))?;
+    }
+    for text in &beside.after {
+        writer.said_part(text, path);
+    }
+    writer.raw("]}");
+    Ok(())
+}
+
+/// Writes the message of a result. The images in it, with their places, are for the user message that follows.
+fn tool_result<'t, 'i>(
+    writer: &mut Writer<'_>,
+    block: Tree<'t, 'i>,
+    path: &Path<'_>,
+) -> Result<Vec<(usize, Tree<'t, 'i>)>, Rejection> {
+    let mut images = Vec::new();
+    let id = required(block, "tool_use_id", path)?;
+    writer.begin_message("tool", path);
+    writer.raw(",\"tool_call_id\":");
+    writer.text(&fitting(writer.target.tool_ids, id, "call_"));
+    writer.raw(",\"content\":");
+    let content = path.member("content");
+    match member(block, "content") {
+        None => writer.raw("\"\""),
+        Some(text) if text.as_str().is_some() => writer.value(text),
+        Some(said) => {
+            let parts =
+                elements(said).ok_or_else(|| content.reject("must be a string or an array of blocks"))?;
+            let mut texts = Vec::with_capacity(parts.len());
+            for (position, part) in parts.iter().enumerate() {
+                let at = content.at(position);
+                match text_member(*part, "type") {
+                    Some("text") => texts.push(required(*part, "text", &at)?),
+                    Some("image") if writer.target.images => {
+                        images.push((position, *part));
+                        texts.push(IMAGE);
+                    }
+                    _ => return Err(refused(&at, "the result of a tool can only be text")),
+                }
+            }
+            writer.text(&texts.join("\n"));
+        }
+    }
+    writer.raw("}");
+    Ok(images)
+}
+
+/// A block of a user's message that is no result.
+fn part(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Result<(), Rejection> {
+    match required(block, "type", path)? {
+        "text" => text_part(writer, required(block, "text", path)?),
+        "image" => image(writer, block, path)?,
+        "document" => document(writer, block, path)?,
+        kind => return Err(refused_block(kind, path)),
+    }
+    Ok(())
+}
+
+fn text_part(writer: &mut Writer<'_>, text: &str) {
+    writer.raw("{\"type\":\"text\",\"text\":");
+    writer.text(text);
+    writer.raw("}");
+}
+
+fn image(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Result<(), Rejection> {
+    let at = path.member("source");
+    let source = member(block, "source").ok_or_else(|| at.reject("is required"))?;
+    writer.raw("{\"type\":\"image_url\",\"image_url\":{\"url\":");
+    match required(source, "type", &at)? {
+        "base64" => writer.data_url(source, &at)?,
+        "url" => writer.text(required(source, "url", &at)?),
+        _ => return Err(refused(&at, "a file that only its own provider holds")),
+    }
+    writer.raw("}}");
+    Ok(())
+}
+
+fn document(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Result<(), Rejection> {
+    let cites = member(block, "citations").and_then(|citations| member(citations, "enabled"));
+    if cites.and_then(|enabled| enabled.as_bool()) == Some(true) {
+        return Err(refused(&path.member("citations"), "chat answers have no citations of documents"));
+    }
+    let at = path.member("source");
+    let source = member(block, "source").ok_or_else(|| at.reject("is required"))?;
+    match required(source, "type", &at)? {
+        "text" => text_part(writer, required(source, "data", &at)?),
+        "base64" if writer.target.files => {
+            writer.raw("{\"type\":\"file\",\"file\":{\"filename\":");
+            let title = text_member(block, "title").filter(|title| !title.is_empty());
+            writer.text(title.unwrap_or("document.pdf"));
+            writer.raw(",\"file_data\":");
+            writer.data_url(source, &at)?;
+            writer.raw("}}");
+        }
+        "base64" => return Err(refused(&at, "it does not read files")),
+        _ => return Err(refused(&at, "a document that is neither text nor holds its bytes")),
+    }
+    Ok(())
+}
+
+impl Writer<'_> {
+    /// The next part of a user's message.
+    fn part(&mut self, block: Tree<'_, '_>, at: &Path<'_>) -> Result<(), Rejection> {
+        self.begin_part(at);
+        part(self, block, at)
+    }
+
+    /// The same, of text that is not the user's own.
+    fn said_part(&mut self, text: &str, at: &Path<'_>) {
+        self.begin_part(at);
+        text_part(self, text);
+    }
+
+    fn begin_part(&mut self, at: &Path<'_>) {
+        self.raw(if self.out.last() == Some(&b'[') { "" } else { "," });
+        self.trail.part(at);
+    }
+
+    /// The bytes of a source as a URL.
+    fn data_url(&mut self, source: Tree<'_, '_>, at: &Path<'_>) -> Result<(), Rejection> {
+        let kind = required(source, "media_type", at)?;
+        let data = required(source, "data", at)?;
+        self.text(&format!("data:{kind};base64,{data}"));
+        Ok(())
+    }
+}

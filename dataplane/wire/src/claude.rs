@@ -1,0 +1,42 @@
+//! What the name of a model of Anthropic's tells of it, as whoever runs it spells the name.
+
+/// The version of a Claude model; one whose name says none is the newest. None if it is no Claude.
+pub(crate) fn version(model: &str) -> Option<(u64, u64)> {
+    let model = model.to_ascii_lowercase();
+    let (_, name) = model.split_once("claude")?;
+    let words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
+    // A date is no version, and neither is what comes after it.
+    let numbers = words.filter_map(|word| word.parse::<u64>().ok()).take_while(|number| *number < 100);
+    let mut numbers = numbers.fuse();
+    Some((numbers.next().unwrap_or(u64::MAX), numbers.next().unwrap_or_default()))
+}
+
+/// Whether it is one of the Opus models.
+pub(crate) fn is_opus(model: &str) -> bool {
+    model.to_ascii_lowercase().contains("opus")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_however_the_name_is_spelled() {
+        for (model, want) in [
+            ("claude-sonnet-4-5-20250929", Some((4, 5))),
+            ("claude-sonnet-4-20250514", Some((4, 0))),
+            ("claude-3-7-sonnet-latest", Some((3, 7))),
+            ("us.anthropic.claude-opus-4-6-v1:0", Some((4, 6))),
+            ("claude-haiku-4-5@20251001", Some((4, 5))),
+            ("anthropic/claude-opus-4.7", Some((4, 7))),
+            ("claude-sonnet-5", Some((5, 0))),
+            ("Claude-Fable-5-20260801", Some((5, 0))),
+            ("claude-instant-1.2", Some((1, 2))),
+            ("my-claude", Some((u64::MAX, 0))),
+            ("gpt-5", None),
+            ("", None),
+        ] {
+            assert_eq!(version(model), want, "{model}");
+        }
+    }
+}
