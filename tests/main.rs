@@ -40,3 +40,4 @@ mod support;
 mod tls;
 mod usage;
 mod usage_db;
+mod videos;

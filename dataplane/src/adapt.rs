@@ -11,6 +11,7 @@ use shared::provider::path::Call;
 use shared::routing::Target;
 use shared::snapshot::Route;
 use wire::adapt::{Adaptation, Asking, Flaw, Rejection, Traits};
+use wire::media::videos::Vendor;
 use wire::request::{self, Head, Naming};
 
 use crate::attempt::Reading;
@@ -37,7 +38,19 @@ pub(crate) struct Outgoing {
 
 /// Whether `target` can be asked in `dialect`, natively or by adaptation.
 pub(crate) fn serves(target: &Target, dialect: Dialect) -> bool {
+    if dialect == Dialect::Videos {
+        return vendor(target).is_some();
+    }
     target.speaks(dialect) || adaptation(target, dialect).is_some()
+}
+
+/// In whose words `target` is asked for videos, if it has an address for that.
+pub(crate) fn vendor(target: &Target) -> Option<Vendor> {
+    [Vendor::OpenAi, Vendor::Google].into_iter().find(|vendor| {
+        let dialect = vendor.dialect();
+        let start = || target.provider.path(dialect, Call::Start, target.model.id.as_str());
+        target.speaks(dialect) && start().is_some()
+    })
 }
 
 /// The first adaptation of `dialect` to one that `target` speaks.
@@ -57,6 +70,9 @@ fn is_wanted(pair: &Adaptation, target: &Target) -> bool {
 
 /// Says the request to `target`.
 pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
+    if message.head.dialect == Dialect::Videos {
+        return video(message, target);
+    }
     let (head, model, quirks) = (message.head, target.model.id.as_str(), &target.provider.quirks);
     let preamble = preamble(message);
     // Usage is asked for on every stream; who did not ask for it does not see it (CHAT-4). An adaptation reads there what the client wants.
@@ -96,6 +112,18 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         target: pair.target,
     };
     Ok(Outgoing { reading, path: path(pair.target)?, segments: vec![prepared.body] })
+}
+
+/// Says the start of a video to `target`.
+fn video(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
+    let model = target.model.id.as_str();
+    let begins = |vendor: Vendor| Some((vendor, target.provider.path(vendor.dialect(), Call::Start, model)?));
+    let Some((vendor, path)) = vendor(target).and_then(begins) else {
+        return Err(Rejection::new("model", "goes to a target that makes no videos."));
+    };
+    let mut body =
+        request::build(&message.body.segments, message.head, Naming::Model(model), false, None).concat();
+    Ok(Outgoing { reading: Reading::Started(vendor), path, segments: vec![vendor.start(&mut body)?] })
 }
 
 /// Whether a native target must be asked for what it does not send unasked, and knows how.

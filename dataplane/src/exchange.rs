@@ -21,7 +21,7 @@ use crate::admit::authorize;
 use crate::error::Fault;
 use crate::metrics::add;
 use crate::operation::inference::{self, Asked};
-use crate::operation::{cors, count_tokens, explain, health, metrics, models};
+use crate::operation::{cors, count_tokens, explain, health, metrics, models, videos};
 use crate::relay::Reply;
 use crate::server::body::Inbound;
 use crate::server::io::{Link, Phase};
@@ -151,11 +151,6 @@ impl Exchange {
             Operation::Models => models::serve(&snapshot, &access, rest, &parts.headers),
             Operation::Metrics if is_administrator(&access) => Ok(metrics::render(plane)),
             Operation::Metrics => Err(Fault::new(ErrorKind::Forbidden, "Metrics need an administrator key.")),
-            Operation::Videos => Err(Fault::new(
-                ErrorKind::NotImplemented,
-                format!("This release of llmgw does not serve {} yet.", operation.name()),
-            )
-            .closing()),
             _ => {
                 let asked = Asked {
                     operation,
@@ -169,6 +164,8 @@ impl Exchange {
                     Box::pin(inference::explain(asked, body)).await
                 } else if operation == Operation::CountTokens {
                     Box::pin(count_tokens::serve(asked, body)).await
+                } else if operation == Operation::Videos {
+                    Box::pin(videos::serve(asked, body)).await
                 } else {
                     inference::serve(asked, body).await
                 }

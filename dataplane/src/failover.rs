@@ -258,6 +258,7 @@ impl<'a> Walk<'a> {
                     provider.circuit.succeed();
                     return Step::Served { success, adapted_from: task.reading.adapted_from() };
                 }
+                Err(failure) if task.draft.once => failure.once(),
                 Err(failure) => failure,
             };
             record.end_step(failure.result, failure.status, began.elapsed());

@@ -27,6 +27,8 @@ pub enum ErrorKind {
     NotFound,
     /// The selector names nothing that this caller can use (SEL-1).
     ModelNotFound,
+    /// There is no such operation, or not for this caller (VID-1).
+    OperationNotFound,
     /// The path exists, the method does not.
     MethodNotAllowed,
     /// The object is in a state that does not allow this, or its name is taken.
@@ -96,6 +98,7 @@ impl ErrorKind {
             Self::ForbiddenOrigin => (403, "permission_error", "forbidden_origin", "permission_error"),
             Self::NotFound => (404, INVALID, "not_found", "not_found_error"),
             Self::ModelNotFound => (404, INVALID, "model_not_found", "not_found_error"),
+            Self::OperationNotFound => (404, INVALID, "operation_not_found", "not_found_error"),
             Self::MethodNotAllowed => (405, INVALID, "method_not_allowed", INVALID),
             Self::Conflict => (409, INVALID, "conflict", INVALID),
             Self::PreconditionFailed => (412, INVALID, "precondition_failed", INVALID),

@@ -49,6 +49,7 @@ pub(super) fn error(kind: ErrorKind) -> &'static str {
         ErrorKind::ForbiddenOrigin => "forbidden_origin",
         ErrorKind::NotFound => "not_found",
         ErrorKind::ModelNotFound => "model_not_found",
+        ErrorKind::OperationNotFound => "operation_not_found",
         ErrorKind::MethodNotAllowed => "method_not_allowed",
         ErrorKind::Conflict => "conflict",
         ErrorKind::PreconditionFailed => "precondition_failed",
@@ -95,6 +96,6 @@ mod tests {
         check(Outcome::name, 5);
         check(provenance, 4);
         check(result, 19);
-        check(error, 30);
+        check(error, 31);
     }
 }

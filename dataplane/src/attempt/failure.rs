@@ -26,6 +26,8 @@ pub(crate) struct Failure {
     pub(crate) next: Next,
     /// Whether it says something about the health of the upstream.
     pub(crate) counts: bool,
+    /// The upstream has surely begun nothing: it was not reached, or it refused.
+    pub(crate) idle: bool,
     pub(crate) status: Option<u16>,
     pub(crate) retry_after: Option<Duration>,
     /// The upstream's own error, in our envelope and sanitized.
@@ -34,7 +36,7 @@ pub(crate) struct Failure {
 }
 
 /// Bytes of an upstream's error body that are read.
-const ERROR_BYTES_MAX: usize = 64 << 10;
+pub(crate) const ERROR_BYTES_MAX: usize = 64 << 10;
 impl Failure {
     /// A failure that may be retried and counts for the circuit.
     pub(super) fn new(result: StepResult, kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -43,6 +45,7 @@ impl Failure {
             kind,
             next: Next::Retry,
             counts: true,
+            idle: false,
             status: None,
             retry_after: None,
             body: None,
@@ -51,24 +54,41 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// The same of something that may be begun only once: unless it surely was not, it is not tried again, and the
+    /// client reads why. Twice begun is twice billed.
+    pub(crate) fn once(self) -> Self {
+        if self.idle {
+            return self;
+        }
+        let message = format!("{} {PERHAPS_BEGUN}", self.message);
+        Self { next: Next::Stop, body: None, message, ..self }
+    }
+}
+
+const PERHAPS_BEGUN: &str =
+    "The video may have been begun all the same, so llmgw does not ask again: it could be billed twice.";
+
 /// What may not show in what `provider` says.
 pub(crate) fn secrets(provider: &ProviderInstance) -> Vec<&str> {
     provider.credential.iter().map(|secret| secret.expose().as_str()).collect()
 }
 
-pub(super) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> Failure {
+/// No head of an answer came.
+pub(crate) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> Failure {
     let id = &provider.id;
     match error {
         SendError::Dial(DialError::Refused(address)) => {
             tracing::warn!(provider.id = %id, %address, "an address that is never dialled was refused");
             let message = format!("The provider '{id}' has an address that is never dialled.");
             let failure = Failure::new(StepResult::AddressRefused, ErrorKind::UpstreamUnreachable, message);
-            Failure { next: Next::FailOver, ..failure }
+            Failure { next: Next::FailOver, idle: true, ..failure }
         }
         SendError::Dial(error) => {
             tracing::warn!(provider.id = %id, error = %error, "cannot connect");
             let message = format!("The provider '{id}' cannot be reached.");
-            Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message)
+            let failure = Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message);
+            Failure { idle: true, ..failure }
         }
         SendError::Broke(error) => {
             tracing::warn!(provider.id = %id, error = %error, "the connection broke before an answer");
@@ -106,7 +126,7 @@ pub(super) async fn of_status(
             provider.id
         );
         let failure = Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message);
-        return Failure { next: Next::FailOver, status: Some(status), ..failure };
+        return Failure { next: Next::FailOver, idle: true, status: Some(status), ..failure };
     }
     let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
     Failure {
@@ -130,13 +150,15 @@ fn of_error_answer(
     Failure {
         next,
         counts,
+        idle: matches!(status, 400..=407 | 409..=499),
         status: Some(status),
         body: Some(envelope::upstream_error(Family::of(task.dialect), upstream, task.request_id)),
         ..Failure::new(StepResult::Status, ErrorKind::UpstreamStatus, error.message)
     }
 }
 
-fn wait_asked_for(head: &Kept) -> Option<Duration> {
+/// How long the upstream asks to be left alone.
+pub(crate) fn wait_asked_for(head: &Kept) -> Option<Duration> {
     let text = |value: &Option<HeaderValue>| value.as_ref()?.to_str().ok().map(str::to_owned);
     let now_ms = shared::clock::unix_ms();
     text(&head.retry_after_ms)

@@ -26,7 +26,7 @@ mod patience;
 mod reading;
 mod verdict;
 
-pub(crate) use self::failure::{Failure, secrets};
+pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, of_send_error, secrets, wait_asked_for};
 pub(crate) use self::reading::Reading;
 pub(crate) use self::verdict::Next;
 
@@ -72,7 +72,7 @@ pub(crate) async fn attempt(
     let provider = &*target.provider;
     let mut patience = Patience::new(task.worker, task.budget_end);
     let sent = patience.wait(provider.timeout, pin!(upstream::send(task.worker, &task.draft))).await;
-    let mut answer = sent?.map_err(|error| failure::of_send_error(&error, provider))?;
+    let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
     record.head(answer.status, began);
     if answer.head.encoded {
         // What cannot be read cannot be accounted for, and inflating it here would be a way to fill the memory.

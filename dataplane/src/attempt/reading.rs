@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use shared::operation::Dialect;
 use wire::adapt::{Answers, BadAnswer, Whole};
+use wire::media::videos::Vendor;
 use wire::media::{Opaque, audio, images};
 use wire::native::{self, WholeScan};
 use wire::stream::{AnswerStream, StreamOptions};
@@ -19,6 +20,8 @@ pub(crate) enum Reading {
     },
     /// What is no conversation passes as it is, of whatever type it is.
     Proxied,
+    /// It is the beginning of a video: what the upstream calls that is all of the answer.
+    Started(Vendor),
     /// The answer is said in the client's dialect.
     Adapted {
         answers: Box<dyn Answers>,
@@ -35,7 +38,8 @@ impl Reading {
     /// What the target speaks, where that is not what the client speaks.
     pub(crate) fn adapted_from(&self) -> Option<Dialect> {
         match self {
-            Self::Native { .. } | Self::Proxied => None,
+            Self::Native { .. } | Self::Proxied | Self::Started(Vendor::OpenAi) => None,
+            Self::Started(vendor @ Vendor::Google) => Some(vendor.dialect()),
             Self::Adapted { target, .. } => Some(*target),
         }
     }
@@ -50,7 +54,7 @@ impl Reading {
             Self::Proxied if is_events => {
                 Box::new(audio::Stream::new(StreamOptions { drop_usage_only: false, secrets }))
             }
-            Self::Proxied => Box::new(Opaque::default()),
+            Self::Proxied | Self::Started(_) => Box::new(Opaque::default()),
             Self::Adapted { answers, .. } => answers.stream(secrets),
         }
     }
@@ -62,7 +66,7 @@ impl Reading {
             // Whether images are inline shows only in all of the answer.
             Self::Native { dialect, .. } => *dialect != Dialect::Images,
             Self::Proxied => true,
-            Self::Adapted { .. } => false,
+            Self::Started(_) | Self::Adapted { .. } => false,
         }
     }
 
@@ -77,7 +81,7 @@ impl Reading {
             Self::Native { dialect, .. } => *dialect,
             Self::Adapted { target, .. } => *target,
             // Their usage and errors stand where a chat answer has its own.
-            Self::Proxied => Dialect::Chat,
+            Self::Proxied | Self::Started(_) => Dialect::Chat,
         }
     }
 
@@ -93,6 +97,9 @@ impl Reading {
                     None => Ok(Whole { body, usage: answer.usage, output_bytes: answer.output_bytes }),
                 }
             }
+            Self::Started(vendor) => {
+                vendor.started(&body).map(|name| Whole { body: name.into(), ..Whole::default() })
+            }
             Self::Adapted { answers, .. } => answers.whole(&body),
         }
     }
@@ -104,7 +111,7 @@ impl Reading {
             | Self::Adapted { client: dialect, include_usage, .. } => {
                 native::synthesize_stream(*dialect, &whole.body, *include_usage)
             }
-            Self::Proxied => None,
+            Self::Proxied | Self::Started(_) => None,
         }
     }
 }

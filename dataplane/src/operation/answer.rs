@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use shared::operation::Dialect;
+use shared::routing::Target;
 use shared::usage::{Outcome, Provenance};
 use wire::adapt::Whole;
 use wire::envelope::Family;
@@ -58,11 +59,7 @@ fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Rec
     if let Some(processing_ms) = success.processing_ms {
         headers.insert(PROCESSING_MS, processing_ms);
     }
-    name_target(headers, Some((target.provider.id.as_str(), target.model.id.as_str())));
-    headers.insert(X_ATTEMPTS, count(attempts));
-    if let Some(from) = adapted_from {
-        headers.insert(X_ADAPTED, HeaderValue::from_static(from.name()));
-    }
+    describe(headers, &target, adapted_from, attempts);
     record.note(|event| event.status = StatusCode::OK.as_u16());
     *response.body_mut() = match success.begun {
         Begun::Whole(Whole { body, usage, output_bytes }) => {
@@ -91,6 +88,20 @@ fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Rec
         }))),
     };
     response
+}
+
+/// Who answers, in whose words, and after how many attempts.
+pub(super) fn describe(
+    headers: &mut HeaderMap,
+    target: &Target,
+    adapted_from: Option<Dialect>,
+    attempts: u32,
+) {
+    name_target(headers, Some((target.provider.id.as_str(), target.model.id.as_str())));
+    headers.insert(X_ATTEMPTS, count(attempts));
+    if let Some(from) = adapted_from {
+        headers.insert(X_ADAPTED, HeaderValue::from_static(from.name()));
+    }
 }
 
 /// A number as a header's value; the usual one is at hand.

@@ -22,6 +22,7 @@ use crate::exchange::Exchange;
 use crate::failover::{self, Job};
 use crate::operation::answer;
 use crate::operation::explain::{self, Question};
+use crate::operation::videos;
 use crate::plan;
 use crate::record::{Opening, Record};
 use crate::relay::{BYTES_PER_TOKEN, Reply};
@@ -47,8 +48,7 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
     let (started, started_at_ms) = (Instant::now(), clock::unix_ms());
     let worker = asked.exchange.worker();
     if !worker.can_log_usage() {
-        let message = "The gateway cannot record usage at the moment, so it takes no requests. Try again.";
-        return Err(Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(2)).closing());
+        return Err(no_record());
     }
     let (head, body) = read(asked, incoming, worker.plane.settings.body_bytes_max).await?;
     let (job, mut record) = asked.prepare(head, body, (started, started_at_ms))?;
@@ -64,11 +64,20 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
     Ok(response)
 }
 
+/// Nothing is begun that cannot be recorded.
+pub(super) fn no_record() -> Fault {
+    let message = "The gateway cannot record usage at the moment, so it takes no requests. Try again.";
+    Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(2)).closing()
+}
+
 /// Says where a request would go.
 pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
     let worker = asked.exchange.worker();
     let (head, body) = read(asked, incoming, worker.plane.settings.body_bytes_max).await?;
-    let (selected, forced) = asked.select(&head);
+    let (selected, forced) = match head.is_poll {
+        true => (videos::holder(asked, &head, &body).map(|(_, route)| route), true),
+        false => asked.select(&head),
+    };
     let question = Question {
         operation: asked.operation,
         selector: &head.model,
@@ -79,7 +88,8 @@ pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Respo
         now_ms: worker.plane.monotonic_ms(),
     };
     let refuses = |route: &Route, target: &Target| {
-        adapt::outgoing(Message { worker, route, head: &head, body: &body }, target).err()
+        let message = Message { worker, route, head: &head, body: &body };
+        if head.is_poll { None } else { adapt::outgoing(message, target).err() }
     };
     Ok(explain::plan(&question, selected, &refuses))
 }
@@ -99,7 +109,7 @@ impl Asked<'_> {
     }
 
     /// Opens the record, and finds out what there is to do.
-    fn prepare(
+    pub(super) fn prepare(
         &self,
         head: Head,
         body: Held,

@@ -8,3 +8,4 @@ pub(crate) mod health;
 pub(crate) mod inference;
 pub(crate) mod metrics;
 pub(crate) mod models;
+pub(crate) mod videos;

@@ -9,9 +9,11 @@ use http_body::{Body, Frame, SizeHint};
 use shared::port::{self, BoxError};
 
 mod early;
+mod inline;
 mod stream;
 
 pub(crate) use self::early::{Early, Finished};
+pub(crate) use self::inline::{Coming, Inline, Source};
 pub(crate) use self::stream::{BYTES_PER_TOKEN, Parts, Relay, Scan};
 use crate::server::io::Link;
 
@@ -28,6 +30,7 @@ enum Kind {
     Full(Bytes),
     Relay(Box<Relay>),
     Early(Box<Early>),
+    Inline(Box<Inline>),
     Port(port::Body),
 }
 
@@ -53,6 +56,10 @@ impl Reply {
         Self { kind: Kind::Early(Box::new(early)), turn: None }
     }
 
+    pub(crate) fn inline(inline: Inline) -> Self {
+        Self { kind: Kind::Inline(Box::new(inline)), turn: None }
+    }
+
     pub(crate) fn port(body: port::Body) -> Self {
         Self { kind: Kind::Port(body), turn: None }
     }
@@ -62,7 +69,7 @@ impl Reply {
         match self.kind {
             Kind::Relay(relay) => Ok(relay),
             Kind::Full(bytes) => Err(bytes),
-            Kind::Early(_) | Kind::Port(_) => Err(Bytes::new()),
+            Kind::Early(_) | Kind::Inline(_) | Kind::Port(_) => Err(Bytes::new()),
         }
     }
 
@@ -85,6 +92,7 @@ impl Body for Reply {
             Kind::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Kind::Relay(relay) => relay.poll_data(cx).map(|item| item.map(|data| data.map(Frame::data))),
             Kind::Early(early) => early.poll_data(cx).map(|item| item.map(|data| data.map(Frame::data))),
+            Kind::Inline(inline) => inline.poll_data(cx).map(|item| item.map(|data| data.map(Frame::data))),
             Kind::Port(body) => Pin::new(body).poll_frame(cx),
         }
     }
@@ -92,7 +100,7 @@ impl Body for Reply {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Full(bytes) => bytes.is_empty(),
-            Kind::Relay(_) | Kind::Early(_) => false,
+            Kind::Relay(_) | Kind::Early(_) | Kind::Inline(_) => false,
             Kind::Port(body) => body.is_end_stream(),
         }
     }
@@ -100,7 +108,7 @@ impl Body for Reply {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Relay(_) | Kind::Early(_) => SizeHint::default(),
+            Kind::Relay(_) | Kind::Early(_) | Kind::Inline(_) => SizeHint::default(),
             Kind::Port(body) => body.size_hint(),
         }
     }

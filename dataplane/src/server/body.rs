@@ -17,7 +17,7 @@ use shared::error_kind::ErrorKind;
 use shared::port::{self, BoxError};
 
 use crate::error::Fault;
-use crate::plane::Plane;
+use crate::plane::{Plane, Room};
 
 /// Where the body of a request comes from.
 #[derive(Debug)]
@@ -59,14 +59,13 @@ impl Body for Inbound {
     }
 }
 
-/// A request body. Its bytes leave the budget when it is dropped.
+/// A request body.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) segments: Vec<Bytes>,
     /// The end of the body so far, while it comes in crumbs.
     crumbs: BytesMut,
-    bytes: u64,
-    plane: Arc<Plane>,
+    room: Room,
 }
 
 /// After this many segments small ones are copied together, so that a body sent byte by byte costs its size
@@ -79,12 +78,11 @@ const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Held {
     fn new(plane: &Arc<Plane>) -> Self {
-        Self { segments: Vec::new(), crumbs: BytesMut::new(), bytes: 0, plane: Arc::clone(plane) }
+        Self { segments: Vec::new(), crumbs: BytesMut::new(), room: Room::new(plane) }
     }
 
     fn push(&mut self, piece: Bytes) -> Result<(), Fault> {
-        let count = piece.len() as u64;
-        if !self.plane.hold(count) {
+        if !self.room.take(piece.len() as u64) {
             return Err(Fault::new(
                 ErrorKind::Overloaded,
                 "The gateway holds as many request bodies as it may. Try again.",
@@ -92,7 +90,6 @@ impl Held {
             .retry_after(Duration::from_secs(1))
             .closing());
         }
-        self.bytes += count;
         if self.segments.len() >= SEGMENTS_FREE && piece.len() < CRUMB_BYTES {
             self.crumbs.extend_from_slice(&piece);
             if self.crumbs.len() >= CRUMB_BYTES {
@@ -112,12 +109,6 @@ impl Held {
     }
 }
 
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.plane.release(self.bytes);
-    }
-}
-
 /// Reads a body of at most `limit` bytes. `each` sees every piece as it comes, decompressed.
 pub(crate) async fn read(
     plane: &Arc<Plane>,
@@ -134,7 +125,7 @@ pub(crate) async fn read(
     let mut held = Held::new(plane);
     while let Some(frame) = next(&mut body).await? {
         let Ok(piece) = frame.into_data() else { continue };
-        if held.bytes + piece.len() as u64 > limit {
+        if held.room.bytes() + piece.len() as u64 > limit {
             return Err(too_large(limit));
         }
         if encoding == Encoding::Identity {
@@ -252,7 +243,7 @@ fn decode_now(encoding: Encoding, packed: &Held, mut plain: Held, limit: u64) ->
             plain.finish();
             return Ok(plain);
         }
-        if plain.bytes + count as u64 > limit {
+        if plain.room.bytes() + count as u64 > limit {
             return Err(too_large(limit));
         }
         piece.truncate(count);

@@ -45,6 +45,8 @@ pub(crate) struct Kept {
     pub(crate) processing_ms: Option<HeaderValue>,
     pub(crate) retry_after: Option<HeaderValue>,
     pub(crate) retry_after_ms: Option<HeaderValue>,
+    /// Where a redirect points.
+    pub(crate) location: Option<HeaderValue>,
     /// It is compressed, though that was not asked for.
     pub(crate) encoded: bool,
 }
@@ -58,6 +60,7 @@ impl Kept {
     /// Looks at one field; the length of its name decides for nearly every one that it is not kept.
     fn field(&mut self, name: &str, value: &[u8]) {
         let slot = match name.len() {
+            8 if name.eq_ignore_ascii_case("location") => &mut self.location,
             11 if name.eq_ignore_ascii_case("retry-after") => &mut self.retry_after,
             12 if name.eq_ignore_ascii_case("content-type") => &mut self.content_type,
             16 if name.eq_ignore_ascii_case("content-encoding") => {

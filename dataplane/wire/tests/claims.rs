@@ -37,6 +37,7 @@ const RECORDED: &str = "dataplane/wire/tests/adapt/recorded.rs";
 const VECTORS: &str = "dataplane/wire/tests/adapt/vectors.rs";
 const GEMINI: &str = "dataplane/wire/tests/adapt/chat_over_gemini.rs";
 const IMAGES: &str = "dataplane/wire/src/media/images/tests.rs";
+const VIDEOS: &str = "dataplane/wire/src/media/videos/tests.rs";
 const GATEWAY: &str = "tests/recorded.rs";
 
 const RUNNERS: &[Runner] = &[
@@ -168,19 +169,39 @@ const RUNNERS: &[Runner] = &[
     runner("sse", Kind("sse"), GOLDEN, "sse_grammar_is_decoded_however_it_is_cut"),
     runner("tokens", Ids(&["estimate_text"]), TOKENS, "texts_are_as_many_tokens_as_the_reference_says"),
     runner("tokens", Ids(&["estimate_images"]), TOKENS, "images_are_as_many_tokens_as_the_reference_says"),
+    runner("videos", Ids(&["poll_request"]), VIDEOS, "a_poll_is_told_from_a_start_and_holds_nothing_else"),
+    runner(
+        "videos",
+        Ids(&["start_request", "open_ai_start", "google_start"]),
+        VIDEOS,
+        "vectors_of_starts_are_said_in_each_vendors_words",
+    ),
+    runner(
+        "videos",
+        Ids(&[
+            "start_response",
+            "poll_running",
+            "poll_done",
+            "poll_failed",
+            "poll_url",
+            "gemini_filtered",
+            "vertex_done",
+        ]),
+        VIDEOS,
+        "vectors_of_answers_are_what_clients_read",
+    ),
+    runner(
+        "videos",
+        Ids(&["openai_video", "gemini_running", "gemini_done", "vertex_bucket", "vertex_failed"]),
+        VIDEOS,
+        "every_state_is_read",
+    ),
 ];
 
 /// What the gateway has nothing to run on, and why.
 const IDLE: &[(&str, &str, &str)] = &[
     ("auth", "pkce", "no provider is connected by an authorization code yet"),
     ("responses", "input_tokens_response", "POST /v1/responses/input_tokens is not served"),
-    ("videos", "openai_video", "videos are not served yet"),
-    ("videos", "start_request", "videos are not served yet"),
-    ("videos", "start_response", "videos are not served yet"),
-    ("videos", "poll_request", "videos are not served yet"),
-    ("videos", "poll_running", "videos are not served yet"),
-    ("videos", "poll_done", "videos are not served yet"),
-    ("videos", "poll_failed", "videos are not served yet"),
 ];
 
 /// One recorded thing.

@@ -4,5 +4,6 @@ pub mod audio;
 mod events;
 pub mod images;
 mod opaque;
+pub mod videos;
 
 pub use opaque::Opaque;

@@ -48,6 +48,8 @@ pub struct Head {
     /// Bytes of the text in the conversation, in the system text and in the tools, base64 data left out: four of
     /// them are about one token.
     pub input_text_bytes: u64,
+    /// It asks how far an operation is, and begins none.
+    pub is_poll: bool,
     /// What a Responses request wants of the provider beyond an answer.
     pub state: ProviderState,
     pub(super) edits: Vec<Edit>,
@@ -128,6 +130,7 @@ impl Head {
             max_output_tokens: None,
             choices: None,
             input_text_bytes: 0,
+            is_poll: false,
             state: ProviderState::default(),
             edits: form.models.into_iter().map(edit).collect(),
             has_options: false,
@@ -177,6 +180,7 @@ impl HeadScan {
             max_output_tokens: number(Field::OutputBound).or_else(|| number(Field::OlderOutputBound)),
             choices: number(Field::Choices),
             input_text_bytes: fields.text_bytes(),
+            is_poll: fields.value(Field::Operation).is_given(),
             state,
             has_system: fields.value(Field::System) != Value::Absent,
             edits: fields.edits,
@@ -189,6 +193,9 @@ fn check_conversation(fields: &Fields, state: &ProviderState) -> Result<(), Scan
     let shape = fields.shape;
     let value = fields.value(Field::Conversation);
     let is_stored = state.prompt || state.conversation.is_some() || state.previous_response_id.is_some();
+    if fields.value(Field::Operation).is_given() {
+        return Ok(());
+    }
     if shape.kinds.fit(value) || (shape.may_be_stored && is_stored && !value.is_given()) {
         return Ok(());
     }

@@ -127,7 +127,16 @@ static IMAGES: Shape = Shape {
     ..BARE
 };
 
-static VIDEOS: Shape = Shape { asks_inline: false, ..IMAGES };
+static VIDEOS: Shape = Shape {
+    named: |name| match name {
+        b"prompt" => Field::Conversation,
+        b"operation" => Field::Operation,
+        _ => common(name),
+    },
+    conversation: "prompt",
+    kinds: Kinds::Text,
+    ..BARE
+};
 
 const BARE: Shape = Shape {
     named: common,

@@ -87,9 +87,11 @@ pub(in crate::request) enum Field {
     /// The version of the protocol, which the gateway itself says to a target that wants it in the body.
     Version,
     Prompt,
+    /// What is asked for has been begun by a request before.
+    Operation,
 }
 
-const FIELDS: usize = Field::Prompt as usize + 1;
+const FIELDS: usize = Field::Operation as usize + 1;
 
 impl Field {
     /// Its value is a name, which is kept.

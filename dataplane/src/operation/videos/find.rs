@@ -1,0 +1,71 @@
+//! From the id of an operation to the target that has it.
+
+use std::sync::Arc;
+
+use shared::access::Access;
+use shared::error_kind::ErrorKind;
+use shared::id::EndpointName;
+use shared::operation_id::{Owner, Started};
+use shared::routing::{Endpoint, Target};
+use shared::snapshot::Route;
+use wire::media::videos;
+use wire::request::Head;
+
+use super::super::inference::Asked;
+use crate::adapt;
+use crate::admit::authorize;
+use crate::error::Fault;
+use crate::server::body::Held;
+
+/// An operation that a client knows, by its id.
+#[derive(Debug)]
+pub(in crate::operation) struct Known {
+    pub(super) operation: String,
+    pub(super) started: Started,
+}
+
+/// What `body` asks for, and the selector's route, cut down to the target that has it. It must still be one that the
+/// caller may use through this selector; order, circuits and rest do not matter, because no other target will do.
+pub(in crate::operation) fn holder(
+    asked: Asked<'_>,
+    head: &Head,
+    body: &Held,
+) -> Result<(Known, Route), Fault> {
+    let operation = videos::polled(&mut body.segments.concat()).map_err(adapt::refusal)?;
+    let Some(started) = asked.snapshot.operation_ids.open(&operation) else {
+        return Err(Fault::new(ErrorKind::InvalidRequest, NOT_OURS).param("operation"));
+    };
+    let (route, _) = asked.select(head);
+    let route = route?;
+    let is_own = started.owner == Owner::of(asked.access);
+    let route = cut(&route, &started, asked.access).filter(|_| is_own).ok_or_else(unknown)?;
+    Ok((Known { operation, started }, route))
+}
+
+fn cut(route: &Route, started: &Started, access: &Access) -> Option<Route> {
+    let name = route.endpoint().map(EndpointName::as_str);
+    let has_it =
+        |target: &&Target| target.provider.id == started.provider && target.model.id == started.model;
+    let target = route.targets().iter().find(has_it)?;
+    if authorize::refusal(access, name, target).is_some() {
+        return None;
+    }
+    Some(match route {
+        Route::Endpoint(endpoint) => Route::Endpoint(Arc::new(Endpoint {
+            name: endpoint.name.clone(),
+            targets: vec![target.clone()],
+            preamble: None,
+        })),
+        Route::Model(_) | Route::Alias(_) | Route::Ambiguous(_) => Route::Model(target.clone()),
+    })
+}
+
+/// Nothing tells an operation of somebody else from one that is gone.
+pub(super) fn unknown() -> Fault {
+    Fault::new(ErrorKind::OperationNotFound, UNKNOWN).param("operation")
+}
+
+const NOT_OURS: &str =
+    "'operation' is not the id of an operation, or not as it was: send it as the start answered it.";
+const UNKNOWN: &str = "There is no such operation behind this model: it was started by another project, its target \
+    is no longer behind 'model', or the provider has forgotten it.";

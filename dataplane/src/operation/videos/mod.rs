@@ -1,0 +1,112 @@
+//! Videos (VID-1): a start is answered with the sealed id of an operation, and a request with that id, by the same path
+//! and selector, with how far it is.
+//!
+//! Nothing is kept here: the id itself says which target has the operation and whose it is. A start goes through the
+//! pipeline of every request that asks a model, and is the one that is recorded and counted; asking how far it is costs
+//! nothing.
+
+mod find;
+mod place;
+mod poll;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use shared::clock;
+use shared::error_kind::ErrorKind;
+use shared::operation::Dialect;
+use shared::operation_id::{Owner, Started};
+use shared::usage::Outcome;
+use wire::media::videos::About;
+
+pub(super) use self::find::holder;
+use super::answer;
+use super::inference::{Asked, no_record, read};
+use crate::admit::quota;
+use crate::attempt::Begun;
+use crate::error::Fault;
+use crate::failover::{self, Served};
+use crate::record::Record;
+use crate::relay::Reply;
+use crate::server::body::{Held, Inbound};
+use wire::request::Head;
+
+/// Answers one request.
+pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
+    let times = (Instant::now(), clock::unix_ms());
+    let (head, body) = read(asked, incoming, asked.exchange.worker().plane.settings.body_bytes_max).await?;
+    if head.is_poll {
+        return Box::pin(poll::serve(asked, &head, body)).await;
+    }
+    start(asked, head, body, times).await
+}
+
+async fn start(
+    asked: Asked<'_>,
+    head: Head,
+    body: Held,
+    times: (Instant, u64),
+) -> Result<Response<Reply>, Fault> {
+    if !asked.exchange.worker().can_log_usage() {
+        return Err(no_record());
+    }
+    let (job, mut record) = asked.prepare(head, body, times)?;
+    let mut response = match failover::run(&job, &mut record).await {
+        Ok(served) => started(asked, served, record)?,
+        unserved => answer::respond(asked.exchange, Dialect::Videos, unserved, record),
+    };
+    quota::describe(asked.access, response.headers_mut());
+    Ok(response)
+}
+
+/// The answer to a start that a target has taken.
+fn started(asked: Asked<'_>, served: Served, mut record: Record) -> Result<Response<Reply>, Fault> {
+    let Served { success, target, adapted_from, attempts, .. } = served;
+    let name = match &success.begun {
+        Begun::Whole(whole) => std::str::from_utf8(&whole.body).ok(),
+        Begun::Flowing { .. } => None,
+    };
+    let begun = name.map(|name| Started {
+        provider: target.provider.id.clone(),
+        model: target.model.id.clone(),
+        name: name.into(),
+        owner: Owner::of(asked.access),
+        at_s: clock::unix_ms() / 1_000,
+    });
+    let sealed = begun.as_ref().and_then(|begun| Some((begun, asked.snapshot.operation_ids.seal(begun)?)));
+    let Some((begun, operation)) = sealed else {
+        let fault = Fault::new(ErrorKind::Internal, UNSEALED);
+        record.fail(fault.kind, fault.status());
+        return Err(fault);
+    };
+    let status = StatusCode::ACCEPTED;
+    record.note(|event| event.status = status.as_u16());
+    record.close(Outcome::Completed);
+    let mut response = json(about(&operation, begun).started());
+    *response.status_mut() = status;
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(POLL_AFTER.as_secs()));
+    answer::describe(response.headers_mut(), &target, adapted_from, attempts);
+    Ok(response)
+}
+
+fn about<'a>(operation: &'a str, started: &'a Started) -> About<'a> {
+    About {
+        operation,
+        created_at: started.at_s,
+        provider: started.provider.as_str(),
+        model: started.model.as_str(),
+    }
+}
+
+fn json(body: Bytes) -> Response<Reply> {
+    let mut response = Response::new(Reply::full(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// When a client is to ask how far a video is: they take a minute or more.
+const POLL_AFTER: Duration = Duration::from_secs(10);
+const UNSEALED: &str = "The provider has begun the video, but its operation cannot be given an id. It cannot be asked for, and \
+    may be billed all the same.";

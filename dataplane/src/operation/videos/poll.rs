@@ -1,0 +1,271 @@
+//! How far an operation is. Only the target that has it is asked, whatever its circuit says; nothing is reserved and
+//! nothing recorded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Method, Response};
+use shared::error_kind::ErrorKind;
+use shared::provider::path::Call;
+use shared::routing::Target;
+use wire::adapt::BadAnswer;
+use wire::envelope::{self, Family, UpstreamAnswer};
+use wire::media::videos::{State, Vendor, Video, media_type, poll_body};
+use wire::request::Head;
+
+use super::super::answer::name_target;
+use super::super::inference::Asked;
+use super::find::{Known, holder, unknown};
+use super::place::{Place, place};
+use super::{POLL_AFTER, about, json};
+use crate::adapt;
+use crate::attempt::{ERROR_BYTES_MAX, of_send_error, secrets, wait_asked_for};
+use crate::error::Fault;
+use crate::plane::Room;
+use crate::relay::{Coming, Inline, Reply, Source};
+use crate::server::body::Held;
+use crate::upstream::request::{ANYTHING, Draft, JSON};
+use crate::upstream::{self, Answer, AnswerBody};
+
+/// Answers one request.
+pub(super) async fn serve(asked: Asked<'_>, head: &Head, body: Held) -> Result<Response<Reply>, Fault> {
+    let (known, route) = holder(asked, head, &body)?;
+    drop(body);
+    let target = route.targets().first().ok_or_else(unknown)?;
+    if let Some(why) = target.provider.unready {
+        let message = format!("'{}' cannot be used: {why}.", target.provider.id);
+        return Err(Fault::new(ErrorKind::NoEligibleTarget, message));
+    }
+    let vendor = adapt::vendor(target).ok_or_else(unknown)?;
+    let poll = Poll { asked, known: &known, target, vendor };
+    let mut response = poll.answer().await?;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    name_target(headers, Some((target.provider.id.as_str(), target.model.id.as_str())));
+    Ok(response)
+}
+
+struct Poll<'a> {
+    asked: Asked<'a>,
+    known: &'a Known,
+    target: &'a Target,
+    vendor: Vendor,
+}
+
+impl Poll<'_> {
+    async fn answer(&self) -> Result<Response<Reply>, Fault> {
+        let about = about(&self.known.operation, &self.known.started);
+        let (state, room) = self.state().await?;
+        match state {
+            State::Running(progress) => {
+                let mut response = json(about.running(progress));
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(POLL_AFTER.as_secs()));
+                Ok(response)
+            }
+            State::Failed(error) => Ok(json(about.failed(&error.sanitized(&secrets(&self.target.provider))))),
+            State::Done(Video::Inline { base64, media_type }) => {
+                let source = Source::There { base64, _room: room };
+                Ok(Response::new(Reply::inline(Inline::new(about.around(&media_type), source))))
+            }
+            State::Done(Video::At { address, media_type }) => self.at(&address, &media_type).await,
+            State::Done(Video::Kept) => {
+                let path = self.path(Call::Content, &self.known.started.name).ok_or_else(unknown)?;
+                self.fetch(path, "video/mp4").await
+            }
+        }
+    }
+
+    /// Asks the target. What its answer takes of memory is counted for as long as it is held.
+    async fn state(&self) -> Result<(State, Room), Fault> {
+        let (name, model) = (&self.known.started.name, self.target.model.id.as_str());
+        let draft = match (self.path(Call::Poll, name), self.path(Call::PollByPost, model)) {
+            (Some(path), _) => self.draft(Method::GET, path, Vec::new()),
+            (None, Some(path)) => self.draft(Method::POST, path, vec![poll_body(name)]),
+            (None, None) => return Err(unknown()),
+        };
+        let mut answer = self.send(&draft).await?;
+        if answer.status != 200 {
+            return Err(self.refused(answer).await);
+        }
+        let (body, room) = self.whole(&mut answer.body).await?;
+        answer.body.recycle(self.asked.exchange.worker(), &self.target.provider);
+        let vendor = self.vendor;
+        let read = move || vendor.state(&body);
+        let state = if room.bytes() <= READ_HERE_BYTES_MAX {
+            read()
+        } else {
+            let reading = tokio::task::spawn_blocking(read).await;
+            reading.map_err(|_| Fault::new(ErrorKind::Internal, "The video could not be read."))?
+        };
+        let state = state.map_err(|bad| match bad {
+            BadAnswer::Error(error) => {
+                self.invalid(&error.sanitized(&secrets(&self.target.provider)).message)
+            }
+            BadAnswer::Invalid(why) => self.invalid(why),
+        })?;
+        Ok((state, room))
+    }
+
+    /// The video at an address that the target has named.
+    async fn at(&self, address: &str, media_type: &str) -> Result<Response<Reply>, Fault> {
+        match place(&self.target.provider, address) {
+            Some(Place::Own(path)) => self.fetch(path, media_type).await,
+            Some(Place::Elsewhere(address)) => {
+                Ok(json(about(&self.known.operation, &self.known.started).at(&address, media_type)))
+            }
+            None => Err(self.invalid(NO_PLACE)),
+        }
+    }
+
+    /// The bytes at a path of the target's own. A redirect is followed within its origin, which is no other
+    /// destination and no other holder of the credential; whatever lies elsewhere is the client's to fetch.
+    async fn fetch(&self, path: PathAndQuery, usual_type: &str) -> Result<Response<Reply>, Fault> {
+        let mut path = path;
+        for _ in 0..=REDIRECTS_MAX {
+            let mut answer = self.send(&self.draft(Method::GET, path, Vec::new())).await?;
+            match (answer.status, answer.head.location.take()) {
+                (200, _) => return self.inline(answer, usual_type).await,
+                (301 | 302 | 303 | 307 | 308, Some(location)) => {
+                    let location = location.to_str().unwrap_or_default();
+                    match place(&self.target.provider, location) {
+                        Some(Place::Own(next)) => path = next,
+                        Some(Place::Elsewhere(address)) => {
+                            let about = about(&self.known.operation, &self.known.started);
+                            return Ok(json(about.at(&address, usual_type)));
+                        }
+                        None => return Err(self.invalid(NO_PLACE)),
+                    }
+                }
+                _ => return Err(self.refused(answer).await),
+            }
+        }
+        Err(self.invalid("it redirects again and again"))
+    }
+
+    /// An answer whose body is the video. Its first bytes are waited for, so that what is none is still an error.
+    async fn inline(&self, mut answer: Answer, usual_type: &str) -> Result<Response<Reply>, Fault> {
+        let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
+        if content_type.is_some_and(|given| given.starts_with("text/") || given.contains("json")) {
+            return Err(self.invalid("where the video should be is text"));
+        }
+        let given = content_type.and_then(|given| given.split(';').next()).map(str::trim);
+        let media_type = match given {
+            Some(given) if given.starts_with("video/") => media_type(Some(given)),
+            _ => media_type(Some(usual_type)),
+        };
+        let first = self.next(&mut answer.body).await?.ok_or_else(|| self.invalid("the video is empty"))?;
+        let worker = self.asked.exchange.worker();
+        let coming = Coming::new(worker, &self.target.provider, &first, answer.body);
+        let around = about(&self.known.operation, &self.known.started).around(&media_type);
+        Ok(Response::new(Reply::inline(Inline::new(around, Source::Coming(Box::new(coming))))))
+    }
+
+    fn path(&self, call: Call, name: &str) -> Option<PathAndQuery> {
+        self.target.provider.path(self.vendor.dialect(), call, name)
+    }
+
+    fn draft(&self, method: Method, path: PathAndQuery, segments: Vec<Bytes>) -> Draft<'_> {
+        Draft {
+            provider: Arc::clone(&self.target.provider),
+            method,
+            once: false,
+            path,
+            forwarded: &[],
+            request_id: &self.asked.exchange.request_id,
+            content_type: &JSON,
+            accept: &ANYTHING,
+            segments,
+        }
+    }
+
+    async fn send(&self, draft: &Draft<'_>) -> Result<Answer, Fault> {
+        let provider = &self.target.provider;
+        let sending = Box::pin(upstream::send(self.asked.exchange.worker(), draft));
+        let sent = tokio::time::timeout(provider.timeout, sending).await.map_err(|_| self.late())?;
+        let answer = sent.map_err(|error| {
+            let failure = of_send_error(&error, provider);
+            Fault::new(failure.kind, failure.message)
+        })?;
+        if answer.head.encoded {
+            return Err(self.invalid("it is compressed, which it was not asked to be"));
+        }
+        Ok(answer)
+    }
+
+    async fn next(&self, body: &mut AnswerBody) -> Result<Option<Bytes>, Fault> {
+        let piece = tokio::time::timeout(self.target.provider.stream_idle_timeout, body.data()).await;
+        piece.map_err(|_| self.late())?.transpose().map_err(|_| self.invalid("it broke off"))
+    }
+
+    /// All of a body that must be understood.
+    async fn whole(&self, body: &mut AnswerBody) -> Result<(Bytes, Room), Fault> {
+        let mut room = Room::new(&self.asked.exchange.worker().plane);
+        let mut whole = BytesMut::new();
+        while let Some(piece) = self.next(body).await? {
+            if whole.len() + piece.len() > ANSWER_BYTES_MAX {
+                return Err(self.invalid("it is too long to be read as a whole"));
+            }
+            if !room.take(piece.len() as u64) {
+                return Err(Fault::new(ErrorKind::Overloaded, FULL).retry_after(POLL_AFTER));
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok((whole.freeze(), room))
+    }
+
+    /// What the client reads where the target answered with an error.
+    async fn refused(&self, mut answer: Answer) -> Fault {
+        if matches!(answer.status, 404 | 410) {
+            return unknown();
+        }
+        if answer.status < 400 {
+            return self.invalid("it is no answer to the question");
+        }
+        let mut body = BytesMut::new();
+        while let Ok(Some(piece)) = self.next(&mut answer.body).await {
+            body.extend_from_slice(
+                piece.get(..piece.len().min(ERROR_BYTES_MAX - body.len())).unwrap_or_default(),
+            );
+            if body.len() >= ERROR_BYTES_MAX {
+                break;
+            }
+        }
+        let secrets = secrets(&self.target.provider);
+        let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
+        let upstream = UpstreamAnswer { status: answer.status, content_type, body: &body, secrets: &secrets };
+        let said = envelope::upstream_error(Family::OpenAi, upstream, self.asked.exchange.id());
+        Fault {
+            status: Some(answer.status),
+            body: Some(said),
+            retry_after: wait_asked_for(&answer.head).map(|wait| wait.min(WAIT_MAX)),
+            ..Fault::new(ErrorKind::UpstreamStatus, "The upstream refused the request.")
+        }
+    }
+
+    fn invalid(&self, why: &str) -> Fault {
+        let message = format!("The provider '{}' sent no usable answer: {why}.", self.target.provider.id);
+        Fault::new(ErrorKind::UpstreamInvalid, message)
+    }
+
+    fn late(&self) -> Fault {
+        Fault::new(
+            ErrorKind::UpstreamTimeout,
+            "The upstream did not answer in time. The operation goes on: ask again.",
+        )
+    }
+}
+
+/// Bytes of an answer that is read as a whole. Vertex AI without a bucket sends the video inside it: the longest and
+/// sharpest that it makes take about 60 MB, 80 MB in base64.
+const ANSWER_BYTES_MAX: usize = 128 << 20;
+/// A larger answer is read beside the thread that serves others.
+const READ_HERE_BYTES_MAX: u64 = 256 << 10;
+/// Redirects one after the other.
+const REDIRECTS_MAX: u32 = 3;
+/// The longest wait that is passed on to a client.
+const WAIT_MAX: Duration = Duration::from_secs(120);
+const FULL: &str = "The gateway holds as many bodies as it may. The video is still there: ask again.";
+const NO_PLACE: &str = "the address of the video is none that can be read";

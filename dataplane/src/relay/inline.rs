@@ -1,0 +1,165 @@
+//! Bytes of an upstream inside a JSON answer, as base64, while they come: a video is held nowhere as a whole, and a
+//! client that goes away closes the upstream's connection, because dropping this drops that.
+//!
+//! ```text
+//!   Head --> Film --upstream ended well--> Tail --> End
+//!              '----broke off, silent, too long---> End   (the client's connection is cut: no end of the JSON)
+//! ```
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use shared::port::BoxError;
+use shared::routing::ProviderInstance;
+use tokio::time::{Instant, Sleep};
+
+use crate::plane::Room;
+use crate::upstream::AnswerBody;
+use crate::worker::Worker;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Inline {
+    head: Bytes,
+    source: Source,
+    tail: Bytes,
+    phase: Phase,
+}
+
+/// Where what stands inside comes from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// It is there, in base64, and counted for as long as it is.
+    There { base64: Bytes, _room: Room },
+    /// It comes from an upstream, as it is.
+    Coming(Box<Coming>),
+}
+
+/// See [`Source::Coming`].
+#[derive(Debug)]
+pub(crate) struct Coming {
+    worker: Rc<Worker>,
+    provider: Arc<ProviderInstance>,
+    body: AnswerBody,
+    /// What has been read: at first the first piece, then less than three bytes that do not fill a group of base64.
+    unsaid: Vec<u8>,
+    bytes: u64,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Head,
+    Film,
+    Tail,
+    End,
+}
+
+/// Bytes of a video that are passed on. The longest that any vendor makes is far below; more is no video, and would
+/// hold a connection for good.
+const BYTES_MAX: u64 = 2 << 30;
+
+impl Inline {
+    /// `source` between `head` and `tail`.
+    pub(crate) fn new((head, tail): (Bytes, Bytes), source: Source) -> Self {
+        Self { head, source, tail, phase: Phase::Head }
+    }
+
+    /// The next bytes for the client.
+    pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
+        loop {
+            match self.phase {
+                Phase::Head => {
+                    self.phase = Phase::Film;
+                    return Poll::Ready(Some(Ok(std::mem::take(&mut self.head))));
+                }
+                Phase::Film => match ready!(self.source.poll_base64(cx)) {
+                    Ok(None) => self.phase = Phase::Tail,
+                    Ok(Some(base64)) => return Poll::Ready(Some(Ok(base64))),
+                    Err(why) => {
+                        self.phase = Phase::End;
+                        return Poll::Ready(Some(Err(why.into())));
+                    }
+                },
+                Phase::Tail => {
+                    self.phase = Phase::End;
+                    return Poll::Ready(Some(Ok(std::mem::take(&mut self.tail))));
+                }
+                Phase::End => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl Source {
+    fn poll_base64(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, &'static str>> {
+        match self {
+            Self::There { base64, .. } => {
+                let base64 = std::mem::take(base64);
+                Poll::Ready(Ok(Some(base64).filter(|base64| !base64.is_empty())))
+            }
+            Self::Coming(coming) => coming.poll_base64(cx),
+        }
+    }
+}
+
+impl Coming {
+    /// What is left of `body`, after `first`.
+    pub(crate) fn new(
+        worker: &Rc<Worker>,
+        provider: &Arc<ProviderInstance>,
+        first: &[u8],
+        body: AnswerBody,
+    ) -> Self {
+        Self {
+            worker: Rc::clone(worker),
+            provider: Arc::clone(provider),
+            body,
+            unsaid: first.to_vec(),
+            bytes: first.len() as u64,
+            timer: None,
+        }
+    }
+
+    fn poll_base64(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, &'static str>> {
+        loop {
+            let whole = self.unsaid.len() - self.unsaid.len() % 3;
+            if whole > 0 {
+                let rest = self.unsaid.split_off(whole);
+                let groups = std::mem::replace(&mut self.unsaid, rest);
+                return Poll::Ready(Ok(Some(BASE64_STANDARD.encode(groups).into())));
+            }
+            match self.body.poll_data(cx) {
+                Poll::Ready(Some(Ok(piece))) => {
+                    self.timer = None;
+                    self.bytes += piece.len() as u64;
+                    if self.bytes > BYTES_MAX {
+                        return Poll::Ready(Err("the video is too long"));
+                    }
+                    self.unsaid.extend_from_slice(&piece);
+                }
+                Poll::Ready(Some(Err(_))) => {
+                    return Poll::Ready(Err("the upstream broke off inside the video"));
+                }
+                Poll::Ready(None) => {
+                    self.body.recycle(&self.worker, &self.provider);
+                    let last = std::mem::take(&mut self.unsaid);
+                    return Poll::Ready(Ok((!last.is_empty()).then(|| BASE64_STANDARD.encode(last).into())));
+                }
+                Poll::Pending => {
+                    let silence = self.provider.stream_idle_timeout;
+                    let timer = self
+                        .timer
+                        .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + silence)));
+                    ready!(timer.as_mut().poll(cx));
+                    return Poll::Ready(Err("the upstream fell silent inside the video"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What clients read of an operation, in one shape whoever makes the video.
+
+use bytes::Bytes;
+
+use crate::envelope::StreamError;
+use crate::json::Writer;
+
+/// An operation as its client knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// Its sealed id.
+    pub operation: &'a str,
+    /// When it was started, in seconds since the Unix epoch.
+    pub created_at: u64,
+    /// The provider instance that has it.
+    pub provider: &'a str,
+    /// The model that was asked.
+    pub model: &'a str,
+}
+
+impl About<'_> {
+    /// It has begun.
+    pub fn started(&self) -> Bytes {
+        self.whole("queued", |_| {})
+    }
+
+    /// It is not done; perhaps with the hundredths that are.
+    pub fn running(&self, progress: Option<u64>) -> Bytes {
+        self.whole("running", |out| {
+            if let Some(progress) = progress {
+                out.name("progress").number(progress);
+            }
+        })
+    }
+
+    /// There is no video. `error` has been sanitized.
+    pub fn failed(&self, error: &StreamError) -> Bytes {
+        self.whole("failed", |out| {
+            out.name("error").object().name("message").text(&error.message);
+            out.name("type").text("upstream_error").name("param").raw(b"null").name("code");
+            match &error.code {
+                Some(code) => out.text(code),
+                None => out.raw(b"null"),
+            };
+            out.end_object();
+        })
+    }
+
+    /// The video is at an address that the client itself can read.
+    pub fn at(&self, address: &str, media_type: &str) -> Bytes {
+        self.whole("completed", |out| {
+            out.name("video")
+                .object()
+                .name("url")
+                .text(address)
+                .name("mime_type")
+                .text(media_type)
+                .end_object();
+        })
+    }
+
+    /// What stands before and after the base64 of the video.
+    pub fn around(&self, media_type: &str) -> (Bytes, Bytes) {
+        let mut out = self.begun("completed");
+        out.name("video").object().name("mime_type").text(media_type).name("b64_json").bytes(b"\"");
+        (out.finish().into(), Bytes::from_static(b"\"}}"))
+    }
+
+    fn whole(&self, status: &str, more: impl FnOnce(&mut Writer)) -> Bytes {
+        let mut out = self.begun(status);
+        more(&mut out);
+        out.end_object();
+        out.finish().into()
+    }
+
+    fn begun(&self, status: &str) -> Writer {
+        let mut out = Writer::default();
+        out.object().name("id").text(self.operation).name("object").text("video.operation");
+        out.name("operation").text(self.operation).name("status").text(status);
+        out.name("created_at").number(self.created_at);
+        out.name("provider").text(self.provider).name("model").text(self.model);
+        out
+    }
+}

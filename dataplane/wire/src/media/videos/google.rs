@@ -1,0 +1,189 @@
+//! Veo, as the Gemini API and Vertex AI have it: `:predictLongRunning`, then the operation, read (Gemini) or asked for
+//! by name (Vertex AI). The answers differ in where the video stands, and either is read from both.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::start::{Size, Start};
+use super::{State, Video, media_type};
+use crate::adapt::Rejection;
+use crate::envelope::StreamError;
+use crate::json::Writer;
+
+/// A start as one instance and its parameters.
+pub(super) fn start(start: &Start<'_>) -> Result<Vec<u8>, Rejection> {
+    let (ratio, resolution) = match start.size {
+        Some(size) => named(size)?,
+        None => (start.aspect_ratio, start.resolution),
+    };
+    let mut out = Writer::default();
+    out.object().name("instances").list().object().name("prompt").text(start.prompt);
+    if let Some(image) = &start.image {
+        out.name("image").object().name("bytesBase64Encoded").text(image.base64);
+        out.name("mimeType").text(image.media_type).end_object();
+    }
+    out.end_object().end_list().name("parameters").object();
+    for (name, text) in
+        [("aspectRatio", ratio), ("resolution", resolution), ("negativePrompt", start.negative_prompt)]
+    {
+        if let Some(text) = text {
+            out.name(name).text(text);
+        }
+    }
+    for (name, number) in [("durationSeconds", start.seconds), ("seed", start.seed)] {
+        if let Some(number) = number {
+            out.name(name).number(number);
+        }
+    }
+    if let Some(wanted) = start.generate_audio {
+        out.name("generateAudio").raw(if wanted { b"true" } else { b"false" });
+    }
+    out.end_object().end_object();
+    Ok(out.finish())
+}
+
+type Named = (Option<&'static str>, Option<&'static str>);
+
+/// Shape and resolution of a size.
+fn named(Size(width, height): Size) -> Result<Named, Rejection> {
+    let ratio = if width >= height { "16:9" } else { "9:16" };
+    let resolution = match (width.max(height), width.min(height)) {
+        (1280, 720) => "720p",
+        (1920, 1080) => "1080p",
+        (3840, 2160) => "4k",
+        _ => return Err(Rejection::new("size", SIZES)),
+    };
+    Ok((Some(ratio), Some(resolution)))
+}
+
+const SIZES: &str = "can only be 1280x720, 1920x1080, 3840x2160 or one of them upright at this target.";
+
+/// The question to Vertex AI how far the operation `name` is.
+pub fn poll_body(name: &str) -> Bytes {
+    let mut out = Writer::default();
+    out.object().name("operationName").text(name).end_object();
+    out.finish().into()
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Operation<'a> {
+    name: Option<String>,
+    done: Option<bool>,
+    error: Option<Value>,
+    #[serde(borrow)]
+    response: Option<Made<'a>>,
+}
+
+/// What Vertex AI's operations have made; the Gemini API's have it one level further down.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Made<'a> {
+    #[serde(borrow)]
+    generate_video_response: Option<Box<Made<'a>>>,
+    #[serde(borrow)]
+    videos: Option<Vec<Film<'a>>>,
+    #[serde(borrow)]
+    generated_samples: Option<Vec<Sample<'a>>>,
+    rai_media_filtered_reasons: Option<Vec<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Sample<'a> {
+    #[serde(borrow)]
+    video: Option<Film<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Film<'a> {
+    #[serde(borrow, alias = "encodedVideo", alias = "videoBytes")]
+    bytes_base64_encoded: Option<&'a RawValue>,
+    #[serde(alias = "gcsUri")]
+    uri: Option<String>,
+    #[serde(alias = "encoding")]
+    mime_type: Option<String>,
+}
+
+pub(super) fn started(answer: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Operation<'_>>(answer).ok()?.name
+}
+
+pub(super) fn state(answer: &Bytes) -> Option<State> {
+    let operation: Operation<'_> = serde_json::from_slice(answer).ok()?;
+    if let Some(error) = operation.error.filter(|error| !error.is_null()) {
+        return operation.done.unwrap_or(false).then(|| State::Failed(failure(&error)));
+    }
+    if operation.done != Some(true) {
+        // That a name stands there is all that tells an operation from any other object.
+        return operation.name.map(|_| State::Running(None));
+    }
+    let made = operation.response.unwrap_or_default();
+    Some(made.innermost().state(answer))
+}
+
+impl<'a> Made<'a> {
+    fn innermost(mut self) -> Self {
+        self.generate_video_response.take().map_or(self, |inner| *inner)
+    }
+
+    /// The first video, as there is never more than one asked for, or why there is none.
+    fn state(self, answer: &Bytes) -> State {
+        let sampled = self.generated_samples.into_iter().flatten().find_map(|sample| sample.video);
+        let film = self.videos.into_iter().flatten().next().or(sampled);
+        if let Some(video) = film.and_then(|film| film.video(answer)) {
+            return State::Done(video);
+        }
+        let reasons = self.rai_media_filtered_reasons.unwrap_or_default().join("; ");
+        let (message, code) = match reasons.is_empty() {
+            true => ("The provider ended the operation without a video.".to_owned(), None),
+            false => (reasons, Some("content_policy".to_owned())),
+        };
+        State::Failed(StreamError { message, code, ..StreamError::default() })
+    }
+}
+
+impl Film<'_> {
+    fn video(self, answer: &Bytes) -> Option<Video> {
+        let media_type = media_type(self.mime_type.as_deref());
+        let inside = self.bytes_base64_encoded.and_then(|raw| raw.get().strip_prefix('"')?.strip_suffix('"'));
+        match (inside.filter(|base64| !base64.is_empty()), self.uri) {
+            (Some(base64), _) => {
+                Some(Video::Inline { base64: answer.slice_ref(base64.as_bytes()), media_type })
+            }
+            (None, Some(address)) => Some(Video::At { address, media_type }),
+            (None, None) => None,
+        }
+    }
+}
+
+/// A `google.rpc.Status`, whose number has a name.
+fn failure(error: &Value) -> StreamError {
+    let number = error.get("code").and_then(Value::as_u64).and_then(|code| usize::try_from(code).ok());
+    let name = number.and_then(|code| CODES.get(code)).map(|name| (*name).to_owned());
+    let read = StreamError::of_member(error);
+    StreamError { code: name.or_else(|| read.code.clone()), ..read }
+}
+
+/// The codes of google.rpc, by number.
+const CODES: [&str; 17] = [
+    "ok",
+    "cancelled",
+    "unknown",
+    "invalid_argument",
+    "deadline_exceeded",
+    "not_found",
+    "already_exists",
+    "permission_denied",
+    "resource_exhausted",
+    "failed_precondition",
+    "aborted",
+    "out_of_range",
+    "unimplemented",
+    "internal",
+    "unavailable",
+    "data_loss",
+    "unauthenticated",
+];

@@ -1,0 +1,89 @@
+//! OpenAI's videos API: `POST /videos`, `GET /videos/{id}`, `GET /videos/{id}/content`.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::start::{Size, Start};
+use super::{State, Video};
+use crate::adapt::Rejection;
+use crate::envelope::StreamError;
+use crate::json::Writer;
+
+/// A start in OpenAI's words, whose seconds are a string.
+pub(super) fn start(start: &Start<'_>) -> Result<Vec<u8>, Rejection> {
+    let unsaid = [
+        ("seed", start.seed.is_some()),
+        ("negative_prompt", start.negative_prompt.is_some()),
+        ("generate_audio", start.generate_audio == Some(false)),
+    ];
+    if let Some((name, _)) = unsaid.iter().find(|(_, given)| *given) {
+        return Err(Rejection::new(*name, "cannot be said to a target of OpenAI's videos API."));
+    }
+    let mut out = Writer::default();
+    out.object().name("model").text(start.model).name("prompt").text(start.prompt);
+    if let Some(seconds) = start.seconds {
+        out.name("seconds").text(&seconds.to_string());
+    }
+    if let Some(Size(width, height)) = size(start)? {
+        out.name("size").text(&format!("{width}x{height}"));
+    }
+    if let Some(image) = &start.image {
+        out.name("input_reference").object().name("image_url").text(image.uri).end_object();
+    }
+    out.end_object();
+    Ok(out.finish())
+}
+
+/// The size that is said, or that is meant by shape and resolution.
+fn size(start: &Start<'_>) -> Result<Option<Size>, Rejection> {
+    let (Some(ratio), None | Some("720p")) = (start.aspect_ratio, start.resolution) else {
+        return match (start.aspect_ratio, start.resolution) {
+            (_, Some("720p")) | (None, None) => Ok(start.size),
+            _ => Err(Rejection::new("resolution", "can only be \"720p\" at this target: use 'size'.")),
+        };
+    };
+    match ratio {
+        "16:9" => Ok(Some(Size(1280, 720))),
+        "9:16" => Ok(Some(Size(720, 1280))),
+        _ => Err(Rejection::new(
+            "aspect_ratio",
+            "can only be \"16:9\" or \"9:16\" at this target: use 'size'.",
+        )),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Job {
+    id: Option<String>,
+    status: Option<String>,
+    progress: Option<f64>,
+    error: Option<Value>,
+}
+
+pub(super) fn started(answer: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Job>(answer).ok()?.id
+}
+
+pub(super) fn state(answer: &Bytes) -> Option<State> {
+    let job: Job = serde_json::from_slice(answer).ok()?;
+    Some(match job.status.as_deref()? {
+        "queued" | "in_progress" => State::Running(job.progress.map(hundredths)),
+        "completed" => State::Done(Video::Kept),
+        "failed" | "cancelled" | "expired" => {
+            State::Failed(match job.error.filter(|error| !error.is_null()) {
+                Some(error) => StreamError::of_member(&error),
+                None => StreamError {
+                    message: "The provider made no video and did not say why.".to_owned(),
+                    ..StreamError::default()
+                },
+            })
+        }
+        _ => return None,
+    })
+}
+
+/// From 0 to 100.
+fn hundredths(progress: f64) -> u64 {
+    (0..=100_u8).rev().find(|part| f64::from(*part) <= progress).unwrap_or(0).into()
+}

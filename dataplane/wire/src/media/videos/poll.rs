@@ -1,0 +1,30 @@
+//! What a client sends to learn how far a video is.
+
+use simd_json::prelude::{ValueAsScalar as _, ValueIntoObject as _, ValueIntoString as _};
+
+use super::start::unreadable;
+use crate::adapt::Rejection;
+use crate::json;
+
+/// The `operation` that `body` asks for; its bytes are used up. Nothing but that and `model` may stand in it, so that
+/// nobody takes a question for a start.
+pub fn polled(body: &mut [u8]) -> Result<String, Rejection> {
+    let tape = json::parse(body).map_err(unreadable)?;
+    let mut operation = None;
+    for (name, value) in tape.as_value().into_object().iter().flat_map(|object| object.iter()) {
+        match name {
+            _ if value.as_null().is_some() => {}
+            "model" => {}
+            "operation" => {
+                let id = value.into_string();
+                operation =
+                    Some(id.ok_or_else(|| Rejection::malformed(name, "must be the id of an operation."))?);
+            }
+            _ => return Err(Rejection::malformed(name, ALONE)),
+        }
+    }
+    operation.map(str::to_owned).ok_or_else(|| Rejection::malformed("operation", "is missing."))
+}
+
+const ALONE: &str =
+    "cannot stand beside 'operation': a request that asks how far a video is holds that and 'model' alone.";

@@ -1,0 +1,298 @@
+//! Videos: what goes upstream, and what is read of the answers.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use shared::operation::Dialect;
+
+use super::{About, State, Vendor, Video, media_type, poll_body, polled};
+use crate::adapt::{BadAnswer, Rejection};
+use crate::envelope::StreamError;
+use crate::request::{HeadScan, Naming, ScanError, build};
+
+macro_rules! fixture {
+    ($name:literal) => {
+        include_str!(concat!("../../../fixtures/videos/", $name, ".json"))
+    };
+}
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+fn start(vendor: Vendor, body: &Value) -> Result<Value, Rejection> {
+    let said = vendor.start(&mut body.to_string().into_bytes())?;
+    Ok(serde_json::from_slice(&said).unwrap())
+}
+
+fn state(vendor: Vendor, answer: &str) -> State {
+    vendor.state(&Bytes::copy_from_slice(answer.as_bytes())).unwrap()
+}
+
+/// A start that says this too.
+fn with(name: &str, value: Value) -> Value {
+    let mut body = json!({"model": "m", "prompt": "p"});
+    body[name] = value;
+    body
+}
+
+const ABOUT: About<'_> =
+    About { operation: "vop_01", created_at: 1_795_000_000, provider: "google", model: "veo" };
+
+#[test]
+fn vectors_of_starts_are_said_in_each_vendors_words() {
+    let body = parsed(fixture!("start_request"));
+    assert_eq!(start(Vendor::OpenAi, &body).unwrap(), parsed(fixture!("open_ai_start")));
+    assert_eq!(start(Vendor::Google, &body).unwrap(), parsed(fixture!("google_start")));
+}
+
+#[test]
+fn vectors_of_answers_are_what_clients_read() {
+    let json = |bytes: Bytes| serde_json::from_slice::<Value>(&bytes).unwrap();
+    assert_eq!(json(ABOUT.started()), parsed(fixture!("start_response")));
+    assert_eq!(json(ABOUT.running(Some(40))), parsed(fixture!("poll_running")));
+    assert_eq!(json(ABOUT.at("gs://bucket/1/sample_0.mp4", "video/mp4")), parsed(fixture!("poll_url")));
+    let State::Failed(error) = state(Vendor::Google, fixture!("gemini_filtered")) else {
+        panic!("no failure")
+    };
+    assert_eq!(json(ABOUT.failed(&error)), parsed(fixture!("poll_failed")));
+    let State::Done(Video::Inline { base64, media_type }) = state(Vendor::Google, fixture!("vertex_done"))
+    else {
+        panic!("no video")
+    };
+    let (head, tail) = ABOUT.around(&media_type);
+    assert_eq!(json([head, base64, tail].concat().into()), parsed(fixture!("poll_done")));
+}
+
+#[test]
+fn a_poll_is_told_from_a_start_and_holds_nothing_else() {
+    let poll = fixture!("poll_request");
+    let head = |body: &str| -> Result<_, ScanError> {
+        let mut scan = HeadScan::new(Dialect::Videos);
+        scan.push(body.as_bytes())?;
+        scan.finish()
+    };
+    assert!(head(poll).unwrap().is_poll);
+    assert!(!head(fixture!("start_request")).unwrap().is_poll);
+    assert!(!head(r#"{"model":"m","prompt":"p","operation":null}"#).unwrap().is_poll);
+    assert_eq!(head(r#"{"model":"m","operation":null}"#).unwrap_err().param, Some("prompt"));
+    assert_eq!(head(r#"{"operation":"vop_1"}"#).unwrap_err().param, Some("model"));
+    assert_eq!(polled(&mut poll.as_bytes().to_vec()).unwrap(), "vop_01");
+    for (body, param) in [
+        (json!({"model": "m", "operation": "o", "prompt": "p"}), "prompt"),
+        (json!({"model": "m", "operation": "o", "n": 1}), "n"),
+        (json!({"model": "m", "operation": 7}), "operation"),
+        (json!({"model": "m"}), "operation"),
+    ] {
+        assert_eq!(polled(&mut body.to_string().into_bytes()).unwrap_err().param, param, "{body}");
+    }
+    let null = json!({"model": "m", "operation": "o", "prompt": null});
+    assert_eq!(polled(&mut null.to_string().into_bytes()).unwrap(), "o");
+}
+
+#[test]
+fn every_member_is_said_or_refused_by_name() {
+    let image = "data:image/png;base64,iVBORw0KGgo=";
+    let all = json!({
+        "model": "veo", "prompt": "a cat", "seconds": "6", "aspect_ratio": "9:16", "resolution": "1080p", "n": 1,
+        "seed": 7, "negative_prompt": "dogs", "image": image, "generate_audio": false, "stream": false,
+    });
+    assert_eq!(
+        start(Vendor::Google, &all).unwrap(),
+        json!({
+            "instances": [{
+                "prompt": "a cat", "image": {"bytesBase64Encoded": "iVBORw0KGgo=", "mimeType": "image/png"},
+            }],
+            "parameters": {
+                "aspectRatio": "9:16", "resolution": "1080p", "negativePrompt": "dogs", "durationSeconds": 6,
+                "seed": 7, "generateAudio": false,
+            },
+        })
+    );
+    let shape = |ratio: &str| with("aspect_ratio", json!(ratio));
+    assert_eq!(start(Vendor::OpenAi, &shape("9:16")).unwrap()["size"], "720x1280");
+    assert_eq!(start(Vendor::OpenAi, &shape("16:9")).unwrap()["size"], "1280x720");
+    assert_eq!(
+        start(Vendor::OpenAi, &with("image", json!(image))).unwrap()["input_reference"]["image_url"],
+        image
+    );
+    assert_eq!(
+        start(Vendor::OpenAi, &with("generate_audio", json!(true))).unwrap(),
+        json!({"model": "m", "prompt": "p"})
+    );
+    assert_eq!(
+        start(Vendor::OpenAi, &with("resolution", json!("720p"))).unwrap(),
+        json!({"model": "m", "prompt": "p"})
+    );
+    assert_eq!(start(Vendor::OpenAi, &with("size", json!("1024x1792"))).unwrap()["size"], "1024x1792");
+    for (size, ratio, resolution) in
+        [("1280x720", "16:9", "720p"), ("1080x1920", "9:16", "1080p"), ("3840x2160", "16:9", "4k")]
+    {
+        let said = start(Vendor::Google, &with("size", json!(size))).unwrap();
+        assert_eq!(said["parameters"], json!({"aspectRatio": ratio, "resolution": resolution}), "{size}");
+    }
+    for (vendor, name, value) in [
+        (Vendor::OpenAi, "seed", json!(1)),
+        (Vendor::OpenAi, "negative_prompt", json!("x")),
+        (Vendor::OpenAi, "generate_audio", json!(false)),
+        (Vendor::OpenAi, "aspect_ratio", json!("1:1")),
+        (Vendor::OpenAi, "resolution", json!("1080p")),
+        (Vendor::Google, "size", json!("1024x1792")),
+        (Vendor::Google, "size", json!("1280x1280")),
+    ] {
+        assert_eq!(start(vendor, &with(name, value)).unwrap_err().param, name, "{vendor:?}");
+    }
+}
+
+#[test]
+fn what_is_of_the_wrong_kind_is_refused_by_name() {
+    for (name, value) in [
+        ("prompt", json!("")),
+        ("prompt", json!(" \n")),
+        ("prompt", json!(["p"])),
+        ("seconds", json!(0)),
+        ("seconds", json!(1.5)),
+        ("seconds", json!("8s")),
+        ("seconds", json!("")),
+        ("size", json!("720p")),
+        ("size", json!("0x720")),
+        ("size", json!("+1x+2")),
+        ("size", json!("1x2x3")),
+        ("aspect_ratio", json!("wide")),
+        ("resolution", json!("4k\" ")),
+        ("n", json!(2)),
+        ("seed", json!(-1)),
+        ("seed", json!(4_294_967_296_u64)),
+        ("image", json!("https://example.com/a.png")),
+        ("image", json!("data:text/html;base64,AAAA")),
+        ("image", json!("data:image/png;base64,")),
+        ("image", json!("data:image/png;base64,\u{e9}")),
+        ("generate_audio", json!("yes")),
+        ("stream", json!(true)),
+        ("user", json!("me")),
+    ] {
+        for vendor in [Vendor::OpenAi, Vendor::Google] {
+            let refused = start(vendor, &with(name, value.clone())).unwrap_err();
+            assert_eq!(refused.param, name, "{vendor:?} {value}");
+        }
+    }
+    let both = json!({"model": "m", "prompt": "p", "size": "1280x720", "resolution": "720p"});
+    assert_eq!(start(Vendor::Google, &both).unwrap_err().param, "resolution");
+}
+
+#[test]
+fn operations_are_named_by_those_who_begin_them() {
+    for (vendor, answer, want) in [
+        (Vendor::OpenAi, fixture!("openai_video"), Ok("video_1")),
+        (Vendor::Google, fixture!("gemini_running"), Ok("models/veo-3.1-generate-preview/operations/abc123")),
+        (Vendor::OpenAi, "{}", Err(())),
+        (Vendor::Google, r#"{"name":""}"#, Err(())),
+        (Vendor::Google, r#"{"name":7}"#, Err(())),
+        (Vendor::Google, "<html>", Err(())),
+    ] {
+        let started = vendor.started(answer.as_bytes());
+        assert_eq!(started.as_deref().map_err(|_| ()), want, "{answer}");
+    }
+    let long = json!({"id": "v".repeat(1025)}).to_string();
+    assert!(matches!(Vendor::OpenAi.started(long.as_bytes()), Err(BadAnswer::Invalid(_))));
+    let error = br#"{"error":{"message":"no","code":"moderation"}}"#;
+    assert!(matches!(Vendor::OpenAi.started(error), Err(BadAnswer::Error(error)) if error.message == "no"));
+    assert_eq!(poll_body("a\"b"), r#"{"operationName":"a\"b"}"#);
+}
+
+#[test]
+fn every_state_is_read() {
+    let open_ai = |status: &str, more: &str| {
+        state(Vendor::OpenAi, &format!(r#"{{"id":"video_1","status":"{status}"{more}}}"#))
+    };
+    assert_eq!(state(Vendor::OpenAi, fixture!("openai_video")), State::Running(Some(0)));
+    assert_eq!(open_ai("in_progress", r#","progress":33.6"#), State::Running(Some(33)));
+    assert_eq!(open_ai("in_progress", r#","progress":1e9"#), State::Running(Some(100)));
+    assert_eq!(open_ai("in_progress", ""), State::Running(None));
+    assert_eq!(open_ai("completed", ""), State::Done(Video::Kept));
+    let failed = |state: State| match state {
+        State::Failed(StreamError { message, code, .. }) => (message, code.unwrap_or_default()),
+        State::Running(_) | State::Done(_) => panic!("{state:?}"),
+    };
+    let told = failed(open_ai("failed", r#","error":{"code":"moderation_blocked","message":"no"}"#));
+    assert_eq!(told, ("no".to_owned(), "moderation_blocked".to_owned()));
+    assert!(failed(open_ai("failed", r#","error":null"#)).0.contains("did not say why"));
+    assert_eq!(state(Vendor::Google, fixture!("gemini_running")), State::Running(None));
+    assert_eq!(state(Vendor::Google, r#"{"name":"o","done":false,"metadata":{}}"#), State::Running(None));
+    let State::Done(Video::At { address, .. }) = state(Vendor::Google, fixture!("gemini_done")) else {
+        panic!()
+    };
+    assert_eq!(address, "https://generativelanguage.googleapis.com/v1beta/files/xyz:download?alt=media");
+    let State::Done(Video::At { address, .. }) = state(Vendor::Google, fixture!("vertex_bucket")) else {
+        panic!()
+    };
+    assert_eq!(address, "gs://bucket/1/sample_0.mp4");
+    let told = failed(state(Vendor::Google, fixture!("vertex_failed")));
+    assert_eq!(told, ("The prompt could not be submitted.".to_owned(), "invalid_argument".to_owned()));
+    let told = failed(state(Vendor::Google, r#"{"name":"o","done":true}"#));
+    assert_eq!(told.0, "The provider ended the operation without a video.");
+    for (vendor, answer) in [
+        (Vendor::OpenAi, "{}"),
+        (Vendor::OpenAi, r#"{"status":"lost"}"#),
+        (Vendor::Google, "{}"),
+        (Vendor::Google, r#"{"name":"o","error":{"message":"busy"}}"#),
+        (Vendor::Google, r#"{"done":"yes"}"#),
+        (Vendor::Google, ""),
+    ] {
+        assert!(vendor.state(&Bytes::from_static(answer.as_bytes())).is_err(), "{answer}");
+    }
+}
+
+#[test]
+fn a_media_type_is_a_videos_or_the_usual_one() {
+    for (given, want) in [
+        (Some("video/webm"), "video/webm"),
+        (Some("video/x-matroska"), "video/x-matroska"),
+        (Some("image/png"), "video/mp4"),
+        (Some("video/\"}"), "video/mp4"),
+        (Some("video/"), "video/mp4"),
+        (None, "video/mp4"),
+    ] {
+        assert_eq!(media_type(given), want, "{given:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_asked_for_arrives_whatever_its_text(
+        prompt in "\\PC*[\\S]\\PC*", negative in proptest::option::of("\\PC*"), seed: u32, seconds in 1..86_400_u64,
+        selector in "[a-z/]{1,30}",
+    ) {
+        let body = json!({
+            "affinity_key": "k", "seed": seed, "model": selector, "prompt": prompt, "seconds": seconds,
+            "negative_prompt": negative, "fallback_timeout_ms": 5,
+        })
+        .to_string();
+        let mut scan = HeadScan::new(Dialect::Videos);
+        scan.push(body.as_bytes()).unwrap();
+        let head = scan.finish().unwrap();
+        prop_assert_eq!(&head.model, &selector);
+        let mut built = build(&[body.into()], &head, Naming::Model("up\"stream"), false, None).concat();
+        let google: Value = serde_json::from_slice(&Vendor::Google.start(&mut built.clone()).unwrap()).unwrap();
+        prop_assert_eq!(&google["instances"], &json!([{"prompt": prompt}]));
+        let mut parameters = json!({"durationSeconds": seconds, "seed": seed});
+        if let Some(negative) = &negative {
+            parameters["negativePrompt"] = json!(negative);
+        }
+        prop_assert_eq!(&google["parameters"], &parameters);
+        let refused = Vendor::OpenAi.start(&mut built).unwrap_err();
+        prop_assert_eq!(refused.param, "seed");
+        let plain = json!({"model": "up\"stream", "prompt": prompt, "seconds": seconds}).to_string();
+        let said: Value = serde_json::from_slice(&Vendor::OpenAi.start(&mut plain.into_bytes()).unwrap()).unwrap();
+        prop_assert_eq!(said, json!({"model": "up\"stream", "prompt": prompt, "seconds": seconds.to_string()}));
+    }
+
+    #[test]
+    fn whatever_comes_is_answered_in_json(message in "\\PC*", code in proptest::option::of("\\PC*"), address in "\\PC*") {
+        let error = StreamError { message: message.clone(), code: code.clone(), ..StreamError::default() };
+        let said: Value = serde_json::from_slice(&ABOUT.failed(&error)).unwrap();
+        prop_assert_eq!(&said["error"], &json!({"message": message, "type": "upstream_error", "param": null, "code": code}));
+        let said: Value = serde_json::from_slice(&ABOUT.at(&address, "video/mp4")).unwrap();
+        prop_assert_eq!(&said["video"]["url"], &json!(address));
+    }
+}

@@ -1,0 +1,159 @@
+//! A start is sent once, unless it surely began nothing.
+
+use serde_json::json;
+
+use super::{GEMINI_NAME, PATH, Rig, VERTEX_NAME, config, post};
+use crate::support::admin::Admin;
+use crate::support::gateway::Setup;
+use crate::support::raw::{self, Raw};
+use crate::support::{Answer, Client, Upstream, Yaml, chat, gateway::ADMIN_KEY};
+
+fn eager() -> serde_json::Value {
+    json!({"retry_max_attempts": 3, "retry_initial_backoff_seconds": 0.001, "circuit_failure_threshold": 0})
+}
+
+#[tokio::test]
+async fn a_start_that_may_have_begun_something_is_never_sent_again() {
+    let rig = Rig::with(&eager()).await;
+    for (what, answer, status) in [
+        ("a close before an answer", Answer::new().close(), 502),
+        ("a reset before an answer", Answer::new().reset(), 502),
+        ("half an answer", Answer::json(200, r#"{"name":"operations/1"}"#).cut_after(90), 502),
+        ("no answer", Answer::json(200, "<html>"), 502),
+        ("no operation", Answer::json(200, "{}"), 502),
+        ("an error of the server", Answer::error(500), 500),
+        ("an overloaded server", Answer::error(503), 503),
+        ("a time-out of a proxy", Answer::error(504), 504),
+    ] {
+        let before = rig.upstream.requests().len();
+        rig.upstream.then(answer);
+        let answer = post(&rig.client(), json!({"model": "line", "prompt": "a cat"})).await;
+        assert_eq!((answer.status, answer.header("x-llmgw-attempts")), (status, Some("1")), "{what}");
+        let said = answer.json()["error"]["message"].to_string();
+        assert!(said.contains("billed twice"), "{what}: {said}");
+        assert_eq!(rig.upstream.requests().len() - before, 1, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_falls_silent_is_not_asked_again() {
+    let upstream = Upstream::start().await;
+    let mut settings = config(&upstream, &eager());
+    settings["providers"]["gemini"]["timeout"] = json!(0.2);
+    let gateway = Setup::new(&Yaml::new()).yaml(settings.to_string()).start().await;
+    upstream.then(Answer::hang_forever());
+    let answer = post(&gateway.client(), json!({"model": "line", "prompt": "a cat"})).await;
+    assert_eq!((answer.status, answer.error_code().as_str()), (504, "upstream_timeout"));
+    assert!(answer.json()["error"]["message"].as_str().unwrap().contains("billed twice"));
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_start_never_goes_out_on_an_idle_connection_that_may_break_under_it() {
+    let rig = Rig::with(&eager()).await;
+    // The connection of this answer stays open, and idle.
+    rig.upstream.then(Answer::completion("hello"));
+    assert_eq!(rig.client().chat(chat::request("openai/veo")).await.status, 200);
+    rig.upstream.then(Answer::new().close());
+    let answer = post(&rig.client(), json!({"model": "openai/veo", "prompt": "a cat"})).await;
+    assert_eq!(answer.status, 502);
+    assert_eq!(rig.upstream.requests().len(), 2, "the start came once");
+    assert_ne!(rig.upstream.request(1).await.connection, rig.upstream.request(0).await.connection);
+}
+
+#[tokio::test]
+async fn a_start_that_was_refused_may_be_sent_again() {
+    let rig = Rig::with(&eager()).await;
+    rig.upstream.then(Answer::error(429)).then(Answer::json(200, json!({"name": GEMINI_NAME}).to_string()));
+    let answer = post(&rig.client(), json!({"model": "line", "prompt": "a cat"})).await;
+    assert_eq!((answer.status, answer.header("x-llmgw-attempts")), (202, Some("2")));
+    rig.upstream.then(Answer::error(400));
+    let answer = post(&rig.client(), json!({"model": "line", "prompt": "a cat"})).await;
+    assert_eq!((answer.status, rig.upstream.requests().len()), (400, 3));
+    assert!(!answer.json()["error"]["message"].to_string().contains("billed twice"));
+
+    let nobody = Upstream::start().await;
+    let settings = config(&nobody, &eager());
+    drop(nobody);
+    let gateway = Setup::new(&Yaml::new()).yaml(settings.to_string()).start().await;
+    let answer = post(&gateway.client(), json!({"model": "line", "prompt": "a cat"})).await;
+    assert_eq!((answer.status, answer.header("x-llmgw-attempts")), (502, Some("3")), "nobody was reached");
+    assert!(!answer.json()["error"]["message"].to_string().contains("billed twice"));
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_stops_the_start() {
+    let rig = Rig::with(&eager()).await;
+    rig.upstream.then(Answer::hang_forever());
+    let body = json!({"model": "line", "prompt": "a cat"}).to_string();
+    let mut client = Raw::open(rig.gateway.address()).await;
+    let request = raw::post(ADMIN_KEY, "", &body).replace("/v1/chat/completions", PATH);
+    client.send(request).await;
+    rig.upstream.request(0).await;
+    drop(client);
+    rig.upstream.closed(0).await;
+    let records = rig.gateway.records(1).await;
+    assert_eq!((&records[0]["outcome"], records.len()), (&json!("cancelled"), 1));
+    assert_eq!(rig.upstream.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_for_is_refused_by_name_before_a_call() {
+    let rig = Rig::start().await;
+    for (model, name, value) in [
+        ("gemini/veo", "prompt", json!(7)),
+        ("gemini/veo", "seconds", json!("soon")),
+        ("gemini/veo", "n", json!(2)),
+        ("gemini/veo", "stream", json!(true)),
+        ("gemini/veo", "image", json!("https://example.com/a.png")),
+        ("gemini/veo", "user", json!("me")),
+        ("openai/veo", "seed", json!(1)),
+        ("openai/veo", "negative_prompt", json!("dogs")),
+    ] {
+        let mut body = json!({"model": model, "prompt": "a cat"});
+        body[name] = value;
+        let answer = post(&rig.client(), body).await;
+        assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!(name)), "{model}");
+    }
+    let answer = post(&rig.client(), json!({"model": "gemini/veo"})).await;
+    assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("prompt")));
+    assert!(rig.upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn only_starts_count_against_a_quota() {
+    let rig = Rig::start().await;
+    let admin = Admin(rig.client());
+    let project = admin.project("blue").await;
+    let key = admin.key(json!({"project": project})).await;
+    let limit = json!({"subject": {"kind": "key", "id": key.id}, "metric": "requests", "window": "minute", "limit": 1});
+    admin.create("quotas", limit).await;
+    let client = Client::new(rig.gateway.address(), Some(&key.key));
+    let operation = rig.begin(&client, "line", json!({"name": GEMINI_NAME})).await;
+    for _ in 0..3 {
+        rig.upstream.then(Answer::json(200, json!({"name": GEMINI_NAME}).to_string()));
+        let answer = post(&client, json!({"model": "line", "operation": operation})).await;
+        assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("running")));
+    }
+    let answer = post(&client, json!({"model": "line", "prompt": "a dog"})).await;
+    assert_eq!((answer.status, answer.error_code().as_str()), (429, "quota_exceeded"));
+}
+
+#[tokio::test]
+async fn explain_says_who_would_make_it_and_who_has_it() {
+    let rig = Rig::start().await;
+    let operation = rig.begin(&rig.client(), "vertex/veo", json!({"name": VERTEX_NAME})).await;
+    let admin = Admin(rig.client());
+    let ask = async |body: serde_json::Value| {
+        admin.done("POST", "explain", json!({"path": PATH, "body": body})).await
+    };
+    let plan = ask(json!({"model": "line", "prompt": "a cat"})).await;
+    assert_eq!(plan["candidates"], json!([{"provider": "gemini", "model": "veo"}]), "{plan}");
+    let plan = ask(json!({"model": "openai/veo", "prompt": "a cat", "seed": 1})).await;
+    assert_eq!(plan["refusal"]["param"], "seed", "{plan}");
+    let plan = ask(json!({"model": "line", "operation": operation})).await;
+    assert_eq!(plan["candidates"], json!([{"provider": "vertex", "model": "veo"}]), "{plan}");
+    let plan = ask(json!({"model": "line", "operation": "vop_x"})).await;
+    assert_eq!(plan["refusal"]["param"], "operation", "{plan}");
+    assert_eq!(rig.upstream.requests().len(), 1, "nobody was asked");
+}
