@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderName, HeaderValue};
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::health::Passage;
@@ -27,7 +27,7 @@ use crate::plan::{self, Needs};
 use crate::record::Record;
 use crate::relay::BYTES_PER_TOKEN;
 use crate::server::body::Held;
-use crate::upstream::request::{self, Draft};
+use crate::upstream::request::{self, Draft, Way};
 use crate::worker::Worker;
 
 /// A request that has been read, and where it may go.
@@ -202,8 +202,7 @@ impl<'a> Walk<'a> {
             worker: &job.worker,
             draft: Draft {
                 provider: Arc::clone(&target.provider),
-                method: Method::POST,
-                once: job.head.dialect == Dialect::Videos,
+                way: if job.head.dialect == Dialect::Videos { Way::PostOnce } else { Way::Post },
                 path,
                 forwarded: if native { &job.forwarded } else { &[] },
                 request_id: &job.request_id,
@@ -258,7 +257,7 @@ impl<'a> Walk<'a> {
                     provider.circuit.succeed();
                     return Step::Served { success, adapted_from: task.reading.adapted_from() };
                 }
-                Err(failure) if task.draft.once => failure.once(),
+                Err(failure) if task.draft.way == Way::PostOnce => failure.once(),
                 Err(failure) => failure,
             };
             record.end_step(failure.result, failure.status, began.elapsed());

@@ -161,9 +161,10 @@ fn of_error_answer(
 pub(crate) fn wait_asked_for(head: &Kept) -> Option<Duration> {
     let text = |value: &Option<HeaderValue>| value.as_ref()?.to_str().ok().map(str::to_owned);
     let now_ms = shared::clock::unix_ms();
-    text(&head.retry_after_ms)
+    let rare = head.rare.as_deref()?;
+    text(&rare.retry_after_ms)
         .and_then(|value| retry::retry_after_ms(&value))
-        .or_else(|| text(&head.retry_after).and_then(|value| retry::retry_after(&value, now_ms)))
+        .or_else(|| text(&rare.retry_after).and_then(|value| retry::retry_after(&value, now_ms)))
 }
 
 pub(super) fn broke_off(provider: &ProviderInstance) -> Failure {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::uri::PathAndQuery;
-use http::{HeaderName, HeaderValue, Method, Response};
+use http::{HeaderName, HeaderValue, Response};
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::provider::path::Call;
@@ -24,7 +24,7 @@ use crate::failover;
 use crate::plan;
 use crate::relay::Reply;
 use crate::server::body::{Held, Inbound};
-use crate::upstream::request::{Draft, JSON, forwarded};
+use crate::upstream::request::{Draft, JSON, Way, forwarded};
 use crate::upstream::{self, Answer};
 
 const X_TOKEN_COUNT: HeaderName = HeaderName::from_static("x-llmgw-token-count");
@@ -77,8 +77,7 @@ async fn ask(
     let worker = asked.exchange.worker();
     let draft = Draft {
         provider: Arc::clone(&target.provider),
-        method: Method::POST,
-        once: false,
+        way: Way::Post,
         path,
         forwarded: &forwarded(Dialect::Messages, asked.headers),
         request_id: &asked.exchange.request_id,

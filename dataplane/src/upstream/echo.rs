@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::id::ProviderId;
@@ -111,7 +110,11 @@ const ID: &str = "chatcmpl-echo";
 fn failure(provider: &ProviderId, status: u16, retry_after: Option<u64>) -> Answer {
     let message = format!("The echo provider '{provider}' was told to answer with {status}.");
     let body = json!({"error": {"message": message, "type": "echo_error", "param": null, "code": null}});
-    let head = Kept { retry_after: retry_after.map(HeaderValue::from), ..Kept::of_type("application/json") };
+    let head = Kept::of_type("application/json");
+    let head = match retry_after {
+        Some(seconds) => head.asking_to_wait(seconds),
+        None => head,
+    };
     Answer { status, head, body: EchoBody::whole(&body) }
 }
 

@@ -28,6 +28,7 @@ use self::dial::{DialError, UpstreamIo, dial};
 use self::http1::{Connection, Fault};
 use self::outgoing::Outgoing;
 use self::pool::Shared;
+use self::request::Way;
 use crate::worker::Worker;
 
 /// The head of an upstream's answer, with a body that is read piece by piece.
@@ -43,12 +44,19 @@ pub(crate) struct Answer {
 pub(crate) struct Kept {
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) processing_ms: Option<HeaderValue>,
+    /// What answers without an error do not have.
+    pub(crate) rare: Option<Box<Rare>>,
+    /// It is compressed, though that was not asked for.
+    pub(crate) encoded: bool,
+}
+
+/// Fields of the heads of errors and redirects.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
     pub(crate) retry_after: Option<HeaderValue>,
     pub(crate) retry_after_ms: Option<HeaderValue>,
     /// Where a redirect points.
     pub(crate) location: Option<HeaderValue>,
-    /// It is compressed, though that was not asked for.
-    pub(crate) encoded: bool,
 }
 
 impl Kept {
@@ -57,21 +65,31 @@ impl Kept {
         Self { content_type: Some(HeaderValue::from_static(content_type)), ..Self::default() }
     }
 
+    /// The same, of an answer that asks to be left alone for so many seconds.
+    fn asking_to_wait(mut self, seconds: impl Into<HeaderValue>) -> Self {
+        self.rare().retry_after = Some(seconds.into());
+        self
+    }
+
     /// Looks at one field; the length of its name decides for nearly every one that it is not kept.
     fn field(&mut self, name: &str, value: &[u8]) {
         let slot = match name.len() {
-            8 if name.eq_ignore_ascii_case("location") => &mut self.location,
-            11 if name.eq_ignore_ascii_case("retry-after") => &mut self.retry_after,
+            8 if name.eq_ignore_ascii_case("location") => &mut self.rare().location,
+            11 if name.eq_ignore_ascii_case("retry-after") => &mut self.rare().retry_after,
             12 if name.eq_ignore_ascii_case("content-type") => &mut self.content_type,
             16 if name.eq_ignore_ascii_case("content-encoding") => {
                 self.encoded |= !value.trim_ascii().eq_ignore_ascii_case(b"identity");
                 return;
             }
-            14 if name.eq_ignore_ascii_case("retry-after-ms") => &mut self.retry_after_ms,
+            14 if name.eq_ignore_ascii_case("retry-after-ms") => &mut self.rare().retry_after_ms,
             20 if name.eq_ignore_ascii_case("openai-processing-ms") => &mut self.processing_ms,
             _ => return,
         };
         *slot = HeaderValue::from_bytes(value).ok();
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     fn of(headers: &HeaderMap) -> Self {
@@ -227,7 +245,7 @@ async fn send_network(
     origin: &Origin,
     draft: &request::Draft<'_>,
 ) -> Result<Answer, SendError> {
-    if !draft.once
+    if draft.way != Way::PostOnce
         && let Some(connection) = worker.pool.take(origin)
     {
         match send_http1(connection, origin, draft).await {

@@ -14,14 +14,31 @@ use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
 use super::outgoing::Outgoing;
 
+/// How a request is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// `GET`, without a body.
+    Get,
+    /// `POST`.
+    Post,
+    /// `POST`, and never twice, not even where an idle connection broke under it before an answer.
+    PostOnce,
+}
+
+impl Way {
+    fn method(self) -> Method {
+        match self {
+            Self::Get => Method::GET,
+            Self::Post | Self::PostOnce => Method::POST,
+        }
+    }
+}
+
 /// Everything about one attempt's request but where it goes.
 #[derive(Debug)]
 pub(crate) struct Draft<'a> {
     pub(crate) provider: Arc<ProviderInstance>,
-    /// `GET` goes without a body.
-    pub(crate) method: Method,
-    /// It may never be sent twice, not even where an idle connection broke under it before an answer.
-    pub(crate) once: bool,
+    pub(crate) way: Way,
     /// [`ProviderInstance::path`].
     pub(crate) path: PathAndQuery,
     /// The client's own headers that go on, from [`forwarded`].
@@ -59,7 +76,7 @@ impl Draft<'_> {
         let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
         let path = self.path.as_str();
         for part in
-            [self.method.as_str(), " ", path, " HTTP/1.1\r\nhost: ", origin.authority.as_str(), "\r\n"]
+            [self.way.method().as_str(), " ", path, " HTTP/1.1\r\nhost: ", origin.authority.as_str(), "\r\n"]
         {
             head.extend_from_slice(part.as_bytes());
         }
@@ -84,7 +101,7 @@ impl Draft<'_> {
         parts.authority = Some(origin.authority.clone());
         parts.path_and_query = Some(self.path.clone());
         let mut request = Request::new(Outgoing::new(self.segments.clone()));
-        *request.method_mut() = self.method.clone();
+        *request.method_mut() = self.way.method();
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
         *request.version_mut() = Version::HTTP_2;
         let headers = request.headers_mut();
@@ -131,7 +148,7 @@ impl Draft<'_> {
 
     fn signable<'a>(&'a self, origin: &'a Origin) -> Signable<'a> {
         Signable {
-            method: self.method.as_str(),
+            method: if self.has_body() { "POST" } else { "GET" },
             host: origin.authority.as_str(),
             path: &self.path,
             content_type: JSON.to_str().ok().filter(|_| self.has_body()),
@@ -140,7 +157,7 @@ impl Draft<'_> {
     }
 
     fn has_body(&self) -> bool {
-        self.method != Method::GET
+        self.way != Way::Get
     }
 
     fn body_bytes(&self) -> usize {

@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::routing::ProviderInstance;
@@ -106,7 +105,7 @@ pub(super) async fn answer(worker: &Rc<Worker>, provider: &ProviderInstance, dra
         Ok(Some(Err(speech::Busy))) => {
             let refusal =
                 refusal(503, "server_error", "The voice has too much to say already. Try again.", None);
-            let head = Kept { retry_after: Some(HeaderValue::from_static("1")), ..refusal.head };
+            let head = refusal.head.asking_to_wait(1);
             return Answer { head, ..refusal };
         }
         Ok(None) | Err(_) => return refusal(500, "server_error", "The built-in voice cannot be used.", None),

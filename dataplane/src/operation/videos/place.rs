@@ -19,7 +19,9 @@ pub(super) enum Place {
 /// provider's credential.
 pub(super) fn place(provider: &ProviderInstance, address: &str) -> Option<Place> {
     let InstanceReach::Network(origin) = &provider.reach else { return None };
-    if address.len() > ADDRESS_BYTES_MAX || address.bytes().any(|byte| !byte.is_ascii_graphic()) {
+    if address.len() > ADDRESS_BYTES_MAX
+        || address.bytes().any(|byte| !byte.is_ascii_graphic() || byte == b'\\')
+    {
         return None;
     }
     if address.starts_with('/') && !address.starts_with("//") {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Method, Response};
+use http::{HeaderValue, Response};
 use shared::error_kind::ErrorKind;
 use shared::provider::path::Call;
 use shared::routing::Target;
@@ -27,7 +27,7 @@ use crate::error::Fault;
 use crate::plane::Room;
 use crate::relay::{Coming, Inline, Reply, Source};
 use crate::server::body::Held;
-use crate::upstream::request::{ANYTHING, Draft, JSON};
+use crate::upstream::request::{ANYTHING, Draft, JSON, Way};
 use crate::upstream::{self, Answer, AnswerBody};
 
 /// Answers one request.
@@ -82,8 +82,8 @@ impl Poll<'_> {
     async fn state(&self) -> Result<(State, Room), Fault> {
         let (name, model) = (&self.known.started.name, self.target.model.id.as_str());
         let draft = match (self.path(Call::Poll, name), self.path(Call::PollByPost, model)) {
-            (Some(path), _) => self.draft(Method::GET, path, Vec::new()),
-            (None, Some(path)) => self.draft(Method::POST, path, vec![poll_body(name)]),
+            (Some(path), _) => self.draft(Way::Get, path, Vec::new()),
+            (None, Some(path)) => self.draft(Way::Post, path, vec![poll_body(name)]),
             (None, None) => return Err(unknown()),
         };
         let mut answer = self.send(&draft).await?;
@@ -125,8 +125,9 @@ impl Poll<'_> {
     async fn fetch(&self, path: PathAndQuery, usual_type: &str) -> Result<Response<Reply>, Fault> {
         let mut path = path;
         for _ in 0..=REDIRECTS_MAX {
-            let mut answer = self.send(&self.draft(Method::GET, path, Vec::new())).await?;
-            match (answer.status, answer.head.location.take()) {
+            let answer = self.send(&self.draft(Way::Get, path, Vec::new())).await?;
+            let location = answer.head.rare.as_ref().and_then(|rare| rare.location.clone());
+            match (answer.status, location) {
                 (200, _) => return self.inline(answer, usual_type).await,
                 (301 | 302 | 303 | 307 | 308, Some(location)) => {
                     let location = location.to_str().unwrap_or_default();
@@ -167,11 +168,10 @@ impl Poll<'_> {
         self.target.provider.path(self.vendor.dialect(), call, name)
     }
 
-    fn draft(&self, method: Method, path: PathAndQuery, segments: Vec<Bytes>) -> Draft<'_> {
+    fn draft(&self, way: Way, path: PathAndQuery, segments: Vec<Bytes>) -> Draft<'_> {
         Draft {
             provider: Arc::clone(&self.target.provider),
-            method,
-            once: false,
+            way,
             path,
             forwarded: &[],
             request_id: &self.asked.exchange.request_id,
