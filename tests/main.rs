@@ -22,6 +22,7 @@ mod failover;
 mod harness;
 mod http;
 mod http2;
+mod images;
 mod keys;
 mod kinds;
 mod limits;

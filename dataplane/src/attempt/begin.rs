@@ -8,6 +8,7 @@ use shared::operation::Dialect;
 use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
 use wire::adapt::{BadAnswer, Whole};
+use wire::envelope::StreamError;
 
 use super::failure::{Failure, broke_off, of_stream_error, secrets};
 use super::patience::Patience;
@@ -22,8 +23,8 @@ const WHOLE_BYTES_MAX: usize = 64 << 10;
 /// instructions and tools.
 const HELD_BYTES_MAX: usize = 512 << 10;
 /// A whole answer that must be understood, to be said in another dialect or as a stream, or because it may hold
-/// addresses in place of images, must fit into this.
-const UNDERSTOOD_BYTES_MAX: usize = 32 << 20;
+/// addresses in place of images, must fit into this: the largest are four images of four megapixels, in base64.
+const UNDERSTOOD_BYTES_MAX: usize = 64 << 20;
 
 /// Reads a stream up to its first content, holding back what comes before it.
 pub(super) async fn first_content(
@@ -133,12 +134,28 @@ fn understand(task: &Task<'_>, provider: &ProviderInstance, body: Bytes) -> Resu
             Failure { next: Next::FailOver, ..invalid(provider, why) }
         }
         BadAnswer::Invalid(why) => invalid(provider, why),
+        BadAnswer::Nothing(said) => nothing(provider, &said),
     })
 }
 
 fn invalid(provider: &ProviderInstance, why: &str) -> Failure {
     let message = format!("The provider '{}' sent no usable answer: {why}.", provider.id);
     Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message)
+}
+
+/// The target did its work, and that may not be all of its doing: nothing of it counts for its circuit.
+fn nothing(provider: &ProviderInstance, said: &str) -> Failure {
+    let said = StreamError { message: said.trim().to_owned(), ..StreamError::default() };
+    let said = said.sanitized(&secrets(provider)).message;
+    let message = match &*said {
+        "" => format!(
+            "The provider '{}' made nothing of what was asked for, and does not say why.",
+            provider.id
+        ),
+        said => format!("The provider '{}' made nothing of what was asked for. It says: {said}", provider.id),
+    };
+    let failure = Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message);
+    Failure { next: Next::FailOver, counts: false, ..failure }
 }
 
 const TOO_LONG: &str = "it is too long to be read as a whole";

@@ -105,6 +105,7 @@ impl Poll<'_> {
                 self.invalid(&error.sanitized(&secrets(&self.target.provider)).message)
             }
             BadAnswer::Invalid(why) => self.invalid(why),
+            BadAnswer::Nothing(_) => self.invalid("it holds nothing of what was asked for"),
         })?;
         Ok((state, room))
     }
