@@ -39,6 +39,7 @@ mod speech;
 mod streaming;
 mod support;
 mod tls;
+mod trials;
 mod usage;
 mod usage_db;
 mod videos;
