@@ -26,6 +26,7 @@ use crate::plan::home::Home;
 use crate::plan::{self, Needs};
 use crate::record::Record;
 use crate::relay::BYTES_PER_TOKEN;
+use crate::room::{NoRoom, Room};
 use crate::server::body::Held;
 use crate::upstream::request::{self, Draft, Way};
 use crate::worker::Worker;
@@ -186,6 +187,8 @@ struct Walk<'a> {
     last: Option<Target>,
     /// The first target that has refused an access token which is being renewed.
     renewing: Option<Target>,
+    /// There was no room for the request in another dialect.
+    no_room: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -199,6 +202,7 @@ impl<'a> Walk<'a> {
             rejection: None,
             last: None,
             renewing: None,
+            no_room: false,
         }
     }
 
@@ -270,8 +274,19 @@ impl<'a> Walk<'a> {
             record.skip(target, StepResult::CircuitOpen);
             return Step::Moved;
         }
+        // What it is said in anew is held beside the client's own, and in the making beside a copy of that.
+        let is_adapted = !target.speaks(self.job.head.dialect);
+        let mut room = Room::new(plane);
+        if is_adapted && !room.take(self.job.body.bytes().saturating_mul(2)) {
+            self.no_room = true;
+            return Step::Stopped;
+        }
         let task = match self.task(target) {
-            Ok(task) => task,
+            Ok(task) => {
+                let rendered = task.draft.segments.iter().map(|segment| segment.len() as u64).sum();
+                room.shrink_to(if is_adapted { rendered } else { 0 });
+                task
+            }
             Err(rejection) => {
                 record.skip(target, StepResult::Unsupported);
                 self.rejection.get_or_insert_with(|| Box::new(rejection));
@@ -359,6 +374,7 @@ impl<'a> Walk<'a> {
                 fault.retry_after = failure.retry_after.map(|wait| wait.min(CLIENT_WAIT_MAX));
                 fault
             }
+            (None, _) if self.no_room => Fault::from(NoRoom),
             // One that rests could serve the request later.
             (None, Some(rejection)) if self.shortest_wait_ms == u64::MAX => adapt::refusal(*rejection),
             (None, _) => all_rest(self.shortest_wait_ms),
