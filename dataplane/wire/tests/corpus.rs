@@ -101,3 +101,8 @@ fn messages_stream_holds_on_its_corpus() {
 fn responses_stream_holds_on_its_corpus() {
     replay("responses_stream", hold::responses_stream);
 }
+
+#[test]
+fn videos_hold_on_their_corpus() {
+    replay("videos", hold::videos);
+}

@@ -12,9 +12,13 @@ mod responses_reader;
 use bytes::Bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use shared::id::{KeyId, ModelId, ProviderId};
 use shared::operation::Dialect;
+use shared::operation_id::{OperationIds, Owner, Started};
+use shared::secret::Secret;
 use wire::adapt::{Answers, Asking, Prepared, Rejection, Traits};
 use wire::json::{Place, Scanner, Sink};
+use wire::media::videos::{About, State, Vendor, Video, polled};
 use wire::native::WholeScan;
 use wire::request::{HeadScan, Naming};
 use wire::sse::{Blocks, Decoder, Event};
@@ -351,6 +355,75 @@ pub(crate) fn chat_over_bedrock(input: &[u8]) {
         let frames: Vec<u8> = whole.split(|byte| *byte == b'\n').flat_map(frame).collect();
         check_answers(Dialect::Bedrock, &target, &frames.chunks(7).collect::<Vec<_>>(), &frames);
     }
+}
+
+/// Of videos. What is said of a request is JSON, and what its client reads of any answer is JSON too; ids open only as
+/// they were sealed.
+pub(crate) fn videos(input: &[u8]) {
+    let Some((&seed, rest)) = input.split_first() else { return };
+    let answer = Bytes::copy_from_slice(rest);
+    for vendor in [Vendor::OpenAi, Vendor::Google] {
+        if let Ok(name) = vendor.started(rest) {
+            assert!((1..=1024).contains(&name.len()));
+        }
+        if let Ok(state) = vendor.state(&answer) {
+            check_state(state);
+        }
+        if let Ok(said) = vendor.start(&mut rest.to_vec()) {
+            let said: Value = serde_json::from_slice(&said).unwrap();
+            let prompt = if vendor == Vendor::OpenAi { &said } else { &said["instances"][0] };
+            assert!(!prompt["prompt"].as_str().unwrap().trim().is_empty());
+        }
+    }
+    if let Ok(operation) = polled(&mut rest.to_vec()) {
+        assert_eq!(operation_ids().open(&operation), None);
+    }
+    check_ids(seed, rest);
+}
+
+const OPERATION: About<'_> =
+    About { operation: "vop_1", created_at: 1_795_000_000, provider: "p", model: "m\"" };
+
+fn check_state(state: State) {
+    let read = match state {
+        State::Running(progress) => {
+            assert!(progress.is_none_or(|progress| progress <= 100));
+            OPERATION.running(progress)
+        }
+        State::Failed(error) => OPERATION.failed(&error.sanitized(&[])),
+        State::Done(Video::At { address, media_type }) => OPERATION.at(&address, &media_type),
+        State::Done(Video::Inline { base64, media_type }) => {
+            let (head, tail) = OPERATION.around(&media_type);
+            [head, base64, tail].concat().into()
+        }
+        State::Done(Video::Kept) => return,
+    };
+    let read: Value = serde_json::from_slice(&read).unwrap();
+    assert_eq!(read["operation"], "vop_1");
+}
+
+fn operation_ids() -> OperationIds {
+    OperationIds::new(&Secret::new([9; 32]))
+}
+
+/// An id of these bytes comes back; one that was changed does not open, and neither do the bytes themselves.
+fn check_ids(seed: u8, bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    assert_eq!(operation_ids().open(&text), None);
+    assert_eq!(operation_ids().open(&format!("vop_{text}")), None);
+    let started = Started {
+        provider: ProviderId::new("p"),
+        model: ModelId::new("m"),
+        name: text.as_ref().into(),
+        owner: Owner::Key(KeyId::new("k")),
+        at_s: u64::from(seed),
+    };
+    let Some(id) = operation_ids().seal(&started) else { return };
+    assert_eq!(operation_ids().open(&id), Some(started));
+    let mut changed = id.into_bytes();
+    let at = 4 + usize::from(seed) % (changed.len() - 4);
+    changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+    assert_eq!(operation_ids().open(&String::from_utf8(changed).unwrap()), None);
 }
 
 /// `messageStop {..}` as a frame of that event.
