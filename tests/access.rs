@@ -1,6 +1,7 @@
 //! Keys and who they open what for (AUTH-1 to AUTH-3, part of P19).
 
 use bytes::Bytes;
+use serde_json::json;
 
 use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
@@ -57,8 +58,39 @@ async fn a_refusal_is_in_the_envelope_of_the_route_and_repeats_no_key() {
     assert_eq!(messages.json()["type"], "error");
     assert_eq!(messages.json()["error"]["type"], "authentication_error");
     for answer in [answer, messages] {
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
         assert!(!String::from_utf8_lossy(&answer.body).contains("sk-a-presented"));
     }
+}
+
+#[tokio::test]
+async fn paths_of_anthropics_that_are_not_served_are_refused_in_its_envelope() {
+    let (gateway, upstream) = gateway().await;
+    let sdk = || gateway.client().with("anthropic-version", "2023-06-01");
+    for (client, method, path) in [
+        (gateway.client(), "POST", "/v1/messages/batches"),
+        (gateway.client(), "GET", "/v1/messages/batches/msgbatch_1/results"),
+        (sdk(), "POST", "/v1/files"),
+        (sdk(), "GET", "/v1/skills"),
+        (sdk(), "POST", "/v1/complete"),
+        (sdk(), "GET", "/v1/models/nobody"),
+    ] {
+        let answer = client.send(method, path, "{}".into()).await.unwrap();
+        assert_eq!(
+            (answer.status, &answer.json()["error"]["type"]),
+            (404, &json!("not_found_error")),
+            "{path}"
+        );
+    }
+    // The query of the beta namespace changes nothing.
+    let answer = sdk().post("/v1/messages?beta=true", r#"{"model":"nobody","messages":[]}"#).await;
+    assert_eq!((answer.status, &answer.json()["error"]["type"]), (404, &json!("not_found_error")));
+    let answer = gateway.client().get("/v1/models/nobody").await.unwrap();
+    assert_eq!((answer.status, answer.error_code().as_str()), (404, "model_not_found"));
+    let body = r#"{"model":"up/m","prompt":"Once"}"#;
+    let answer = gateway.client().post("/completions", body).await;
+    assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("messages")));
+    assert!(upstream.requests().is_empty());
 }
 
 #[tokio::test]

@@ -226,6 +226,14 @@ async fn bedrock_is_asked_to_converse() {
     upstream.then(Answer::whole(200, &[("content-type", "application/vnd.amazon.eventstream")], stream));
     let answer = gateway.client().chat(chat::stream_request("p/eu.anthropic.claude-x-v1:0")).await;
     assert_eq!(answer.status, 200, "{:?}", answer.body);
+    let hoped_for = ["application/json", "application/vnd.amazon.eventstream"];
+    for (request, accept) in upstream.requests().iter().zip(hoped_for) {
+        assert_eq!(request.header("accept"), Some(accept));
+    }
+    let named = [("content-type", "application/json"), ("x-amzn-errortype", "ThrottlingException:http://x/")];
+    upstream.always(Answer::whole(429, &named, r#"{"message":"Too many requests"}"#));
+    let answer = gateway.client().chat(chat::request("p/eu.anthropic.claude-x-v1:0")).await;
+    assert_eq!((answer.status, &answer.json()["error"]["type"]), (429, &json!("ThrottlingException")));
     for (request, end) in upstream.requests().iter().zip(["converse", "converse-stream"]) {
         let path = format!("/model/eu.anthropic.claude-x-v1%3A0/{end}");
         assert_eq!(first_line(request), format!("POST {path} HTTP/1.1"));

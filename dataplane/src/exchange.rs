@@ -75,7 +75,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     async fn answer(&self, parts: &Parts, body: Inbound) -> Response<Reply> {
         let path = parts.uri.path();
-        let family = family(path);
+        let family = family(path, &parts.headers);
         add(&self.worker().counters.requests, 1);
         let outcome = if self.http1
             && let Err(why) = self.caller.link.head_verdict()
@@ -221,10 +221,16 @@ const STORED: &str = "llmgw keeps no responses, so none can be fetched, deleted,
 /// Bytes of a request to the control service.
 const ADMIN_BODY_BYTES_MAX: usize = 1 << 20;
 
-/// The error envelope of a path (MSG-4).
-fn family(path: &str) -> Family {
+/// The error envelope of a path (MSG-4). What both vendors have, or neither, is in the words of the client's SDK.
+fn family(path: &str, headers: &HeaderMap) -> Family {
     let bare = path.strip_prefix("/v1").unwrap_or(path);
-    if bare == "/messages" || bare == "/messages/count_tokens" { Family::Anthropic } else { Family::OpenAi }
+    let is_messages = bare == "/messages" || bare.starts_with("/messages/");
+    let is_shared = matches!(route::operation(path), None | Some(Operation::Models));
+    if is_messages || is_shared && headers.contains_key("anthropic-version") {
+        Family::Anthropic
+    } else {
+        Family::OpenAi
+    }
 }
 
 /// The client's own request id if it is a sane one, else one of ours (FAIL-7).

@@ -19,7 +19,6 @@ mod plan;
 mod plane;
 mod record;
 mod relay;
-mod room;
 mod server;
 mod threads;
 pub mod tls;

@@ -145,14 +145,15 @@ pub struct AccessTable {
 /// A header that stands there twice with different values, or that is no bearer, is an error for the caller to
 /// read.
 pub fn presented(headers: &HeaderMap) -> Result<Option<&[u8]>, &'static str> {
-    if let Some(value) =
-        only(headers, &X_API_KEY).map_err(|()| "Two different x-api-key headers were sent.")?
-    {
-        return Ok(Some(value.as_bytes().trim_ascii()));
+    let value = only(headers, &X_API_KEY).map_err(|()| "Two different x-api-key headers were sent.")?;
+    // Clients that were told an empty key send the header all the same.
+    if let Some(key) = value.map(|value| value.as_bytes().trim_ascii()).filter(|key| !key.is_empty()) {
+        return Ok(Some(key));
     }
     let value =
         only(headers, &AUTHORIZATION).map_err(|()| "Two different Authorization headers were sent.")?;
-    let Some(value) = value else { return Ok(None) };
+    let is_named = |value: &&HeaderValue| !value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"bearer");
+    let Some(value) = value.filter(is_named) else { return Ok(None) };
     bearer(value).map(Some).ok_or("The Authorization header is not 'Bearer KEY'.")
 }
 
@@ -194,7 +195,11 @@ mod tests {
                 Err("Two different Authorization headers were sent."),
             ),
             (&[("authorization", "Basic a")], Err("The Authorization header is not 'Bearer KEY'.")),
-            (&[("authorization", "Bearer")], Err("The Authorization header is not 'Bearer KEY'.")),
+            (&[("authorization", "Bearer")], Ok(None)),
+            (&[("authorization", "bearer ")], Ok(None)),
+            (&[("authorization", "BEARER   b")], Ok(Some(&b"b"[..]))),
+            (&[("x-api-key", ""), ("authorization", "Bearer b")], Ok(Some(&b"b"[..]))),
+            (&[("x-api-key", " "), ("authorization", "Bearer ")], Ok(None)),
         ] {
             assert_eq!(presented(&headers(sent)), want, "{sent:?}");
         }

@@ -55,6 +55,8 @@ pub(crate) struct Kept {
 pub(crate) struct Rare {
     pub(crate) retry_after: Option<HeaderValue>,
     pub(crate) retry_after_ms: Option<HeaderValue>,
+    /// What AWS calls the error whose message the body is.
+    pub(crate) error_type: Option<HeaderValue>,
     /// Where a redirect points.
     pub(crate) location: Option<HeaderValue>,
 }
@@ -81,6 +83,7 @@ impl Kept {
                 self.encoded |= !value.trim_ascii().eq_ignore_ascii_case(b"identity");
                 return;
             }
+            16 if name.eq_ignore_ascii_case("x-amzn-errortype") => &mut self.rare().error_type,
             14 if name.eq_ignore_ascii_case("retry-after-ms") => &mut self.rare().retry_after_ms,
             20 if name.eq_ignore_ascii_case("openai-processing-ms") => &mut self.processing_ms,
             _ => return,

@@ -66,6 +66,7 @@ const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(crate) static JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) static EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub(crate) static AWS_EVENTS: HeaderValue = HeaderValue::from_static("application/vnd.amazon.eventstream");
 pub(crate) static ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
 static IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 pub(crate) static AGENT: HeaderValue = HeaderValue::from_static(concat!("llmgw/", env!("CARGO_PKG_VERSION")));

@@ -6,8 +6,9 @@ use memchr::memmem;
 use super::{Spans, is_word, run_end};
 
 /// Beginnings of keys, and how many characters must follow for it to be one.
-const PREFIXES: [(&str, usize); 28] = [
+const PREFIXES: [(&str, usize); 30] = [
     ("sk-", 8),
+    ("sk_", 32),
     ("sk_live_", 8),
     ("sk_test_", 8),
     ("rk_live_", 8),
@@ -18,6 +19,7 @@ const PREFIXES: [(&str, usize); 28] = [
     ("hf_", 8),
     ("r8_", 8),
     ("llmgw_", 8),
+    ("ABSK", 16),
     ("AKIA", 12),
     ("ASIA", 12),
     ("ghp_", 8),

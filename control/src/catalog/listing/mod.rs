@@ -172,7 +172,8 @@ impl Listing {
     fn take(&mut self, entry: &Value) {
         let fields = IDS.iter().map(|name| entry.get(name)).chain([Some(entry)]);
         let id = fields.flatten().find_map(Value::as_str).filter(|_| is_callable(entry));
-        let Some(id) = id.map(|id| id.trim_start_matches("models/")).filter(|id| is_model_id(id)) else {
+        let plain = |id| PREFIXES.iter().find_map(|prefix| str::strip_prefix(id, prefix)).unwrap_or(id);
+        let Some(id) = id.map(plain).filter(|id| is_model_id(id)) else {
             self.skipped.without_usable_id += 1;
             return;
         };
@@ -295,6 +296,8 @@ const OUTPUT_FIELDS: &[&str] =
 /// What lists are called: OpenAI's and most others', Gemini's and Ollama's, Bedrock's two.
 const LISTS: &[&str] = &["data", "models", "modelSummaries", "inferenceProfileSummaries"];
 /// What ids are called.
+/// What stands before an id that requests have without it.
+const PREFIXES: [&str; 2] = ["models/", "publishers/google/models/"];
 const IDS: &[&str] = &["id", "modelId", "inferenceProfileId", "model", "name"];
 /// What names for people are called.
 const NAMES: &[&str] = &["display_name", "displayName", "modelName", "inferenceProfileName", "name"];

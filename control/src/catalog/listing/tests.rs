@@ -16,6 +16,16 @@ fn each_usual_shape_is_read() {
         ("openai", r#"{"object":"list","data":[{"id":"b","object":"model"},{"id":"a"}]}"#, &["a", "b"][..]),
         ("together", r#"[{"id":"x/y","type":"chat"}]"#, &["x/y"]),
         ("gemini", r#"{"models":[{"name":"models/gemma"}],"nextPageToken":"t"}"#, &["gemma"]),
+        (
+            "vertex",
+            r#"{"models":[{"name":"publishers/google/models/gemini-x"}],"nextPageToken":"t"}"#,
+            &["gemini-x"],
+        ),
+        (
+            "fireworks, whose requests have the whole name",
+            r#"{"data":[{"id":"accounts/fireworks/models/llama","created":0}]}"#,
+            &["accounts/fireworks/models/llama"],
+        ),
         ("both, one empty", r#"{"models":[{"model":"m"}],"data":[]}"#, &["m"]),
         ("plain names", r#"["p"]"#, &["p"]),
         ("nothing installed", r#"{"object":"list","data":null}"#, &[]),

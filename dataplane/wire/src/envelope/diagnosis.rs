@@ -49,6 +49,10 @@ impl StreamError {
             Value::Object(members) => {
                 if let Some(error) = members.get("error").filter(|error| is_truthy(error)) {
                     let mut read = Self::of_member(error);
+                    if error.is_string() {
+                        // Its code, if there is one, stands beside it.
+                        read = Self { message: read.message, ..Self::of_object(members) };
+                    }
                     read.status = read.status.or_else(|| status_in(members));
                     return Some(read);
                 }
@@ -189,8 +193,18 @@ pub(crate) fn sanitize_value(value: &mut Value, known: &[&str]) -> bool {
 }
 
 fn message_in(members: &Map<String, Value>) -> Option<String> {
-    const NAMES: [&str; 8] =
-        ["message", "msg", "detail", "error", "error_message", "error_msg", "Message", "error_description"];
+    const NAMES: [&str; 10] = [
+        "message",
+        "msg",
+        "detail",
+        "error",
+        "error_message",
+        "error_msg",
+        "err_msg",
+        "Message",
+        "error_description",
+        "title",
+    ];
     NAMES.iter().find_map(|name| match members.get(*name)? {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
         Value::Object(inner) => message_in(inner),

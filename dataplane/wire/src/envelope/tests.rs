@@ -60,7 +60,72 @@ fn answer<'a>(status: u16, content_type: Option<&'a str>, body: &'a str) -> Upst
 
 type Row = (&'static str, u16, &'static str, &'static str, Option<&'static str>, Option<&'static str>);
 /// (name, status, body, message, type, code)
-const SHAPES: [Row; 18] = [
+const SHAPES: [Row; 27] = [
+    (
+        "xAI",
+        400,
+        r#"{"code":"invalid-argument","error":"Bad temperature"}"#,
+        "Bad temperature",
+        Some("invalid_request_error"),
+        Some("invalid-argument"),
+    ),
+    (
+        "Cerebras",
+        404,
+        r#"{"message":"no model","type":"not_found_error","param":"model","code":"model_not_found"}"#,
+        "no model",
+        Some("invalid_request_error"),
+        Some("model_not_found"),
+    ),
+    ("Cohere", 400, r#"{"id":"x","message":"bad"}"#, "bad", Some("invalid_request_error"), None),
+    (
+        "NVIDIA",
+        422,
+        r#"{"title":"Unprocessable","status":422,"detail":"too long"}"#,
+        "too long",
+        Some("invalid_request_error"),
+        None,
+    ),
+    (
+        "ElevenLabs",
+        401,
+        r#"{"detail":{"status":"invalid_api_key","message":"bad key"}}"#,
+        "bad key",
+        Some("invalid_api_key"),
+        None,
+    ),
+    (
+        "Deepgram",
+        400,
+        r#"{"err_code":"Bad Request","err_msg":"no audio","request_id":"r"}"#,
+        "no audio",
+        Some("invalid_request_error"),
+        None,
+    ),
+    (
+        "Azure's filter",
+        400,
+        r#"{"error":{"message":"filtered","type":null,"param":"prompt","code":"content_filter","innererror":{"code":"x"}}}"#,
+        "filtered",
+        Some("invalid_request_error"),
+        Some("content_filter"),
+    ),
+    (
+        "Mistral",
+        422,
+        r#"{"object":"error","message":"bad","type":"invalid_request_error","code":3051}"#,
+        "bad",
+        Some("invalid_request_error"),
+        Some("3051"),
+    ),
+    (
+        "llama.cpp",
+        503,
+        r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#,
+        "Loading model",
+        Some("unavailable_error"),
+        Some("503"),
+    ),
     (
         "Bedrock",
         429,
@@ -194,6 +259,26 @@ fn upstream_errors_of_every_shape_are_understood() {
         assert_eq!((&ours["error"]["type"], &ours["error"]["code"]), (&json!(kind), &json!(code)), "{name}");
         let ours = parse(&upstream_error(Family::Anthropic, answer(status, None, body), "req_1"));
         assert_eq!(ours["error"]["message"], message, "{name}");
+    }
+}
+
+#[test]
+fn the_header_names_what_a_body_of_awss_does_not() {
+    let rows = [
+        (r#"{"message":"slow"}"#, "ThrottlingException:http://x/", Some("ThrottlingException")),
+        (r#"{"Message":"no"}"#, "com.amazon.coral#AccessDeniedException", Some("AccessDeniedException")),
+        (r#"{"__type":"Own","message":"a"}"#, "Other", Some("Own")),
+        (r#"{"message":"a"}"#, "", None),
+        ("<html>", "X", None),
+    ];
+    for (body, header, want) in rows {
+        let body = with_error_type(body.as_bytes(), header);
+        let body = String::from_utf8(body).unwrap();
+        assert_eq!(
+            answer(429, Some("application/json"), &body).diagnosis().kind.as_deref(),
+            want,
+            "{header}"
+        );
     }
 }
 

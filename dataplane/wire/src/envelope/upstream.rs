@@ -41,6 +41,21 @@ pub fn upstream_error(family: Family, answer: UpstreamAnswer<'_>, request_id: &s
     }
 }
 
+/// The body of an error of AWS's with what its header `x-amzn-errortype` calls it, unless the body says so itself.
+pub fn with_error_type(body: &[u8], header: &str) -> Vec<u8> {
+    // `com.amazonaws#ThrottlingException:http://internal.amazon.com/..`
+    let name = header.rsplit_once('#').map_or(header, |(_, name)| name);
+    let name = name.split(':').next().unwrap_or_default().trim();
+    let document = serde_json::from_slice::<serde_json::Map<String, Value>>(body);
+    match document {
+        Ok(mut document) if !name.is_empty() && !document.contains_key("__type") => {
+            document.insert("__type".to_owned(), name.into());
+            Value::Object(document).to_string().into_bytes()
+        }
+        Ok(_) | Err(_) => body.to_vec(),
+    }
+}
+
 /// `error`, which is sanitized, in Anthropic's envelope, under one of Anthropic's types.
 pub(super) fn anthropic_error(error: &StreamError) -> Value {
     const KINDS: [&str; 10] = [

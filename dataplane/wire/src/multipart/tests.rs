@@ -37,6 +37,29 @@ content-disposition: form-data; name=model\r\n\r\n\r\n--XyZ--";
     assert_eq!((form.model.as_str(), form.models.len(), form.stream), ("", 2, false));
 }
 
+/// audio, transcription: names and file names are written in many ways, and a file may hold what looks like a boundary.
+#[test]
+fn names_are_read_however_they_are_written() {
+    for disposition in [
+        "form-data; name=\"model\"",
+        "form-data; name=model",
+        "FORM-DATA; Name = \"model\"",
+        "form-data; filename=\"a%22b.wav\"; name=\"model\"",
+        "form-data; filename=\"a\\\"; name=x\"; name=\"model\"",
+        "form-data; filename*=UTF-8''%e2%82%ac%20rates.wav; name=\"model\"",
+        "form-data; filename=\"\u{e9}t\u{e9}.wav\"; name=\"model\"",
+    ] {
+        let body = format!(
+            "--XyZ\r\nCONTENT-DISPOSITION: {disposition}\r\n\r\nm\r\n--XyZ\r\n\
+             Content-Disposition: form-data; name=\"file\"; filename=\"model\"\r\n\r\n--XyZ-not\n--XyZ\n\r\n--XyZ--"
+        );
+        let form = read(body.as_bytes(), std::iter::empty());
+        assert_eq!(form.map(|form| form.model).as_deref(), Ok("m"), "{disposition}");
+        let form = read(body.as_bytes(), 0..body.len());
+        assert_eq!(form.map(|form| form.model).as_deref(), Ok("m"), "{disposition}, byte by byte");
+    }
+}
+
 #[test]
 fn what_is_no_form_is_refused() {
     let long = format!("--XyZ\r\nContent-Disposition: form-data; name=model\r\n\r\n{}", "m".repeat(2_000));

@@ -23,7 +23,6 @@ mod chat_reader;
 mod chat_said;
 mod docs;
 mod flaws;
-mod images_over_gemini;
 mod losses;
 mod messages_over_chat_meaning;
 mod normal;
@@ -33,4 +32,5 @@ mod responses_over_chat;
 #[path = "../hold/responses_reader.rs"]
 mod responses_reader;
 mod round_trip;
+mod traps;
 mod vectors;

@@ -11,17 +11,17 @@ use crate::{chat_said, responses_reader};
 
 /// What a client of any dialect has read.
 #[derive(Debug, Default, PartialEq)]
-struct Said {
-    text: String,
-    reasoning: String,
-    refusal: String,
+pub(crate) struct Said {
+    pub(crate) text: String,
+    pub(crate) reasoning: String,
+    pub(crate) refusal: String,
     /// Id, name and arguments.
-    calls: Vec<[String; 3]>,
+    pub(crate) calls: Vec<[String; 3]>,
     /// As chat calls it.
-    reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// Input, cache read, cache write, output.
-    usage: Option<[u64; 4]>,
-    failed: bool,
+    pub(crate) usage: Option<[u64; 4]>,
+    pub(crate) failed: bool,
 }
 
 fn recorded(folder: &str) -> Vec<(Value, Vec<u8>)> {
@@ -31,7 +31,7 @@ fn recorded(folder: &str) -> Vec<(Value, Vec<u8>)> {
 }
 
 /// The stream as `client` reads it from a target that speaks `target`; the same however it is cut.
-fn said(client: Dialect, target: Dialect, name: &Value, input: &[u8]) -> Said {
+pub(crate) fn said(client: Dialect, target: Dialect, name: &Value, input: &[u8]) -> Said {
     let pair: &Adaptation = find(client, target).unwrap();
     let args = json!({"thinking": true, "include_usage": true, "model": "m"});
     let answers = answers(pair, &args, true);
