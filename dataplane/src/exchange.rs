@@ -187,7 +187,9 @@ impl Exchange {
 
     /// A path outside the data plane's table: the control service answers.
     async fn elsewhere(&self, parts: &Parts, body: Inbound) -> Result<Response<Reply>, Fault> {
-        let Some(fallback) = self.worker().plane.fallback.get() else {
+        // What stands below /v1 is a protocol's, and a client's SDK reads the refusal.
+        let fallback = self.worker().plane.fallback.get().filter(|_| !parts.uri.path().starts_with("/v1/"));
+        let Some(fallback) = fallback else {
             return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());
         };
         let body = http_body_util::Limited::new(body, ADMIN_BODY_BYTES_MAX).map_err(BoxError::from);
