@@ -130,7 +130,8 @@ fn pieces() -> impl Strategy<Value = Vec<Piece>> {
 proptest! {
     #[test]
     fn events_that_are_alike_say_what_others_say(pieces in pieces()) {
-        let rows: [(Dialect, Dialect, fn(&Piece) -> String); 6] = [
+        type Row = (Dialect, Dialect, fn(&Piece) -> String);
+        let rows: [Row; 6] = [
             (Dialect::Messages, Dialect::Chat, chat),
             (Dialect::Responses, Dialect::Chat, chat),
             (Dialect::Chat, Dialect::Messages, messages),
