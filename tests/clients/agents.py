@@ -1,4 +1,5 @@
-"""Claude Code and Codex, each through a scripted session over the gateway: they write a file, look at it, and are done.
+"""Claude Code, Codex, aider and opencode, each through a scripted session over the gateway: they write a file, as a rule
+look at it, and are done.
 
 Each gets a home and a working folder of its own. Telemetry, updates and the like are switched off, and nothing but
 loopback can be reached where run.sh could arrange that.
@@ -7,10 +8,12 @@ loopback can be reached where run.sh could arrange that.
 import json
 import os
 import pathlib
+import platform
 import subprocess
+import sys
 import tempfile
 
-from common import DIRECT, KEY, ODD, ORIGIN, Suite, equal, finish, holds, last, raises
+from common import DIRECT, HERE, KEY, ODD, ORIGIN, Suite, equal, finish, holds, last, raises
 
 PACKAGES = pathlib.Path(os.environ["LLMGW_TEST_NODE"], "node_modules")
 LIMIT_S = 120
@@ -20,7 +23,14 @@ def version(name):
     return json.loads((PACKAGES / name / "package.json").read_text())["version"]
 
 
-SUITE = Suite(f"claude-code-{version('@anthropic-ai/claude-code')} codex-{version('@openai/codex')}")
+AIDER = os.environ["LLMGW_TEST_AIDER"]
+AIDER_VERSION = (HERE / "aider.in").read_text().rpartition("==")[2].strip()
+# Its program for this system, which is what the package opencode-ai would install; the lock file has no other.
+OPENCODE = "opencode-linux-x64-baseline"
+AGENTS = {"claude-code": "@anthropic-ai/claude-code", "codex": "@openai/codex"}
+if (sys.platform, platform.machine()) == ("linux", "x86_64"):
+    AGENTS["opencode"] = OPENCODE
+SUITE = Suite(" ".join([f"{name}-{version(package)}" for name, package in AGENTS.items()] + [f"aider-{AIDER_VERSION}"]))
 
 
 def program(scope, pattern):
@@ -32,15 +42,20 @@ def program(scope, pattern):
 
 def events(command, folder, env):
     """The lines of JSON that an agent prints."""
+    return [json.loads(line) for line in printed(command, folder, env).split("\n") if line.startswith("{")]
+
+
+def printed(command, folder, env):
+    """What an agent prints."""
     clean = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "LANG": "C.UTF-8", "NO_COLOR": "1", **env}
     (folder / "home").mkdir(exist_ok=True)
-    (folder / "work").mkdir()
+    (folder / "work").mkdir(exist_ok=True)
     done = subprocess.run(
         command, cwd=folder / "work", env=clean, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S
     )
     if done.returncode != 0:
         raise AssertionError(f"it ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return done.stdout
 
 
 def claude_code(model):
@@ -148,6 +163,79 @@ def codex_on_a_chat_only_target_is_told_why_not():
         command = codex(folder, "gpt-5.5-on-chat", "scene:hello")
         said = str(raises(AssertionError, lambda: events(command, folder, {"GATEWAY_KEY": KEY})))
         holds("it ended with 1" in said and "'include' asks for" in said, f"the field that cannot be said: {said}")
+
+
+@SUITE.check()
+def aider_on_a_native_target():
+    with tempfile.TemporaryDirectory(prefix="llmgw-aider-") as name:
+        folder = pathlib.Path(name)
+        note = folder / "work" / "note.txt"
+        note.parent.mkdir()
+        note.touch()
+        # What it knows of models; without it, it asks GitHub at its start.
+        known = folder / "home" / ".aider" / "caches" / "model_prices_and_context_window.json"
+        known.parent.mkdir(parents=True)
+        known.write_text(json.dumps({"openai/m": {"max_input_tokens": 100_000, "litellm_provider": "openai"}}))
+        model = "m" if DIRECT else "openai/m"
+        command = [
+            AIDER, "--model", f"openai/{model}", "--edit-format", "whole", "--map-tokens", "0",
+            "--yes-always", "--no-git", "--no-auto-lint", "--no-detect-urls", "--disable-playwright", "--no-pretty",
+            "--analytics-disable", "--no-check-update", "--no-show-release-notes", "--no-show-model-warnings",
+            "--message", "Write the note. scene:aider=note.txt", "note.txt",
+        ]  # fmt: skip
+        env = {"OPENAI_API_BASE": f"{ORIGIN}/v1", "OPENAI_API_KEY": KEY, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        said = printed(command, folder, env)
+        equal(note.read_text(), f"written by a script: {ODD}\n", "the note")
+        holds("Applied edit to note.txt" in said, f"that it is done: {said}")
+        asked = last()["body"]
+        equal((asked["stream"], asked["model"]), (True, "m"), "what was asked")
+
+
+OPENCODE_CONFIG = {
+    "$schema": "https://opencode.ai/config.json",
+    "autoupdate": False,
+    "share": "disabled",
+    "enabled_providers": ["gateway"],
+    "lsp": False,
+    "formatter": False,
+    "permission": {"edit": "allow", "bash": "deny", "webfetch": "deny"},
+    "provider": {
+        "gateway": {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": f"{ORIGIN}/v1", "apiKey": "{env:GATEWAY_KEY}"},
+            "models": {"openai/m": {"tool_call": True}, "m": {"tool_call": True}},
+        }
+    },
+}
+
+
+def opencode_on_a_native_target():
+    with tempfile.TemporaryDirectory(prefix="llmgw-opencode-") as name:
+        folder = pathlib.Path(name)
+        note = folder / "work" / "note.txt"
+        model = "gateway/m" if DIRECT else "gateway/openai/m"
+        config = folder / "home" / ".config" / "opencode" / "opencode.json"
+        config.parent.mkdir(parents=True)
+        config.write_text(json.dumps(OPENCODE_CONFIG | {"model": model, "small_model": model}))
+        env = {
+            "GATEWAY_KEY": KEY,
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+            "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+            "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        }
+        command = [program(OPENCODE, "bin/opencode"), "run", "--format", "json", "-m", model]
+        lines = events([*command, f"Write the note. scene:opencode={note}"], folder, env)
+        equal(note.read_text(), f"written by a script: {ODD}\n", "the note")
+        parts = [line["part"] for line in lines]
+        equal([part["tool"] for part in parts if part["type"] == "tool"], ["write", "read"], "the tools that it ran")
+        equal([part["text"] for part in parts if part["type"] == "text"][-1], "The note is written.", "the last answer")
+        used = [part["tokens"] for part in parts if part["type"] == "step-finish"]
+        equal([tokens["total"] for tokens in used], [29, 29, 29], "usage, as the script gave it")
+
+
+if "opencode" in AGENTS:
+    SUITE.check()(opencode_on_a_native_target)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,7 @@ def drive(arguments, directory):
             "LLMGW_TEST_KEY": key,
             "LLMGW_TEST_DIRECT": "1" if arguments.direct else "0",
             "LLMGW_TEST_NODE": str(arguments.cache / "node"),
+            "LLMGW_TEST_AIDER": str(arguments.cache / "aider" / "bin" / "aider"),
         }
         passed, failed = run_all([(command, env) for command in suites(arguments.cache, arguments.only)])
         if gateway and not ended_well(gateway, failed):

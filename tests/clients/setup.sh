@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # usage: setup.sh   installs the clients (Python packages from PyPI, Node packages from npm, every one with its hash)
-# into the user's cache, once, and prints that folder. About 1 GB on disk, most of it the two agents.
+# into the user's cache, once, and prints that folder. About 2 GB on disk, most of it the four agents.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${LLMGW_CLIENTS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/llmgw-clients}
-stamp=$(cat "$here/requirements.txt" "$here/package-lock.json" "$0" | sha256sum)
+stamp=$(cat "$here/requirements.txt" "$here/aider.txt" "$here/package-lock.json" "$0" | sha256sum)
 
 if [ -f "$dir/stamp" ] && [ "$(cat "$dir/stamp")" = "$stamp" ]; then
     echo "$dir"
@@ -22,6 +22,8 @@ say "installing the clients into $dir"
 python=$dir/python/bin/python
 "$python" -m pip install -q --disable-pip-version-check uv
 "$python" -m uv pip install -q --python "$python" --require-hashes -r "$here/requirements.txt" >&2
+"$python" -m uv venv -q --clear --python "$python" "$dir/aider"
+"$python" -m uv pip install -q --compile-bytecode --python "$dir/aider/bin/python" --require-hashes -r "$here/aider.txt" >&2
 
 # No install scripts: the agents' own programs come as packages, and need none.
 mkdir -p "$dir/node"

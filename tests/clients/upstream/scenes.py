@@ -199,10 +199,34 @@ def codex(ask, path):
     return Scene(pieces=words("The note is written."))
 
 
+def aider(ask, path):
+    """A session of aider, which takes whole files out of the text of an answer, and then wants a word for the commit."""
+    require(not ask.tools, f"no tools, not {ask.tools}")
+    require(path in ask.texts[-1] or path in ask.system, f"the file {path} in what is asked")
+    return Scene(pieces=words(f"I write the note.\n\n{path}\n```\nwritten by a script: {ODD}\n```\n"))
+
+
+def opencode(ask, path):
+    """A session of opencode: it writes a file, reads it, then is done. Beside it a title is wanted, without tools."""
+    if not ask.tools:
+        return Scene(pieces=("A note",))
+    require({"write", "read"} <= set(ask.tools), f"the tools write and read, not {ask.tools}")
+    step = len(ask.results)
+    if step == 0:
+        arguments = json.dumps({"filePath": path, "content": f"written by a script: {ODD}\n"}, ensure_ascii=False)
+        return Scene(reasoning="A note is wanted.", pieces=words("I write the note."), calls=(Call("call_w", "write", arguments),))
+    if step == 1:
+        require("error" not in ask.last_results(["write"])[0].lower(), f"a written file: {ask.results}")
+        return Scene(pieces=words("I look at it."), calls=(Call("call_r", "read", json.dumps({"filePath": path})),))
+    require("written by a script" in ask.last_results(["read"])[0], f"the note's text in {ask.results}")
+    return Scene(pieces=words("The note is written."))
+
+
 SCENES = {
     function.__name__: function
     for function in (
-        hello, odd, system, think, weather, schema, picture, slow, endless, breaks, refuse, flaky, claude_code, codex
+        hello, odd, system, think, weather, schema, picture, slow, endless, breaks, refuse, flaky, claude_code, codex,
+        aider, opencode,
     )
 }  # fmt: skip
 
