@@ -92,17 +92,23 @@ fn streams(bench: &Bench) {
     });
 }
 
-/// A chunk of text through adaptations of chat and Messages streams, one and many to a read.
+/// A chunk of text through every adaptation of a stream in lines, one and many to a read.
 fn adaptations(bench: &Bench) {
-    let requests = [
-        (Dialect::Messages, r#"{"max_tokens":9,"stream":true,"messages":[{"role":"user","content":"x"}]}"#),
-        (Dialect::Responses, r#"{"stream":true,"input":"x"}"#),
-        (Dialect::Chat, r#"{"stream":true,"messages":[{"role":"user","content":"x"}]}"#),
+    let chat = event("null");
+    let rows = [
+        (Dialect::Messages, Dialect::Chat, chat.as_str()),
+        (Dialect::Responses, Dialect::Chat, &chat),
+        (Dialect::Chat, Dialect::Messages, MESSAGES_EVENT),
+        (Dialect::Chat, Dialect::Responses, RESPONSES),
+        (Dialect::Chat, Dialect::Gemini, GEMINI),
     ];
-    for (client, request) in requests {
-        let (upstream, event) = match client {
-            Dialect::Chat => (Dialect::Messages, MESSAGES_EVENT.to_owned()),
-            _ => (Dialect::Chat, event("null")),
+    for (client, upstream, event) in rows {
+        let request = match client {
+            Dialect::Messages => {
+                r#"{"max_tokens":9,"stream":true,"messages":[{"role":"user","content":"x"}]}"#
+            }
+            Dialect::Responses => r#"{"stream":true,"input":"x"}"#,
+            _ => r#"{"stream":true,"messages":[{"role":"user","content":"x"}]}"#,
         };
         let target = Traits::of("up-model");
         let asking = Asking { body: request.as_bytes(), target: &target, selector: "m", seed: "S", now_s: 1 };
@@ -145,6 +151,9 @@ fn others(bench: &Bench) {
 
 const MESSAGES_EVENT: &str = "event: content_block_delta\n\
     data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\" fox\"}}\n\n";
+const GEMINI: &str = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\" fox\"}],\"role\":\"model\"},\"index\":0}],\
+    \"usageMetadata\":{\"promptTokenCount\":12,\"candidatesTokenCount\":3,\"totalTokenCount\":15},\
+    \"modelVersion\":\"m\",\"responseId\":\"abc\"}\r\n\r\n";
 const RUNNING: &str = r#"{"prompt_tokens":120,"completion_tokens":30,"total_tokens":150}"#;
 
 const MESSAGES: &str = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\" token\"}}\n\n";

@@ -1,9 +1,13 @@
-//! Models of one vendor in the cloud of another: Claude in a project of Google Cloud (CFG-4).
+//! The clouds: models of one vendor in the cloud of another, and who signs in where (CFG-4).
 
 use serde_json::{Value, json};
 
-use crate::kinds::{first_line, generated, message, root, with};
-use crate::support::{Answer, Gateway, Upstream, chat};
+use tokio::task::JoinSet;
+
+use crate::kinds::{account, first_line, generated, message, root, token, with};
+use crate::support::admin::Admin;
+use crate::support::gateway::Setup;
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
 
 /// Where Vertex has Claude, up to the method.
 const CLAUDE: &str =
@@ -17,7 +21,8 @@ async fn vertex(upstream: &Upstream) -> Gateway {
     with(&settings).start().await
 }
 
-fn stream() -> Answer {
+/// A Messages stream that says "hello".
+pub(crate) fn message_stream() -> Answer {
     let events = [
         json!({"type": "message_start", "message": {
             "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": null,
@@ -49,7 +54,7 @@ async fn claude_on_vertex_gets_a_messages_clients_own_bytes() {
         )
     };
     let client = gateway.client().with("anthropic-version", "2023-06-01").with("anthropic-beta", "fine-1");
-    upstream.then(message()).then(stream());
+    upstream.then(message()).then(message_stream());
     let answer = client.post("/v1/messages", body("")).await;
     assert_eq!(answer.status, 200, "{:?}", answer.body);
     assert_eq!(answer.json()["content"][0]["text"], "hello");
@@ -73,7 +78,7 @@ async fn claude_on_vertex_serves_every_other_client_by_adaptation() {
     let upstream = Upstream::start().await;
     let gateway = vertex(&upstream).await;
     let model = "p/claude-sonnet-4-5@20250929";
-    upstream.then(message()).then(stream()).then(message());
+    upstream.then(message()).then(message_stream()).then(message());
     let answer = gateway.client().chat(chat::request(model)).await;
     assert_eq!(answer.json()["choices"][0]["message"]["content"], "hello", "{:?}", answer.body);
     let answer = gateway.client().chat(chat::stream_request(model)).await;
@@ -144,4 +149,169 @@ async fn errors_of_claude_on_vertex_are_read_in_both_shapes() {
         assert_eq!((answer.status, &error["type"]), (status, &json!(kind)), "{error}");
         assert!(error["message"].as_str().unwrap().contains(message), "{error}");
     }
+}
+
+#[tokio::test]
+async fn vertex_takes_an_api_key_which_names_its_project_itself() {
+    let upstream = Upstream::start().await;
+    upstream.always(generated());
+    let settings = json!({"type": "vertex", "base_url": root(&upstream), "api_key": "AIzaSyExpress", "models": ["gemini-x"]});
+    let gateway = with(&settings).start().await;
+    assert_eq!(gateway.client().chat(chat::request("p/gemini-x")).await.status, 200);
+    let request = upstream.request(0).await;
+    assert_eq!(first_line(&request), "POST /v1/publishers/google/models/gemini-x:generateContent HTTP/1.1");
+    assert_eq!(
+        (request.header("x-goog-api-key"), request.header("authorization")),
+        (Some("AIzaSyExpress"), None)
+    );
+}
+
+#[tokio::test]
+async fn azure_is_asked_with_tokens_of_an_application() {
+    let (upstream, entra) = (Upstream::start().await, Upstream::start().await);
+    upstream.always(Answer::completion("hello"));
+    entra.then(token("eyJ.first", 1)).always(token("eyJ.second", 3_600));
+    let settings = json!({
+        "type": "azure_openai", "base_url": format!("{}/openai/v1", root(&upstream)), "models": ["d"],
+        "api_key": "${ENV:AZURE_TENANT_ID}:${ENV:AZURE_CLIENT_ID}:${ENV:AZURE_CLIENT_SECRET}",
+    });
+    let setup = with(&settings).env("AZURE_TENANT_ID", "t-1").env("AZURE_CLIENT_ID", "c-1");
+    let setup = setup.env("AZURE_CLIENT_SECRET", "the~secret").env("AZURE_AUTHORITY_HOST", root(&entra));
+    let gateway = setup.start().await;
+    // The first is good for a second, and renewed before that is over.
+    let answer = wait::eventually("the second token", async || {
+        let answer = gateway.client().chat(chat::request("p/d")).await;
+        let last = upstream.requests().pop()?;
+        (last.header("authorization") == Some("Bearer eyJ.second")).then_some(answer)
+    })
+    .await;
+    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    let first = upstream.request(0).await;
+    assert_eq!((first.header("authorization"), first.header("api-key")), (Some("Bearer eyJ.first"), None));
+    let asked = entra.request(0).await;
+    assert_eq!(first_line(&asked), "POST /t-1/oauth2/v2.0/token HTTP/1.1");
+    assert_eq!(
+        std::str::from_utf8(&asked.body).unwrap(),
+        "grant_type=client_credentials&client_id=c-1&client_secret=the~secret\
+         &scope=https%3A%2F%2Fcognitiveservices.azure.com%2F.default"
+    );
+    assert_eq!(entra.requests().len(), 2, "asked once for each, whatever comes");
+    let shown = Admin(gateway.client()).done("GET", "providers/p", Value::Null).await;
+    assert_eq!((&shown["state"], &shown["token"]["error"]), (&json!("ready"), &Value::Null));
+    let told = format!("{shown}{}", gateway.log());
+    assert!(!told.contains("the~secret") && !told.contains("eyJ."), "{told}");
+}
+
+#[tokio::test]
+async fn a_managed_identity_signs_in_where_it_is_asked_for() {
+    let (upstream, platform) = (Upstream::start().await, Upstream::start().await);
+    upstream.always(Answer::completion("hello"));
+    let end = shared::clock::unix_ms() / 1_000 + 86_000;
+    let given = json!({"access_token": "eyJ.machine", "expires_on": end.to_string(), "token_type": "Bearer"});
+    platform.always(Answer::json(200, given.to_string()));
+    let settings = json!({
+        "type": "azure_openai", "base_url": root(&upstream), "models": ["d"], "api_key": "managed_identity:c-1",
+    });
+    let setup = with(&settings).env("IDENTITY_ENDPOINT", format!("{}/msi/token", root(&platform)));
+    let gateway = setup.env("IDENTITY_HEADER", "h-1").start().await;
+    wait::eventually("the first token", async || {
+        (gateway.client().chat(chat::request("p/d")).await.status == 200).then_some(())
+    })
+    .await;
+    assert_eq!(upstream.request(0).await.header("authorization"), Some("Bearer eyJ.machine"));
+    let asked = platform.request(0).await;
+    assert_eq!(
+        first_line(&asked),
+        "GET /msi/token?api-version=2019-08-01&resource=https%3A%2F%2Fcognitiveservices.azure.com&client_id=c-1 HTTP/1.1"
+    );
+    assert_eq!(asked.header("x-identity-header"), Some("h-1"));
+    // A token of the machine goes to Microsoft alone.
+    let elsewhere = json!({
+        "id": "x", "type": "azure_openai", "base_url": "https://example.com", "api_key": "managed_identity", "models": ["d"],
+    });
+    let refused = Admin(gateway.client()).call("POST", "providers", elsewhere).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.json().to_string().contains("openai.azure.com"), "{:?}", refused.body);
+}
+
+/// A gateway whose provider `p` gets tokens from `google`: the first, which is good for an hour, then another.
+async fn with_tokens(upstream: &Upstream, google: &Upstream, change: impl FnOnce(&mut Value)) -> Gateway {
+    google.then(token("ya29.first", 3_600)).always(token("ya29.second", 3_600));
+    let mut config = json!({
+        "providers": {"p": {
+            "type": "vertex", "base_url": root(upstream), "api_key": "${ENV:ACCOUNT}", "models": ["gemini-x"],
+        }},
+        "policies": {"defaults": {"retry_max_attempts": 1, "circuit_failure_threshold": 1}},
+    });
+    change(&mut config);
+    let setup = Setup::new(&Yaml::new()).yaml(config.to_string());
+    let gateway = setup.env("ACCOUNT", account(&format!("{}/token", root(google)))).start().await;
+    wait::eventually("the first token", async || {
+        let shown = Admin(gateway.client()).done("GET", "providers/p", Value::Null).await;
+        (shown["state"] == "ready").then_some(())
+    })
+    .await;
+    gateway
+}
+
+fn expired() -> Answer {
+    let message = "Request had invalid authentication credentials. Expected OAuth 2 access token.";
+    let error = json!({"code": 401, "message": message, "status": "UNAUTHENTICATED"});
+    Answer::json(401, json!({"error": error}).to_string())
+}
+
+#[tokio::test]
+async fn a_request_whose_token_was_refused_is_served_with_the_next_one() {
+    let (upstream, google) = (Upstream::start().await, Upstream::start().await);
+    let gateway = with_tokens(&upstream, &google, |_| ()).await;
+    upstream.then(expired()).always(generated());
+    let answer = gateway.client().chat(chat::request("p/gemini-x")).await;
+    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    let requests = upstream.requests();
+    let tokens: Vec<_> = requests.iter().map(|request| request.header("authorization").unwrap()).collect();
+    assert_eq!(tokens, ["Bearer ya29.first", "Bearer ya29.second"], "the circuit stays closed, too");
+    assert_eq!(google.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn an_upstream_that_refuses_every_token_causes_one_renewal_and_no_storm() {
+    let (upstream, google) = (Upstream::start().await, Upstream::start().await);
+    let gateway = with_tokens(&upstream, &google, |_| ()).await;
+    upstream.always(expired());
+    let mut asking = JoinSet::new();
+    for _ in 0..8 {
+        let client = gateway.client();
+        asking.spawn(async move { client.chat(chat::request("p/gemini-x")).await.status });
+    }
+    let statuses = asking.join_all().await;
+    // The second refusal is the upstream's own word, and opens the circuit.
+    assert!(statuses.iter().all(|status| [401, 503].contains(status)), "{statuses:?}");
+    assert!(statuses.contains(&401), "{statuses:?}");
+    assert_eq!(google.requests().len(), 2, "one renewal for all of them");
+    assert!(upstream.requests().len() <= 16, "each is sent twice at most");
+    assert_eq!(gateway.client().chat(chat::request("p/gemini-x")).await.status, 503);
+    assert_eq!(google.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn another_target_is_faster_than_a_renewal() {
+    let (upstream, google, other) =
+        (Upstream::start().await, Upstream::start().await, Upstream::start().await);
+    other.always(Answer::completion("from the other"));
+    let gateway = with_tokens(&upstream, &google, |config| {
+        config["providers"]["q"] =
+            json!({"type": "compatible", "base_url": other.base_url(), "models": ["m"]});
+        let members = [("p", "gemini-x"), ("q", "m")].map(|(p, m)| json!({"provider": p, "model": m}));
+        config["endpoints"] = json!({"fast": {"failover": members}});
+    })
+    .await;
+    upstream.then(expired()).always(generated());
+    let answer = gateway.client().chat(chat::request("fast")).await;
+    assert_eq!(answer.json()["choices"][0]["message"]["content"], "from the other", "{:?}", answer.body);
+    wait::eventually("the second token", async || (google.requests().len() == 2).then_some(())).await;
+    wait::eventually("the first target", async || {
+        let answer = gateway.client().chat(chat::request("fast")).await;
+        (answer.json()["choices"][0]["message"]["content"] == "hello").then_some(())
+    })
+    .await;
 }

@@ -4,6 +4,9 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
+use crate::support::client::Whole as Reply;
 use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::raw::{self, Raw};
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat, proc, wait};
@@ -305,6 +308,57 @@ async fn eight_large_bodies_are_held_or_shed() {
     }
     let grown = peak.saturating_sub(before);
     assert!(grown <= 700 * MIB, "{} MiB", grown / MIB);
+}
+
+#[tokio::test]
+async fn what_is_said_in_another_protocol_is_counted_in_both() {
+    let upstream = Upstream::start().await;
+    let providers = json!({"providers": {
+        "a": {"type": "anthropic", "base_url": crate::kinds::root(&upstream), "api_key": "k", "models": ["m"]},
+        "c": {"type": "compatible", "base_url": upstream.base_url(), "models": ["n"]},
+    }});
+    let setup = Setup::new(&Yaml::new()).yaml(providers.to_string());
+    let gateway = setup.env("LLMGW_MAX_BODY_MEMORY_BYTES", (8 << 20).to_string()).start().await;
+    let ask = async |model: &str, bytes: usize| {
+        let body = request_of(bytes).replace(r#""model":"m""#, &format!(r#""model":"{model}""#));
+        gateway.client().chat(body).await
+    };
+    let message = |bytes: usize| {
+        let text = json!({"type": "text", "text": "z".repeat(bytes)});
+        let body = json!({
+            "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
+            "content": [text], "usage": {"input_tokens": 3, "output_tokens": 1},
+        });
+        Answer::json(200, body.to_string())
+    };
+    let is_shed = |answer: &Reply| {
+        assert_eq!(
+            (answer.status, answer.error_code().as_str()),
+            (503, "overloaded"),
+            "{:?}",
+            answer.headers
+        );
+        assert!(answer.header("retry-after").is_some());
+    };
+    for _ in 0..3 {
+        upstream
+            .then(Answer::completion("ok"))
+            .then(message(2))
+            .then(message(5 << 20))
+            .then(message(2 << 20));
+        assert_eq!(ask("c/n", 5 << 20).await.status, 200, "held once, in the client's own bytes");
+        is_shed(&ask("a/m", 3 << 20).await);
+        assert_eq!(ask("a/m", 2 << 20).await.status, 200);
+        is_shed(&ask("a/m", 100).await);
+        let answer = ask("a/m", 100).await;
+        assert_eq!(answer.status, 200);
+        assert!(answer.body.len() > 2 << 20);
+    }
+    wait::eventually("all room given back", async || {
+        let metrics = gateway.client().get("/metrics").await.unwrap();
+        std::str::from_utf8(&metrics.body).unwrap().contains("llmgw_held_body_bytes 0\n").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

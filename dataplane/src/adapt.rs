@@ -83,8 +83,8 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         None => Naming::Model(model),
     };
     let segments = request::build(&message.body.segments, head, naming, asks, preamble.as_deref());
-    let path = |dialect| {
-        let path = target.provider.path(dialect, Call::answer(head.stream), model);
+    let path = |dialect, call| {
+        let path = target.provider.path(dialect, call, model);
         path.ok_or_else(|| Rejection::new("model", "names a model that has no address at its provider."))
     };
     let include_usage = head.include_usage;
@@ -92,7 +92,7 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         let dialect = head.dialect;
         let understood = dialect.is_conversation() || dialect == Dialect::Images;
         let reading = if understood { Reading::Native { dialect, include_usage } } else { Reading::Proxied };
-        return Ok(Outgoing { reading, path: path(head.dialect)?, segments });
+        return Ok(Outgoing { reading, path: path(dialect, Call::answer(head.stream))?, segments });
     }
     let Some(pair) = adaptation(target, head.dialect) else {
         return Err(Rejection::new("model", "goes to a target that does not speak this protocol."));
@@ -105,13 +105,14 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         seed: seed.to_str().unwrap_or_default().trim_start_matches("req_"),
         now_s: shared::clock::unix_ms() / 1_000,
     })?;
+    let path = path(pair.target, prepared.answers.call(head.stream))?;
     let reading = Reading::Adapted {
         answers: prepared.answers,
         include_usage,
         client: pair.client,
         target: pair.target,
     };
-    Ok(Outgoing { reading, path: path(pair.target)?, segments: vec![prepared.body] })
+    Ok(Outgoing { reading, path, segments: vec![prepared.body] })
 }
 
 /// Says the start of a video to `target`.

@@ -26,6 +26,7 @@ use crate::plan::home::Home;
 use crate::plan::{self, Needs};
 use crate::record::Record;
 use crate::relay::BYTES_PER_TOKEN;
+use crate::room::{NoRoom, Room};
 use crate::server::body::Held;
 use crate::upstream::request::{self, Draft, Way};
 use crate::worker::Worker;
@@ -124,14 +125,19 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
     let mut walk = Walk::new(job, budget_end);
     for target in candidates {
         match walk.target(target, record).await {
-            Step::Served { success, adapted_from } => {
-                let attempts = walk.attempts;
-                let trail = trail(job, target, &success, adapted_from);
-                return Ok(Served { trail, success, target: target.clone(), adapted_from, attempts });
-            }
+            Step::Served { success, adapted_from } => return Ok(walk.served(target, success, adapted_from)),
             Step::Moved => {}
-            Step::Stopped => break,
+            Step::Stopped => {
+                walk.renewing = None;
+                break;
+            }
         }
+    }
+    // Nobody else could serve it, but a token is on its way.
+    if let Some(target) = Box::pin(walk.renewed()).await
+        && let Step::Served { success, adapted_from } = Box::pin(walk.target(&target, record)).await
+    {
+        return Ok(walk.served(&target, success, adapted_from));
     }
     let unserved = walk.unserved();
     record.fail(unserved.fault.kind, unserved.fault.status());
@@ -179,6 +185,10 @@ struct Walk<'a> {
     /// What the first target that could not be told the request could not be told.
     rejection: Option<Box<Rejection>>,
     last: Option<Target>,
+    /// The first target that has refused an access token which is being renewed.
+    renewing: Option<Target>,
+    /// There was no room for the request in another dialect.
+    no_room: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -191,6 +201,35 @@ impl<'a> Walk<'a> {
             shortest_wait_ms: u64::MAX,
             rejection: None,
             last: None,
+            renewing: None,
+            no_room: false,
+        }
+    }
+
+    fn served(&self, target: &Target, success: Success, adapted_from: Option<Dialect>) -> Served {
+        let trail = trail(self.job, target, &success, adapted_from);
+        Served { trail, success, target: target.clone(), adapted_from, attempts: self.attempts }
+    }
+
+    /// The target that has refused an access token, as soon as it has another one; once a request, and for as long as
+    /// that may take.
+    async fn renewed(&mut self) -> Option<Target> {
+        let old = self.renewing.take()?;
+        let serial = old.provider.renew.as_ref()?.serial;
+        let end = self.budget_end.min(tokio::time::Instant::now() + RENEWAL_TIME_MAX);
+        let plane = &self.job.worker.plane;
+        loop {
+            let snapshot = plane.snapshots.load();
+            let place =
+                snapshot.providers.binary_search_by(|instance| instance.id.cmp(&old.provider.id)).ok()?;
+            let provider = snapshot.providers.get(place)?;
+            if provider.renew.as_ref()?.serial != serial {
+                return Some(Target { provider: Arc::clone(provider), model: Arc::clone(&old.model) });
+            }
+            if tokio::time::Instant::now() >= end {
+                return None;
+            }
+            tokio::time::sleep(RENEWAL_PAUSE).await;
         }
     }
 
@@ -238,8 +277,19 @@ impl<'a> Walk<'a> {
             record.skip(target, StepResult::CircuitOpen);
             return Step::Moved;
         }
+        // What it is said in anew is held beside the client's own, and in the making beside a copy of that.
+        let is_adapted = !target.speaks(self.job.head.dialect);
+        let mut room = Room::new(plane);
+        if is_adapted && !room.take(self.job.body.bytes().saturating_mul(2)) {
+            self.no_room = true;
+            return Step::Stopped;
+        }
         let task = match self.task(target) {
-            Ok(task) => task,
+            Ok(task) => {
+                let rendered = task.draft.segments.iter().map(|segment| segment.len() as u64).sum();
+                room.shrink_to(if is_adapted { rendered } else { 0 });
+                task
+            }
             Err(rejection) => {
                 record.skip(target, StepResult::Unsupported);
                 self.rejection.get_or_insert_with(|| Box::new(rejection));
@@ -267,6 +317,9 @@ impl<'a> Walk<'a> {
             self.count(target, &failure);
             let next = failure.next;
             let wait = back_off(target, attempt, &failure);
+            if failure.renewing {
+                self.renewing.get_or_insert_with(|| target.clone());
+            }
             self.keep(failure);
             match (next, wait) {
                 (Next::Stop, _) => return Step::Stopped,
@@ -324,6 +377,7 @@ impl<'a> Walk<'a> {
                 fault.retry_after = failure.retry_after.map(|wait| wait.min(CLIENT_WAIT_MAX));
                 fault
             }
+            (None, _) if self.no_room => Fault::from(NoRoom),
             // One that rests could serve the request later.
             (None, Some(rejection)) if self.shortest_wait_ms == u64::MAX => adapt::refusal(*rejection),
             (None, _) => all_rest(self.shortest_wait_ms),
@@ -338,6 +392,10 @@ pub(crate) fn all_rest(wait_ms: u64) -> Fault {
     let wait = Duration::from_millis(wait_ms).min(CLIENT_WAIT_MAX);
     Fault::new(ErrorKind::NoEligibleTarget, message).retry_after(wait)
 }
+
+/// How long a request waits for an access token, which others get, and how often it looks.
+const RENEWAL_TIME_MAX: Duration = Duration::from_secs(5);
+const RENEWAL_PAUSE: Duration = Duration::from_millis(20);
 
 /// The longest wait that is passed on to a client: Anthropic's SDK obeys any.
 const CLIENT_WAIT_MAX: Duration = Duration::from_secs(120);

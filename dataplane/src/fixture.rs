@@ -63,6 +63,7 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         reach: InstanceReach::Echo(options),
         headers: Vec::new(),
         credential: None,
+        renew: None,
         signer: None,
         identity: [0; 32],
         dialects: vec![Dialect::Chat],

@@ -19,6 +19,7 @@ mod plan;
 mod plane;
 mod record;
 mod relay;
+mod room;
 mod server;
 mod threads;
 pub mod tls;

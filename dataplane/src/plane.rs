@@ -104,8 +104,8 @@ impl Plane {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes room for `bytes` of bodies, or none.
-    fn hold(&self, bytes: u64) -> bool {
+    /// Takes room for `bytes` of bodies, or none: see [`crate::room`].
+    pub(crate) fn hold(&self, bytes: u64) -> bool {
         let before = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) <= self.settings.held_bytes_max {
             return true;
@@ -114,38 +114,7 @@ impl Plane {
         false
     }
 
-    fn release(&self, bytes: u64) {
+    pub(crate) fn release(&self, bytes: u64) {
         self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-/// Room for bodies that are held, given back when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Room {
-    plane: Arc<Plane>,
-    bytes: u64,
-}
-
-impl Room {
-    pub(crate) fn new(plane: &Arc<Plane>) -> Self {
-        Self { plane: Arc::clone(plane), bytes: 0 }
-    }
-
-    /// Takes room for so many bytes more; false if there is none.
-    pub(crate) fn take(&mut self, bytes: u64) -> bool {
-        let taken = self.plane.hold(bytes);
-        self.bytes += if taken { bytes } else { 0 };
-        taken
-    }
-
-    /// What has been taken.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.plane.release(self.bytes);
     }
 }

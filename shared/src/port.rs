@@ -56,7 +56,7 @@ pub struct Insider {
 }
 
 /// In the extensions of a request of the control service: it may go to the metadata server of the machine, which
-/// nothing else may reach, and there to nothing but [`MetadataServer::TOKEN_PATH`].
+/// nothing else may reach, and there to nothing but tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct MetadataServer;
 
@@ -65,6 +65,8 @@ impl MetadataServer {
     pub const ADDRESS: &'static str = "169.254.169.254";
     /// Where Google's gives access tokens of the machine's account.
     pub const TOKEN_PATH: &'static str = "/computeMetadata/v1/instance/service-accounts/default/token";
+    /// Where Azure's does.
+    pub const AZURE_TOKEN_PATH: &'static str = "/metadata/identity/oauth2/token";
 }
 
 /// Bounds of one outgoing request.

@@ -3,6 +3,7 @@
 //! Everything a request needs is computed when the snapshot is made (header values, paths, addresses), so
 //! that serving only copies references.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct ProviderInstance {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The credential, to be taken out of whatever the upstream says.
     pub credential: Option<Secret<String>>,
+    /// Asks for another token, where the credential is one that is got and renewed.
+    pub renew: Option<Renew>,
     /// Signs each request, where the credential is a pair of keys.
     pub signer: Option<Signer>,
     /// Tells its credential and headers from any others. A token that is renewed is no other credential.
@@ -84,6 +87,32 @@ impl ProviderInstance {
             InstanceReach::Network(origin) => origin.paths.of(dialect, call, name),
             InstanceReach::Echo(_) | InstanceReach::Speech => Some(PathAndQuery::from_static("/")),
         }
+    }
+}
+
+/// What to call when an upstream refuses an access token.
+#[derive(Clone)]
+pub struct Renew {
+    /// Tells the token from those before and after it.
+    pub serial: u64,
+    call: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Renew {
+    /// `call` is called for the token with this number.
+    pub fn new(serial: u64, call: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { serial, call: Arc::new(call) }
+    }
+
+    /// The token was refused. Whether another one is there or on its way.
+    pub fn call(&self) -> bool {
+        (self.call)()
+    }
+}
+
+impl fmt::Debug for Renew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Renew").field("serial", &self.serial).finish_non_exhaustive()
     }
 }
 

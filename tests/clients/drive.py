@@ -22,12 +22,17 @@ providers:
     type: openai
     base_url: {upstream}/openai/v1
     api_key: sk-scripted-openai
-    models: [m, overloaded, embed, tts, stt]
+    models: [m, overloaded, embed, tts, stt, gpt-image-1]
   anthropic:
     type: anthropic
     base_url: {upstream}/anthropic
     api_key: sk-scripted-anthropic
     models: [m]
+  google:
+    type: gemini
+    base_url: {upstream}/google
+    api_key: AIza-scripted-google
+    models: [gemini-2.5-flash-image, imagen-4.0-generate-001]
   chat:
     type: compatible
     base_url: {upstream}/chat/v1

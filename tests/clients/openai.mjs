@@ -153,6 +153,16 @@ const media = {
     assert.equal((await last()).body.encoding_format, "base64");
   },
 
+  async gateway_images() {
+    const ask = (model) => client.images.generate({ model, prompt: "eine Kätze 🐈", n: 1 });
+    const made = {};
+    for (const model of ["openai/gpt-image-1", "google/gemini-2.5-flash-image"]) made[model] = (await ask(model)).data;
+    assert.equal(made["openai/gpt-image-1"].length, 1);
+    assert.deepEqual(made["google/gemini-2.5-flash-image"], made["openai/gpt-image-1"]);
+    const refused = client.images.generate({ model: "google/gemini-2.5-flash-image", prompt: "scene:unsafe" });
+    assert.equal((await rejection(OpenAI.BadRequestError, refused)).code, "moderation_blocked");
+  },
+
   async speech() {
     const answer = await client.audio.speech.create({ model: DIRECT ? "m" : "openai/tts", input: "Say wörd.", voice: "alloy" });
     assert.equal(answer.headers.get("content-type"), "audio/mp3");

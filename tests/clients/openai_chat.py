@@ -1,4 +1,4 @@
-"""OpenAI's Python SDK: Chat Completions natively and on Messages targets, embeddings, audio, models, errors."""
+"""OpenAI's Python SDK: Chat Completions natively and on Messages targets, embeddings, images, audio, models, errors."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from common import (
     ANTHROPIC, DATA_URL, DIRECT, HELLO, KEY, ODD, OPENAI, ORIGIN, PARAMETERS, PICTURE, WEATHER, City, Suite, cities,
     equal, eventually, finish, holds, idle, last, on, raises, told,
 )  # fmt: skip
-from upstream.media import TEXT, speech, vector
+from upstream.media import TEXT, picture, speech, vector
 
 SUITE = Suite(f"openai-python-{openai.__version__} chat")
 TARGETS = {"native": OPENAI["native"], "on_messages": ANTHROPIC["native"]}
@@ -193,6 +193,39 @@ def embeddings():
     equal(last()["body"]["encoding_format"], "base64", "what the SDK asks for unasked")
     equal(client.embeddings.create(model=model, input="x", encoding_format="float").data[0].embedding, vector("x"), "floats")
     equal(answer.usage.prompt_tokens, 5, "usage")
+
+
+IMAGES = {
+    "native": "openai/gpt-image-1",
+    "on_gemini": "google/gemini-2.5-flash-image",
+    "on_imagen": "google/imagen-4.0-generate-001",
+}
+
+
+@on(SUITE, IMAGES)
+def images(model):
+    count = 1 if "gemini" in model else 3
+    answer = client.images.generate(model=model, prompt="eine Kätze 🐈", n=count, size="1024x1024", output_format="png")
+    got = [image.b64_json for image in answer.data]
+    equal(got, [picture("eine Kätze 🐈", index) for index in range(count)], "the images, in their order")
+    equal(answer.output_format, "png", "their format")
+    used = answer.usage and (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.total_tokens)
+    want = {IMAGES["on_gemini"]: (5, 1290, 1295), IMAGES["on_imagen"]: None}
+    equal(used, want.get(model, (5, 272, 277)), "usage")
+
+
+@SUITE.check(gateway_only=True)
+def images_that_are_not_made():
+    def ask(prompt, **more):
+        return client.images.generate(**{"model": IMAGES["on_gemini"], "prompt": prompt, **more})
+
+    error = raises(openai.BadRequestError, lambda: ask("scene:unsafe"))
+    equal((error.code, error.type), ("moderation_blocked", "image_generation_user_error"), "a refusal")
+    error = raises(openai.InternalServerError, lambda: ask("scene:chatty"))
+    holds(error.status_code == 502 and "Which cat do you mean?" in str(error), f"words in place of an image: {error}")
+    for param, value in (("n", 2), ("size", "4096x1024"), ("stream", True)):
+        error = raises(openai.BadRequestError, lambda: ask("a cat", **{param: value}))
+        equal(error.param, param, "what cannot be said")
 
 
 @SUITE.check()

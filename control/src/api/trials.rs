@@ -17,6 +17,7 @@ use shared::routing::{Model, ProviderInstance, Target};
 use super::catalog::instance;
 use super::requests::FLUSH_TIME_MAX;
 use super::{ApiError, App, Call, Route, route_of};
+use crate::catalog::ask::{Protocol, Question};
 use crate::catalog::evidence::{Failure, Inference};
 use crate::catalog::sync::save;
 use crate::catalog::test_completion::{Trial, run};
@@ -62,20 +63,21 @@ async fn provider(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     if !is_model_id(model) {
         return Err(ApiError::parameter("model", "model must name one of the provider's models."));
     }
-    let body = json!({
-        "model": format!("{own}{model}"),
-        "messages": [{"role": "user", "content": "Reply with the one word: pong"}],
-        "stream": true,
-        "stream_options": {"include_usage": true},
-        (instance.quirks.output_limit.field()): OUTPUT_TOKENS_MAX,
-    });
+    let target = target(&instance, model);
+    let protocol = Protocol::of(&target).ok_or_else(|| no_conversation(model, &target))?;
+    let question = Question {
+        selector: &format!("{own}{model}"),
+        messages: &json!([{"role": "user", "content": PROMPT}]),
+        output_tokens_max: OUTPUT_TOKENS_MAX,
+        chat_bound: instance.quirks.output_limit.field(),
+    };
     // On behalf of whose own it is: whoever administers the gateway may see whether a connection works.
     let insider = Insider {
         access: Arc::new(administrator(instance.owner.clone())),
-        only: Some(target(&instance, model)),
+        only: Some(target.clone()),
         explain: false,
     };
-    let trial = run(&call.app.plane, insider, &body).await;
+    let trial = run(&call.app.plane, insider, protocol, &question).await;
     let record = record_of(call.app, &trial).await;
     let failure = failure(&trial, &record, &instance);
     remember(call.app, &instance, model, (&trial, failure.as_ref()), &record).await;
@@ -169,7 +171,7 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         }
         (None, Some(messages)) => json!(messages),
         (prompt, None) => {
-            let prompt = prompt.unwrap_or_else(|| "Reply with the one word: pong".to_owned());
+            let prompt = prompt.unwrap_or_else(|| PROMPT.to_owned());
             json!([{"role": "user", "content": prompt}])
         }
     };
@@ -177,15 +179,20 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         Some(id) => Some(principal(call.app, id).await?),
         None => None,
     };
-    let body = json!({
-        "model": name,
-        "messages": messages,
-        "stream": true,
-        "stream_options": {"include_usage": true},
-        "max_tokens": asked.max_tokens.unwrap_or(OUTPUT_TOKENS_MAX),
-    });
+    // Who has no targets says so itself.
+    let protocol = match (Protocol::of_line(&found.targets), found.targets.first()) {
+        (Some(protocol), _) => protocol,
+        (None, Some(target)) => return Err(no_conversation(target.model.id.as_str(), target)),
+        (None, None) => Protocol::Chat,
+    };
+    let question = Question {
+        selector: &name,
+        messages: &messages,
+        output_tokens_max: asked.max_tokens.unwrap_or(OUTPUT_TOKENS_MAX),
+        chat_bound: "max_tokens",
+    };
     let insider = Insider { access: Arc::new(administrator(acts_as)), only: None, explain: false };
-    let trial = run(&call.app.plane, insider, &body).await;
+    let trial = run(&call.app.plane, insider, protocol, &question).await;
     let record = record_of(call.app, &trial).await;
     let billable = found.targets.iter().any(|target| is_hosted(&target.provider));
     let report = Report { hint: None, billable, trial, record };
@@ -235,5 +242,18 @@ async fn finish(
     call.execute(StatusCode::OK, tried).await
 }
 
+/// A test completion has to be one.
+fn no_conversation(model: &str, target: &Target) -> ApiError {
+    let spoken = target.provider.dialects.iter().filter(|dialect| target.speaks(**dialect));
+    let spoken: Vec<&str> = spoken.map(|dialect| dialect.name()).collect();
+    let spoken = if spoken.is_empty() { "nothing".to_owned() } else { spoken.join(", ") };
+    let message = format!(
+        "'{model}' holds no conversations: it is asked for {spoken} alone. Test another model, or send it a request of \
+         its own kind."
+    );
+    ApiError::parameter("model", message)
+}
+
+const PROMPT: &str = "Reply with the one word: pong";
 /// Enough for a model that thinks a little first.
 const OUTPUT_TOKENS_MAX: u32 = 128;

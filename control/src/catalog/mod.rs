@@ -1,6 +1,7 @@
 //! What models there are and what is known of them: the upstreams' own lists, kept in `catalog.json`, the price list,
 //! what administrators say, and the evidence that a connection works. Unknown stays unknown.
 
+pub(crate) mod ask;
 pub(crate) mod evidence;
 pub(crate) mod facts;
 pub(crate) mod file;

@@ -13,6 +13,8 @@ use serde::Serialize;
 use serde_json::Value;
 use shared::port::{Body, Handler, Insider, full};
 
+use super::ask::{Heard, Protocol, Question, message};
+
 /// What came of it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Trial {
@@ -21,6 +23,8 @@ pub(crate) struct Trial {
     /// What a client would have got.
     pub(crate) status: u16,
     pub(crate) request_id: String,
+    /// What was spoken to the data plane.
+    pub(crate) protocol: &'static str,
     pub(crate) latency_ms: u64,
     pub(crate) first_content_ms: Option<u64>,
     /// The model that the upstream says has answered.
@@ -33,11 +37,17 @@ pub(crate) struct Trial {
     pub(crate) error: Option<String>,
 }
 
-/// Has `body` answered by the data plane, on behalf of `insider`.
-pub(crate) async fn run(plane: &Arc<dyn Handler>, insider: Insider, body: &Value) -> Trial {
+/// Has `question` answered by the data plane, on behalf of `insider`.
+pub(crate) async fn run(
+    plane: &Arc<dyn Handler>,
+    insider: Insider,
+    protocol: Protocol,
+    question: &Question<'_>,
+) -> Trial {
     let began = Instant::now();
-    let mut reading = Reading { began, trial: Trial::default(), line: Vec::new(), ended: false };
-    let attempt = tokio::time::timeout(TIME_MAX, reading.exchange(plane, insider, body)).await;
+    let trial = Trial { protocol: protocol.name(), ..Trial::default() };
+    let mut reading = Reading { began, protocol, trial, line: Vec::new(), ended: false };
+    let attempt = tokio::time::timeout(TIME_MAX, reading.exchange(plane, insider, question)).await;
     let mut trial = reading.trial;
     if attempt.is_err() {
         let seconds = TIME_MAX.as_secs();
@@ -47,7 +57,8 @@ pub(crate) async fn run(plane: &Arc<dyn Handler>, insider: Insider, body: &Value
     }
     trial.latency_ms = millis(began);
     trial.answer = cut(&trial.answer);
-    let used = trial.usage.as_ref().and_then(|usage| usage.get("completion_tokens")?.as_u64());
+    let used = |name: &str| trial.usage.as_ref().and_then(|usage| usage.get(name)?.as_u64());
+    let used = used("completion_tokens").or_else(|| used("output_tokens"));
     trial.ok =
         trial.error.is_none() && (trial.first_content_ms.is_some() || used.is_some_and(|used| used > 0));
     if trial.error.is_none() && !trial.ok {
@@ -56,7 +67,7 @@ pub(crate) async fn run(plane: &Arc<dyn Handler>, insider: Insider, body: &Value
     trial
 }
 
-/// A request for `/v1/chat/completions` on behalf of `insider`.
+/// A request for `path` on behalf of `insider`.
 pub(crate) fn request(
     insider: Insider,
     path: &str,
@@ -72,6 +83,7 @@ pub(crate) const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Add
 /// An answer while it comes in.
 struct Reading {
     began: Instant,
+    protocol: Protocol,
     trial: Trial,
     /// The line that is not whole yet.
     line: Vec<u8>,
@@ -79,8 +91,9 @@ struct Reading {
 }
 
 impl Reading {
-    async fn exchange(&mut self, plane: &Arc<dyn Handler>, insider: Insider, body: &Value) {
-        let Ok(request) = request(insider, "/v1/chat/completions", body.to_string()) else { return };
+    async fn exchange(&mut self, plane: &Arc<dyn Handler>, insider: Insider, question: &Question<'_>) {
+        let body = self.protocol.body(question).to_string();
+        let Ok(request) = request(insider, self.protocol.path(), body) else { return };
         let response: Response<Body> = plane.handle(request, HERE).await;
         let (head, mut body) = response.into_parts();
         let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
@@ -99,7 +112,7 @@ impl Reading {
         if !is_stream {
             // The gateway's own answer: an error in its one envelope.
             self.ended = true;
-            self.trial.error = Some(message(&serde_json::from_slice(&whole).unwrap_or_default()));
+            self.trial.error = Some(cut(message(&serde_json::from_slice(&whole).unwrap_or_default())));
         }
     }
 
@@ -122,33 +135,29 @@ impl Reading {
             return;
         }
         let Ok(event) = serde_json::from_slice::<Value>(data) else { return };
-        if event.get("error").is_some_and(|error| !error.is_null()) {
-            self.trial.error = Some(message(&event));
+        let Heard { text, is_thought, model, usage, error, is_end } = self.protocol.hear(&event);
+        if let Some(error) = error {
+            self.trial.error = Some(cut(error));
         }
-        if let Some(model) = event.get("model").and_then(Value::as_str) {
+        if let Some(model) = model {
             self.trial.served_model = Some(cut(model));
         }
-        if let Some(usage) = event.get("usage").filter(|usage| usage.is_object()) {
-            self.trial.usage = Some(usage.clone());
+        match (&mut self.trial.usage, usage) {
+            // Some say first what came in, and then what went out.
+            (Some(Value::Object(known)), Some(Value::Object(more))) => known.extend(more.clone()),
+            (_, None) => {}
+            (known, Some(usage)) => *known = Some(usage.clone()),
         }
-        self.ended |= event.pointer("/choices/0/finish_reason").is_some_and(Value::is_string);
-        let said = |place: &str| event.pointer(place).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let answer = said("/choices/0/delta/content");
-        let thought = ["/choices/0/delta/reasoning_content", "/choices/0/delta/reasoning"];
-        if answer.is_some() || thought.into_iter().any(|place| said(place).is_some()) {
+        self.ended |= is_end;
+        if text.is_some() || is_thought {
             self.trial.first_content_ms.get_or_insert_with(|| millis(self.began));
         }
-        if let Some(answer) = answer
+        if let Some(text) = text
             && self.trial.answer.len() < ANSWER_BYTES_MAX
         {
-            self.trial.answer.push_str(answer);
+            self.trial.answer.push_str(text);
         }
     }
-}
-
-fn message(envelope: &Value) -> String {
-    let text = envelope.pointer("/error/message").and_then(Value::as_str);
-    cut(text.unwrap_or("The gateway gave an answer that it should not give."))
 }
 
 fn cut(text: &str) -> String {

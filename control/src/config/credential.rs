@@ -7,7 +7,7 @@ use super::model::{ConnectionAuth, KeptKey};
 use super::provider::{Reader, WrittenIn, key};
 use super::registry::Entry;
 use super::yaml::Step;
-use crate::credential::{Metadata, Sign};
+use crate::credential::{Around, Sign};
 
 impl Reader<'_> {
     pub(super) fn auth(&mut self, kind: &ProviderKind) -> ConnectionAuth {
@@ -57,7 +57,9 @@ impl Reader<'_> {
             }
             (Some(text), auth) => {
                 let secret = self.secret(&[key("api_key")], text)?;
-                if let Err(why) = Sign::of(auth, Some(&secret), region, &Metadata::default()) {
+                let surroundings = self.surroundings();
+                let around = Around { region, host: None, surroundings: &surroundings };
+                if let Err(why) = Sign::of(auth, Some(&secret), &around) {
                     self.note(&[key("api_key")], why);
                     return None;
                 }

@@ -23,7 +23,7 @@ use super::env::Environment;
 use super::file::Version;
 use super::layer::Setting;
 use super::seed::Seed;
-use crate::credential::{Metadata, Sign};
+use crate::credential::{Around, Sign, Surroundings};
 
 /// The whole effective configuration.
 #[derive(Debug)]
@@ -239,8 +239,8 @@ pub struct Provider {
     pub location: Option<String>,
     /// Version of the API, for kinds that have versions.
     pub api_version: Option<String>,
-    /// Where the metadata server of the machine is, if elsewhere than usual.
-    pub(crate) metadata: Metadata,
+    /// Where the accounts of the machine are.
+    pub(crate) surroundings: Surroundings,
     /// The voice where a speech request names none.
     pub default_voice: Option<String>,
     /// Kept, but out of routing.
@@ -266,7 +266,12 @@ impl Provider {
         if self.api_key.is_none() && self.headers.iter().any(|(name, _)| *name == AUTHORIZATION) {
             return Ok(Sign::Nothing);
         }
-        Sign::of(self.kind.auth, self.api_key.as_ref(), self.region.as_deref(), &self.metadata)
+        let around = Around {
+            region: self.region.as_deref(),
+            host: self.origin.as_ref().map(|origin| origin.host.as_str()),
+            surroundings: &self.surroundings,
+        };
+        Sign::of(self.kind.auth, self.api_key.as_ref(), &around)
     }
 
     /// Whether it cannot be used because it has no key.

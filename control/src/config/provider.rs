@@ -17,7 +17,6 @@ use super::raw;
 use super::registry::{self, Entry};
 use super::schema::did_you_mean;
 use super::yaml::{Path, Step};
-use crate::credential::Metadata;
 
 /// Checks one instance. Faults and warnings are noted; the instance is only made when it could be.
 pub(super) struct Reader<'a> {
@@ -61,7 +60,7 @@ impl Reader<'_> {
         let origin = base_url.as_deref().and_then(|url| self.origin(kind, url, &place, listed));
         let kept_key = self.kept_key(kind, entry);
         let dialects = self.dialects(kind, entry, origin.as_ref());
-        self.machine_tokens_stay_with_google(kind, api_key.as_ref(), origin.as_ref());
+        self.machine_tokens_stay_at_home(kind, api_key.as_ref(), origin.as_ref());
         self.echo_only_for_echo(kind);
         Some(Provider {
             id: ProviderId::new(self.id),
@@ -81,7 +80,7 @@ impl Reader<'_> {
             project: place.project,
             location: place.location,
             api_version: place.api_version,
-            metadata: Metadata(self.metadata_host()),
+            surroundings: self.surroundings(),
             default_voice: self.raw.default_voice.clone(),
             disabled: self.raw.disabled,
             force_api_support: self.raw.force_api_support,

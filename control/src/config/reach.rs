@@ -9,7 +9,7 @@ use super::address;
 use super::provider::{Reader, key};
 use super::raw;
 use super::registry::Entry;
-use crate::credential::Grant;
+use crate::credential::{Around, Grant, Metadata, Sign, Surroundings, is_express};
 
 /// The fields of an instance that say where it is.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +18,8 @@ pub(super) struct Placed {
     pub(super) project: Option<String>,
     pub(super) location: Option<String>,
     pub(super) api_version: Option<String>,
+    /// The credential says where.
+    is_implied: bool,
 }
 
 impl Placed {
@@ -25,6 +27,8 @@ impl Placed {
     pub(super) fn with_project_of(mut self, kind: &ProviderKind, api_key: Option<&Secret<String>>) -> Self {
         if self.project.is_none() && kind.has(Field::Project) {
             self.project = api_key.and_then(|key| Grant::project_of(key.expose()));
+            self.is_implied =
+                kind.auth == Auth::Google && api_key.is_some_and(|key| is_express(key.expose()));
         }
         self
     }
@@ -35,6 +39,7 @@ impl Placed {
             project: self.project.as_deref(),
             location: self.location.as_deref(),
             api_version: self.api_version.as_deref(),
+            is_implied: self.is_implied,
         }
     }
 }
@@ -71,6 +76,7 @@ impl Reader<'_> {
             project: text(Field::Project, &raw.project),
             location: text(Field::Location, &raw.location),
             api_version: text(Field::ApiVersion, &raw.api_version),
+            is_implied: false,
         }
     }
 
@@ -144,29 +150,46 @@ impl Reader<'_> {
         }
     }
 
-    /// Where Google's tools look for the metadata server, if somebody has moved it.
-    pub(super) fn metadata_host(&self) -> Option<String> {
-        let host = self.environment.text_of(METADATA_HOST)?;
-        Some(host.expose().trim().to_owned()).filter(|host| !host.is_empty())
+    /// Where the clouds' own tools look for the accounts of the machine.
+    pub(super) fn surroundings(&self) -> Surroundings {
+        let text = |name| {
+            let text = self.environment.text_of(name)?;
+            Some(text.expose().trim().to_owned()).filter(|text| !text.is_empty())
+        };
+        Surroundings {
+            metadata: Metadata(text("GCE_METADATA_HOST")),
+            authority: text("AZURE_AUTHORITY_HOST"),
+            identity_endpoint: text("IDENTITY_ENDPOINT"),
+            identity_header: text("IDENTITY_HEADER").map(Secret::new),
+        }
     }
 
-    /// The tokens of the machine's own account, which nobody has put into the configuration, go to Google alone.
-    pub(super) fn machine_tokens_stay_with_google(
+    /// The tokens of the machine's own account, which nobody has put into the configuration, go to who gives them.
+    pub(super) fn machine_tokens_stay_at_home(
         &mut self,
         kind: &ProviderKind,
         api_key: Option<&Secret<String>>,
         origin: Option<&Origin>,
     ) {
-        let Some(origin) = origin.filter(|_| kind.auth == Auth::Google && api_key.is_none()) else { return };
-        let is_google = origin.tls && origin.host.ends_with(".googleapis.com");
+        // What a disabled instance has for a key is not looked at.
+        let Some(origin) = origin.filter(|_| !self.raw.disabled && !self.has_credential_header()) else {
+            return;
+        };
+        let surroundings = self.surroundings();
+        let around = Around { region: None, host: Some(&origin.host), surroundings: &surroundings };
+        let Ok(Sign::Token(grant)) = Sign::of(kind.auth, api_key, &around) else { return };
         let is_here = matches!(origin.host.as_str(), "127.0.0.1" | "::1" | "localhost");
-        if !is_google && !is_here && !self.raw.disabled && !self.has_credential_header() {
-            let message = "without api_key the machine's own account signs in, and its tokens go to \
-                           https://*.googleapis.com alone; give an api_key";
-            self.note(&[key("base_url")], message);
+        if !is_here && !(grant.trusts(&origin.host) && (origin.tls || !grant.is_machine())) {
+            let who = if kind.auth == Auth::Google { GOOGLE } else { AZURE };
+            self.note(&[key("base_url")], who);
         }
     }
 }
+
+const GOOGLE: &str = "without api_key the machine's own account signs in, and its tokens go to \
+                      https://*.googleapis.com alone; give an api_key";
+const AZURE: &str = "the tokens of a managed identity go to https://*.openai.azure.com, *.services.ai.azure.com and \
+                     *.cognitiveservices.azure.com alone; give another api_key";
 
 /// What can stand in an address as it is.
 fn is_word(text: &str) -> bool {
@@ -175,4 +198,3 @@ fn is_word(text: &str) -> bool {
 }
 
 const LOCATION: &str = "global";
-const METADATA_HOST: &str = "GCE_METADATA_HOST";

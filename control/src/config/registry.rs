@@ -67,7 +67,7 @@ mod tests {
             let kind = shared::provider::kind(&entry.kind).expect(&entry.id);
             assert!(shared::id::is_name(&entry.id), "{}", entry.id);
             let place =
-                Place { region: Some("r"), project: Some("p"), location: Some("l"), api_version: None };
+                Place { region: Some("r"), project: Some("p"), location: Some("l"), ..Place::default() };
             assert!(entry.models.iter().all(|id| crate::config::is_model_id(id)), "{}", entry.id);
             let needs_key = kind.api_key_required || kind.name == "compatible";
             assert_eq!(entry.api_key_env.is_some(), needs_key, "{}", entry.id);

@@ -1,5 +1,6 @@
-//! What Google gives access tokens for, and how it is asked: a service account with a key of its own, a user who has
-//! signed in with Google's tools, or the account of the machine that the gateway runs on.
+//! What access tokens are given for, and how they are asked for. By Google: for a service account with a key of its
+//! own, a user who has signed in with Google's tools, or the account of the machine that the gateway runs on. By
+//! Microsoft: see [`super::entra`].
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
@@ -13,6 +14,8 @@ use serde::Deserialize;
 use serde_json::json;
 use shared::port::MetadataServer;
 use shared::secret::Secret;
+
+use super::entra::{Entra, is_azure};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -37,6 +40,7 @@ enum By {
         token_uri: String,
     },
     Machine(Metadata),
+    Entra(Entra),
 }
 
 /// Where the metadata server of the machine is: where every cloud has it, unless Google's own variable says otherwise.
@@ -97,9 +101,38 @@ impl Grant {
         Self { id: id(place.as_bytes()), by: By::Machine(metadata.clone()) }
     }
 
+    /// What Microsoft gives tokens for.
+    pub(super) fn entra(entra: Entra) -> Self {
+        Self { id: id(entra.text().as_bytes()), by: By::Entra(entra) }
+    }
+
     /// Whether it is the account of this machine.
     pub(crate) fn is_machine(&self) -> bool {
-        matches!(self.by, By::Machine(_))
+        match &self.by {
+            By::Machine(_) => true,
+            By::Entra(entra) => entra.is_machine(),
+            By::Account { .. } | By::User { .. } => false,
+        }
+    }
+
+    /// Why there is no token, once one has been refused.
+    pub(super) fn lacks(&self) -> &'static str {
+        match &self.by {
+            By::Machine(_) => "it has no api_key, and the machine's metadata server gives no access token",
+            By::Entra(entra) if entra.is_machine() => "the machine's managed identity gives no access token",
+            By::Account { .. } | By::User { .. } | By::Entra(_) => {
+                "no access token is given for its credential"
+            }
+        }
+    }
+
+    /// Whether a token may go to `host`: one of the machine's own account goes to who gives it alone.
+    pub(crate) fn trusts(&self, host: &str) -> bool {
+        match &self.by {
+            By::Machine(_) => is_google(host),
+            By::Entra(entra) => !entra.is_machine() || is_azure(host),
+            By::Account { .. } | By::User { .. } => true,
+        }
     }
 
     /// The project that a file of Google's tools names.
@@ -129,6 +162,7 @@ impl Grant {
                 post(token_uri, &fields)
             }
             By::Machine(metadata) => metadata.request(),
+            By::Entra(entra) => entra.request(),
         }
     }
 
@@ -140,6 +174,7 @@ impl Grant {
                 vec![client_secret.expose(), refresh_token.expose()]
             }
             By::Machine(_) => Vec::new(),
+            By::Entra(entra) => entra.secret().into_iter().collect(),
         }
     }
 }
@@ -158,15 +193,38 @@ impl Metadata {
     }
 }
 
-/// What a good answer to [`Grant::request`] gives.
-pub(crate) fn given(body: &[u8]) -> Option<Given> {
+/// Whether `host` is Google's.
+fn is_google(host: &str) -> bool {
+    host.ends_with(".googleapis.com")
+}
+
+/// What a good answer to [`Grant::request`] gives, which came `now_s` seconds after the Unix epoch.
+pub(crate) fn given(body: &[u8], now_s: u64) -> Option<Given> {
+    /// Azure writes its numbers as text.
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Number {
+        Plain(u64),
+        Text(String),
+    }
+    impl Number {
+        fn value(&self) -> Option<u64> {
+            match self {
+                Self::Plain(number) => Some(*number),
+                Self::Text(text) => text.parse().ok(),
+            }
+        }
+    }
     #[derive(Deserialize)]
     struct Answer {
         access_token: String,
-        #[serde(default)]
-        expires_in: Option<u64>,
+        expires_in: Option<Number>,
+        expires_on: Option<Number>,
     }
-    let Answer { access_token, expires_in } = serde_json::from_slice(body).ok()?;
+    let Answer { access_token, expires_in, expires_on } = serde_json::from_slice(body).ok()?;
+    let expires_on = expires_on.and_then(|number| number.value());
+    let expires_in = expires_in.and_then(|number| number.value());
+    let expires_in = expires_in.or_else(|| expires_on.map(|end| end.saturating_sub(now_s)));
     // Some servers fill up the end with dots.
     let token = access_token.trim_end_matches('.').to_owned();
     super::fits(&token).ok().filter(|()| !token.is_empty())?;
@@ -192,7 +250,7 @@ fn pair(pem: &str) -> Result<RsaKeyPair, &'static str> {
     RsaKeyPair::from_pkcs8(&der).or_else(|_| RsaKeyPair::from_der(&der)).map_err(|_| NO_KEY)
 }
 
-fn post(address: &str, fields: &[(&str, &str)]) -> Result<Request<Bytes>, &'static str> {
+pub(super) fn post(address: &str, fields: &[(&str, &str)]) -> Result<Request<Bytes>, &'static str> {
     let form: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
     let request = Request::post(address)
         .header(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"))
@@ -200,7 +258,7 @@ fn post(address: &str, fields: &[(&str, &str)]) -> Result<Request<Bytes>, &'stat
     request.body(form.join("&").into()).map_err(|_| SHAPE)
 }
 
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
@@ -212,7 +270,7 @@ fn encoded(text: &str) -> String {
 }
 
 /// An assertion is as good as a token, so it goes over TLS, or stays on the machine.
-fn is_safe(address: &str) -> bool {
+pub(super) fn is_safe(address: &str) -> bool {
     let Ok(uri) = address.parse::<Uri>() else { return false };
     let host = uri.host().unwrap_or_default();
     match uri.scheme_str() {
@@ -320,7 +378,7 @@ mod tests {
 
     #[test]
     fn an_answer_gives_a_token_or_nothing() {
-        let read = |body: &str| given(body.as_bytes()).map(|g| (g.token.expose().clone(), g.life_s));
+        let read = |body: &str| given(body.as_bytes(), 1_000).map(|g| (g.token.expose().clone(), g.life_s));
         for (body, want) in [
             (
                 r#"{"access_token":"ya29.a....","expires_in":3599,"token_type":"Bearer"}"#,
@@ -328,6 +386,8 @@ mod tests {
             ),
             (r#"{"access_token":"t"}"#, Some(("t", 600))),
             (r#"{"access_token":"t","expires_in":0}"#, Some(("t", 1))),
+            (r#"{"access_token":"t","expires_in":"3599","expires_on":"9"}"#, Some(("t", 3_599))),
+            (r#"{"access_token":"t","expires_on":"1500"}"#, Some(("t", 500))),
             (r#"{"access_token":"a b"}"#, None),
             (r#"{"access_token":"..."}"#, None),
             (r#"{"error":"invalid_grant"}"#, None),

@@ -68,7 +68,7 @@ impl Keeper {
 
     fn learn(&mut self, grant: &Grant, given: Result<Given, String>) {
         if let Err(why) = &given {
-            tracing::warn!("no access token is given by Google: {why}");
+            tracing::warn!("no access token is given: {why}");
         }
         self.is_owing |= self.tokens.learn(grant, given, unix_ms());
     }
@@ -84,7 +84,7 @@ async fn ask(http: &Arc<dyn HttpClient>, grant: &Grant) -> Result<Given, String>
     if !answer.status().is_success() {
         return Err(told(&said(&answer)));
     }
-    given(answer.body()).ok_or_else(|| told("the answer holds no access token"))
+    given(answer.body(), unix_ms() / 1_000).ok_or_else(|| told("the answer holds no access token"))
 }
 
 /// What the other side says of its refusal (RFC 6749).

@@ -1,6 +1,7 @@
 //! What the credential of a provider instance is, and what becomes of it: a header, a signature of each request, or
 //! access tokens that are got for it and renewed.
 
+mod entra;
 mod grant;
 mod keeper;
 mod tokens;
@@ -10,9 +11,33 @@ use shared::provider::Auth;
 use shared::provider::sigv4::Signer;
 use shared::secret::Secret;
 
+use self::entra::Entra;
 pub(crate) use grant::{Grant, Metadata};
 pub(crate) use keeper::Keeper;
 pub(crate) use tokens::Tokens;
+
+/// What the environment says of the machine's own accounts, in the variables of the clouds' own tools.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Surroundings {
+    /// Google's metadata server.
+    pub(crate) metadata: Metadata,
+    /// Who gives tokens of Entra, if not the usual one.
+    pub(crate) authority: Option<String>,
+    /// Where a platform of Azure gives tokens of the machine.
+    pub(crate) identity_endpoint: Option<String>,
+    /// What it is to be told.
+    pub(crate) identity_header: Option<Secret<String>>,
+}
+
+/// What stands beside the credential of an instance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Around<'a> {
+    /// The instance's own.
+    pub(crate) region: Option<&'a str>,
+    /// Whom it reaches, if that is known.
+    pub(crate) host: Option<&'a str>,
+    pub(crate) surroundings: &'a Surroundings,
+}
 
 /// How the requests of an instance are signed.
 #[derive(Clone, Debug)]
@@ -28,16 +53,15 @@ pub(crate) enum Sign {
 }
 
 impl Sign {
-    /// What `key` means where credentials go as `auth` says, or what is wrong with it. `region` is the instance's.
+    /// What `key` means where credentials go as `auth` says, or what is wrong with it.
     pub(crate) fn of(
         auth: Auth,
         key: Option<&Secret<String>>,
-        region: Option<&str>,
-        metadata: &Metadata,
+        around: &Around<'_>,
     ) -> Result<Self, &'static str> {
         let Some(key) = key else {
             return Ok(if auth == Auth::Google {
-                Self::Token(Grant::machine(metadata))
+                Self::Token(Grant::machine(&around.surroundings.metadata))
             } else {
                 Self::Nothing
             });
@@ -47,12 +71,31 @@ impl Sign {
             Auth::None => Ok(Self::Nothing),
             Auth::Bearer => bearer(text),
             Auth::Header(name) => Ok(Self::Header(HeaderName::from_static(name), value(text)?)),
-            Auth::Aws { service } if text.contains(':') => signer(text, service, region).map(Self::Aws),
+            Auth::Aws { service } if text.contains(':') => {
+                signer(text, service, around.region).map(Self::Aws)
+            }
             Auth::Aws { .. } => bearer(text),
             Auth::Google if text.starts_with('{') => Grant::read(text).map(Self::Token),
+            Auth::Google if is_express(text) => {
+                Ok(Self::Header(HeaderName::from_static("x-goog-api-key"), value(text)?))
+            }
             Auth::Google => bearer(text),
+            // A token that somebody else has got.
+            Auth::Azure if text.starts_with("eyJ") && text.contains('.') => bearer(text),
+            Auth::Azure => match Entra::read(text, around) {
+                Some(entra) => entra.map(Grant::entra).map(Self::Token),
+                None => Ok(Self::Header(HeaderName::from_static("api-key"), value(text)?)),
+            },
         }
     }
+}
+
+/// How the API keys of Google begin; access tokens begin otherwise.
+const EXPRESS_KEYS: [&str; 2] = ["AIza", "AQ."];
+
+/// Whether `key` is an API key of Google Cloud, which names its project itself.
+pub(crate) fn is_express(key: &str) -> bool {
+    EXPRESS_KEYS.iter().any(|start| key.trim().starts_with(start))
 }
 
 /// The header that carries `token`.
@@ -108,7 +151,9 @@ mod tests {
     use super::*;
 
     fn sign(auth: Auth, key: &str, region: Option<&str>) -> Result<Sign, &'static str> {
-        Sign::of(auth, Some(&Secret::new(key.to_owned())), region, &Metadata::default())
+        let surroundings = Surroundings::default();
+        let around = Around { region, host: None, surroundings: &surroundings };
+        Sign::of(auth, Some(&Secret::new(key.to_owned())), &around)
     }
 
     const AWS: Auth = Auth::Aws { service: "bedrock" };
@@ -120,14 +165,20 @@ mod tests {
             (Auth::Header("x-api-key"), "k", "x-api-key", "k"),
             (AWS, "ABSKQmVkcm9jaw==", "authorization", "Bearer ABSKQmVkcm9jaw=="),
             (Auth::Google, "ya29.token", "authorization", "Bearer ya29.token"),
+            (Auth::Google, "AIzaSyA", "x-goog-api-key", "AIzaSyA"),
+            (Auth::Google, "AQ.Ab8", "x-goog-api-key", "AQ.Ab8"),
+            (Auth::Azure, "0123abcd", "api-key", "0123abcd"),
+            (Auth::Azure, "eyJ0.eyJ1.s", "authorization", "Bearer eyJ0.eyJ1.s"),
         ] {
             let Ok(Sign::Header(found, value)) = sign(auth, key, None) else { panic!("{key}") };
             assert_eq!((found.as_str(), value.to_str().unwrap(), value.is_sensitive()), (name, want, true));
         }
         assert!(matches!(sign(Auth::None, "k", None), Ok(Sign::Nothing)));
-        let nothing = Sign::of(Auth::Bearer, None, None, &Metadata::default());
-        assert!(matches!(nothing, Ok(Sign::Nothing)));
-        let machine = Sign::of(Auth::Google, None, None, &Metadata::default());
+        let surroundings = Surroundings::default();
+        let around = Around { region: None, host: None, surroundings: &surroundings };
+        assert!(matches!(Sign::of(Auth::Bearer, None, &around), Ok(Sign::Nothing)));
+        assert!(matches!(sign(Auth::Azure, "t:c:s", None), Ok(Sign::Token(_))));
+        let machine = Sign::of(Auth::Google, None, &around);
         assert!(matches!(machine, Ok(Sign::Token(_))));
     }
 

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+use shared::clock::unix_ms;
+use shared::routing::Renew;
 use shared::secret::Secret;
 use tokio::sync::Notify;
 
@@ -16,7 +18,7 @@ pub(crate) struct Tokens(Arc<Shelf>);
 #[derive(Debug, Default)]
 struct Shelf {
     by_grant: Mutex<HashMap<[u8; 32], Held>>,
-    /// Somebody wants a token that nobody wanted before.
+    /// Somebody wants a token that nobody wanted before, or another than there is.
     wanted: Notify,
 }
 
@@ -31,6 +33,10 @@ struct Held {
     /// Failures since the last success.
     failures: u32,
     trouble: Option<String>,
+    /// How many tokens have come.
+    serial: u64,
+    /// When it was last asked for because an upstream had refused the one that there was.
+    forced_at_ms: Option<u64>,
 }
 
 /// How it stands with the token of a grant, for people.
@@ -73,11 +79,33 @@ impl Tokens {
         match held.and_then(|held| held.token.as_ref()) {
             Some((token, expires_at_ms)) if *expires_at_ms > now_ms => Ok(token.clone()),
             _ if held.is_none_or(|held| held.failures == 0) => Err("its first access token has not come yet"),
-            _ if grant.is_machine() => {
-                Err("it has no api_key, and the machine's metadata server gives no access token")
-            }
-            _ => Err("no access token is given for its credential"),
+            _ => Err(grant.lacks()),
         }
+    }
+
+    /// Has the token of `grant` renewed when an upstream refuses the present one.
+    pub(crate) fn renew(&self, grant: &Grant) -> Renew {
+        let serial = self.lock().get(&grant.id).map_or(0, |held| held.serial);
+        let (tokens, id) = (self.clone(), grant.id);
+        Renew::new(serial, move || tokens.refused(&id, serial, unix_ms()))
+    }
+
+    /// An upstream has refused the token of `id` with this number. Whether another one is there or on its way: it is
+    /// asked for at once, but not again and again, for who refuses fresh tokens will refuse the next one too.
+    fn refused(&self, id: &[u8; 32], serial: u64, now_ms: u64) -> bool {
+        let mut by_grant = self.lock();
+        let Some(held) = by_grant.get_mut(id) else { return false };
+        if held.serial != serial || held.is_asked || held.next_at_ms <= now_ms {
+            return held.serial > serial || held.failures == 0;
+        }
+        if held.forced_at_ms.is_some_and(|at_ms| now_ms < at_ms.saturating_add(FORCED_PAUSE_MS)) {
+            return false;
+        }
+        held.forced_at_ms = Some(now_ms);
+        held.next_at_ms = now_ms;
+        drop(by_grant);
+        self.0.wanted.notify_one();
+        true
     }
 
     /// How it stands with the token of `grant`.
@@ -107,7 +135,7 @@ impl Tokens {
         waiting.map(|held| held.next_at_ms.saturating_sub(now_ms)).min()
     }
 
-    /// Waits until a grant is wanted that was not wanted before.
+    /// Waits until a grant is wanted that was not wanted before, or another token.
     pub(super) async fn wanted(&self) {
         self.0.wanted.notified().await;
     }
@@ -125,6 +153,7 @@ impl Tokens {
                 held.next_at_ms = now_ms.saturating_add(life_ms / 5 * 4);
                 held.failures = 0;
                 held.trouble = None;
+                held.serial = held.serial.saturating_add(1);
                 true
             }
             Err(trouble) => {
@@ -145,7 +174,16 @@ impl Tokens {
 
 impl Held {
     fn new(grant: Grant) -> Self {
-        Self { grant, token: None, next_at_ms: 0, is_asked: false, failures: 0, trouble: None }
+        Self {
+            grant,
+            token: None,
+            next_at_ms: 0,
+            is_asked: false,
+            failures: 0,
+            trouble: None,
+            serial: 0,
+            forced_at_ms: None,
+        }
     }
 }
 
@@ -155,6 +193,8 @@ fn wait_ms(failures: u32) -> u64 {
 }
 
 const WAIT_MS_MAX: u64 = 300_000;
+/// The least time between two tokens that are asked for because upstreams refused those before.
+const FORCED_PAUSE_MS: u64 = 60_000;
 
 #[cfg(test)]
 mod tests {
@@ -217,6 +257,30 @@ mod tests {
         tokens.take_due(u64::MAX);
         assert!(tokens.learn(&a, Ok(given("two")), now_ms));
         assert_eq!(tokens.standing(&a).unwrap().error, None);
+    }
+
+    #[test]
+    fn a_refused_token_is_renewed_once_and_not_again_and_again() {
+        let (tokens, a) = (Tokens::default(), grant("a"));
+        assert!(!tokens.refused(&a.id, 0, 0), "nobody wants it");
+        tokens.want(vec![a.clone()]);
+        tokens.take_due(0);
+        tokens.learn(&a, Ok(given("one")), 0);
+        assert!(tokens.take_due(1_000).is_empty());
+        assert!((0..9).all(|_| tokens.refused(&a.id, 1, 1_000)), "every request of the time hears of it");
+        assert_eq!(tokens.take_due(1_000).len(), 1);
+        assert!(tokens.refused(&a.id, 1, 1_000), "it is on its way");
+        assert!(tokens.take_due(1_000).is_empty());
+        tokens.learn(&a, Ok(given("two")), 1_500);
+        assert!(tokens.refused(&a.id, 1, 2_000), "there is another one already");
+        assert!(tokens.take_due(2_000).is_empty());
+        assert!(!tokens.refused(&a.id, 2, 2_000), "who refuses a fresh token refuses the next one too");
+        assert!(tokens.take_due(2_000).is_empty());
+        assert!(tokens.refused(&a.id, 2, 61_000));
+        tokens.take_due(61_000);
+        tokens.learn(&a, Err("down".into()), 61_000);
+        assert!(!tokens.refused(&a.id, 2, 61_500), "none is given");
+        assert_eq!(token(&tokens, &a, 61_500).as_deref(), Ok("two"));
     }
 
     #[test]

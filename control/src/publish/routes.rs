@@ -9,8 +9,8 @@ use ring::digest::{Context, SHA256};
 use shared::health::{Board, UpstreamIdentity};
 use shared::id::ProviderId;
 use shared::provider::sigv4::Signer;
-use shared::provider::{Auth, Inside, Reach};
-use shared::routing::{Endpoint, InstanceReach, ProviderInstance, Target};
+use shared::provider::{Inside, Reach};
+use shared::routing::{Endpoint, InstanceReach, ProviderInstance, Renew, Target};
 use shared::secret::Secret;
 use shared::snapshot::{Route, Snapshot};
 
@@ -57,7 +57,7 @@ fn instance(
         // An address that could not be read was a fault of the configuration and cannot get here.
         (_, None) => return None,
     };
-    let Signed { header, signer, unready } = signing.signed(provider);
+    let Signed { header, signer, renew, unready } = signing.signed(provider);
     let identity = identity(provider);
     Some(ProviderInstance {
         id: provider.id.clone(),
@@ -65,8 +65,9 @@ fn instance(
         unready: not_usable(provider).or(unready),
         circuit: board.circuit(&provider.id, address(&reach, identity)),
         reach,
-        credential: secret(provider, header.as_ref()),
+        credential: secret(provider, renew.is_some(), header.as_ref()),
         headers: header.into_iter().chain(provider.headers.iter().cloned()).collect(),
+        renew,
         signer,
         identity,
         dialects: provider.dialects.clone(),
@@ -106,6 +107,7 @@ pub(crate) struct Signing<'a> {
 struct Signed {
     header: Option<(HeaderName, HeaderValue)>,
     signer: Option<Signer>,
+    renew: Option<Renew>,
     unready: Option<&'static str>,
 }
 
@@ -121,7 +123,11 @@ impl Signing<'_> {
             Ok(Sign::Header(name, value)) => Signed { header: Some((name, value)), ..bare },
             Ok(Sign::Aws(signer)) => Signed { signer: Some(signer), ..bare },
             Ok(Sign::Token(grant)) => match self.tokens.current(&grant, self.now_ms) {
-                Ok(token) => Signed { header: bearer_header(token.expose()).ok(), ..bare },
+                Ok(token) => Signed {
+                    header: bearer_header(token.expose()).ok(),
+                    renew: Some(self.tokens.renew(&grant)),
+                    ..bare
+                },
                 Err(why) => none(why),
             },
             Err(_) => none("its API key is of no use; the gateway's log says why"),
@@ -141,14 +147,16 @@ pub(crate) fn grants(routing: &Routing) -> Vec<Grant> {
 }
 
 /// What an upstream could repeat of the credential: what was sent to it.
-fn secret(provider: &Provider, header: Option<&(HeaderName, HeaderValue)>) -> Option<Secret<String>> {
-    match provider.kind.auth {
-        Auth::Google => {
-            let sent = header?.1.to_str().ok()?;
-            Some(Secret::new(sent.trim_start_matches("Bearer ").to_owned()))
-        }
-        Auth::Aws { .. } | Auth::Bearer | Auth::Header(_) | Auth::None => provider.api_key.clone(),
+fn secret(
+    provider: &Provider,
+    is_token: bool,
+    header: Option<&(HeaderName, HeaderValue)>,
+) -> Option<Secret<String>> {
+    if !is_token {
+        return provider.api_key.clone();
     }
+    let sent = header?.1.to_str().ok()?;
+    Some(Secret::new(sent.trim_start_matches("Bearer ").to_owned()))
 }
 
 /// Tells one credential from another.

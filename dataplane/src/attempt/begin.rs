@@ -8,11 +8,13 @@ use shared::operation::Dialect;
 use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
 use wire::adapt::{BadAnswer, Whole};
+use wire::envelope::StreamError;
 
 use super::failure::{Failure, broke_off, of_stream_error, secrets};
 use super::patience::Patience;
 use super::{Begun, Next, Task};
 use crate::relay::Scan;
+use crate::room::{NoRoom, Room};
 use crate::upstream::AnswerBody;
 
 /// A whole answer up to this size is read before anything is sent, so that an upstream that breaks off in it
@@ -22,8 +24,8 @@ const WHOLE_BYTES_MAX: usize = 64 << 10;
 /// instructions and tools.
 const HELD_BYTES_MAX: usize = 512 << 10;
 /// A whole answer that must be understood, to be said in another dialect or as a stream, or because it may hold
-/// addresses in place of images, must fit into this.
-const UNDERSTOOD_BYTES_MAX: usize = 32 << 20;
+/// addresses in place of images, must fit into this: the largest are four images of four megapixels, in base64.
+const UNDERSTOOD_BYTES_MAX: usize = 64 << 20;
 
 /// Reads a stream up to its first content, holding back what comes before it.
 pub(super) async fn first_content(
@@ -74,42 +76,78 @@ pub(super) async fn whole(
 ) -> Result<Begun, Failure> {
     let passes = task.reading.passes();
     let bytes_max = if passes { WHOLE_BYTES_MAX } else { UNDERSTOOD_BYTES_MAX };
-    match read(task, provider, &mut body, patience, bytes_max).await? {
-        (held, true) => understand(task, provider, joined(held)).map(Begun::Whole),
-        (held, false) if passes => {
+    let Pieces { held, room, is_all } = read(task, provider, &mut body, patience, bytes_max).await?;
+    match is_all {
+        true => Ok(Begun::Whole(kept(understand(task, provider, joined(held))?, room))),
+        false if passes => {
             let mut scan = task.reading.scan();
             held.iter().for_each(|bytes| scan.push(bytes));
             Ok(Begun::Flowing { held, scan: Scan::Whole(scan), body })
         }
-        (_, false) => Err(invalid(provider, TOO_LONG)),
+        false => Err(invalid(provider, TOO_LONG)),
     }
 }
 
-/// Reads to the end of a body, or a little over `bytes_max` of it; says whether that is all.
+/// The beginning of a body.
+struct Pieces {
+    held: Vec<Bytes>,
+    /// For a long one, which will be held in one dialect and in the other.
+    room: Option<Room>,
+    /// That is all.
+    is_all: bool,
+}
+
+/// Reads to the end of a body, or a little over `bytes_max` of it.
 async fn read(
     task: &Task<'_>,
     provider: &ProviderInstance,
     body: &mut AnswerBody,
     patience: &mut Patience,
     bytes_max: usize,
-) -> Result<(Vec<Bytes>, bool), Failure> {
+) -> Result<Pieces, Failure> {
     let mut held: Vec<Bytes> = Vec::with_capacity(1);
     let mut held_bytes = 0;
+    let mut room = None;
     while held_bytes <= bytes_max {
         let next = patience.wait(provider.stream_idle_timeout, pin!(body.data())).await?;
         match next {
             Some(Ok(bytes)) => {
                 held_bytes += bytes.len();
                 held.push(bytes);
+                if held_bytes > WHOLE_BYTES_MAX && bytes_max > WHOLE_BYTES_MAX {
+                    let room = room.get_or_insert_with(|| Room::new(&task.worker.plane));
+                    let more = (held_bytes as u64).saturating_mul(2).saturating_sub(room.bytes());
+                    if !room.take(more) {
+                        return Err(no_room());
+                    }
+                }
             }
             Some(Err(_)) => return Err(broke_off(provider)),
             None => {
                 body.recycle(task.worker, provider);
-                return Ok((held, true));
+                return Ok(Pieces { held, room, is_all: true });
             }
         }
     }
-    Ok((held, false))
+    Ok(Pieces { held, room, is_all: false })
+}
+
+/// `whole` with room of its own.
+fn kept(whole: Whole, room: Option<Room>) -> Whole {
+    match room {
+        Some(room) => Whole { body: room.around(whole.body), ..whole },
+        None => whole,
+    }
+}
+
+/// Nothing is wrong with the upstream, and another one's answer would need as much.
+fn no_room() -> Failure {
+    Failure {
+        next: Next::Stop,
+        counts: false,
+        retry_after: Some(NoRoom::RETRY_AFTER),
+        ..Failure::new(StepResult::Invalid, ErrorKind::Overloaded, NoRoom::MESSAGE)
+    }
 }
 
 /// One piece as it is; several copied together.
@@ -133,12 +171,28 @@ fn understand(task: &Task<'_>, provider: &ProviderInstance, body: Bytes) -> Resu
             Failure { next: Next::FailOver, ..invalid(provider, why) }
         }
         BadAnswer::Invalid(why) => invalid(provider, why),
+        BadAnswer::Nothing(said) => nothing(provider, &said),
     })
 }
 
 fn invalid(provider: &ProviderInstance, why: &str) -> Failure {
     let message = format!("The provider '{}' sent no usable answer: {why}.", provider.id);
     Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message)
+}
+
+/// The target did its work, and that may not be all of its doing: nothing of it counts for its circuit.
+fn nothing(provider: &ProviderInstance, said: &str) -> Failure {
+    let said = StreamError { message: said.trim().to_owned(), ..StreamError::default() };
+    let said = said.sanitized(&secrets(provider)).message;
+    let message = match &*said {
+        "" => format!(
+            "The provider '{}' made nothing of what was asked for, and does not say why.",
+            provider.id
+        ),
+        said => format!("The provider '{}' made nothing of what was asked for. It says: {said}", provider.id),
+    };
+    let failure = Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message);
+    Failure { next: Next::FailOver, counts: false, ..failure }
 }
 
 const TOO_LONG: &str = "it is too long to be read as a whole";
@@ -150,12 +204,13 @@ pub(super) async fn synthesize(
     mut body: AnswerBody,
     patience: &mut Patience,
 ) -> Result<Begun, Failure> {
-    let (held, true) = read(task, provider, &mut body, patience, UNDERSTOOD_BYTES_MAX).await? else {
+    let pieces = read(task, provider, &mut body, patience, UNDERSTOOD_BYTES_MAX).await?;
+    if !pieces.is_all {
         return Err(invalid(provider, TOO_LONG));
-    };
-    let whole = understand(task, provider, joined(held))?;
+    }
+    let whole = understand(task, provider, joined(pieces.held))?;
     match task.reading.synthesize(&whole) {
-        Some(stream) => Ok(Begun::Whole(Whole { body: stream.into(), ..whole })),
+        Some(stream) => Ok(Begun::Whole(kept(Whole { body: stream.into(), ..whole }, pieces.room))),
         None => Err(invalid(provider, "a stream was asked for, and what came is none")),
     }
 }

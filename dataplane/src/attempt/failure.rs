@@ -7,14 +7,14 @@ use bytes::Bytes;
 use http::HeaderValue;
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
-use shared::routing::ProviderInstance;
+use shared::routing::{ProviderInstance, Renew};
 use shared::usage::StepResult;
 use wire::envelope::{self, Family, StreamError, UpstreamAnswer};
 use wire::retry;
 
 use super::Task;
 use super::patience::Patience;
-use super::verdict::{Next, sort};
+use super::verdict::{Next, refuses_token, sort};
 use crate::upstream::dial::DialError;
 use crate::upstream::{Answer, Kept, SendError};
 
@@ -33,6 +33,8 @@ pub(crate) struct Failure {
     /// The upstream's own error, in our envelope and sanitized.
     pub(crate) body: Option<Bytes>,
     pub(crate) message: String,
+    /// The access token was refused, and another one is there or on its way.
+    pub(crate) renewing: bool,
 }
 
 /// Bytes of an upstream's error body that are read.
@@ -50,6 +52,7 @@ impl Failure {
             retry_after: None,
             body: None,
             message: message.into(),
+            renewing: false,
         }
     }
 }
@@ -152,10 +155,13 @@ fn of_error_answer(
     let upstream = UpstreamAnswer { status, content_type, body, secrets: &secrets };
     let error = upstream.diagnosis();
     let (next, counts) = sort(status, &error);
+    let renewing = refuses_token(status, &error) && provider.renew.as_ref().is_some_and(Renew::call);
     Failure {
         next,
-        counts,
+        // A token that has ended says nothing about the upstream.
+        counts: counts && !renewing,
         idle: matches!(status, 400..=407 | 409..=499),
+        renewing,
         status: Some(status),
         body: Some(envelope::upstream_error(Family::of(task.dialect), upstream, task.request_id)),
         ..Failure::new(StepResult::Status, ErrorKind::UpstreamStatus, error.message)

@@ -26,6 +26,13 @@ pub(super) fn sort(status: u16, error: &StreamError) -> (Next, bool) {
     }
 }
 
+/// Whether the upstream finds an access token to be no good, which it may have been a moment ago.
+pub(super) fn refuses_token(status: u16, error: &StreamError) -> bool {
+    status == 401 || (status == 403 && says(error, TOKEN_ENDED))
+}
+
+const TOKEN_ENDED: &[&str] = &["token expired", "token has expired", "expired token", "access_token_expired"];
+
 /// The account cannot pay for more: waiting does not help, another provider may.
 const QUOTA: &[&str] = &[
     "insufficient_quota",
@@ -95,6 +102,19 @@ mod tests {
         for (status, message, next, counts) in table {
             let error = StreamError { message: (*message).to_owned(), ..StreamError::default() };
             assert_eq!(sort(*status, &error), (*next, *counts), "{status} {message}");
+        }
+    }
+
+    #[test]
+    fn a_refused_token_is_told_from_a_refused_request() {
+        for (status, message, want) in [
+            (401, "Request had invalid authentication credentials.", true),
+            (403, "The access token expired.", true),
+            (403, "Caller does not have the permission aiplatform.endpoints.predict", false),
+            (400, "token expired", false),
+        ] {
+            let error = StreamError { message: message.to_owned(), ..StreamError::default() };
+            assert_eq!(refuses_token(status, &error), want, "{status} {message}");
         }
     }
 

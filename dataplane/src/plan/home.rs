@@ -45,8 +45,8 @@ impl Homes {
 
     /// The home that `target` is.
     pub(crate) fn of(&self, target: &Target) -> Home {
-        let credential = target.provider.credential.as_ref().map(|secret| secret.expose().as_str());
-        let hash = self.hasher.hash_one((target.provider.id.as_str(), credential, target.model.id.as_str()));
+        let provider = &target.provider;
+        let hash = self.hasher.hash_one((provider.id.as_str(), provider.identity, target.model.id.as_str()));
         Home(u16::try_from(hash >> (u64::BITS - HOME_BITS)).unwrap_or_default())
     }
 

@@ -17,7 +17,8 @@ use shared::error_kind::ErrorKind;
 use shared::port::{self, BoxError};
 
 use crate::error::Fault;
-use crate::plane::{Plane, Room};
+use crate::plane::Plane;
+use crate::room::{NoRoom, Room};
 
 /// Where the body of a request comes from.
 #[derive(Debug)]
@@ -83,12 +84,7 @@ impl Held {
 
     fn push(&mut self, piece: Bytes) -> Result<(), Fault> {
         if !self.room.take(piece.len() as u64) {
-            return Err(Fault::new(
-                ErrorKind::Overloaded,
-                "The gateway holds as many request bodies as it may. Try again.",
-            )
-            .retry_after(Duration::from_secs(1))
-            .closing());
+            return Err(Fault::from(NoRoom).closing());
         }
         if self.segments.len() >= SEGMENTS_FREE && piece.len() < CRUMB_BYTES {
             self.crumbs.extend_from_slice(&piece);
@@ -100,6 +96,11 @@ impl Held {
             self.segments.push(piece);
         }
         Ok(())
+    }
+
+    /// How long it is.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.room.bytes()
     }
 
     fn finish(&mut self) {
@@ -125,7 +126,7 @@ pub(crate) async fn read(
     let mut held = Held::new(plane);
     while let Some(frame) = next(&mut body).await? {
         let Ok(piece) = frame.into_data() else { continue };
-        if held.room.bytes() + piece.len() as u64 > limit {
+        if held.bytes() + piece.len() as u64 > limit {
             return Err(too_large(limit));
         }
         if encoding == Encoding::Identity {
@@ -243,7 +244,7 @@ fn decode_now(encoding: Encoding, packed: &Held, mut plain: Held, limit: u64) ->
             plain.finish();
             return Ok(plain);
         }
-        if plain.room.bytes() + count as u64 > limit {
+        if plain.bytes() + count as u64 > limit {
             return Err(too_large(limit));
         }
         piece.truncate(count);

@@ -68,9 +68,15 @@ fn asks_for_token(request: &Request<Bytes>) -> Result<(), &'static str> {
     let uri = request.uri();
     let there =
         uri.scheme_str() == Some("http") && uri.authority().is_some_and(|a| a == MetadataServer::ADDRESS);
-    let token = request.method() == Method::GET
-        && uri.path_and_query().is_some_and(|path| path == MetadataServer::TOKEN_PATH);
-    if there && token { Ok(()) } else { Err("the metadata server is asked for access tokens alone") }
+    let is_token = match uri.path() {
+        MetadataServer::TOKEN_PATH => uri.query().is_none(),
+        path => path == MetadataServer::AZURE_TOKEN_PATH,
+    };
+    if there && is_token && request.method() == Method::GET {
+        Ok(())
+    } else {
+        Err("the metadata server is asked for access tokens alone")
+    }
 }
 
 /// Those whose answers have bodies like any other.
@@ -164,6 +170,8 @@ mod tests {
             ("POST", &token, false),
             ("GET", &format!("{token}?recursive=true"), false),
             ("GET", "http://169.254.169.254/latest/meta-data/", false),
+            ("GET", "http://169.254.169.254/metadata/identity/oauth2/token?resource=r", true),
+            ("GET", "http://169.254.169.254/metadata/instance?api-version=2021-02-01", false),
             ("GET", &token.replace("169.254.169.254", "169.254.169.253"), false),
             ("GET", &token.replace("http", "https"), false),
         ] {

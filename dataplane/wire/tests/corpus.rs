@@ -68,6 +68,11 @@ fn chat_over_gemini_holds_on_its_corpus() {
 }
 
 #[test]
+fn images_over_gemini_holds_on_its_corpus() {
+    replay("images_over_gemini", hold::images_over_gemini::holds);
+}
+
+#[test]
 fn chat_over_bedrock_holds_on_its_corpus() {
     replay("chat_over_bedrock", hold::chat_over_bedrock);
 }

@@ -14,7 +14,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     name: "azure_openai",
     summary: "OpenAI's models in an Azure resource; models are deployments",
     reach: Reach::BaseUrl,
-    auth: Auth::Header("api-key"),
+    auth: Auth::Azure,
     api_key_required: true,
     fields: &[Field::ApiVersion, Field::DefaultVoice],
     dialects: DIALECTS,

@@ -111,6 +111,9 @@ pub enum Auth {
     /// A bearer token: the key itself, or what Google gives for the account that the key describes, or for the
     /// machine's own where there is no key.
     Google,
+    /// The header `api-key`, its value the key; or a bearer token: the key itself, or what Microsoft Entra gives for the
+    /// application `TENANT_ID:CLIENT_ID:CLIENT_SECRET` or for `managed_identity`, which is the machine's own.
+    Azure,
     /// Nothing is sent.
     None,
 }
@@ -120,6 +123,7 @@ impl Auth {
     pub fn header(self) -> &'static str {
         match self {
             Self::Header(name) => name,
+            Self::Azure => "api-key",
             Self::Bearer | Self::Aws { .. } | Self::Google | Self::None => "authorization",
         }
     }

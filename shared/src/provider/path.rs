@@ -44,7 +44,8 @@ pub struct PathRule {
     /// What is asked for there.
     pub calls: &'static [Call],
     /// As `/models/{model}:generateContent`. `{region}`, `{project}` and `{location}` are the instance's own fields,
-    /// `{model}` is the model of a request, and `{id}` is the id of an operation, which may hold slashes.
+    /// `{model}` is the model of a request, and `{id}` is the id of an operation, which may hold slashes. What stands
+    /// between `<` and `>` is left out where the credential implies it.
     pub template: &'static str,
 }
 
@@ -106,6 +107,8 @@ pub struct Place<'a> {
     pub location: Option<&'a str>,
     /// `{api_version}`.
     pub api_version: Option<&'a str>,
+    /// The credential itself says where, so that paths leave out what stands between `<` and `>`.
+    pub is_implied: bool,
 }
 
 /// The paths of one instance, the base URL's own included.
@@ -202,7 +205,14 @@ fn filled(layout: &Layout, template: &str, place: &Place<'_>) -> Result<String, 
 
 /// `template`, a path or a base URL, with the fields of `place` that it refers to.
 pub fn fill(template: &str, place: &Place<'_>) -> Result<String, Missing> {
-    let mut text = template.to_owned();
+    let mut text = match (template.split_once('<'), place.is_implied) {
+        (Some((before, rest)), true) => {
+            let after = rest.split_once('>').map_or(rest, |(_, after)| after);
+            format!("{before}{after}")
+        }
+        (Some(_), false) => template.replace(['<', '>'], ""),
+        (None, _) => template.to_owned(),
+    };
     for (name, mark, value) in [
         ("region", "{region}", place.region),
         ("project", "{project}", place.project),

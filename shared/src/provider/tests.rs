@@ -8,6 +8,7 @@ const PLACE: Place<'_> = Place {
     project: Some("p-1"),
     location: Some("europe-west4"),
     api_version: None,
+    is_implied: false,
 };
 
 #[test]

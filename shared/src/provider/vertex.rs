@@ -39,40 +39,40 @@ const LAYOUTS: &[Layout] = &[Layout { base_ends: "", rules: RULES, lists: &[], a
 const RULES: &[PathRule] = &[
     rule(
         &[Call::Whole],
-        "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:generateContent",
+        "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:generateContent",
     ),
     rule(
         &[Call::Stream],
-        "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:streamGenerateContent?alt=sse",
+        "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:streamGenerateContent?alt=sse",
     ),
     rule(
         &[Call::Count],
-        "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:countTokens",
+        "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:countTokens",
     ),
     rule(
         &[Call::Predict],
-        "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:predict",
+        "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:predict",
     ),
     rule(
         &[Call::Start],
-        "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:predictLongRunning",
+        "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:predictLongRunning",
     ),
     rule(
         &[Call::PollByPost],
-        "/v1/projects/{project}/locations/{location}/publishers/google/models/{model}:fetchPredictOperation",
+        "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:fetchPredictOperation",
     ),
     claude(
         &[Call::Whole],
-        "/v1/projects/{project}/locations/{location}/publishers/anthropic/models/{model}:rawPredict",
+        "/v1/<projects/{project}/locations/{location}/>publishers/anthropic/models/{model}:rawPredict",
     ),
     claude(
         &[Call::Stream],
-        "/v1/projects/{project}/locations/{location}/publishers/anthropic/models/{model}:streamRawPredict",
+        "/v1/<projects/{project}/locations/{location}/>publishers/anthropic/models/{model}:streamRawPredict",
     ),
     // The body names the model.
     claude(
         &[Call::Count],
-        "/v1/projects/{project}/locations/{location}/publishers/anthropic/models/count-tokens:rawPredict",
+        "/v1/<projects/{project}/locations/{location}/>publishers/anthropic/models/count-tokens:rawPredict",
     ),
 ];
 

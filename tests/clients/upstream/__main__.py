@@ -1,6 +1,6 @@
 """usage: python -m upstream   serves on a free loopback port until it is killed; its first line says where.
 
-Below /openai, /anthropic and /chat it is a vendor with that vendor's paths and its own key; below /direct it is all of
+Below /openai, /anthropic, /google and /chat it is a vendor with that vendor's paths and its own key; below /direct it is all of
 them, and takes any key. `GET /-/state` tells how many answers are under way and what was asked last.
 """
 
@@ -9,14 +9,18 @@ import json
 import threading
 import time
 
-from . import chat, media, messages, responses
+from . import chat, google, media, messages, responses
 from .scenes import Scene, Wrong, play
 
-CHAT, MEDIA = {"/v1/chat/completions": chat}, {"/v1/embeddings", "/v1/audio/speech", "/v1/audio/transcriptions"}
+CHAT, MEDIA = (
+    {"/v1/chat/completions": chat},
+    {"/v1/embeddings", "/v1/audio/speech", "/v1/audio/transcriptions", "/v1/images/generations"},
+)
 RESPONSES, MESSAGES = {"/v1/responses": responses}, {"/v1/messages": messages}
 MOUNTS = {
     "openai": ({**CHAT, **RESPONSES}, MEDIA, ("authorization", "Bearer sk-scripted-openai")),
     "anthropic": (MESSAGES, {"/v1/messages/count_tokens"}, ("x-api-key", "sk-scripted-anthropic")),
+    "google": ({}, set(google.METHODS), ("x-goog-api-key", "AIza-scripted-google")),
     "chat": (CHAT, MEDIA, ("authorization", "Bearer sk-scripted-chat")),
     "direct": ({**CHAT, **RESPONSES, **MESSAGES}, MEDIA | {"/v1/messages/count_tokens"}, None),
 }
@@ -76,6 +80,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         STATE["last"]["body"] = body
         if path == "/v1/embeddings":
             return self.reply(200, json.dumps(media.embeddings(body)))
+        if path == "/v1/images/generations":
+            return self.reply(200, json.dumps(media.images(body)))
+        if path in google.METHODS:
+            return self.reply(200, json.dumps(google.METHODS[path](body)))
         if path == "/v1/audio/speech":
             kind, data = media.speech(body)
             return self.reply(200, data, kind)

@@ -1,4 +1,4 @@
-"""Embeddings, speech and transcriptions, as an upstream answers them."""
+"""Embeddings, images, speech and transcriptions, as an upstream answers them."""
 
 import base64
 import email.parser
@@ -27,6 +27,18 @@ def embeddings(body):
             numbers = base64.b64encode(struct.pack(f"<{DIMENSIONS}f", *numbers)).decode()
         data.append({"object": "embedding", "index": index, "embedding": numbers})
     return {"object": "list", "model": body["model"], "data": data, "usage": {"prompt_tokens": 5, "total_tokens": 5}}
+
+
+def picture(prompt, index):
+    """What stands for an image: base64 that only this prompt has, and this place among its images."""
+    return base64.b64encode(hashlib.sha256(f"{prompt} {index}".encode()).digest() * 1000).decode()
+
+
+def images(body):
+    data = [{"b64_json": picture(body["prompt"], index)} for index in range(body.get("n") or 1)]
+    details = {"text_tokens": 5, "image_tokens": 0}
+    usage = {"input_tokens": 5, "input_tokens_details": details, "output_tokens": 272, "total_tokens": 277}
+    return {"created": 1, "data": data, "output_format": "png", "usage": usage}
 
 
 def speech(body):

@@ -83,6 +83,7 @@ fn instance(provider: &Provider) -> ProviderInstance {
         reach: shared::routing::InstanceReach::Network(provider.origin.clone().unwrap()),
         headers: Vec::new(),
         credential: None,
+        renew: None,
         signer: None,
         identity: [0; 32],
         quirks: provider.quirks,

@@ -24,8 +24,8 @@ use super::{POLL_AFTER, about, json};
 use crate::adapt;
 use crate::attempt::{ERROR_BYTES_MAX, of_send_error, secrets, wait_asked_for};
 use crate::error::Fault;
-use crate::plane::Room;
 use crate::relay::{Coming, Inline, Reply, Source};
+use crate::room::Room;
 use crate::server::body::Held;
 use crate::upstream::request::{ANYTHING, Draft, JSON, Way};
 use crate::upstream::{self, Answer, AnswerBody};
@@ -105,6 +105,7 @@ impl Poll<'_> {
                 self.invalid(&error.sanitized(&secrets(&self.target.provider)).message)
             }
             BadAnswer::Invalid(why) => self.invalid(why),
+            BadAnswer::Nothing(_) => self.invalid("it holds nothing of what was asked for"),
         })?;
         Ok((state, room))
     }

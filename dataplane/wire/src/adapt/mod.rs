@@ -13,6 +13,7 @@ mod chat_over_gemini;
 mod chat_over_messages;
 mod chat_over_responses;
 mod events;
+mod images_over_gemini;
 mod loss;
 mod messages_over_chat;
 mod path;
@@ -26,6 +27,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use shared::operation::Dialect;
+use shared::provider::path::Call;
 use shared::provider::quirks::ToolIds;
 use shared::usage::TokenCounts;
 
@@ -76,6 +78,7 @@ pub static ADAPTATIONS: &[Adaptation] = &[
     chain::by_way_of_chat(Dialect::Responses, Dialect::Bedrock, |asking| {
         chain::prepare(&responses_over_chat::PAIR, &chat_over_bedrock::PAIR, asking)
     }),
+    images_over_gemini::PAIR,
 ];
 
 /// A request, and what must be known of the target that shall answer it.
@@ -185,6 +188,10 @@ pub trait Answers: Debug {
     fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer>;
     /// A stream. `secrets` are credentials that may not show in errors.
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream>;
+    /// What must be asked of the target for such an answer; `stream` says what the client wants.
+    fn call(&self, stream: bool) -> Call {
+        Call::answer(stream)
+    }
 }
 
 /// A whole answer in the client's dialect.
@@ -205,6 +212,9 @@ pub enum BadAnswer {
     Error(StreamError),
     /// It is not an answer in the target's dialect: why, in a few words.
     Invalid(&'static str),
+    /// It is a sound answer, but holds nothing of what was asked for: what it says instead, if anything; not
+    /// sanitized yet. The request has more to do with it than the target's health.
+    Nothing(String),
 }
 
 /// Why a request cannot be said in the target's dialect (MSG-2, CHAT-6, RESP-2).

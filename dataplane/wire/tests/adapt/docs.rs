@@ -57,6 +57,7 @@ fn title(dialect: Dialect) -> &'static str {
         Dialect::Messages => "Messages",
         Dialect::Gemini => "Gemini",
         Dialect::Bedrock => "Bedrock",
+        Dialect::Images => "Images",
         other => other.name(),
     }
 }

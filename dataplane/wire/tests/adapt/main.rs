@@ -23,6 +23,7 @@ mod chat_reader;
 mod chat_said;
 mod docs;
 mod flaws;
+mod images_over_gemini;
 mod losses;
 mod messages_over_chat_meaning;
 mod normal;

@@ -3,6 +3,7 @@
 
 #[allow(dead_code, reason = "the tests of adaptations use all of it")]
 mod chat_said;
+pub(crate) mod images_over_gemini;
 pub(crate) mod messages_over_chat;
 pub(crate) mod responses;
 #[allow(dead_code, reason = "the tests of adaptations use all of it")]

@@ -25,7 +25,7 @@ pub(in crate::adapt) fn refuse_listed(
 fn is_usual(name: &str, value: Tree<'_, '_>) -> bool {
     let is_text = |kind: Tree<'_, '_>| read::as_text(kind) == Some("text");
     match name {
-        "n" => value.as_u64() == Some(1),
+        "n" | "frame_count" => value.as_u64() == Some(1),
         "modalities" => value.as_array().is_some_and(|wanted| wanted.iter().all(is_text)),
         _ => false,
     }

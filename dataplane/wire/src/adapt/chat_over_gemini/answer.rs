@@ -65,7 +65,7 @@ pub(super) struct Feedback<'a> {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Usage {
+pub(in crate::adapt) struct Usage {
     prompt_token_count: Option<u64>,
     tool_use_prompt_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,
@@ -75,11 +75,11 @@ pub(super) struct Usage {
 
 /// A string, borrowed where it has no escapes.
 #[derive(Debug, Deserialize)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+pub(in crate::adapt) struct Text<'a>(#[serde(borrow)] pub(in crate::adapt) Cow<'a, str>);
 
 impl Usage {
     /// Input served by the cache is part of the prompt; thoughts are no part of the candidates.
-    pub(super) fn counts(&self) -> TokenCounts {
+    pub(in crate::adapt) fn counts(&self) -> TokenCounts {
         let prompt = self.prompt_token_count.unwrap_or(0);
         let prompt = prompt.saturating_add(self.tool_use_prompt_token_count.unwrap_or(0));
         let cache_read = self.cached_content_token_count.unwrap_or(0).min(prompt);
@@ -148,7 +148,7 @@ impl<'a> FunctionCall<'a> {
 }
 
 /// What a chat client calls this reason to end.
-pub(super) fn finish_reason(theirs: &str) -> &'static str {
+pub(in crate::adapt) fn finish_reason(theirs: &str) -> &'static str {
     match theirs {
         "MAX_TOKENS" => "length",
         "SAFETY"

@@ -11,6 +11,8 @@ mod whole;
 
 use shared::operation::Dialect;
 
+pub(super) use answer::{Text, Usage, finish_reason};
+
 use super::Adaptation;
 
 /// The row of the table.

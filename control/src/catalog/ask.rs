@@ -1,0 +1,166 @@
+//! What a test asks and hears, in each protocol that clients speak.
+
+use serde_json::{Value, json};
+use shared::operation::Dialect;
+use shared::routing::Target;
+
+/// What a test speaks to the data plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Chat,
+    Responses,
+    Messages,
+}
+
+/// What is asked.
+#[derive(Debug)]
+pub(crate) struct Question<'a> {
+    pub(crate) selector: &'a str,
+    /// Roles and texts, which every protocol can read.
+    pub(crate) messages: &'a Value,
+    pub(crate) output_tokens_max: u32,
+    /// The member of a chat request that bounds the answer.
+    pub(crate) chat_bound: &'a str,
+}
+
+/// What one event of an answer says.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Heard<'e> {
+    pub(crate) text: Option<&'e str>,
+    /// Something was thought, which is an answer in the making.
+    pub(crate) is_thought: bool,
+    pub(crate) model: Option<&'e str>,
+    pub(crate) usage: Option<&'e Value>,
+    pub(crate) error: Option<&'e str>,
+    pub(crate) is_end: bool,
+}
+
+impl Protocol {
+    /// The one that `target` speaks itself, or that is said to it by an adaptation. None: it holds no conversations.
+    pub(crate) fn of(target: &Target) -> Option<Self> {
+        let speaks = |dialect| target.speaks(dialect);
+        if speaks(Dialect::Chat) {
+            Some(Self::Chat)
+        } else if speaks(Dialect::Messages) {
+            Some(Self::Messages)
+        } else if speaks(Dialect::Responses) {
+            Some(Self::Responses)
+        } else {
+            (speaks(Dialect::Gemini) || speaks(Dialect::Bedrock)).then_some(Self::Chat)
+        }
+    }
+
+    /// The one for a line of targets: Chat, unless all that can be asked in it is nothing.
+    pub(crate) fn of_line(targets: &[Target]) -> Option<Self> {
+        let each = || targets.iter().filter_map(Self::of);
+        each().find(|protocol| *protocol != Self::Responses).map(|_| Self::Chat).or_else(|| each().next())
+    }
+
+    /// The name, for people.
+    pub(crate) fn name(self) -> &'static str {
+        self.dialect().name()
+    }
+
+    fn dialect(self) -> Dialect {
+        match self {
+            Self::Chat => Dialect::Chat,
+            Self::Responses => Dialect::Responses,
+            Self::Messages => Dialect::Messages,
+        }
+    }
+
+    /// Where clients ask in it.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Chat => "/v1/chat/completions",
+            Self::Responses => "/v1/responses",
+            Self::Messages => "/v1/messages",
+        }
+    }
+
+    /// The request for a stream.
+    pub(crate) fn body(self, question: &Question<'_>) -> Value {
+        let Question { selector, messages, output_tokens_max, chat_bound } = question;
+        match self {
+            Self::Chat => json!({
+                "model": selector, "messages": messages, "stream": true,
+                "stream_options": {"include_usage": true}, *chat_bound: output_tokens_max,
+            }),
+            Self::Responses => json!({
+                "model": selector, "input": messages, "stream": true, "store": false,
+                "max_output_tokens": output_tokens_max,
+            }),
+            Self::Messages => json!({
+                "model": selector, "messages": messages, "stream": true, "max_tokens": output_tokens_max,
+            }),
+        }
+    }
+
+    /// What `event` says.
+    pub(crate) fn hear(self, event: &Value) -> Heard<'_> {
+        let heard = match self {
+            Self::Chat => chat(event),
+            Self::Responses => responses(event),
+            Self::Messages => messages(event),
+        };
+        let usage = heard.usage.filter(|usage| usage.is_object());
+        Heard { usage, text: heard.text.filter(|text| !text.is_empty()), ..heard }
+    }
+}
+
+fn text<'e>(event: &'e Value, place: &str) -> Option<&'e str> {
+    event.pointer(place).and_then(Value::as_str)
+}
+
+fn chat(event: &Value) -> Heard<'_> {
+    let thought = ["/choices/0/delta/reasoning_content", "/choices/0/delta/reasoning"];
+    Heard {
+        text: text(event, "/choices/0/delta/content"),
+        is_thought: thought.iter().any(|place| text(event, place).is_some_and(|text| !text.is_empty())),
+        model: text(event, "/model"),
+        usage: event.get("usage"),
+        error: event.get("error").filter(|error| !error.is_null()).map(|_| message(event)),
+        is_end: text(event, "/choices/0/finish_reason").is_some(),
+    }
+}
+
+fn responses(event: &Value) -> Heard<'_> {
+    let kind = text(event, "/type").unwrap_or_default();
+    let whole = Heard {
+        model: text(event, "/response/model"),
+        usage: event.pointer("/response/usage"),
+        ..Heard::default()
+    };
+    match kind {
+        "response.output_text.delta" => Heard { text: text(event, "/delta"), ..whole },
+        "response.completed" | "response.incomplete" => Heard { is_end: true, ..whole },
+        "response.failed" | "error" => Heard { error: Some(message(event)), is_end: true, ..whole },
+        _ => Heard { is_thought: kind.contains("reasoning") && kind.ends_with(".delta"), ..whole },
+    }
+}
+
+fn messages(event: &Value) -> Heard<'_> {
+    match text(event, "/type").unwrap_or_default() {
+        "message_start" => Heard {
+            model: text(event, "/message/model"),
+            usage: event.pointer("/message/usage"),
+            ..Heard::default()
+        },
+        "content_block_delta" => Heard {
+            text: text(event, "/delta/text"),
+            is_thought: text(event, "/delta/thinking").is_some_and(|text| !text.is_empty()),
+            ..Heard::default()
+        },
+        "message_delta" => Heard { usage: event.get("usage"), ..Heard::default() },
+        "message_stop" => Heard { is_end: true, ..Heard::default() },
+        "error" => Heard { error: Some(message(event)), is_end: true, ..Heard::default() },
+        _ => Heard::default(),
+    }
+}
+
+/// What an error says, wherever a protocol puts it.
+pub(crate) fn message(event: &Value) -> &str {
+    let places = ["/error/message", "/response/error/message", "/message"];
+    let said = places.iter().find_map(|place| text(event, place));
+    said.unwrap_or("The gateway gave an answer that it should not give.")
+}

@@ -1,0 +1,118 @@
+//! The answer: what came of the request, in OpenAI's words.
+
+use bytes::Bytes;
+use shared::provider::path::Call;
+use shared::usage::TokenCounts;
+
+use super::said::{Answer, Image};
+use crate::adapt::{Answers, BadAnswer, Whole};
+use crate::envelope::{StreamError, chat_stream_error};
+use crate::json::Writer;
+use crate::stream::{AnswerStream, StreamState, Trouble};
+
+/// How the answers to one request are read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ImageAnswers {
+    pub(super) predicts: bool,
+    /// Seconds since the Unix epoch.
+    pub(super) created: u64,
+}
+
+impl Answers for ImageAnswers {
+    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
+        let mut answer = match serde_json::from_slice::<Answer<'_>>(body) {
+            Ok(answer) if answer.error.is_none() => answer,
+            Ok(_) | Err(_) => {
+                let error = StreamError::of_odd(body);
+                return Err(error.map_or(BadAnswer::Invalid("it is no answer with images"), BadAnswer::Error));
+            }
+        };
+        let images = answer.take_images();
+        if images.is_empty() {
+            let refusal = answer.refusal().map(refused);
+            return Err(refusal.map_or_else(|| BadAnswer::Nothing(answer.words()), BadAnswer::Error));
+        }
+        let usage = answer.usage();
+        Ok(Whole { body: self.write(&images, usage, answer.image_tokens()), usage, output_bytes: 0 })
+    }
+
+    fn stream(&self, _secrets: Vec<String>) -> Box<dyn AnswerStream> {
+        Box::new(Unasked::default())
+    }
+
+    fn call(&self, _stream: bool) -> Call {
+        if self.predicts { Call::Predict } else { Call::Whole }
+    }
+}
+
+/// That an image was not made, or held back, on purpose, as OpenAI says it.
+fn refused(why: &str) -> StreamError {
+    StreamError {
+        message: format!("The provider's safety system refuses to make this image: {why}"),
+        kind: Some("image_generation_user_error".to_owned()),
+        code: Some("moderation_blocked".to_owned()),
+        status: Some(400),
+        ..StreamError::default()
+    }
+}
+
+impl ImageAnswers {
+    fn write(&self, images: &[Image<'_>], usage: Option<TokenCounts>, image_tokens: Option<u64>) -> Bytes {
+        let mut json = Writer::default();
+        json.object().name("created").number(self.created).name("data").list();
+        for image in images {
+            json.object().name("b64_json").text(&image.data);
+            if let Some(prompt) = &image.revised_prompt {
+                json.name("revised_prompt").text(prompt);
+            }
+            json.end_object();
+        }
+        json.end_list();
+        let kinds = images.iter().filter_map(|image| image.mime_type.as_deref());
+        if let Some(format) = kinds.filter_map(|kind| kind.strip_prefix("image/")).next() {
+            json.name("output_format").text(format);
+        }
+        if let Some(usage) = usage {
+            write_usage(&usage, image_tokens, &mut json);
+        }
+        json.end_object();
+        json.finish().into()
+    }
+}
+
+/// What thoughts cost is part of the output. The prompt is nothing but text.
+fn write_usage(usage: &TokenCounts, image_tokens: Option<u64>, json: &mut Writer) {
+    let input = usage.input.saturating_add(usage.cache_read);
+    let output = usage.output.saturating_add(usage.reasoning);
+    json.name("usage").object().name("input_tokens").number(input);
+    json.name("input_tokens_details").object().name("text_tokens").number(input);
+    json.name("image_tokens").number(0).end_object().name("output_tokens").number(output);
+    if let Some(tokens) = image_tokens.filter(|tokens| *tokens <= output) {
+        json.name("output_tokens_details").object().name("image_tokens").number(tokens);
+        json.name("text_tokens").number(output.saturating_sub(tokens)).end_object();
+    }
+    json.name("total_tokens").number(input.saturating_add(output)).end_object();
+}
+
+/// A stream where a whole answer was asked for, as always: nothing of it can be told.
+#[derive(Debug, Default)]
+struct Unasked {
+    state: StreamState,
+}
+
+impl AnswerStream for Unasked {
+    fn push(&mut self, _chunk: Bytes, _out: &mut Vec<Bytes>) {
+        let error = || StreamError::unreadable_stream("images come in one piece, and none was asked for");
+        self.state.error.get_or_insert_with(error);
+    }
+
+    fn end(&mut self, _out: &mut Vec<Bytes>) {}
+
+    fn state(&self) -> &StreamState {
+        &self.state
+    }
+
+    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
+        chat_stream_error(trouble.row, trouble.message, trouble.request_id)
+    }
+}

@@ -1,0 +1,130 @@
+//! How large an image shall be. OpenAI's models are told in pixels, Google's by a shape and a class.
+
+use super::model::{Class, Model, Ratio};
+use crate::adapt::Rejection;
+
+/// A shape that the model makes, and a class if the usual one is too small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) ratio: &'static str,
+    pub(super) class: Option<&'static str>,
+}
+
+impl Size {
+    /// What `text` asks for; `None` where that is left to the model.
+    pub(super) fn read(text: &str, model: &Model) -> Result<Option<Self>, Rejection> {
+        if text == "auto" {
+            return Ok(None);
+        }
+        let refuse = |why: &str| Rejection::new("size", why);
+        let Some((width, height)) = sides(text) else {
+            return Err(refuse("must be \"auto\", or width and height as in \"1024x1024\"."));
+        };
+        let off = |ratio: &&Ratio| off_by(width, height, ratio);
+        let Some(ratio) = model.ratios.iter().min_by_key(off).filter(|ratio| off(ratio) <= OFF_MAX) else {
+            let shapes: Vec<&str> = model.ratios.iter().map(|ratio| ratio.0).collect();
+            return Err(refuse(&format!(
+                "has none of the shapes that this model makes: {}.",
+                shapes.join(", ")
+            )));
+        };
+        let pixels = width.saturating_mul(height);
+        let class = CLASSES.iter().find(|(most, _)| pixels <= *most).map(|(_, class)| *class);
+        let Some(class) = class.filter(|class| *class <= model.largest) else {
+            let largest = model.largest.name();
+            return Err(refuse(&format!(
+                "is larger than what this model makes: its largest class is {largest}."
+            )));
+        };
+        Ok(Some(Self { ratio: ratio.0, class: (class > Class::K1).then_some(class.name()) }))
+    }
+}
+
+/// Width and height.
+fn sides(text: &str) -> Option<(u64, u64)> {
+    let side = |text: &str| {
+        let is_number = text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|side| is_number && *side > 0)
+    };
+    let (width, height) = text.split_once('x')?;
+    Some((side(width)?, side(height)?))
+}
+
+/// By how many thousandths an image of these sides is wider or higher than `ratio`.
+fn off_by(width: u64, height: u64, ratio: &Ratio) -> u64 {
+    let (is, wanted) = (width.saturating_mul(ratio.2), height.saturating_mul(ratio.1));
+    is.abs_diff(wanted).saturating_mul(1000).checked_div(wanted).unwrap_or(u64::MAX)
+}
+
+/// What still counts as the same shape: of what the models themselves call 16:9 some are 1792 by 1024 pixels, others
+/// 1408 by 768.
+const OFF_MAX: u64 = 50;
+
+/// How many pixels are still of which class: up to the middle between it and the next one.
+const CLASSES: [(u64, Class); 3] = [(2 << 20, Class::K1), (8 << 20, Class::K2), (32 << 20, Class::K4)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, model: &str) -> Result<Option<(&'static str, Option<&'static str>)>, String> {
+        let size = Size::read(text, Model::named(model));
+        size.map(|size| size.map(|size| (size.ratio, size.class))).map_err(|rejection| rejection.message)
+    }
+
+    #[test]
+    fn a_size_is_a_shape_and_a_class_that_the_model_has() {
+        // The later models of Gemini, and Imagen 4; "" where that is refused.
+        let rows = [
+            ("256x256", ("1:1", None), ("1:1", None)),
+            ("1024x1024", ("1:1", None), ("1:1", None)),
+            ("1536x1024", ("3:2", None), ("", None)),
+            ("1024x1536", ("2:3", None), ("", None)),
+            ("1792x1024", ("16:9", None), ("16:9", None)),
+            ("1024x1792", ("9:16", None), ("9:16", None)),
+            ("1408x768", ("16:9", None), ("16:9", None)),
+            ("864x1184", ("3:4", None), ("3:4", None)),
+            ("896x1152", ("4:5", None), ("3:4", None)),
+            ("1536x672", ("21:9", None), ("", None)),
+            ("2048x2048", ("1:1", Some("2K")), ("1:1", Some("2K"))),
+            ("4096x4096", ("1:1", Some("4K")), ("", None)),
+            ("3840x2160", ("16:9", Some("2K")), ("16:9", Some("2K"))),
+            ("8192x8192", ("", None), ("", None)),
+            ("99999x99999", ("", None), ("", None)),
+            ("4096x1024", ("", None), ("", None)),
+        ];
+        for (text, gemini, imagen) in rows {
+            for (model, want) in [("gemini-3-pro-image", gemini), ("imagen-4.0-generate-001", imagen)] {
+                let got = read(text, model).ok().flatten().unwrap_or_default();
+                assert_eq!(got, want, "{text} of {model}");
+            }
+        }
+        for model in ["gemini-2.5-flash-image", "imagen-3.0-generate-002"] {
+            assert_eq!(read("1024x1024", model), Ok(Some(("1:1", None))));
+            assert!(read("2048x2048", model).unwrap_err().contains("class is 1K"), "{model}");
+        }
+        assert_eq!(read("auto", "imagen"), Ok(None));
+    }
+
+    #[test]
+    fn what_is_refused_says_what_to_ask_for() {
+        let said = read("1536x1024", "imagen-4").unwrap_err();
+        assert_eq!(said, "'size' has none of the shapes that this model makes: 1:1, 3:4, 4:3, 9:16, 16:9.");
+        for text in [
+            "",
+            "x",
+            "1024",
+            "1024x",
+            "0x5",
+            "5x0",
+            "1024X1024",
+            "-1x1",
+            "+1x1",
+            "100000x1",
+            "1x1x1",
+            "1.5x2",
+        ] {
+            assert!(read(text, "gemini-3").unwrap_err().contains("\"1024x1024\""), "{text}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Of a client that asks Google's models for images: what is prepared is a request, and what becomes of an answer is
+//! one that its SDK reads, or says why it is none.
+
+use serde_json::Value;
+use shared::operation::Dialect;
+use wire::adapt::{BadAnswer, Traits};
+
+use super::{asked, pieces};
+
+/// See the module.
+pub(crate) fn holds(input: &[u8]) {
+    let pieces = pieces(input);
+    let whole = pieces.concat();
+    for (model, prompt) in
+        [("gemini-3-pro-image", "/contents/0/parts/0/text"), ("imagen-4.0", "/instances/0/prompt")]
+    {
+        let target = Traits::of(model);
+        if let Ok(prepared) = asked(Dialect::Images, Dialect::Gemini, &whole, &target) {
+            let (sent, said): (Value, Value) =
+                (serde_json::from_slice(&prepared.body).unwrap(), serde_json::from_slice(&whole).unwrap());
+            assert_eq!(sent.pointer(prompt), Some(&said["prompt"]));
+        }
+        let answers = asked(Dialect::Images, Dialect::Gemini, br#"{"prompt":"x"}"#, &target).unwrap().answers;
+        match answers.whole(&whole) {
+            Ok(answer) => {
+                let read: Value = serde_json::from_slice(&answer.body).unwrap();
+                let images = read["data"].as_array().unwrap();
+                let inline = |image: &Value| image["b64_json"].as_str().is_some_and(|data| !data.is_empty());
+                assert!(!images.is_empty() && images.iter().all(inline));
+                assert_eq!(answer.usage.is_some(), read["usage"].is_object());
+            }
+            Err(BadAnswer::Error(error)) => assert!(!error.message.is_empty()),
+            Err(BadAnswer::Invalid(_) | BadAnswer::Nothing(_)) => {}
+        }
+        let (mut stream, mut out) = (answers.stream(Vec::new()), Vec::new());
+        pieces.iter().for_each(|piece| stream.push(bytes::Bytes::copy_from_slice(piece), &mut out));
+        assert!(out.is_empty() && !stream.state().content, "no image comes as a stream");
+    }
+}
