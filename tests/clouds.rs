@@ -315,3 +315,37 @@ async fn another_target_is_faster_than_a_renewal() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_a_request_refers_to_stays_at_home_when_a_token_is_renewed() {
+    let (upstream, entra) = (Upstream::start().await, Upstream::start().await);
+    entra.then(token("eyJ.first", 3_600)).always(token("eyJ.second", 3_600));
+    let response = |id: &str| {
+        let text = json!({"type": "output_text", "text": "hello", "annotations": []});
+        let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [text]});
+        let body = json!({
+            "id": id, "object": "response", "created_at": 1, "status": "completed", "model": "d", "output": [message],
+            "usage": {"input_tokens": 3, "output_tokens": 1, "total_tokens": 4},
+        });
+        Answer::json(200, body.to_string())
+    };
+    let settings = json!({
+        "type": "azure_openai", "base_url": format!("{}/openai/v1", root(&upstream)), "models": ["d"],
+        "api_key": "t-1:c-1:the~secret",
+    });
+    let gateway = with(&settings).env("AZURE_AUTHORITY_HOST", root(&entra)).start().await;
+    let ask = async |body: Value| gateway.client().post("/v1/responses", body.to_string()).await;
+    upstream.always(response("resp_1"));
+    wait::eventually("the first token", async || {
+        (ask(json!({"model": "p/d", "input": "hi"})).await.status == 200).then_some(())
+    })
+    .await;
+    upstream.then(expired()).then(response("resp_2")).then(response("resp_3"));
+    let next = json!({"model": "p/d", "input": "and?", "previous_response_id": "resp_1"});
+    for id in ["resp_2", "resp_3"] {
+        let answer = ask(next.clone()).await;
+        assert_eq!((answer.status, &answer.json()["id"]), (200, &json!(id)), "{:?}", answer.body);
+    }
+    let last = upstream.requests().pop().unwrap();
+    assert_eq!(last.header("authorization"), Some("Bearer eyJ.second"));
+}
