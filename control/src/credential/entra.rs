@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn an_application_asks_its_tenant() {
         let none = Surroundings::default();
-        let form = "grant_type=client_credentials&client_id=c-1&client_secret=s%7E%3A%2F1&scope=https%3A%2F%2F\
+        let form = "grant_type=client_credentials&client_id=c-1&client_secret=s~%3A%2F1&scope=https%3A%2F%2F\
                     cognitiveservices.azure.com%2F.default";
         let json = r#"{"appId": "c-1", "displayName": "x", "password": "s~:/1", "tenant": "t-1"}"#;
         for key in ["t-1:c-1:s~:/1", json] {
