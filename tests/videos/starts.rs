@@ -5,8 +5,9 @@ use serde_json::json;
 use super::{GEMINI_NAME, PATH, Rig, VERTEX_NAME, config, post};
 use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
+use crate::support::h2_upstream::{H2Answer, H2Upstream};
 use crate::support::raw::{self, Raw};
-use crate::support::{Answer, Client, Upstream, Yaml, chat, gateway::ADMIN_KEY};
+use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, gateway::ADMIN_KEY};
 
 fn eager() -> serde_json::Value {
     json!({"retry_max_attempts": 3, "retry_initial_backoff_seconds": 0.001, "circuit_failure_threshold": 0})
@@ -118,6 +119,35 @@ async fn what_cannot_be_asked_for_is_refused_by_name_before_a_call() {
     let answer = post(&rig.client(), json!({"model": "gemini/veo"})).await;
     assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("prompt")));
     assert!(rig.upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_video_is_begun_and_asked_for_over_http2() {
+    let job = r#"{"id":"video_1","object":"video","status":"in_progress","progress":5}"#;
+    let answer = H2Answer {
+        status: 200,
+        content_type: "application/json",
+        pieces: vec![job.into()],
+        gate: None,
+        reset: false,
+    };
+    let upstream = H2Upstream::start(answer).await;
+    let settings = "protocols: [videos]\nhttp_version: \"2\"";
+    let gateway = Gateway::start(&Yaml::new().provider_with("up", upstream.base_url(), settings)).await;
+    let answer = post(&gateway.client(), json!({"model": "m", "prompt": "a cat"})).await;
+    assert_eq!(answer.status, 202, "{:?}", answer.body);
+    let operation = answer.json()["operation"].clone();
+    for _ in 0..2 {
+        let answer = post(&gateway.client(), json!({"model": "m", "operation": operation})).await;
+        assert_eq!((answer.status, &answer.json()["progress"]), (200, &json!(5)));
+    }
+    let request = upstream.request(2).await;
+    assert!(
+        request.head.starts_with("GET ") && request.head.contains("/v1/videos/video_1 "),
+        "{}",
+        request.head
+    );
+    assert_eq!((request.header("content-type"), request.body.len()), (None, 0));
 }
 
 #[tokio::test]

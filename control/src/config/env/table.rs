@@ -46,7 +46,7 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_CONFIG", Path, "<state>/config.yaml", "The YAML configuration file"),
     row("LLMGW_CONFIG_SEED", Path, "none", "File copied once to the configuration's place while that is empty"),
     row("LLMGW_MAX_REQUEST_BODY_BYTES", Count(1_024, 1 << 40), "67108864", "Largest request body"),
-    row("LLMGW_MAX_BODY_MEMORY_BYTES", Count(1 << 20, 1 << 44), "536870912", "All request bodies held at the same time"),
+    row("LLMGW_MAX_BODY_MEMORY_BYTES", Count(1 << 20, 1 << 44), "536870912", "All request bodies, and videos inside answers, held at the same time"),
     row("LLMGW_MAX_CONNECTIONS", Count(1, 1 << 24), "below half of the descriptor limit", "Open client connections"),
     row("LLMGW_WORKERS", Count(1, 1_024), "the available cores", "Threads of the data plane"),
     row("LLMGW_DRAIN_SECONDS", Count(0, 3_600), "30", "How long streams may go on after SIGTERM"),
