@@ -38,6 +38,7 @@ const VECTORS: &str = "dataplane/wire/tests/adapt/vectors.rs";
 const GEMINI: &str = "dataplane/wire/tests/adapt/chat_over_gemini.rs";
 const IMAGES: &str = "dataplane/wire/src/media/images/tests.rs";
 const VIDEOS: &str = "dataplane/wire/src/media/videos/tests.rs";
+const IMAGES_OVER_GEMINI: &str = "dataplane/wire/tests/adapt/images_over_gemini.rs";
 const GATEWAY: &str = "tests/recorded.rs";
 
 const RUNNERS: &[Runner] = &[
@@ -112,12 +113,30 @@ const RUNNERS: &[Runner] = &[
     runner("gemini", Kind("stream"), GEMINI, "a_recorded_stream_says_the_same_however_it_is_cut"),
     runner(
         "images",
-        Kind("request"),
+        Ids(&["request"]),
         IMAGES,
         "a_request_asks_for_inline_images_where_the_target_must_be_asked",
     ),
-    runner("images", Kind("response"), IMAGES, "an_answer_passes_with_its_usage"),
+    runner("images", Ids(&["response"]), IMAGES, "an_answer_passes_with_its_usage"),
     runner("images", Kind("stream"), IMAGES, "a_stream_passes_however_it_is_cut"),
+    runner(
+        "images",
+        Ids(&["gemini_request", "imagen_request"]),
+        IMAGES_OVER_GEMINI,
+        "the_recorded_request_is_said_in_either_form",
+    ),
+    runner(
+        "images",
+        Ids(&["gemini_response"]),
+        IMAGES_OVER_GEMINI,
+        "a_recorded_answer_of_gemini_is_the_recorded_one_of_openai",
+    ),
+    runner(
+        "images",
+        Ids(&["imagen_response"]),
+        IMAGES_OVER_GEMINI,
+        "images_of_imagen_come_in_their_order_without_those_held_back",
+    ),
     runner("loss", Kind(""), "dataplane/wire/tests/adapt/losses.rs", "every_loss_is_shown_by_a_case"),
     runner(
         "messages",
