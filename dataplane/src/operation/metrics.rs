@@ -30,7 +30,11 @@ pub(crate) fn render(plane: &Plane) -> Response<Reply> {
     text.histogram("llmgw_first_content_seconds", "From request to first content.", |c| &c.first_content);
     text.histogram("llmgw_exchange_seconds", "From request to the end of the answer.", |c| &c.duration);
     text.gauge("llmgw_connections", "Client connections.", plane.connections.load(Ordering::Relaxed) as u64);
-    text.gauge("llmgw_held_body_bytes", "Request bodies in memory.", plane.held_bytes());
+    text.gauge(
+        "llmgw_held_body_bytes",
+        "Bodies of requests, and of long answers, in memory.",
+        plane.held_bytes(),
+    );
     text.gauge(
         "llmgw_snapshot_generation",
         "Number of the routing snapshot.",
