@@ -149,6 +149,21 @@ async fn errors_come_in_the_envelope_of_the_protocol() {
 }
 
 #[tokio::test]
+async fn a_member_that_nobody_knows_is_dropped_and_named() {
+    let (gateway, upstreams) = line(1).await;
+    upstreams[0].always(Answer::completion("hello"));
+    for stream in [false, true] {
+        let mut body: Value = serde_json::from_str(&ask(false)).unwrap();
+        let answer = gateway.client().post("/v1/messages", body.to_string()).await;
+        assert_eq!((answer.status, answer.header("x-llmgw-dropped")), (200, None));
+        (body["min_p"], body["new_one"], body["stream"]) = (json!(0.1), json!({}), json!(stream));
+        let answer = gateway.client().post("/v1/messages", body.to_string()).await;
+        assert_eq!((answer.status, answer.header("x-llmgw-dropped")), (200, Some("min_p, new_one")));
+    }
+    assert!(upstreams[0].request(1).await.json().get("min_p").is_none());
+}
+
+#[tokio::test]
 async fn a_silent_stream_is_kept_alive_by_pings() {
     let upstream = Upstream::start().await;
     let gate = Gate::new();

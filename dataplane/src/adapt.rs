@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use http::HeaderValue;
 use http::uri::PathAndQuery;
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
@@ -111,6 +112,9 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         include_usage,
         client: pair.client,
         target: pair.target,
+        dropped: Some(prepared.dropped)
+            .filter(|names| !names.is_empty())
+            .and_then(|names| HeaderValue::from_str(&names.join(", ")).ok().map(Box::new)),
     };
     Ok(Outgoing { reading, path, segments: vec![prepared.body] })
 }

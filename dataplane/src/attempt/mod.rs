@@ -60,6 +60,8 @@ pub(crate) struct Success {
     pub(crate) begun: Begun,
     pub(crate) content_type: HeaderValue,
     pub(crate) processing_ms: Option<HeaderValue>,
+    /// Names of what the client sent and nobody knows.
+    pub(crate) dropped: Option<Box<HeaderValue>>,
 }
 
 /// Tries `target` once; the attempt began at `began`.
@@ -91,7 +93,7 @@ pub(crate) async fn attempt(
             true => begin::whole(task, provider, answer.body, &mut patience).await?,
             false => begin::first_content(task, provider, answer.body, &mut patience, is_stream).await?,
         };
-        return Ok(Success { begun, content_type: shown(content_type), processing_ms: None });
+        return Ok(Success { begun, content_type: shown(content_type), processing_ms: None, dropped: None });
     }
     let begun = match (task.stream, is_stream) {
         (true, true) => begin::first_content(task, provider, answer.body, &mut patience, is_stream).await?,
@@ -101,7 +103,11 @@ pub(crate) async fn attempt(
     let content_type = if task.stream { EVENT_STREAM } else { JSON };
     // A header is as good a place for a secret as a body; only a number passes.
     let processing_ms = processing_ms.filter(|value| value.as_bytes().iter().all(u8::is_ascii_digit));
-    Ok(Success { begun, content_type, processing_ms })
+    let dropped = match &task.reading {
+        Reading::Adapted { dropped, .. } => dropped.clone(),
+        _ => None,
+    };
+    Ok(Success { begun, content_type, processing_ms, dropped })
 }
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");

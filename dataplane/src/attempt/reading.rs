@@ -1,6 +1,7 @@
 //! How the answer of a target is read: as it is, or in another dialect.
 
 use bytes::Bytes;
+use http::HeaderValue;
 use shared::operation::Dialect;
 use wire::adapt::{Answers, BadAnswer, Whole};
 use wire::media::videos::Vendor;
@@ -31,6 +32,8 @@ pub(crate) enum Reading {
         client: Dialect,
         /// What the target speaks.
         target: Dialect,
+        /// Names of what the client sent and nobody knows, for a header.
+        dropped: Option<Box<HeaderValue>>,
     },
 }
 

@@ -21,6 +21,7 @@ use crate::relay::{BYTES_PER_TOKEN, Early, Finished, Parts, Relay, Reply};
 const X_PROVIDER: HeaderName = HeaderName::from_static("x-llmgw-provider");
 const X_MODEL: HeaderName = HeaderName::from_static("x-llmgw-model");
 const X_ATTEMPTS: HeaderName = HeaderName::from_static("x-llmgw-attempts");
+const X_DROPPED: HeaderName = HeaderName::from_static("x-llmgw-dropped");
 const X_ADAPTED: HeaderName = HeaderName::from_static("x-llmgw-adapted");
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
@@ -58,6 +59,9 @@ fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Rec
     headers.insert(CONTENT_TYPE, success.content_type);
     if let Some(processing_ms) = success.processing_ms {
         headers.insert(PROCESSING_MS, processing_ms);
+    }
+    if let Some(names) = success.dropped {
+        headers.insert(X_DROPPED, *names);
     }
     describe(headers, &target, adapted_from, attempts);
     record.note(|event| event.status = StatusCode::OK.as_u16());

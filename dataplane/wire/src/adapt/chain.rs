@@ -39,7 +39,8 @@ pub(super) fn prepare(
     let told = (first.prepare)(&asking)?;
     let said = (second.prepare)(&Asking { body: &told.body, target: &target, ..asking });
     let said = said.map_err(|rejection| traced(first, &asking, rejection))?;
-    Ok(Prepared { body: said.body, answers: Box::new(Chained { near: said.answers, far: told.answers }) })
+    let answers = Box::new(Chained { near: said.answers, far: told.answers });
+    Ok(Prepared { body: said.body, answers, dropped: told.dropped })
 }
 
 /// The rejection with a path of the client's own, if the first step knows one.

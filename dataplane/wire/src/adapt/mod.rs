@@ -180,6 +180,8 @@ pub struct Prepared {
     pub body: Bytes,
     /// Turns the answer into the client's dialect.
     pub answers: Box<dyn Answers>,
+    /// Members at the top of the client's request that no table knows: nothing is made of them.
+    pub dropped: Vec<String>,
 }
 
 /// What an answer becomes. One value serves every attempt at the target.

@@ -69,7 +69,7 @@ const INTRODUCTION: &str = "\
 
 A target that does not speak the client's protocol can serve it all the same, where this page says so. What the
 target's protocol cannot say is refused before anything is sent: status 400, with the path of the field. The answer
-carries `X-LLMGW-Adapted`.
+carries `X-LLMGW-Adapted`, and `X-LLMGW-Dropped` with the members that nobody knows.
 
 | Fate | What becomes of the field |
 |---|---|

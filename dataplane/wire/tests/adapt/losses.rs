@@ -77,6 +77,30 @@ fn every_loss_of_a_first_step_is_one_of_its_chains() {
     assert_eq!(chains, 5);
 }
 
+/// What no table speaks of is named, and nothing else is.
+#[test]
+fn members_that_nobody_knows_are_named() {
+    for pair in ADAPTATIONS.iter().filter(|pair| pair.client != Dialect::Responses) {
+        let first = format!("{}_over_{}", pair.client.name(), pair.via.unwrap_or(pair.target).name());
+        let file = fixture_json(&format!("loss/{first}.json"));
+        let dropped = |request: &Value, target: &Value| {
+            let prepared = prepare(pair, request.to_string().as_bytes(), &traits(target));
+            prepared.map(|prepared| prepared.dropped).unwrap_or_default()
+        };
+        for case in file["cases"].as_array().unwrap().iter().filter(|case| case["field"] != "*") {
+            let mut request = file["base"].clone();
+            merge(&mut request, &case["patch"]);
+            assert_eq!(dropped(&request, &case["target"]), [""; 0], "{first}: {case}");
+        }
+        let mut request = file["base"].clone();
+        request["min_p"] = 0.1.into();
+        request["affinity_key"] = "k".into();
+        request["none"] = Value::Null;
+        request["bad\r\nname"] = 1.into();
+        assert_eq!(dropped(&request, &Value::Null), ["min_p"], "{first}");
+    }
+}
+
 struct Case<'a> {
     name: String,
     pair: &'static Adaptation,

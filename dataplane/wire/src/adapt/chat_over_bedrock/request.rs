@@ -10,6 +10,7 @@ use super::whole::BedrockAnswers;
 use crate::adapt::chat_client::{
     Format, Identity, Mode, Tools, copy_stop, format, messages, refuse_listed, tools, wants_usage,
 };
+use crate::adapt::loss::unknown;
 use crate::adapt::{Asking, Prepared, Rejection, Traits, read};
 use crate::json::{self, Writer};
 
@@ -47,7 +48,8 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
         include_usage: wants_usage(&request),
         thinking_blocks: thinking.wanted,
     };
-    Ok(Prepared { body: json.finish().into(), answers: Box::new(answers) })
+    let dropped = unknown(&request, LOSSES);
+    Ok(Prepared { body: json.finish().into(), answers: Box::new(answers), dropped })
 }
 
 fn tokens_max(request: &Object<'_, '_>) -> Option<u64> {

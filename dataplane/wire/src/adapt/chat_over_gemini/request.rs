@@ -7,6 +7,7 @@ use super::contents::Contents;
 use super::losses::LOSSES;
 use super::whole::GeminiAnswers;
 use crate::adapt::chat_client::{Identity, Mode, messages, refuse_listed, tools, wants_usage};
+use crate::adapt::loss::unknown;
 use crate::adapt::{Asking, Prepared, Rejection, Traits, read};
 use crate::json::{self, Writer};
 
@@ -18,7 +19,8 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     refuse_listed(&request, LOSSES)?;
     let body = write_request(&request, asking.target)?.into();
     let answers = GeminiAnswers { identity: Identity::of(asking), include_usage: wants_usage(&request) };
-    Ok(Prepared { body, answers: Box::new(answers) })
+    let dropped = unknown(&request, LOSSES);
+    Ok(Prepared { body, answers: Box::new(answers), dropped })
 }
 
 fn write_request(request: &Object<'_, '_>, target: &Traits<'_>) -> Result<Vec<u8>, Rejection> {

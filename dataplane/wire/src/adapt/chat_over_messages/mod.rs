@@ -27,6 +27,6 @@ pub(super) const PAIR: Adaptation = Adaptation {
 };
 
 fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
-    let (body, wishes) = request::write(asking)?;
-    Ok(Prepared { body: body.into(), answers: Box::new(form::Form::new(asking, wishes)) })
+    let (body, wishes, dropped) = request::write(asking)?;
+    Ok(Prepared { body: body.into(), answers: Box::new(form::Form::new(asking, wishes)), dropped })
 }

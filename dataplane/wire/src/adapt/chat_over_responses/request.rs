@@ -6,6 +6,7 @@ use simd_json::prelude::ValueAsScalar as _;
 use super::answer::ResponsesAnswers;
 use super::losses::check;
 use super::{messages, tools};
+use crate::adapt::loss::unknown;
 use crate::adapt::read::{self, Object, member, member_text, members};
 use crate::adapt::write::Members;
 use crate::adapt::{Asking, Prepared, Rejection};
@@ -25,7 +26,8 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let mut body = Vec::with_capacity(asking.body.len().saturating_add(256));
     write(&request, asking.target.model, &mut body)?;
     let answers = Box::new(ResponsesAnswers::new(asking, wants_usage(&request)));
-    Ok(Prepared { body: Bytes::from(body), answers })
+    let dropped = unknown(&request, super::losses::LOSSES);
+    Ok(Prepared { body: Bytes::from(body), answers, dropped })
 }
 
 fn wants_usage(request: &Object<'_, '_>) -> bool {

@@ -8,6 +8,7 @@ use super::losses::{FORMAT, LOSSES, TRANSPARENT, refuse};
 use super::model::Model;
 use super::size::Size;
 use crate::adapt::chat_client::refuse_listed;
+use crate::adapt::loss::unknown;
 use crate::adapt::{Asking, Prepared, Rejection, read};
 use crate::json::{self, Tree, Writer};
 
@@ -37,7 +38,8 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
         write_generate(prompt, wanted.size, &mut json);
     }
     let answers = ImageAnswers { predicts: model.predicts, created: asking.now_s };
-    Ok(Prepared { body: json.finish().into(), answers: Box::new(answers) })
+    let dropped = unknown(&request, LOSSES);
+    Ok(Prepared { body: json.finish().into(), answers: Box::new(answers), dropped })
 }
 
 fn wanted<'t, 'i>(request: &Object<'t, 'i>, model: &Model) -> Result<Wanted<'t, 'i>, Rejection> {

@@ -40,7 +40,7 @@ fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
         thinking: said.thinking,
         stops: said.stops,
     };
-    Ok(Prepared { body: said.body.into(), answers: Box::new(answers) })
+    Ok(Prepared { body: said.body.into(), answers: Box::new(answers), dropped: said.dropped })
 }
 
 /// How the answer to one request is read.

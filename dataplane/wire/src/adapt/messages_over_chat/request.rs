@@ -7,6 +7,7 @@ use simd_json::prelude::{TypedScalarValue as _, ValueAsScalar as _, ValueIntoStr
 use super::losses::LOSSES;
 use super::origin::Trail;
 use super::{content, options, tools};
+use crate::adapt::loss::unknown;
 use crate::adapt::path::Path;
 use crate::adapt::read::refuse_fault;
 use crate::adapt::{Asking, Fate, Rejection, Traits};
@@ -19,6 +20,7 @@ pub(super) struct Said {
     pub(super) thinking: bool,
     pub(super) stops: Vec<String>,
     pub(super) trail: Trail,
+    pub(super) dropped: Vec<String>,
 }
 
 /// Says the request, and notes in `trail` where things went.
@@ -39,6 +41,7 @@ pub(super) fn say(asking: &Asking<'_>, trail: Trail) -> Result<Said, Rejection> 
         thinking: wants_thinking(body),
         stops: options::stops(body),
         trail: writer.trail,
+        dropped: body.as_object().map(|members| unknown(&members, LOSSES)).unwrap_or_default(),
     })
 }
 

@@ -24,7 +24,7 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let mut body = Vec::with_capacity(asking.body.len().saturating_add(256));
     write(&request, asking.target, &mut body)?;
     let answers = Box::new(ChatAnswers::new(Echo::new(&request, asking)));
-    Ok(Prepared { body: Bytes::from(body), answers })
+    Ok(Prepared { body: Bytes::from(body), answers, dropped: Vec::new() })
 }
 
 fn write(request: &Object<'_, '_>, target: &Traits<'_>, body: &mut Vec<u8>) -> Result<(), Rejection> {

@@ -12,6 +12,7 @@ use simd_json::tape::Object;
 
 use super::form::Wishes;
 use super::losses::{JSON_OBJECT, STOP, TEMPERATURE, refuse, refused};
+use crate::adapt::loss::unknown;
 use crate::adapt::write::{self, Members};
 use crate::adapt::{Asking, Rejection, Traits, read};
 use crate::json::{self, Tree};
@@ -27,8 +28,8 @@ struct Ask<'a, 't, 'i> {
     target: &'a Traits<'a>,
 }
 
-/// The body for the target, and what the client wants to see in the answer.
-pub(super) fn write(asking: &Asking<'_>) -> Result<(Vec<u8>, Wishes), Rejection> {
+/// The body for the target, what the client wants to see in the answer, and what no table knows.
+pub(super) fn write(asking: &Asking<'_>) -> Result<(Vec<u8>, Wishes, Vec<String>), Rejection> {
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let request = read::object(tape.as_value(), String::new)?;
@@ -43,7 +44,7 @@ pub(super) fn write(asking: &Asking<'_>) -> Result<(Vec<u8>, Wishes), Rejection>
         thinking_blocks: thinking.wanted,
         functions: ask.member("tools").is_none() && ask.member("functions").is_some(),
     };
-    Ok((out, wishes))
+    Ok((out, wishes, unknown(&request, crate::adapt::chat_over_messages::losses::LOSSES)))
 }
 
 impl<'t, 'i> Ask<'_, 't, 'i> {
