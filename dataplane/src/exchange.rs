@@ -1,6 +1,5 @@
 //! The story of one request, top to bottom. Each stage takes what the one before returned; none reaches back.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -10,7 +9,6 @@ use http::header::{CONNECTION, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
 use shared::port::{BoxError, Insider};
@@ -19,6 +17,7 @@ use wire::envelope::Family;
 use crate::admit::authenticate::{LastKey, authenticate, is_administrator, still_live};
 use crate::admit::authorize;
 use crate::error::Fault;
+use crate::inside;
 use crate::metrics::add;
 use crate::operation::inference::{self, Asked};
 use crate::operation::{cors, count_tokens, explain, health, metrics, models, videos};
@@ -39,29 +38,31 @@ pub(crate) struct Caller {
     pub(crate) insider: Option<Insider>,
 }
 
-type ReplyFuture = Pin<Box<dyn Future<Output = Result<Response<Reply>, Infallible>>>>;
+type ReplyFuture = Pin<Box<dyn Future<Output = Response<Reply>>>>;
 
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-/// Answers one request of a connection.
-pub(crate) fn serve(caller: &Rc<Caller>, request: Request<Incoming>) -> ReplyFuture {
-    respond(Rc::clone(caller), request.map(Inbound::Network))
-}
 
 /// Answers one request. Boxed, so that a connection keeps no room for it while it relays or idles; kept small,
 /// because it is copied when it is made.
 pub(crate) fn respond(caller: Rc<Caller>, request: Request<Inbound>) -> ReplyFuture {
-    let http1 = !matches!(caller.link.phase(), Phase::Http2 | Phase::Inside);
-    if http1 {
-        caller.link.enter(Phase::Busy);
-    }
     let (parts, body) = request.into_parts();
-    let exchange = Exchange { request_id: request_id(&caller.worker, &parts.headers), http1, caller };
+    let exchange = Exchange { request_id: request_id(&caller.worker, &parts.headers), caller };
     Box::pin(async move {
         let mut response = exchange.answer(&parts, body).await;
         exchange.complete(&mut response, &parts.method);
-        Ok(response)
+        response
     })
+}
+
+/// Answers what is no request; `path` is what it seems to have asked for.
+pub(crate) fn refuse(caller: &Caller, path: &str, fault: Fault) -> Response<Reply> {
+    let counters = &caller.worker.counters;
+    add(&counters.requests, 1);
+    add(&counters.refused, 1);
+    let request_id = caller.worker.request_id();
+    let mut response = fault.into_response(family(path), request_id.to_str().unwrap_or_default());
+    response.headers_mut().insert(X_REQUEST_ID, request_id);
+    response
 }
 
 /// One request and the response to come.
@@ -69,7 +70,6 @@ pub(crate) fn respond(caller: Rc<Caller>, request: Request<Inbound>) -> ReplyFut
 pub(crate) struct Exchange {
     pub(crate) caller: Rc<Caller>,
     pub(crate) request_id: HeaderValue,
-    http1: bool,
 }
 
 impl Exchange {
@@ -77,14 +77,7 @@ impl Exchange {
         let path = parts.uri.path();
         let family = family(path, &parts.headers);
         add(&self.worker().counters.requests, 1);
-        let outcome = if self.http1
-            && let Err(why) = self.caller.link.head_verdict()
-        {
-            Err(Fault::new(ErrorKind::BadHttp, format!("The request is not valid HTTP/1.1: {why}."))
-                .closing())
-        } else {
-            self.dispatch(parts, body).await
-        };
+        let outcome = self.dispatch(parts, body).await;
         let mut response = outcome.unwrap_or_else(|fault| {
             if self.explains() {
                 return explain::early(route::operation(path), &fault);
@@ -102,9 +95,7 @@ impl Exchange {
         if method == Method::HEAD {
             *response.body_mut() = Reply::full(bytes::Bytes::new());
         }
-        if self.http1 {
-            response.body_mut().ends_turn(&self.caller.link);
-        } else {
+        if matches!(self.caller.link.phase(), Phase::Http2 | Phase::Inside) {
             // RFC 9113 section 8.2.2: connection-specific fields do not exist in HTTP/2, nor without a connection.
             response.headers_mut().remove(CONNECTION);
         }
@@ -192,13 +183,19 @@ impl Exchange {
         let Some(fallback) = fallback else {
             return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());
         };
+        // The body stays on this thread, and its pieces are handed over as they come.
+        let (pump, body) = inside::pipe(body);
         let body = http_body_util::Limited::new(body, ADMIN_BODY_BYTES_MAX).map_err(BoxError::from);
         let mut request = Request::new(body.boxed_unsync());
         *request.method_mut() = parts.method.clone();
         *request.uri_mut() = parts.uri.clone();
         *request.headers_mut() = parts.headers.clone();
         request.headers_mut().insert(X_REQUEST_ID, self.request_id.clone());
-        let response = Arc::clone(fallback).handle(request, self.caller.peer).await;
+        let mut answering = Arc::clone(fallback).handle(request, self.caller.peer);
+        let response = tokio::select! {
+            response = &mut answering => response,
+            () = pump => answering.await,
+        };
         Ok(response.map(Reply::port))
     }
 

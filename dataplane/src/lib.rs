@@ -12,6 +12,7 @@ mod exchange;
 mod failover;
 #[cfg(test)]
 mod fixture;
+mod http1;
 mod inside;
 mod metrics;
 mod operation;

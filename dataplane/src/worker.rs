@@ -1,7 +1,7 @@
 //! One data-plane thread and what belongs to it alone: its connections, its usage log, its clock. Nothing
 //! here is shared with another thread, so nothing here is locked.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
+use shared::clock;
 use shared::usage::{Note, UsageEvent, UsageLog};
 use tokio::time::Sleep;
 
@@ -28,6 +29,8 @@ pub(crate) struct Worker {
     /// Timers between two attempts.
     timers: RefCell<Vec<Pin<Box<Sleep>>>>,
     ids: (RandomState, Cell<u64>),
+    /// The current second, as HTTP writes it.
+    date: RefCell<HeaderValue>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -55,12 +58,18 @@ impl Worker {
             links: RefCell::default(),
             timers: RefCell::default(),
             ids: (RandomState::new(), Cell::new(0)),
+            date: RefCell::new(http_date()),
         }
     }
 
     /// Seconds that this worker has run: a clock that costs nothing to read.
     pub(crate) fn now(&self) -> u32 {
         self.clock.get()
+    }
+
+    /// What goes into a `Date` header.
+    pub(crate) fn date(&self) -> Ref<'_, HeaderValue> {
+        self.date.borrow()
     }
 
     /// A connection's state, seen by the sweeper for as long as the connection lives.
@@ -117,9 +126,10 @@ impl Worker {
         let mut text = [0_u8; 36];
         let (prefix, hex) = text.split_at_mut(4);
         prefix.copy_from_slice(b"req_");
-        let nibbles = digits.iter().flat_map(|digits| (0..16).map(move |place| (digits >> (place * 4)) & 15));
-        for (slot, nibble) in hex.iter_mut().zip(nibbles) {
-            *slot = *HEX.get(usize::try_from(nibble).unwrap_or_default()).unwrap_or(&b'0');
+        for (digits, hex) in digits.iter().zip(hex.chunks_exact_mut(16)) {
+            for (byte, pair) in digits.to_be_bytes().into_iter().zip(hex.chunks_exact_mut(2)) {
+                pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+            }
         }
         HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("req_"))
     }
@@ -131,6 +141,7 @@ impl Worker {
         loop {
             second.tick().await;
             self.clock.set(self.clock.get().wrapping_add(1));
+            self.date.replace(http_date());
             self.sweep_links();
             self.pool.sweep(self.now());
         }
@@ -160,4 +171,12 @@ impl Worker {
     }
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+fn http_date() -> HeaderValue {
+    let now = std::time::UNIX_EPOCH + Duration::from_millis(clock::unix_ms());
+    HeaderValue::try_from(httpdate::fmt_http_date(now)).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// A hexadecimal digit.
+fn digit(value: u8) -> u8 {
+    if value < 10 { b'0' + value } else { b'a' - 10 + value }
+}

@@ -22,7 +22,6 @@ use wire::envelope::{self, Family};
 
 use crate::admit::authenticate::LastKey;
 use crate::exchange::{self, Caller};
-use crate::relay::Reply;
 use crate::server::accept::{Door, Message};
 use crate::server::body::Inbound;
 use crate::upstream::fetch;
@@ -119,15 +118,24 @@ pub(crate) async fn visit(worker: Rc<Worker>, visit: Visit) {
     let answering = exchange::respond(caller, request.map(Inbound::Inside));
     // Either arm may be dropped: whoever went does not want the answer, and the answer needs no one to leave.
     let response = tokio::select! {
-        Ok(response) = answering => response,
+        response = answering => response,
         () = reply.closed() => return,
     };
     let (head, body) = response.into_parts();
-    let (frames, piped) = mpsc::channel(1);
-    let piped = Piped { frames: piped, ended: false };
+    let (pump, piped) = pipe(body);
     if reply.send(Response::from_parts(head, piped.boxed_unsync())).is_ok() {
-        pump(body, frames).await;
+        pump.await;
     }
+}
+
+/// A body that can be read on any thread, and what feeds it from `body` while it is awaited here.
+pub(crate) fn pipe<B>(body: B) -> (impl Future<Output = ()>, Piped)
+where
+    B: http_body::Body<Data = Bytes, Error = BoxError> + Unpin,
+{
+    let (frames, piped) = mpsc::channel(1);
+    let ended = body.is_end_stream();
+    (pump(body, frames), Piped { frames: piped, ended })
 }
 
 /// Makes a request on this worker, for as long as somebody waits for the answer.
@@ -143,7 +151,10 @@ pub(crate) async fn errand(worker: Rc<Worker>, errand: Errand) {
 type Item = Option<Result<Frame<Bytes>, BoxError>>;
 
 /// Reads the body as fast as the other side does; drops it, and so cancels, when the other side has gone.
-async fn pump(mut body: Reply, frames: mpsc::Sender<Item>) {
+async fn pump<B>(mut body: B, frames: mpsc::Sender<Item>)
+where
+    B: http_body::Body<Data = Bytes, Error = BoxError> + Unpin,
+{
     while let Ok(room) = frames.reserve().await {
         let item = tokio::select! {
             item = body.frame() => item,
@@ -158,7 +169,8 @@ async fn pump(mut body: Reply, frames: mpsc::Sender<Item>) {
 }
 
 /// A body that a worker sends. One that just stops is broken: the worker has gone.
-struct Piped {
+#[derive(Debug)]
+pub(crate) struct Piped {
     frames: mpsc::Receiver<Item>,
     ended: bool,
 }

@@ -52,7 +52,6 @@ fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Rec
     let Served { success, target, adapted_from, trail, attempts } = served;
     let mut response = Response::new(Reply::full(bytes::Bytes::new()));
     let headers = response.headers_mut();
-    headers.reserve(8);
     if success.content_type.as_bytes().starts_with(b"text/event-stream") {
         stream_headers(headers);
     }

@@ -1,7 +1,6 @@
 //! Bodies on their way to the client.
 
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -15,15 +14,10 @@ mod stream;
 pub(crate) use self::early::{Early, Finished};
 pub(crate) use self::inline::{Coming, Inline, Source};
 pub(crate) use self::stream::{BYTES_PER_TOKEN, Parts, Relay, Scan};
-use crate::server::io::Link;
 
 /// The body of a response.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    kind: Kind,
-    /// Tells the connection that the request is over, when the body is dropped.
-    turn: Option<Turn>,
-}
+pub(crate) struct Reply(Kind);
 
 #[derive(Debug)]
 enum Kind {
@@ -34,48 +28,34 @@ enum Kind {
     Port(port::Body),
 }
 
-#[derive(Debug)]
-struct Turn(Rc<Link>);
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.request_finished();
-    }
-}
-
 impl Reply {
     pub(crate) fn full(bytes: Bytes) -> Self {
-        Self { kind: Kind::Full(bytes), turn: None }
+        Self(Kind::Full(bytes))
     }
 
     pub(crate) fn relay(relay: Box<Relay>) -> Self {
-        Self { kind: Kind::Relay(relay), turn: None }
+        Self(Kind::Relay(relay))
     }
 
     pub(crate) fn early(early: Early) -> Self {
-        Self { kind: Kind::Early(Box::new(early)), turn: None }
+        Self(Kind::Early(Box::new(early)))
     }
 
     pub(crate) fn inline(inline: Inline) -> Self {
-        Self { kind: Kind::Inline(Box::new(inline)), turn: None }
+        Self(Kind::Inline(Box::new(inline)))
     }
 
     pub(crate) fn port(body: port::Body) -> Self {
-        Self { kind: Kind::Port(body), turn: None }
+        Self(Kind::Port(body))
     }
 
     /// The relay inside, or the bytes of a body that is whole.
     pub(crate) fn into_relay(self) -> Result<Box<Relay>, Bytes> {
-        match self.kind {
+        match self.0 {
             Kind::Relay(relay) => Ok(relay),
             Kind::Full(bytes) => Err(bytes),
             Kind::Early(_) | Kind::Inline(_) | Kind::Port(_) => Err(Bytes::new()),
         }
-    }
-
-    /// Ties the end of the request to the end of this body.
-    pub(crate) fn ends_turn(&mut self, link: &Rc<Link>) {
-        self.turn = Some(Turn(Rc::clone(link)));
     }
 }
 
@@ -87,7 +67,7 @@ impl Body for Reply {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut self.kind {
+        match &mut self.0 {
             Kind::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
             Kind::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Kind::Relay(relay) => relay.poll_data(cx).map(|item| item.map(|data| data.map(Frame::data))),
@@ -98,7 +78,7 @@ impl Body for Reply {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.kind {
+        match &self.0 {
             Kind::Full(bytes) => bytes.is_empty(),
             Kind::Relay(_) | Kind::Early(_) | Kind::Inline(_) => false,
             Kind::Port(body) => body.is_end_stream(),
@@ -106,7 +86,7 @@ impl Body for Reply {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.kind {
+        match &self.0 {
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Relay(_) | Kind::Early(_) | Kind::Inline(_) => SizeHint::default(),
             Kind::Port(body) => body.size_hint(),

@@ -87,7 +87,7 @@ enum Phase {
     End,
 }
 
-/// The upstream broke off; hyper ends the connection on it.
+/// The upstream broke off; the connection ends on it.
 #[derive(Debug)]
 struct BrokenOff;
 
@@ -262,8 +262,8 @@ impl Relay {
         self.worker.plane.settings.stream_keepalive.filter(|_| harmless)
     }
 
-    /// Waits until hyper has written all that it was given, because ending the connection discards the rest.
-    /// hyper flushes whenever the body has nothing; a blocked socket wakes the connection when it goes on.
+    /// Waits until all that was given out has been written, because ending the connection discards the rest.
+    /// A connection flushes whenever the body has nothing; a blocked socket wakes the connection when it goes on.
     fn poll_flushed(&mut self, polls: u8, cx: &mut Context<'_>) -> Poll<()> {
         if self.link.write_blocked.get() {
             return Poll::Pending;

@@ -19,12 +19,15 @@ use shared::port::{self, BoxError};
 use crate::error::Fault;
 use crate::plane::Plane;
 use crate::room::{NoRoom, Room};
+use crate::server::http1::RequestBody;
 
 /// Where the body of a request comes from.
 #[derive(Debug)]
 pub(crate) enum Inbound {
-    /// A client.
-    Network(Incoming),
+    /// A client that speaks HTTP/1.
+    Http1(RequestBody),
+    /// A client that speaks HTTP/2.
+    Http2(Incoming),
     /// Inside the process.
     Inside(port::Body),
 }
@@ -38,7 +41,8 @@ impl Body for Inbound {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut *self {
-            Self::Network(body) => {
+            Self::Http1(body) => Pin::new(body).poll_frame(cx),
+            Self::Http2(body) => {
                 Pin::new(body).poll_frame(cx).map(|item| item.map(|frame| frame.map_err(BoxError::from)))
             }
             Self::Inside(body) => Pin::new(body).poll_frame(cx),
@@ -47,14 +51,16 @@ impl Body for Inbound {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Network(body) => body.is_end_stream(),
+            Self::Http1(body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
             Self::Inside(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Network(body) => body.size_hint(),
+            Self::Http1(body) => body.size_hint(),
+            Self::Http2(body) => body.size_hint(),
             Self::Inside(body) => body.size_hint(),
         }
     }

@@ -1,27 +1,30 @@
-//! One client connection from its first byte to its last: TLS, which HTTP, hyper, and the orders of the
-//! sweeper and the drain.
+//! One client connection from its first byte to its last: TLS, which HTTP, and the orders of the sweeper and the
+//! drain.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use hyper::server::conn::{http1, http2};
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
+use super::body::Inbound;
+use super::http1;
 use super::io::{Link, Order, Phase, ServerIo, Socket};
 use crate::admit::authenticate::LastKey;
 use crate::exchange::{self, Caller};
 use crate::upstream::{HTTP2_WINDOW_BYTES, LocalExecutor};
 use crate::worker::Worker;
 
-/// Bytes that hyper may buffer in each direction of a connection; a request's head must fit too.
+/// Bytes that hyper may buffer for the streams of an HTTP/2 connection.
 const BUFFER_BYTES_MAX: usize = 128 << 10;
-/// Header fields of one request.
-const HEADERS_MAX: usize = 100;
 /// TLS handshake and the first bytes of a connection.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Requests at once on one HTTP/2 connection.
@@ -51,22 +54,18 @@ async fn open(worker: &Worker, tcp: TcpStream, link: &Rc<Link>) -> Option<(Serve
 }
 
 async fn serve_http1(caller: Rc<Caller>, io: ServerIo) {
-    let link = Rc::clone(&caller.link);
-    let service = hyper::service::service_fn(move |request| exchange::serve(&caller, request));
-    // Slow heads are cut by the worker's sweeper, which costs no timer a request.
-    let connection = http1::Builder::new()
-        .half_close(false)
-        .max_buf_size(BUFFER_BYTES_MAX)
-        .max_headers(HEADERS_MAX)
-        .header_read_timeout(None)
-        .serve_connection(TokioIo::new(io), service);
-    run(&link, pin!(connection), |connection| connection.graceful_shutdown()).await;
+    // Slow heads are cut by the worker's sweeper, which costs no timer a request; that it is to finish, the
+    // connection sees by itself.
+    run(&caller.link, pin!(http1::serve(&caller, io)), |_| {}).await;
 }
 
 async fn serve_http2(caller: Rc<Caller>, io: ServerIo) {
     let link = Rc::clone(&caller.link);
     link.enter(Phase::Http2);
-    let service = hyper::service::service_fn(move |request| exchange::serve(&caller, request));
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let answering = exchange::respond(Rc::clone(&caller), request.map(Inbound::Http2));
+        async { Ok::<_, Infallible>(answering.await) }
+    });
     let connection = http2::Builder::new(LocalExecutor)
         .timer(TokioTimer::new())
         .max_concurrent_streams(HTTP2_STREAMS_MAX)

@@ -1,6 +1,5 @@
-//! A client's socket as hyper sees it: every byte passes through here once, and the bytes of request heads
-//! pass the [`HeadCheck`]. What the connection is doing right now stands in [`Link`], which the sweeper and
-//! the request share.
+//! A client's socket, with or without TLS. What the connection is doing right now stands in [`Link`], which the
+//! sweeper and the request share.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -11,8 +10,6 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
-
-use super::head_check::HeadCheck;
 
 /// What a connection is doing, shared by its socket, its requests and the sweeper.
 #[derive(Debug)]
@@ -25,7 +22,6 @@ pub(crate) struct Link {
     pub(crate) write_blocked: Cell<bool>,
     /// Set by the sweeper or by the drain; the connection's task acts on it.
     pub(crate) order: Cell<Order>,
-    head: RefCell<HeadCheck>,
     task: RefCell<Option<Waker>>,
     clock: Rc<Cell<u32>>,
 }
@@ -64,7 +60,6 @@ impl Link {
             since: Cell::new(clock.get()),
             write_blocked: Cell::new(false),
             order: Cell::new(Order::None),
-            head: RefCell::default(),
             task: RefCell::new(None),
             clock,
         }
@@ -84,20 +79,6 @@ impl Link {
         self.since.set(self.clock.get());
     }
 
-    /// Called when hyper hands over a parsed request: the verdict on its raw head.
-    pub(crate) fn head_verdict(&self) -> Result<(), &'static str> {
-        self.head.borrow_mut().take_verdict()
-    }
-
-    /// The request that was being served has ended; the next bytes may begin another.
-    pub(crate) fn request_finished(&self) {
-        if self.phase.get() == Phase::Busy {
-            let mut head = self.head.borrow_mut();
-            head.request_finished();
-            self.enter(if head.is_inside_head() { Phase::Head } else { Phase::Idle });
-        }
-    }
-
     /// Remembers whom to wake when an order is given.
     pub(crate) fn register(&self, waker: &Waker) {
         let mut task = self.task.borrow_mut();
@@ -112,16 +93,6 @@ impl Link {
         self.order.set(order);
         if let Some(task) = self.task.borrow().as_ref() {
             task.wake_by_ref();
-        }
-    }
-
-    fn arrived(&self, bytes: &[u8]) {
-        if self.phase.get() == Phase::Http2 {
-            return;
-        }
-        self.head.borrow_mut().push(bytes);
-        if self.phase.get() == Phase::Idle {
-            self.enter(Phase::Head);
         }
     }
 }
@@ -148,7 +119,7 @@ impl ServerIo {
     }
 
     /// Whether the client opens with the HTTP/2 preface (RFC 9113 section 3.4). What is read to find out, the
-    /// whole first request as a rule, is read again by hyper.
+    /// whole first request as a rule, is read again.
     pub(crate) async fn begins_http2(&mut self) -> io::Result<bool> {
         use tokio::io::AsyncReadExt as _;
         self.first.reserve_exact(FIRST_BYTES_MAX);
@@ -162,22 +133,6 @@ impl ServerIo {
             if count == 0 || !like_preface || told == PREFACE_MARK.len() {
                 return Ok(like_preface && told == PREFACE_MARK.len());
             }
-        }
-    }
-
-    fn poll_socket(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if !self.first.is_empty() {
-            let count = self.first.len().min(buf.remaining());
-            buf.put_slice(self.first.get(..count).unwrap_or_default());
-            self.first.drain(..count);
-            if self.first.is_empty() {
-                self.first = Vec::new();
-            }
-            return Poll::Ready(Ok(()));
-        }
-        match &mut self.socket {
-            Socket::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
-            Socket::Tls(tls) => Pin::new(&mut **tls).poll_read(cx, buf),
         }
     }
 
@@ -198,12 +153,19 @@ impl AsyncRead for ServerIo {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let outcome = self.poll_socket(cx, buf);
-        if let Some(arrived) = buf.filled().get(before..).filter(|arrived| !arrived.is_empty()) {
-            self.link.arrived(arrived);
+        if !self.first.is_empty() {
+            let count = self.first.len().min(buf.remaining());
+            buf.put_slice(self.first.get(..count).unwrap_or_default());
+            self.first.drain(..count);
+            if self.first.is_empty() {
+                self.first = Vec::new();
+            }
+            return Poll::Ready(Ok(()));
         }
-        outcome
+        match &mut self.socket {
+            Socket::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Socket::Tls(tls) => Pin::new(&mut **tls).poll_read(cx, buf),
+        }
     }
 }
 

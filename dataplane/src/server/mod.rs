@@ -3,6 +3,6 @@
 pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod connection;
-mod head_check;
+pub(crate) mod http1;
 pub(crate) mod io;
 pub(crate) mod route;

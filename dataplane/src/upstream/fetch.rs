@@ -86,23 +86,21 @@ type Answered = (StatusCode, HeaderMap, AnswerBody);
 
 async fn send_http1(io: UpstreamIo, request: &Request<Bytes>, origin: &Origin) -> Result<Answered, BoxError> {
     let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
-    let mut head =
-        format!("{} {path} HTTP/1.1\r\nhost: {}\r\n", request.method(), origin.authority).into_bytes();
+    let mut connection = Box::new(Connection::new(io));
+    let out = connection.out();
+    out.put(format!("{} {path} HTTP/1.1\r\nhost: {}\r\n", request.method(), origin.authority).as_bytes());
     for (name, value) in &own_headers(request.headers()) {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            head.extend_from_slice(part);
-        }
+        out.field(name.as_str(), value.as_bytes());
     }
-    let framing = format!("connection: close\r\ncontent-length: {}\r\n\r\n", request.body().len());
-    head.extend_from_slice(framing.as_bytes());
+    out.put(format!("connection: close\r\ncontent-length: {}\r\n\r\n", request.body().len()).as_bytes());
+    out.data(request.body());
     let mut headers = HeaderMap::new();
     let mut keep = |name: &str, value: &[u8]| {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value)) {
             headers.append(name, value);
         }
     };
-    let mut connection = Box::new(Connection::new(io));
-    let sent = connection.send(head.into(), &segments(request.body()), &mut keep).await;
+    let sent = connection.send(&mut keep).await;
     let status = StatusCode::from_u16(sent.map_err(SendError::from)?.status)?;
     Ok((status, headers, AnswerBody::Http1(connection)))
 }

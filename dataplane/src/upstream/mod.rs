@@ -25,10 +25,11 @@ pub(crate) mod request;
 pub(crate) mod voice;
 
 use self::dial::{DialError, UpstreamIo, dial};
-use self::http1::{Connection, Fault};
+use self::http1::Connection;
 use self::outgoing::Outgoing;
 use self::pool::Shared;
 use self::request::Way;
+use crate::http1::Fault;
 use crate::worker::Worker;
 
 /// The head of an upstream's answer, with a body that is read piece by piece.
@@ -286,9 +287,9 @@ async fn send_http1(
     draft: &request::Draft<'_>,
 ) -> Result<Answer, Fault> {
     let mut kept = Kept::default();
-    let head = draft.http1(origin);
+    draft.http1(origin, connection.out());
     let mut keep = |name: &str, value: &[u8]| kept.field(name, value);
-    let status = connection.send(head, &draft.segments, &mut keep).await?.status;
+    let status = connection.send(&mut keep).await?.status;
     Ok(Answer { status, head: kept, body: AnswerBody::Http1(connection) })
 }
 

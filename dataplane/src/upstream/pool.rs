@@ -109,13 +109,12 @@ impl Pool {
 
     /// Takes back a connection that has answered completely, if it may serve again; whether its upstream has closed
     /// it is seen when it is taken. `now` is the worker's coarse clock.
-    pub(crate) fn put(&self, origin: &Origin, mut connection: Box<Connection>, now: u32) {
+    pub(crate) fn put(&self, origin: &Origin, connection: Box<Connection>, now: u32) {
         if !connection.is_finished() {
             return;
         }
         self.insert(origin, |slot| {
             if slot.http1.len() < IDLE_MAX {
-                connection.rest();
                 slot.http1.push(Idle { connection, since: now });
             }
         });
@@ -135,11 +134,13 @@ impl Pool {
         }
     }
 
-    /// Closes what has idled too long or was closed by its upstream. Called once a second.
+    /// Closes what has idled too long or was closed by its upstream, and takes from the rest what memory they do not need
+    /// to idle. Called once a second.
     pub(crate) fn sweep(&self, now: u32) {
         for map in self.slots.borrow_mut().iter_mut() {
             map.retain(|_, slot| {
                 slot.http1.retain_mut(|idle| {
+                    idle.connection.rest();
                     now.wrapping_sub(idle.since) < IDLE_SECONDS_MAX && idle.connection.is_reusable()
                 });
                 slot.http2.retain(|shared| !shared.sender.is_closed());

@@ -13,6 +13,7 @@ use shared::provider::sigv4::{Signable, sha256};
 use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
 use super::outgoing::Outgoing;
+use crate::http1::Out;
 
 /// How a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,27 +73,22 @@ static IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 pub(crate) static AGENT: HeaderValue = HeaderValue::from_static(concat!("llmgw/", env!("CARGO_PKG_VERSION")));
 
 impl Draft<'_> {
-    /// The head of an HTTP/1.1 request, written straight into one buffer.
-    pub(crate) fn http1(&self, origin: &Origin) -> Bytes {
-        let mut head = Vec::with_capacity(HEAD_BYTES_USUAL);
-        let path = self.path.as_str();
-        for part in
-            [self.way.method().as_str(), " ", path, " HTTP/1.1\r\nhost: ", origin.authority.as_str(), "\r\n"]
-        {
-            head.extend_from_slice(part.as_bytes());
+    /// Writes an HTTP/1.1 request.
+    pub(crate) fn http1(&self, origin: &Origin, out: &mut Out) {
+        let (method, path) = (self.way.method(), self.path.as_str());
+        for part in [method.as_str(), " ", path, " HTTP/1.1\r\nhost: ", origin.authority.as_str(), "\r\n"] {
+            out.put(part.as_bytes());
         }
-        self.each_header(|name, value| {
-            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-                head.extend_from_slice(part);
-            }
-        });
+        self.each_header(|name, value| out.field(name.as_str(), value.as_bytes()));
         if self.has_body() {
-            head.extend_from_slice(b"content-length: ");
-            put_number(&mut head, self.body_bytes());
-            head.extend_from_slice(b"\r\n");
+            out.put(b"content-length: ");
+            out.number(self.body_bytes(), 10);
+            out.put(b"\r\n");
         }
-        head.extend_from_slice(b"\r\n");
-        Bytes::from(head)
+        out.put(b"\r\n");
+        for segment in &self.segments {
+            out.data(segment);
+        }
     }
 
     /// The same as an HTTP/2 request: a whole URI, and no `Host`.
@@ -161,24 +157,9 @@ impl Draft<'_> {
         self.way != Way::Get
     }
 
-    fn body_bytes(&self) -> usize {
-        self.segments.iter().map(Bytes::len).sum()
+    fn body_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.len() as u64).sum()
     }
-}
-
-fn put_number(out: &mut Vec<u8>, mut number: usize) {
-    let mut digits = [b'0'; 20];
-    let mut used = 0;
-    for digit in digits.iter_mut().rev() {
-        // A digit always fits.
-        *digit += (number % 10).to_le_bytes()[0];
-        number /= 10;
-        used += 1;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(digits.get(digits.len() - used..).unwrap_or_default());
 }
 
 /// What of the client's headers goes upstream in `dialect`.
@@ -187,21 +168,4 @@ pub(crate) fn forwarded(dialect: Dialect, headers: &HeaderMap) -> Vec<(HeaderNam
         headers.get_all(name).iter().map(move |value| (name.clone(), value.clone()))
     };
     allowed(dialect).iter().flat_map(all).collect()
-}
-
-/// Room for an ordinary head, the credential included.
-const HEAD_BYTES_USUAL: usize = 512;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_length_is_written_as_it_is_read() {
-        for number in [0, 9, 10, 1_234_567_890, usize::MAX] {
-            let mut out = Vec::new();
-            put_number(&mut out, number);
-            assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
-        }
-    }
 }

@@ -4,23 +4,17 @@ use std::mem::MaybeUninit;
 
 use httparse::{ParserConfig, Response, Status};
 
+use crate::http1::Body;
+
 /// What decides how the rest of the connection is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) status: u16,
     /// Bytes that the head takes.
     pub(super) bytes: usize,
-    pub(super) framing: Framing,
+    pub(super) body: Body,
     /// The connection may serve another request.
     pub(super) keep_alive: bool,
-}
-
-/// Where a body ends (RFC 9112 section 6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
-    Length(u64),
-    Chunked,
-    UntilClose,
 }
 
 /// Bytes of a head, interim ones included.
@@ -60,11 +54,10 @@ impl Head {
             each(field.name, field.value);
         }
         let status = response.code.unwrap_or_default();
-        let framing = lengths.framing(status, http10)?;
+        let body = lengths.body(status, http10)?;
         let says = |word: &str| connection.is_some_and(|value| has_token(value, word));
-        let keep_alive =
-            framing != Framing::UntilClose && if http10 { says("keep-alive") } else { !says("close") };
-        Ok(Some(Self { status, bytes, framing, keep_alive }))
+        let keep_alive = body != Body::UntilClose && if http10 { says("keep-alive") } else { !says("close") };
+        Ok(Some(Self { status, bytes, body, keep_alive }))
     }
 }
 
@@ -94,14 +87,14 @@ impl Lengths {
         Ok(())
     }
 
-    fn framing(&self, status: u16, http10: bool) -> Result<Framing, &'static str> {
+    fn body(&self, status: u16, http10: bool) -> Result<Body, &'static str> {
         match (self.length, self.chunked) {
             (Some(_), true) => Err("it states the length of its answer more than once"),
             (_, true) if http10 => Err("it sent a chunked answer as HTTP/1.0"),
-            _ if status < 200 || status == 204 || status == 304 => Ok(Framing::Length(0)),
-            (None, true) => Ok(Framing::Chunked),
-            (Some(length), false) => Ok(Framing::Length(length)),
-            (None, false) => Ok(Framing::UntilClose),
+            _ if status < 200 || status == 204 || status == 304 => Ok(Body::Ended),
+            (None, true) => Ok(Body::chunked()),
+            (Some(length), false) => Ok(Body::of_length(length)),
+            (None, false) => Ok(Body::UntilClose),
         }
     }
 }
@@ -121,30 +114,18 @@ mod tests {
     #[test]
     fn framing_follows_the_fields() {
         let table = [
-            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Framing::Length(5), true),
-            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", Framing::Chunked, true),
-            ("HTTP/1.1 200 OK\r\n\r\n", Framing::UntilClose, false),
-            (
-                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: x, Close\r\n\r\n",
-                Framing::Length(5),
-                false,
-            ),
-            ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", Framing::Length(5), false),
-            (
-                "HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n",
-                Framing::Length(5),
-                true,
-            ),
-            ("HTTP/1.1 204 No Content\r\n\r\n", Framing::Length(0), true),
-            ("HTTP/1.1 100 Continue\r\n\r\n", Framing::Length(0), true),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Body::Length(5), true),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", Body::chunked(), true),
+            ("HTTP/1.1 200 OK\r\n\r\n", Body::UntilClose, false),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: x, Close\r\n\r\n", Body::Length(5), false),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", Body::Length(5), false),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n", Body::Length(5), true),
+            ("HTTP/1.1 204 No Content\r\n\r\n", Body::Ended, true),
+            ("HTTP/1.1 100 Continue\r\n\r\n", Body::Ended, true),
         ];
-        for (text, framing, keep_alive) in table {
+        for (text, body, keep_alive) in table {
             let head = read(text).unwrap().unwrap();
-            assert_eq!(
-                (head.framing, head.keep_alive, head.bytes),
-                (framing, keep_alive, text.len()),
-                "{text:?}"
-            );
+            assert_eq!((head.body, head.keep_alive, head.bytes), (body, keep_alive, text.len()), "{text:?}");
             for cut in 0..text.len() {
                 assert_eq!(read(&text[..cut]), Ok(None), "{text:?} cut at {cut}");
             }

@@ -5,8 +5,7 @@
 //! socket brought is decoded in place, relayed in one piece, and dropping the answer drops the socket, which is
 //! all that cancelling takes.
 
-mod chunked;
 mod connection;
 mod head;
 
-pub(crate) use self::connection::{Connection, Fault};
+pub(crate) use self::connection::Connection;

@@ -10,7 +10,7 @@ use memchr::memchr;
 ///     '----line, 0-----> Trailer --empty line--> Ended
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Chunked {
+pub(crate) enum Chunked {
     #[default]
     Size,
     Data(u64),
@@ -59,7 +59,7 @@ impl Chunked {
                         *self = Self::Size;
                     }
                     [b'\r'] => return Ok(decoded),
-                    _ => return Err("a chunk of its answer does not end where it should"),
+                    _ => return Err("a chunk does not end where it should"),
                 },
                 Self::Size => {
                     let Some(line) = line(rest)? else { return Ok(decoded) };
@@ -74,7 +74,7 @@ impl Chunked {
                     decoded.used += line.len() + 2;
                     let bytes = bytes + line.len();
                     if bytes > LINE_BYTES_MAX {
-                        return Err("the trailers of its answer are too long");
+                        return Err("the trailers are too long");
                     }
                     *self = if line.is_empty() { Self::Ended } else { Self::Trailer { bytes } };
                 }
@@ -88,10 +88,10 @@ fn line(bytes: &[u8]) -> Result<Option<&[u8]>, &'static str> {
     match memchr(b'\n', bytes) {
         Some(end) if end <= LINE_BYTES_MAX => {
             let line = bytes.get(..end).and_then(|line| line.strip_suffix(b"\r"));
-            line.map(Some).ok_or("a chunk of its answer has a line without a carriage return")
+            line.map(Some).ok_or("a chunk has a line without a carriage return")
         }
         None if bytes.len() <= LINE_BYTES_MAX => Ok(None),
-        _ => Err("a chunk of its answer has a size line that is too long"),
+        _ => Err("a chunk has a size line that is too long"),
     }
 }
 
@@ -106,7 +106,7 @@ fn size(line: &[u8]) -> Result<u64, &'static str> {
     })
 }
 
-const BAD_SIZE: &str = "a chunk of its answer has a size that is no number";
+const BAD_SIZE: &str = "a chunk has a size that is no number";
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,107 @@
+use super::*;
+
+const TABLE: &[(&str, &[u8], bool)] = &[
+    ("plain", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", true),
+    ("length", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n", true),
+    ("chunked", b"POST / HTTP/1.1\r\nHost: a\r\ntransfer-encoding: Chunked\r\n\r\n", true),
+    ("1.0 without host", b"GET / HTTP/1.0\r\n\r\n", true),
+    ("bare line feed", b"GET / HTTP/1.1\nHost: a\r\n\r\n", false),
+    ("bare line feed at the end", b"GET / HTTP/1.1\r\nHost: a\r\n\n", false),
+    ("nul", b"GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n", false),
+    ("lone carriage return", b"GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n", false),
+    ("folded", b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n", false),
+    ("no colon", b"GET / HTTP/1.1\r\nHost: a\r\nnonsense\r\n\r\n", false),
+    ("no host", b"GET / HTTP/1.1\r\nX: a\r\n\r\n", false),
+    ("host with a space", b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", false),
+    ("host with a path", b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", false),
+    ("host with a user", b"GET / HTTP/1.1\r\nHost: u@a\r\n\r\n", false),
+    ("host with a port", b"GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", true),
+    ("two hosts", b"GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n", false),
+    ("two lengths", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n", false),
+    ("length list", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3\r\n\r\n", false),
+    ("signed length", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +3\r\n\r\n", false),
+    ("empty length", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n", false),
+    (
+        "length and coding",
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n",
+        false,
+    ),
+    ("twice chunked", b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n", false),
+    ("gzip coding", b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", false),
+    ("chunked in 1.0", b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", false),
+    ("version 9.9", b"GET / HTTP/9.9\r\nHost: a\r\n\r\n", false),
+    ("tab in the target", b"GET /\t HTTP/1.1\r\nHost: a\r\n\r\n", false),
+];
+
+/// Reads a head that comes in pieces; `None` if its end did not come.
+fn read(pieces: &[&[u8]]) -> Option<Result<Head, Refusal>> {
+    let (mut bytes, mut known) = (Vec::new(), 0);
+    for piece in pieces {
+        bytes.extend_from_slice(piece);
+        match end(&bytes, known) {
+            Ok(Some(end)) => return Some(Head::read(&Bytes::copy_from_slice(&bytes[..end]))),
+            Ok(None) => known = bytes.len(),
+            Err(refusal) => return Some(Err(refusal)),
+        }
+    }
+    None
+}
+
+#[test]
+fn judges_every_head_the_same_however_it_is_cut() {
+    for (name, head, good) in TABLE {
+        for cut in 0..=head.len() {
+            let verdict = read(&[&head[..cut], &head[cut..]]).map(|verdict| verdict.is_ok());
+            assert_eq!(verdict, Some(*good), "{name}, cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn what_follows_a_head_is_not_a_part_of_it() {
+    let bytes = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n\n\nGET / HTTP/1.1\n";
+    assert_eq!(end(bytes, 0), Ok(Some(bytes.len() - 17)));
+}
+
+#[test]
+fn a_head_over_its_limits_is_too_large() {
+    let long = [b"GET / HTTP/1.1\r\nX: ".as_slice(), &vec![b'x'; HEAD_BYTES_MAX]].concat();
+    assert_eq!(end(&long[..HEAD_BYTES_MAX], 0), Ok(None));
+    assert_eq!(end(&long[..=HEAD_BYTES_MAX], 0), Err(TOO_LARGE));
+    let of = |fields: usize| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: 1\r\n".repeat(fields - 1));
+    assert!(Head::read(&of(HEADERS_MAX).into()).is_ok());
+    assert!(matches!(Head::read(&of(HEADERS_MAX + 1).into()), Err(Refusal::TooLarge(_))));
+}
+
+#[test]
+fn the_connection_goes_on_as_the_version_and_the_client_say() {
+    for (line, fields, keep_alive) in [
+        ("HTTP/1.1", "", true),
+        ("HTTP/1.1", "Connection: x, Close\r\n", false),
+        ("HTTP/1.0", "", false),
+        ("HTTP/1.0", "connection: keep-alive\r\n", true),
+    ] {
+        let text = format!("GET / {line}\r\nHost: a\r\n{fields}\r\n");
+        assert_eq!(Head::read(&text.into()).unwrap().keep_alive, keep_alive, "{line} {fields}");
+    }
+}
+
+#[test]
+fn a_host_holds_what_urls_let_it_hold() {
+    for byte in 0..=u8::MAX {
+        let legal = byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(&byte);
+        assert_eq!(host(&[b'a', byte, b'a']).is_ok(), legal, "{byte}");
+    }
+}
+
+#[test]
+fn the_path_of_a_refused_head_is_known_where_it_has_one() {
+    for (bytes, want) in [
+        ("POST /v1/messages HTTP/1.1\nhost", "/v1/messages"),
+        ("POST /v1/messages\r\n", "/v1/messages\r"),
+        ("POST", ""),
+        ("", ""),
+    ] {
+        assert_eq!(path(bytes.as_bytes()), want);
+    }
+}
