@@ -60,7 +60,8 @@ pub(crate) fn refuse(caller: &Caller, path: &str, fault: Fault) -> Response<Repl
     add(&counters.requests, 1);
     add(&counters.refused, 1);
     let request_id = caller.worker.request_id();
-    let mut response = fault.into_response(family(path), request_id.to_str().unwrap_or_default());
+    let family = family(path, &HeaderMap::new());
+    let mut response = fault.into_response(family, request_id.to_str().unwrap_or_default());
     response.headers_mut().insert(X_REQUEST_ID, request_id);
     response
 }

@@ -19,6 +19,8 @@ pub(crate) struct Reader<Io> {
     pub(crate) unread: BytesMut,
     /// How much to make room for before the next read.
     room: usize,
+    /// The most of it: what the other side is let send ahead of whoever reads.
+    room_max: usize,
     body: Body,
 }
 
@@ -60,12 +62,10 @@ impl From<io::Error> for Fault {
 
 /// Room for the first read: a head and a short body, or the first events of a stream.
 const ROOM_MIN: usize = 4 << 10;
-/// Room once the other side sends faster than it is read; also what a slow client makes the gateway hold.
-const ROOM_MAX: usize = 64 << 10;
 
 impl<Io: AsyncRead + Unpin> Reader<Io> {
-    pub(crate) fn new(io: Io) -> Self {
-        Self { io, unread: BytesMut::new(), room: ROOM_MIN, body: Body::Ended }
+    pub(crate) fn new(io: Io, room_max: usize) -> Self {
+        Self { io, unread: BytesMut::new(), room: ROOM_MIN, room_max, body: Body::Ended }
     }
 
     /// What is read next is a body.
@@ -139,7 +139,7 @@ impl<Io: AsyncRead + Unpin> Reader<Io> {
         let spare = self.unread.capacity() - self.unread.len();
         let count = ready!(poll_read_buf(Pin::new(&mut self.io), cx, &mut self.unread))?;
         if count == spare {
-            self.room = (self.room * 2).min(ROOM_MAX);
+            self.room = (self.room * 2).min(self.room_max);
         } else if count < self.room / 4 {
             self.room = (self.room / 2).max(ROOM_MIN);
         }

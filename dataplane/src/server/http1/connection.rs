@@ -30,6 +30,8 @@ pub(super) struct Refused {
     pub(super) path: String,
 }
 
+/// Room while a large body comes: each read costs a call, and what is read counts as held.
+const ROOM_MAX: usize = 128 << 10;
 /// The longest rest of a request that is read and thrown away, so that the client reads why it was refused.
 const LEFT_BYTES_MAX: usize = 4 << 20;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -37,7 +39,7 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 impl Connection {
     pub(super) fn new(io: ServerIo) -> Self {
         Self {
-            reader: Reader::new(io),
+            reader: Reader::new(io, ROOM_MAX),
             out: Out::default(),
             looked_at: 0,
             owes_continue: false,

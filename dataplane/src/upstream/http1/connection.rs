@@ -20,9 +20,12 @@ pub(crate) struct Connection {
     reusable: bool,
 }
 
+/// Room once an upstream sends faster than it is read; also what a slow client makes the gateway hold.
+const ROOM_MAX: usize = 64 << 10;
+
 impl Connection {
     pub(crate) fn new(io: UpstreamIo) -> Self {
-        Self { reader: Reader::new(io), out: Out::default(), reusable: true }
+        Self { reader: Reader::new(io, ROOM_MAX), out: Out::default(), reusable: true }
     }
 
     /// Where a request is written before it is [sent](Self::send).

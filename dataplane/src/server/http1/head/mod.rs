@@ -63,7 +63,8 @@ pub(super) fn end(bytes: &[u8], known: usize) -> Result<Option<usize>, Refusal> 
             return Err(Refusal::Invalid("a line of the request head ends without a carriage return"));
         };
         if line.ends_with(b"\n") {
-            return Ok(Some(known + at + 1));
+            let end = known + at + 1;
+            return if end > HEAD_BYTES_MAX { Err(TOO_LARGE) } else { Ok(Some(end)) };
         }
     }
     if bytes.len() > HEAD_BYTES_MAX { Err(TOO_LARGE) } else { Ok(None) }

@@ -68,6 +68,9 @@ fn a_head_over_its_limits_is_too_large() {
     let long = [b"GET / HTTP/1.1\r\nX: ".as_slice(), &vec![b'x'; HEAD_BYTES_MAX]].concat();
     assert_eq!(end(&long[..HEAD_BYTES_MAX], 0), Ok(None));
     assert_eq!(end(&long[..=HEAD_BYTES_MAX], 0), Err(TOO_LARGE));
+    let whole = |bytes: usize| [&long[..bytes - 4], b"\r\n\r\n"].concat();
+    assert_eq!(end(&whole(HEAD_BYTES_MAX), 0), Ok(Some(HEAD_BYTES_MAX)));
+    assert_eq!(end(&whole(HEAD_BYTES_MAX + 1), 0), Err(TOO_LARGE), "even where all of it came at once");
     let of = |fields: usize| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: 1\r\n".repeat(fields - 1));
     assert!(Head::read(&of(HEADERS_MAX).into()).is_ok());
     assert!(matches!(Head::read(&of(HEADERS_MAX + 1).into()), Err(Refusal::TooLarge(_))));
