@@ -18,7 +18,10 @@ pub(crate) fn holds(input: &[u8]) {
         if let Ok(prepared) = asked(Dialect::Images, Dialect::Gemini, &whole, &target) {
             let (sent, said): (Value, Value) =
                 (serde_json::from_slice(&prepared.body).unwrap(), serde_json::from_slice(&whole).unwrap());
-            assert_eq!(sent.pointer(prompt), Some(&said["prompt"]));
+            // Of a member that stands there twice the first one counts, here the last.
+            if !repeats(&whole, &said) {
+                assert_eq!(sent.pointer(prompt), Some(&said["prompt"]));
+            }
         }
         let answers = asked(Dialect::Images, Dialect::Gemini, br#"{"prompt":"x"}"#, &target).unwrap().answers;
         match answers.whole(&whole) {
@@ -36,4 +39,10 @@ pub(crate) fn holds(input: &[u8]) {
         pieces.iter().for_each(|piece| stream.push(bytes::Bytes::copy_from_slice(piece), &mut out));
         assert!(out.is_empty() && !stream.state().content, "no image comes as a stream");
     }
+}
+
+fn repeats(document: &[u8], read: &Value) -> bool {
+    let mut document = document.to_vec();
+    let tape = wire::json::parse(&mut document).unwrap();
+    tape.as_value().as_object().unwrap().len() != read.as_object().unwrap().len()
 }
