@@ -23,6 +23,7 @@ fail() {
 
 # Waits until a log has a line with the pattern, and prints what the pattern's group is.
 told() {
+    touch "$work/$1.log" # The shell that starts it makes the file, perhaps later than it is read here.
     for _ in $(seq 600); do
         found=$(sed -nE "s#.*$2.*#\1#p" "$work/$1.log" | head -n 1)
         [ -z "$found" ] || { echo "$found"; return; }

@@ -22,7 +22,7 @@ fail() {
     exit 1
 }
 
-stamp=$(sha256sum "$here/requirements-recognizer.txt")
+stamp=$(sha256sum <"$here/requirements-recognizer.txt")
 if [ "$(cat "$cache/stamp" 2>/dev/null)" != "$stamp" ]; then
     echo "speech: installing the recognizer into $cache" >&2
     mkdir -p "$cache"
@@ -47,6 +47,8 @@ LLMGW_API_KEY=$key LLMGW_CREDENTIAL_ENCRYPTION_KEY=$(head -c 32 /dev/urandom | b
     "$binary" serve >"$work/gateway.log" 2>&1 &
 children+=($!)
 gateway=
+# The shell that starts it makes the file, perhaps later than it is read here.
+touch "$work/gateway.log"
 for _ in $(seq 600); do
     gateway=$(sed -nE 's#.*listening on (http://[0-9.:]+).*#\1#p' "$work/gateway.log" | head -n 1)
     if [ -n "$gateway" ] && curl -sf "http://127.0.0.1:$port/health" >/dev/null; then break; fi

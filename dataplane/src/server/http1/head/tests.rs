@@ -1,3 +1,5 @@
+//! Heads that are read, and heads that are refused, however they are cut.
+
 use super::*;
 
 const TABLE: &[(&str, &[u8], bool)] = &[
