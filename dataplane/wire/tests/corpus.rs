@@ -106,3 +106,8 @@ fn responses_stream_holds_on_its_corpus() {
 fn videos_hold_on_their_corpus() {
     replay("videos", hold::videos);
 }
+
+#[test]
+fn multipart_holds_on_its_corpus() {
+    replay("multipart", hold::multipart);
+}

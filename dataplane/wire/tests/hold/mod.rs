@@ -19,6 +19,7 @@ use shared::secret::Secret;
 use wire::adapt::{Answers, Asking, Prepared, Rejection, Traits};
 use wire::json::{Place, Scanner, Sink};
 use wire::media::videos::{About, State, Vendor, Video, polled};
+use wire::multipart::FormScan;
 use wire::native::WholeScan;
 use wire::request::{HeadScan, Naming};
 use wire::sse::{Blocks, Decoder, Event};
@@ -486,5 +487,20 @@ pub(crate) fn sanitize(input: &[u8]) {
     if secret.len() >= 6 && !shared::sanitize::MARK.contains(secret) {
         let text = format!("{text}{secret}{text}");
         assert!(!shared::sanitize::diagnostic(&text, &[secret]).contains(secret));
+    }
+}
+
+/// What a form asks for does not depend on the cuts; its model is one of those that stand where it says.
+pub(crate) fn multipart(input: &[u8]) {
+    let pieces = pieces(input);
+    let whole = pieces.concat();
+    let read = |pieces: &[&[u8]]| {
+        let mut scan = FormScan::new("b");
+        pieces.iter().try_for_each(|piece| scan.push(piece)).and_then(|()| scan.finish())
+    };
+    let form = read(&pieces);
+    assert_eq!(form, read(&[&whole]));
+    if let Ok(form) = form {
+        assert_eq!(whole.get(form.models.last().unwrap().clone()), Some(form.model.as_bytes()));
     }
 }

@@ -1,0 +1,8 @@
+//! Fuzzes what `multipart` in `hold` promises.
+#![no_main]
+
+#[path = "../../dataplane/wire/tests/hold/mod.rs"]
+#[allow(dead_code, reason = "every target uses one of them")]
+mod hold;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| hold::multipart(input));
