@@ -205,10 +205,10 @@ impl FormScan {
     }
 
     fn line(&mut self, piece: &[u8]) -> Result<usize, FormFault> {
-        let (taken, ended) = gather(&mut self.kept, piece, LINE_END, PADDING_BYTES_MAX);
+        let (taken, found) = gather(&mut self.kept, piece, LINE_END, PADDING_BYTES_MAX);
         if self.kept.starts_with(b"--") {
             self.enter(State::End);
-        } else if ended {
+        } else if found == Found::End {
             if !self.kept.trim_ascii().is_empty() {
                 return Err(FormFault::Broken);
             }
@@ -217,27 +217,27 @@ impl FormScan {
                 return Err(FormFault::TooManyParts);
             }
             self.enter(State::Head);
-        } else if self.kept.len() > PADDING_BYTES_MAX {
+        } else if found == Found::TooMuch {
             return Err(FormFault::Broken);
         }
         Ok(taken)
     }
 
     fn head(&mut self, piece: &[u8]) -> Result<usize, FormFault> {
-        let (taken, ended) = gather(&mut self.kept, piece, HEAD_END, HEAD_BYTES_MAX);
-        if ended {
+        let (taken, found) = gather(&mut self.kept, piece, HEAD_END, HEAD_BYTES_MAX);
+        if found == Found::End {
             let wanted = part_name(&self.kept).and_then(|name| Wanted::named(&name));
             let from = self.read.saturating_add(taken);
             self.enter(wanted.map_or(State::Skip, |wanted| State::Value(wanted, from)));
-        } else if self.kept.len() > HEAD_BYTES_MAX {
+        } else if found == Found::TooMuch {
             return Err(FormFault::HeadTooLong);
         }
         Ok(taken)
     }
 
     fn value(&mut self, wanted: Wanted, from: usize, piece: &[u8]) -> Result<usize, FormFault> {
-        let (taken, ended) = gather(&mut self.kept, piece, self.delimiter.needle(), VALUE_BYTES_MAX);
-        if ended {
+        let (taken, found) = gather(&mut self.kept, piece, self.delimiter.needle(), VALUE_BYTES_MAX);
+        if found == Found::End {
             let value = String::from_utf8(std::mem::take(&mut self.kept));
             match wanted {
                 Wanted::Model => {
@@ -251,27 +251,40 @@ impl FormScan {
                 }
             }
             self.enter(State::Line);
-        } else if self.kept.len() > VALUE_BYTES_MAX {
+        } else if found == Found::TooMuch {
             return Err(FormFault::ValueTooLong(wanted.name()));
         }
         Ok(taken)
     }
 }
 
-/// Adds `piece` to `kept` up to `end`, which is not kept, or until `kept` is longer than `bytes_max`. Returns the bytes
-/// of `piece` that have been read, and whether `end` has come.
-fn gather(kept: &mut Vec<u8>, piece: &[u8], end: &[u8], bytes_max: usize) -> (usize, bool) {
+/// What [`gather`] has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// The end, after no more than is allowed.
+    End,
+    /// More than is allowed, whether the end has come or not.
+    TooMuch,
+    /// Neither yet.
+    Nothing,
+}
+
+/// Adds `piece` to `kept` up to `end`, which is not kept, or until more than `bytes_max` stand before it. Returns the
+/// bytes of `piece` that have been read. What is found does not depend on how the bytes are cut: the last ones may
+/// begin an `end`, and then do not count.
+fn gather(kept: &mut Vec<u8>, piece: &[u8], end: &[u8], bytes_max: usize) -> (usize, Found) {
     let before = kept.len();
-    let room = bytes_max.saturating_add(end.len()).saturating_add(1).saturating_sub(before);
-    let piece = piece.get(..room).unwrap_or(piece);
+    let surely_more = bytes_max.saturating_add(end.len());
+    let piece = piece.get(..surely_more.saturating_sub(before)).unwrap_or(piece);
     kept.extend_from_slice(piece);
     let from = before.saturating_sub(end.len());
     match memmem::find(kept.get(from..).unwrap_or_default(), end) {
         Some(at) => {
             let length = from.saturating_add(at);
             kept.truncate(length);
-            (length.saturating_add(end.len()).saturating_sub(before), true)
+            (length.saturating_add(end.len()).saturating_sub(before), Found::End)
         }
-        None => (piece.len(), false),
+        None if kept.len() >= surely_more => (piece.len(), Found::TooMuch),
+        None => (piece.len(), Found::Nothing),
     }
 }
