@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use shared::error_kind::ErrorKind;
 use wire::envelope::{self, Family};
 
@@ -62,9 +62,20 @@ impl Fault {
         self.status.unwrap_or_else(|| self.kind.row().status)
     }
 
+    /// Whether the official SDKs, which repeat every 429 and 5xx, would do so in vain: or after a wait of hours, which
+    /// Anthropic's takes as it comes.
+    fn is_final(&self) -> bool {
+        match self.kind {
+            ErrorKind::NotImplemented => true,
+            ErrorKind::QuotaExceeded => self.retry_after.is_none_or(|wait| wait > WORTH_WAITING),
+            _ => false,
+        }
+    }
+
     /// The response, in the envelope of `family`.
     pub(crate) fn into_response(self, family: Family, request_id: &str) -> Response<Reply> {
         let status = StatusCode::from_u16(self.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let is_final = self.is_final();
         let body = match self.body {
             Some(body) => body,
             None => envelope::error_body(
@@ -86,6 +97,9 @@ impl Fault {
             // Rounded up: a client that waits as told must not come too early.
             headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_millis().div_ceil(1_000) as u64));
         }
+        if is_final {
+            headers.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
@@ -95,3 +109,8 @@ impl Fault {
         response
     }
 }
+
+/// What the official SDKs ask before they look at the status.
+const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+/// A longer wait is for people, not for a client that waits with a request in hand.
+const WORTH_WAITING: Duration = Duration::from_secs(120);

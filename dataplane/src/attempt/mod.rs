@@ -76,14 +76,14 @@ pub(crate) async fn attempt(
     let sent = patience.wait(provider.timeout, pin!(upstream::send(task.worker, &task.draft))).await;
     let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
     record.head(answer.status, began);
+    if !(200..300).contains(&answer.status) {
+        return Err(Box::pin(failure::of_status(task, &mut answer, provider, &mut patience)).await);
+    }
     if answer.head.encoded {
         // What cannot be read cannot be accounted for, and inflating it here would be a way to fill the memory.
         let message =
             format!("The provider '{}' compressed its answer, which it was not asked to.", provider.id);
         return Err(Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message));
-    }
-    if !(200..300).contains(&answer.status) {
-        return Err(Box::pin(failure::of_status(task, &mut answer, provider, &mut patience)).await);
     }
     let Kept { content_type, processing_ms, .. } = answer.head;
     let content_type = content_type.unwrap_or(UNKNOWN);
