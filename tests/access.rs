@@ -1,4 +1,4 @@
-//! Keys and who they open what for (AUTH-1 to AUTH-3, part of P19).
+//! Keys and who they open what for (AUTH-1 to AUTH-3, P19): who comes in, and that no request says where it goes (P23).
 
 use bytes::Bytes;
 use serde_json::json;
@@ -208,6 +208,7 @@ async fn the_clients_key_and_identity_never_reach_the_upstream() {
     assert!(!received.head.contains(ADMIN_KEY));
 }
 
+/// P23.
 #[tokio::test]
 async fn no_request_field_changes_destination_or_credential() {
     let (gateway, upstream) = gateway().await;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use crate::support::figure::figure;
 use crate::support::gateway::{ENCRYPTION_KEY, Setup};
 use crate::support::{Gateway, Yaml};
 
@@ -104,7 +105,7 @@ async fn a_rekey_killed_at_any_moment_leaves_exactly_one_key() {
     let (mut old, mut new) = (ENCRYPTION_KEY, OTHER_KEY);
     let mut outcomes = BTreeSet::new();
     let mut whole = Duration::ZERO;
-    let (mut killed, mut run) = (0, 0);
+    let (mut killed, mut run, mut taken_over) = (0, 0, 0);
     while killed < KILLS {
         setup = setup.env(KEY, old).env(NEW_KEY, new);
         let mut child =
@@ -136,8 +137,15 @@ async fn a_rekey_killed_at_any_moment_leaves_exactly_one_key() {
         outcomes.insert(new_opens);
         if new_opens {
             (old, new) = (new, old);
+            taken_over += 1;
         }
     }
+    figure(
+        "P17",
+        format!(
+            "{killed} kills in {run} runs of rekey, each left one key that opens: {taken_over} times the new one"
+        ),
+    );
     assert_eq!(outcomes.len(), 2, "kills fell before and after the commit");
     let gateway = setup.env(KEY, old).start().await;
     assert_eq!(gateway.client().get("/admin/api/principals").await.unwrap().status, 200);

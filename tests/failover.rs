@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use crate::support::figure::figure;
 use crate::support::upstream::refusing_url;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat};
 
@@ -59,9 +60,11 @@ async fn the_third_answers_when_the_first_refuses_and_the_second_hangs() {
         assert_eq!(trace(&gateway, id).await, expected);
         assert_eq!((hanging.requests().len(), third.requests().len()), (1, 1));
         hanging.closed(0).await;
+        figure("P13", format!("refuses, hangs, answers: one answer; the trace says {expected:?}"));
     }
 }
 
+/// P13: 400, 422 and what is like them.
 #[tokio::test]
 async fn what_is_wrong_with_the_request_never_fails_over() {
     for status in [400, 405, 406, 409, 410, 411, 415, 422] {
@@ -136,6 +139,7 @@ async fn a_short_whole_answer_that_breaks_off_moves_on() {
     assert_eq!(answer.json()["choices"][0]["message"]["content"], "second");
 }
 
+/// P23, for whole answers and for streams.
 #[tokio::test]
 async fn a_redirect_is_never_followed() {
     let elsewhere = Upstream::start().await;
@@ -144,13 +148,17 @@ async fn a_redirect_is_never_followed() {
         let (gateway, upstreams) = line(1).await;
         let location = format!("{}/chat/completions", elsewhere.base_url());
         upstreams[0].always(Answer::whole(status, &[("location", &location)], ""));
-        let answer = gateway.client().chat(chat::request("line")).await;
-        assert_eq!(answer.status, 502, "{status}");
-        assert_eq!(answer.header("location"), None, "{status}");
+        for body in [chat::request("line"), chat::stream_request("line")] {
+            let answer = gateway.client().chat(body).await;
+            assert_eq!(answer.status, 502, "{status}");
+            assert_eq!(answer.header("location"), None, "{status}");
+        }
     }
-    assert_eq!(elsewhere.requests().len(), 0);
+    assert_eq!(elsewhere.requests().len() + elsewhere.connections(), 0);
+    figure("P23", "301, 302, 303, 307, 308: 502, and 0 connections to where they point");
 }
 
+/// P13: each of them fails over once.
 #[tokio::test]
 async fn a_hundred_at_once_pass_a_failing_first_target() {
     let (gateway, upstreams) = line(2).await;
@@ -163,6 +171,7 @@ async fn a_hundred_at_once_pass_a_failing_first_target() {
     }
     assert_eq!(clients.join_all().await, vec![200; 100]);
     assert_eq!(upstreams[1].requests().len(), 100);
+    figure("P13", "100 at once through a failing first target: 100 answers, the second asked 100 times");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::support::figure::figure;
 use crate::support::gateway::ADMIN_KEY;
 use crate::support::raw::{self, Raw};
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
@@ -126,11 +127,14 @@ fn wrong_chunks() -> Vec<(&'static str, String)> {
     ]
 }
 
+/// P10: each case with a second request behind it, which must never be executed.
 #[tokio::test]
 async fn what_is_malformed_is_refused_with_its_connection() {
     let (gateway, upstream) = gateway().await;
     let mut wrong = Vec::new();
-    for (name, bytes) in [wrong_framing(), wrong_syntax(), wrong_chunks()].concat() {
+    let cases = [wrong_framing(), wrong_syntax(), wrong_chunks()].concat();
+    let count = cases.len();
+    for (name, bytes) in cases {
         let before = upstream.requests().len();
         let mut connection = Raw::open(gateway.address()).await;
         connection.send(bytes + &smuggled()).await;
@@ -142,6 +146,7 @@ async fn what_is_malformed_is_refused_with_its_connection() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+    figure("P10", format!("{count} of {count} refused with their connection, nothing forwarded"));
     assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200, "and the gateway lives");
 }
 

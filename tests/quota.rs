@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::support::admin::{Admin, NewKey};
+use crate::support::figure::figure;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Client, Gate, Gateway, Upstream, Yaml, chat, wait};
 
@@ -131,6 +132,7 @@ async fn of_400_requests_80_at_a_time_exactly_50_pass() {
     let rig = rig.restart().await;
     assert_eq!(rig.standing(&quota).await, (50, 0, 0), "nothing settled is lost by a kill");
     assert_eq!(rig.storm(5, 5, &chat::request("m")).await, 0);
+    figure("P14", "400 requests, 80 at a time, on a limit of 50: 50 pass; after kill -9 none");
 }
 
 #[tokio::test]
@@ -142,6 +144,7 @@ async fn tokens_are_not_overspent_by_50_at_a_time() {
     let spent = 1_000 * rig.upstream.requests().len() as u64;
     assert_eq!(rig.settled(&quota).await.0, spent, "what is counted is what the upstream gave out");
     assert!((9_000..=10_000).contains(&spent), "{spent}");
+    figure("P14", format!("200 requests, 50 at a time, of 1,000 tokens on a limit of 10,000: {spent} spent"));
     rig.gateway.records(200).await;
     rig.admin().done("DELETE", &format!("quotas/{quota}"), Value::Null).await;
     let again = rig.limit("total_tokens", "month", 10_000).await;
@@ -158,6 +161,47 @@ async fn without_bounds_of_their_own_the_last_request_runs_with_what_is_left() {
     let spent = 1_000 * rig.upstream.requests().len() as u64;
     assert_eq!(rig.settled(&quota).await.0, spent);
     assert!((10_000..=11_000).contains(&spent), "{spent}");
+    figure("P14", format!("the same without max_tokens, 1,000 requests: {spent} spent"));
+}
+
+/// P14, across a kill that comes when it comes: what was on its way counts as used, so both limits hold.
+#[tokio::test]
+async fn a_storm_that_a_kill_breaks_off_stays_within_its_limits() {
+    let (request, answer) = thousand();
+    for (metric, limit, width, body, upstream_max) in
+        [("requests", 50, 80, chat::request("m"), 50), ("total_tokens", 10_000, 50, request, 11)]
+    {
+        let rig = Rig::over(answer.clone()).await;
+        let quota = rig.limit(metric, "month", limit).await;
+        let mut clients = JoinSet::new();
+        let room = Arc::new(Semaphore::new(width));
+        for _ in 0..400 {
+            let (client, body) = (rig.client().with("content-type", "application/json"), body.clone());
+            let room = Arc::clone(&room);
+            clients.spawn(async move {
+                let _turn = room.acquire().await.unwrap();
+                let answer = client.send("POST", "/v1/chat/completions", body.into()).await;
+                usize::from(answer.is_ok_and(|answer| answer.status == 200))
+            });
+        }
+        rig.upstream.request(upstream_max / 2).await;
+        let rig = rig.restart().await;
+        let mut passed = 0;
+        while let Some(answered) = clients.join_next().await {
+            passed += answered.unwrap();
+        }
+        passed += rig.storm(400, width, &body).await;
+        let (used, remaining) = rig.settled(&quota).await;
+        let asked = rig.upstream.requests().len();
+        assert!(passed <= asked && asked <= upstream_max, "{metric}: {passed} passed, {asked} asked for");
+        assert!(used <= limit + 1_000 && used >= limit * 9 / 10, "{metric}: {used} used, {remaining} remain");
+        figure(
+            "P14",
+            format!(
+                "800 requests, {width} at a time, {limit} {metric}, kill -9 in the middle: {passed} pass, {used} used"
+            ),
+        );
+    }
 }
 
 #[tokio::test]
@@ -267,6 +311,7 @@ async fn a_refusal_says_which_quota_and_when_to_come_again() {
     assert!(message.contains("1 requests a minute for this key"), "{message}");
     let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=61).contains(&wait), "{wait}");
+    assert_eq!(refused.header("x-should-retry"), None, "worth waiting for");
     let reset = refused.header("x-ratelimit-reset-requests").unwrap();
     assert!(reset.ends_with('s'), "{reset}");
     let record = rig.gateway.record_of(refused.header("x-request-id").unwrap()).await;
@@ -288,6 +333,7 @@ async fn more_than_the_whole_limit_is_never_admitted_and_a_warning_never_refuses
     };
     let refused = rig.client().chat(asks(51, 2)).await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, None));
+    assert_eq!(refused.header("x-should-retry"), Some("false"), "the SDKs would repeat it in vain");
     assert!(refused.json()["error"]["message"].as_str().unwrap().contains("more than the whole limit"));
     assert_eq!(rig.client().chat(asks(50, 2)).await.status, 200);
     assert_eq!(rig.settled(&quota).await, (7, 93));

@@ -8,6 +8,7 @@ use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use crate::support::admin::Admin;
+use crate::support::figure::figure;
 use crate::support::gateway::{ADMIN_KEY, ENCRYPTION_KEY, Setup};
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
 
@@ -160,6 +161,25 @@ async fn provoke(gateway: &Gateway, upstream: &Upstream, clients: &[Client]) -> 
     answers
 }
 
+/// All that was planted, and the project key that was made.
+fn planted(key: &str) -> Planted {
+    let mut planted = Planted(Vec::new());
+    planted.add("the file's upstream key", FILE_KEY);
+    planted.add("the made provider's key", API_KEY);
+    planted.add("the made provider's header", HEADER);
+    planted.add("the administrator's key", ADMIN_KEY);
+    planted.add("a wrong key", "planted-wrong-key-that-nobody-has");
+    planted.add("the project key", key);
+    planted.add("the prompt", PROMPT);
+    planted.add("the answer", COMPLETION);
+    planted.add(
+        "the encryption key",
+        BASE64_STANDARD_NO_PAD.decode(ENCRYPTION_KEY.trim_end_matches('=')).unwrap(),
+    );
+    planted.add("the encryption key's text", ENCRYPTION_KEY);
+    planted
+}
+
 #[tokio::test]
 async fn no_planted_secret_is_kept_or_told_anywhere() {
     let upstream = Upstream::start().await;
@@ -197,20 +217,7 @@ async fn no_planted_secret_is_kept_or_told_anywhere() {
         answers.push((format!("GET {path}"), answer.body.to_vec()));
     }
 
-    let mut planted = Planted(Vec::new());
-    planted.add("the file's upstream key", FILE_KEY);
-    planted.add("the made provider's key", API_KEY);
-    planted.add("the made provider's header", HEADER);
-    planted.add("the administrator's key", ADMIN_KEY);
-    planted.add("a wrong key", "planted-wrong-key-that-nobody-has");
-    planted.add("the project key", &key.key);
-    planted.add("the prompt", PROMPT);
-    planted.add("the answer", COMPLETION);
-    planted.add(
-        "the encryption key",
-        BASE64_STANDARD_NO_PAD.decode(ENCRYPTION_KEY.trim_end_matches('=')).unwrap(),
-    );
-    planted.add("the encryption key's text", ENCRYPTION_KEY);
+    let planted = planted(&key.key);
     for (place, bytes) in &answers {
         planted.expect_none(place, bytes);
     }
@@ -219,6 +226,7 @@ async fn no_planted_secret_is_kept_or_told_anywhere() {
     let setup = gateway.kill().await;
     let files = planted.expect_none_below(&setup.state());
     assert!(files >= 4, "database, write-ahead log, journal and backup: {files}");
+    expect_private_below(&setup.state());
     let restored = setup.state().join("restored");
     let archive = std::fs::read_dir(setup.state().join("backups"))
         .unwrap()
@@ -229,4 +237,26 @@ async fn no_planted_secret_is_kept_or_told_anywhere() {
     assert!(run.status.success());
     planted.expect_none_below(&restored);
     planted.expect_none("what the commands say", &[run.stdout, run.stderr].concat());
+    figure(
+        "P18",
+        format!(
+            "{} secrets in {} forms each: 0 found in {} answers, the log, {files} files, a backup and what it restores",
+            planted.0.len(),
+            planted.0[0].1.len(),
+            answers.len()
+        ),
+    );
+}
+
+/// Whatever was written is its owner's alone.
+fn expect_private_below(dir: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{} can be read by others", path.display());
+        if path.is_dir() {
+            expect_private_below(&path);
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::support::figure::{figure, is_full, times};
 use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat};
 
 /// A gateway in front of one upstream with the model `m`.
@@ -128,6 +129,7 @@ async fn a_usage_chunk_with_choices_is_never_dropped() {
     assert_eq!(gateway.client().chat(chat::stream_request("m")).await.body, events.concat());
 }
 
+/// P5: no event waits for another, and none for long.
 #[tokio::test]
 async fn each_event_arrives_before_the_next_is_written() {
     let (gateway, upstream) = gateway_with_upstream().await;
@@ -149,8 +151,10 @@ async fn each_event_arrives_before_the_next_is_written() {
         delays.push(arrived.at - released);
     }
     assert!(flow.next().await.is_none());
-    delays.sort_unstable();
-    assert!(delays[delays.len() / 2] < Duration::from_millis(50), "{delays:?}");
+    figure("P5", format!("each event at the client after the upstream wrote it: {}", times(&mut delays)));
+    // Beside other tests a process may wait its turn for longer than that now and then.
+    let held = if is_full() { delays.len() - 1 } else { delays.len() / 2 };
+    assert!(delays[held] < Duration::from_millis(50), "{delays:?}");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::figure::figure;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
 
 /// In dollars per million tokens, as a price list says it.
@@ -156,6 +157,12 @@ async fn usage_is_what_the_upstream_reports_and_each_exchange_is_billed_once() {
         tokens
     );
     assert_eq!(answer["data"][1]["requests"], REQUESTS / 6, "failed over and served by the second");
+    figure(
+        "P15",
+        format!(
+            "{REQUESTS} mixed requests, one record each; tokens {tokens:?} in all, {nano} n$, as reported"
+        ),
+    );
 }
 
 #[tokio::test]

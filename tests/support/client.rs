@@ -162,6 +162,17 @@ impl Flow {
         }
     }
 
+    /// Reads at least `bytes_min` bytes, or to the proper end, and keeps none of them; how many it were.
+    pub(crate) async fn pass(&mut self, bytes_min: u64) -> u64 {
+        let mut passed = self.buffer.split().len() as u64;
+        while passed < bytes_min {
+            let frame = wait::within(wait::PATIENCE, "more of the stream", self.body.frame()).await;
+            let Some(frame) = frame else { break };
+            passed += frame.expect("an unbroken stream").data_ref().map_or(0, Bytes::len) as u64;
+        }
+        passed
+    }
+
     /// Everything up to the proper end.
     pub(crate) async fn whole(self) -> Result<Whole, Failure> {
         let body = self.body.collect().await?.to_bytes();

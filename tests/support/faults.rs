@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// While the file `full` or `eio` is in the directory FAULTS, writes to `gateway.db` and to what is beside it fail in
-/// that way. The process dies at its DIE_AT-th write to any database, or change of a name of one.
+/// While the file `full`, `eio` or `readonly` is in the directory FAULTS, writes to `gateway.db` and to what is beside it
+/// fail in that way; so do writes to the journal where the disk is full or read-only. The process dies at its DIE_AT-th write to any database, or change of a name of one.
 const FAULTS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -29,7 +29,14 @@ static int told(const char *fault, int fd) {
     if (!dir) return 0;
     snprintf(path, sizeof path, "%s/%s", dir, fault);
     if (access(path, F_OK) != 0) return 0;
-    return strstr(path_of(fd, path, sizeof path), "gateway.db") != NULL;
+    path_of(fd, path, sizeof path);
+    return strstr(path, "gateway.db") || strstr(path, "/journal/");
+}
+static int refused(int fd) {
+    if (told("full", fd)) errno = ENOSPC;
+    else if (told("readonly", fd)) errno = EROFS;
+    else return 0;
+    return 1;
 }
 static void step(const char *path) {
     static atomic_long steps;
@@ -44,19 +51,19 @@ static void write_step(int fd) {
 #define REAL(name) static __typeof__(&name) real; if (!real) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 ssize_t write(int fd, const void *b, size_t n) {
     REAL(write);
-    if (told("full", fd)) { errno = ENOSPC; return -1; }
+    if (refused(fd)) return -1;
     write_step(fd);
     return real(fd, b, n);
 }
 ssize_t pwrite(int fd, const void *b, size_t n, off_t o) {
     REAL(pwrite);
-    if (told("full", fd)) { errno = ENOSPC; return -1; }
+    if (refused(fd)) return -1;
     write_step(fd);
     return real(fd, b, n, o);
 }
 ssize_t pwrite64(int fd, const void *b, size_t n, off_t o) {
     REAL(pwrite64);
-    if (told("full", fd)) { errno = ENOSPC; return -1; }
+    if (refused(fd)) return -1;
     write_step(fd);
     return real(fd, b, n, o);
 }

@@ -13,7 +13,8 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-use super::{Client, Yaml, proc, wait};
+use super::memory::Memory;
+use super::{Client, Yaml, wait};
 
 /// The static administrator key of every gateway in a test.
 pub(crate) const ADMIN_KEY: &str = "test-admin-key-0123456789";
@@ -154,9 +155,9 @@ impl Gateway {
         self.log.text()
     }
 
-    /// Resident memory in bytes.
-    pub(crate) fn resident_bytes(&self) -> u64 {
-        proc::resident_bytes(self.pid())
+    /// Its memory, watched from now on.
+    pub(crate) fn memory(&self) -> Memory {
+        Memory::of(self.pid())
     }
 
     /// Open file descriptors.
@@ -177,7 +178,12 @@ impl Gateway {
 
     /// Waits for its end.
     pub(crate) async fn exit(&mut self) -> ExitStatus {
-        wait::within(2 * wait::PATIENCE, "the end of the gateway", self.child.wait()).await.unwrap()
+        self.exit_within(2 * wait::PATIENCE).await
+    }
+
+    /// As [`Gateway::exit`], for which `limit` is the time.
+    pub(crate) async fn exit_within(&mut self, limit: std::time::Duration) -> ExitStatus {
+        wait::within(limit, "the end of the gateway", self.child.wait()).await.unwrap()
     }
 
     /// Kills it with -9 and keeps what it needs to start again.

@@ -32,7 +32,8 @@ fn threads_cpu_time(pid: u32) -> Duration {
     Duration::from_nanos(nanos)
 }
 
-fn status_kib(pid: u32, field: &str) -> u64 {
+/// A number of KiB in `/proc/PID/status`.
+pub(crate) fn status_kib(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
     line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default()

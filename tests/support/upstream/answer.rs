@@ -165,6 +165,12 @@ impl Answer {
         self
     }
 
+    /// Then this chunk `count` times.
+    pub(crate) fn times_chunk(mut self, count: usize, bytes: impl AsRef<[u8]>) -> Self {
+        self.steps.extend(std::iter::repeat_n(Step::Send(chunk(bytes.as_ref())), count));
+        self
+    }
+
     /// Only the first `bytes_max` bytes of all that is sent, then the end of the connection.
     pub(crate) fn cut_after(self, bytes_max: usize) -> Self {
         let mut left = bytes_max;

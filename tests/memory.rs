@@ -1,0 +1,277 @@
+//! Memory (LIM-1, LIM-2, STR-1): bounds on what the process holds, whatever the other side does. It is the process's
+//! own resident size, its peak where a promise says "at most".
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use crate::support::figure::{figure, is_full};
+use crate::support::gateway::ADMIN_KEY;
+use crate::support::raw::{self, Raw};
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
+
+const MIB: u64 = 1 << 20;
+
+async fn behind(answer: Answer) -> (Gateway, Upstream) {
+    let upstream = Upstream::start().await;
+    upstream.always(answer);
+    (Gateway::start(&Yaml::one(upstream.base_url())).await, upstream)
+}
+
+/// A chat request with a message of `bytes` bytes.
+fn large_request(bytes: usize) -> String {
+    chat::request("m").replace("Say hello.", &"x".repeat(bytes))
+}
+
+/// `mib` MiB of spaces, compressed without ever holding them.
+fn gzip_bomb(mib: usize) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    for _ in 0..mib {
+        encoder.write_all(&[b' '; 1 << 20]).unwrap();
+    }
+    encoder.finish().unwrap()
+}
+
+/// P4: what is taken for a reader that reads nothing, and what it costs.
+#[tokio::test]
+async fn a_reader_that_stops_stops_the_upstream() {
+    let chunk = chat::content(&"x".repeat(4_000));
+    let (gateway, upstream) = behind(Answer::stream().repeat_chunk(chunk)).await;
+    let stop = async || {
+        let mut connection = Raw::open(gateway.address()).await;
+        connection.send(raw::post(ADMIN_KEY, "", &chat::stream_request("m"))).await;
+        connection.read_until("data: ").await;
+        connection
+    };
+    let (memory, base) = (gateway.memory(), gateway.descriptors());
+    let one = stop().await;
+    let taken = settled(&upstream).await;
+    assert!(taken <= 16 * MIB, "{taken} bytes taken for nobody");
+    let for_one = memory.peak();
+    assert!(for_one <= 16 * MIB, "{} KiB", for_one >> 10);
+
+    let mut stopped = vec![one];
+    while stopped.len() < 50 {
+        stopped.push(stop().await);
+    }
+    settled(&upstream).await;
+    let for_fifty = memory.peak();
+    assert!(for_fifty <= 64 * MIB, "{} MiB for fifty", for_fifty / MIB);
+    drop(stopped);
+    // The database opens and closes a file of its own now and then.
+    wait::eventually("the descriptors of fifty readers released", async || {
+        (gateway.descriptors() <= base + 8).then_some(())
+    })
+    .await;
+    let kept = memory.kept();
+    assert!(kept <= 16 * MIB, "{} KiB are kept when all have gone", kept >> 10);
+    figure(
+        "P4",
+        format!(
+            "{} KiB taken from the upstream; memory +{} KiB for one, +{} KiB for fifty, +{} KiB when they have gone",
+            taken >> 10,
+            for_one >> 10,
+            for_fifty >> 10,
+            kept >> 10
+        ),
+    );
+}
+
+/// The bytes that were taken from an upstream, once no more are.
+async fn settled(upstream: &Upstream) -> u64 {
+    let mut before = u64::MAX;
+    wait::eventually("an upstream that is slowed to a stop", async || {
+        let now = upstream.sent_bytes();
+        let same = now == before;
+        before = now;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        same.then_some(now)
+    })
+    .await
+}
+
+/// P4, STR-1: a reader may stop for as long as it likes (60 s on a stream of 1 GB in a full run).
+#[tokio::test]
+async fn a_reader_that_pauses_costs_nothing_and_loses_nothing() {
+    const EVENT: usize = 32 << 10;
+    let (count, pause) =
+        if is_full() { (32 << 10, Duration::from_secs(60)) } else { (2 << 10, Duration::from_secs(2)) };
+    let event = chat::content(&"x".repeat(EVENT));
+    let stream = |count: usize| {
+        let begun = Answer::stream().chunk(chat::role()).times_chunk(count, &event);
+        begun.chunk(chat::finish()).chunk(chat::done()).end()
+    };
+    let (gateway, upstream) = behind(stream(count)).await;
+    upstream.then(stream(200));
+    assert_eq!(
+        gateway.client().chat(chat::stream_request("m")).await.status,
+        200,
+        "a stream first, for warmth"
+    );
+
+    let taken_before = upstream.sent_bytes();
+    let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
+    let read = flow.pass((count * EVENT / 16) as u64).await;
+    // What is opened once for a slow reader is there when the upstream stands still.
+    settled(&upstream).await;
+    let memory = gateway.memory();
+    tokio::time::sleep(pause).await;
+    let grown = memory.peak();
+    let taken = upstream.sent_bytes() - taken_before;
+    assert!(grown < MIB, "{} KiB while the reader stood still", grown >> 10);
+    // While it read, the kernel made the buffers of all four sockets as large as it allows.
+    assert!(taken <= read + 32 * MIB, "{taken} bytes taken for a reader of {read}");
+    let whole = read + flow.pass(u64::MAX).await;
+    let parts = [chat::role(), chat::finish(), chat::done()].map(|part| part.len()).iter().sum::<usize>();
+    assert_eq!(whole, (count * event.len() + parts) as u64, "nothing is lost");
+    figure(
+        "P4",
+        format!(
+            "a reader that stops for {} s on a stream of {} MiB: memory +{} KiB, {} KiB taken ahead of it, all of it arrives",
+            pause.as_secs(),
+            whole / MIB,
+            grown >> 10,
+            taken.saturating_sub(read) >> 10
+        ),
+    );
+}
+
+/// P6: one line of 64 MiB.
+#[tokio::test]
+async fn an_endless_line_passes_without_being_held() {
+    const BYTES: usize = 64 << 20;
+    let line = chat::content(&"y".repeat(BYTES));
+    let (gateway, _upstream) =
+        behind(Answer::events(&[chat::role(), line, chat::finish(), chat::done()])).await;
+    let memory = gateway.memory();
+    let answer = gateway.client().chat(chat::stream_request("m")).await;
+    assert!(answer.body.len() > BYTES);
+    let grown = memory.peak();
+    assert!(grown <= 96 * MIB, "{} MiB", grown / MIB);
+    figure("P6", format!("a line of 64 MiB in a stream: memory +{} KiB", grown >> 10));
+}
+
+/// P6: one whole answer of 64 MiB.
+#[tokio::test]
+async fn a_large_whole_answer_passes_without_being_held() {
+    const BYTES: usize = 64 << 20;
+    let (gateway, _upstream) = behind(Answer::completion(&"z".repeat(BYTES))).await;
+    let memory = gateway.memory();
+    let answer = gateway.client().chat(chat::request("m")).await;
+    assert_eq!(answer.body.len(), chat::completion(&"z".repeat(BYTES)).len());
+    let grown = memory.peak();
+    assert!(grown <= 192 * MIB, "{} MiB", grown / MIB);
+    assert_eq!(gateway.records(1).await[0]["tokens"]["output"], 7, "usage at the very end is found");
+    figure("P6", format!("a whole answer of 64 MiB: memory +{} KiB", grown >> 10));
+}
+
+/// P7: answers of 1 GiB, compressed, in every place where an upstream can put them.
+#[tokio::test]
+async fn a_compressed_answer_does_not_inflate_here() {
+    let bomb = gzip_bomb(1_024);
+    let head = |status: u16, kind: &str, encoding: &str| {
+        format!(
+            "HTTP/1.1 {status} Scripted\r\ncontent-type: {kind}\r\ncontent-encoding: {encoding}\r\n\
+             transfer-encoding: chunked\r\n\r\n"
+        )
+    };
+    for (status, kind, encoding) in [
+        (200, "application/json", "gzip"),
+        (200, "application/json", "br"),
+        (200, "application/json", "zstd"),
+        (200, "text/event-stream", "gzip"),
+        (200, "text/event-stream", "deflate"),
+        (500, "application/json", "gzip"),
+        (400, "application/json", "gzip"),
+    ] {
+        let answer =
+            bomb.chunks(64 << 10).fold(Answer::new().send(head(status, kind, encoding)), Answer::chunk);
+        let (gateway, _upstream) = behind(answer.end()).await;
+        let memory = gateway.memory();
+        let asked = if kind == "application/json" { chat::request("m") } else { chat::stream_request("m") };
+        let answer = gateway.client().chat(asked).await;
+        // Passed on as it is, or refused as an answer that was not asked for; an error keeps its status.
+        let passed = answer.status == 200 && answer.header("content-encoding") == Some(encoding);
+        let refused = answer.status == if status == 200 { 502 } else { status };
+        assert!(passed || (refused && answer.json()["error"].is_object()), "{status} {answer:?}");
+        let grown = memory.peak();
+        assert!(grown <= 64 * MIB, "{status} {kind} {encoding}: {} MiB", grown / MIB);
+        figure(
+            "P7",
+            format!("{status} {kind} of 1 GiB in {encoding}: {}, memory +{} KiB", answer.status, grown >> 10),
+        );
+    }
+}
+
+/// LIM-2, P7 turned round: a client's own body of 1 GiB, compressed.
+#[tokio::test]
+async fn a_compressed_bomb_stops_at_the_limit() {
+    let (gateway, upstream) = behind(Answer::completion("never asked")).await;
+    let bomb = gzip_bomb(1_024);
+    let memory = gateway.memory();
+    let answer = gateway.client().with("content-encoding", "gzip").chat(bomb).await;
+    assert_eq!(answer.status, 413);
+    let grown = memory.peak();
+    assert!(grown <= 3 * 64 * MIB, "{} MiB", grown / MIB);
+    assert_eq!(upstream.requests().len(), 0);
+    figure("P7", format!("a request of 1 GiB in gzip: 413, memory +{} KiB", grown >> 10));
+}
+
+/// P9: one body of 64 MiB.
+#[tokio::test]
+async fn a_large_body_is_held_once() {
+    const BYTES: usize = (64 << 20) - 1_000;
+    let (gateway, upstream) = behind(Answer::completion("ok")).await;
+    let memory = gateway.memory();
+    assert_eq!(gateway.client().chat(large_request(BYTES)).await.status, 200);
+    assert!(upstream.request(0).await.body.len() > BYTES);
+    let grown = memory.peak();
+    assert!(grown <= 3 * 64 * MIB, "{} MiB for a body of 64", grown / MIB);
+    figure("P9", format!("one body of 64 MiB: memory +{} MiB", grown / MIB));
+}
+
+/// P9: eight bodies at the same time.
+#[tokio::test]
+async fn eight_large_bodies_are_held_or_shed() {
+    const BYTES: usize = (64 << 20) - 1_000;
+    let (gateway, _upstream) = behind(Answer::hang_forever()).await;
+    let memory = gateway.memory();
+    let mut clients = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let client = gateway.client().with("x-llmgw-fallback-timeout-ms", "6000");
+        clients.spawn(async move { client.chat(large_request(BYTES)).await });
+    }
+    let mut shed = 0;
+    while let Some(answer) = clients.join_next().await {
+        let answer = answer.unwrap();
+        assert!([503, 504].contains(&answer.status), "{answer:?}");
+        assert!(answer.status == 504 || answer.header("retry-after").is_some(), "{answer:?}");
+        shed += usize::from(answer.status == 503);
+    }
+    let grown = memory.peak();
+    assert!(grown <= 700 * MIB, "{} MiB", grown / MIB);
+    figure(
+        "P9",
+        format!("eight bodies of 64 MiB: {} held, {shed} shed, memory +{} MiB", 8 - shed, grown / MIB),
+    );
+}
+
+/// P11: connections that stay open after an answer.
+#[tokio::test]
+async fn a_thousand_idle_connections_cost_little() {
+    let (gateway, _upstream) = behind(Answer::completion("ok")).await;
+    let request = raw::post(ADMIN_KEY, "", &chat::request("m"));
+    let mut warm = Raw::open(gateway.address()).await;
+    warm.send(&request).await;
+    warm.read_until("total_tokens").await;
+    let memory = gateway.memory();
+    let mut idle = Vec::new();
+    for _ in 0..1_000 {
+        let mut connection = Raw::open(gateway.address()).await;
+        connection.send(&request).await;
+        connection.read_until("total_tokens").await;
+        idle.push(connection);
+    }
+    let grown = memory.peak();
+    assert!(grown < 64 * MIB, "{} KiB for a thousand", grown >> 10);
+    figure("P11", format!("1,000 idle connections: memory +{} KiB", grown >> 10));
+}

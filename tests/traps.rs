@@ -1,0 +1,169 @@
+//! What upstreams do to a relay of events that only a whole gateway shows. The traps that are in the bytes themselves
+//! have their tests beside the decoders and scanners.
+
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::support::gateway::{ADMIN_KEY, Setup};
+use crate::support::raw::{self, Raw};
+use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat};
+
+/// `first` and, behind it in the endpoint `line`, an upstream that says `second`.
+async fn line(first: Answer) -> (Gateway, Upstream, Upstream) {
+    let (one, two) = (Upstream::start().await, Upstream::start().await);
+    one.always(first);
+    two.always(Answer::events(&chat::events(&["second"])));
+    let yaml = Yaml::new()
+        .provider_with("p0", one.base_url(), "timeout: 0.3\nstream_idle_timeout: 0.3")
+        .provider("p1", two.base_url())
+        .endpoint("line", &[("p0", "m"), ("p1", "m")]);
+    (Gateway::start(&yaml).await, one, two)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn typed(status: u16, kind: &str, body: &str) -> Answer {
+    Answer::whole(status, &[("content-type", kind)], body)
+}
+
+#[tokio::test]
+async fn what_comes_with_status_200_and_is_no_answer_moves_on_and_is_never_shown() {
+    let failed = chat::error("no capacity", "overloaded");
+    let page = "<!doctype html><html><title>busy</title></html>";
+    let cases = [
+        ("an error in JSON", typed(200, "application/json", &failed)),
+        ("a page called JSON", typed(200, "application/json", page)),
+        ("a page called a stream", typed(200, "text/event-stream", page)),
+        ("a page called nothing", Answer::whole(200, &[], page)),
+        ("blank lines and the end", typed(200, "application/json", "\n\n\n")),
+        ("a role and silence", Answer::stream().chunk(chat::role()).hang()),
+        ("comments and silence", Answer::stream().chunk(": PROCESSING\n\n").hang()),
+    ];
+    for (name, answer) in cases {
+        for body in [chat::stream_request("line"), chat::request("line")] {
+            let is_stream = body.contains("stream");
+            let (gateway, first, second) = line(answer.clone()).await;
+            if !is_stream {
+                second.always(Answer::completion("second"));
+            }
+            let answer = gateway.client().chat(body).await;
+            assert_eq!(answer.status, 200, "{name}, stream {is_stream}: {answer:?}");
+            let said = text(&answer.body);
+            assert!(said.contains("second") && !said.contains("html"), "{name}: {said}");
+            assert_eq!((first.requests().len(), second.requests().len()), (1, 1), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_is_no_json_keeps_its_status_and_gets_our_envelope() {
+    let upstream = Upstream::start().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let event = format!("event: error\ndata: {}\n\n", chat::error("slow down", "rate"));
+    for (status, kind, body, message) in [
+        (429, "text/event-stream", event.as_str(), "slow down"),
+        (400, "text/event-stream", event.as_str(), "slow down"),
+        (502, "text/html", "<html><title>Bad gateway</title><body>nginx</body></html>", "Bad gateway"),
+        (503, "text/plain", "try later", "try later"),
+        (500, "", "", "status 500"),
+    ] {
+        upstream.always(typed(status, kind, body));
+        for request in [chat::request("m"), chat::stream_request("m")] {
+            let answer = gateway.client().chat(request).await;
+            assert_eq!(answer.status, status, "{answer:?}");
+            assert_eq!(answer.header("content-type"), Some("application/json"));
+            let told = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+            assert!(told.contains(message) && !told.contains('<'), "{status}: {told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn blank_lines_before_an_answer_are_no_output() {
+    let body = format!("\n\n\n{}", chat::completion("first"));
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n\n\n",
+        body.len()
+    );
+    for (name, answer, served) in [
+        ("then the answer", Answer::new().send(head.clone()).send(body[2..].to_owned()), "first"),
+        ("then the end", Answer::new().send(head.clone()).close(), "second"),
+        ("then a reset", Answer::new().send(head.clone()).reset(), "second"),
+    ] {
+        let (gateway, _first, second) = line(answer).await;
+        second.always(Answer::completion("second"));
+        let answer = gateway.client().chat(chat::request("line")).await;
+        assert_eq!(answer.json()["choices"][0]["message"]["content"], served, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn trailers_are_not_relayed() {
+    let upstream = Upstream::start().await;
+    let said = Answer::stream().chunk(chat::content("a")).chunk(chat::finish()).chunk(chat::done());
+    upstream.always(said.send("0\r\nx-trailer: of-the-upstream\r\nset-cookie: a=b\r\n\r\n"));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let mut client = Raw::open(gateway.address()).await;
+    let request = raw::post(ADMIN_KEY, "te: trailers\r\nconnection: close\r\n", &chat::stream_request("m"));
+    client.send(request).await;
+    let reply = client.reply().await;
+    assert!(reply.text.ends_with("\r\n0\r\n\r\n") && !reply.text.contains("a=b"), "{}", reply.text);
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_end_marker_though_the_connection_stays_open() {
+    let upstream = Upstream::start().await;
+    let said = Answer::stream().chunk(chat::content("a")).chunk(chat::finish()).chunk(chat::done());
+    upstream.always(said.hang());
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let (events, whole) = gateway.client().chat_flow(chat::stream_request("m")).await.rest().await;
+    assert!(whole && events.last().unwrap().bytes == chat::done(), "{events:?}");
+    assert_eq!(gateway.records(1).await[0]["outcome"], "completed");
+    upstream.closed(0).await;
+}
+
+/// FAIL-6. Comments for clients of Chat, `ping` for those of Messages; and nothing behind an `id:` line, after which
+/// OpenAI's Python SDK takes a comment for an event.
+#[tokio::test]
+async fn a_silent_stream_is_kept_alive_by_what_its_protocol_has() {
+    let upstream = Upstream::start().await;
+    let setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_STREAM_KEEPALIVE_SECONDS", "1");
+    let gateway = setup.start().await;
+    let gate = Gate::new();
+    let silent = |first: &Bytes| {
+        let begun = Answer::stream().chunk(first).wait(&gate);
+        begun.chunk(chat::finish()).chunk(chat::done()).end()
+    };
+    let (plain, numbered) = (chat::content("a"), Bytes::from([b"id: 7\n", &chat::content("a")[..]].concat()));
+
+    upstream.then(silent(&numbered));
+    let mut with_id = gateway.client().chat_flow(chat::stream_request("m")).await;
+    assert_eq!(with_id.event().await.bytes, numbered);
+    upstream.then(silent(&plain));
+    let mut chat = gateway.client().chat_flow(chat::stream_request("m")).await;
+    assert_eq!(chat.event().await.bytes, plain);
+    for _ in 0..2 {
+        assert_eq!(chat.event().await.bytes, ": keep-alive\n\n");
+    }
+
+    upstream.then(Answer::hang_forever());
+    let body = json!({"model": "m", "max_tokens": 5, "stream": true, "messages": [{"role": "user", "content": "x"}]});
+    let client = gateway.client().with("content-type", "application/json");
+    let mut messages = client.open("POST", "/v1/messages", body.to_string().into()).await.unwrap();
+    assert_eq!(messages.status, 200, "committed before there is an answer");
+    for _ in 0..2 {
+        assert_eq!(messages.event().await.bytes, "event: ping\ndata: {\"type\": \"ping\"}\n\n");
+    }
+    gate.open(2);
+    for (mut flow, may_be_kept_alive) in [(with_id, false), (chat, true)] {
+        let (events, whole) = flow.rest().await;
+        let mut events: Vec<Bytes> = events.into_iter().map(|event| event.bytes).collect();
+        if may_be_kept_alive {
+            events.retain(|bytes| bytes != ": keep-alive\n\n");
+        }
+        assert!(whole);
+        assert_eq!(events, [chat::finish(), chat::done()]);
+    }
+}
