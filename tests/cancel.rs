@@ -160,35 +160,41 @@ async fn nothing_is_tried_after_the_client_left_during_a_back_off() {
 #[tokio::test]
 async fn two_hundred_clients_leave_at_once() {
     const CLIENTS: usize = 200;
+    const BEFORE: usize = 16;
+    // The database opens and closes files of its own now and then, and this test's questions are connections too.
+    const SLACK: usize = 8;
     let (gateway, first, second) = watched_line().await;
     first.always(Answer::stream().chunk(chat::role()).chunk(chat::content("some")).hang());
-    // One exchange first, so that everything that is opened once is open.
-    drop(gateway.client().chat_flow(chat::stream_request("line")).await);
-    first.closed(0).await;
+    // Some exchanges first, so that what each worker and each reader of the database opens once is open.
+    for index in 0..BEFORE {
+        drop(gateway.client().chat_flow(chat::stream_request("line")).await);
+        first.closed(index).await;
+    }
+    gateway.records(BEFORE).await;
     let descriptors = gateway.descriptors();
     let mut flows = Vec::new();
     for _ in 0..CLIENTS {
         flows.push(gateway.client().chat_flow(chat::stream_request("line")).await);
     }
-    assert!(gateway.descriptors() >= descriptors + 2 * CLIENTS);
+    assert!(gateway.descriptors() + SLACK >= descriptors + 2 * CLIENTS);
     let left = Instant::now();
     drop(flows);
     wait::eventually("all upstream connections closed", async || {
-        (first.closed_count() == CLIENTS + 1).then_some(())
+        (first.closed_count() == CLIENTS + BEFORE).then_some(())
     })
     .await;
     let taken = left.elapsed();
     assert!(taken < Duration::from_millis(1_500), "{taken:?}");
     wait::eventually("descriptors back to where they were", async || {
-        (gateway.descriptors() <= descriptors + 2).then_some(())
+        (gateway.descriptors() <= descriptors + SLACK).then_some(())
     })
     .await;
     figure(
         "P3",
         format!("{CLIENTS} clients leave at once: all let go in {} ms, descriptors back", taken.as_millis()),
     );
-    let records = gateway.records(CLIENTS + 1).await;
-    assert_eq!(records.len(), CLIENTS + 1);
+    let records = gateway.records(CLIENTS + BEFORE).await;
+    assert_eq!(records.len(), CLIENTS + BEFORE);
     assert!(records.iter().all(|record| record["outcome"] == "cancelled"));
     assert_eq!(second.requests().len(), 0);
 }
