@@ -134,7 +134,7 @@ async fn a_failing_disk_refuses_changes_clearly_and_recovers() {
     let admin = Admin(gateway.client());
     admin.project("before").await;
     for (fault, status, mention) in
-        [("full", 503, "disk"), ("readonly", 500, "database"), ("eio", 500, "database")]
+        [("all-full", 503, "disk"), ("readonly", 500, "database"), ("eio", 500, "database")]
     {
         let flag = dir.path().join(fault);
         std::fs::write(&flag, "").unwrap();
@@ -161,7 +161,7 @@ async fn a_failing_disk_refuses_changes_clearly_and_recovers() {
         );
     }
     let names = names(&admin).await;
-    assert_eq!(names, ["before", "after-full", "after-readonly", "after-eio"], "nothing is half done");
+    assert_eq!(names, ["before", "after-all-full", "after-readonly", "after-eio"], "nothing is half done");
     assert_eq!(gateway.records(3).await.len(), 3, "and no record is lost");
     assert!(!gateway.log().contains("panicked"));
     let setup = gateway.kill().await;

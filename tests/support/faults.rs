@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// While the file `full`, `eio` or `readonly` is in the directory FAULTS, writes to `gateway.db` and to what is beside it
-/// fail in that way; so do writes to the journal where the disk is full or read-only. The process dies at its DIE_AT-th write to any database, or change of a name of one.
+/// While the file `full` or `eio` is in the directory FAULTS, writes to `gateway.db` and to what is beside it fail in that
+/// way; with `all-full` or `readonly`, writes to the journal too. The process dies at its DIE_AT-th write to any database, or change of a name of one.
 const FAULTS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -30,10 +30,11 @@ static int told(const char *fault, int fd) {
     snprintf(path, sizeof path, "%s/%s", dir, fault);
     if (access(path, F_OK) != 0) return 0;
     path_of(fd, path, sizeof path);
-    return strstr(path, "gateway.db") || strstr(path, "/journal/");
+    int with_journal = strcmp(fault, "all-full") == 0 || strcmp(fault, "readonly") == 0;
+    return strstr(path, "gateway.db") || (with_journal && strstr(path, "/journal/"));
 }
 static int refused(int fd) {
-    if (told("full", fd)) errno = ENOSPC;
+    if (told("full", fd) || told("all-full", fd)) errno = ENOSPC;
     else if (told("readonly", fd)) errno = EROFS;
     else return 0;
     return 1;
