@@ -2,39 +2,51 @@
 //! program has left between them.
 //!
 //! ```text
-//!  FF FE FF 75   no text holds such bytes     4
+//!  FF FE FF 75   no text holds such bytes     4     75: in any file, 76: in this file alone
 //!  length        of the record                4, little end first
-//!  digest        of length and record         4, little end first
+//!  digest        of length and record         4, little end first; with 76 also of which file it is
 //!  record        see store/record.rs
 //! ```
+//!
+//! A file that was used before may hold again what it held then, if the machine lost power at the wrong moment. So
+//! the frames of such files are bound to them: under another name they are none.
 
 use shared::usage::{TraceStep, UsageEvent};
 
 use super::names;
-use crate::store::digest::digest;
+use crate::store::digest::{digest, wide_digest};
+use crate::store::marks::FileId;
 use crate::store::record::{Record, Step, Tokens, bounded, bounded_cost};
 use crate::store::varint;
 
-/// Appends the frame of `event`.
+/// Makes `out` the frame of `event`, but for its header.
 pub(super) fn put(out: &mut Vec<u8>, event: &UsageEvent) {
-    let start = out.len();
+    out.clear();
     out.extend_from_slice(&[0; HEADER]);
     let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
     record(event).put(out, text);
     for step in &event.trace {
-        if out.len() - start > TRACE_END_MAX {
+        if out.len() > TRACE_END_MAX {
             break;
         }
         step_of(step).put(out, text);
     }
-    let Some((header, record)) = out.get_mut(start..).and_then(|frame| frame.split_at_mut_checked(HEADER))
-    else {
-        return;
-    };
+}
+
+/// Writes the header of the frame that [`put`] made; bound to `file`, if there is one.
+pub(super) fn close(frame: &mut [u8], file: Option<FileId>) {
+    let Some((header, record)) = frame.split_first_chunk_mut::<HEADER>() else { return };
     let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
-    let sum = digest(u64::from(length), record);
-    let fields = MARKER.into_iter().chain(length.to_le_bytes()).chain(sum.to_le_bytes());
-    header.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
+    let kind = if file.is_some() { BOUND } else { FREE };
+    let [a, b, c] = MARKER;
+    let [d, e, f, g] = length.to_le_bytes();
+    let [h, i, j, k] = sum_of(file, length, record).to_le_bytes();
+    *header = [a, b, c, kind, d, e, f, g, h, i, j, k];
+}
+
+/// The record of a frame that [`put`] made.
+pub(super) fn record_of(frame: &[u8]) -> &[u8] {
+    frame.get(HEADER..).unwrap_or_default()
 }
 
 /// What a run of bytes begins with.
@@ -44,16 +56,27 @@ pub(super) enum Frame<'a> {
     Whole(&'a [u8], usize),
     /// So many bytes of something else.
     Garbage(usize),
+    /// So many zeros, as they are where nothing was written yet.
+    Blank(usize),
     /// A frame of this length, of which there is only a part; or none at all.
     Part(usize),
 }
 
-/// Looks at the beginning of `bytes`.
-pub(super) fn first(bytes: &[u8]) -> Frame<'_> {
-    let Some(rest) = bytes.strip_prefix(&MARKER) else {
+/// Looks at the beginning of `bytes`, which are of `file` or of none.
+pub(super) fn first(bytes: &[u8], file: Option<FileId>) -> Frame<'_> {
+    let Some((&kind, rest)) = bytes.strip_prefix(&MARKER).and_then(<[u8]>::split_first) else {
+        let zeros = blank(bytes);
+        if zeros > 0 {
+            return Frame::Blank(zeros);
+        }
         // With nothing else to go by, the beginning of a marker is a part of a frame.
         let begun = MARKER.starts_with(bytes);
         return if begun { Frame::Part(HEADER) } else { Frame::Garbage(after_marker(bytes)) };
+    };
+    let file = match kind {
+        FREE => None,
+        BOUND if file.is_some() => file,
+        _ => return Frame::Garbage(after_marker(bytes)),
     };
     let Some((&length, rest)) = rest.split_first_chunk::<4>() else { return Frame::Part(HEADER) };
     let Some((&sum, rest)) = rest.split_first_chunk::<4>() else { return Frame::Part(HEADER) };
@@ -64,7 +87,7 @@ pub(super) fn first(bytes: &[u8]) -> Frame<'_> {
     }
     match rest.get(..length) {
         None => Frame::Part(HEADER + length),
-        Some(record) if digest(u64::from(stated), record) == u32::from_le_bytes(sum) => {
+        Some(record) if sum_of(file, stated, record) == u32::from_le_bytes(sum) => {
             Frame::Whole(record, HEADER + length)
         }
         Some(_) => Frame::Garbage(after_marker(bytes)),
@@ -84,6 +107,20 @@ fn next_marker(bytes: &[u8]) -> Option<usize> {
         let begun = (1..MARKER.len()).rev().filter_map(|known| MARKER.get(..known));
         begun.filter(|begun| bytes.ends_with(begun)).find_map(|begun| bytes.len().checked_sub(begun.len()))
     })
+}
+
+/// How many zeros `bytes` begin with.
+fn blank(bytes: &[u8]) -> usize {
+    bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len())
+}
+
+/// The digest of a record; the lowest bits of what tells files apart are left to the length.
+fn sum_of(file: Option<FileId>, length: u32, record: &[u8]) -> u32 {
+    let length = u64::from(length);
+    match file {
+        Some(FileId { origin, number }) => wide_digest(origin ^ (number << 24) ^ length, record),
+        None => digest(length, record),
+    }
 }
 
 fn record(event: &UsageEvent) -> Record<'_> {
@@ -135,7 +172,11 @@ fn step_of(step: &TraceStep) -> Step<'_> {
     }
 }
 
-const MARKER: [u8; 4] = [0xff, 0xfe, 0xff, b'u'];
+const MARKER: [u8; 3] = [0xff, 0xfe, 0xff];
+/// Follows the marker of a frame that counts wherever it stands.
+const FREE: u8 = b'u';
+/// And of one that counts in its own file alone.
+const BOUND: u8 = b'v';
 /// Marker, length and digest.
 pub(super) const HEADER: usize = 12;
 /// Longer than any record.

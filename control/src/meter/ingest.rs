@@ -14,7 +14,6 @@ use rusqlite::{Connection, TransactionBehavior};
 use shared::clock::unix_ms;
 use shared::quota::Counters;
 
-use super::frame::{self, Frame};
 use super::gauge::{Gauge, add};
 use super::journal::Inbox;
 use super::notes;
@@ -40,9 +39,11 @@ pub(crate) struct Meter {
     is_lost: bool,
     /// Whether what earlier processes left has been looked at.
     is_caught_up: bool,
-    /// Frames taken from the queue and not stored yet.
+    /// Records taken from the queue and not stored yet.
     batch: Vec<Box<[u8]>>,
-    /// Files that are gone, and whose marks can go.
+    /// Files that were deleted or renamed, which a loss of power may undo.
+    left: Vec<FileId>,
+    /// Files that are gone for good, and whose marks can go.
     gone: Vec<FileId>,
     buffer: Vec<u8>,
     stored_at: Option<Instant>,
@@ -82,6 +83,7 @@ impl Meter {
             is_lost: false,
             is_caught_up: false,
             batch: Vec::new(),
+            left: Vec::new(),
             gone: Vec::new(),
             buffer: Vec::new(),
             stored_at: None,
@@ -103,7 +105,11 @@ impl Meter {
         let now = Instant::now();
         let waiting: u64 = self.tracked.iter().map(|tracked| tracked.waiting_bytes(now)).sum();
         self.count_waiting();
-        let is_time = self.stored_at.is_none_or(|at| now.duration_since(at) >= STORE_EVERY);
+        let rested = self.stored_at.map(|at| now.duration_since(at));
+        if waiting == 0 && rested.is_some_and(|rested| rested >= SHRINK_AFTER) {
+            self.inbox.spares.shrink();
+        }
+        let is_time = rested.is_none_or(|rested| rested >= STORE_EVERY);
         let waits = waiting > 0 || self.tracked.iter().any(Tracked::is_stored);
         waiting >= WORTH_BYTES || (is_time && waits)
     }
@@ -124,6 +130,7 @@ impl Meter {
         match self.work() {
             Ok(round) => {
                 self.sweep();
+                self.inbox.spares.refill();
                 self.count_waiting();
                 round
             }
@@ -193,8 +200,10 @@ impl Meter {
         self.batch.len() + self.inbox.queue.len()
     }
 
-    /// Folds the write-ahead log into the database; for the end of the process.
-    pub(crate) fn checkpoint(&self) {
+    /// Folds the write-ahead log into the database, and takes files away that were not needed; for the end of the
+    /// process.
+    pub(crate) fn end(&mut self) {
+        self.inbox.spares.remove_all();
         if let Err(error) = self.db.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(())) {
             tracing::debug!("the write-ahead log stays: {error}");
         }
@@ -270,10 +279,8 @@ impl Meter {
             usage.add(&tx, record, trace)?;
             if is_charged { Ok(()) } else { charges.count(&tx, record) }
         };
-        for frame in &self.batch {
-            if let Frame::Whole(record, _) = frame::first(frame)
-                && let Some((record, trace)) = Record::take(record, Texts::Inline)
-            {
+        for record in &self.batch {
+            if let Some((record, trace)) = Record::take(record, Texts::Inline) {
                 add(&record, trace, false)?;
             }
         }
@@ -329,24 +336,24 @@ impl Meter {
         }
     }
 
-    /// Deletes the files whose events are all stored.
+    /// Leaves the files whose events are all stored.
     fn sweep(&mut self) {
         if !self.tracked.iter().any(Tracked::is_stored) {
             return;
         }
         let now = Instant::now();
-        let mut gone = Vec::new();
-        let gauge = &self.gauge;
-        self.tracked.retain_mut(|tracked| {
-            let is_gone = tracked.is_stored() && tracked.delete(gauge, now);
-            if is_gone {
-                gone.push(tracked.segment.id);
+        let Self { tracked, inbox, gauge, left, .. } = self;
+        tracked.retain_mut(|tracked| {
+            let is_left = tracked.is_stored() && tracked.leave(&mut inbox.spares, gauge, now);
+            if is_left {
+                left.push(tracked.segment.id);
             }
-            !is_gone
+            !is_left
         });
-        // A mark may only go once its file cannot come back after a power failure; the next start tries again.
-        if !gone.is_empty() && is_on_disk(&self.inbox) {
-            self.gone.append(&mut gone);
+        // A mark may only go once its file cannot come back after a power failure. To make sure of that takes long, so
+        // it is done for many files at once; what is left of them at the end is the next start's.
+        if self.left.len() >= LEFT_MAX && is_on_disk(&self.inbox) {
+            self.gone.append(&mut self.left);
         }
     }
 
@@ -366,7 +373,7 @@ impl Meter {
     }
 }
 
-/// Makes what was deleted from the folder of the journal stay deleted.
+/// Makes what was deleted or renamed in the folder of the journal stay so.
 fn is_on_disk(inbox: &Inbox) -> bool {
     File::open(&inbox.dir).and_then(|dir| dir.sync_all()).is_ok()
 }
@@ -377,6 +384,10 @@ const BATCH_MAX: usize = 1_024;
 const WORTH_BYTES: u64 = 256 << 10;
 /// Less is stored as often as this.
 const STORE_EVERY: Duration = Duration::from_millis(450);
+/// With nothing to store for so long, memory for files that only load needs is given back.
+const SHRINK_AFTER: Duration = Duration::from_secs(10);
+/// Files whose marks go together.
+const LEFT_MAX: usize = 64;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// A full disk that has room again is noticed within this time.
 const PAUSE_MAX: Duration = Duration::from_secs(4);

@@ -1,12 +1,12 @@
 //! The usage journal: where a data-plane thread leaves its events.
 //!
-//! One write(2) to a file of its own makes an event survive the end of the process, and the writer thread reads
-//! it from there: nothing else crosses from one thread to the other while the file can be written. No lock, no
-//! fsync, nothing that waits. Every bound is a constant at the end of this file.
+//! A copy into the pages of a file of its own, or one write(2), makes an event survive the end of the process, and
+//! the writer thread reads it from there: nothing else crosses from one thread to the other while the file can be
+//! written. No lock, no fsync, nothing that waits. Every bound is a constant at the end of this file.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,10 @@ use shared::usage::{Note, UsageEvent, UsageLog};
 use super::frame;
 use super::gauge::{Gauge, add, read};
 use super::notes::{Notes, is_notes};
-use super::segment::{Segment, file_id, file_name};
+use super::segment::{Place, SEGMENT_BYTES, Segment, create, create_written, file_id};
+use super::spares::{self, Exchange, Spares};
+#[cfg(test)]
+use super::written::Written;
 use crate::store::marks::FileId;
 use crate::vault::random;
 
@@ -25,10 +28,11 @@ use crate::vault::random;
 #[derive(Debug)]
 pub(crate) struct Journal {
     dir: PathBuf,
-    /// Frames that could not be written to a file.
+    /// Records that could not be written to a file.
     queue: Sender<Box<[u8]>>,
     /// New segments; one every [`SEGMENT_BYTES`] of events, so its length needs no bound of its own.
     segments: Sender<Arc<Segment>>,
+    exchange: Exchange,
     gauge: Arc<Gauge>,
 }
 
@@ -38,6 +42,7 @@ pub(crate) struct Inbox {
     pub(crate) dir: PathBuf,
     pub(crate) queue: Receiver<Box<[u8]>>,
     pub(crate) segments: Receiver<Arc<Segment>>,
+    pub(crate) spares: Spares,
     /// What earlier processes noted of exchanges that may not have ended.
     pub(crate) notes: Vec<PathBuf>,
 }
@@ -61,26 +66,28 @@ impl Journal {
             add(&gauge.segments, 1);
             let _ = segments.send(Arc::new(Segment::left_over(path, id, bytes)));
         }
-        let inbox = Inbox { dir: dir.clone(), queue: queued, segments: fresh, notes };
-        Ok((Self { dir, queue, segments, gauge }, inbox))
+        let (exchange, spares) = spares::exchange(dir.clone(), origin()?);
+        let inbox = Inbox { dir: dir.clone(), queue: queued, segments: fresh, spares, notes };
+        Ok((Self { dir, queue, segments, exchange, gauge }, inbox))
     }
 
     /// A log for one thread.
     pub(crate) fn log(&self) -> io::Result<Log> {
-        let origin = random::<8>().map(u64::from_be_bytes).map_err(io::Error::other)? >> 1;
-        let id = FileId { origin, number: 0 };
-        let (file, segment) = new_segment(&self.dir, &self.segments, &self.gauge, id)?;
+        let id = FileId { origin: origin()?, number: 0 };
+        let (place, segment) = create(&self.dir, id)?;
+        announce(&segment, &self.segments, &self.gauge);
         Ok(Log {
-            file,
+            place,
             segment,
             bytes: 0,
             events: 0,
-            rotate_at: SEGMENT_BYTES,
-            state: FileState::Good,
-            notes: Notes::new(&self.dir, origin),
+            next: FileId { number: 1, ..id },
+            is_stuck: false,
+            notes: Notes::new(&self.dir, id.origin),
             frame: Vec::with_capacity(1_024),
             queue: self.queue.clone(),
             segments: self.segments.clone(),
+            exchange: self.exchange.clone(),
             gauge: Arc::clone(&self.gauge),
             dir: self.dir.clone(),
         })
@@ -106,55 +113,53 @@ impl Journal {
 /// The log of one thread.
 #[derive(Debug)]
 pub(crate) struct Log {
-    file: File,
+    place: Place,
     segment: Arc<Segment>,
     /// Bytes of whole frames in the file.
     bytes: u64,
     /// How many frames that is.
     events: u64,
-    /// The size at which another file is tried.
-    rotate_at: u64,
-    state: FileState,
+    /// What the next file is called that this thread makes itself.
+    next: FileId,
+    /// There is no room in the file, and no other can be had.
+    is_stuck: bool,
     notes: Notes,
     frame: Vec<u8>,
     queue: Sender<Box<[u8]>>,
     segments: Sender<Arc<Segment>>,
+    exchange: Exchange,
     gauge: Arc<Gauge>,
     dir: PathBuf,
 }
 
-/// How the last write to the file went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileState {
-    Good,
-    /// Nothing was written.
-    Failing,
-    /// A part of a frame was written; it is cut off before the next one.
-    Torn,
-}
-
 impl UsageLog for Log {
     fn append(&mut self, event: UsageEvent) {
-        self.frame.clear();
         frame::put(&mut self.frame, &event);
         if self.write() {
+            self.bytes += u64::try_from(self.frame.len()).unwrap_or(u64::MAX);
             self.events += 1;
             self.segment.written(self.bytes, self.events);
-        } else if self.queue.try_send(self.frame.as_slice().into()).is_ok() {
+            return;
+        }
+        add(&self.gauge.journal_failures, 1);
+        if self.queue.try_send(frame::record_of(&self.frame).into()).is_ok() {
             add(&self.gauge.spilled, 1);
         } else {
             self.lose();
         }
-        if self.bytes >= self.rotate_at {
-            self.rotate();
-        }
     }
 
     fn has_room(&self) -> bool {
-        match self.state {
-            FileState::Good => read(&self.gauge.sealed_bytes).saturating_add(self.bytes) < JOURNAL_BYTES_MAX,
+        let is_good = !self.is_stuck
+            && match &self.place {
+                Place::Mapped(_) => true,
+                Place::Written(file) => file.is_good(),
+            };
+        if is_good {
+            read(&self.gauge.sealed_bytes).saturating_add(self.bytes) < JOURNAL_BYTES_MAX
+        } else {
             // Half of the queue is for the exchanges that are on their way already.
-            FileState::Failing | FileState::Torn => self.queue.len() < self.queue.capacity().unwrap_or(0) / 2,
+            self.queue.len() < self.queue.capacity().unwrap_or(0) / 2
         }
     }
 
@@ -176,97 +181,103 @@ impl Log {
         }
     }
 
-    /// Writes the frame to the file; false if it is not there now.
+    /// Writes the frame to the file, or to the next one; false if it is not there now.
     fn write(&mut self) -> bool {
-        let before = self.state;
-        let written = if before == FileState::Torn && self.file.set_len(self.bytes).is_err() {
-            Err(io::Error::other("what is left of a cut record cannot be taken away"))
-        } else {
-            write_once(&self.file, &self.frame)
-        };
-        self.state = match written {
-            Ok(written) if written == self.frame.len() => FileState::Good,
-            Ok(0) => FileState::Failing,
-            Ok(_) => FileState::Torn,
-            Err(error) => {
-                if before == FileState::Good {
-                    tracing::error!(
-                        "the usage journal cannot be written; records go to the database alone: {error}"
-                    );
-                }
-                if before == FileState::Torn { FileState::Torn } else { FileState::Failing }
-            }
-        };
-        if self.state != FileState::Good {
-            add(&self.gauge.journal_failures, 1);
+        if !self.has_place() && !self.rotate() {
             return false;
         }
-        self.bytes += u64::try_from(self.frame.len()).unwrap_or(u64::MAX);
-        true
-    }
-
-    /// Goes on in a new file. If there can be none, the old one goes on, and the next event tries again.
-    fn rotate(&mut self) {
-        let next = FileId { number: self.segment.id.number + 1, ..self.segment.id };
-        match new_segment(&self.dir, &self.segments, &self.gauge, next) {
-            Ok((file, segment)) => {
-                self.seal();
-                (self.file, self.segment) = (file, segment);
-                (self.bytes, self.events, self.rotate_at) = (0, 0, SEGMENT_BYTES);
-                self.state = FileState::Good;
-            }
-            Err(error) => {
-                tracing::warn!(
-                    "the usage journal cannot begin a new file, and goes on in the old one: {error}"
-                );
-                self.rotate_at = self.bytes.saturating_add(SEGMENT_BYTES);
-            }
+        frame::close(&mut self.frame, Some(self.segment.id));
+        match &mut self.place {
+            Place::Mapped(map) => map.append(&self.frame),
+            Place::Written(file) => file.append(self.bytes, &self.frame),
         }
     }
 
+    /// Whether the frame belongs into the file.
+    fn has_place(&self) -> bool {
+        match &self.place {
+            Place::Mapped(map) => self.frame.len() <= map.room(),
+            Place::Written(_) => self.bytes < SEGMENT_BYTES as u64,
+        }
+    }
+
+    /// Goes on in another file. If there is none, the next event tries again.
+    fn rotate(&mut self) -> bool {
+        match self.next_file() {
+            Ok((place, segment)) => self.go_on(place, segment),
+            Err(error) if !self.is_stuck => {
+                tracing::error!(
+                    "the usage journal cannot begin a new file; records go to the database alone: {error}"
+                );
+                self.is_stuck = true;
+            }
+            Err(_) => {}
+        }
+        !self.is_stuck
+    }
+
+    fn go_on(&mut self, place: Place, segment: Arc<Segment>) {
+        let full = std::mem::replace(&mut self.place, place);
+        let sealed = std::mem::replace(&mut self.segment, segment);
+        if let Place::Mapped(map) = full {
+            self.exchange.give(map, sealed.id);
+        }
+        seal(&self.gauge, &sealed);
+        announce(&self.segment, &self.segments, &self.gauge);
+        (self.bytes, self.events, self.is_stuck) = (0, 0, false);
+    }
+
+    /// A file with room for the frame: one that is ready, or else one that is made now.
+    fn next_file(&mut self) -> io::Result<(Place, Arc<Segment>)> {
+        let is_ordinary = self.frame.len() <= SEGMENT_BYTES;
+        if let Some(spare) = is_ordinary.then(|| self.exchange.take()).flatten() {
+            return Ok((Place::Mapped(spare.map), spare.segment));
+        }
+        let id = self.next;
+        let made = if is_ordinary { create(&self.dir, id) } else { create_written(&self.dir, id) };
+        self.next.number += 1;
+        made
+    }
+
+    /// Goes on in a file that is written with write(2), as everywhere on some file systems.
     #[cfg(test)]
-    pub(super) fn replace_file(&mut self, file: File) -> File {
-        std::mem::replace(&mut self.file, file)
+    pub(super) fn go_on_written(&mut self) -> &mut Written {
+        let (place, segment) = create_written(&self.dir, self.next).unwrap();
+        self.next.number += 1;
+        self.go_on(place, segment);
+        self.written()
     }
 
     #[cfg(test)]
-    pub(super) fn set_torn(&mut self) {
-        self.state = FileState::Torn;
-    }
-
-    fn seal(&self) {
-        add(&self.gauge.sealed_bytes, self.bytes);
-        self.segment.seal();
+    pub(super) fn written(&mut self) -> &mut Written {
+        match &mut self.place {
+            Place::Written(written) => written,
+            Place::Mapped(_) => panic!("the file is mapped"),
+        }
     }
 }
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.seal();
+        seal(&self.gauge, &self.segment);
     }
 }
 
-fn write_once(mut file: &File, frame: &[u8]) -> io::Result<usize> {
-    loop {
-        match file.write(frame) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
+/// Nothing is appended to it from now on.
+fn seal(gauge: &Gauge, segment: &Segment) {
+    add(&gauge.sealed_bytes, segment.bytes());
+    segment.seal();
 }
 
-fn new_segment(
-    dir: &Path,
-    segments: &Sender<Arc<Segment>>,
-    gauge: &Gauge,
-    id: FileId,
-) -> io::Result<(File, Arc<Segment>)> {
-    let path = dir.join(file_name(id));
-    let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
-    let segment = Arc::new(Segment::fresh(path, id));
+/// Lets the writer thread read a new file.
+fn announce(segment: &Arc<Segment>, segments: &Sender<Arc<Segment>>, gauge: &Gauge) {
     add(&gauge.segments, 1);
-    let _ = segments.send(Arc::clone(&segment));
-    Ok((file, segment))
+    let _ = segments.send(Arc::clone(segment));
+}
+
+/// What tells the files of one thread from those of all others, now and later.
+fn origin() -> io::Result<u64> {
+    Ok(random::<8>().map(u64::from_be_bytes).map_err(io::Error::other)? >> 1)
 }
 
 /// The files of the journal, oldest name first.
@@ -279,7 +290,5 @@ fn left_over(dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// Events that wait for the writer thread while the journal cannot be written. A place costs 16 bytes while it
 /// is empty.
 pub(crate) const QUEUE_MAX: usize = 16_384;
-/// A file of the journal is left for a new one at this size.
-const SEGMENT_BYTES: u64 = 8 << 20;
 /// Bytes of files that are not stored yet; above it no more exchanges begin.
 pub(super) const JOURNAL_BYTES_MAX: u64 = 1 << 30;

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  data-plane thread                       writer thread
-//!  append: one write(2) to its own file    reads on in each file on a timer, one transaction a batch: the
+//!  append: a copy into its own file        reads on in each file on a timer, one transaction a batch: the
 //!    '--- if that fails: queue               events, their sums, and how far each file is stored;
-//!                                            a file that is complete and stored is deleted
+//!                                            a file that is complete and stored is used again, or deleted
 //! ```
 //!
 //! An event is in a file until it is stored, and the transaction that stores it moves that file's mark, so it is
@@ -18,8 +18,10 @@ mod names;
 mod notes;
 pub(crate) mod quota;
 pub(crate) mod segment;
+mod spares;
 mod tracked;
 pub(crate) mod writer;
+mod written;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -62,8 +62,8 @@ impl Notes {
     }
 
     fn put(&mut self, slot: u32, pending: &UsageEvent) -> io::Result<()> {
-        self.buffer.clear();
         frame::put(&mut self.buffer, pending);
+        frame::close(&mut self.buffer, None);
         if self.buffer.len() > SLOT_BYTES {
             return Err(io::Error::other("its record is longer than a slot"));
         }
@@ -97,9 +97,9 @@ pub(super) fn is_notes(path: &Path) -> bool {
 
 /// The records in a file of notes.
 pub(super) fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes.chunks(SLOT_BYTES).filter_map(|slot| match frame::first(slot) {
+    bytes.chunks(SLOT_BYTES).filter_map(|slot| match frame::first(slot, None) {
         Frame::Whole(record, _) => Some(record),
-        Frame::Garbage(_) | Frame::Part(_) => None,
+        Frame::Garbage(_) | Frame::Blank(_) | Frame::Part(_) => None,
     })
 }
 

@@ -1,10 +1,26 @@
 //! One file of the usage journal: written by one data-plane thread, read by the writer thread, deleted when it
 //! is sealed and all of it is stored.
 
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use mapped::Mapped;
+
+use super::written::Written;
 use crate::store::marks::FileId;
+
+/// How a file is appended to.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// By copying to memory. It has [`SEGMENT_BYTES`], zeros after the last frame.
+    Mapped(Mapped),
+    /// By write(2).
+    Written(Written),
+}
 
 /// One journal file, as its writer and its reader share it.
 #[derive(Debug)]
@@ -64,6 +80,31 @@ impl Segment {
     }
 }
 
+/// Makes a file: one that is mapped, if the file system holds that and has room for all of it.
+pub(super) fn create(dir: &Path, id: FileId) -> io::Result<(Place, Arc<Segment>)> {
+    let (file, segment) = create_file(dir, id)?;
+    match Mapped::new(&file, SEGMENT_BYTES) {
+        Ok(map) => Ok((Place::Mapped(map), segment)),
+        Err(error) => {
+            tracing::debug!("{} is written to, not mapped: {error}", segment.path.display());
+            file.set_len(0)?;
+            Ok((Place::Written(Written::new(file)), segment))
+        }
+    }
+}
+
+/// Makes a file that grows as it is written.
+pub(super) fn create_written(dir: &Path, id: FileId) -> io::Result<(Place, Arc<Segment>)> {
+    let (file, segment) = create_file(dir, id)?;
+    Ok((Place::Written(Written::new(file)), segment))
+}
+
+fn create_file(dir: &Path, id: FileId) -> io::Result<(fs::File, Arc<Segment>)> {
+    let path = dir.join(file_name(id));
+    let file = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&path)?;
+    Ok((file, Arc::new(Segment::fresh(path, id))))
+}
+
 /// The file's name.
 pub(crate) fn file_name(id: FileId) -> String {
     format!("{:016x}-{:06}{EXTENSION}", id.origin, id.number)
@@ -79,3 +120,5 @@ pub(crate) fn file_id(path: &Path) -> Option<FileId> {
 }
 
 const EXTENSION: &str = ".usage";
+/// A file of the journal is left for a new one at this size. Its pages are memory of the process while it is mapped.
+pub(super) const SEGMENT_BYTES: usize = 1 << 20;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::frame::{self, Frame};
 use super::gauge::Gauge;
 use super::segment::Segment;
+use super::spares::Spares;
 use crate::store::record::{Record, Texts, Trace};
 
 /// A journal file that is still needed.
@@ -23,6 +24,8 @@ pub(super) struct Tracked {
     read: u64,
     /// Events up to `stored` and `read`.
     events: (u64, u64),
+    /// What was read last were zeros.
+    is_blank: bool,
     /// Whether what waits in it has been charged already.
     pub(super) is_charged: bool,
     /// When to look again at a file that could not be read or deleted.
@@ -40,7 +43,16 @@ pub(super) struct Taken {
 impl Tracked {
     /// A file whose first `stored` bytes are in the database.
     pub(super) fn new(segment: Arc<Segment>, stored: u64) -> Self {
-        Self { segment, file: None, stored, read: stored, events: (0, 0), is_charged: false, retry_at: None }
+        Self {
+            segment,
+            file: None,
+            stored,
+            read: stored,
+            events: (0, 0),
+            is_blank: false,
+            is_charged: false,
+            retry_at: None,
+        }
     }
 
     /// Bytes that wait, or 0 while the file is left alone.
@@ -58,9 +70,9 @@ impl Tracked {
         self.segment.is_sealed() && self.stored >= self.segment.bytes()
     }
 
-    /// The new mark, if the transaction moves it.
+    /// The new mark, if the transaction moves it: what is no event may be read again.
     pub(super) fn mark(&self) -> Option<u64> {
-        (self.read > self.stored).then_some(self.read)
+        (self.events.1 > self.events.0).then_some(self.read)
     }
 
     pub(super) fn commit(&mut self) {
@@ -68,7 +80,7 @@ impl Tracked {
     }
 
     pub(super) fn roll_back(&mut self) {
-        (self.read, self.events.1) = (self.stored, self.events.0);
+        (self.read, self.events.1, self.is_blank) = (self.stored, self.events.0, false);
     }
 
     /// Reads up to `events_max` events, and gives each to `each` until that fails.
@@ -92,7 +104,9 @@ impl Tracked {
             }
             let mut rest = buffer.as_slice();
             while taken.events < events_max && !rest.is_empty() {
-                let passed = match frame::first(rest) {
+                let found = frame::first(rest, Some(self.segment.id));
+                taken.garbage += self.gap(found);
+                let passed = match found {
                     Frame::Whole(record, length) => {
                         self.events.1 += 1;
                         match Record::take(record, Texts::Inline) {
@@ -115,6 +129,7 @@ impl Tracked {
                         taken.garbage += 1;
                         length
                     }
+                    Frame::Blank(length) => length,
                 };
                 rest = rest.get(passed..).unwrap_or_default();
                 self.read = self.read.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX));
@@ -123,12 +138,19 @@ impl Tracked {
         Ok(taken)
     }
 
-    /// True if the file is gone.
-    pub(super) fn delete(&mut self, gauge: &Gauge, now: Instant) -> bool {
+    /// Zeros to the end are where nothing was written; before anything else they are where something is lost.
+    fn gap(&mut self, found: Frame<'_>) -> u64 {
+        let was_blank = std::mem::replace(&mut self.is_blank, matches!(found, Frame::Blank(_)));
+        u64::from(was_blank && matches!(found, Frame::Whole(..)))
+    }
+
+    /// True if the file is gone by this name: used again, or deleted.
+    pub(super) fn leave(&mut self, spares: &mut Spares, gauge: &Gauge, now: Instant) -> bool {
         if self.is_left_alone(now) {
             return false;
         }
-        match fs::remove_file(&self.segment.path) {
+        let left = if spares.renew(&self.segment) { Ok(()) } else { fs::remove_file(&self.segment.path) };
+        match left {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!("{} is stored and cannot be deleted: {error}", self.segment.path.display());
                 self.retry_at = Some(now + FILE_PAUSE);

@@ -232,7 +232,7 @@ fn finish(meter: &mut Meter) {
             Round::Failing(wait) => thread::park_timeout(wait),
         }
     }
-    meter.checkpoint();
+    meter.end();
 }
 
 const JOBS_MAX: usize = 256;

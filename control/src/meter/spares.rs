@@ -1,0 +1,320 @@
+//! Journal files that are ready to be written, so that a data-plane thread neither makes one nor waits for one: the
+//! writer thread makes them ahead of time, and makes those whose events are stored ready again. Their pages are then
+//! in memory already, and appending to them costs a copy and nothing else.
+//!
+//! ```text
+//!  writer thread  -- ready -->  data-plane thread
+//!                 <-- full ---
+//! ```
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use mapped::Mapped;
+
+use super::segment::{Place, Segment, create, file_name};
+use crate::store::marks::FileId;
+
+/// A file that is ready.
+#[derive(Debug)]
+pub(super) struct Spare {
+    pub(super) map: Mapped,
+    pub(super) segment: Arc<Segment>,
+}
+
+/// A file to which nothing is appended any more.
+#[derive(Debug)]
+struct Full {
+    map: Mapped,
+    id: FileId,
+}
+
+/// The end of a data-plane thread.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange {
+    ready: Receiver<Spare>,
+    full: Sender<Full>,
+}
+
+/// The end of the writer thread.
+#[derive(Debug)]
+pub(crate) struct Spares {
+    dir: PathBuf,
+    next: FileId,
+    ready: Sender<Spare>,
+    /// To take back what nobody took.
+    unused: Receiver<Spare>,
+    full: Receiver<Full>,
+    /// Files that wait to be stored.
+    kept: Vec<Full>,
+    /// When to try again to make a file.
+    retry_at: Option<Instant>,
+}
+
+/// The two ends, for files in `dir` that are named after `origin`.
+pub(super) fn exchange(dir: PathBuf, origin: u64) -> (Exchange, Spares) {
+    let (ready, unused) = bounded(SPARES_MAX);
+    let (given, full) = bounded(SPARES_MAX);
+    let ours = Exchange { ready: unused.clone(), full: given };
+    let next = FileId { origin, number: 0 };
+    (ours, Spares { dir, next, ready, unused, full, kept: Vec::new(), retry_at: None })
+}
+
+impl Exchange {
+    pub(super) fn take(&self) -> Option<Spare> {
+        self.ready.try_recv().ok()
+    }
+
+    /// Gives a file away. It goes on being mapped if there is a place for it.
+    pub(super) fn give(&self, map: Mapped, id: FileId) {
+        let _ = self.full.try_send(Full { map, id });
+    }
+}
+
+impl Spares {
+    /// Makes files until enough are ready. What fails is left to the threads for a while.
+    pub(super) fn refill(&mut self) {
+        let now = Instant::now();
+        while self.ready.len() < AHEAD && self.retry_at.is_none_or(|retry_at| retry_at <= now) {
+            let id = self.next_id();
+            let made = create(&self.dir, id).and_then(|(place, segment)| match place {
+                Place::Mapped(map) => Ok(Spare { map, segment }),
+                Place::Written(_) => {
+                    let _ = fs::remove_file(&segment.path);
+                    Err(io::ErrorKind::Unsupported.into())
+                }
+            });
+            match made {
+                Ok(spare) => {
+                    let _ = self.ready.try_send(spare);
+                }
+                Err(error) => {
+                    tracing::debug!("no file of the usage journal is made ahead: {error}");
+                    self.retry_at = Some(now + MAKE_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Makes the file of `segment`, all of which is stored, ready under a new name. False if it is as it was.
+    pub(super) fn renew(&mut self, segment: &Segment) -> bool {
+        self.collect();
+        let Some(at) = self.kept.iter().position(|full| full.id == segment.id) else { return false };
+        let Full { mut map, .. } = self.kept.swap_remove(at);
+        let id = self.next_id();
+        let path = self.dir.join(file_name(id));
+        map.clear();
+        // What the old name's mark says is true of zeros too.
+        if let Err(error) = fs::rename(&segment.path, &path) {
+            tracing::debug!("{} is not used again: {error}", segment.path.display());
+            return false;
+        }
+        let spare = Spare { map, segment: Arc::new(Segment::fresh(path, id)) };
+        if let Err(refused) = self.ready.try_send(spare) {
+            remove(&refused.into_inner());
+        }
+        true
+    }
+
+    /// Deletes one of the files that are only needed under load.
+    pub(super) fn shrink(&mut self) {
+        if self.ready.len() > AHEAD {
+            self.unused.try_iter().take(1).for_each(|spare| remove(&spare));
+        }
+    }
+
+    /// Deletes what nobody took; for the end of the process.
+    pub(super) fn remove_all(&mut self) {
+        self.unused.try_iter().for_each(|spare| remove(&spare));
+    }
+
+    /// Unmaps what is more than will be used again.
+    fn collect(&mut self) {
+        for full in self.full.try_iter() {
+            if self.kept.len() + self.ready.len() < SPARES_MAX {
+                self.kept.push(full);
+            }
+        }
+    }
+
+    fn next_id(&mut self) -> FileId {
+        let id = self.next;
+        self.next.number += 1;
+        id
+    }
+}
+
+fn remove(spare: &Spare) {
+    if let Err(error) = fs::remove_file(&spare.segment.path) {
+        tracing::debug!("{} stays: {error}", spare.segment.path.display());
+    }
+}
+
+/// Files that are always ready. Until they are written they are no memory.
+const AHEAD: usize = 2;
+/// Files that are ready or wait to be; each is a mebibyte of memory once it was written.
+const SPARES_MAX: usize = 8;
+const MAKE_PAUSE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use shared::usage::{UsageEvent, UsageLog as _};
+    use tempfile::TempDir;
+
+    use super::super::gauge::read;
+    use super::super::segment::SEGMENT_BYTES;
+    use super::super::tests::{Process, append, event, frames, only_file, paths};
+    use super::*;
+
+    /// More than fits into a file.
+    const FILEFUL: u64 = 17;
+
+    fn large(n: u64) -> UsageEvent {
+        UsageEvent { selector: "x".repeat(64 << 10).into(), ..event(n) }
+    }
+
+    /// Whether files are mapped where the tests run.
+    fn is_mapped(home: &TempDir) -> bool {
+        let id = FileId { origin: 1, number: 1 };
+        let (place, segment) = create(home.path(), id).unwrap();
+        fs::remove_file(&segment.path).unwrap();
+        matches!(place, Place::Mapped(_))
+    }
+
+    #[test]
+    fn files_are_used_again_and_no_others_are_made_under_load() {
+        let home = TempDir::new().unwrap();
+        if !is_mapped(&home) {
+            return;
+        }
+        let mut process = Process::start(home.path(), 100);
+        process.settle();
+        let mut log = process.journal.log().unwrap();
+        let ready = paths(&home.path().join("journal")).len();
+        assert_eq!(ready, 1 + AHEAD, "the log's own, and two that nobody has needed yet");
+        for n in 0..10 * FILEFUL {
+            log.append(large(n));
+            process.settle();
+        }
+        let made = paths(&home.path().join("journal")).len();
+        assert!(made <= 1 + AHEAD + 1, "{made}");
+        assert_eq!(process.stored(), [170; 3]);
+        assert_eq!((read(&process.gauge().segments), read(&process.gauge().sealed_bytes)), (1, 0));
+        drop(log);
+        process.settle();
+        process.meter.end();
+        assert_eq!(paths(&home.path().join("journal")).len(), 0, "nothing is left of an end in good order");
+    }
+
+    #[test]
+    fn what_a_file_held_under_another_name_is_not_stored_again() {
+        let home = TempDir::new().unwrap();
+        let process = Process::start(home.path(), 100);
+        let mut log = process.journal.log().unwrap();
+        append(&mut log, 0..10);
+        std::mem::forget(log);
+        let journal = home.path().join("journal");
+        drop(process);
+        let path = only_file(&journal);
+        let before = frames(&path);
+        // What a loss of power leaves after the new name came to the disk, and the zeros did not.
+        fs::rename(&path, journal.join(file_name(FileId { origin: 5, number: 7 }))).unwrap();
+        let mut process = Process::start(home.path(), 100);
+        process.settle();
+        assert_eq!((process.stored(), process.files()), ([0; 3], 0));
+        drop(process);
+        // And under the name that they belong to they are records.
+        fs::write(&path, before.concat()).unwrap();
+        let mut process = Process::start(home.path(), 100);
+        process.settle();
+        assert_eq!((process.stored(), process.files()), ([10; 3], 0));
+    }
+
+    #[test]
+    fn a_kill_with_files_in_every_state_loses_and_doubles_nothing() {
+        let home = TempDir::new().unwrap();
+        for round in 0..3_u64 {
+            let mut process = Process::start(home.path(), 100);
+            process.settle();
+            let mut log = process.journal.log().unwrap();
+            let start = round * 1_000;
+            for n in start..start + 5 * FILEFUL {
+                log.append(large(n));
+                if n % 30 == 0 {
+                    process.settle();
+                }
+            }
+            std::mem::forget(log);
+        }
+        let mut process = Process::start(home.path(), 100);
+        process.settle();
+        assert_eq!((process.stored(), process.files()), ([3 * 85; 3], 0));
+        assert_eq!(read(&process.gauge().garbage_lines), 0);
+        assert_eq!(read(&process.gauge().sealed_bytes), 0);
+    }
+
+    #[test]
+    fn a_record_that_fills_more_than_a_file_has_one_of_its_own() {
+        let home = TempDir::new().unwrap();
+        let mut process = Process::start(home.path(), 100);
+        process.settle();
+        let mut log = process.journal.log().unwrap();
+        log.append(event(0));
+        log.append(UsageEvent { selector: "x".repeat(SEGMENT_BYTES).into(), ..event(1) });
+        append(&mut log, 2..4);
+        assert_eq!(process.files(), 3);
+        assert_eq!(read(&process.gauge().spilled), 0);
+        process.settle();
+        assert_eq!((process.stored(), process.files()), ([4; 3], 1));
+    }
+
+    #[test]
+    fn without_a_file_to_go_on_in_records_are_queued_until_there_is_one() {
+        let home = TempDir::new().unwrap();
+        let mut process = Process::start(home.path(), 100);
+        let mut log = process.journal.log().unwrap();
+        let (journal, away) = (home.path().join("journal"), home.path().join("away"));
+        fs::rename(&journal, &away).unwrap();
+        (0..FILEFUL).for_each(|n| log.append(large(n)));
+        let failed = read(&process.gauge().spilled);
+        assert!(failed > 0 && log.has_room(), "{failed}");
+        assert_eq!(read(&process.gauge().journal_failures), failed);
+        fs::rename(&away, &journal).unwrap();
+        log.append(large(FILEFUL));
+        assert_eq!(read(&process.gauge().spilled), failed, "it is written again");
+        drop(log);
+        process.settle();
+        assert_eq!((process.stored(), process.files()), ([18; 3], 0));
+    }
+
+    #[test]
+    fn memory_that_only_load_needs_is_given_back_file_by_file() {
+        let home = TempDir::new().unwrap();
+        if !is_mapped(&home) {
+            return;
+        }
+        let (exchange, mut spares) = exchange(home.path().to_owned(), 3);
+        let mut taken = Vec::new();
+        while taken.len() < SPARES_MAX + 3 {
+            spares.refill();
+            taken.extend(exchange.take());
+        }
+        let mut others = 0;
+        for Spare { map, segment } in taken {
+            exchange.give(map, segment.id);
+            let is_renewed = spares.renew(&segment);
+            assert_eq!(is_renewed, !segment.path.exists());
+            others += usize::from(!is_renewed);
+        }
+        assert_eq!(spares.ready.len(), SPARES_MAX);
+        (0..20).for_each(|_| spares.shrink());
+        assert_eq!(spares.ready.len(), AHEAD);
+        spares.remove_all();
+        assert!(others >= 3);
+        assert_eq!(paths(home.path()).len(), others, "what was not taken back is its owner's to delete");
+    }
+}
