@@ -483,7 +483,8 @@ async fn retention_and_repricing_work_on_usage_apart() {
         UPDATE usage_hour SET hour = hour - 24000; UPDATE usage_day SET hour = hour - 24000;";
     ask_nothing(&setup.state().join("usage.db"), older);
     let rig = Rig { gateway: setup.start().await, key, quota, _upstream };
-    let state = wait::eventually("the end of a pass", async || {
+    // It rests some seconds after each step.
+    let state = wait::eventually_within(4 * wait::PATIENCE, "the end of a pass", async || {
         let state = rig.state().await;
         state["retention"]["last_pass_at_ms"].is_u64().then_some(state)
     })
