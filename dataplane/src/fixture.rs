@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use shared::access::{Access, AccessTable, KeyHasher, Role};
@@ -59,6 +59,7 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
     let own = format!("only-{id}");
     ProviderInstance {
         id: ProviderId::new(id),
+        shown: HeaderValue::from_str(id).ok(),
         kind: provider::kind("echo").unwrap(),
         reach: InstanceReach::Echo(options),
         headers: Vec::new(),

@@ -26,6 +26,8 @@ use crate::secret::Secret;
 pub struct ProviderInstance {
     /// Its id.
     pub id: ProviderId,
+    /// The id in a header of a response.
+    pub shown: Option<HeaderValue>,
     /// Its sort.
     pub kind: &'static ProviderKind,
     /// Where and how it is reached.
@@ -184,6 +186,8 @@ pub struct EchoOptions {
 pub struct Model {
     /// What the provider calls it.
     pub id: ModelId,
+    /// The id in a header of a response; none where it has characters that may not stand there.
+    pub shown: Option<HeaderValue>,
     /// Name for people.
     pub display_name: Option<String>,
     /// Takes image input.
@@ -208,6 +212,7 @@ impl Model {
     /// A model of which only the id is known.
     pub fn bare(id: ModelId) -> Self {
         Self {
+            shown: HeaderValue::from_str(id.as_str()).ok(),
             id,
             display_name: None,
             vision: None,

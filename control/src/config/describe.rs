@@ -37,7 +37,6 @@ fn described(raw: &raw::DescribedModel) -> Model {
         input_tokens_max: prices.input_tokens_max,
     });
     Model {
-        id: ModelId::new(raw.id.as_str()),
         display_name: raw.display_name.clone(),
         vision: raw.vision,
         tools: raw.tools,
@@ -47,6 +46,7 @@ fn described(raw: &raw::DescribedModel) -> Model {
         output_tokens_max: raw.max_output_tokens,
         price_label: prices.map(|prices| prices.label("config")),
         prices,
+        ..Model::bare(ModelId::new(raw.id.as_str()))
     }
 }
 

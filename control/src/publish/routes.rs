@@ -61,6 +61,7 @@ fn instance(
     let identity = identity(provider);
     Some(ProviderInstance {
         id: provider.id.clone(),
+        shown: HeaderValue::from_str(provider.id.as_str()).ok(),
         kind: provider.kind,
         unready: not_usable(provider).or(unready),
         circuit: board.circuit(&provider.id, address(&reach, identity)),

@@ -37,11 +37,9 @@ pub(super) fn respond(
         Ok(served) => answer(exchange, dialect, served, record),
         Err(unserved) => {
             let mut response = unserved.fault.into_response(Family::of(dialect), exchange.id());
-            let target = unserved.target.as_ref();
-            name_target(
-                response.headers_mut(),
-                target.map(|t| (t.provider.id.as_str(), t.model.id.as_str())),
-            );
+            if let Some(target) = &unserved.target {
+                name_target(response.headers_mut(), target);
+            }
             response.headers_mut().insert(X_ATTEMPTS, count(unserved.attempts));
             response
         }
@@ -100,7 +98,7 @@ pub(super) fn describe(
     adapted_from: Option<Dialect>,
     attempts: u32,
 ) {
-    name_target(headers, Some((target.provider.id.as_str(), target.model.id.as_str())));
+    name_target(headers, target);
     headers.insert(X_ATTEMPTS, count(attempts));
     if let Some(from) = adapted_from {
         headers.insert(X_ADAPTED, HeaderValue::from_static(from.name()));
@@ -118,11 +116,10 @@ fn stream_headers(headers: &mut HeaderMap) {
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
 }
 
-pub(super) fn name_target(headers: &mut HeaderMap, target: Option<(&str, &str)>) {
-    let Some((provider, model)) = target else { return };
-    for (name, text) in [(X_PROVIDER, provider), (X_MODEL, model)] {
-        if let Ok(value) = HeaderValue::from_str(text) {
-            headers.insert(name, value);
+pub(super) fn name_target(headers: &mut HeaderMap, target: &Target) {
+    for (name, value) in [(X_PROVIDER, &target.provider.shown), (X_MODEL, &target.model.shown)] {
+        if let Some(value) = value {
+            headers.insert(name, value.clone());
         }
     }
 }

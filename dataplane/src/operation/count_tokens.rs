@@ -63,7 +63,7 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
         None => estimate(body, model).await?,
     };
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    name_target(response.headers_mut(), Some((target.provider.id.as_str(), model)));
+    name_target(response.headers_mut(), target);
     Ok(response)
 }
 

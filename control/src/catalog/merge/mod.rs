@@ -168,7 +168,6 @@ impl Merger {
 
 fn model(id: &str, facts: Facts, prices_from: Option<&PricesFrom>) -> Model {
     Model {
-        id: ModelId::new(id),
         display_name: facts.display_name,
         vision: facts.vision,
         tools: facts.tools,
@@ -178,6 +177,7 @@ fn model(id: &str, facts: Facts, prices_from: Option<&PricesFrom>) -> Model {
         output_tokens_max: facts.max_output_tokens,
         price_label: facts.prices.zip(prices_from).map(|(prices, from)| label(&prices, from)),
         prices: facts.prices,
+        ..Model::bare(ModelId::new(id))
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) async fn serve(asked: Asked<'_>, head: &Head, body: Held) -> Result<R
     let mut response = poll.answer().await?;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    name_target(headers, Some((target.provider.id.as_str(), target.model.id.as_str())));
+    name_target(headers, target);
     Ok(response)
 }
 
