@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::header::CONTENT_ENCODING;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -125,8 +125,7 @@ pub(crate) async fn read(
     each: &mut dyn FnMut(&[u8]) -> Result<(), Fault>,
 ) -> Result<Held, Fault> {
     let encoding = Encoding::of(headers)?;
-    let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if declared.or_else(|| body.size_hint().exact()).is_some_and(|length| length > limit) {
+    if body.size_hint().exact().is_some_and(|length| length > limit) {
         return Err(too_large(limit));
     }
     let mut held = Held::new(plane);

@@ -7,7 +7,6 @@
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 use httparse::{ParserConfig, Status};
 use memchr::memchr_iter;
@@ -15,6 +14,7 @@ use shared::error_kind::ErrorKind;
 
 use crate::error::Fault;
 use crate::http1::Body;
+use crate::server::route;
 
 /// A request but for its body, and what its head decides about the connection.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(super) enum Refusal {
 pub(super) const HEAD_BYTES_MAX: usize = 128 << 10;
 /// Header fields of a request.
 const HEADERS_MAX: usize = 100;
+/// Header fields that operations read, of most requests.
+const HEADERS_USUAL: usize = 6;
 
 impl Refusal {
     /// What the client reads.
@@ -99,14 +101,18 @@ impl Head {
             return Err(Refusal::Invalid("its method or its target is none"));
         };
         let mut framing = Framing::default();
-        let mut headers = HeaderMap::with_capacity(parsed.headers.len());
+        let is_operation = route::operation(uri.path()).is_some();
+        let mut headers = HeaderMap::with_capacity(HEADERS_USUAL);
         for field in parsed.headers.iter() {
+            let is_told = framing.field(field.name, field.value)?;
+            if is_operation && (is_told || is_unread(field.name)) {
+                continue;
+            }
             let name = HeaderName::from_bytes(field.name.as_bytes());
             let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value));
             let (Ok(name), Ok(value)) = (name, value) else {
                 return Err(Refusal::Invalid("a field of its head cannot be parsed"));
             };
-            framing.field(&name, &value)?;
             headers.append(name, value);
         }
         let body = framing.body(http11)?;
@@ -118,6 +124,17 @@ impl Head {
         *request.headers_mut() = headers;
         let expects_continue = framing.expects_continue && http11 && body != Body::Ended;
         Ok(Self { request, body, http11, keep_alive, expects_continue })
+    }
+}
+
+/// What nearly every client sends and no operation reads. Requests to the control service keep it.
+fn is_unread(name: &str) -> bool {
+    match name.len() {
+        6 => name.eq_ignore_ascii_case("accept"),
+        10 => name.eq_ignore_ascii_case("user-agent"),
+        15 => ["accept-encoding", "accept-language"].iter().any(|known| name.eq_ignore_ascii_case(known)),
+        // What OpenAI's and Anthropic's SDKs say of themselves, in eight fields.
+        _ => name.get(..12).is_some_and(|start| start.eq_ignore_ascii_case("x-stainless-")),
     }
 }
 
@@ -133,25 +150,31 @@ struct Framing {
 }
 
 impl Framing {
-    fn field(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), Refusal> {
-        let text = value.as_bytes();
-        if name == HOST {
-            self.hosts += 1;
-            return host(text);
-        } else if name == CONTENT_LENGTH {
-            let length = length(text).ok_or(Refusal::Invalid("Content-Length is not a number"))?;
-            return if self.length.replace(length).is_none() { Ok(()) } else { Err(LENGTH_TWICE) };
-        } else if name == TRANSFER_ENCODING {
-            return self.coding(text);
-        } else if name == CONNECTION {
-            let says =
-                |word: &[u8]| text.split(|b| *b == b',').any(|t| t.trim_ascii().eq_ignore_ascii_case(word));
-            self.says_close |= says(b"close");
-            self.says_keep_alive |= says(b"keep-alive");
-        } else if name == EXPECT {
-            self.expects_continue |= text.eq_ignore_ascii_case(b"100-continue");
+    /// Looks at one field. Whether it is about the connection, which is told here and read nowhere else.
+    fn field(&mut self, name: &str, value: &[u8]) -> Result<bool, Refusal> {
+        match name.len() {
+            4 if name.eq_ignore_ascii_case("host") => {
+                self.hosts += 1;
+                host(value)?;
+            }
+            14 if name.eq_ignore_ascii_case("content-length") => {
+                let length = length(value).ok_or(Refusal::Invalid("Content-Length is not a number"))?;
+                if self.length.replace(length).is_some() {
+                    return Err(LENGTH_TWICE);
+                }
+            }
+            17 if name.eq_ignore_ascii_case("transfer-encoding") => self.coding(value)?,
+            10 if name.eq_ignore_ascii_case("connection") => {
+                let mut words = value.split(|b| *b == b',').map(<[u8]>::trim_ascii);
+                self.says_close |= words.clone().any(|word| word.eq_ignore_ascii_case(b"close"));
+                self.says_keep_alive |= words.any(|word| word.eq_ignore_ascii_case(b"keep-alive"));
+            }
+            6 if name.eq_ignore_ascii_case("expect") => {
+                self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
+            }
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
     fn coding(&mut self, value: &[u8]) -> Result<(), Refusal> {

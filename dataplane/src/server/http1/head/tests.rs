@@ -110,3 +110,27 @@ fn the_path_of_a_refused_head_is_known_where_it_has_one() {
         assert_eq!(path(bytes.as_bytes()), want);
     }
 }
+
+#[test]
+fn an_operation_gets_what_it_reads_and_anybody_else_gets_all() {
+    let fields = "Host: a\r\nUser-Agent: b\r\nACCEPT: c\r\naccept-encoding: d\r\naccept-language: e\r\nX-Stainless-OS: f\r\n\
+        content-length: 0\r\nconnection: close\r\nauthorization: g\r\ncontent-type: h\r\nx-request-id: i\r\n\
+        anthropic-version: j\r\norigin: k\r\naccept-charset: l\r\n\r\n";
+    let values = |path: &str| {
+        let head = Head::read(&format!("POST {path} HTTP/1.1\r\n{fields}").into()).unwrap();
+        assert!(!head.keep_alive, "what is not kept is read all the same");
+        let values = head.request.headers().values().map(|value| value.to_str().unwrap());
+        values.collect::<Vec<_>>().join("")
+    };
+    assert_eq!(values("/v1/messages"), "ghijkl");
+    assert_eq!(values("/admin/api/keys"), "abcdef0closeghijkl");
+}
+
+#[test]
+fn a_head_is_judged_alike_whoever_answers() {
+    for (name, bytes, good) in TABLE {
+        let text = std::str::from_utf8(bytes).unwrap().replace(" / ", " /v1/models ");
+        let read = read(&[text.as_bytes()]);
+        assert_eq!(read.is_some_and(|head| head.is_ok()), *good, "{name}");
+    }
+}
