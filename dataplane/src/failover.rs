@@ -304,9 +304,6 @@ impl<'a> Walk<'a> {
             record.begin_step(target);
             let failure = match attempt::attempt(&task, target, record, began).await {
                 Ok(success) => {
-                    let now = Instant::now();
-                    record.end_step(StepResult::Served, None, now - began);
-                    record.first_content(now);
                     provider.circuit.succeed();
                     return Step::Served { success, adapted_from: task.reading.adapted_from() };
                 }

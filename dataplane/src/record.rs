@@ -156,9 +156,8 @@ impl Record {
         });
     }
 
-    /// The upstream's head has come.
-    pub(crate) fn head(&mut self, status: u16, began: Instant) {
-        let now = Instant::now();
+    /// The upstream's head has come `now`, in an attempt that began at `began`.
+    pub(crate) fn head(&mut self, status: u16, began: Instant, now: Instant) {
         let started = self.started;
         self.note(|event| {
             event.head_us = Some(micros(now - started));
@@ -169,8 +168,9 @@ impl Record {
         });
     }
 
-    /// The first content came at `now`.
-    pub(crate) fn first_content(&mut self, now: Instant) {
+    /// The first content came `now`, in an attempt that began at `began`.
+    pub(crate) fn served(&mut self, began: Instant, now: Instant) {
+        self.end_step(StepResult::Served, None, now - began);
         let started = self.started;
         self.note(|event| event.first_content_us = Some(micros(now - started)));
     }

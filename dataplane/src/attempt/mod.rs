@@ -72,10 +72,10 @@ pub(crate) async fn attempt(
     began: Instant,
 ) -> Result<Success, Failure> {
     let provider = &*target.provider;
-    let mut patience = Patience::new(task.worker, task.budget_end);
+    let mut patience = Patience::new(task.worker, task.budget_end, began);
     let sent = patience.wait(provider.timeout, pin!(upstream::send(task.worker, &task.draft))).await;
     let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
-    record.head(answer.status, began);
+    record.head(answer.status, began, patience.now());
     if !(200..300).contains(&answer.status) {
         return Err(Box::pin(failure::of_status(task, &mut answer, provider, &mut patience)).await);
     }
@@ -93,6 +93,7 @@ pub(crate) async fn attempt(
             true => begin::whole(task, provider, answer.body, &mut patience).await?,
             false => begin::first_content(task, provider, answer.body, &mut patience, is_stream).await?,
         };
+        record.served(began, patience.now());
         return Ok(Success { begun, content_type: shown(content_type), processing_ms: None, dropped: None });
     }
     let begun = match (task.stream, is_stream) {
@@ -107,6 +108,7 @@ pub(crate) async fn attempt(
         Reading::Adapted { dropped, .. } => dropped.clone(),
         _ => None,
     };
+    record.served(began, patience.now());
     Ok(Success { begun, content_type, processing_ms, dropped })
 }
 

@@ -8,7 +8,7 @@
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{self, Duration};
 
 use shared::error_kind::ErrorKind;
 use shared::usage::StepResult;
@@ -23,11 +23,19 @@ pub(super) struct Patience {
     worker: Rc<Worker>,
     budget_end: Instant,
     timer: Option<Pin<Box<Sleep>>>,
+    /// What the clock said after the last wait.
+    now: Option<time::Instant>,
 }
 
 impl Patience {
-    pub(super) fn new(worker: &Rc<Worker>, budget_end: Instant) -> Self {
-        Self { worker: Rc::clone(worker), budget_end, timer: None }
+    /// For an attempt that begins `now`.
+    pub(super) fn new(worker: &Rc<Worker>, budget_end: Instant, now: time::Instant) -> Self {
+        Self { worker: Rc::clone(worker), budget_end, timer: None, now: Some(now) }
+    }
+
+    /// When the last wait ended. What is not waited for takes no time worth a look at the clock.
+    pub(super) fn now(&mut self) -> time::Instant {
+        *self.now.get_or_insert_with(time::Instant::now)
     }
 
     /// Runs `future` for at most `limit`, and not past the failover budget. It stays where it is.
@@ -42,8 +50,10 @@ impl Patience {
                 return Poll::Ready(Ok(value));
             }
             let end = *end.get_or_insert_with(|| {
-                Instant::now().checked_add(limit).unwrap_or(self.budget_end).min(self.budget_end)
+                let now = Instant::from_std(self.now());
+                now.checked_add(limit).unwrap_or(self.budget_end).min(self.budget_end)
             });
+            self.now = None;
             self.poll_until(end, cx).map(Err)
         })
         .await
