@@ -66,7 +66,8 @@ impl Retention {
         match self.work(db, keys, unix_ms(), began + STEP) {
             Ok(stage) => {
                 self.stage = stage;
-                self.due = Instant::now() + rest_before(stage, began.duration_since(self.pass_began));
+                let now = Instant::now();
+                self.due = now + rest_before(stage, now - began, now - self.pass_began);
             }
             Err(error) => {
                 tracing::warn!("what has been kept long enough cannot be deleted now: {error}");
@@ -131,14 +132,15 @@ impl Retention {
     }
 }
 
-/// How long the writer thread does other things before it does `stage`, in a pass that has lasted for so long.
-fn rest_before(stage: Stage, lasted: Duration) -> Duration {
+/// How long the writer thread does other things before it does `stage`, after a step that took `held`, in a pass that
+/// has lasted for so long.
+fn rest_before(stage: Stage, held: Duration, lasted: Duration) -> Duration {
     match stage {
         Stage::Begin => BETWEEN_PASSES,
-        Stage::Usage | Stage::Hours | Stage::Days | Stage::Audit | Stage::Answers if lasted > UNHURRIED => {
-            BETWEEN_HURRIED_STEPS
+        Stage::Usage | Stage::Hours | Stage::Days | Stage::Audit | Stage::Answers => {
+            let rest_max = if lasted > UNHURRIED { REST_MAX_HURRIED } else { REST_MAX };
+            rest_max.min(held * REST)
         }
-        Stage::Usage | Stage::Hours | Stage::Days | Stage::Audit | Stage::Answers => BETWEEN_STEPS,
     }
 }
 
@@ -154,12 +156,14 @@ const DAYS_OF_SUMS: u64 = 400;
 /// How long a step deletes before it commits; the commit comes on top. A statement cannot be cut short, so that a step
 /// may last some milliseconds.
 const STEP: Duration = Duration::from_millis(1);
-/// Of the requests that share a core with the writer thread, one in some thousands meets a step: too few for their 99th
-/// percentile to tell. A step deletes about 2,000 exchanges, so that ten million are gone in the unhurried time.
-const BETWEEN_STEPS: Duration = Duration::from_secs(4);
+/// After a step the thread rests for so many times as long as the step took: of the requests that share a core with it
+/// so few meet a step that their 99th percentile does not tell.
+const REST: u32 = 4_000;
+/// But for no longer than this. A step deletes about 2,000 exchanges, so that ten million are gone in the unhurried time.
+const REST_MAX: Duration = Duration::from_secs(4);
 /// A pass that lasts longer hurries, because tomorrow as much is to be deleted.
 const UNHURRIED: Duration = Duration::from_secs(6 * 3_600);
-const BETWEEN_HURRIED_STEPS: Duration = Duration::from_millis(250);
+const REST_MAX_HURRIED: Duration = Duration::from_millis(250);
 const BETWEEN_PASSES: Duration = Duration::from_secs(600);
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 const AUDIT_ROWS: u32 = 64;
@@ -234,10 +238,11 @@ mod tests {
 
     #[test]
     fn a_pass_that_cannot_end_in_time_hurries() {
-        let hour = Duration::from_secs(3_600);
-        assert_eq!(rest_before(Stage::Usage, 5 * hour), BETWEEN_STEPS);
-        assert_eq!(rest_before(Stage::Hours, 7 * hour), BETWEEN_HURRIED_STEPS);
-        assert_eq!(rest_before(Stage::Begin, 7 * hour), BETWEEN_PASSES);
+        let (hour, ms) = (Duration::from_secs(3_600), Duration::from_millis(1));
+        assert_eq!(rest_before(Stage::Usage, 3 * ms, 5 * hour), REST_MAX);
+        assert_eq!(rest_before(Stage::Hours, 3 * ms, 7 * hour), REST_MAX_HURRIED);
+        assert_eq!(rest_before(Stage::Hours, ms / 100, hour), 40 * ms, "there was hardly anything to delete");
+        assert_eq!(rest_before(Stage::Begin, ms, 7 * hour), BETWEEN_PASSES);
     }
 
     #[test]
