@@ -219,10 +219,11 @@ fn threads_never_take_more_than_the_limit_together() {
     for period in PERIODS {
         let counter = Counter::new(period, NOON);
         let (clock, stop) = (AtomicU64::new(NOON), AtomicBool::new(false));
+        let asked = AtomicU64::new(0);
         let spent = thread::scope(|scope| {
             let workers: Vec<_> = (0..4)
                 .map(|worker: u64| {
-                    let (counter, clock, stop) = (&counter, &clock, &stop);
+                    let (counter, clock, stop, asked) = (&counter, &clock, &stop, &asked);
                     scope.spawn(move || {
                         let mut spent = 0;
                         let mut turn = worker;
@@ -236,6 +237,7 @@ fn threads_never_take_more_than_the_limit_together() {
                                 spent += used;
                                 counter.settle(hold, used);
                             }
+                            asked.fetch_add(1, Ordering::Relaxed);
                         }
                         spent
                     })
@@ -244,6 +246,11 @@ fn threads_never_take_more_than_the_limit_together() {
             let pace = if period == Period::Minute { 1_700 } else { 1_700_000 };
             for _ in 0..30 {
                 clock.fetch_add(pace, Ordering::Relaxed);
+                // A busy machine may be slow to let the threads begin.
+                let before = asked.load(Ordering::Relaxed);
+                while asked.load(Ordering::Relaxed) < before + 4 {
+                    thread::yield_now();
+                }
                 for _ in 0..3 {
                     let now_ms = clock.load(Ordering::Relaxed);
                     let reading = counter.read(now_ms);
