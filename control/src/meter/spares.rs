@@ -100,7 +100,8 @@ impl Spares {
         }
     }
 
-    /// Makes the file of `segment`, all of which is stored, ready under a new name. False if it is as it was.
+    /// Makes the file of `segment`, all of which is stored, ready under a new name. False if it is still there by
+    /// its own.
     pub(super) fn renew(&mut self, segment: &Segment) -> bool {
         self.collect();
         let Some(at) = self.kept.iter().position(|full| full.id == segment.id) else { return false };

@@ -2,34 +2,41 @@
 
 /// A digest of `bytes`, different for each `seed`: eight bytes a step.
 pub(crate) fn digest(seed: u64, bytes: &[u8]) -> u32 {
-    let (words, tail) = bytes.as_chunks::<8>();
-    let mut last = [0; 8];
-    for (to, from) in last.iter_mut().zip(tail) {
-        *to = *from;
-    }
-    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    let mut state = (seed ^ FACTOR).wrapping_add(length);
-    for word in words {
+    let (words, tail) = bytes.as_chunks();
+    let mut state = begun(seed, bytes);
+    for word in words.iter().chain([&padded(tail)]) {
         state = mix(state ^ u64::from_le_bytes(*word));
     }
-    state = mix(mix(state ^ u64::from_le_bytes(last)));
-    // The upper half depends on every bit.
-    u32::try_from(state >> 32).unwrap_or_default()
+    ended(state)
 }
 
 /// Another one, of sixteen bytes a step: each waits for the one before, so half of them is half of the time.
 pub(crate) fn wide_digest(seed: u64, bytes: &[u8]) -> u32 {
-    let (pairs, tail) = bytes.as_chunks::<16>();
-    let mut last = [0; 16];
-    for (to, from) in last.iter_mut().zip(tail) {
-        *to = *from;
-    }
-    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    let mut state = (seed ^ FACTOR).wrapping_add(length);
-    for pair in pairs.iter().chain([&last]) {
+    let (pairs, tail) = bytes.as_chunks();
+    let mut state = begun(seed, bytes);
+    for pair in pairs.iter().chain([&padded(tail)]) {
         let both = u128::from_le_bytes(*pair);
         state = fold(state ^ low(both), high(both) ^ SALT);
     }
+    ended(state)
+}
+
+fn begun(seed: u64, bytes: &[u8]) -> u64 {
+    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    (seed ^ FACTOR).wrapping_add(length)
+}
+
+/// The last bytes, and zeros after them.
+fn padded<const N: usize>(tail: &[u8]) -> [u8; N] {
+    let mut last = [0; N];
+    for (to, from) in last.iter_mut().zip(tail) {
+        *to = *from;
+    }
+    last
+}
+
+/// The upper half, which depends on every bit.
+fn ended(state: u64) -> u32 {
     u32::try_from(mix(state) >> 32).unwrap_or_default()
 }
 
