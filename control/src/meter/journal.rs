@@ -233,17 +233,14 @@ impl Log {
         if let Some(spare) = is_ordinary.then(|| self.exchange.take()).flatten() {
             return Ok((Place::Mapped(spare.map), spare.segment));
         }
-        let id = self.next;
-        let made = if is_ordinary { create(&self.dir, id) } else { create_written(&self.dir, id) };
-        self.next.number += 1;
-        made
+        let id = self.next.take();
+        if is_ordinary { create(&self.dir, id) } else { create_written(&self.dir, id) }
     }
 
     /// Goes on in a file that is written with write(2), as everywhere on some file systems.
     #[cfg(test)]
     pub(super) fn go_on_written(&mut self) -> &mut Written {
-        let (place, segment) = create_written(&self.dir, self.next).unwrap();
-        self.next.number += 1;
+        let (place, segment) = create_written(&self.dir, self.next.take()).unwrap();
         self.go_on(place, segment);
         self.written()
     }

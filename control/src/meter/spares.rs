@@ -80,7 +80,7 @@ impl Spares {
     pub(super) fn refill(&mut self) {
         let now = Instant::now();
         while self.ready.len() < AHEAD && self.retry_at.is_none_or(|retry_at| retry_at <= now) {
-            let id = self.next_id();
+            let id = self.next.take();
             let made = create(&self.dir, id).and_then(|(place, segment)| match place {
                 Place::Mapped(map) => Ok(Spare { map, segment }),
                 Place::Written(_) => {
@@ -106,7 +106,7 @@ impl Spares {
         self.collect();
         let Some(at) = self.kept.iter().position(|full| full.id == segment.id) else { return false };
         let Full { mut map, .. } = self.kept.swap_remove(at);
-        let id = self.next_id();
+        let id = self.next.take();
         let path = self.dir.join(file_name(id));
         map.clear();
         // What the old name's mark says is true of zeros too.
@@ -140,12 +140,6 @@ impl Spares {
                 self.kept.push(full);
             }
         }
-    }
-
-    fn next_id(&mut self) -> FileId {
-        let id = self.next;
-        self.next.number += 1;
-        id
     }
 }
 

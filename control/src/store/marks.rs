@@ -11,6 +11,15 @@ pub(crate) struct FileId {
     pub(crate) number: u64,
 }
 
+impl FileId {
+    /// This id, for a file that is made now; the next file of the same origin gets another one.
+    pub(crate) fn take(&mut self) -> Self {
+        let id = *self;
+        self.number += 1;
+        id
+    }
+}
+
 /// Every file that is known, with the bytes of it that are stored.
 pub(crate) fn all(db: &Connection) -> rusqlite::Result<HashMap<FileId, u64>> {
     let mut statement = db.prepare_cached(ALL)?;
