@@ -26,12 +26,14 @@ fn main() {
 
 fn heads(bench: &Bench) {
     let long = |bytes: usize| body(1, bytes, "The quick brown fox. ");
+    let prose = "The quick brown fox. ".repeat(19) + r#"\"Jumps\"."#;
     let bodies = [
         ("head: 1 KB, one message", body(1, 900, "The quick brown fox. ")),
         ("head: 100 KB, ten long strings", body(10, 10_000, "The quick brown fox. ")),
         ("head: 1 MB, ten long strings", body(10, 100_000, "The quick brown fox. ")),
         ("head: 1 MB, one string", long(1_000_000)),
         ("head: 1 MB, an escape every 20 bytes", body(10, 100_000, r#"The quick \"brown\" \n"#)),
+        ("head: 1 MB, a quoted word every 400 bytes", body(10, 100_000, &prose)),
         ("head: 1 MB, 8,000 small messages", body(8_000, 80, "The quick brown fox. ")),
         ("head: 1 MB of tool schemas", tools()),
     ];
@@ -63,7 +65,7 @@ fn streams(bench: &Bench) {
                 stream.push(chunk.clone(), &mut out);
                 out.clear();
             });
-            assert!(stream.state().content_events > 0);
+            assert!(!bench.wants(&name) || stream.state().content_events > 0);
         }
     }
     for (name, dialect, event) in
@@ -78,7 +80,7 @@ fn streams(bench: &Bench) {
                 stream.push(chunk.clone(), &mut out);
                 out.clear();
             });
-            assert!(stream.state().content_events > 0);
+            assert!(!bench.wants(&name) || stream.state().content_events > 0);
         }
     }
     let chunk = Bytes::from(event("null").repeat(40));
@@ -185,9 +187,13 @@ struct Bench {
 }
 
 impl Bench {
+    fn wants(&self, name: &str) -> bool {
+        name.contains(&self.wanted)
+    }
+
     /// Times `work`, which goes through `bytes` bytes and `items` events.
     fn run<T>(&self, name: &str, bytes: usize, items: usize, mut work: impl FnMut() -> T) {
-        if !name.contains(&self.wanted) {
+        if !self.wants(name) {
             return;
         }
         let started = Instant::now();

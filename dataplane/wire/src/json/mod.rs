@@ -1,5 +1,6 @@
 //! JSON without a tree: a scanner over successive pieces of one document, and the text of single strings.
 
+mod block;
 mod fault;
 mod limit;
 mod scalar;

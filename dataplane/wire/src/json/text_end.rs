@@ -2,19 +2,25 @@
 //! the search: the first few blocks are searched in place.
 
 #[cfg(target_arch = "aarch64")]
-use memchr::arch::aarch64::neon::memchr::{One, Two};
+use memchr::arch::aarch64::neon::memchr::Two;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-use memchr::arch::all::memchr::{One, Two};
+use memchr::arch::all::memchr::Two;
 #[cfg(target_arch = "x86_64")]
-use memchr::arch::x86_64::sse2::memchr::{One, Two};
+use memchr::arch::x86_64::sse2::memchr::Two;
 use memchr::memchr;
+
+use super::block::{BLOCK_BYTES, Block, escaped};
 
 /// Bytes that are searched at once in a short string. The search for either mark then comes down to a handful of
 /// instructions without a loop.
-const BLOCK_BYTES: usize = 16;
+const LANE_BYTES: usize = 16;
 
 /// Bytes that are searched in place.
-const SHORT_BYTES: usize = 3 * BLOCK_BYTES;
+const SHORT_BYTES: usize = 3 * LANE_BYTES;
+
+/// After so many blocks without a quote the next one is probably far away, as it is in base64, and a search that looks
+/// for nothing else gets there sooner.
+const PLAIN_BLOCKS: u32 = 8;
 
 /// The length of the string that `rest` begins inside of, and whether it is known to hold no backslash. `None`
 /// if its last quote is not in `rest`.
@@ -23,7 +29,7 @@ pub(crate) fn text_length(rest: &[u8]) -> Option<(usize, bool)> {
     let mut at = 0_usize;
     let Some(marks) = marks() else { return long_text_length(rest, at) };
     while at < SHORT_BYTES {
-        let Some(block) = rest.get(at..).and_then(<[u8]>::first_chunk::<BLOCK_BYTES>) else { break };
+        let Some(block) = rest.get(at..).and_then(<[u8]>::first_chunk::<LANE_BYTES>) else { break };
         if let Some(mark) = marks.find(block) {
             at = at.wrapping_add(mark);
             if rest.get(at) == Some(&b'"') {
@@ -31,7 +37,7 @@ pub(crate) fn text_length(rest: &[u8]) -> Option<(usize, bool)> {
             }
             break;
         }
-        at = at.wrapping_add(BLOCK_BYTES);
+        at = at.wrapping_add(LANE_BYTES);
     }
     long_text_length(rest, at)
 }
@@ -43,20 +49,26 @@ fn long_text_length(rest: &[u8], from: usize) -> Option<(usize, bool)> {
 
 /// The same from `from` on. `carried` says that the first byte of `rest` is escaped.
 pub(super) fn text_length_from(rest: &[u8], mut from: usize, carried: bool) -> Option<usize> {
-    loop {
-        let quote = from.checked_add(quote_in(rest.get(from..)?)?)?;
-        if !ends_escaping(rest.get(..quote)?, carried) {
-            return Some(quote);
+    let mut plain_blocks = 0;
+    while from < rest.len() {
+        let block = Block::of(rest.get(from..)?);
+        let quotes = block.places(b'"');
+        if quotes == 0 {
+            plain_blocks += 1;
+        } else {
+            let first = ends_escaping(rest.get(..from)?, carried);
+            let ends = quotes & !escaped(block.places(b'\\'), first);
+            if ends != 0 {
+                return from.checked_add(ends.trailing_zeros() as usize);
+            }
+            plain_blocks = 0;
         }
-        from = quote.checked_add(1)?;
+        from = from.checked_add(BLOCK_BYTES)?;
+        if plain_blocks == PLAIN_BLOCKS {
+            from = from.checked_add(memchr(b'"', rest.get(from..)?)?)?;
+        }
     }
-}
-
-/// Where the next quote stands. In text that quotes much it is near.
-#[inline]
-fn quote_in(rest: &[u8]) -> Option<usize> {
-    let near = rest.first_chunk::<BLOCK_BYTES>();
-    near.and_then(|block| quotes()?.find(block)).or_else(|| memchr(b'"', rest))
+    None
 }
 
 /// Whether the byte after `text` is escaped: an odd number of backslashes stands before it. `carried` says the
@@ -75,22 +87,13 @@ fn marks() -> Option<Two> {
     return Some(Two::new(b'"', b'\\'));
 }
 
-/// What finds the first quote.
-#[inline]
-fn quotes() -> Option<One> {
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    return One::new(b'"');
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return Some(One::new(b'"'));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn finds_the_end_at_any_length_behind_any_escape() {
-        for length in 0..150 {
+        for length in (0..150).chain(8 * BLOCK_BYTES..10 * BLOCK_BYTES) {
             let plain = "x".repeat(length);
             let rest = format!("{plain}\",\"more\"");
             assert_eq!(text_length(rest.as_bytes()).map(|found| found.0), Some(length));
