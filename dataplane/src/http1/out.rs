@@ -23,6 +23,9 @@ pub(crate) struct Out {
 const COPIED_BYTES_MAX: usize = 4 << 10;
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 64;
+/// What is written before the other connections have their turn. The kernel copies all that it is given and keeps the
+/// socket to itself as long, so that what the other side acknowledges meanwhile waits, and is the writer's to work off.
+const TURN_BYTES_MAX: usize = 512 << 10;
 /// A buffer that has grown over this is not kept.
 const KEPT_BYTES_MAX: usize = 8 << 10;
 
@@ -66,29 +69,39 @@ impl Out {
         self.tail.get_mut(start..).unwrap_or_default().reverse();
     }
 
-    /// Writes all there is.
+    /// Writes all there is, in turns.
     pub(crate) fn poll_flush(
         &mut self,
         mut io: Pin<&mut impl AsyncWrite>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
+        let mut turn = TURN_BYTES_MAX;
         while !self.queue.is_empty() || self.at < self.tail.len() {
+            if turn == 0 {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             let tail = self.tail.get(self.at..).unwrap_or_default();
             let count = if self.queue.is_empty() {
-                ready!(io.as_mut().poll_write(cx, tail))?
+                ready!(io.as_mut().poll_write(cx, first(tail, turn)))?
             } else {
                 let mut slices = [IoSlice::new(&[]); SLICES_MAX];
                 let all = self.queue.iter().map(|bytes| &bytes[..]).chain([tail]);
-                let mut used = 0;
+                let (mut used, mut left) = (0, turn);
                 for (slot, bytes) in slices.iter_mut().zip(all) {
-                    *slot = IoSlice::new(bytes);
+                    *slot = IoSlice::new(first(bytes, left));
+                    left -= slot.len();
                     used += 1;
+                    if left == 0 {
+                        break;
+                    }
                 }
                 ready!(io.as_mut().poll_write_vectored(cx, slices.get(..used).unwrap_or_default()))?
             };
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
+            turn = turn.saturating_sub(count);
             self.advance(count);
         }
         io.poll_flush(cx)
@@ -127,10 +140,17 @@ impl Out {
     }
 }
 
+/// At most so many bytes.
+fn first(bytes: &[u8], count: usize) -> &[u8] {
+    bytes.get(..count).unwrap_or(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::task::Waker;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
 
     /// Takes a few bytes at a time.
     struct Narrow(Vec<u8>, usize);
@@ -170,6 +190,30 @@ mod tests {
             }
             assert!(socket.0 == pieces.concat().repeat(2), "{width} bytes at a time");
         }
+    }
+
+    #[test]
+    fn a_long_body_is_written_in_turns() {
+        #[derive(Default)]
+        struct Wakes(AtomicUsize);
+        impl Wake for Wakes {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let body = Bytes::from((0..3 * TURN_BYTES_MAX + 5).map(|at| (at % 251) as u8).collect::<Vec<_>>());
+        let (mut out, mut socket) = (Out::default(), Narrow(Vec::new(), usize::MAX));
+        out.put(b"head");
+        out.data(&body);
+        let wakes = Arc::<Wakes>::default();
+        let waker = Waker::from(Arc::clone(&wakes));
+        for turn in 1..=3 {
+            assert!(out.poll_flush(Pin::new(&mut socket), &mut Context::from_waker(&waker)).is_pending());
+            assert_eq!(socket.0.len(), turn * TURN_BYTES_MAX);
+            assert_eq!(wakes.0.load(Ordering::Relaxed), turn, "it comes back without the socket's word");
+        }
+        assert!(out.poll_flush(Pin::new(&mut socket), &mut Context::from_waker(&waker)).is_ready());
+        assert!(socket.0 == [b"head", &body[..]].concat());
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(super) struct Refused {
 }
 
 /// Room while a large body comes: each read costs a call, and what is read counts as held.
-const ROOM_MAX: usize = 128 << 10;
+const ROOM_MAX: usize = 256 << 10;
 /// The longest rest of a request that is read and thrown away, so that the client reads why it was refused.
 const LEFT_BYTES_MAX: usize = 4 << 20;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
