@@ -16,6 +16,7 @@ mod http1;
 mod inside;
 mod metrics;
 mod operation;
+mod pacing;
 mod plan;
 mod plane;
 mod record;

@@ -16,10 +16,13 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use shared::port::{BoxError, MetadataServer};
 use shared::routing::{HttpVersion, Origin};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::client::TlsStream;
 use tower_service::Service;
+
+use crate::pacing;
 
 /// Why no connection came about.
 #[derive(Debug)]
@@ -170,26 +173,12 @@ async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, DialError> {
     Err(last)
 }
 
-async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
+pub(crate) async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_nodelay(true)?;
-    if address.ip().to_canonical().is_loopback() {
-        set_unpaced(&socket);
-    }
+    pacing::none_within_machine(&SockRef::from(&socket), address.ip());
     socket.connect(address).await
 }
-
-/// On the way to a server on the same machine there is nothing to be congested, but BBR, where the system has it as its
-/// default, spreads a large body over time and sets a timer for each part of it. Reno is in every kernel and does not.
-/// It must be chosen before the connect: a socket that BBR has begun with stays paced.
-#[cfg(target_os = "linux")]
-fn set_unpaced(socket: &TcpSocket) {
-    // Without it the connection is slower, not wrong.
-    socket2::SockRef::from(socket).set_tcp_congestion(b"reno").ok();
-}
-
-#[cfg(not(target_os = "linux"))]
-fn set_unpaced(_: &TcpSocket) {}
 
 async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     // A literal address needs no resolver and so no other thread.
@@ -279,18 +268,6 @@ impl AsyncWrite for UpstreamIo {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[cfg(target_os = "linux")]
-    #[tokio::test]
-    async fn what_goes_to_the_same_machine_is_not_paced() {
-        for address in ["127.0.0.1:0", "[::1]:0"] {
-            let Ok(listener) = tokio::net::TcpListener::bind(address).await else { continue };
-            let tcp = connect_to(listener.local_addr().unwrap()).await.unwrap();
-            let name = socket2::SockRef::from(&tcp).tcp_congestion().unwrap();
-            assert!(name.starts_with(b"reno\0"), "{name:?}");
-            assert!(tcp.nodelay().unwrap());
-        }
-    }
 
     #[test]
     fn refuses_metadata_and_link_local_addresses_in_every_form() {
