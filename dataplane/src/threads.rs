@@ -48,7 +48,7 @@ impl std::fmt::Debug for Params {
 /// The running workers.
 #[derive(Debug)]
 pub struct Dataplane {
-    plane: Arc<Plane>,
+    pub(crate) plane: Arc<Plane>,
     doors: Vec<Door>,
     threads: Vec<JoinHandle<()>>,
     stop: watch::Sender<bool>,

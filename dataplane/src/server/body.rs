@@ -80,6 +80,9 @@ pub(crate) struct Held {
 const SEGMENTS_FREE: usize = 64;
 /// What counts as small then.
 const CRUMB_BYTES: usize = 4 << 10;
+/// What is read before the other connections have their turn: a client that sends as fast as it is read would have the
+/// worker to itself for tens of megabytes.
+const TURN_BYTES: usize = 512 << 10;
 /// The longest pause between two pieces of a body.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -129,8 +132,10 @@ pub(crate) async fn read(
         return Err(too_large(limit));
     }
     let mut held = Held::new(plane);
+    let mut turn = 0;
     while let Some(frame) = next(&mut body).await? {
         let Ok(piece) = frame.into_data() else { continue };
+        turn += piece.len();
         if held.bytes() + piece.len() as u64 > limit {
             return Err(too_large(limit));
         }
@@ -138,6 +143,10 @@ pub(crate) async fn read(
             each(&piece)?;
         }
         held.push(piece)?;
+        if turn >= TURN_BYTES {
+            turn = 0;
+            tokio::task::yield_now().await;
+        }
     }
     held.finish();
     if encoding == Encoding::Identity {
@@ -280,3 +289,53 @@ impl Read for Segments<'_> {
 }
 
 const DECODED_PIECE_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use super::*;
+    use crate::fixture::Fixture;
+
+    const PIECE_BYTES: usize = TURN_BYTES / 2;
+
+    /// So many pieces, all there already.
+    struct Pieces(usize);
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = BoxError;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+            let left = self.0.checked_sub(1);
+            Poll::Ready(left.map(|left| {
+                self.0 = left;
+                Ok(Frame::data(Bytes::from(vec![b'x'; PIECE_BYTES])))
+            }))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_there_already_is_read_in_turns() {
+        let fixture = Fixture::start(Vec::new());
+        let (headers, body) = (HeaderMap::new(), Inbound::Inside(port::Body::new(Pieces(5))));
+        let seen = Cell::new(0);
+        let mut each = |piece: &[u8]| {
+            seen.update(|seen| seen + piece.len());
+            Ok(())
+        };
+        let mut reading = pin!(read(&fixture.dataplane.plane, &headers, body, u64::MAX, &mut each));
+        let mut cx = Context::from_waker(Waker::noop());
+        for turn in 1..=2 {
+            assert!(reading.as_mut().poll(&mut cx).is_pending());
+            assert_eq!(seen.get(), turn * TURN_BYTES);
+        }
+        assert!(reading.as_mut().poll(&mut cx).is_ready());
+        assert_eq!(seen.get(), 5 * PIECE_BYTES);
+    }
+}
