@@ -1,5 +1,5 @@
 //! Where a string ends. Most strings are so short that the call of a search for long ones would cost more than
-//! the search: the first few blocks are searched in place.
+//! the search: their first bytes are searched in place.
 
 #[cfg(target_arch = "aarch64")]
 use memchr::arch::aarch64::neon::memchr::Two;
