@@ -134,9 +134,9 @@ impl Out {
         &self.tail
     }
 
-    /// Gives back memory that an idle connection does not need.
+    /// Gives back all memory. What has not been written never will be.
     pub(crate) fn rest(&mut self) {
-        self.tail = Vec::new();
+        *self = Self::default();
     }
 }
 

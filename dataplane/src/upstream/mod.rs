@@ -290,6 +290,10 @@ async fn send_http1(
     draft.http1(origin, connection.out());
     let mut keep = |name: &str, value: &[u8]| kept.field(name, value);
     let status = connection.send(&mut keep).await?.status;
+    if *draft.accept != request::JSON {
+        // The answer may take long, and what the request was written in is not needed for it.
+        connection.out().rest();
+    }
     Ok(Answer { status, head: kept, body: AnswerBody::Http1(connection) })
 }
 
