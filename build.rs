@@ -5,9 +5,10 @@ use std::process::Command;
 fn main() {
     let commit = said("git", &["rev-parse", "--short=12", "HEAD"]);
     let built_at = said("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]);
-    println!("cargo::rustc-env=LLMGW_COMMIT={commit}");
-    println!("cargo::rustc-env=LLMGW_BUILT_AT={built_at}");
-    println!("cargo::rustc-env=LLMGW_TARGET={}", said_by_cargo("TARGET"));
+    // `cargo run` passes these on to the program, which would warn of unknown variables if they began with `LLMGW_`.
+    println!("cargo::rustc-env=BUILD_COMMIT={commit}");
+    println!("cargo::rustc-env=BUILD_TIME={built_at}");
+    println!("cargo::rustc-env=BUILD_TARGET={}", said_by_cargo("TARGET"));
     // HEAD changes with the branch, the log with every commit on it.
     for file in [".git/HEAD", ".git/logs/HEAD"] {
         if std::path::Path::new(file).exists() {

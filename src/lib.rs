@@ -24,9 +24,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// What this binary is.
 pub const BUILD: BuildIdentity = BuildIdentity {
     version: env!("CARGO_PKG_VERSION"),
-    commit: env!("LLMGW_COMMIT"),
-    built_at: env!("LLMGW_BUILT_AT"),
-    target: env!("LLMGW_TARGET"),
+    commit: env!("BUILD_COMMIT"),
+    built_at: env!("BUILD_TIME"),
+    target: env!("BUILD_TARGET"),
 };
 
 /// A running gateway.

@@ -100,8 +100,8 @@ Paste this into another terminal; the answer streams in at once:
     -H \"Authorization: Bearer {key}\" -H \"Content-Type: application/json\" \\
     -d '{{\"model\":\"{model}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello from the gateway, word by word.\"}}]}}'
 
-This is the administrator's key, the only kind that this release has. Keep it from clients that you do not
-trust: project keys of their own are to come.
+This is the administrator's key, which opens everything. Give clients keys of their own: POST {origin}/admin/api/keys
+makes them, as the README shows under \"Projects and their keys\".
 
 ",
         file = file.display(),
