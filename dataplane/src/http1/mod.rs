@@ -6,3 +6,7 @@ mod reader;
 
 pub(crate) use self::out::Out;
 pub(crate) use self::reader::{Body, Fault, Reader};
+
+/// What is read or written of a body before the other connections of the worker have their turn: whoever sends, or
+/// reads, as fast as the worker does would have it to itself for tens of megabytes.
+pub(crate) const TURN_BYTES: usize = 512 << 10;

@@ -8,6 +8,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes};
 use tokio::io::AsyncWrite;
 
+use super::TURN_BYTES;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
@@ -23,9 +25,6 @@ pub(crate) struct Out {
 const COPIED_BYTES_MAX: usize = 4 << 10;
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 64;
-/// What is written before the other connections have their turn. The kernel copies all that it is given and keeps the
-/// socket to itself as long, so that what the other side acknowledges meanwhile waits, and is the writer's to work off.
-const TURN_BYTES_MAX: usize = 512 << 10;
 /// A buffer that has grown over this is not kept.
 const KEPT_BYTES_MAX: usize = 8 << 10;
 
@@ -75,7 +74,7 @@ impl Out {
         mut io: Pin<&mut impl AsyncWrite>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut turn = TURN_BYTES_MAX;
+        let mut turn = TURN_BYTES;
         while !self.queue.is_empty() || self.at < self.tail.len() {
             if turn == 0 {
                 cx.waker().wake_by_ref();
@@ -201,7 +200,7 @@ mod tests {
                 self.0.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let body = Bytes::from((0..3 * TURN_BYTES_MAX + 5).map(|at| (at % 251) as u8).collect::<Vec<_>>());
+        let body = Bytes::from((0..3 * TURN_BYTES + 5).map(|at| (at % 251) as u8).collect::<Vec<_>>());
         let (mut out, mut socket) = (Out::default(), Narrow(Vec::new(), usize::MAX));
         out.put(b"head");
         out.data(&body);
@@ -209,7 +208,7 @@ mod tests {
         let waker = Waker::from(Arc::clone(&wakes));
         for turn in 1..=3 {
             assert!(out.poll_flush(Pin::new(&mut socket), &mut Context::from_waker(&waker)).is_pending());
-            assert_eq!(socket.0.len(), turn * TURN_BYTES_MAX);
+            assert_eq!(socket.0.len(), turn * TURN_BYTES);
             assert_eq!(wakes.0.load(Ordering::Relaxed), turn, "it comes back without the socket's word");
         }
         assert!(out.poll_flush(Pin::new(&mut socket), &mut Context::from_waker(&waker)).is_ready());

@@ -17,6 +17,7 @@ use shared::error_kind::ErrorKind;
 use shared::port::{self, BoxError};
 
 use crate::error::Fault;
+use crate::http1::TURN_BYTES;
 use crate::plane::Plane;
 use crate::room::{NoRoom, Room};
 use crate::server::http1::RequestBody;
@@ -80,9 +81,6 @@ pub(crate) struct Held {
 const SEGMENTS_FREE: usize = 64;
 /// What counts as small then.
 const CRUMB_BYTES: usize = 4 << 10;
-/// What is read before the other connections have their turn: a client that sends as fast as it is read would have the
-/// worker to itself for tens of megabytes.
-const TURN_BYTES: usize = 512 << 10;
 /// The longest pause between two pieces of a body.
 const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
 
