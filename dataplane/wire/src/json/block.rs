@@ -8,7 +8,7 @@ use wide::u8x16;
 pub(super) const BLOCK_BYTES: usize = 64;
 
 /// See the module.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Block([u8x16; BLOCK_BYTES / 16]);
 
 impl Block {
@@ -48,7 +48,7 @@ impl Block {
 
 /// Which bytes of a block are escaped, if `backslashes` stand in it. `first` says whether its first byte is.
 #[inline]
-pub(super) fn escaped(backslashes: u64, first: bool) -> u64 {
+pub(super) fn escaped_places(backslashes: u64, first: bool) -> u64 {
     let first = u64::from(first);
     let mut escaping = backslashes & !first;
     if escaping & (escaping << 1) == 0 {
@@ -99,7 +99,7 @@ mod tests {
                     is_escaped = !this && backslashes >> at & 1 == 1;
                     all | u64::from(this) << at
                 });
-                assert_eq!(escaped(backslashes, first), expected, "{backslashes:x}");
+                assert_eq!(escaped_places(backslashes, first), expected, "{backslashes:x}");
             }
         }
     }

@@ -9,7 +9,7 @@ use memchr::arch::all::memchr::Two;
 use memchr::arch::x86_64::sse2::memchr::Two;
 use memchr::memchr;
 
-use super::block::{BLOCK_BYTES, Block, escaped};
+use super::block::{BLOCK_BYTES, Block, escaped_places};
 
 /// Bytes that are searched at once in a short string. The search for either mark then comes down to a handful of
 /// instructions without a loop.
@@ -57,7 +57,7 @@ pub(super) fn text_length_from(rest: &[u8], mut from: usize, carried: bool) -> O
             plain_blocks += 1;
         } else {
             let first = ends_escaping(rest.get(..from)?, carried);
-            let ends = quotes & !escaped(block.places(b'\\'), first);
+            let ends = quotes & !escaped_places(block.places(b'\\'), first);
             if ends != 0 {
                 return from.checked_add(ends.trailing_zeros() as usize);
             }
