@@ -416,6 +416,35 @@ async fn a_rotated_key_goes_on_under_the_limits_of_the_old_one() {
 }
 
 #[tokio::test]
+async fn a_key_family_keeps_its_limits_when_successors_are_revoked_and_deleted() {
+    let rig = Rig::start().await;
+    let quota = rig.limit("requests", "month", 2).await;
+    let admin = rig.admin();
+    let rotate = async |key: &str| {
+        let made = admin.done("POST", &format!("keys/{key}/rotate"), json!({})).await;
+        let client = Client::new(rig.gateway.address(), made["key"].as_str());
+        (made["id"].as_str().unwrap().to_owned(), client)
+    };
+    let revoke = async |key: &str| {
+        admin.done("PATCH", &format!("keys/{key}"), json!({"state": "revoked"})).await;
+    };
+    assert_eq!(rig.client().chat(chat::request("m")).await.status, 200);
+    let (second, client) = rotate(&rig.key.id).await;
+    assert_eq!(client.chat(chat::request("m")).await.status, 200);
+    revoke(&second).await;
+    let (third, client) = rotate(&rig.key.id).await;
+    assert_eq!(client.chat(chat::request("m")).await.status, 429, "rotated, revoked, rotated again");
+    admin.done("DELETE", &format!("keys/{second}"), Value::Null).await;
+    assert_eq!(rig.client().chat(chat::request("m")).await.status, 429, "the successor is deleted");
+    for key in [&rig.key.id, &third] {
+        let list = admin.done("GET", &format!("quotas?key={key}"), Value::Null).await;
+        let shown = &list["data"][0];
+        assert_eq!((&shown["id"], &shown["used"]), (&json!(quota), &json!(2)), "{key}");
+    }
+    assert_eq!(rig.upstream.requests().len(), 2);
+}
+
+#[tokio::test]
 async fn the_api_refuses_what_is_no_limit() {
     let rig = Rig::start().await;
     let key = json!({"kind": "key", "id": rig.key.id});

@@ -170,11 +170,13 @@ const AUDIT_ROWS: u32 = 64;
 
 #[cfg(test)]
 mod tests {
-    use shared::id::ModelId;
+    use shared::id::{ModelId, ProjectId};
+    use shared::quota::{Period, Subject};
     use shared::usage::{UsageEvent, UsageLog as _};
 
     use super::*;
     use crate::meter::tests::{Process, event};
+    use crate::store::quotas::{self, Of};
 
     fn lifetimes(usage_days: u32) -> Lifetimes {
         Lifetimes { usage_days, audit_days: 1, delivered_outbox_days: 1, backups_kept: 1 }
@@ -206,7 +208,7 @@ mod tests {
             for n in 0..200 {
                 // The first and the last moment of the day, among others.
                 let started_at_ms = today - age * DAY_MS + n * (DAY_MS - 1) / 199;
-                log.append(UsageEvent { started_at_ms, ..event(n) });
+                log.append(UsageEvent { started_at_ms, project: Some(ProjectId::new("prj")), ..event(n) });
             }
             process.settle();
             // A row of its own for each day.
@@ -227,6 +229,9 @@ mod tests {
         let left = u64::try_from(count(&process, "SELECT min(first_ms) FROM usage")).unwrap();
         assert_eq!(left, today - 30 * DAY_MS, "the whole of the oldest day that is kept");
         assert_eq!((gauge.usage_records.load(Relaxed), gauge.backlog_rows.load(Relaxed)), (5 * 200, 0));
+        let project = Of { kind: Subject::Project, id: "prj".to_owned() };
+        let used = quotas::used_since(process.meter.db_mut(), &project, Period::Total, 0).unwrap();
+        assert_eq!(used.requests, 7 * 200, "a new limit begins with all that the days know");
         assert!(!retention.is_due(), "it rests between two passes");
         // What is stored afterwards is beside what is left.
         log.append(event(1));

@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
-use shared::quota::{Counters, Metric, Period};
+use shared::quota::{Counters, Metric, Period, Subject};
 
 use super::list::{List, PageOf};
+use super::query::Query;
 use super::{ApiError, Call, Route, json, json_of_version, route_of};
 use crate::command::quotas::{Create, Delete, Edit};
-use crate::store::quotas::{self, Enforcement, Filter, Of, Row};
+use crate::store::quotas::{self, Enforcement, Of, Row};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "quotas", |call| Box::pin(list(call))),
@@ -47,13 +48,26 @@ impl Standing {
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::take(&mut query)?;
-    let filter =
-        Filter { key: query.text("key"), project: query.text("project"), principal: query.text("principal") };
+    let subject = subject(&mut query)?;
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
-    let found = call.app.readers.ask(move |db| quotas::page(db, &filter, &after, rows)).await?;
+    let found = call.app.readers.ask(move |db| quotas::page(db, subject.as_ref(), &after, rows)).await?;
     let found = found.into_iter().map(|row| Standing::of(row, &call.app.counters)).collect();
     json(&List::page(found, &page, |standing: &Standing| &standing.row.id))
+}
+
+/// The subject that a list is about: at most one.
+fn subject(query: &mut Query) -> Result<Option<Of>, ApiError> {
+    let mut subject = None;
+    for kind in [Subject::Key, Subject::Project, Subject::Principal] {
+        let Some(id) = query.text(kind.name()) else { continue };
+        if subject.is_some() {
+            let message = "Send one of key, project and principal.";
+            return Err(ApiError::parameter(kind.name(), message));
+        }
+        subject = Some(Of { kind, id });
+    }
+    Ok(subject)
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -1,14 +1,16 @@
 //! What changes of a human mean.
 
 use serde_json::json;
+use shared::quota::Subject;
 
 use super::members::keep_an_owner;
-use super::{Command, Done, Refusal, Write};
+use super::{Command, Done, Refusal, Write, quotas};
 use crate::api::Change;
 use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;
 use crate::store::principals::{self, Principal};
+use crate::store::quotas::Of;
 use crate::store::{keys, members, providers};
 
 /// Makes a human known.
@@ -28,7 +30,7 @@ pub(crate) struct Edit {
     pub(crate) disabled: Option<bool>,
 }
 
-/// Forgets a human and their memberships, as long as no key that is not revoked acts as them and no project
+/// Deletes a human with their memberships and limits, as long as no key that is not revoked acts as them and no project
 /// would be left without an owner.
 #[derive(Debug)]
 pub(crate) struct Delete {
@@ -95,9 +97,10 @@ impl Command for Delete {
                 owned.join(", ")
             )));
         }
+        let quotas = quotas::delete_of(write, &Of { kind: Subject::Principal, id: before.id.clone() })?;
         principals::delete(write.db, &before.id)?;
         let audit = Entry::done("principal.delete", "principal", &before.id)
-            .before(json!({"principal": before, "memberships": memberships}));
+            .before(json!({"principal": before, "memberships": memberships, "quotas": quotas}));
         Ok(Done { output: (), version: None, audit, touched: Touched::ACCESS })
     }
 }

@@ -2,14 +2,16 @@
 
 use serde_json::json;
 use shared::access::Allowlist;
+use shared::quota::Subject;
 
 use super::allowlist::AllowlistEdit;
-use super::{Command, Done, Refusal, Write};
+use super::{Command, Done, Refusal, Write, quotas};
 use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;
-use crate::store::keys;
 use crate::store::projects::{self, Project};
+use crate::store::quotas::Of;
+use crate::store::{keys, members, providers};
 
 /// Makes a project.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ pub(crate) struct Edit {
     pub(crate) allowlist: AllowlistEdit,
 }
 
-/// Deletes one, with its memberships and revoked keys, as long as it has no other keys.
+/// Deletes one, with its memberships, limits and revoked keys, as long as it has no other keys.
 #[derive(Debug)]
 pub(crate) struct Delete {
     pub(crate) id: String,
@@ -85,9 +87,17 @@ impl Command for Delete {
                 "Keys of this project that are not revoked: {keys}. Revoke them first, or disable the project."
             )));
         }
-        keys::delete_of(write.db, &before.id)?;
+        let memberships = members::of_project(write.db, &before.id)?;
+        let bindings = providers::bound_to(write.db, &before.id)?;
+        let mut quotas = quotas::delete_of(write, &Of { kind: Subject::Project, id: before.id.clone() })?;
+        let (keys, families) = keys::delete_of(write.db, &before.id)?;
+        for id in families {
+            quotas.extend(quotas::delete_of(write, &Of { kind: Subject::Key, id })?);
+        }
         projects::delete(write.db, &before.id)?;
-        let audit = Entry::done("project.delete", "project", &before.id).before(json!(before));
+        let audit = Entry::done("project.delete", "project", &before.id).before(json!({
+            "project": before, "memberships": memberships, "bindings": bindings, "keys": keys, "quotas": quotas,
+        }));
         // Provider instances may have been shared with it.
         Ok(Done { output: (), version: None, audit, touched: Touched::ACCESS.and(Touched::ROUTING) })
     }

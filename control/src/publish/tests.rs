@@ -253,7 +253,7 @@ fn the_database_is_published_with_the_file_and_knows_its_owners() {
     let (mut publisher, db) = started(&config, out);
     db.execute_batch(
         "INSERT INTO principals VALUES ('prn_1', 'Ada', NULL, 0, 1, 1, 1);
-         INSERT INTO projects VALUES ('prj_1', 'One', 0, NULL, NULL, NULL, 1, 1, 1);
+         INSERT INTO projects VALUES ('prj_1', 'One', 0, NULL, NULL, NULL, 1, 1, 1, NULL);
          INSERT INTO providers (id, auth, owner, settings, version, created_at_ms, updated_at_ms) VALUES
              ('own', 'local', 'prn_1', '{\"type\": \"echo\", \"models\": [\"b\", \"a\"]}', 1, 1, 1),
              ('later', 'oauth', NULL, '{\"registry_id\": \"groq\", \"models\": [\"m\"]}', 1, 1, 1),

@@ -94,11 +94,11 @@ mod tests {
     use crate::store::open::open;
     use crate::store::relocate::settle;
 
-    const ROWS: &str = "INSERT INTO projects VALUES ('prj', 'p', 0, NULL, NULL, NULL, 1, 0, 0); \
+    const ROWS: &str = "INSERT INTO projects VALUES ('prj', 'p', 0, NULL, NULL, NULL, 1, 0, 0, NULL); \
         INSERT INTO keys (id, name, project, hash, prefix, state, version, created_at_ms, updated_at_ms) \
             VALUES ('key', 'k', 'prj', x'00', 'p', 'active', 1, 0, 0); \
-        INSERT INTO quotas (id, key, metric, period, amount, hard, version, created_at_ms, updated_at_ms) \
-            VALUES ('quo', 'key', 'requests', 'total', 9, 1, 1, 0, 0);";
+        INSERT INTO quotas (id, kind, subject, metric, period, amount, hard, version, created_at_ms, updated_at_ms) \
+            VALUES ('quo', 'key', 'key', 'requests', 'total', 9, 1, 1, 0, 0);";
 
     fn counted(db: &Connection) -> (i64, Option<i64>) {
         let sum = "SELECT coalesce(sum(used), 0) FROM quota_used";

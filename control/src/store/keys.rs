@@ -1,6 +1,8 @@
 //! The table `keys`: what opens the data plane. A key itself is not in it: its hash is, and, where it may be
 //! revealed, a sealed copy.
 
+use std::collections::BTreeSet;
+
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
@@ -30,6 +32,8 @@ pub(crate) struct Key {
     pub(crate) last_used_hour_ms: Option<u64>,
     /// The key whose place it has taken.
     pub(crate) rotated_from: Option<String>,
+    /// The id of the first key of its rotations. All of them share the limits of this family.
+    pub(crate) family: String,
     pub(crate) version: u64,
     pub(crate) created_at_ms: u64,
     pub(crate) updated_at_ms: u64,
@@ -96,6 +100,7 @@ impl Key {
             recoverable: row.get("recoverable")?,
             last_used_hour_ms: row.get::<_, Option<u64>>("last_used_hour")?.map(|hour| hour * HOUR_MS),
             rotated_from: row.get("rotated_from")?,
+            family: row.get("family")?,
             version: row.get("version")?,
             created_at_ms: row.get("created_at_ms")?,
             updated_at_ms: row.get("updated_at_ms")?,
@@ -186,6 +191,7 @@ pub(crate) fn insert(
         ":endpoints": endpoints,
         ":routes": routes,
         ":rotated_from": key.rotated_from,
+        ":family": key.family,
         ":version": key.version,
         ":created": key.created_at_ms,
         ":updated": key.updated_at_ms,
@@ -212,15 +218,35 @@ pub(crate) fn update(tx: &Connection, key: &Key) -> rusqlite::Result<()> {
     Ok(())
 }
 
-pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(DELETE)?.execute([id])?;
-    Ok(())
+/// Deletes a key. Its usage still counts for its family; returns true if it was the last key of that.
+pub(crate) fn delete(tx: &Connection, key: &Key) -> rusqlite::Result<bool> {
+    tx.prepare_cached(DELETE)?.execute([&key.id])?;
+    if tx.prepare_cached(HAS_KEYS)?.exists([&key.family])? {
+        tx.prepare_cached(REMEMBER)?.execute([&key.id, &key.family])?;
+        return Ok(false);
+    }
+    tx.prepare_cached(FORGET_FAMILY)?.execute([&key.family])?;
+    Ok(true)
 }
 
-/// Deletes the keys of a project.
-pub(crate) fn delete_of(tx: &Connection, project: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(DELETE_OF)?.execute([project])?;
-    Ok(())
+/// Deletes the keys of a project. Returns their ids and their families.
+pub(crate) fn delete_of(tx: &Connection, project: &str) -> rusqlite::Result<(Vec<String>, BTreeSet<String>)> {
+    let (mut ids, mut families) = (Vec::new(), BTreeSet::new());
+    let mut statement = tx.prepare_cached(DELETE_OF)?;
+    let mut deleted = statement.query([project])?;
+    while let Some(row) = deleted.next()? {
+        ids.push(row.get("id")?);
+        families.insert(row.get("family")?);
+    }
+    for family in &families {
+        tx.prepare_cached(FORGET_FAMILY)?.execute([family])?;
+    }
+    Ok((ids, families))
+}
+
+/// The family of a key, also of one that is deleted while its family has others.
+pub(crate) fn family(db: &Connection, id: &str) -> rusqlite::Result<Option<String>> {
+    db.prepare_cached(FAMILY)?.query_row([id], |row| row.get("family")).optional()
 }
 
 /// Notes that a key was used in an hour since the Unix epoch. It writes once an hour and key.
@@ -269,8 +295,8 @@ pub(crate) fn each_open(db: &Connection, now_ms: u64, mut take: impl FnMut(Openi
 }
 
 const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at_ms, models, endpoints, routes, \
-     sealed IS NOT NULL AS recoverable, last_used_hour, rotated_from, version, created_at_ms, updated_at_ms \
-     FROM keys WHERE id > :after \
+     sealed IS NOT NULL AS recoverable, last_used_hour, rotated_from, family, version, created_at_ms, \
+     updated_at_ms FROM keys WHERE id > :after \
      AND (:project IS NULL OR project = :project) AND (:acts_as IS NULL OR acts_as = :acts_as) \
      AND (:state IS NULL OR state = :state AND \
      (state <> 'active' OR (expires_at_ms IS NOT NULL AND expires_at_ms <= :now) = :expired)) \
@@ -282,9 +308,9 @@ const LIVING: &str = "SELECT count(*) AS keys FROM keys \
      WHERE project = :project AND state <> 'revoked' AND (:acts_as IS NULL OR acts_as = :acts_as)";
 const LIVING_AS: &str = "SELECT count(*) AS keys FROM keys WHERE acts_as = ? AND state <> 'revoked'";
 const INSERT: &str = "INSERT INTO keys (id, name, project, acts_as, hash, prefix, sealed, state, expires_at_ms, \
-     models, endpoints, routes, rotated_from, version, created_at_ms, updated_at_ms) VALUES \
+     models, endpoints, routes, rotated_from, family, version, created_at_ms, updated_at_ms) VALUES \
      (:id, :name, :project, :acts_as, :hash, :prefix, :sealed, :state, :expires, \
-     :models, :endpoints, :routes, :rotated_from, :version, :created, :updated)";
+     :models, :endpoints, :routes, :rotated_from, :family, :version, :created, :updated)";
 const UPDATE: &str = "UPDATE keys SET name = :name, acts_as = :acts_as, \
      sealed = CASE WHEN :recoverable THEN sealed END, state = :state, expires_at_ms = :expires, \
      models = :models, endpoints = :endpoints, routes = :routes, version = :version, updated_at_ms = :updated \
@@ -294,7 +320,12 @@ const MARK_USED: &str = "UPDATE keys SET last_used_hour = :hour \
 const IS_NEWLY_USED: &str = "SELECT 1 FROM keys \
      WHERE id = :id AND (last_used_hour IS NULL OR last_used_hour < :hour)";
 const DELETE: &str = "DELETE FROM keys WHERE id = ?";
-const DELETE_OF: &str = "DELETE FROM keys WHERE project = ?";
+const DELETE_OF: &str = "DELETE FROM keys WHERE project = ? RETURNING id, family";
+const HAS_KEYS: &str = "SELECT 1 FROM keys WHERE family = ?";
+const REMEMBER: &str = "INSERT INTO former_keys (id, family) VALUES (?, ?)";
+const FORGET_FAMILY: &str = "DELETE FROM former_keys WHERE family = ?";
+const FAMILY: &str = "SELECT family FROM keys WHERE id = ?1 \
+     UNION ALL SELECT family FROM former_keys WHERE id = ?1";
 const OPEN: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes \
      FROM keys LEFT JOIN principals ON principals.id = acts_as \
      WHERE state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > ?) \

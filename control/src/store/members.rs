@@ -72,6 +72,11 @@ pub(crate) fn of_principal(db: &Connection, principal: &str) -> rusqlite::Result
     db.prepare_cached(OF_PRINCIPAL)?.query_map([principal], Member::of)?.collect()
 }
 
+/// Every member of a project.
+pub(crate) fn of_project(db: &Connection, project: &str) -> rusqlite::Result<Vec<Member>> {
+    db.prepare_cached(OF_PROJECT)?.query_map([project], Member::of)?.collect()
+}
+
 /// How many owners a project has.
 pub(crate) fn owners(db: &Connection, project: &str) -> rusqlite::Result<u64> {
     db.prepare_cached(OWNERS)?.query_row([project], |row| row.get("owners"))
@@ -97,6 +102,7 @@ const PAGE: &str =
     "SELECT * FROM members WHERE project = :project AND principal > :after ORDER BY principal LIMIT :rows";
 const FIND: &str = "SELECT * FROM members WHERE project = ? AND principal = ?";
 const OF_PRINCIPAL: &str = "SELECT * FROM members WHERE principal = ? ORDER BY project";
+const OF_PROJECT: &str = "SELECT * FROM members WHERE project = ? ORDER BY principal";
 const OWNERS: &str = "SELECT count(*) AS owners FROM members WHERE project = ? AND role = 'owner'";
 const PUT: &str = "INSERT INTO members (project, principal, role, created_at_ms) \
      VALUES (:project, :principal, :role, :created) \

@@ -21,6 +21,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0009_credentials.sql", include_str!("migrations/0009_credentials.sql")),
     ("0010_place.sql", include_str!("migrations/0010_place.sql")),
     ("0011_usage_due.sql", include_str!("migrations/0011_usage_due.sql")),
+    ("0012_quota_scopes.sql", include_str!("migrations/0012_quota_scopes.sql")),
 ];
 
 /// The newest version that this binary knows.
@@ -121,6 +122,53 @@ mod tests {
         };
         assert_eq!(sums("usage_hour"), [23, 24, 47].map(|hour| (hour, 2, 2, 0, 7)));
         assert_eq!(sums("usage_day"), [(0, 2, 2, 0, 7), (24, 4, 4, 0, 14)]);
+    }
+
+    #[test]
+    fn limits_of_a_rotated_key_become_those_of_its_family() {
+        let mut db = Connection::open_in_memory().unwrap();
+        db.pragma_update(None, "foreign_keys", true).unwrap();
+        MIGRATIONS[..11].iter().for_each(|(_, sql)| db.execute_batch(sql).unwrap());
+        db.pragma_update(None, "user_version", 11).unwrap();
+        db.execute_batch(
+            "INSERT INTO projects VALUES ('prj', 'p', 0, NULL, NULL, NULL, 1, 0, 0);
+             INSERT INTO principals VALUES ('prn', 'Ada', NULL, 0, 1, 0, 0);",
+        )
+        .unwrap();
+        for (key, from) in [("k1", None), ("k3", Some("k1")), ("k2", Some("k3")), ("other", None)] {
+            let row = "INSERT INTO keys (id, name, project, hash, prefix, state, rotated_from, version, created_at_ms, \
+                       updated_at_ms) VALUES (?1, '', 'prj', CAST(?1 AS BLOB), '', 'active', ?2, 1, 0, 0)";
+            db.execute(row, (key, from)).unwrap();
+        }
+        for (id, column, subject) in
+            [("a", "key", "k2"), ("b", "key", "other"), ("c", "project", "prj"), ("d", "principal", "prn")]
+        {
+            let row = format!(
+                "INSERT INTO quotas (id, {column}, metric, period, amount, hard, version, created_at_ms, updated_at_ms) \
+                 VALUES (?, ?, 'requests', 'month', 7, 1, 1, 0, 0)"
+            );
+            db.execute(&row, [id, subject]).unwrap();
+            db.execute("INSERT INTO quota_used VALUES (?, 0, 5)", [id]).unwrap();
+        }
+        migrate(&mut db).unwrap();
+        let texts = |sql: &str| -> Vec<(String, String)> {
+            let mut statement = db.prepare(sql).unwrap();
+            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+            rows.collect::<Result<_, _>>().unwrap()
+        };
+        let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(one, two)| ((*one).to_owned(), (*two).to_owned())).collect()
+        };
+        assert_eq!(
+            texts("SELECT id, family FROM keys ORDER BY id"),
+            pairs(&[("k1", "k1"), ("k2", "k1"), ("k3", "k1"), ("other", "other")])
+        );
+        assert_eq!(
+            texts(
+                "SELECT quotas.id, kind || subject || used FROM quotas JOIN quota_used ON quota = id ORDER BY 1"
+            ),
+            pairs(&[("a", "keyk15"), ("b", "keyother5"), ("c", "projectprj5"), ("d", "principalprn5")])
+        );
     }
 
     #[test]

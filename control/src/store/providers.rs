@@ -101,6 +101,11 @@ pub(crate) fn all_bindings(db: &Connection) -> rusqlite::Result<Vec<(String, Bin
     found.collect()
 }
 
+/// The provider instances that are shared with a project, by id.
+pub(crate) fn bound_to(db: &Connection, project: &str) -> rusqlite::Result<Vec<String>> {
+    db.prepare_cached(BOUND_TO)?.query_map([project], |row| row.get("provider"))?.collect()
+}
+
 /// The bindings of one provider instance, by project.
 pub(crate) fn bindings(db: &Connection, provider: &str) -> rusqlite::Result<Vec<Binding>> {
     let mut statement = db.prepare_cached(BINDINGS)?;
@@ -142,6 +147,7 @@ const DELETE: &str = "DELETE FROM providers WHERE id = ?";
 const OWNED: &str = "SELECT id FROM providers WHERE owner = ? ORDER BY id";
 const ALL_BINDINGS: &str = "SELECT * FROM bindings ORDER BY provider, project";
 const BINDINGS: &str = "SELECT * FROM bindings WHERE provider = ? ORDER BY project";
+const BOUND_TO: &str = "SELECT provider FROM bindings WHERE project = ? ORDER BY provider";
 const BIND: &str = "INSERT INTO bindings (provider, project, created_at_ms) VALUES (:provider, :project, :now) \
      ON CONFLICT DO NOTHING";
 const UNBIND: &str = "DELETE FROM bindings WHERE provider = ? AND project = ?";

@@ -8,8 +8,8 @@ use rusqlite::{Connection, OptionalExtension as _, named_params};
 use serde::{Deserialize, Serialize};
 use shared::quota::{Metric, Period, Spent, Subject};
 
-use super::block;
 use super::record::{Name, Record};
+use super::{block, keys};
 
 /// A limit, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -27,11 +27,12 @@ pub(crate) struct Row {
     pub(crate) updated_at_ms: u64,
 }
 
-/// Whose limit it is.
+/// The subject of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Of {
     pub(crate) kind: Subject,
+    /// Of a key: of the first key of its rotations, which stands for all of them.
     pub(crate) id: String,
 }
 
@@ -48,17 +49,10 @@ pub(crate) enum Enforcement {
 
 impl Row {
     fn of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        let named = |name: &str, kind| -> rusqlite::Result<Option<Of>> {
-            Ok(row.get::<_, Option<String>>(name)?.map(|id| Of { kind, id }))
-        };
-        let subject = named("key", Subject::Key)?
-            .or(named("project", Subject::Project)?)
-            .or(named("principal", Subject::Principal)?);
-        let subject = subject.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
         let hard: bool = row.get("hard")?;
         Ok(Self {
             id: row.get("id")?,
-            subject,
+            subject: Of { kind: row.get::<_, Named<Subject>>("kind")?.0, id: row.get("subject")? },
             metric: row.get::<_, Named<Metric>>("metric")?.0,
             period: row.get::<_, Named<Period>>("period")?.0,
             limit: row.get("amount")?,
@@ -76,6 +70,12 @@ impl Row {
 
 /// A value that is stored by the name that it has in the API.
 struct Named<T>(T);
+
+impl FromSql for Named<Subject> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        by_name(value, &SUBJECTS, Subject::name)
+    }
+}
 
 impl FromSql for Named<Metric> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
@@ -95,24 +95,27 @@ fn by_name<T: Copy>(value: ValueRef<'_>, all: &[T], name: fn(T) -> &'static str)
     known.map(Named).ok_or(FromSqlError::InvalidType)
 }
 
-/// Which limits of a list: all, or those of one subject.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
-    pub(crate) key: Option<String>,
-    pub(crate) project: Option<String>,
-    pub(crate) principal: Option<String>,
-}
-
-/// Up to `rows` limits whose ids come after `after`.
-pub(crate) fn page(db: &Connection, filter: &Filter, after: &str, rows: i64) -> rusqlite::Result<Vec<Row>> {
+/// Up to `rows` limits whose ids come after `after`; of one subject, if one is given.
+pub(crate) fn page(
+    db: &Connection,
+    subject: Option<&Of>,
+    after: &str,
+    rows: i64,
+) -> rusqlite::Result<Vec<Row>> {
+    let subject = subject.map(|of| Ok::<_, rusqlite::Error>(of.bound(db)?.unwrap_or_else(|| of.clone())));
+    let subject = subject.transpose()?;
     let values = named_params! {
-        ":key": filter.key,
-        ":project": filter.project,
-        ":principal": filter.principal,
+        ":kind": subject.as_ref().map(|of| of.kind.name()),
+        ":subject": subject.as_ref().map(|of| &of.id),
         ":after": after,
         ":rows": rows,
     };
     db.prepare_cached(PAGE)?.query_map(values, Row::of)?.collect()
+}
+
+/// Every limit of a subject.
+pub(crate) fn of_subject(db: &Connection, subject: &Of) -> rusqlite::Result<Vec<Row>> {
+    db.prepare_cached(OF_SUBJECT)?.query_map([subject.kind.name(), &subject.id], Row::of)?.collect()
 }
 
 pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Row>> {
@@ -121,11 +124,9 @@ pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Row>> {
 
 /// The limit of the same subject on the same thing in the same time, if there is one.
 pub(crate) fn twin(db: &Connection, row: &Row) -> rusqlite::Result<Option<String>> {
-    let [key, project, principal] = columns(&row.subject);
     let values = named_params! {
-        ":key": key,
-        ":project": project,
-        ":principal": principal,
+        ":kind": row.subject.kind.name(),
+        ":subject": row.subject.id,
         ":metric": row.metric.name(),
         ":period": row.period.name(),
         ":hard": row.is_hard(),
@@ -136,12 +137,10 @@ pub(crate) fn twin(db: &Connection, row: &Row) -> rusqlite::Result<Option<String
 
 /// Stores a new limit, or the next version of one.
 pub(crate) fn put(tx: &Connection, row: &Row) -> rusqlite::Result<()> {
-    let [key, project, principal] = columns(&row.subject);
     tx.prepare_cached(PUT)?.execute(named_params! {
         ":id": row.id,
-        ":key": key,
-        ":project": project,
-        ":principal": principal,
+        ":kind": row.subject.kind.name(),
+        ":subject": row.subject.id,
         ":metric": row.metric.name(),
         ":period": row.period.name(),
         ":amount": row.limit,
@@ -158,19 +157,19 @@ pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// A key has taken the place of another one, and its limits with what was used of them. They go on to bind the
-/// old one too, through [`Rules`].
-pub(crate) fn pass_on(tx: &Connection, from_key: &str, to_key: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached(PASS_ON)?.execute([to_key, from_key])?;
-    Ok(())
+impl Of {
+    /// The subject that a limit of this one binds: a key's family for a key. None for a key that is not known.
+    pub(crate) fn bound(&self, db: &Connection) -> rusqlite::Result<Option<Self>> {
+        match self.kind {
+            Subject::Key => {
+                Ok(keys::family(db, &self.id)?.map(|family| Self { kind: Subject::Key, id: family }))
+            }
+            Subject::Project | Subject::Principal => Ok(Some(self.clone())),
+        }
+    }
 }
 
-fn columns(subject: &Of) -> [Option<&str>; 3] {
-    [Subject::Key, Subject::Project, Subject::Principal]
-        .map(|kind| (kind == subject.kind).then_some(subject.id.as_str()))
-}
-
-/// All limits, found by whom they bind.
+/// All limits, by the key, project or human that they bind.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     pub(crate) all: Vec<Arc<Row>>,
@@ -185,22 +184,33 @@ impl Rules {
             rules.by_subject.entry(row.subject.clone()).or_default().push(Arc::clone(&row));
             rules.all.push(row);
         }
-        if rules.all.is_empty() {
-            return Ok(rules);
-        }
-        // While a rotated key still opens, it draws on the limits of the key that has taken its place.
-        let mut statement = db.prepare_cached(EARLIER_KEYS)?;
-        let mut earlier = statement.query([])?;
-        while let Some(found) = earlier.next()? {
-            let (quota, key): (String, String) = (found.get("quota")?, found.get("key")?);
-            let row = rules.all.iter().find(|row| row.id == quota).cloned();
-            rules.by_subject.entry(Of { kind: Subject::Key, id: key }).or_default().extend(row);
+        if rules.all.iter().any(|row| row.subject.kind == Subject::Key) {
+            rules.load_families(db)?;
         }
         Ok(rules)
     }
 
+    /// Adds each key of a family with limits, because records and requests name the key.
+    fn load_families(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let mut statement = db.prepare_cached(LIMITED_KEYS)?;
+        let mut keys = statement.query([])?;
+        while let Some(found) = keys.next()? {
+            let (key, family): (String, String) = (found.get("id")?, found.get("family")?);
+            if key != family
+                && let Some(rows) = self.by_subject.get(&Of { kind: Subject::Key, id: family })
+            {
+                let rows = rows.clone();
+                self.by_subject.insert(Of { kind: Subject::Key, id: key }, rows);
+            }
+        }
+        Ok(())
+    }
+
     /// The limits that bind a key of this project that acts as this human; what is not there is empty.
-    pub(crate) fn of<'a>(&'a self, subjects: [(Subject, &str); 3]) -> impl Iterator<Item = &'a Arc<Row>> {
+    pub(crate) fn of<'a, const N: usize>(
+        &'a self,
+        subjects: [(Subject, &str); N],
+    ) -> impl Iterator<Item = &'a Arc<Row>> {
         let subjects = subjects.map(|(kind, id)| Of { kind, id: id.to_owned() });
         subjects.into_iter().filter_map(|of| self.by_subject.get(&of)).flatten()
     }
@@ -230,14 +240,20 @@ pub(crate) fn add_used(tx: &Connection, id: &str, start_ms: u64, amount: u64) ->
     Ok(())
 }
 
-/// What its subject has used from `start_ms` on, as far as that is stored. Windows begin with full hours, so the
-/// sums by the hour tell.
-pub(crate) fn used_since(db: &Connection, subject: &Of, start_ms: u64) -> rusqlite::Result<Spent> {
-    let statement = match subject.kind {
+/// Returns the usage of a subject since `start_ms`, the beginning of a window of `period`, as far as it is stored.
+/// A window begins with a day and is summed by the days, which outlive the hours; only one of an hour is not.
+pub(crate) fn used_since(
+    db: &Connection,
+    subject: &Of,
+    period: Period,
+    start_ms: u64,
+) -> rusqlite::Result<Spent> {
+    let [by_hour, by_day] = match subject.kind {
         Subject::Key => USED_BY_KEY,
         Subject::Project => USED_BY_PROJECT,
         Subject::Principal => USED_BY_PRINCIPAL,
     };
+    let statement = if period == Period::Hour { by_hour } else { by_day };
     let hour = start_ms / super::rollup::HOUR_MS;
     db.prepare_cached(statement)?.query_row((subject.id.as_str(), hour), |row| {
         Ok(Spent {
@@ -267,30 +283,30 @@ pub(crate) fn recent(
     Ok(())
 }
 
+const SUBJECTS: [Subject; 3] = [Subject::Key, Subject::Project, Subject::Principal];
 const METRICS: [Metric; 5] =
     [Metric::Requests, Metric::InputTokens, Metric::OutputTokens, Metric::TotalTokens, Metric::CostMicroUsd];
 const PERIODS: [Period; 5] = [Period::Minute, Period::Hour, Period::Day, Period::Month, Period::Total];
 /// Windows are kept for as long after their beginning: longer than a month, and than any exchange runs.
 const KEPT_MS: u64 = 62 * 24 * 3_600_000;
 
-const PAGE: &str = "SELECT * FROM quotas WHERE id > :after \
-     AND (:key IS NULL OR key = :key) AND (:project IS NULL OR project = :project) \
-     AND (:principal IS NULL OR principal = :principal) ORDER BY id LIMIT :rows";
+const PAGE: &str = "SELECT * FROM quotas WHERE id > :after AND (:kind IS NULL OR kind = :kind) \
+     AND (:subject IS NULL OR subject = :subject) ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT * FROM quotas WHERE id = ?";
 const ALL: &str = "SELECT * FROM quotas ORDER BY id";
-const TWIN: &str = "SELECT id FROM quotas WHERE key IS :key AND project IS :project AND principal IS :principal \
-     AND metric = :metric AND period = :period AND hard = :hard AND id <> :id";
-const PUT: &str = "INSERT INTO quotas (id, key, project, principal, metric, period, amount, hard, version, \
-     created_at_ms, updated_at_ms) VALUES (:id, :key, :project, :principal, :metric, :period, :amount, :hard, \
+const OF_SUBJECT: &str = "SELECT * FROM quotas WHERE kind = ? AND subject = ? ORDER BY id";
+const TWIN: &str = "SELECT id FROM quotas WHERE kind = :kind AND subject = :subject AND metric = :metric \
+     AND period = :period AND hard = :hard AND id <> :id";
+const PUT: &str = "INSERT INTO quotas (id, kind, subject, metric, period, amount, hard, version, \
+     created_at_ms, updated_at_ms) VALUES (:id, :kind, :subject, :metric, :period, :amount, :hard, \
      :version, :created, :updated) \
      ON CONFLICT (id) DO UPDATE SET amount = excluded.amount, hard = excluded.hard, version = excluded.version, \
      updated_at_ms = excluded.updated_at_ms";
 const DELETE: &str = "DELETE FROM quotas WHERE id = ?";
-const PASS_ON: &str = "UPDATE quotas SET key = ? WHERE key = ?";
-const EARLIER_KEYS: &str = "WITH RECURSIVE earlier (quota, key) AS ( \
-     SELECT quotas.id, keys.rotated_from FROM quotas JOIN keys ON keys.id = quotas.key \
-     UNION SELECT earlier.quota, keys.rotated_from FROM earlier JOIN keys ON keys.id = earlier.key) \
-     SELECT quota, key FROM earlier WHERE key IS NOT NULL";
+const LIMITED_KEYS: &str = "SELECT id, family FROM keys \
+     WHERE family IN (SELECT subject FROM quotas WHERE kind = 'key') \
+     UNION ALL SELECT id, family FROM former_keys \
+     WHERE family IN (SELECT subject FROM quotas WHERE kind = 'key')";
 const USED: &str = "SELECT \
      min(coalesce((SELECT used FROM quota_used WHERE quota = ?1 AND window_start_ms = ?2), 0), 0x3fffffffffffffff) + \
      min(coalesce((SELECT sum(amount) FROM usage_due WHERE quota = ?1 AND at = ?2 \
@@ -301,19 +317,26 @@ const FORGET: &str = "DELETE FROM quota_used WHERE quota = ? AND window_start_ms
 const RECENT: &str = "SELECT names, rows FROM usage WHERE last_ms >= ?";
 
 macro_rules! used_by {
-    ($subject:literal) => {
+    ($table:literal, $subject:literal) => {
         concat!(
             "SELECT coalesce(sum(CASE WHEN outcome = 'failed' THEN 0 ELSE requests END), 0) AS requests, \
              coalesce(sum(input_tokens + cache_read_tokens + cache_write_tokens), 0) AS input, \
              coalesce(sum(output_tokens + reasoning_tokens), 0) AS output, \
              coalesce(sum(cost_nano_usd), 0) AS cost \
-             FROM usage_hour WHERE ",
+             FROM ",
+            $table,
+            " WHERE ",
             $subject,
-            " = ? AND hour >= ?"
+            " AND hour >= ?2"
         )
+    };
+    ($subject:literal) => {
+        [used_by!("usage_hour", $subject), used_by!("usage_day", $subject)]
     };
 }
 
-const USED_BY_KEY: &str = used_by!("key");
-const USED_BY_PROJECT: &str = used_by!("project");
-const USED_BY_PRINCIPAL: &str = used_by!("principal");
+const USED_BY_KEY: [&str; 2] = used_by!(
+    "key IN (SELECT id FROM keys WHERE family = ?1 UNION ALL SELECT id FROM former_keys WHERE family = ?1)"
+);
+const USED_BY_PROJECT: [&str; 2] = used_by!("project = ?1");
+const USED_BY_PRINCIPAL: [&str; 2] = used_by!("principal = ?1");

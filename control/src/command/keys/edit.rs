@@ -1,16 +1,18 @@
 //! Changing and deleting keys.
 
 use serde_json::json;
+use shared::quota::Subject;
 
 use super::edges::{Edge, follow};
 use super::expect;
 use super::issue::check_acts_as;
 use crate::api::Change;
 use crate::command::allowlist::AllowlistEdit;
-use crate::command::{Command, Done, Refusal, Write};
+use crate::command::{Command, Done, Refusal, Write, quotas};
 use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::keys::{self, Key, KeyState};
+use crate::store::quotas::Of;
 
 /// Changes a key: its settings first, then its state.
 #[derive(Debug)]
@@ -27,7 +29,7 @@ pub(crate) struct Edit {
     pub(crate) edge: Option<Edge>,
 }
 
-/// Forgets a revoked key. Records of its use keep its id.
+/// Deletes a revoked key; with the last key of a family, the limits of the family. Records of its use keep its id.
 #[derive(Debug)]
 pub(crate) struct Delete {
     pub(crate) id: String,
@@ -98,8 +100,14 @@ impl Command for Delete {
     fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
         let before = expect(write, &self.id, self.if_version)?;
         follow(before.state, Edge::Delete)?;
-        keys::delete(write.db, &before.id)?;
-        let audit = Entry::done("key.delete", "key", &before.id).before(json!(before));
-        Ok(Done { output: (), version: None, audit, touched: Touched::NOTHING })
+        let quotas = if keys::delete(write.db, &before)? {
+            quotas::delete_of(write, &Of { kind: Subject::Key, id: before.family.clone() })?
+        } else {
+            Vec::new()
+        };
+        let touched = if quotas.is_empty() { Touched::NOTHING } else { Touched::ACCESS };
+        let audit =
+            Entry::done("key.delete", "key", &before.id).before(json!({"key": before, "quotas": quotas}));
+        Ok(Done { output: (), version: None, audit, touched })
     }
 }

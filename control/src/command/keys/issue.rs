@@ -50,10 +50,12 @@ impl Command for Create {
 
     fn apply(self, write: &Write<'_>) -> Result<Done<Issued>, Refusal> {
         check_place(write, &self.project, self.acts_as.as_deref())?;
+        let id = new_id("key", write.now_ms)?;
         let issued = issue(
             write,
             Key {
-                id: new_id("key", write.now_ms)?,
+                family: id.clone(),
+                id,
                 name: self.name,
                 project: self.project,
                 acts_as: self.acts_as,

@@ -10,7 +10,6 @@ use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;
 use crate::store::keys::{self, Key, KeyState};
-use crate::store::quotas;
 
 /// Makes a key with the settings of another one and ends that one after an overlap.
 #[derive(Debug)]
@@ -49,7 +48,6 @@ impl Command for Rotate {
                 ..before.clone()
             },
         )?;
-        quotas::pass_on(write.db, &before.id, &issued.shown.id)?;
         let end = write.now_ms.saturating_add(self.overlap_ms);
         let end = before.expires_at_ms.map_or(end, |expires| expires.min(end));
         let after = Key {

@@ -8,7 +8,7 @@ use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;
 use crate::store::quotas::{self, Enforcement, Of, Row};
-use crate::store::{keys, principals, projects};
+use crate::store::{principals, projects};
 
 /// Sets a limit. What its subject has used in the window that runs now counts.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Command for Create {
     fn apply(self, write: &Write<'_>) -> Result<Done<Row>, Refusal> {
         let row = Row {
             id: new_id("quo", write.now_ms)?,
-            subject: self.subject,
+            subject: known(write, &self.subject)?,
             metric: self.metric,
             period: self.period,
             limit: self.limit,
@@ -51,11 +51,10 @@ impl Command for Create {
             created_at_ms: write.now_ms,
             updated_at_ms: write.now_ms,
         };
-        check_subject(write, &row.subject)?;
         check_twin(write, &row)?;
         quotas::put(write.db, &row)?;
         if let Some((start_ms, _)) = row.period.window(write.now_ms) {
-            let spent = quotas::used_since(write.db, &row.subject, start_ms)?;
+            let spent = quotas::used_since(write.db, &row.subject, row.period, start_ms)?;
             quotas::add_used(write.db, &row.id, start_ms, spent.amount(row.metric).unwrap_or(0))?;
         }
         let audit = Entry::done("quota.create", "quota", &row.id).after(json!(row));
@@ -99,17 +98,22 @@ fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<Row, R
     Ok(found)
 }
 
-fn check_subject(write: &Write<'_>, subject: &Of) -> Result<(), Refusal> {
+/// The subject that a limit of `subject` binds, which must exist.
+fn known(write: &Write<'_>, subject: &Of) -> Result<Of, Refusal> {
     let Of { kind, id } = subject;
-    let exists = match kind {
-        Subject::Key => keys::find(write.db, id, write.now_ms)?.is_some(),
-        Subject::Project => projects::find(write.db, id)?.is_some(),
-        Subject::Principal => principals::find(write.db, id)?.is_some(),
+    let bound = match kind {
+        Subject::Key => subject.bound(write.db)?,
+        Subject::Project => projects::find(write.db, id)?.map(|_| subject.clone()),
+        Subject::Principal => principals::find(write.db, id)?.map(|_| subject.clone()),
     };
-    if exists {
-        return Ok(());
-    }
-    Err(Refusal::invalid("subject", format!("There is no {} '{id}' to limit.", kind.name())))
+    bound.ok_or_else(|| Refusal::invalid("subject", format!("There is no {} '{id}' to limit.", kind.name())))
+}
+
+/// Deletes every limit of a subject that is being deleted. Returns them for the audit.
+pub(super) fn delete_of(write: &Write<'_>, subject: &Of) -> Result<Vec<Row>, Refusal> {
+    let rows = quotas::of_subject(write.db, subject)?;
+    rows.iter().try_for_each(|row| quotas::delete(write.db, &row.id))?;
+    Ok(rows)
 }
 
 /// Two limits on the same thing in the same time would only be hard to read.
@@ -121,3 +125,6 @@ fn check_twin(write: &Write<'_>, row: &Row) -> Result<(), Refusal> {
         row.subject.kind.name()
     )))
 }
+
+#[cfg(test)]
+mod tests;
