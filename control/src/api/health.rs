@@ -2,6 +2,7 @@
 //! answered of late. Circuits are those of this process; they forget at a restart.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use http::{Method, Response};
 use serde::Serialize;
@@ -13,6 +14,7 @@ use shared::usage::StepResult;
 
 use super::requests::FLUSH_TIME_MAX;
 use super::{ApiError, Call, Route, json, route_of};
+use crate::store::calendar::Calendar;
 use crate::store::report::{Question, sums};
 use crate::store::requests::Column;
 use crate::store::sums::Sums;
@@ -38,9 +40,10 @@ async fn served_since(call: &Call<'_>, since_ms: u64) -> Result<HashMap<String, 
     call.app.scribe.flush(FLUSH_TIME_MAX).await;
     let to_ms = since_ms.saturating_add(2 * HOUR_MS);
     let group_by = vec![Column::Provider];
-    let question = Question { from_ms: since_ms, to_ms, bucket: None, group_by, filters: Vec::new() };
-    let groups = call.app.readers.ask(move |db| sums(db, &question)).await?;
-    let named = groups.into_iter().filter_map(|mut group| Some((group.group.pop()??, group.sums)));
+    let calendar = Calendar::whole();
+    let question = Question { from_ms: since_ms, to_ms, calendar, group_by, filters: Vec::new() };
+    let groups = call.app.readers.ask(move |db| sums(db, &question, Instant::now() + READING_TIME)).await?;
+    let named = groups.into_iter().filter_map(|mut group| Some((group.names.pop()??, group.sums)));
     Ok(named.collect())
 }
 
@@ -137,3 +140,4 @@ impl Recent {
 }
 
 const HOUR_MS: u64 = 3_600_000;
+const READING_TIME: Duration = Duration::from_secs(5);

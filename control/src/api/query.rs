@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 
 use super::ApiError;
 
@@ -64,6 +66,16 @@ impl Query {
         Ok((from, to))
     }
 
+    /// `from` and `to`, as moments or as dates and times of `zone`.
+    pub(crate) fn span_in(&mut self, zone: &TimeZone) -> Result<(Option<u64>, Option<u64>), ApiError> {
+        let mut read = |name| self.text(name).map(|text| moment_in(name, &text, zone)).transpose();
+        let (from, to) = (read("from")?, read("to")?);
+        if from.zip(to).is_some_and(|(from, to)| from > to) {
+            return Err(ApiError::parameter("from", "from must not be after to."));
+        }
+        Ok((from, to))
+    }
+
     /// `name` as one of `choices`.
     pub(crate) fn choice<T: Copy>(
         &mut self,
@@ -93,6 +105,16 @@ pub(crate) fn moment(name: &str, text: &str) -> Result<u64, ApiError> {
         let message = format!("{name} must be RFC 3339 (2026-01-31T12:00:00Z) or milliseconds since 1970.");
         ApiError::parameter(name, message)
     })
+}
+
+/// The same, or a date or a date and time as the clocks of `zone` show it.
+fn moment_in(name: &str, text: &str, zone: &TimeZone) -> Result<u64, ApiError> {
+    let shown = text.parse::<DateTime>().ok().filter(|_| text.contains('-') && !text.ends_with(['Z', 'z']));
+    let at = shown.and_then(|shown| shown.to_zoned(zone.clone()).ok());
+    match at.and_then(|at| u64::try_from(at.timestamp().as_millisecond()).ok()) {
+        Some(at) => Ok(at),
+        None => moment(name, text),
+    }
 }
 
 /// What `text` stands for.

@@ -28,7 +28,7 @@ impl Progress {
     pub(crate) fn step(
         &mut self,
         db: &Connection,
-        mut each: impl FnMut(&Record<'_>),
+        mut each: impl FnMut(&Record<'_>) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<bool> {
         let (from_ms, to_ms) = (self.filter.from_ms.unwrap_or(0), self.filter.to_ms.unwrap_or(u64::MAX));
         let mut statement = db.prepare_cached(NEXT)?;
@@ -43,7 +43,8 @@ impl Progress {
         let names = block::names(block.get_ref("names")?.as_blob()?);
         if self.filter.may_pass(&names) {
             let rows = block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten();
-            rows.filter(|(record, _)| self.filter.passes(record)).for_each(|(record, _)| each(&record));
+            let mut passing = rows.filter(|(record, _)| self.filter.passes(record));
+            passing.try_for_each(|(record, _)| each(&record))?;
         }
         Ok(true)
     }

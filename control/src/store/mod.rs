@@ -4,6 +4,7 @@
 pub(crate) mod allowlist;
 pub(crate) mod audit;
 pub(crate) mod block;
+pub(crate) mod calendar;
 pub(crate) mod chain;
 pub(crate) mod checkpoints;
 pub(crate) mod copy;
@@ -21,6 +22,7 @@ pub(crate) mod lock;
 pub(crate) mod marks;
 pub(crate) mod members;
 pub(crate) mod migrate;
+pub(crate) mod names;
 pub(crate) mod open;
 pub(crate) mod overrides;
 pub(crate) mod principals;

@@ -1,16 +1,21 @@
 //! Sums of usage over a time. Whole days and hours come from `usage_day` and `usage_hour`; of the hours that the
-//! time cuts, the exchanges themselves are read, so that the answer is exact at any edge and fast over any length.
+//! time or a bucket cuts, the exchanges themselves are read, so that the answer is exact at any edge and fast over
+//! any length. An answer comes in pages, in the order of buckets and names or sorted by a figure.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
+use serde::{Deserialize, Serialize};
 
 use super::block;
+use super::calendar::{Calendar, Span};
 use super::requests::{Column, has_names, names_of};
-use super::rollup::{DAY_HOURS, HOUR_MS};
-use super::sums::{SELECTED, Sums};
-use super::window::{Bucket, Window, first_hour, months};
+use super::rollup::{DAY_HOURS, HOUR_MS, first_hour_of_day};
+use super::signed;
+use super::sums::{Figure, SELECTED, Sums};
+use super::window::Window;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,42 +23,234 @@ pub(crate) struct Question {
     pub(crate) from_ms: u64,
     /// The first moment that is too late.
     pub(crate) to_ms: u64,
-    pub(crate) bucket: Option<Bucket>,
+    pub(crate) calendar: Calendar,
     pub(crate) group_by: Vec<Column>,
     pub(crate) filters: Vec<(Column, String)>,
+}
+
+/// Which part of the answer, and in which order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// By buckets and then by names where it is `None`.
+    pub(crate) order: Option<Order>,
+    pub(crate) cursor: Option<Cursor>,
+    pub(crate) limit: usize,
+    /// A page that is not full by then ends with the bucket that was read last.
+    pub(crate) page_until: Instant,
+    /// The question is given up then.
+    pub(crate) until: Instant,
+}
+
+/// By which figure the groups of an answer are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(crate) figure: Figure,
+    pub(crate) descending: bool,
+}
+
+/// Where a page begins: after these names of this bucket, or with the bucket if there are none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Cursor {
+    bucket_ms: u64,
+    names: Option<Vec<Option<String>>>,
+    /// What the group before has of the figure that the answer is sorted by.
+    value: Option<u64>,
+}
+
+impl Cursor {
+    /// True if it belongs to a question with so many names and such an order.
+    pub(crate) fn fits(&self, names: usize, order: Option<Order>) -> bool {
+        self.value.is_some() == order.is_some()
+            && self.names.as_ref().map_or(order.is_none(), |known| known.len() == names)
+    }
+
+    fn is_before(&self, (bucket_ms, names): &Key) -> bool {
+        match &self.names {
+            None => self.bucket_ms <= *bucket_ms,
+            Some(last) => (self.bucket_ms, last) < (*bucket_ms, names),
+        }
+    }
 }
 
 /// One group of the answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Group {
-    pub(crate) bucket_start_ms: Option<u64>,
+    pub(crate) bucket_ms: u64,
     /// The names, in the order of the question; `None` where an exchange has none.
-    pub(crate) group: Vec<Option<String>>,
+    pub(crate) names: Vec<Option<String>>,
     pub(crate) sums: Sums,
 }
 
-/// The sums, one group after the other; more than [`GROUPS_MAX`] if there are more, but not all of them.
-pub(crate) fn sums(db: &Connection, question: &Question) -> rusqlite::Result<Vec<Group>> {
-    // One transaction, so that days, hours and exchanges are those of one moment.
-    let tx = db.unchecked_transaction()?;
-    let window = Window::of(question.from_ms, whole_day_if_over(&tx, question.to_ms)?, question.bucket);
-    let mut groups = Groups::default();
-    add_sums(&tx, question, ("usage_day", window.days), &mut groups)?;
-    for hours in window.hours {
-        add_sums(&tx, question, ("usage_hour", hours), &mut groups)?;
-    }
-    for (from_ms, to_ms) in window.edges {
-        add_rows(&tx, question, (from_ms, to_ms), &mut groups)?;
-    }
-    Ok(groups.into_iter().map(|(key, sums)| answer(question, key, sums)).collect())
+/// A part of an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub(crate) groups: Vec<Group>,
+    /// The sums over all groups of the answer, not only those of this page.
+    pub(crate) totals: Sums,
+    pub(crate) next: Option<Cursor>,
 }
 
-/// Sums by the first hour of the bucket and the names, `None` where there is none.
-type Groups = BTreeMap<Key, Sums>;
-type Key = (u64, Vec<Option<String>>);
+/// Why a question cannot be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswerable {
+    /// More than [`SORTED_MAX`] groups cannot be sorted.
+    TooManyGroups,
+    /// Before this moment there are sums of whole days in UTC only.
+    OnlyDaysBefore(u64),
+}
 
-fn answer(question: &Question, (hour, group): Key, sums: Sums) -> Group {
-    Group { bucket_start_ms: question.bucket.map(|_| hour.saturating_mul(HOUR_MS)), group, sums }
+/// Returns a part of the answer.
+pub(crate) fn page(
+    db: &Connection,
+    question: &Question,
+    part: &Part,
+) -> rusqlite::Result<Result<Page, Unanswerable>> {
+    // One transaction, so that days, hours and exchanges are those of one moment.
+    let tx = db.unchecked_transaction()?;
+    if !question.calendar.is_utc()
+        && let Some(kept_ms) = only_days_before(&tx)?
+        && question.from_ms < kept_ms
+    {
+        return Ok(Err(Unanswerable::OnlyDaysBefore(kept_ms)));
+    }
+    let (groups, next) = match part.order {
+        None => in_order(&tx, question, part)?,
+        Some(order) => match sorted(&tx, question, part, order)? {
+            Some(sorted) => sorted,
+            None => return Ok(Err(Unanswerable::TooManyGroups)),
+        },
+    };
+    let totals =
+        if part.cursor.is_none() && next.is_none() { total(&groups) } else { totals(&tx, question, part)? };
+    Ok(Ok(Page { groups, totals, next }))
+}
+
+/// Returns the sums of every group of an answer that is known to be short.
+pub(crate) fn sums(db: &Connection, question: &Question, until: Instant) -> rusqlite::Result<Vec<Group>> {
+    let tx = db.unchecked_transaction()?;
+    let part = Part { order: None, cursor: None, limit: SORTED_MAX, page_until: until, until };
+    Ok(in_order(&tx, question, &part)?.0)
+}
+
+fn totals(db: &Connection, question: &Question, part: &Part) -> rusqlite::Result<Sums> {
+    let question = Question { calendar: Calendar::whole(), group_by: Vec::new(), ..question.clone() };
+    let part = Part { order: None, cursor: None, limit: 1, ..part.clone() };
+    Ok(total(&in_order(db, &question, &part)?.0))
+}
+
+fn total(groups: &[Group]) -> Sums {
+    let mut totals = Sums::default();
+    groups.iter().for_each(|group| totals.add(&group.sums));
+    totals
+}
+
+/// The groups of a page, and where the next one begins.
+type Found = (Vec<Group>, Option<Cursor>);
+
+fn in_order(db: &Connection, question: &Question, part: &Part) -> rusqlite::Result<Found> {
+    let mut groups = Groups::new(part.cursor.clone(), part.limit.saturating_add(1));
+    let mut spans = Spans::new(db, question, part.cursor.as_ref())?;
+    let mut left = None;
+    while let Some(span) = spans.next(db)? {
+        add_span(db, question, span, part.until, &mut groups)?;
+        if groups.map.len() > part.limit {
+            break;
+        }
+        if Instant::now() >= part.page_until {
+            left = spans.next(db)?.map(|(bucket, _)| bucket.start_ms);
+            break;
+        }
+    }
+    let cut = groups.map.len() > part.limit;
+    let mut groups: Vec<Group> = groups.into_groups().collect();
+    groups.truncate(part.limit);
+    let last = groups.last().filter(|_| cut);
+    let next = last.map(|group| Cursor::after(group, None));
+    Ok((groups, next.or(left.map(|bucket_ms| Cursor { bucket_ms, names: None, value: None }))))
+}
+
+/// `None` if there are too many groups to be sorted.
+fn sorted(
+    db: &Connection,
+    question: &Question,
+    part: &Part,
+    order: Order,
+) -> rusqlite::Result<Option<Found>> {
+    let mut groups = Groups::new(None, SORTED_MAX + 1);
+    let mut spans = Spans::new(db, question, None)?;
+    while let Some(span) = spans.next(db)? {
+        add_span(db, question, span, part.until, &mut groups)?;
+        if groups.map.len() > SORTED_MAX {
+            return Ok(None);
+        }
+        if Instant::now() >= part.until {
+            return Err(too_slow());
+        }
+    }
+    let rank = |value: u64| if order.descending { u64::MAX - value } else { value };
+    let mut ranked: Vec<(u64, Group)> =
+        groups.into_groups().map(|group| (rank(group.sums.figure(order.figure)), group)).collect();
+    // The groups are in order by their names, and stay so where the figures are the same.
+    ranked.sort_by_key(|(rank, _)| *rank);
+    if let Some(cursor) = &part.cursor {
+        let last = rank(cursor.value.unwrap_or_default());
+        ranked.retain(|(rank, group)| *rank > last || (*rank == last && cursor.is_before(&group.key())));
+    }
+    let cut = ranked.len() > part.limit;
+    ranked.truncate(part.limit);
+    let groups: Vec<Group> = ranked.into_iter().map(|(_, group)| group).collect();
+    let last = groups.last().filter(|_| cut);
+    let next = last.map(|group| Cursor::after(group, Some(group.sums.figure(order.figure))));
+    Ok(Some((groups, next)))
+}
+
+impl Cursor {
+    fn after(group: &Group, value: Option<u64>) -> Self {
+        Self { bucket_ms: group.bucket_ms, names: Some(group.names.clone()), value }
+    }
+}
+
+impl Group {
+    fn key(&self) -> Key {
+        (self.bucket_ms, self.names.clone())
+    }
+}
+
+/// The buckets of a question that may hold anything, in order.
+struct Spans<'a> {
+    question: &'a Question,
+    at_ms: u64,
+    to_ms: u64,
+}
+
+impl<'a> Spans<'a> {
+    fn new(db: &Connection, question: &'a Question, cursor: Option<&Cursor>) -> rusqlite::Result<Self> {
+        let at_ms = question.from_ms.max(cursor.map_or(0, |cursor| cursor.bucket_ms));
+        Ok(Self { question, at_ms, to_ms: whole_day_if_over(db, question.to_ms)? })
+    }
+
+    /// Returns the next bucket and the part of it that is asked for.
+    fn next(&mut self, db: &Connection) -> rusqlite::Result<Option<(Span, Span)>> {
+        if self.question.calendar.bucket.is_some() {
+            let Some(hour) = next_hour(db, self.at_ms / HOUR_MS)? else { return Ok(None) };
+            self.at_ms = self.at_ms.max(hour.saturating_mul(HOUR_MS));
+        }
+        if self.at_ms >= self.to_ms {
+            return Ok(None);
+        }
+        let bucket = self.question.calendar.span(self.at_ms);
+        let part = Span { start_ms: self.at_ms, end_ms: bucket.end_ms.min(self.to_ms) };
+        self.at_ms = part.end_ms;
+        Ok(Some((bucket, part)))
+    }
+}
+
+/// Returns the first hour from `hour` on of which there are sums, or the first hour of its day.
+fn next_hour(db: &Connection, hour: u64) -> rusqlite::Result<Option<u64>> {
+    let from = [hour, first_hour_of_day(hour)].map(signed);
+    let (of_hours, of_days): (Option<u64>, Option<u64>) =
+        db.prepare_cached(NEXT_HOUR)?.query_row(from, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(of_hours.into_iter().chain(of_days).min())
 }
 
 /// A day in which nothing has begun after `to_ms` is as good as a whole one.
@@ -64,112 +261,152 @@ fn whole_day_if_over(db: &Connection, to_ms: u64) -> rusqlite::Result<u64> {
     Ok(if is_over { to_ms.div_ceil(day_ms).saturating_mul(day_ms) } else { to_ms })
 }
 
-/// Adds the sums that a table has of some hours.
-fn add_sums(
+/// Returns the first moment of which more than sums of days is kept, if there are sums of days before.
+fn only_days_before(db: &Connection) -> rusqlite::Result<Option<u64>> {
+    let (of_hours, of_days): (Option<u64>, Option<u64>) =
+        db.query_row(FIRST_HOURS, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let first_day = of_hours.map_or(u64::MAX, first_hour_of_day);
+    Ok(of_days.is_some_and(|of_days| of_days < first_day).then(|| first_day.saturating_mul(HOUR_MS)))
+}
+
+/// The smallest groups after a cursor, by the first moment of the bucket and the names.
+struct Groups {
+    map: BTreeMap<Key, Sums>,
+    after: Option<Cursor>,
+    most: usize,
+}
+
+type Key = (u64, Vec<Option<String>>);
+
+impl Groups {
+    fn new(after: Option<Cursor>, most: usize) -> Self {
+        Self { map: BTreeMap::new(), after, most }
+    }
+
+    /// Adds to a group. One that is pushed out never comes back: only smaller ones take its place.
+    fn add(&mut self, key: Key, sums: &Sums) {
+        if self.after.as_ref().is_none_or(|after| after.is_before(&key)) {
+            self.map.entry(key).or_default().add(sums);
+            if self.map.len() > self.most {
+                self.map.pop_last();
+            }
+        }
+    }
+
+    fn into_groups(self) -> impl Iterator<Item = Group> {
+        self.map.into_iter().map(|((bucket_ms, names), sums)| Group { bucket_ms, names, sums })
+    }
+}
+
+/// Adds what a part of a bucket holds.
+fn add_span(
     db: &Connection,
     question: &Question,
-    (table, hours): (&'static str, (u64, u64)),
+    (bucket, part): (Span, Span),
+    until: Instant,
     groups: &mut Groups,
 ) -> rusqlite::Result<()> {
-    if question.bucket != Some(Bucket::Month) {
-        return add_table(db, question, (table, hours), groups);
+    let window = Window::of(part.start_ms, part.end_ms);
+    add_sums(db, question, ("usage_day", window.days), bucket, groups)?;
+    for hours in window.hours {
+        add_sums(db, question, ("usage_hour", hours), bucket, groups)?;
     }
-    let first: Option<u64> = db.query_row(FIRST_HOUR, [], |row| row.get(0))?;
-    let (start, end) = hours;
-    for (from, to) in months((start.max(first.unwrap_or(start)), end)) {
-        let mut month = Groups::default();
-        add_table(db, question, (table, (from, to)), &mut month)?;
-        let first = first_hour(question.bucket, from);
-        for ((_, names), sums) in month {
-            groups.entry((first, names)).or_default().add(&sums);
-        }
+    for (start_ms, end_ms) in window.edges {
+        let rows = Rows { part: Span { start_ms, end_ms }, until };
+        rows.add(db, question, bucket, groups)?;
     }
     Ok(())
 }
 
-fn add_table(
+/// Adds the sums that a table has of some hours.
+fn add_sums(
     db: &Connection,
     question: &Question,
     (table, (start, end)): (&'static str, (u64, u64)),
-    sums: &mut Groups,
+    bucket: Span,
+    groups: &mut Groups,
 ) -> rusqlite::Result<()> {
     if start >= end {
         return Ok(());
     }
-    let mut groups: Vec<&str> = question.group_by.iter().map(Column::name).collect();
-    groups.insert(0, bucket_sql(question.bucket));
-    let mut values: Vec<Value> = [start, end].map(integer).into();
+    let names: Vec<&str> = question.group_by.iter().map(Column::name).collect();
+    let mut values: Vec<Value> = [start, end].map(|hour| signed(hour).into()).into();
     let mut wanted = vec!["hour >= ? AND hour < ?".to_owned()];
     for (column, name) in &question.filters {
         wanted.push(format!("{} = ?", column.name()));
         values.push(name.clone().into());
     }
-    values.push(integer(u64::try_from(GROUPS_MAX).unwrap_or(u64::MAX).saturating_add(1)));
-    let (groups, wanted) = (groups.join(", "), wanted.join(" AND "));
-    let sql = format!("SELECT {SELECTED}, {groups} FROM {table} WHERE {wanted} GROUP BY {groups} LIMIT ?");
+    let in_bucket = groups.after.as_ref().filter(|after| after.bucket_ms == bucket.start_ms);
+    if let Some(last) = in_bucket.and_then(|after| after.names.as_ref()).filter(|_| !names.is_empty()) {
+        wanted.push(format!("({}) > ({})", names.join(", "), vec!["?"; names.len()].join(", ")));
+        values.extend(last.iter().map(|name| Value::from(name.clone().unwrap_or_default())));
+    }
+    values.push(signed(u64::try_from(groups.most).unwrap_or(u64::MAX)).into());
+    // Grouping by a constant column is grouping by nothing.
+    let (names, wanted) = ([&["hour * 0"], names.as_slice()].concat().join(", "), wanted.join(" AND "));
+    let sql = format!(
+        "SELECT {SELECTED}, {names} FROM {table} WHERE {wanted} GROUP BY {names} ORDER BY {names} LIMIT ?"
+    );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
     while let Some(row) = rows.next()? {
-        let key = key(row, question.group_by.len())?;
-        sums.entry(key).or_default().add(&Sums::read(row)?);
+        let names = (0..question.group_by.len()).map(|at| row.get(Sums::COUNT + 1 + at).map(named));
+        groups.add((bucket.start_ms, names.collect::<rusqlite::Result<_>>()?), &Sums::read(row)?);
     }
     Ok(())
 }
 
-fn key(row: &rusqlite::Row<'_>, names: usize) -> rusqlite::Result<Key> {
-    let name = |at: usize| {
-        row.get::<_, String>(Sums::COUNT + 1 + at).map(|name| Some(name).filter(|name| !name.is_empty()))
-    };
-    Ok((row.get(Sums::COUNT)?, (0..names).map(name).collect::<rusqlite::Result<_>>()?))
+fn named(name: String) -> Option<String> {
+    Some(name).filter(|name| !name.is_empty())
 }
 
-/// Adds the exchanges that began from the first moment up to before the second.
-fn add_rows(
-    db: &Connection,
-    question: &Question,
-    (from_ms, to_ms): (u64, u64),
-    sums: &mut Groups,
-) -> rusqlite::Result<()> {
-    if from_ms >= to_ms {
-        return Ok(());
-    }
-    let mut statement = db.prepare_cached(BLOCKS)?;
-    let mut blocks = statement.query([from_ms, to_ms].map(integer))?;
-    while let Some(block) = blocks.next()? {
-        let names = block::names(block.get_ref("names")?.as_blob()?);
-        for (record, _) in block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten() {
-            let is_inside = from_ms <= record.started_at_ms && record.started_at_ms < to_ms;
-            if !is_inside || !has_names(&record, &question.filters) {
-                continue;
+/// The exchanges of a time.
+struct Rows {
+    part: Span,
+    until: Instant,
+}
+
+impl Rows {
+    /// Adds the exchanges that began in that time.
+    fn add(
+        &self,
+        db: &Connection,
+        question: &Question,
+        bucket: Span,
+        groups: &mut Groups,
+    ) -> rusqlite::Result<()> {
+        if self.part.start_ms >= self.part.end_ms {
+            return Ok(());
+        }
+        let mut statement = db.prepare_cached(BLOCKS)?;
+        let mut blocks = statement.query([self.part.start_ms, self.part.end_ms].map(signed))?;
+        while let Some(block) = blocks.next()? {
+            if Instant::now() >= self.until {
+                return Err(too_slow());
             }
-            let names = names_of(&question.group_by, &record).into_iter();
-            let names = names.map(|name| Some(name.to_owned()).filter(|name| !name.is_empty())).collect();
-            let hour = first_hour(question.bucket, record.started_at_ms / HOUR_MS);
-            sums.entry((hour, names)).or_default().add(&Sums::of(&record));
-            if sums.len() > GROUPS_MAX {
-                return Ok(());
+            let names = block::names(block.get_ref("names")?.as_blob()?);
+            for (record, _) in block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten() {
+                if self.part.contains(record.started_at_ms) && has_names(&record, &question.filters) {
+                    let names = names_of(&question.group_by, &record).into_iter();
+                    let names = names.map(|name| named(name.to_owned())).collect();
+                    groups.add((bucket.start_ms, names), &Sums::of(&record));
+                }
             }
         }
-    }
-    Ok(())
-}
-
-/// The first hour of the bucket of `hour`; grouping by a constant column is grouping by nothing.
-fn bucket_sql(bucket: Option<Bucket>) -> &'static str {
-    match bucket {
-        None | Some(Bucket::Month) => "hour * 0",
-        Some(Bucket::Hour) => "hour",
-        Some(Bucket::Day) => "hour - hour % 24",
+        Ok(())
     }
 }
 
-fn integer(number: u64) -> Value {
-    super::signed(number).into()
+/// The error of a statement that takes too long.
+fn too_slow() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERRUPT), None)
 }
 
-/// Groups of one answer.
-pub(crate) const GROUPS_MAX: usize = 10_000;
+/// Groups that can be sorted.
+pub(crate) const SORTED_MAX: usize = 100_000;
 
 const BLOCKS: &str = "SELECT names, rows FROM usage WHERE last_ms >= ? AND first_ms < ?";
-const FIRST_HOUR: &str = "SELECT min(hour) FROM usage_day";
+const NEXT_HOUR: &str = "SELECT (SELECT min(hour) FROM usage_hour WHERE hour >= ?), \
+     (SELECT min(hour) FROM usage_day WHERE hour >= ?)";
+const FIRST_HOURS: &str = "SELECT (SELECT min(hour) FROM usage_hour), (SELECT min(hour) FROM usage_day)";
 const LAST_MS: &str = "SELECT last_ms FROM usage ORDER BY last_ms DESC LIMIT 1";

@@ -23,6 +23,21 @@ pub(crate) struct Sums {
     pub(crate) first_contents: u64,
 }
 
+/// A figure that groups can be sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Figure {
+    Cost,
+    Requests,
+    Unpriced,
+    Input,
+    CacheRead,
+    CacheWrite,
+    Output,
+    Reasoning,
+    /// All classes together.
+    Tokens,
+}
+
 impl Sums {
     pub(crate) const COUNT: usize = 11;
 
@@ -47,6 +62,26 @@ impl Sums {
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, more) in self.list_mut().into_iter().zip(other.list()) {
             *sum = sum.saturating_add(more);
+        }
+    }
+
+    /// The tokens of all classes together.
+    pub(crate) fn tokens(&self) -> u64 {
+        let classes = [self.input, self.cache_read, self.cache_write, self.output, self.reasoning];
+        classes.into_iter().fold(0, u64::saturating_add)
+    }
+
+    pub(crate) fn figure(&self, figure: Figure) -> u64 {
+        match figure {
+            Figure::Cost => self.cost_nano_usd,
+            Figure::Requests => self.requests,
+            Figure::Unpriced => self.unpriced,
+            Figure::Input => self.input,
+            Figure::CacheRead => self.cache_read,
+            Figure::CacheWrite => self.cache_write,
+            Figure::Output => self.output,
+            Figure::Reasoning => self.reasoning,
+            Figure::Tokens => self.tokens(),
         }
     }
 

@@ -96,6 +96,7 @@ fn one_request_is_shown_with_its_trace() {
         json!({
             "request_id": "odd/id?", "started_at_ms": 1_700_000_000_007_u64, "duration_us": 1_007,
             "operation": "chat_completions", "key": "admin", "project": null, "principal": null,
+            "key_name": null, "project_name": null, "principal_name": null, "principal_email": null,
             "selector": "p/m", "endpoint": null, "provider": "p", "model": "m", "stream": false, "status": 200,
             "outcome": "completed", "error": null,
             "tokens": {"input": 10, "cache_read": 0, "cache_write": 0, "output": 20, "reasoning": 0},

@@ -11,7 +11,7 @@ use super::{ADMIN, Gateway};
 use crate::meter::tests::event;
 
 /// Exchanges of three days, of several models and keys, at odd moments.
-fn exchanges() -> Vec<UsageEvent> {
+pub(super) fn exchanges() -> Vec<UsageEvent> {
     let mut moment = 1_700_000_000_000_u64;
     (0..400_u64)
         .map(|n| {
@@ -126,23 +126,8 @@ fn usage_is_grouped_by_names_and_time() {
     gateway.stop();
 }
 
-#[test]
-fn an_answer_with_too_many_groups_is_refused() {
-    let mut gateway = Gateway::start();
-    let model = |n: u64| Some(ModelId::new(format!("m{n}")));
-    (0..10_000).for_each(|n| gateway.log.append(UsageEvent { model: model(n), ..event(n) }));
-    gateway.wait_stored(10_000);
-    let path = "/admin/api/usage?group_by=model";
-    assert_eq!(gateway.get(path)["data"].as_array().unwrap().len(), 10_000);
-    gateway.log.append(UsageEvent { model: model(10_000), ..event(0) });
-    gateway.wait_stored(10_001);
-    let (status, _, param) = gateway.refusal(Method::GET, path, &[("x-api-key", ADMIN)]);
-    assert_eq!((status, param), (400, json!("group_by")));
-    gateway.stop();
-}
-
 /// What the export gives an administrator.
-fn exported(gateway: &Gateway, query: &str) -> String {
+pub(super) fn exported(gateway: &Gateway, query: &str) -> String {
     let (status, text, _) =
         gateway.call(Method::GET, &format!("/admin/api/usage/export?{query}"), &[("x-api-key", ADMIN)]);
     assert_eq!(status, 200);

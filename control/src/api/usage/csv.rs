@@ -7,6 +7,7 @@ use std::io::Write as _;
 use jiff::Timestamp;
 
 use crate::money::MicroUsd;
+use crate::store::names::OwnerNames;
 use crate::store::record::{Name, Record};
 
 /// The line of names.
@@ -16,7 +17,7 @@ pub(super) fn head(out: &mut Vec<u8>) {
 }
 
 /// One exchange; what is absent or not known is empty.
-pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>) {
+pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, owners: &OwnerNames) {
     text(out, record.request_id);
     let started = i64::try_from(record.started_at_ms).ok();
     let started = started.and_then(|ms| Timestamp::from_millisecond(ms).ok());
@@ -36,6 +37,11 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>) {
     value(out, record.cost_nano_usd.map(MicroUsd));
     value(out, record.head_us);
     value(out, record.first_content_us);
+    let OwnerNames { key_name, project_name, principal_name, principal_email } = owners;
+    for name in [key_name, project_name, principal_name, principal_email] {
+        out.push(b',');
+        text(out, name.as_deref().unwrap_or_default());
+    }
     out.extend_from_slice(b"\r\n");
 }
 
@@ -78,7 +84,8 @@ const TEXTS: [Name; 12] = [
 
 const COLUMNS: &str = "request_id,started_at,started_at_ms,duration_us,operation,key,project,principal,selector,\
      endpoint,provider,model,outcome,error,provenance,price,stream,status,input_tokens,cache_read_tokens,\
-     cache_write_tokens,output_tokens,reasoning_tokens,cost_micro_usd,head_us,first_content_us";
+     cache_write_tokens,output_tokens,reasoning_tokens,cost_micro_usd,head_us,first_content_us,\
+     key_name,project_name,principal_name,principal_email";
 
 #[cfg(test)]
 mod tests {

@@ -18,6 +18,7 @@ use crate::api::{ApiError, Call};
 use crate::store::error::StoreError;
 use crate::store::export::Progress;
 use crate::store::files::Files;
+use crate::store::names::{Labels, OwnerNames};
 use crate::store::record::Record;
 use crate::store::requests::Row;
 
@@ -56,7 +57,7 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let db = app.exports.files.reader().map_err(StoreError::from)?;
     let progress = Progress::start(&db, filter).map_err(StoreError::from)?;
     let (out, body) = stream::channel();
-    tokio::spawn(write(Writing { db, progress, format, room }, out));
+    tokio::spawn(write(Writing { db, progress, labels: Labels::default(), format, room }, out));
     let mut response = Response::new(body);
     let (content_type, attachment) = match format {
         Format::Csv => {
@@ -75,6 +76,7 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 struct Writing {
     db: Connection,
     progress: Progress,
+    labels: Labels,
     format: Format,
     room: OwnedSemaphorePermit,
 }
@@ -108,9 +110,14 @@ async fn write(mut writing: Writing, out: Feed) {
 impl Writing {
     /// Adds exchanges to `piece` until it is worth sending. The bool says whether there may be more.
     fn fill(mut self, mut piece: Vec<u8>) -> (Self, rusqlite::Result<(Vec<u8>, bool)>) {
-        let format = self.format;
+        let Self { db, progress, labels, format, .. } = &mut self;
         while piece.len() < PIECE_BYTES {
-            match self.progress.step(&self.db, |record| line(format, record, &mut piece)) {
+            let each = |record: &Record<'_>| {
+                let owners = OwnerNames::of_record(db, labels, record)?;
+                line(*format, record, owners, &mut piece);
+                Ok(())
+            };
+            match progress.step(db, each) {
                 Ok(true) => {}
                 Ok(false) => return (self, Ok((piece, false))),
                 Err(error) => return (self, Err(error)),
@@ -120,12 +127,12 @@ impl Writing {
     }
 }
 
-fn line(format: Format, record: &Record<'_>, out: &mut Vec<u8>) {
+fn line(format: Format, record: &Record<'_>, owners: OwnerNames, out: &mut Vec<u8>) {
     match format {
-        Format::Csv => csv::line(out, record),
+        Format::Csv => csv::line(out, record, &owners),
         Format::JsonLines => {
             // Writing into memory cannot fail.
-            let _ = serde_json::to_writer(&mut *out, &Row::of(record, None));
+            let _ = serde_json::to_writer(&mut *out, &Row::of(record, owners, None));
             out.push(b'\n');
         }
     }

@@ -1,24 +1,32 @@
-//! `GET /admin/api/usage`: sums over a time, in total or by group and time bucket.
+//! `GET /admin/api/usage`: sums over a time, in total or by group and time bucket, in pages.
 
+mod charge;
 mod csv;
 pub(crate) mod export;
 mod reprice;
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::{Method, Response};
+use jiff::tz::TimeZone;
+use rusqlite::Connection;
 use serde::Serialize;
 use shared::clock::unix_ms;
 use shared::port::Body;
 
+use self::charge::Charge;
 use super::query::{Query, choose};
 use super::requests::{FLUSH_TIME_MAX, names};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::money::MicroUsd;
-use crate::store::report::{GROUPS_MAX, Question, sums};
+use crate::store::calendar::{Bucket, Calendar};
+use crate::store::names::{Label, Labels, Named};
+use crate::store::report::{Cursor, Group, Order, Page, Part, Question, SORTED_MAX, Unanswerable, page};
 use crate::store::requests::Column;
-use crate::store::sums::Sums;
-use crate::store::window::Bucket;
+use crate::store::sums::{Figure, Sums};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "usage", |call| Box::pin(report(call))),
@@ -29,37 +37,83 @@ pub(super) static ROUTES: &[Route] = &[
 /// Sums of the exchanges that began from `from` up to before `to`.
 async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
-    let (from_ms, to_ms) = query.span()?;
+    let charge = Charge::take(&mut query)?;
+    let question = question(&mut query)?;
+    let part = part(&mut query, &question)?;
+    query.finish()?;
+    app.scribe.flush(FLUSH_TIME_MAX).await;
+    let asked = question.clone();
+    let found = app.readers.ask(move |db| {
+        let page = page(db, &asked, &part)?;
+        Ok(match page {
+            Ok(page) => Ok((owners(db, &asked, &page.groups)?, page)),
+            Err(why) => Err(why),
+        })
+    });
+    let (owners, page) = found.await?.map_err(unanswerable)?;
+    json(&Answer::of(&question, charge.as_ref(), owners, page)?)
+}
+
+fn question(query: &mut Query) -> Result<Question, ApiError> {
+    let zone = query.text("tz").map_or(Ok(TimeZone::UTC), |name| zone(&name))?;
+    let (from_ms, to_ms) = query.span_in(&zone)?;
     let from_ms = from_ms.unwrap_or(0);
     let to_ms = to_ms.unwrap_or_else(|| unix_ms().saturating_add(1));
     if from_ms > to_ms {
         return Err(ApiError::parameter("from", "from must not be after to."));
     }
-    let bucket = query.choice("bucket", BUCKETS)?;
-    let group_by = group_by(&mut query)?;
-    let filters = names(&mut query);
-    query.finish()?;
-    app.scribe.flush(FLUSH_TIME_MAX).await;
-    let question = Question { from_ms, to_ms, bucket, group_by: group_by.clone(), filters };
-    let mut lines = app.readers.ask(move |db| sums(db, &question)).await?;
-    if lines.len() > GROUPS_MAX {
+    let calendar = Calendar { bucket: query.choice("bucket", BUCKETS)?, zone };
+    Ok(Question { from_ms, to_ms, calendar, group_by: group_by(query)?, filters: names(query) })
+}
+
+fn zone(name: &str) -> Result<TimeZone, ApiError> {
+    TimeZone::get(name).map_err(|_| {
+        ApiError::parameter("tz", "tz must be the name of a time zone (IANA), as Europe/Berlin or UTC.")
+    })
+}
+
+fn part(query: &mut Query, question: &Question) -> Result<Part, ApiError> {
+    let descending = query.choice("order", &[("desc", true), ("asc", false)])?;
+    let figure = query.choice("sort", FIGURES)?;
+    if figure.is_none() && descending.is_some() {
         return Err(ApiError::parameter(
-            "group_by",
-            format!("The answer has more than {GROUPS_MAX} lines; ask for a shorter time or fewer groups."),
+            "order",
+            "order belongs to sort, which names the figure to sort by.",
         ));
     }
-    let mut totals = Sums::default();
-    lines.iter().for_each(|line| totals.add(&line.sums));
-    if bucket.is_none() && group_by.is_empty() {
-        // The only line is the totals.
-        lines.clear();
+    let order = figure.map(|figure| Order { figure, descending: descending.unwrap_or(true) });
+    let limit = query.number("limit", 1, LINES_MAX)?.unwrap_or(LINES_MAX);
+    let cursor = query.text("cursor").map(|text| cursor(&text, question, order)).transpose()?;
+    let now = Instant::now();
+    Ok(Part { order, cursor, limit, page_until: now + PAGE_TIME, until: now + READING_TIME })
+}
+
+fn cursor(text: &str, question: &Question, order: Option<Order>) -> Result<Cursor, ApiError> {
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
+    let cursor = serde_json::from_slice(&bytes).ok();
+    cursor.filter(|cursor: &Cursor| cursor.fits(question.group_by.len(), order)).ok_or_else(|| {
+        let message = "cursor must be the next_cursor of an earlier page of the same question.";
+        ApiError::parameter("cursor", message)
+    })
+}
+
+fn unanswerable(why: Unanswerable) -> ApiError {
+    match why {
+        Unanswerable::TooManyGroups => {
+            let message = format!(
+                "The answer has more than {SORTED_MAX} groups, which cannot be sorted; ask for a shorter time or \
+                 fewer groups, or without sort."
+            );
+            ApiError::parameter("sort", message)
+        }
+        Unanswerable::OnlyDaysBefore(at_ms) => {
+            let at = Calendar::whole().shown(at_ms).unwrap_or_default();
+            let message = format!(
+                "Before {at} only the sums of whole days in UTC are kept; ask with tz=UTC, or from that moment on."
+            );
+            ApiError::parameter("from", message)
+        }
     }
-    let data = lines.into_iter().map(|line| Line {
-        bucket_start_ms: line.bucket_start_ms,
-        group: group_by.iter().map(Column::name).zip(line.group).collect(),
-        figures: Figures::of(line.sums),
-    });
-    json(&Answer { from_ms, to_ms, totals: Figures::of(totals), data: data.collect(), next_cursor: None })
 }
 
 fn group_by(query: &mut Query) -> Result<Vec<Column>, ApiError> {
@@ -75,13 +129,46 @@ fn group_by(query: &mut Query) -> Result<Vec<Column>, ApiError> {
     Ok(columns)
 }
 
+/// The names of a group beside its ids.
+type Owners = BTreeMap<&'static str, Option<String>>;
+
+/// Returns the names of each group, in the order of the groups.
+fn owners(db: &Connection, question: &Question, groups: &[Group]) -> rusqlite::Result<Vec<Owners>> {
+    let mut labels = Labels::default();
+    let mut of_group = |group: &Group| {
+        let mut owners = Owners::new();
+        for (column, id) in question.group_by.iter().zip(&group.names) {
+            let Some((named, name, email)) = owner(*column) else { continue };
+            let label = id.as_ref().map_or(Ok(Label::default()), |id| labels.find(db, named, id))?;
+            owners.insert(name, label.name);
+            email.map(|email| owners.insert(email, label.email));
+        }
+        Ok(owners)
+    };
+    groups.iter().map(&mut of_group).collect()
+}
+
+/// What a column has ids of, and the fields for the name and the address.
+fn owner(column: Column) -> Option<(Named, &'static str, Option<&'static str>)> {
+    match column {
+        Column::Key => Some((Named::Key, "key", None)),
+        Column::Project => Some((Named::Project, "project", None)),
+        Column::Principal => Some((Named::Principal, "principal", Some("principal_email"))),
+        Column::Model | Column::Provider | Column::Endpoint | Column::Operation | Column::Outcome => None,
+    }
+}
+
 #[derive(Serialize)]
 struct Answer {
     from_ms: u64,
     to_ms: u64,
-    totals: Figures,
+    tz: String,
+    /// The mark-up and the currency of every `amount`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    charge: Option<charge::Shown>,
+    /// Over all pages.
+    totals: Charged,
     data: Vec<Line>,
-    /// An answer is never cut into pages; too many groups are refused.
     next_cursor: Option<String>,
 }
 
@@ -89,10 +176,69 @@ struct Answer {
 struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     bucket_start_ms: Option<u64>,
-    /// The names of the group; null where an exchange has none.
+    /// The same as the clocks of the time zone show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bucket_start: Option<String>,
+    /// The ids of the group; null where an exchange has none.
     group: BTreeMap<&'static str, Option<String>>,
+    /// What keys, projects and humans among them are called; null where that is not known.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    names: Owners,
+    #[serde(flatten)]
+    figures: Charged,
+}
+
+impl Answer {
+    fn of(
+        question: &Question,
+        charge: Option<&Charge>,
+        owners: Vec<Owners>,
+        page: Page,
+    ) -> Result<Self, ApiError> {
+        let calendar = &question.calendar;
+        let mut data = Vec::new();
+        // Without groups and buckets the only line is the totals.
+        let has_lines = calendar.bucket.is_some() || !question.group_by.is_empty();
+        for (group, names) in page.groups.into_iter().zip(owners).filter(|_| has_lines) {
+            let bucket_start_ms = calendar.bucket.map(|_| group.bucket_ms);
+            data.push(Line {
+                bucket_start_ms,
+                bucket_start: bucket_start_ms.and_then(|at_ms| calendar.shown(at_ms)),
+                group: question.group_by.iter().map(Column::name).zip(group.names).collect(),
+                names,
+                figures: Charged::of(group.sums, charge)?,
+            });
+        }
+        let next = page.next.and_then(|next| serde_json::to_vec(&next).ok());
+        Ok(Self {
+            from_ms: question.from_ms,
+            to_ms: question.to_ms,
+            tz: calendar.zone.iana_name().unwrap_or("UTC").to_owned(),
+            charge: charge.map(Charge::shown),
+            totals: Charged::of(page.totals, charge)?,
+            data,
+            next_cursor: next.map(|next| BASE64_URL_SAFE_NO_PAD.encode(next)),
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Charged {
+    /// What the cost is charged as, where the report has a mark-up or a currency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    amount: Option<String>,
     #[serde(flatten)]
     figures: Figures,
+}
+
+impl Charged {
+    fn of(sums: Sums, charge: Option<&Charge>) -> Result<Self, ApiError> {
+        let amount = |charge: &Charge| {
+            let message = "The amounts are too large to be computed exactly; use a smaller rate or mark-up.";
+            charge.amount(sums.cost_nano_usd).ok_or_else(|| ApiError::parameter("rate", message))
+        };
+        Ok(Self { amount: charge.map(amount).transpose()?, figures: Figures::of(sums) })
+    }
 }
 
 #[derive(Serialize)]
@@ -118,7 +264,6 @@ struct Tokens {
 
 impl Figures {
     fn of(sums: Sums) -> Self {
-        let classes = [sums.input, sums.cache_read, sums.cache_write, sums.output, sums.reasoning];
         Self {
             requests: sums.requests,
             requests_unpriced: sums.unpriced,
@@ -129,7 +274,7 @@ impl Figures {
                 cache_write: sums.cache_write,
                 output: sums.output,
                 reasoning: sums.reasoning,
-                total: classes.into_iter().fold(0, u64::saturating_add),
+                total: sums.tokens(),
             },
             duration_us_avg: sums.duration_us.checked_div(sums.requests),
             first_content_us_avg: sums.first_content_us.checked_div(sums.first_contents),
@@ -137,4 +282,22 @@ impl Figures {
     }
 }
 
-const BUCKETS: &[(&str, Bucket)] = &[("hour", Bucket::Hour), ("day", Bucket::Day), ("month", Bucket::Month)];
+const BUCKETS: &[(&str, Bucket)] =
+    &[("hour", Bucket::Hour), ("day", Bucket::Day), ("week", Bucket::Week), ("month", Bucket::Month)];
+const FIGURES: &[(&str, Figure)] = &[
+    ("cost", Figure::Cost),
+    ("requests", Figure::Requests),
+    ("requests_unpriced", Figure::Unpriced),
+    ("tokens", Figure::Tokens),
+    ("input_tokens", Figure::Input),
+    ("cache_read_tokens", Figure::CacheRead),
+    ("cache_write_tokens", Figure::CacheWrite),
+    ("output_tokens", Figure::Output),
+    ("reasoning_tokens", Figure::Reasoning),
+];
+/// Groups of one page.
+const LINES_MAX: usize = 10_000;
+/// A page that is not full by then says where to go on.
+const PAGE_TIME: Duration = Duration::from_secs(1);
+/// A question that takes longer is refused.
+const READING_TIME: Duration = Duration::from_secs(8);

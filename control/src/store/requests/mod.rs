@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::money::MicroUsd;
 use crate::store::block::{self, find, request_hash};
+use crate::store::names::{Labels, OwnerNames};
 use crate::store::record::{Name, Record, Tokens, Trace};
 
 /// What usage can be filtered and grouped by; the name is the same in the API and in the tables.
@@ -115,6 +116,8 @@ pub(crate) struct Row {
     key: String,
     project: Option<String>,
     principal: Option<String>,
+    #[serde(flatten)]
+    owners: OwnerNames,
     selector: String,
     endpoint: Option<String>,
     provider: Option<String>,
@@ -181,7 +184,7 @@ pub(crate) fn page(
         // Nothing that is later than this is left to be looked at.
         let here = Cursor { started_at_ms: last_ms + 1, id: 0 };
         if Instant::now() >= bounds.until && here < start {
-            return Ok(newest.page(limit, Some(here)));
+            return newest.page(limit, Some(here)).named(db);
         }
         let names = block::names(block.get_ref("names")?.as_blob()?);
         if !filter.may_pass(&names) {
@@ -197,7 +200,19 @@ pub(crate) fn page(
             }
         }
     }
-    Ok(newest.page(limit, None))
+    newest.page(limit, None).named(db)
+}
+
+impl Page {
+    /// Puts the names beside the ids.
+    fn named(mut self, db: &Connection) -> rusqlite::Result<Self> {
+        let mut labels = Labels::default();
+        for row in &mut self.rows {
+            let ids = [Some(row.key.as_str()), row.project.as_deref(), row.principal.as_deref()];
+            row.owners = OwnerNames::of(db, &mut labels, ids)?;
+        }
+        Ok(self)
+    }
 }
 
 /// The newest exchange with this request id, with its trace.
@@ -238,10 +253,14 @@ fn rows_of(db: &Connection, id: i64, request_id: &str) -> rusqlite::Result<Vec<R
     db.prepare_cached(BLOCK)?.query_row([id], |block| {
         let names = block::names(block.get_ref("names")?.as_blob()?);
         let rows = block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten();
+        let mut labels = Labels::default();
+        let row = |(record, trace): (Record<'_>, Trace<'_>)| {
+            Ok(Row::of(&record, OwnerNames::of_record(db, &mut labels, &record)?, Some(trace)))
+        };
         let mut found: Vec<Row> = rows
             .filter(|(record, _)| record.request_id == request_id)
-            .map(|(record, trace)| Row::of(&record, Some(trace)))
-            .collect();
+            .map(row)
+            .collect::<rusqlite::Result<_>>()?;
         found.reverse();
         Ok(found)
     })
@@ -294,7 +313,7 @@ impl Newest {
             }
             self.rows.pop();
         }
-        self.rows.push(Reverse(Entry { place, row: Row::of(record, None) }));
+        self.rows.push(Reverse(Entry { place, row: Row::of(record, OwnerNames::default(), None) }));
     }
 
     /// The page of what was found, when looking has ended at `end`: what is before that may not be all there is.
@@ -330,7 +349,7 @@ impl Ord for Entry {
 }
 
 impl Row {
-    pub(crate) fn of(record: &Record<'_>, trace: Option<Trace<'_>>) -> Self {
+    pub(crate) fn of(record: &Record<'_>, owners: OwnerNames, trace: Option<Trace<'_>>) -> Self {
         let name = |name| record.name(name).to_owned();
         let or_none = |name| Some(record.name(name).to_owned()).filter(|name| !name.is_empty());
         Self {
@@ -341,6 +360,7 @@ impl Row {
             key: name(Name::Key),
             project: or_none(Name::Project),
             principal: or_none(Name::Principal),
+            owners,
             selector: name(Name::Selector),
             endpoint: or_none(Name::Endpoint),
             provider: or_none(Name::Provider),

@@ -1,0 +1,106 @@
+//! The names that people gave to keys, projects and humans, by their ids. Those of what was deleted are in the
+//! audit, for as long as that is kept.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension as _, Row};
+use serde::Serialize;
+
+use super::record::{Name, Record};
+
+/// What has an id and a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Named {
+    Key,
+    Project,
+    Principal,
+}
+
+/// A name, and the address of a human.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Label {
+    pub(crate) name: Option<String>,
+    pub(crate) email: Option<String>,
+}
+
+/// Names that were looked up, so that each is looked up once.
+#[derive(Debug, Default)]
+pub(crate) struct Labels {
+    known: HashMap<(Named, String), Label>,
+}
+
+impl Labels {
+    /// Returns what `id` is called; a label without a name where nothing is known of it.
+    pub(crate) fn find(&mut self, db: &Connection, named: Named, id: &str) -> rusqlite::Result<Label> {
+        let key = (named, id.to_owned());
+        if let Some(label) = self.known.get(&key) {
+            return Ok(label.clone());
+        }
+        let label = read(db, named, id)?;
+        if self.known.len() >= LABELS_MAX {
+            self.known.clear();
+        }
+        self.known.insert(key, label.clone());
+        Ok(label)
+    }
+}
+
+/// The names beside the ids of an exchange.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct OwnerNames {
+    pub(crate) key_name: Option<String>,
+    pub(crate) project_name: Option<String>,
+    pub(crate) principal_name: Option<String>,
+    pub(crate) principal_email: Option<String>,
+}
+
+impl OwnerNames {
+    /// Returns the names of a key, a project and a human.
+    pub(crate) fn of(db: &Connection, labels: &mut Labels, ids: [Option<&str>; 3]) -> rusqlite::Result<Self> {
+        let mut find = |named, id: Option<&str>| match id.filter(|id| !id.is_empty()) {
+            Some(id) => labels.find(db, named, id),
+            None => Ok(Label::default()),
+        };
+        let [key, project, principal] = ids;
+        let principal = find(Named::Principal, principal)?;
+        Ok(Self {
+            key_name: find(Named::Key, key)?.name,
+            project_name: find(Named::Project, project)?.name,
+            principal_name: principal.name,
+            principal_email: principal.email,
+        })
+    }
+
+    /// Returns the names of whom an exchange belongs to.
+    pub(crate) fn of_record(
+        db: &Connection,
+        labels: &mut Labels,
+        record: &Record<'_>,
+    ) -> rusqlite::Result<Self> {
+        Self::of(db, labels, [Name::Key, Name::Project, Name::Principal].map(|name| Some(record.name(name))))
+    }
+}
+
+fn read(db: &Connection, named: Named, id: &str) -> rusqlite::Result<Label> {
+    let (sql, kind) = match named {
+        Named::Key => (KEY, "key"),
+        Named::Project => (PROJECT, "project"),
+        Named::Principal => (PRINCIPAL, "principal"),
+    };
+    let label = |row: &Row<'_>| Ok(Label { name: row.get("name")?, email: row.get("email")? });
+    if let Some(found) = db.prepare_cached(sql)?.query_row([id], label).optional()? {
+        return Ok(found);
+    }
+    Ok(db.prepare_cached(DELETED)?.query_row([kind, id], label).optional()?.unwrap_or_default())
+}
+
+/// Labels that are remembered.
+const LABELS_MAX: usize = 20_000;
+
+const KEY: &str = "SELECT name, NULL AS email FROM keys WHERE id = ?";
+const PROJECT: &str = "SELECT name, NULL AS email FROM projects WHERE id = ?";
+const PRINCIPAL: &str = "SELECT name, email FROM principals WHERE id = ?";
+const DELETED: &str = "SELECT coalesce(detail ->> '$.after.name', detail ->> '$.before.name') AS name, \
+     coalesce(detail ->> '$.after.email', detail ->> '$.before.email') AS email \
+     FROM (SELECT id, CASE WHEN json_valid(detail) THEN detail ELSE '{}' END AS detail FROM audit \
+     WHERE object_kind = ? AND object_id = ? AND outcome = 'done') WHERE name IS NOT NULL ORDER BY id DESC LIMIT 1";
