@@ -1,6 +1,8 @@
 //! Quotas (ADM-4, P14, M-083, M-194): what many clients at the same time can get, what a kill of the process
 //! changes about it, and how each end of an exchange settles.
 
+mod scopes;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -451,7 +453,9 @@ async fn the_api_refuses_what_is_no_limit() {
     let post = async |body: Value| rig.gateway.client().post("/admin/api/quotas", body.to_string()).await;
     for (name, body) in [
         ("metric", json!({"subject": key, "metric": "bytes", "window": "day", "limit": 1})),
-        ("window", json!({"subject": key, "metric": "requests", "window": "week", "limit": 1})),
+        ("window", json!({"subject": key, "metric": "requests", "window": "fortnight", "limit": 1})),
+        ("no window", json!({"subject": key, "metric": "requests", "limit": 1})),
+        ("concurrent", json!({"subject": key, "metric": "concurrent_requests", "window": "day", "limit": 1})),
         ("limit", json!({"subject": key, "metric": "requests", "window": "day", "limit": -1})),
         (
             "limit",

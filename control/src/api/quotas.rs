@@ -30,7 +30,7 @@ struct Standing {
     /// Held by requests that are running.
     reserved: u64,
     remaining: u64,
-    /// When nothing that is used now counts any more; null for a limit in total.
+    /// When nothing that is used now counts any more; null for a limit in total or of concurrent requests.
     resets_at_ms: Option<u64>,
 }
 
@@ -84,7 +84,8 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 struct New {
     subject: Of,
     metric: Metric,
-    window: Period,
+    #[serde(default)]
+    window: Option<Period>,
     limit: u64,
     #[serde(default)]
     enforcement: Enforcement,
@@ -93,6 +94,7 @@ struct New {
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let New { subject, metric, window, limit, enforcement } = call.json()?;
+    check_window(metric, window)?;
     let create = Create { subject, metric, period: window, limit: bounded(limit)?, enforcement };
     call.execute(StatusCode::CREATED, create).await
 }
@@ -122,6 +124,16 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let delete = Delete { id: call.argument().to_owned(), if_version: call.if_match()? };
     call.execute(StatusCode::NO_CONTENT, delete).await
+}
+
+/// Concurrent requests are counted in no window, and everything else in one.
+fn check_window(metric: Metric, window: Option<Period>) -> Result<(), ApiError> {
+    let message = match (metric, window) {
+        (Metric::ConcurrentRequests, Some(_)) => "concurrent_requests take no window. Leave it out.",
+        (Metric::ConcurrentRequests, None) | (_, Some(_)) => return Ok(()),
+        (_, None) => "window must be one of minute, hour, day, week, month, total.",
+    };
+    Err(ApiError::parameter("window", message))
 }
 
 fn bounded(limit: u64) -> Result<u64, ApiError> {

@@ -60,7 +60,7 @@ impl Charges {
             if amount == 0 {
                 continue;
             }
-            if let Some((start_ms, _)) = rule.period.window(at_ms) {
+            if let Some((start_ms, _)) = rule.period.and_then(|period| period.window(at_ms)) {
                 let sum = self.sums.entry((rule.id.clone(), start_ms)).or_default();
                 *sum = sum.saturating_add(amount);
             }

@@ -27,7 +27,7 @@ impl Book {
             let counter = match counters.get(&row.id) {
                 Some(counter) => counter,
                 None => {
-                    if row.period == Period::Minute {
+                    if row.period == Some(Period::Minute) {
                         sliding.insert(row.id.as_str());
                     }
                     counters.put(&row.id, restored(db, row)?)
@@ -66,8 +66,9 @@ fn quota(row: &Row, counter: Arc<Counter>) -> Quota {
 /// A counter that knows what was used in the window that runs now.
 fn restored(db: &Connection, row: &Row) -> rusqlite::Result<Counter> {
     let now_ms = unix_ms();
-    let counter = Counter::new(row.period, now_ms);
-    if let Some((start_ms, _)) = row.period.window(now_ms) {
+    let Some(period) = row.period else { return Ok(Counter::of_holds(now_ms)) };
+    let counter = Counter::new(period, now_ms);
+    if let Some((start_ms, _)) = period.window(now_ms) {
         counter.add(start_ms, quotas::used(db, &row.id, start_ms)?, now_ms);
     }
     Ok(counter)

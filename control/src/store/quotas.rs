@@ -17,8 +17,9 @@ pub(crate) struct Row {
     pub(crate) id: String,
     pub(crate) subject: Of,
     pub(crate) metric: Metric,
+    /// None for concurrent requests alone.
     #[serde(rename = "window")]
-    pub(crate) period: Period,
+    pub(crate) period: Option<Period>,
     /// In the unit of the metric; money in micro-dollars.
     pub(crate) limit: u64,
     pub(crate) enforcement: Enforcement,
@@ -54,7 +55,7 @@ impl Row {
             id: row.get("id")?,
             subject: Of { kind: row.get::<_, Named<Subject>>("kind")?.0, id: row.get("subject")? },
             metric: row.get::<_, Named<Metric>>("metric")?.0,
-            period: row.get::<_, Named<Period>>("period")?.0,
+            period: row.get::<_, Option<Named<Period>>>("period")?.map(|named| named.0),
             limit: row.get("amount")?,
             enforcement: if hard { Enforcement::Hard } else { Enforcement::Warn },
             version: row.get("version")?,
@@ -73,19 +74,19 @@ struct Named<T>(T);
 
 impl FromSql for Named<Subject> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        by_name(value, &SUBJECTS, Subject::name)
+        by_name(value, &Subject::ALL, Subject::name)
     }
 }
 
 impl FromSql for Named<Metric> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        by_name(value, &METRICS, Metric::name)
+        by_name(value, &Metric::ALL, Metric::name)
     }
 }
 
 impl FromSql for Named<Period> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        by_name(value, &PERIODS, Period::name)
+        by_name(value, &Period::ALL, Period::name)
     }
 }
 
@@ -128,7 +129,7 @@ pub(crate) fn twin(db: &Connection, row: &Row) -> rusqlite::Result<Option<String
         ":kind": row.subject.kind.name(),
         ":subject": row.subject.id,
         ":metric": row.metric.name(),
-        ":period": row.period.name(),
+        ":period": row.period.map(Period::name),
         ":hard": row.is_hard(),
         ":id": row.id,
     };
@@ -142,7 +143,7 @@ pub(crate) fn put(tx: &Connection, row: &Row) -> rusqlite::Result<()> {
         ":kind": row.subject.kind.name(),
         ":subject": row.subject.id,
         ":metric": row.metric.name(),
-        ":period": row.period.name(),
+        ":period": row.period.map(Period::name),
         ":amount": row.limit,
         ":hard": row.is_hard(),
         ":version": row.version,
@@ -283,10 +284,6 @@ pub(crate) fn recent(
     Ok(())
 }
 
-const SUBJECTS: [Subject; 3] = [Subject::Key, Subject::Project, Subject::Principal];
-const METRICS: [Metric; 5] =
-    [Metric::Requests, Metric::InputTokens, Metric::OutputTokens, Metric::TotalTokens, Metric::CostMicroUsd];
-const PERIODS: [Period; 5] = [Period::Minute, Period::Hour, Period::Day, Period::Month, Period::Total];
 /// Windows are kept for as long after their beginning: longer than a month, and than any exchange runs.
 const KEPT_MS: u64 = 62 * 24 * 3_600_000;
 
@@ -296,7 +293,7 @@ const FIND: &str = "SELECT * FROM quotas WHERE id = ?";
 const ALL: &str = "SELECT * FROM quotas ORDER BY id";
 const OF_SUBJECT: &str = "SELECT * FROM quotas WHERE kind = ? AND subject = ? ORDER BY id";
 const TWIN: &str = "SELECT id FROM quotas WHERE kind = :kind AND subject = :subject AND metric = :metric \
-     AND period = :period AND hard = :hard AND id <> :id";
+     AND period IS :period AND hard = :hard AND id <> :id";
 const PUT: &str = "INSERT INTO quotas (id, kind, subject, metric, period, amount, hard, version, \
      created_at_ms, updated_at_ms) VALUES (:id, :kind, :subject, :metric, :period, :amount, :hard, \
      :version, :created, :updated) \

@@ -106,7 +106,7 @@ fn no_slot() -> Fault {
 fn over(exceeded: &Exceeded) -> Fault {
     let Exceeded { quota, least, wait_ms } = exceeded;
     let what = match quota.metric {
-        Metric::Requests => String::new(),
+        Metric::Requests | Metric::ConcurrentRequests => String::new(),
         Metric::CostMicroUsd => {
             let micro = least.div_ceil(Metric::CostMicroUsd.units());
             format!(" This request may cost {}.{:06} dollars.", micro / 1_000_000, micro % 1_000_000)

@@ -72,6 +72,11 @@ impl Counter {
         Self { since_ms, kind }
     }
 
+    /// A counter of what is held at the moment, in no window.
+    pub fn of_holds(since_ms: u64) -> Self {
+        Self::new(Period::Total, since_ms)
+    }
+
     /// From when on everybody who begins holds a part of it before anything is used.
     pub fn since_ms(&self) -> u64 {
         self.since_ms

@@ -32,8 +32,8 @@ pub struct Quota {
     pub subject: Subject,
     /// What is counted.
     pub metric: Metric,
-    /// In which time.
-    pub period: Period,
+    /// The window in which it is counted; none for concurrent requests.
+    pub period: Option<Period>,
     /// How much, in the unit of [`Quota::limit_in_units`].
     pub limit: u64,
     /// Whether it refuses what does not fit, or only counts.
@@ -60,6 +60,9 @@ pub enum Subject {
 pub enum Metric {
     /// Exchanges that a target served, or that their client left.
     Requests,
+    /// Exchanges that run at the same time. A hold of one lasts until the exchange is recorded, and counts for
+    /// nothing then.
+    ConcurrentRequests,
     /// Input of every class.
     InputTokens,
     /// Output and reasoning.
@@ -71,6 +74,9 @@ pub enum Metric {
 }
 
 impl Subject {
+    /// Every subject.
+    pub const ALL: [Self; 3] = [Self::Key, Self::Project, Self::Principal];
+
     /// The name in the API.
     pub fn name(self) -> &'static str {
         match self {
@@ -82,10 +88,21 @@ impl Subject {
 }
 
 impl Metric {
+    /// Every metric.
+    pub const ALL: [Self; 6] = [
+        Self::Requests,
+        Self::ConcurrentRequests,
+        Self::InputTokens,
+        Self::OutputTokens,
+        Self::TotalTokens,
+        Self::CostMicroUsd,
+    ];
+
     /// The name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Requests => "requests",
+            Self::ConcurrentRequests => "concurrent_requests",
             Self::InputTokens => "input_tokens",
             Self::OutputTokens => "output_tokens",
             Self::TotalTokens => "total_tokens",
@@ -96,8 +113,12 @@ impl Metric {
     /// Units of the count in one of the limit.
     pub fn units(self) -> u64 {
         match self {
-            Self::Requests | Self::InputTokens | Self::OutputTokens | Self::TotalTokens => 1,
             Self::CostMicroUsd => NANO_IN_MICRO,
+            Self::Requests
+            | Self::ConcurrentRequests
+            | Self::InputTokens
+            | Self::OutputTokens
+            | Self::TotalTokens => 1,
         }
     }
 
@@ -105,7 +126,7 @@ impl Metric {
     pub fn is_tokens(self) -> bool {
         match self {
             Self::InputTokens | Self::OutputTokens | Self::TotalTokens => true,
-            Self::Requests | Self::CostMicroUsd => false,
+            Self::Requests | Self::ConcurrentRequests | Self::CostMicroUsd => false,
         }
     }
 }
@@ -129,12 +150,16 @@ impl fmt::Display for Quota {
         let subject = self.subject.name();
         match self.metric {
             Metric::Requests => write!(f, "{limit} requests")?,
+            Metric::ConcurrentRequests => write!(f, "{limit} concurrent requests")?,
             Metric::InputTokens => write!(f, "{limit} input tokens")?,
             Metric::OutputTokens => write!(f, "{limit} output tokens")?,
             Metric::TotalTokens => write!(f, "{limit} tokens")?,
             Metric::CostMicroUsd => write!(f, "{}.{:06} dollars", limit / 1_000_000, limit % 1_000_000)?,
         }
-        write!(f, " {period} for this {subject}")
+        if let Some(period) = period {
+            write!(f, " {period}")?;
+        }
+        write!(f, " for this {subject}")
     }
 }
 

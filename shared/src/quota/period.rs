@@ -16,6 +16,8 @@ pub enum Period {
     Hour,
     /// A day.
     Day,
+    /// An ISO week, which begins on Monday.
+    Week,
     /// A month.
     Month,
     /// For good.
@@ -23,6 +25,9 @@ pub enum Period {
 }
 
 impl Period {
+    /// Every period.
+    pub const ALL: [Self; 6] = [Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Total];
+
     /// The window around `at_ms`: when it began, and the first moment after it. Nothing for the sliding minute,
     /// which has no fixed windows.
     pub fn window(self, at_ms: u64) -> Option<(u64, u64)> {
@@ -30,6 +35,7 @@ impl Period {
             Self::Minute => None,
             Self::Hour => Some(aligned(at_ms, HOUR_MS)),
             Self::Day => Some(aligned(at_ms, DAY_MS)),
+            Self::Week => Some(week(at_ms)),
             Self::Month => Some(month(at_ms)),
             Self::Total => Some((0, u64::MAX)),
         }
@@ -41,6 +47,7 @@ impl Period {
             Self::Minute => "minute",
             Self::Hour => "hour",
             Self::Day => "day",
+            Self::Week => "week",
             Self::Month => "month",
             Self::Total => "total",
         }
@@ -53,7 +60,7 @@ impl fmt::Display for Period {
         match self {
             Self::Total => f.write_str("in total"),
             Self::Hour => f.write_str("an hour"),
-            Self::Minute | Self::Day | Self::Month => write!(f, "a {}", self.name()),
+            Self::Minute | Self::Day | Self::Week | Self::Month => write!(f, "a {}", self.name()),
         }
     }
 }
@@ -61,6 +68,13 @@ impl fmt::Display for Period {
 fn aligned(at_ms: u64, length_ms: u64) -> (u64, u64) {
     let start = at_ms - at_ms % length_ms;
     (start, start.saturating_add(length_ms))
+}
+
+/// The week around a moment. The epoch was a Thursday, so the first week is cut short.
+fn week(at_ms: u64) -> (u64, u64) {
+    let since_monday = at_ms.saturating_add(3 * DAY_MS) % WEEK_MS;
+    let start = at_ms.saturating_sub(since_monday);
+    (start, at_ms.saturating_add(WEEK_MS - since_monday))
 }
 
 /// Months counted from March, so that a leap day ends its year.
@@ -81,6 +95,7 @@ fn first_of(year: u64, month: u64) -> u64 {
 /// Milliseconds of an hour.
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
+const WEEK_MS: u64 = 7 * DAY_MS;
 
 #[cfg(test)]
 mod tests {
@@ -113,6 +128,21 @@ mod tests {
             at = end;
         }
         assert_eq!(at / DAY_MS, ERA_DAYS, "four hundred years");
+    }
+
+    #[test]
+    fn weeks_begin_on_monday() {
+        // (a moment, its Monday, the next Monday), in seconds, as `date -u -d ... +%s` gives them.
+        for (name, at, start, end) in [
+            ("the epoch, a Thursday", 0, 0, 345_600),
+            ("the first Monday", 345_600, 345_600, 950_400),
+            ("a Sunday's last second", 1_795_391_999, 1_794_787_200, 1_795_392_000),
+            ("a Monday's first second", 1_795_392_000, 1_795_392_000, 1_795_996_800),
+            ("a week of two years", 1_767_225_600, 1_766_966_400, 1_767_571_200),
+            ("a leap day", 1_709_210_096, 1_708_905_600, 1_709_510_400),
+        ] {
+            assert_eq!(Period::Week.window(at * 1_000), Some((start * 1_000, end * 1_000)), "{name}");
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Claim {
     fn of(&self, metric: Metric) -> (u64, u64) {
         let Self { input_tokens, output_least, output_wanted, .. } = *self;
         match metric {
-            Metric::Requests => (1, 1),
+            Metric::Requests | Metric::ConcurrentRequests => (1, 1),
             Metric::InputTokens => (input_tokens, input_tokens),
             Metric::OutputTokens => (output_least, output_wanted),
             Metric::TotalTokens => {
@@ -83,6 +83,7 @@ impl Spent {
     pub fn amount(&self, metric: Metric) -> Option<u64> {
         match metric {
             Metric::Requests => Some(self.requests),
+            Metric::ConcurrentRequests => Some(0),
             Metric::InputTokens => Some(self.input_tokens),
             Metric::OutputTokens => Some(self.output_tokens),
             Metric::TotalTokens => Some(self.input_tokens.saturating_add(self.output_tokens)),

@@ -10,7 +10,6 @@ use crate::usage::{Outcome, TokenCounts};
 
 /// A moment in the middle of an hour, a day and a month.
 const NOON: u64 = 1_795_262_400_000;
-const PERIODS: [Period; 5] = [Period::Minute, Period::Hour, Period::Day, Period::Month, Period::Total];
 
 fn exactly(amount: u64, limit: u64) -> Ask {
     Ask { least: amount, wanted: amount, limit: Some(limit) }
@@ -21,7 +20,7 @@ fn quota(metric: Metric, limit: u64, is_hard: bool) -> Arc<Quota> {
         id: "q".into(),
         subject: Subject::Key,
         metric,
-        period: Period::Hour,
+        period: Some(Period::Hour),
         limit,
         is_hard,
         counter: Arc::new(Counter::new(Period::Hour, NOON)),
@@ -80,12 +79,67 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+#[derive(Clone, Debug)]
+enum Turn {
+    /// An exchange asks to run.
+    Begin,
+    /// The running exchange at this place ends with this outcome.
+    End { place: usize, outcome: Outcome },
+    /// So many milliseconds pass.
+    Pass(u64),
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    let outcome = prop::sample::select(&[Outcome::Completed, Outcome::Failed, Outcome::Cancelled][..]);
+    prop_oneof![
+        3 => Just(Turn::Begin),
+        2 => (0..8_usize, outcome).prop_map(|(place, outcome)| Turn::End { place, outcome }),
+        1 => (0..40 * 86_400_000_u64).prop_map(Turn::Pass),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
+    fn no_more_run_at_the_same_time_than_the_limit(
+        limit in 0..6_u64,
+        turns in prop::collection::vec(turn(), 1..80),
+    ) {
+        let concurrent = Arc::new(Quota {
+            period: None,
+            counter: Arc::new(Counter::of_holds(NOON)),
+            ..Arc::into_inner(quota(Metric::ConcurrentRequests, limit, true)).unwrap()
+        });
+        let quotas = [Arc::clone(&concurrent)];
+        let mut running = Vec::new();
+        let mut now_ms = NOON;
+        for turn in turns {
+            match turn {
+                Turn::Begin => match Reservation::take(&quotas, &Claim::default(), now_ms) {
+                    Ok(reservation) => running.push(reservation),
+                    Err(exceeded) => {
+                        prop_assert_eq!(running.len() as u64, limit);
+                        prop_assert_eq!(exceeded.wait_ms, (limit > 0).then_some(0));
+                    }
+                },
+                Turn::End { place, outcome } if !running.is_empty() => {
+                    let tokens = TokenCounts { input: 7, ..TokenCounts::default() };
+                    let ended = running.swap_remove(place % running.len());
+                    ended.settle(&Spent::of(outcome, &tokens, None));
+                }
+                Turn::End { .. } => {}
+                Turn::Pass(ms) => now_ms += ms,
+            }
+            let held = Reading { used: 0, reserved: running.len() as u64, resets_at_ms: None };
+            prop_assert!(held.reserved <= limit);
+            prop_assert_eq!(concurrent.counter.read(now_ms), held);
+        }
+    }
+
+    #[test]
     fn counts_as_one_who_remembers_everything(
-        period in prop::sample::select(&PERIODS[..]),
+        period in prop::sample::select(&Period::ALL[..]),
         steps in prop::collection::vec(step(), 1..80),
     ) {
         const LIMIT: u64 = 100;
@@ -164,7 +218,7 @@ fn each_window_ends_when_the_calendar_says() {
 
 #[test]
 fn holds_in_the_way_may_come_back_at_any_moment() {
-    for period in PERIODS {
+    for period in Period::ALL {
         let counter = Counter::new(period, NOON);
         let hold = counter.take(exactly(10, 10), NOON).unwrap();
         assert_eq!(counter.wait_ms(1, 10, NOON), Some(0), "{period:?}");
@@ -176,7 +230,7 @@ fn holds_in_the_way_may_come_back_at_any_moment() {
 
 #[test]
 fn a_clock_that_is_set_back_frees_nothing() {
-    for period in PERIODS {
+    for period in Period::ALL {
         let counter = Counter::new(period, NOON);
         let later = NOON + 40 * 86_400_000;
         let hold = counter.take(exactly(10, 10), later).unwrap();
@@ -201,7 +255,7 @@ fn a_hold_corrects_the_window_it_was_taken_in() {
 
 #[test]
 fn absurd_amounts_do_not_overflow() {
-    for period in PERIODS {
+    for period in Period::ALL {
         let counter = Counter::new(period, NOON);
         let ask = Ask { least: u64::MAX, wanted: u64::MAX, limit: None };
         let holds: Vec<Hold> = (0..40).map(|_| counter.take(ask, NOON).unwrap()).collect();
@@ -216,7 +270,7 @@ fn absurd_amounts_do_not_overflow() {
 #[test]
 fn threads_never_take_more_than_the_limit_together() {
     const LIMIT: u64 = 1_000;
-    for period in PERIODS {
+    for period in Period::ALL {
         let counter = Counter::new(period, NOON);
         let (clock, stop) = (AtomicU64::new(NOON), AtomicBool::new(false));
         let asked = AtomicU64::new(0);
@@ -316,6 +370,9 @@ fn a_quota_reads_as_people_say_it() {
     let mut quota =
         Quota { limit: 1_250_000, ..Arc::into_inner(quota(Metric::CostMicroUsd, 0, true)).unwrap() };
     assert_eq!(quota.to_string(), "1.250000 dollars an hour for this key");
-    quota = Quota { metric: Metric::Requests, period: Period::Total, subject: Subject::Project, ..quota };
+    quota =
+        Quota { metric: Metric::Requests, period: Some(Period::Total), subject: Subject::Project, ..quota };
     assert_eq!(quota.to_string(), "1250000 requests in total for this project");
+    quota = Quota { metric: Metric::ConcurrentRequests, period: None, limit: 3, ..quota };
+    assert_eq!(quota.to_string(), "3 concurrent requests for this project");
 }

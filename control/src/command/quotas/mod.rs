@@ -15,7 +15,8 @@ use crate::store::{principals, projects};
 pub(crate) struct Create {
     pub(crate) subject: Of,
     pub(crate) metric: Metric,
-    pub(crate) period: Period,
+    /// None for concurrent requests alone.
+    pub(crate) period: Option<Period>,
     pub(crate) limit: u64,
     pub(crate) enforcement: Enforcement,
 }
@@ -53,8 +54,10 @@ impl Command for Create {
         };
         check_twin(write, &row)?;
         quotas::put(write.db, &row)?;
-        if let Some((start_ms, _)) = row.period.window(write.now_ms) {
-            let spent = quotas::used_since(write.db, &row.subject, row.period, start_ms)?;
+        if let Some(period) = row.period
+            && let Some((start_ms, _)) = period.window(write.now_ms)
+        {
+            let spent = quotas::used_since(write.db, &row.subject, period, start_ms)?;
             quotas::add_used(write.db, &row.id, start_ms, spent.amount(row.metric).unwrap_or(0))?;
         }
         let audit = Entry::done("quota.create", "quota", &row.id).after(json!(row));

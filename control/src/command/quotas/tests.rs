@@ -100,7 +100,7 @@ impl Desk {
 
 fn limit(kind: Subject, id: &str, period: Period) -> Create {
     let (metric, enforcement) = (Metric::Requests, Enforcement::Hard);
-    Create { subject: Of { kind, id: id.into() }, metric, period, limit: 3, enforcement }
+    Create { subject: Of { kind, id: id.into() }, metric, period: Some(period), limit: 3, enforcement }
 }
 
 #[test]
