@@ -310,6 +310,29 @@ async fn an_override_prices_requests_from_its_moment_on() {
 }
 
 #[tokio::test]
+async fn an_override_of_a_model_that_no_provider_has_warns() {
+    let (gateway, upstream) = with_upstream().await;
+    let client = gateway.client();
+    upstream.then(list(&["known-model"]));
+    post(&client, "providers/up/sync", json!({})).await;
+    for (model, want) in [
+        ("m", json!([])),
+        ("known-model", json!([])),
+        (
+            "known-modle",
+            json!([
+                "Provider 'up' has no model 'known-modle'; did you mean known-model? The override has no effect \
+                 until the provider lists or declares that model."
+            ]),
+        ),
+    ] {
+        let body = json!({"provider": "up", "model": model, "facts": {"vision": true}});
+        let (status, made) = post(&client, "catalog/overrides", body).await;
+        assert_eq!((status, &made["warnings"], &made["model"]), (201, &want, &json!(model)));
+    }
+}
+
+#[tokio::test]
 async fn an_override_that_cannot_be_is_refused_by_name() {
     let (gateway, _upstream) = with_upstream().await;
     let client = gateway.client();

@@ -30,6 +30,7 @@ mod media;
 mod memory;
 mod messages;
 mod plain_secrets;
+mod prices;
 mod process;
 mod providers;
 mod quota;

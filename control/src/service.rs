@@ -25,6 +25,7 @@ use crate::api::gate::Gate;
 use crate::api::under_way::Running;
 use crate::api::usage::export::Exports;
 use crate::api::{self, ApiError, App, RequestId};
+use crate::catalog::price_feed::PriceFeed;
 use crate::catalog::shelf::Shelf;
 use crate::config::Config;
 use crate::console::Asset;
@@ -111,6 +112,13 @@ pub fn start(params: Params) -> io::Result<Control> {
     let renewing = scribe.clone();
     let publish = Box::new(move || renewing.publish(Touched::ROUTING));
     let keeper = Keeper::new(tokens.clone(), Arc::clone(&params.http), publish);
+    let repricing = scribe.clone();
+    let feed = config.prices_url.clone().map(|url| PriceFeed {
+        url,
+        catalog: Arc::clone(&catalog),
+        http: Arc::clone(&params.http),
+        publish: Box::new(move || repricing.publish(Touched::ROUTING)),
+    });
     let gate = Arc::new(Gate::new(params.reader.clone(), csrf_key, is_tls));
     let app = App {
         snapshot: params.reader,
@@ -140,7 +148,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (stop, stopped) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let thread = thread::Builder::new().name("llmgw-control".into()).spawn(move || {
-        runtime.block_on(run(Arc::new(app), (reloader, keeper), arriving, (counter, stopped)))
+        runtime.block_on(run(Arc::new(app), (reloader, keeper, feed), arriving, (counter, stopped)))
     })?;
     let door = Arc::new(Door { visits, gate, refusals, rooms: Rooms::new() });
     Ok(Control { door, thread, stop, readers: reader_threads, writer, checkpoints, lock })
@@ -283,12 +291,13 @@ fn told((kind, message): (ErrorKind, &'static str)) -> ApiError {
 
 async fn run(
     app: Arc<App>,
-    (reloader, keeper): (Reloader, Keeper),
+    (reloader, keeper, feed): (Reloader, Keeper, Option<PriceFeed>),
     mut arriving: mpsc::Receiver<Visit>,
     (counter, mut stopped): (Counter, oneshot::Receiver<()>),
 ) {
     let reloading = tokio::spawn(reloader.run());
     let renewing = tokio::spawn(keeper.run());
+    let fetching = feed.map(|feed| tokio::spawn(feed.run()));
     let (stop_counting, counting_stops) = oneshot::channel();
     let counting = tokio::spawn(counter.run(app.scribe.clone(), counting_stops));
     loop {
@@ -301,6 +310,9 @@ async fn run(
     }
     reloading.abort();
     renewing.abort();
+    if let Some(fetching) = fetching {
+        fetching.abort();
+    }
     let _ = stop_counting.send(());
     let _ = counting.await;
 }

@@ -9,8 +9,9 @@ use shared::port::Body;
 use super::list::{List, PageOf};
 use super::{ApiError, Call, Route, field, json, route_of};
 use crate::catalog::facts::Facts;
+use crate::catalog::merge::Known;
 use crate::command::catalog::{Say, Unsay};
-use crate::config::is_model_id;
+use crate::config::{did_you_mean, is_model_id};
 use crate::store::overrides::{self, Which};
 
 pub(super) static ROUTES: &[Route] = &[
@@ -63,8 +64,26 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     }
     let effective_from_ms =
         new.effective_from.map(|from| field::any_moment("effective_from", &from)).transpose()?;
-    let say = Say { provider: new.provider, model: new.model, effective_from_ms, facts: new.facts };
+    let warnings = warnings(&call.app.catalog.known(), &new.provider, &new.model);
+    let say = Say { provider: new.provider, model: new.model, effective_from_ms, facts: new.facts, warnings };
     call.execute(StatusCode::CREATED, say).await
+}
+
+/// An override may come before its model does, but most often the model's id is misspelt.
+fn warnings(known: &[Known], provider: &str, model: &str) -> Vec<String> {
+    let models = || {
+        let of_provider = known.iter().filter(|known| known.provider.as_str() == provider);
+        of_provider.map(|known| known.model.id.as_str())
+    };
+    if models().any(|id| id == model) {
+        return Vec::new();
+    }
+    let hint = did_you_mean(model, models());
+    let hint = if hint.is_empty() { "." } else { &hint };
+    vec![format!(
+        "Provider '{provider}' has no model '{model}'{hint} The override has no effect until the provider lists or \
+         declares that model."
+    )]
 }
 
 async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -43,11 +43,15 @@ fn broken(path: &Path, why: &str) -> BTreeMap<String, Arc<Entry>> {
 
 /// Puts `entries` in place of what the file holds, in one step.
 pub(crate) fn save(path: &Path, entries: BTreeMap<String, Arc<Entry>>) -> io::Result<()> {
-    let bytes = serde_json::to_vec(&Content { version: VERSION, providers: entries })?;
+    replace(path, &serde_json::to_vec(&Content { version: VERSION, providers: entries })?)
+}
+
+/// Puts `bytes` in place of the file at `path` in one step. Only the owner can read it.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("json.new");
     let _ = fs::remove_file(&draft);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    file.write_all(&bytes)?;
+    file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&draft, path)?;
     File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()

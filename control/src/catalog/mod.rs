@@ -8,6 +8,7 @@ pub(crate) mod file;
 pub(crate) mod history;
 pub(crate) mod listing;
 pub(crate) mod merge;
+pub(crate) mod price_feed;
 pub(crate) mod prices;
 pub(crate) mod shelf;
 pub(crate) mod sync;

@@ -32,7 +32,7 @@ impl PriceList {
                 return embedded;
             }
         };
-        match serde_json::from_slice::<Self>(&bytes) {
+        match Self::read(&bytes) {
             Ok(list) if list.as_of > embedded.as_of => list,
             Ok(list) => {
                 let (theirs, ours) = (&list.as_of, &embedded.as_of);
@@ -44,6 +44,18 @@ impl PriceList {
                 embedded
             }
         }
+    }
+
+    /// Parses a list, which must have a date and models.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
+        let list: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if list.as_of.parse::<jiff::civil::Date>().is_err() {
+            return Err("`as_of` must be a date such as 2026-11-04".to_owned());
+        }
+        if list.lists.values().all(BTreeMap::is_empty) {
+            return Err("`lists` holds no models".to_owned());
+        }
+        Ok(list)
     }
 
     /// The models of the vendor that `provider` connects to; none where that is not known.

@@ -123,6 +123,20 @@ impl Shelf {
         self.lock().list = list;
     }
 
+    /// Takes the price list in `bytes` if it is newer than the present one, keeps it in the state directory, and
+    /// returns its date then. Writes a file.
+    pub(crate) fn take_prices(&self, bytes: &[u8]) -> Result<Option<String>, String> {
+        let list = PriceList::read(bytes)?;
+        if list.as_of <= self.list().as_of {
+            return Ok(None);
+        }
+        file::replace(&self.dir.join(PRICES), bytes)
+            .map_err(|error| format!("{PRICES} cannot be written: {error}"))?;
+        let as_of = list.as_of.clone();
+        self.lock().list = Arc::new(list);
+        Ok(Some(as_of))
+    }
+
     /// Every model of the published snapshot with where its facts come from, by provider and id.
     pub(crate) fn known(&self) -> Arc<Vec<Known>> {
         Arc::clone(&self.lock().known)

@@ -20,6 +20,16 @@ pub(crate) struct Say {
     /// Now, where it is absent.
     pub(crate) effective_from_ms: Option<u64>,
     pub(crate) facts: Facts,
+    /// Doubts that do not stand in its way.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The stored override with the doubts about it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Said {
+    #[serde(flatten)]
+    pub(crate) stored: Override,
+    warnings: Vec<String>,
 }
 
 /// Takes back what was said.
@@ -42,9 +52,9 @@ pub(crate) struct Tried<T> {
 }
 
 impl Command for Say {
-    type Output = Override;
+    type Output = Said;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Override>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<Said>, Refusal> {
         if overrides::count(write.db)? >= OVERRIDES_MAX {
             return Err(Refusal::conflict(format!(
                 "There are {OVERRIDES_MAX} overrides already. Delete some that no longer matter first."
@@ -74,7 +84,8 @@ impl Command for Say {
         }
         overrides::put(write.db, &said)?;
         let audit = Entry::done("catalog_override.create", "catalog_override", &said.id).after(json!(said));
-        Ok(Done { output: said, version: None, audit, touched: Touched::ROUTING })
+        let output = Said { stored: said, warnings: self.warnings };
+        Ok(Done { output, version: None, audit, touched: Touched::ROUTING })
     }
 }
 

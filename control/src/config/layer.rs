@@ -78,6 +78,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     plain::fill(&mut routing, &state_dir, &mut warnings);
     let lifetimes = identity::lifetimes(&mut layers);
     let usage_db = layers.flag("LLMGW_USAGE_DB", None);
+    let prices_url = layers.optional("LLMGW_PRICES_URL", None);
     let partner = identity::partner(&mut layers);
     let preamble = layers.take(
         "LLMGW_GATEWAY_PREAMBLE",
@@ -107,6 +108,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
         anonymous_provider_automation,
         lifetimes,
         usage_db,
+        prices_url,
         partner,
         routing,
         settings: layers.settings,

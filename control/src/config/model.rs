@@ -52,6 +52,8 @@ pub struct Config {
     pub lifetimes: Lifetimes,
     /// Whether usage is kept in a database of its own (STATE-1).
     pub usage_db: bool,
+    /// `LLMGW_PRICES_URL`: where newer price lists are fetched.
+    pub prices_url: Option<String>,
     /// The experimental OAuth connection.
     pub partner: Partner,
     /// Providers and endpoints as they were at start-up; a reload publishes newer ones.

@@ -15,6 +15,8 @@ pub(super) enum Kind {
     Choice(&'static [&'static str]),
     Address,
     Origin,
+    /// `https`, or `http` to this machine.
+    Url,
     Blocks,
     Header,
 }
@@ -38,6 +40,7 @@ impl Kind {
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Address => "an IP address or localhost".to_owned(),
             Self::Origin => "an origin such as https://llmgw.example.com".to_owned(),
+            Self::Url => "an https URL such as https://prices.example.com/prices.json".to_owned(),
             Self::Blocks => "addresses or CIDR blocks separated by commas".to_owned(),
             Self::Header => "a header name".to_owned(),
         }

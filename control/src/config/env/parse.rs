@@ -44,6 +44,7 @@ pub(super) fn value(kind: Kind, text: &str) -> Result<Value, String> {
         Kind::Choice(words) => Err(format!("must be one of {}", words.join(", "))),
         Kind::Address => address(text).map(Value::Address),
         Kind::Origin => origin(text).map(Value::Text),
+        Kind::Url => url(text).map(Value::Text),
         Kind::Blocks => text
             .split(',')
             .map(str::trim)
@@ -119,6 +120,25 @@ pub(in crate::config) fn origin(text: &str) -> Result<String, String> {
         return Err(wrong());
     }
     Ok(text.trim_end_matches('/').to_owned())
+}
+
+/// A URL whose answer can be trusted: TLS, or a server on this machine. Credentials in it would be logged.
+fn url(text: &str) -> Result<String, String> {
+    let wrong = || {
+        "must be an https URL without a user name, such as https://prices.example.com/prices.json; http is for \
+         loopback addresses only"
+            .to_owned()
+    };
+    let uri: Uri = text.parse().map_err(|_| wrong())?;
+    let authority = uri.authority().ok_or_else(wrong)?;
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let is_trusted = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => is_local,
+        _ => false,
+    };
+    if is_trusted && !authority.as_str().contains('@') { Ok(text.to_owned()) } else { Err(wrong()) }
 }
 
 fn block(text: &str) -> Result<(IpAddr, u8), String> {

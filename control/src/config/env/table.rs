@@ -1,7 +1,7 @@
 //! Every variable that llmgw reads, one row each. The README's list and `config show` follow this table.
 
 use super::kind::Kind::{
-    self, Address, Blocks, Choice, Count, Flag, Header, Key, Origin, Path, Secret, Secrets, Text,
+    self, Address, Blocks, Choice, Count, Flag, Header, Key, Origin, Path, Secret, Secrets, Text, Url,
 };
 
 /// One environment variable.
@@ -76,6 +76,7 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_SSO_EMAIL_HEADER", Header, "x-forwarded-email", "Header with the e-mail address"),
     row("LLMGW_SSO_NAME_HEADER", Header, "x-forwarded-preferred-username", "Header with the name"),
     row("LLMGW_SSO_GROUPS_HEADER", Header, "x-forwarded-groups", "Header with the groups"),
+    row("LLMGW_PRICES_URL", Url, "none", "Where a newer price list is fetched once a day"),
     row("LLMGW_RETENTION_USAGE_DAYS", Count(1, 36_500), "90", "Days to keep usage"),
     row("LLMGW_RETENTION_AUDIT_DAYS", Count(1, 36_500), "365", "Days to keep audit records"),
     row("LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS", Count(1, 36_500), "400", "Days to keep delivered outbox records"),

@@ -1,0 +1,69 @@
+//! Fetches the price list from `LLMGW_PRICES_URL`, at the start and once a day. A list is taken only if it parses and is
+//! newer than the one in use; whatever else the address answers is logged and changes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http::header::ACCEPT;
+use shared::port::{HttpClient, HttpLimits};
+use shared::sanitize::diagnostic;
+
+use super::shelf::Shelf;
+
+/// Has the routing published again; false if the request could not be queued.
+type Publish = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// The periodic job.
+pub(crate) struct PriceFeed {
+    pub(crate) url: String,
+    pub(crate) catalog: Arc<Shelf>,
+    pub(crate) http: Arc<dyn HttpClient>,
+    pub(crate) publish: Publish,
+}
+
+impl PriceFeed {
+    /// Fetches the list again and again, for as long as the future is polled.
+    pub(crate) async fn run(self) {
+        loop {
+            let pause = match self.fetch().await {
+                Ok(None) => DAY,
+                Ok(Some(as_of)) => {
+                    tracing::info!("the price list of {as_of} is in use");
+                    while !(self.publish)() {
+                        tokio::time::sleep(QUEUE_FULL).await;
+                    }
+                    DAY
+                }
+                Err(why) => {
+                    tracing::warn!("no price list from LLMGW_PRICES_URL, the old one stays: {why}");
+                    RETRY
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Takes the list if it is newer, and returns its date then. The address is not part of errors: it may hold a token.
+    async fn fetch(&self) -> Result<Option<String>, String> {
+        let request = Request::get(&self.url).header(ACCEPT, "application/json").body(Bytes::new());
+        let request = request.map_err(|error| error.to_string())?;
+        let answer = self.http.send(request, LIMITS).await;
+        let answer = answer.map_err(|error| diagnostic(&error.to_string(), &[]).into_owned())?;
+        if !answer.status().is_success() {
+            return Err(format!("it answered {}", answer.status()));
+        }
+        let (catalog, bytes) = (Arc::clone(&self.catalog), answer.into_body());
+        let taken = tokio::task::spawn_blocking(move || catalog.take_prices(&bytes)).await;
+        taken.map_err(|_| "the list could not be read".to_owned())?
+    }
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// After a failure.
+const RETRY: Duration = Duration::from_secs(60 * 60);
+/// Until the writer takes the order to publish.
+const QUEUE_FULL: Duration = Duration::from_secs(1);
+/// The built-in list has less than half a megabyte.
+const LIMITS: HttpLimits = HttpLimits { timeout: Duration::from_secs(60), body_bytes_max: 16 << 20 };

@@ -1,0 +1,80 @@
+//! The price list as an operator keeps it current: `LLMGW_PRICES_URL` (ADM-6).
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Setup;
+use crate::support::upstream::refusing_url;
+use crate::support::{Answer, Gateway, Upstream, Yaml, wait};
+
+/// A list that prices the model `m` of compatible providers.
+fn list(as_of: &str, input: f64) -> Answer {
+    let prices = json!({"m": {"prices": {"input": input, "output": 2}}});
+    Answer::json(200, json!({"as_of": as_of, "lists": {"compatible": prices}}).to_string())
+}
+
+/// A gateway that fetches its list from `feed`.
+async fn gateway(feed: &Upstream) -> Gateway {
+    let url = feed.base_url().replace("/v1", "/prices.json");
+    Setup::new(&Yaml::one(refusing_url().await)).env("LLMGW_PRICES_URL", url).start().await
+}
+
+/// The price of input of the model `m`.
+async fn input(gateway: &Gateway) -> Value {
+    let rows = gateway.client().get("/admin/api/catalog?provider=up").await.unwrap().json();
+    rows["data"][0]["prices"]["input"].clone()
+}
+
+async fn priced(gateway: &Gateway, want: f64) {
+    let probe = async || (input(gateway).await == want).then_some(());
+    wait::eventually("the fetched price in the catalog", probe).await;
+}
+
+#[tokio::test]
+async fn a_newer_price_list_is_fetched_at_the_start_and_kept() {
+    let feed = Upstream::start().await;
+    feed.then(list("2999-01-01", 1.5));
+    let gateway = gateway(&feed).await;
+    priced(&gateway, 1.5).await;
+    let asked = feed.request(0).await;
+    assert!(asked.head.starts_with("GET /prices.json HTTP/1.1"), "{}", asked.head);
+    assert_eq!(asked.header("authorization"), None);
+
+    feed.then(Answer::json(503, "{}"));
+    let gateway = gateway.restart().await;
+    feed.request(1).await;
+    priced(&gateway, 1.5).await;
+
+    feed.then(list("2999-01-02", 0.75));
+    priced(&gateway.restart().await, 0.75).await;
+}
+
+#[tokio::test]
+async fn what_is_no_newer_price_list_changes_nothing() {
+    let feed = Upstream::start().await;
+    feed.then(list("2999-01-01", 1.5));
+    let mut gateway = gateway(&feed).await;
+    priced(&gateway, 1.5).await;
+    let (as_of, model) = ("2999-01-02", json!({"m": {"prices": {"input": 9}}}));
+    for (index, (answer, logged)) in [
+        (Answer::json(404, "{}"), "it answered 404"),
+        (Answer::json(200, "{\"as_of\":"), "EOF"),
+        (Answer::json(200, json!({"as_of": as_of, "lists": {}}).to_string()), "holds no models"),
+        (Answer::json(200, json!({"as_of": "soon", "lists": {"compatible": model}}).to_string()), "`as_of`"),
+        (Answer::json(200, json!({"as_of": as_of, "lists": {"compatible": 7}}).to_string()), "invalid type"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        feed.then(answer);
+        gateway = gateway.restart().await;
+        feed.request(index + 1).await;
+        let probe = async || gateway.log().contains(logged).then_some(());
+        wait::eventually(&format!("a warning with '{logged}'"), probe).await;
+        assert!(gateway.log().contains("the old one stays"), "{}", gateway.log());
+        assert_eq!(input(&gateway).await, 1.5, "{logged}");
+    }
+    feed.then(list("2999-01-01", 9.0));
+    let gateway = gateway.restart().await;
+    feed.request(6).await;
+    assert_eq!(input(&gateway).await, 1.5, "a list of the same day is not newer");
+}
