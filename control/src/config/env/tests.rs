@@ -35,7 +35,7 @@ fn wrong_values_are_refused_with_the_name_and_without_the_value() {
         ("LLMGW_PRICES_URL", "http://a.example/prices.json", "https"),
         ("LLMGW_PRICES_URL", "https://user:word@a.example/prices.json", "https"),
         ("LLMGW_PRICES_URL", "ftp://127.0.0.1/prices.json", "https"),
-        ("LLMGW_PRICES_URL", "/prices.json", "https"),
+        ("LLMGW_PRICES_URL", "/a/path", "https"),
         ("LLMGW_SSO_TRUSTED_PROXIES", "10.0.0.0/33", "CIDR"),
         ("LLMGW_SSO_USER_HEADER", "x user", "header name"),
         ("LLMGW_RETENTION_USAGE_DAYS", "0", "from 1"),
