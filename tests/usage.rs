@@ -166,6 +166,32 @@ async fn usage_is_what_the_upstream_reports_and_each_exchange_is_billed_once() {
 }
 
 #[tokio::test]
+async fn a_whole_answer_says_what_it_cost_where_that_is_known() {
+    let (gateway, first, second) = priced_line().await;
+    let cost = |reply: &crate::support::client::Whole| reply.header("x-llmgw-cost").map(str::to_owned);
+    first.then(whole([100, 10, 20, 0]));
+    let reply = gateway.client().chat(chat::request("line")).await;
+    assert_eq!(cost(&reply).as_deref(), Some("0.000603"));
+    assert_eq!(gateway.records(1).await[0]["cost_micro_usd"], 603.0);
+    first.then(Answer::error(503));
+    second.then(whole([1, 1, 0, 0]));
+    let reply = gateway.client().chat(chat::request("line")).await;
+    assert_eq!(cost(&reply).as_deref(), Some("0.000003300"), "of the target that answered");
+    // A stream's head goes out before its cost is known, and so does that of a long answer.
+    first.then(stream([100, 0, 20, 0]));
+    assert_eq!(cost(&gateway.client().chat(chat::stream_request("line")).await), None);
+    let long = json!({"id": "c", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "x".repeat(100 << 10)},
+            "finish_reason": "stop"}],
+        "usage": report([100, 0, 20, 0])});
+    first.then(Answer::json(200, long.to_string()));
+    assert_eq!(cost(&gateway.client().chat(chat::request("line")).await), None);
+    first.then(Answer::error(400));
+    let refused = gateway.client().chat(chat::request("line")).await;
+    assert_eq!((refused.status, cost(&refused)), (400, None));
+}
+
+#[tokio::test]
 async fn an_unknown_price_is_unknown_until_usage_is_repriced() {
     let upstream = Upstream::start().await;
     upstream.always(whole([1_000, 0, 100, 0]));

@@ -194,9 +194,10 @@ impl Record {
         self.close(Outcome::Failed);
     }
 
-    /// Sends the event. Called before the client has the last byte; later calls do nothing.
-    pub(crate) fn close(&mut self, outcome: Outcome) {
-        let Some(mut event) = self.event.take() else { return };
+    /// Sends the event, and returns its cost in nano-dollars, where that is known. Called before the client has the last
+    /// byte; later calls do nothing.
+    pub(crate) fn close(&mut self, outcome: Outcome) -> Option<u64> {
+        let mut event = self.event.take()?;
         event.outcome = outcome;
         if self.free {
             event.cost_nano_usd = Some(0);
@@ -212,6 +213,7 @@ impl Record {
         if self.worker.plane.settings.log_requests {
             log(&event);
         }
+        let cost_nano_usd = event.cost_nano_usd;
         let spent = self.held.is_some().then(|| Spent::of(outcome, &event.tokens, event.cost_nano_usd));
         self.worker.log_usage(*event);
         if let (Some(held), Some(spent)) = (self.held.take(), spent) {
@@ -220,6 +222,7 @@ impl Record {
                 self.worker.strike_note(note);
             }
         }
+        cost_nano_usd
     }
 
     /// Whether the event has been sent.

@@ -23,8 +23,12 @@ const X_MODEL: HeaderName = HeaderName::from_static("x-llmgw-model");
 const X_ATTEMPTS: HeaderName = HeaderName::from_static("x-llmgw-attempts");
 const X_DROPPED: HeaderName = HeaderName::from_static("x-llmgw-dropped");
 const X_ADAPTED: HeaderName = HeaderName::from_static("x-llmgw-adapted");
+/// What the answer cost, in dollars; where that is known before the head is sent.
+const X_COST: HeaderName = HeaderName::from_static("x-llmgw-cost");
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
+/// In a dollar.
+const NANOS: u64 = 1_000_000_000;
 
 /// The response to what became of a request.
 pub(super) fn respond(
@@ -72,7 +76,9 @@ fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Rec
                     record.note(|event| event.tokens.output = output_bytes.div_ceil(BYTES_PER_TOKEN));
                 }
             }
-            record.close(Outcome::Completed);
+            if let Some(nano_usd) = record.close(Outcome::Completed) {
+                response.headers_mut().insert(X_COST, dollars(nano_usd));
+            }
             Reply::full(body)
         }
         Begun::Flowing { held, scan, body } => Reply::relay(Box::new(Relay::new(Parts {
@@ -108,6 +114,16 @@ pub(super) fn describe(
 /// A number as a header's value; the usual one is at hand.
 fn count(attempts: u32) -> HeaderValue {
     if attempts == 1 { HeaderValue::from_static("1") } else { HeaderValue::from(attempts) }
+}
+
+/// Nano-dollars as dollars with six decimals, or nine where six are not exact.
+fn dollars(nano_usd: u64) -> HeaderValue {
+    let (whole, nanos) = (nano_usd / NANOS, nano_usd % NANOS);
+    let text = match nanos % 1_000 {
+        0 => format!("{whole}.{:06}", nanos / 1_000),
+        _ => format!("{whole}.{nanos:09}"),
+    };
+    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("0.000000"))
 }
 
 /// LIM-4: nothing between here and the client may buffer or transform a stream.
@@ -160,4 +176,22 @@ pub(super) async fn run_with_keepalive(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(X_REQUEST_ID, exchange.request_id.clone());
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_exact_in_plain_decimals() {
+        for (nano, text) in [
+            (0, "0.000000"),
+            (7, "0.000000007"),
+            (450_000, "0.000450"),
+            (450_001, "0.000450001"),
+            (12_000_000_000, "12.000000"),
+        ] {
+            assert_eq!(dollars(nano), text);
+        }
+    }
 }
