@@ -145,6 +145,35 @@ async fn each_further_static_key_is_an_administrator() {
 }
 
 #[tokio::test]
+async fn administrators_appear_by_the_names_of_their_keys() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let (ops, old) = ("ops-key-0123456789", "old=key=with-equals-0123456789");
+    let setup = Setup::new(&Yaml::one(upstream.base_url()))
+        .env("LLMGW_API_KEYS", &format!("ops={ops},{old}"))
+        .env("LLMGW_LOG_REQUESTS", "true");
+    let gateway = setup.start().await;
+    let client = |key: &str| Client::new(gateway.address(), Some(key));
+    for key in [ops, old] {
+        assert_eq!(client(key).chat(chat::request("m")).await.status, 200, "{key}");
+    }
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    let records = gateway.records(3).await;
+    let keys: Vec<_> = records.iter().map(|record| (&record["key"], &record["key_name"])).collect();
+    for (key, name) in [("admin", json!(null)), ("admin:old", json!("old")), ("admin:ops", json!("ops"))] {
+        assert!(keys.contains(&(&json!(key), &name)), "{keys:?}");
+    }
+    let usage = client(ops).get("/admin/api/usage?group_by=key&key=admin:ops").await.unwrap().json();
+    assert_eq!(usage["data"][0]["names"], json!({"key": "ops"}));
+    let made = client(ops).post("/admin/api/projects", r#"{"name": "by-ops"}"#).await;
+    assert_eq!(made.status, 201);
+    let audit = client(ops).get("/admin/api/audit?action=project.create").await.unwrap().json();
+    assert_eq!(audit["data"][0]["actor"], "admin:ops");
+    let log = gateway.log();
+    assert!(log.contains("admin:ops") && !log.contains(ops) && !log.contains("with-equals"), "{log}");
+}
+
+#[tokio::test]
 async fn the_local_mode_serves_and_never_administers() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use control::config::{self, Environment};
+use control::config::{self, AdminKey, Environment};
 use llmgw::Gateway;
 use shared::secret::Secret;
 
@@ -10,7 +10,8 @@ use shared::secret::Secret;
 pub(crate) fn run(keys: usize) {
     let environment = Arc::new(Environment::of_process());
     let mut loaded = config::load(&environment).unwrap_or_else(|error| panic!("{error}"));
-    loaded.config.admin_keys.extend((0..keys).map(|index| Secret::new(format!("bench-key-{index:033}"))));
+    let key = |index| AdminKey { id: "admin".into(), key: Secret::new(format!("bench-key-{index:033}")) };
+    loaded.config.admin_keys.extend((0..keys).map(key));
     let gateway = Gateway::start(loaded.config, loaded.warnings).unwrap_or_else(|error| panic!("{error}"));
     eprintln!("listening on http://{}", gateway.address());
     gateway.run_until_stopped();

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use shared::id::PrincipalId;
+use shared::id::{KeyId, PrincipalId};
 
 /// Who, and from where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub(crate) struct Actor {
 /// Who.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
-    /// The holder of a static key.
-    Administrator,
+    /// The holder of a static key, by its id.
+    Administrator(KeyId),
     /// A human with a sign-in of their own.
     #[cfg_attr(
         not(test),
@@ -32,10 +32,16 @@ pub(crate) enum Who {
 }
 
 impl Who {
+    /// The holder of the static key that has no name.
+    #[cfg(test)]
+    pub(crate) fn admin() -> Self {
+        Self::Administrator(KeyId::new("admin"))
+    }
+
     /// The name in the audit and in the scope of idempotency keys.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Administrator => "admin",
+            Self::Administrator(key) => key.as_str(),
             Self::Human(principal) => principal.as_str(),
             Self::Unknown => "unknown",
             Self::Gateway => "gateway",

@@ -45,7 +45,7 @@ impl Office {
 
     /// What an administrator gets.
     pub(super) fn run<C: Command>(&self, command: C) -> Result<Value, No> {
-        self.run_as(Who::Administrator, command)
+        self.run_as(Who::admin(), command)
     }
 
     /// What `who` gets. As in `execute`, a refusal undoes what was changed and is written down if it asks for it.

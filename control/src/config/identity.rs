@@ -7,9 +7,9 @@ use shared::secret::Secret;
 
 use super::env::Value;
 use super::layer::Layers;
-use super::model::{Lifetimes, Partner, Sso};
+use super::model::{AdminKey, Lifetimes, Partner, Sso};
 
-type Keys = (Vec<Secret<String>>, Secret<[u8; 32]>);
+type Keys = (Vec<AdminKey>, Secret<[u8; 32]>);
 
 pub(super) fn keys(layers: &mut Layers<'_>, warnings: &mut Vec<String>) -> Option<Keys> {
     const HOW: &str = "make one with `openssl rand -base64 32`";
@@ -32,13 +32,35 @@ pub(super) fn keys(layers: &mut Layers<'_>, warnings: &mut Vec<String>) -> Optio
         );
         layers.fault("LLMGW_CREDENTIAL_ENCRYPTION_KEY", message);
     }
-    let keys: Vec<_> = first.iter().cloned().chain(further).collect();
-    if keys.iter().any(|key| key.expose().len() < KEY_CHARS_MIN) {
+    let unnamed = first.iter().map(|key| AdminKey { id: ADMIN.to_owned(), key: key.clone() });
+    let keys: Vec<_> = unnamed.chain(further.iter().flat_map(admin_keys)).collect();
+    if keys.iter().any(|key| key.key.expose().len() < KEY_CHARS_MIN) {
         warnings.push(format!(
             "an administrator key has fewer than {KEY_CHARS_MIN} characters and can be guessed; {HOW}"
         ));
     }
     first.and(encryption).map(|encryption| (keys, encryption))
+}
+
+/// The keys of an entry of `LLMGW_API_KEYS`: `NAME=KEY` names the holder of `KEY`. The whole entry is a key too, so
+/// that keys with `=` inside keep working. An entry whose part before the first `=` is no name, or whose part after it
+/// is too short for a key, has no name.
+fn admin_keys(entry: &Secret<String>) -> Vec<AdminKey> {
+    let named =
+        entry.expose().split_once('=').filter(|(name, key)| is_name(name) && key.len() >= KEY_CHARS_MIN);
+    match named {
+        None => vec![AdminKey { id: ADMIN.to_owned(), key: entry.clone() }],
+        Some((name, key)) => [Secret::new(key.to_owned()), entry.clone()]
+            .map(|key| AdminKey { id: format!("{ADMIN}:{name}"), key })
+            .into(),
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    text.len() <= NAME_CHARS_MAX
+        && text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.bytes().all(is_safe)
 }
 
 pub(super) fn sso(layers: &mut Layers<'_>) -> Option<Sso> {
@@ -101,5 +123,37 @@ pub(super) fn partner(layers: &mut Layers<'_>) -> Partner {
 
 /// How many backups are kept unless the environment says so.
 pub(super) const BACKUPS_KEPT: u32 = 7;
-/// Shorter administrator keys get a warning.
+/// Shorter administrator keys get a warning, and no name.
 const KEY_CHARS_MIN: usize = 16;
+const NAME_CHARS_MAX: usize = 32;
+/// The id of administrators without a name.
+const ADMIN: &str = "admin";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_names_its_holder_and_keys_with_equals_signs_keep_working() {
+        let long = "0123456789abcdef";
+        for (entry, id, keys) in [
+            (format!("ops={long}"), "admin:ops", vec![long.to_owned(), format!("ops={long}")]),
+            (
+                format!("a.b-c_9={long}="),
+                "admin:a.b-c_9",
+                vec![format!("{long}="), format!("a.b-c_9={long}=")],
+            ),
+            (format!("{long}="), "admin", vec![format!("{long}=")]),
+            ("ops=0123456789abcde".to_owned(), "admin", vec!["ops=0123456789abcde".to_owned()]),
+            (format!("9ops={long}"), "admin", vec![format!("9ops={long}")]),
+            (format!("o/s={long}"), "admin", vec![format!("o/s={long}")]),
+            (format!("={long}"), "admin", vec![format!("={long}")]),
+            (format!("{}={long}", "n".repeat(33)), "admin", vec![format!("{}={long}", "n".repeat(33))]),
+        ] {
+            let found = admin_keys(&Secret::new(entry.clone()));
+            assert!(found.iter().all(|key| key.id == id), "{entry}");
+            let found: Vec<_> = found.iter().map(|key| key.key.expose().clone()).collect();
+            assert_eq!(found, keys, "{entry}");
+        }
+    }
+}

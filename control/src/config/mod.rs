@@ -37,8 +37,8 @@ pub use file::Version;
 pub use first::first_file;
 pub use layer::{Loaded, Reread, Setting, Source, listens_at, load, places_of};
 pub use model::{
-    Config, ConnectionAuth, Endpoint, KeptKey, Lifetimes, LogFormat, Logging, Member, Partner, Policies,
-    Provider, Routing, Server, Sso, TlsFiles,
+    AdminKey, Config, ConnectionAuth, Endpoint, KeptKey, Lifetimes, LogFormat, Logging, Member, Partner,
+    Policies, Provider, Routing, Server, Sso, TlsFiles,
 };
 pub use offline::{Offline, offline};
 pub use plain::missing_keys;

@@ -25,11 +25,20 @@ use super::layer::Setting;
 use super::seed::Seed;
 use crate::credential::{Around, Sign, Surroundings};
 
+/// A static key of an administrator.
+#[derive(Clone, Debug)]
+pub struct AdminKey {
+    /// What usage, audit and logs call its holder: `admin`, or `admin:NAME`.
+    pub id: String,
+    /// The key.
+    pub key: Secret<String>,
+}
+
 /// The whole effective configuration.
 #[derive(Debug)]
 pub struct Config {
     /// `LLMGW_API_KEY` and the keys of `LLMGW_API_KEYS`; never empty.
-    pub admin_keys: Vec<Secret<String>>,
+    pub admin_keys: Vec<AdminKey>,
     /// `LLMGW_CREDENTIAL_ENCRYPTION_KEY`.
     pub credential_encryption_key: Secret<[u8; 32]>,
     /// Where state lives.

@@ -9,7 +9,7 @@ use shared::id::{KeyId, PrincipalId, ProjectId};
 use shared::quota::Counters;
 
 use super::quotas::Book;
-use crate::config::Config;
+use crate::config::{AdminKey, Config};
 use crate::store::keys::{self, Opening};
 use crate::store::projects;
 
@@ -26,9 +26,9 @@ pub(crate) fn table(
         anonymous: config.server.unauthenticated_api.then(|| Arc::new(Access::new("local", Role::Local))),
     };
     // Static keys come last: nothing that is stored takes the place of one.
-    let administrator = Arc::new(Access::new("admin", Role::Administrator));
-    for key in &config.admin_keys {
-        table.keys.insert(hasher.hash(key.expose().as_bytes()), Arc::clone(&administrator));
+    for AdminKey { id, key } in &config.admin_keys {
+        let administrator = Access::new(id, Role::Administrator);
+        table.keys.insert(hasher.hash(key.expose().as_bytes()), Arc::new(administrator));
     }
     Ok(table)
 }

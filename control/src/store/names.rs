@@ -82,6 +82,9 @@ impl OwnerNames {
 }
 
 fn read(db: &Connection, named: Named, id: &str) -> rusqlite::Result<Label> {
+    if let Some(name) = id.strip_prefix(ADMINISTRATOR).filter(|_| named == Named::Key) {
+        return Ok(Label { name: Some(name.to_owned()), email: None });
+    }
     let (sql, kind) = match named {
         Named::Key => (KEY, "key"),
         Named::Project => (PROJECT, "project"),
@@ -94,6 +97,8 @@ fn read(db: &Connection, named: Named, id: &str) -> rusqlite::Result<Label> {
     Ok(db.prepare_cached(DELETED)?.query_row([kind, id], label).optional()?.unwrap_or_default())
 }
 
+/// Before the name of an administrator in the id of their key.
+const ADMINISTRATOR: &str = "admin:";
 /// Labels that are remembered.
 const LABELS_MAX: usize = 20_000;
 

@@ -20,6 +20,7 @@ use serde::Deserialize;
 use shared::access::{Role, presented};
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::error_kind::ErrorKind;
+use shared::id::KeyId;
 use shared::secret::Secret;
 use shared::snapshot::SnapshotReader;
 
@@ -56,11 +57,11 @@ impl Gate {
 
     /// Who calls. The local mode never helps.
     pub(crate) fn admit(&self, parts: &Parts, address: IpAddr) -> Result<Actor, ApiError> {
-        match key_in_header(parts)? {
+        let key = match key_in_header(parts)? {
             Some(key) => self.administrator(key, address)?,
             None => self.page(parts)?,
-        }
-        Ok(administrator(parts, address))
+        };
+        Ok(administrator(key, parts, address))
     }
 
     /// Who signs in: their key may also stand in the body.
@@ -74,8 +75,8 @@ impl Gate {
             return Err(foreign());
         }
         let key = key_of(parts, body)?;
-        self.administrator(key.expose(), address)?;
-        Ok(administrator(parts, address))
+        let key = self.administrator(key.expose(), address)?;
+        Ok(administrator(key, parts, address))
     }
 
     /// Opens a session for somebody who was admitted to sign in with the same request, and gives its
@@ -91,7 +92,7 @@ impl Gate {
 
     /// The session of the request's cookie.
     pub(super) fn signed_in(&self, parts: &Parts) -> Option<SignedIn> {
-        let (id, session) = self.session(parts)?;
+        let (id, session, _) = self.session(parts)?;
         Some(self.signed_in_as(id, session.left(monotonic_ms())))
     }
 
@@ -105,9 +106,9 @@ impl Gate {
         set_cookie("", Duration::ZERO, self.is_tls(parts))
     }
 
-    /// Passes if `key` is an administrator's. Wrong ones are counted; those that are too many get an answer that
-    /// tells how long to wait.
-    fn administrator(&self, key: &[u8], address: IpAddr) -> Result<(), ApiError> {
+    /// Returns the id of an administrator's key. Wrong ones are counted; those that are too many get an answer that
+    /// says how long to wait.
+    fn administrator(&self, key: &[u8], address: IpAddr) -> Result<KeyId, ApiError> {
         let snapshot = self.snapshot.load();
         let hash = snapshot.key_hasher.hash(key);
         let Some(access) = snapshot.access.keys.get(&hash) else {
@@ -118,21 +119,22 @@ impl Gate {
             return Err(invalid("The key is not valid."));
         }
         match access.role {
-            Role::Administrator => Ok(()),
+            Role::Administrator => Ok(access.key.clone()),
             Role::Project | Role::Local => {
                 Err(ApiError::new(ErrorKind::Forbidden, "This key may not administer the gateway."))
             }
         }
     }
 
-    /// Passes if the request comes from a page of the console in a session that goes on.
-    fn page(&self, parts: &Parts) -> Result<(), ApiError> {
+    /// Returns the id of the key of a session that goes on, if the request comes from a page of the console.
+    fn page(&self, parts: &Parts) -> Result<KeyId, ApiError> {
         if cookies(parts).next().is_none() {
             return Err(invalid(
                 "The admin API needs an administrator key in x-api-key or Authorization: Bearer.",
             ));
         }
-        let (id, _) = self.session(parts).ok_or_else(|| invalid("The session has ended. Sign in again."))?;
+        let ended = || invalid("The session has ended. Sign in again.");
+        let (id, _, key) = self.session(parts).ok_or_else(ended)?;
         if origin::is_foreign(parts) {
             return Err(foreign());
         }
@@ -142,18 +144,18 @@ impl Gate {
                 "Changes in a session carry its csrf_token in x-csrf-token; GET /admin/api/session tells it.";
             return Err(ApiError::new(ErrorKind::Forbidden, message));
         }
-        Ok(())
+        Ok(key)
     }
 
-    /// The session of the request's cookie, and its id. It has ended when its key has.
-    fn session<'a>(&self, parts: &'a Parts) -> Option<(&'a str, Session)> {
+    /// The session of the request's cookie, its id, and the id of its key. It has ended when its key has.
+    fn session<'a>(&self, parts: &'a Parts) -> Option<(&'a str, Session, KeyId)> {
         let now_ms = monotonic_ms();
         let (id, session) = cookies(parts).find_map(|id| Some((id, self.sessions.use_of(id, now_ms)?)))?;
         let snapshot = self.snapshot.load();
         let access = snapshot.access.keys.get(&session.key)?;
         let stands =
             access.role == Role::Administrator && access.expires_at_ms.is_none_or(|at| unix_ms() < at);
-        stands.then_some((id, session))
+        stands.then(|| (id, session, access.key.clone()))
     }
 
     fn is_tls(&self, parts: &Parts) -> bool {
@@ -161,9 +163,9 @@ impl Gate {
     }
 }
 
-fn administrator(parts: &Parts, address: IpAddr) -> Actor {
+fn administrator(key: KeyId, parts: &Parts, address: IpAddr) -> Actor {
     let request_id = RequestId::of(&parts.headers).text();
-    Actor { who: Who::Administrator, address: Some(address), request_id }
+    Actor { who: Who::Administrator(key), address: Some(address), request_id }
 }
 
 /// The body of a sign-in.

@@ -63,7 +63,7 @@ fn open(write: &Write<'_>, id: &str) -> Result<Secret<String>, Refusal> {
 
 fn is_for(key: &Key, who: &Who) -> bool {
     match who {
-        Who::Administrator => true,
+        Who::Administrator(_) => true,
         Who::Human(principal) => key.acts_as.as_deref() == Some(principal.as_str()),
         Who::Unknown | Who::Gateway => false,
     }

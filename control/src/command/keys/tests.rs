@@ -200,7 +200,7 @@ fn a_key_is_revealed_to_administrators_and_its_human_and_each_attempt_is_written
     let eve = keyring.office.principal("Eve");
     let human = |id: &str| Who::Human(PrincipalId::new(id));
     for (who, name, want) in [
-        (Who::Administrator, "admin", None),
+        (Who::admin(), "admin", None),
         (human(&keyring.ada), keyring.ada.as_str(), None),
         (human(&eve), &eve, Some(ErrorKind::Forbidden)),
         (Who::Unknown, "unknown", Some(ErrorKind::Forbidden)),

@@ -31,7 +31,7 @@ fn add(state: &Opened, number: i64) {
         0 => (Some([127, 0, 0, 1].into()), Some(format!("request {number}"))),
         _ => (None, None),
     };
-    let actor = Actor { who: Who::Administrator, address, request_id };
+    let actor = Actor { who: Who::admin(), address, request_id };
     let entry = Entry::done("key.create", "key", "key_1").after(json!({"number": number}));
     append(&state.writer, &state.keys, &actor, minute(number), &entry).unwrap();
 }
