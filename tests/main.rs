@@ -13,6 +13,7 @@ mod admin;
 mod audit;
 mod authorize;
 mod backup;
+mod bounds;
 mod cancel;
 mod catalog;
 mod clouds;

@@ -25,7 +25,6 @@ use crate::metrics::add;
 use crate::plan::home::Home;
 use crate::plan::{self, Needs};
 use crate::record::Record;
-use crate::relay::BYTES_PER_TOKEN;
 use crate::room::{NoRoom, Room};
 use crate::server::body::Held;
 use crate::upstream::request::{self, Draft, Way};
@@ -107,8 +106,8 @@ pub(crate) struct Unserved {
 pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserved> {
     let route = &job.route;
     record.note(|event| event.endpoint = route.endpoint().cloned());
-    let demand = Demand::of(&job.head, job.worker.plane.settings.quota_output_tokens);
     let needs = needs(&job.worker, &job.head, &job.body, &job.access);
+    let demand = needs.demand;
     let planned = plan::order(route, needs, &mut |target, why| record.skip(target, why));
     let admitted = planned.and_then(|candidates| {
         quota::reserve(&job.access, demand, &candidates, record)?;
@@ -158,7 +157,7 @@ pub(crate) fn needs<'a>(worker: &'a Worker, head: &'a Head, body: &Held, access:
         single: !head.dialect.is_conversation(),
         vision: head.has_image,
         affinity_key: head.affinity_key.as_deref(),
-        input_tokens: head.input_text_bytes.div_ceil(BYTES_PER_TOKEN),
+        demand: Demand::of(head, worker.plane.settings.quota_output_tokens),
         access,
     }
 }

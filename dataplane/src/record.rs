@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::id::{ModelId, ProviderId};
-use shared::operation::Operation;
+use shared::operation::{Dialect, Operation};
 use shared::quota::{Metric, Reservation, Spent};
 use shared::routing::{InstanceReach, Model, Target};
 use shared::usage::{Note, Outcome, Provenance, StepResult, TokenCounts, TraceStep, UsageEvent, cost};
+use wire::request::InputSize;
 
 use crate::worker::Worker;
 
@@ -26,8 +27,9 @@ pub(crate) struct Record {
     model: Option<Arc<Model>>,
     /// The gateway's own voice was asked, which nobody bills.
     free: bool,
-    /// What the input will be taken for when no upstream reports it.
-    input_estimate: u64,
+    /// What the input is taken for where no upstream reports it.
+    dialect: Dialect,
+    input: InputSize,
     /// What the exchange holds of its caller's quotas, until it is recorded.
     held: Option<Held>,
 }
@@ -50,7 +52,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) access: &'a Access,
     pub(crate) selector: &'a str,
     pub(crate) stream: bool,
-    pub(crate) input_estimate: u64,
+    pub(crate) dialect: Dialect,
+    pub(crate) input: &'a InputSize,
 }
 
 /// Bytes of a client's selector that are kept.
@@ -93,7 +96,8 @@ impl Record {
             event: Some(Box::new(event)),
             model: None,
             free: false,
-            input_estimate: opening.input_estimate,
+            dialect: opening.dialect,
+            input: opening.input.clone(),
             held: None,
         }
     }
@@ -106,8 +110,8 @@ impl Record {
             return true;
         };
         let note = if reservation.is_hard() {
-            let Some(note) = self.worker.note_usage(&interrupted(event, &reservation, self.input_estimate))
-            else {
+            let input = self.input.estimate(self.dialect, "");
+            let Some(note) = self.worker.note_usage(&interrupted(event, &reservation, input)) else {
                 reservation.release();
                 return false;
             };
@@ -128,7 +132,8 @@ impl Record {
 
     /// An attempt at `target` begins: from now on input counts as used. The step is corrected when it ends.
     pub(crate) fn begin_step(&mut self, target: &Target) {
-        let tokens = TokenCounts { input: self.input_estimate, ..TokenCounts::default() };
+        let input = self.input.estimate(self.dialect, target.model.id.as_str());
+        let tokens = TokenCounts { input, ..TokenCounts::default() };
         self.model = Some(Arc::clone(&target.model));
         self.free = matches!(target.provider.reach, InstanceReach::Speech);
         self.note(|event| {

@@ -10,13 +10,14 @@ use shared::usage::{Outcome, Provenance};
 use wire::adapt::Whole;
 use wire::envelope::Family;
 use wire::native;
+use wire::request::BYTES_PER_TOKEN;
 use wire::stream::{StreamOptions, Trouble};
 
 use crate::attempt::Begun;
 use crate::exchange::{Exchange, X_REQUEST_ID};
 use crate::failover::{self, Job, Served, Unserved};
 use crate::record::Record;
-use crate::relay::{BYTES_PER_TOKEN, Early, Finished, Parts, Relay, Reply};
+use crate::relay::{Early, Finished, Parts, Relay, Reply};
 
 const X_PROVIDER: HeaderName = HeaderName::from_static("x-llmgw-provider");
 const X_MODEL: HeaderName = HeaderName::from_static("x-llmgw-model");

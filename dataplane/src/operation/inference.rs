@@ -25,7 +25,7 @@ use crate::operation::explain::{self, Question};
 use crate::operation::videos;
 use crate::plan;
 use crate::record::{Opening, Record};
-use crate::relay::{BYTES_PER_TOKEN, Reply};
+use crate::relay::Reply;
 use crate::server::body::{self, Held, Inbound};
 use crate::upstream::request;
 
@@ -124,7 +124,8 @@ impl Asked<'_> {
             access: self.access,
             selector: &head.model,
             stream: head.stream,
-            input_estimate: head.input_text_bytes.div_ceil(BYTES_PER_TOKEN),
+            dialect: self.dialect,
+            input: &head.input,
         };
         let mut record = Record::open(worker, &opening);
         let (selected, forced) = self.select(&head);

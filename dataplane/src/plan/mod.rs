@@ -9,7 +9,8 @@ use shared::snapshot::{Route, Snapshot};
 use shared::usage::StepResult;
 
 use crate::adapt;
-use crate::admit::{authorize, quota};
+use crate::admit::authorize;
+use crate::admit::quota::{self, Demand};
 use crate::error::Fault;
 
 use self::home::{Home, Homes};
@@ -28,8 +29,7 @@ pub(crate) struct Needs<'a> {
     /// Where what the request refers to was made.
     pub(crate) home: Option<Home>,
     pub(crate) homes: &'a Homes,
-    /// Estimated.
-    pub(crate) input_tokens: u64,
+    pub(crate) demand: Demand<'a>,
     pub(crate) access: &'a Access,
 }
 
@@ -101,7 +101,7 @@ impl Needs<'_> {
             Some(StepResult::NoDialect)
         } else if self.vision && target.model.vision == Some(false) {
             Some(StepResult::NoVision)
-        } else if quota::bounds_cost(self.access) && !quota::is_priced(target, self.input_tokens) {
+        } else if quota::bounds_cost(self.access) && !self.demand.is_priced(target) {
             Some(StepResult::NoPrice)
         } else {
             None

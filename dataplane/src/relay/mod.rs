@@ -13,7 +13,7 @@ mod stream;
 
 pub(crate) use self::early::{Early, Finished};
 pub(crate) use self::inline::{Coming, Inline, Source};
-pub(crate) use self::stream::{BYTES_PER_TOKEN, Parts, Relay, Scan};
+pub(crate) use self::stream::{Parts, Relay, Scan};
 
 /// The body of a response.
 #[derive(Debug)]

@@ -25,6 +25,7 @@ use shared::routing::ProviderInstance;
 use shared::usage::{Outcome, Provenance, TokenCounts};
 use tokio::time::{Instant, Sleep};
 use wire::native::WholeScan;
+use wire::request::BYTES_PER_TOKEN;
 use wire::stream::{AnswerStream, Trouble};
 
 use super::early;
@@ -99,8 +100,6 @@ impl std::fmt::Display for BrokenOff {
 
 impl std::error::Error for BrokenOff {}
 
-/// What a token is taken for where nobody counted.
-pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 /// How long an upstream may keep its connection open after `[DONE]`.
 const AFTER_DONE: Duration = Duration::from_secs(2);
 /// The same where clients take an answer for complete only when it ends, as Codex does.

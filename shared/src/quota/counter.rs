@@ -5,11 +5,14 @@
 //!  reserved = holds that have not been settled
 //! ```
 //!
+//! Of the holds that are out at a time, one alone may be less than was wanted. So only one exchange can use more than it
+//! holds, though others come while it runs.
+//!
 //! A hold knows the window that it was taken in. Settling it corrects that window, also when it is over by then
 //! and nobody asks for it any more.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 
@@ -21,6 +24,8 @@ use super::{Ask, Full, Ledger, Period};
 pub struct Counter {
     since_ms: u64,
     kind: Kind,
+    /// The hold that is less than was wanted is out.
+    is_short: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -43,6 +48,8 @@ struct Window {
 pub struct Hold {
     amount: u64,
     place: Place,
+    /// It is less than was wanted.
+    is_short: bool,
 }
 
 #[derive(Debug)]
@@ -69,7 +76,7 @@ impl Counter {
             Some(window) => Kind::Calendar(period, ArcSwap::from_pointee(Window::new(window))),
             None => Kind::Sliding(Box::default()),
         };
-        Self { since_ms, kind }
+        Self { since_ms, kind, is_short: AtomicBool::new(false) }
     }
 
     /// A counter of what is held at the moment, in no window.
@@ -120,6 +127,23 @@ impl Counter {
         }
     }
 
+    /// As much as is wanted and left.
+    fn part(&self, ask: Ask, now_ms: u64) -> Result<Hold, Full> {
+        let (amount, place) = match &self.kind {
+            Kind::Calendar(..) => {
+                let window = self.window(now_ms).ok_or(Full)?;
+                let amount = take(&window.taken, ask)?;
+                grow(&window.reserved, amount);
+                (amount, Place::Window(window))
+            }
+            Kind::Sliding(minute) => {
+                let (second, amount) = minute.take(ask, now_ms)?;
+                (amount, Place::Second(second))
+            }
+        };
+        Ok(Hold { amount, place, is_short: false })
+    }
+
     /// The window that is current; nothing for a sliding one.
     fn window(&self, now_ms: u64) -> Option<Arc<Window>> {
         let Kind::Calendar(period, current) = &self.kind else { return None };
@@ -139,21 +163,23 @@ impl Ledger for Counter {
     type Hold = Hold;
 
     fn take(&self, ask: Ask, now_ms: u64) -> Result<Hold, Full> {
-        match &self.kind {
-            Kind::Calendar(..) => {
-                let window = self.window(now_ms).ok_or(Full)?;
-                let amount = take(&window.taken, ask)?;
-                grow(&window.reserved, amount);
-                Ok(Hold { amount, place: Place::Window(window) })
-            }
-            Kind::Sliding(minute) => {
-                let (second, amount) = minute.take(ask, now_ms)?;
-                Ok(Hold { amount, place: Place::Second(second) })
-            }
+        let all = self.part(Ask { least: ask.wanted.min(AMOUNT_MAX), ..ask }, now_ms);
+        if all.is_ok() || ask.least >= ask.wanted {
+            return all;
         }
+        if self.is_short.swap(true, Ordering::Acquire) {
+            return Err(Full);
+        }
+        let part = self.part(ask, now_ms);
+        let is_short = part.as_ref().is_ok_and(|hold| hold.amount < ask.wanted.min(AMOUNT_MAX));
+        if !is_short {
+            self.is_short.store(false, Ordering::Relaxed);
+        }
+        part.map(|hold| Hold { is_short, ..hold })
     }
 
     fn settle(&self, hold: Hold, used: u64) {
+        let is_short = hold.is_short;
         match (hold.place, &self.kind) {
             (Place::Window(window), _) => {
                 shrink(&window.reserved, hold.amount);
@@ -163,6 +189,10 @@ impl Ledger for Counter {
             (Place::Second(_), Kind::Calendar(..)) => {
                 debug_assert!(false, "a hold goes back where it came from")
             }
+        }
+        // Only now: what it used counts before another one may take less than it wants.
+        if is_short {
+            self.is_short.store(false, Ordering::Release);
         }
     }
 }

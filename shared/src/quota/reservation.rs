@@ -5,12 +5,14 @@ use std::sync::Arc;
 use super::{Ask, Hold, Ledger as _, Metric, Quota};
 use crate::usage::{Outcome, TokenCounts};
 
-/// What an exchange may come to use. Where the client sets no bound for the output, the least is less than what
-/// is wanted, so that the last request before a limit can run.
+/// What an exchange may come to use. The least is what it probably needs, and what is wanted is the most that it
+/// plausibly uses, so that the last request before a limit can run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
-    /// Input, estimated.
-    pub input_tokens: u64,
+    /// The input that is probable.
+    pub input_least: u64,
+    /// The most input that is plausible.
+    pub input_wanted: u64,
     /// The least output that is worth beginning for.
     pub output_least: u64,
     /// The most output that is expected.
@@ -53,13 +55,13 @@ pub struct Exceeded {
 impl Claim {
     /// The least and the most of a metric.
     fn of(&self, metric: Metric) -> (u64, u64) {
-        let Self { input_tokens, output_least, output_wanted, .. } = *self;
+        let Self { input_least, input_wanted, output_least, output_wanted, .. } = *self;
         match metric {
             Metric::Requests | Metric::ConcurrentRequests => (1, 1),
-            Metric::InputTokens => (input_tokens, input_tokens),
+            Metric::InputTokens => (input_least, input_wanted),
             Metric::OutputTokens => (output_least, output_wanted),
             Metric::TotalTokens => {
-                (input_tokens.saturating_add(output_least), input_tokens.saturating_add(output_wanted))
+                (input_least.saturating_add(output_least), input_wanted.saturating_add(output_wanted))
             }
             Metric::CostMicroUsd => (self.cost_least, self.cost_wanted),
         }

@@ -146,6 +146,8 @@ proptest! {
         let counter = Counter::new(period, NOON);
         let mut model = Model::default();
         let mut holds: Vec<(Hold, usize)> = Vec::new();
+        // The entry whose hold is less than was wanted.
+        let mut short = None;
         let mut now_ms = NOON;
         for step in steps {
             match step {
@@ -153,15 +155,17 @@ proptest! {
                     let (settled, reserved) = model.count(period, now_ms);
                     let left = LIMIT.saturating_sub(settled + reserved);
                     let ask = Ask { least, wanted: least + more, limit: Some(LIMIT) };
+                    let fits = ask.wanted <= left || (least <= left && short.is_none());
                     match counter.take(ask, now_ms) {
                         Ok(hold) => {
-                            prop_assert!(least <= left);
+                            prop_assert!(fits);
                             prop_assert_eq!(hold.amount(), (least + more).min(left));
+                            short = short.or((ask.wanted > left).then_some(model.entries.len()));
                             holds.push((hold, model.entries.len()));
                             model.entries.push((now_ms, (least + more).min(left), false));
                         }
                         Err(Full) => {
-                            prop_assert!(least > left);
+                            prop_assert!(!fits);
                             let wait = counter.wait_ms(least, LIMIT, now_ms);
                             if period == Period::Minute && settled + least > LIMIT {
                                 // Not a moment later than there is room, if no hold is settled.
@@ -178,6 +182,7 @@ proptest! {
                     let (hold, entry) = holds.swap_remove(place % holds.len());
                     let used = hold.amount() * percent / 100;
                     counter.settle(hold, used);
+                    short = short.filter(|its| *its != entry);
                     model.entries[entry].1 = used;
                     model.entries[entry].2 = true;
                 }
@@ -336,7 +341,8 @@ fn all_quotas_give_or_none_does() {
     let tokens = quota(Metric::TotalTokens, 100, true);
     let warned = quota(Metric::OutputTokens, 1, false);
     let quotas = [Arc::clone(&requests), Arc::clone(&warned), Arc::clone(&tokens)];
-    let claim = Claim { input_tokens: 30, output_least: 50, output_wanted: 50, ..Claim::default() };
+    let claim =
+        Claim { input_least: 30, input_wanted: 30, output_least: 50, output_wanted: 50, ..Claim::default() };
     let first = Reservation::take(&quotas, &claim, NOON).unwrap();
     let exceeded = Reservation::take(&quotas, &claim, NOON).unwrap_err();
     assert_eq!((exceeded.quota.metric, exceeded.least, exceeded.wait_ms), (Metric::TotalTokens, 80, Some(0)));
@@ -375,4 +381,20 @@ fn a_quota_reads_as_people_say_it() {
     assert_eq!(quota.to_string(), "1250000 requests in total for this project");
     quota = Quota { metric: Metric::ConcurrentRequests, period: None, limit: 3, ..quota };
     assert_eq!(quota.to_string(), "3 concurrent requests for this project");
+}
+
+#[test]
+fn one_hold_alone_may_be_less_than_was_wanted() {
+    for period in Period::ALL {
+        let counter = Counter::new(period, NOON);
+        let ask = Ask { least: 1, wanted: 60, limit: Some(100) };
+        let whole = counter.take(ask, NOON).unwrap();
+        let part = counter.take(ask, NOON).unwrap();
+        assert_eq!((whole.amount(), part.amount()), (60, 40), "{period:?}");
+        counter.settle(whole, 50);
+        assert_eq!(counter.take(ask, NOON).err(), Some(Full), "{period:?}: another one is out");
+        assert!(counter.take(exactly(10, 100), NOON).is_ok(), "{period:?}: what fits may run");
+        counter.settle(part, 30);
+        assert_eq!(counter.take(ask, NOON).unwrap().amount(), 10, "{period:?}");
+    }
 }

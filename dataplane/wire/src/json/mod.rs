@@ -3,6 +3,7 @@
 mod block;
 mod fault;
 mod limit;
+mod meaning;
 mod scalar;
 mod scan;
 mod sink;
@@ -13,7 +14,8 @@ mod writer;
 
 pub use fault::{Fault, What};
 pub use limit::{DEPTH_MAX, KEY_BYTES_MAX};
-pub(crate) use scalar::whole_number;
+pub(crate) use meaning::{Characters, Escapes, surplus};
+pub(crate) use scalar::{whole_decimal, whole_number};
 pub use scan::Scanner;
 pub use sink::{Place, Sink, Text, Word};
 pub(crate) use text::escaped;

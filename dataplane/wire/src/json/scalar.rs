@@ -110,3 +110,45 @@ pub(crate) fn whole_number(raw: &[u8]) -> Option<u64> {
     }
     raw.iter().try_fold(0_u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit & 0xf)))
 }
+
+/// The value of a number that is whole and not negative, however it is written; one too large saturates.
+pub(crate) fn whole_decimal(raw: &[u8]) -> Option<u64> {
+    let (is_negative, raw) = raw.strip_prefix(b"-").map_or((false, raw), |rest| (true, rest));
+    let (mantissa, exponent) = match memchr::memchr2(b'e', b'E', raw) {
+        Some(at) => (raw.get(..at)?, exponent(raw.get(at.checked_add(1)?..)?)?),
+        None => (raw, 0),
+    };
+    let (whole, fraction) = match memchr::memchr(b'.', mantissa) {
+        Some(at) => (mantissa.get(..at)?, mantissa.get(at.checked_add(1)?..)?),
+        None => (mantissa, &[][..]),
+    };
+    let mut digits = [whole, fraction].concat();
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let zeros = digits.iter().rev().take_while(|digit| **digit == b'0').count();
+    digits.truncate(digits.len().saturating_sub(zeros));
+    if digits.is_empty() {
+        return Some(0);
+    }
+    let scale = i64::try_from(zeros).ok()?.saturating_sub(i64::try_from(fraction.len()).ok()?);
+    let power = u32::try_from(exponent.saturating_add(scale).min(i64::from(u32::MAX))).ok()?;
+    let number =
+        digits.iter().try_fold(0_u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit & 0xf)));
+    let value = number.and_then(|number| number.checked_mul(10_u64.checked_pow(power)?)).unwrap_or(u64::MAX);
+    (!is_negative).then_some(value)
+}
+
+/// The value of an exponent, which saturates.
+fn exponent(raw: &[u8]) -> Option<i64> {
+    let (sign, digits) = match raw {
+        [b'-', digits @ ..] => (-1, digits),
+        [b'+', digits @ ..] | digits => (1, digits),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let value =
+        digits.iter().fold(0_i64, |sum, digit| sum.saturating_mul(10).saturating_add(i64::from(digit & 0xf)));
+    Some(value.saturating_mul(sign))
+}

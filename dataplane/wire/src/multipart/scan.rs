@@ -23,6 +23,8 @@ pub struct Form {
     pub stream: bool,
     /// Where the model's values stand in the body.
     pub models: Vec<Range<usize>>,
+    /// Bytes of all of it.
+    pub bytes: u64,
 }
 
 /// Why a body is not a form with a model; `Display` is for the client.
@@ -167,7 +169,8 @@ impl FormScan {
         } else if self.form.models.is_empty() {
             Err(FormFault::ModelMissing)
         } else {
-            Ok(self.form)
+            let bytes = self.read.try_into().unwrap_or(u64::MAX);
+            Ok(Form { bytes, ..self.form })
         }
     }
 

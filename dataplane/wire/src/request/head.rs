@@ -8,6 +8,7 @@ use std::fmt;
 use shared::operation::Dialect;
 
 use super::fields::{Change, EDITS_MAX, Edit, Field, Fields, NAME_BYTES_MAX, Value};
+use super::input::InputSize;
 use super::shape::Shape;
 use crate::json::{DEPTH_MAX, Fault, Scanner, What, unescape, unescape_owned};
 use crate::multipart::Form;
@@ -41,13 +42,14 @@ pub struct Head {
     pub affinity_key: Option<String>,
     /// `prompt_cache_key`: requests of one conversation have the same.
     pub prompt_cache_key: Option<String>,
-    /// The most tokens that an answer may have, by its newest name.
+    /// The most tokens that any upstream could take for the client's bound on one answer.
     pub max_output_tokens: Option<u64>,
-    /// `n`: how many answers, each of so many tokens.
-    pub choices: Option<u64>,
-    /// Bytes of the text in the conversation, in the system text and in the tools, base64 data left out: four of
-    /// them are about one token.
-    pub input_text_bytes: u64,
+    /// Some upstream could read that an answer has no bound.
+    pub output_is_open: bool,
+    /// The most answers, each of so many tokens, or pictures or videos that any upstream could make.
+    pub count: Option<u64>,
+    /// How much the conversation, the system text and the tools are.
+    pub input: InputSize,
     /// It asks how far an operation is, and begins none.
     pub is_poll: bool,
     /// What a Responses request wants of the provider beyond an answer.
@@ -105,6 +107,8 @@ pub enum ScanFault {
     ConversationMissing(&'static str),
     /// The conversation is of the wrong kind: the name of its member, and what it must be.
     ConversationUnfit(&'static str, &'static str),
+    /// A bound on the answer that is no whole number: the name of its member.
+    BoundUnfit(&'static str),
     /// `stream` is neither a bool nor null.
     StreamNotBool,
     /// Images are wanted in another form than inline.
@@ -128,8 +132,9 @@ impl Head {
             affinity_key: None,
             prompt_cache_key: None,
             max_output_tokens: None,
-            choices: None,
-            input_text_bytes: 0,
+            output_is_open: false,
+            count: None,
+            input: InputSize { audio_bytes: form.bytes, ..InputSize::default() },
             is_poll: false,
             state: ProviderState::default(),
             edits: form.models.into_iter().map(edit).collect(),
@@ -165,7 +170,10 @@ impl HeadScan {
         let stream = stream(fields.value(Field::Stream))?;
         check_conversation(&fields, &state)?;
         check_image_format(&fields)?;
-        let number = |field| fields.value(field).whole_number();
+        let bounds = fields.bounds;
+        if let Some(name) = bounds.unfit {
+            return Err(ScanFault::BoundUnfit(name).into());
+        }
         Ok(Head {
             dialect: self.dialect,
             model,
@@ -174,12 +182,13 @@ impl HeadScan {
             has_image: fields.has_image,
             has_tools: fields.value(Field::Tools).has_elements()
                 || fields.value(Field::Functions).has_elements(),
-            fallback_timeout_ms: number(Field::Timeout),
+            fallback_timeout_ms: fields.value(Field::Timeout).whole_number(),
             affinity_key,
             prompt_cache_key,
-            max_output_tokens: number(Field::OutputBound).or_else(|| number(Field::OlderOutputBound)),
-            choices: number(Field::Choices),
-            input_text_bytes: fields.text_bytes(),
+            max_output_tokens: bounds.output,
+            output_is_open: bounds.output_is_open,
+            count: bounds.count,
+            input: fields.input_size(),
             is_poll: fields.value(Field::Operation).is_given(),
             state,
             has_system: fields.value(Field::System) != Value::Absent,
@@ -262,7 +271,9 @@ impl From<ScanFault> for ScanError {
     fn from(fault: ScanFault) -> Self {
         let param = match fault {
             ScanFault::ModelMissing | ScanFault::ModelNotString | ScanFault::ModelTooLong => Some("model"),
-            ScanFault::ConversationMissing(name) | ScanFault::ConversationUnfit(name, _) => Some(name),
+            ScanFault::ConversationMissing(name)
+            | ScanFault::ConversationUnfit(name, _)
+            | ScanFault::BoundUnfit(name) => Some(name),
             ScanFault::StreamNotBool => Some("stream"),
             ScanFault::ImageFormat => Some("response_format"),
             ScanFault::NotJson(_) | ScanFault::NotObject | ScanFault::TooDeep | ScanFault::TooManyRepeats => {
@@ -296,6 +307,9 @@ impl fmt::Display for ScanError {
             ScanFault::ModelTooLong => write!(f, "'model' is longer than {NAME_BYTES_MAX} bytes."),
             ScanFault::ConversationMissing(name) => write!(f, "Missing required member: '{name}'."),
             ScanFault::ConversationUnfit(name, kinds) => write!(f, "'{name}' must be {kinds}."),
+            ScanFault::BoundUnfit(name) => {
+                write!(f, "'{name}' must be a whole number that is not negative, or null.")
+            }
             ScanFault::StreamNotBool => f.write_str("'stream' must be true, false or null."),
             ScanFault::ImageFormat => {
                 f.write_str("'response_format' must be \"b64_json\" or left out: images come inline only.")

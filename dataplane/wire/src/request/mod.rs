@@ -4,10 +4,12 @@
 mod build;
 mod fields;
 mod head;
+mod input;
 mod shape;
 
 pub use build::{Naming, build};
 pub use head::{Head, HeadScan, ProviderState, ScanError, ScanFault};
+pub use input::{BYTES_PER_TOKEN, FILE_TOKENS_UNKNOWN, InputSize, InputTokens};
 
 #[cfg(test)]
 mod tests;

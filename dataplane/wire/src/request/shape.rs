@@ -20,6 +20,10 @@ pub(super) struct Shape {
     pub(super) asks_usage: bool,
     /// Some targets send images inline only if they are asked to.
     pub(super) asks_inline: bool,
+    /// Numbers in the conversation are tokens.
+    pub(super) takes_tokens: bool,
+    /// The conversation is spoken, and paid for by its characters.
+    pub(super) counts_characters: bool,
 }
 
 /// How system text is said.
@@ -58,9 +62,12 @@ static CHAT: Shape = Shape {
         b"messages" => Field::Conversation,
         b"stream_options" => Field::StreamOptions,
         b"functions" => Field::Functions,
-        b"max_completion_tokens" => Field::OutputBound,
-        b"max_tokens" => Field::OlderOutputBound,
-        b"n" => Field::Choices,
+        b"max_completion_tokens" => Field::MaxCompletionTokens,
+        b"max_tokens" => Field::MaxTokens,
+        b"n" => Field::Count,
+        b"best_of" => Field::BestOf,
+        b"num_completions" => Field::NumCompletions,
+        b"num_generations" => Field::NumGenerations,
         b"prompt_cache_key" => Field::CacheKey,
         _ => common(name),
     },
@@ -70,13 +77,15 @@ static CHAT: Shape = Shape {
     system: SystemText::Message,
     asks_usage: true,
     asks_inline: false,
+    takes_tokens: false,
+    counts_characters: false,
 };
 
 static MESSAGES: Shape = Shape {
     named: |name| match name {
         b"messages" => Field::Conversation,
         b"system" => Field::System,
-        b"max_tokens" => Field::OutputBound,
+        b"max_tokens" => Field::MaxTokens,
         b"anthropic_version" => Field::Version,
         _ => common(name),
     },
@@ -86,13 +95,15 @@ static MESSAGES: Shape = Shape {
     system: SystemText::Member("system"),
     asks_usage: false,
     asks_inline: false,
+    takes_tokens: false,
+    counts_characters: false,
 };
 
 static RESPONSES: Shape = Shape {
     named: |name| match name {
         b"input" => Field::Conversation,
         b"instructions" => Field::System,
-        b"max_output_tokens" => Field::OutputBound,
+        b"max_output_tokens" => Field::MaxOutputTokens,
         b"background" => Field::Background,
         b"store" => Field::Store,
         b"previous_response_id" => Field::PreviousResponse,
@@ -108,16 +119,20 @@ static RESPONSES: Shape = Shape {
     system: SystemText::Member("instructions"),
     asks_usage: false,
     asks_inline: false,
+    takes_tokens: false,
+    counts_characters: false,
 };
 
-static EMBEDDINGS: Shape = Shape { named: input, conversation: "input", kinds: Kinds::TextOrArray, ..BARE };
+static EMBEDDINGS: Shape =
+    Shape { named: input, conversation: "input", kinds: Kinds::TextOrArray, takes_tokens: true, ..BARE };
 
-static SPEECH: Shape = Shape { named: input, conversation: "input", kinds: Kinds::Text, ..BARE };
+static SPEECH: Shape =
+    Shape { named: input, conversation: "input", kinds: Kinds::Text, counts_characters: true, ..BARE };
 
 static IMAGES: Shape = Shape {
     named: |name| match name {
         b"prompt" => Field::Conversation,
-        b"n" => Field::Choices,
+        b"n" => Field::Count,
         b"response_format" => Field::ImageFormat,
         _ => common(name),
     },
@@ -130,6 +145,7 @@ static IMAGES: Shape = Shape {
 static VIDEOS: Shape = Shape {
     named: |name| match name {
         b"prompt" => Field::Conversation,
+        b"n" => Field::Count,
         b"operation" => Field::Operation,
         _ => common(name),
     },
@@ -146,6 +162,8 @@ const BARE: Shape = Shape {
     system: SystemText::None,
     asks_usage: false,
     asks_inline: false,
+    takes_tokens: false,
+    counts_characters: false,
 };
 
 static OTHER: Shape = BARE;

@@ -122,6 +122,12 @@ impl Family {
     pub fn image_tokens(&self, size: Option<Size>) -> u64 {
         self.image.tokens(size.unwrap_or(Size { width: 1_024, height: 1_024 }))
     }
+
+    /// The most tokens of an image whose size is not known: of 4,096 by 4,096, or of the oblong that is more.
+    pub fn image_tokens_max(&self) -> u64 {
+        let of = |height| self.image.tokens(Size { width: 4_096, height });
+        of(4_096).max(of(1_536))
+    }
 }
 
 #[cfg(test)]

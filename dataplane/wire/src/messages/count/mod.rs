@@ -3,23 +3,16 @@
 //! Values are walked in the order of the document, after JSON's escapes are undone. What is not known is counted as
 //! text; what the model does not read again, such as old thoughts, is not counted. The sum is rounded up once.
 
-use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use simd_json::prelude::{TypedScalarValue as _, ValueIntoString as _};
 
 use crate::json::{self, Fault, Tree};
-use crate::tokens::{Family, family_of, milli_tokens, size_of};
+use crate::tokens::{
+    Family, PAGE_BYTES, PAGE_TOKENS, PAGES_UNKNOWN, decoded, family_of, milli_tokens, size_of,
+};
 
 /// Characters of an image that are looked at for its size.
 const IMAGE_CHARS: usize = 64 * 1024;
-/// Tokens of a page of a document, its picture included.
-const PAGE_TOKENS: u64 = 2_000;
-/// Bytes of a page of a document that hides its pages.
-const PAGE_BYTES: usize = 50_000;
-/// Pages of a document that is not in the request.
-const PAGES_UNKNOWN: u64 = 5;
 
 /// Tokens that `body` is for `model`, by the name its provider gives it.
 pub fn count(body: &[u8], model: &str) -> Result<u64, Fault> {
@@ -151,7 +144,8 @@ impl Sum {
 
     fn image(&mut self, block: Tree<'_, '_>) {
         let data = member(block, "source").and_then(|source| text(source, "data"));
-        let size = data.and_then(|data| size_of(&decoded(data.get(..IMAGE_CHARS).unwrap_or(data))));
+        let size =
+            data.and_then(|data| size_of(&decoded(data.get(..IMAGE_CHARS).unwrap_or(data).as_bytes())));
         self.add(self.family.image_tokens(size));
     }
 
@@ -161,7 +155,7 @@ impl Sum {
         let Some(source) = member(block, "source") else { return };
         match (text(source, "type").unwrap_or_default(), text(source, "data")) {
             ("text", Some(data)) => self.text(data),
-            ("base64", Some(data)) => self.add(PAGE_TOKENS.saturating_mul(pages(&decoded(data)))),
+            ("base64", Some(data)) => self.add(PAGE_TOKENS.saturating_mul(pages(&decoded(data.as_bytes())))),
             ("content", _) => {
                 if let Some(content) = member(source, "content") {
                     self.content(content, false);
@@ -195,28 +189,17 @@ impl Sum {
     }
 }
 
-/// The bytes of `data`; nothing if it is not base64.
-fn decoded(data: &str) -> Vec<u8> {
-    const ENGINE: GeneralPurpose = GeneralPurpose::new(
-        &alphabet::STANDARD,
-        GeneralPurposeConfig::new()
-            .with_decode_allow_trailing_bits(true)
-            .with_decode_padding_mode(DecodePaddingMode::Indifferent),
-    );
-    ENGINE.decode(data).unwrap_or_default()
-}
-
 /// Pages of a PDF: what calls itself a page, else by size.
 fn pages(document: &[u8]) -> u64 {
     let named = memchr::memmem::find_iter(document, b"/Type").filter(|at| {
         let after = document.get(at.saturating_add(5)..).unwrap_or_default().trim_ascii_start();
         after.starts_with(b"/Page") && !after.get(5).is_some_and(u8::is_ascii_alphanumeric)
     });
-    let pages = match named.count() {
-        0 => document.len().div_ceil(PAGE_BYTES).max(1),
-        count => count,
-    };
-    pages.try_into().unwrap_or(u64::MAX)
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    match named.count() {
+        0 => number(document.len()).div_ceil(PAGE_BYTES).max(1),
+        count => number(count),
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "documents are given away where they are written")]
 
+use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 

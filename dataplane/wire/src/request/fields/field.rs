@@ -3,19 +3,20 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::bound::Bounds;
 use super::edit::{Change, EDITS_MAX, Edit, System};
+use super::inside::{Ended, InnerKey, Inside, TextLength};
 use super::value::{Span, Value};
-use crate::json::{KEY_BYTES_MAX, Place, unescape};
+use crate::json::{Characters, Escapes, KEY_BYTES_MAX, Place, unescape};
+use crate::request::InputSize;
 use crate::request::shape::Shape;
 
 /// Bytes of a name that are looked at; a longer model is refused.
 pub(in crate::request) const NAME_BYTES_MAX: usize = 8 * 1024;
-/// Bytes of any string inside the conversation that are looked at.
+/// Bytes of an ordinary string inside the conversation that are looked at.
 pub(super) const GLANCE_BYTES: usize = 96;
 /// Bytes of all names together: more are repeats.
 const TEXTS_BYTES_MAX: usize = 16 * NAME_BYTES_MAX;
-/// From what depth on members are those of a content part: root, messages, message, content, part.
-const PART_DEPTH: u32 = 5;
 
 /// What was found. Offsets count from the first byte of the body.
 #[derive(Debug)]
@@ -25,10 +26,9 @@ pub(in crate::request) struct Fields {
     pub(in crate::request) include_usage: bool,
     pub(in crate::request) has_image: bool,
     pub(in crate::request) has_encrypted: bool,
-    /// Bytes of text in the conversation, in the system text and in the tools.
-    text_bytes: [usize; 3],
-    /// Bytes of text in the value that is open.
-    open_text_bytes: usize,
+    pub(in crate::request) bounds: Bounds,
+    /// What stands inside the conversation and beside it.
+    pub(super) inside: Inside,
     /// The `id` of an object that names a stored conversation.
     pub(in crate::request) conversation_id: Value,
     /// The raw bytes of strings that matter, one after the other.
@@ -40,15 +40,15 @@ pub(in crate::request) struct Fields {
     pub(super) field: Field,
     value_start: usize,
     pub(super) value_is_object: bool,
-    pub(super) inner_key: InnerKey,
     pub(super) inner_start: usize,
     inner_includes: usize,
-    /// The last `type` in the conversation was `text`: what is called data beside it is text.
-    data_is_text: bool,
     pub(super) value_is_empty: bool,
     pub(super) taken: Vec<u8>,
     pub(super) take_max: usize,
     pub(super) text_length: usize,
+    /// Of the string that is read in pieces.
+    pub(super) escapes: Escapes,
+    pub(super) characters: Characters,
     key_start: usize,
     last_comma: Option<usize>,
     kept_one: bool,
@@ -72,10 +72,14 @@ pub(in crate::request) enum Field {
     Functions,
     Timeout,
     Affinity,
-    OutputBound,
-    /// Its older name, which a newer one overrules.
-    OlderOutputBound,
-    Choices,
+    MaxTokens,
+    MaxCompletionTokens,
+    MaxOutputTokens,
+    /// `n`: how many answers or pictures are asked for.
+    Count,
+    BestOf,
+    NumCompletions,
+    NumGenerations,
     CacheKey,
     Background,
     Store,
@@ -118,21 +122,6 @@ impl Field {
     }
 }
 
-/// Members inside others that the gateway knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum InnerKey {
-    #[default]
-    Other,
-    Type,
-    /// What is no text for the model.
-    Binary,
-    /// The same, unless a type beside it says that it is text.
-    Data,
-    Encrypted,
-    IncludeUsage,
-    Id,
-}
-
 impl Fields {
     pub(in crate::request) fn new(shape: &'static Shape) -> Self {
         Self {
@@ -141,8 +130,8 @@ impl Fields {
             include_usage: false,
             has_image: false,
             has_encrypted: false,
-            text_bytes: [0; 3],
-            open_text_bytes: 0,
+            bounds: Bounds::default(),
+            inside: Inside::default(),
             conversation_id: Value::Absent,
             texts: Vec::new(),
             edits: Vec::new(),
@@ -150,14 +139,14 @@ impl Fields {
             field: Field::Other,
             value_start: 0,
             value_is_object: false,
-            inner_key: InnerKey::Other,
             inner_start: 0,
             inner_includes: 0,
-            data_is_text: false,
             value_is_empty: false,
             taken: Vec::new(),
             take_max: 0,
             text_length: 0,
+            escapes: Escapes::default(),
+            characters: Characters::default(),
             key_start: 0,
             last_comma: None,
             kept_one: false,
@@ -175,10 +164,9 @@ impl Fields {
         self.values.get(field as usize).copied().unwrap_or_default()
     }
 
-    pub(in crate::request) fn text_bytes(&self) -> u64 {
-        self.text_bytes
-            .iter()
-            .fold(0, |sum, bytes| sum.saturating_add(u64::try_from(*bytes).unwrap_or(u64::MAX)))
+    /// How much the input is.
+    pub(in crate::request) fn input_size(&mut self) -> InputSize {
+        self.inside.size(self.shape)
     }
 
     fn keep(&mut self, text: &[u8]) -> Value {
@@ -196,7 +184,7 @@ impl Fields {
     pub(super) fn value_begins(&mut self, at: Place) {
         self.value_start = at.offset;
         self.value_is_empty = true;
-        self.open_text_bytes = 0;
+        self.inside.begin();
         if self.field == Field::Conversation {
             (self.has_image, self.has_encrypted) = (false, false);
         } else if self.field == Field::StreamOptions {
@@ -210,7 +198,7 @@ impl Fields {
     pub(super) fn value_ends(&mut self, end: usize, value: Value) {
         let span = self.value_start..end;
         let is_own = self.field.is_own();
-        let [conversation, system, tools] = &mut self.text_bytes;
+        self.inside.end(self.field, span.len(), value);
         match (self.field, value) {
             (Field::Model, _) => {
                 let key_bytes = self.value_start.saturating_sub(self.key_start);
@@ -218,17 +206,11 @@ impl Fields {
             }
             (field, _) if field.is_own() => self.remove(end),
             (Field::StreamOptions, options) => self.edit_options(span, options),
-            (Field::Tools, _) => *tools = span.len(),
-            (Field::Conversation, messages) => {
-                *conversation = self.open_text_bytes;
-                self.mark_messages(messages);
-            }
-            (Field::System, text) => {
-                *system = self.open_text_bytes;
-                self.edit_system(span, text);
-            }
+            (Field::Conversation, messages) => self.mark_messages(messages),
+            (Field::System, text) => self.edit_system(span, text),
             _ => {}
         }
+        self.bounds.take(self.field, value);
         self.kept_one |= !is_own;
         if self.field != Field::Other
             && let Some(slot) = self.values.get_mut(self.field as usize)
@@ -297,70 +279,14 @@ impl Fields {
 
     /// A value inside `stream_options` has ended.
     pub(super) fn option_ends(&mut self, end: usize, is_true: bool) {
-        if self.inner_key == InnerKey::IncludeUsage {
+        if self.inside.key == InnerKey::IncludeUsage {
             self.inner_includes = self.inner_includes.saturating_add(1);
             self.include_usage = is_true;
             if !is_true {
                 self.edit(self.inner_start..end, Change::Usage("true"));
             }
         }
-        self.inner_key = InnerKey::Other;
-    }
-
-    /// The name of a member below the root has ended.
-    #[inline]
-    fn inner_key_ends(&mut self, depth: u32, name: &[u8]) {
-        self.inner_key = if self.field == Field::Conversation {
-            match name {
-                b"type" if depth >= PART_DEPTH => InnerKey::Type,
-                b"data" if depth >= PART_DEPTH => InnerKey::Data,
-                b"file_data" | b"signature" if depth >= PART_DEPTH => InnerKey::Binary,
-                b"encrypted_content" => InnerKey::Encrypted,
-                _ => InnerKey::Other,
-            }
-        } else {
-            match (self.field, name) {
-                (Field::StreamOptions, b"include_usage") if depth == 2 => InnerKey::IncludeUsage,
-                (Field::StoredConversation, b"id") if depth == 2 => InnerKey::Id,
-                _ => InnerKey::Other,
-            }
-        };
-    }
-
-    /// A string of `length` raw bytes inside the conversation or system text has ended; `glance` is how it
-    /// begins.
-    #[inline]
-    fn inner_text_ends(&mut self, length: usize, glance: &[u8]) {
-        let is_binary = if self.inner_key == InnerKey::Other {
-            glance.starts_with(b"data:") && memchr::memmem::find(glance, b";base64,").is_some()
-        } else {
-            self.known_text_ends(length, glance)
-        };
-        if !is_binary {
-            self.open_text_bytes = self.open_text_bytes.saturating_add(length);
-        }
-    }
-
-    /// The same of one under a known name. Whether it is binary.
-    fn known_text_ends(&mut self, length: usize, glance: &[u8]) -> bool {
-        match std::mem::take(&mut self.inner_key) {
-            InnerKey::Type => {
-                self.type_ends(&unescaped(glance));
-                false
-            }
-            InnerKey::Data => !self.data_is_text,
-            InnerKey::Binary => true,
-            InnerKey::Encrypted => {
-                self.has_encrypted |= length > 0;
-                true
-            }
-            InnerKey::Other | InnerKey::IncludeUsage | InnerKey::Id => false,
-        }
-    }
-
-    fn type_ends(&mut self, name: &[u8]) {
-        self.has_image |= matches!(name, b"image_url" | b"input_image" | b"image");
-        self.data_is_text = name == b"text";
+        self.inside.key = InnerKey::Other;
     }
 
     /// Bytes of a string at this place that are wanted.
@@ -371,9 +297,22 @@ impl Fields {
             (1, false) if self.field.is_name() => NAME_BYTES_MAX.saturating_add(1),
             (1, false) => 0,
             (2, false) if self.field == Field::StoredConversation => NAME_BYTES_MAX.saturating_add(1),
-            _ if self.field.has_inner_names() => GLANCE_BYTES,
+            (_, true) if self.field.has_inner_names() => KEY_BYTES_MAX,
+            _ if self.field.has_inner_names() => self.inside.key.glance_bytes(),
             _ => 0,
         }
+    }
+
+    /// The string that comes next is text for the model.
+    #[inline]
+    pub(super) fn expects_text(&self) -> bool {
+        matches!(self.field, Field::Conversation | Field::System) && self.inside.expects_text()
+    }
+
+    /// The string that comes next is one whose characters are counted.
+    #[inline]
+    pub(super) fn counts_characters(&self) -> bool {
+        self.shape.counts_characters && self.field == Field::Conversation
     }
 
     #[inline]
@@ -396,22 +335,26 @@ impl Fields {
         if depth == 1 {
             self.field = (self.shape.named)(name);
         } else {
-            self.inner_key_ends(depth, name);
+            self.inside.key_ends(self.field, depth, name);
         }
     }
 
-    /// Another string of `length` raw bytes has ended; `taken` is what was wanted of it.
+    /// Another string has ended; `taken` is what was wanted of it.
     #[inline]
-    pub(super) fn text_value_ends(&mut self, at: Place, length: usize, taken: &[u8]) {
+    pub(super) fn text_value_ends(&mut self, at: Place, length: TextLength, taken: &[u8]) {
         match (at.depth, self.field) {
             (1, _) => {
-                self.open_text_bytes = length;
+                self.inside.add_text(length);
                 let text = if self.field.is_name() { self.keep(taken) } else { Value::Text(Span::default()) };
                 self.value_ends(at.offset, text);
             }
-            (_, Field::Conversation | Field::System) => self.inner_text_ends(length, taken),
+            (_, Field::Conversation | Field::System) => {
+                let ended = self.inside.text_ends(self.shape, length, taken);
+                self.has_image |= ended == Ended::Image;
+                self.has_encrypted |= ended == Ended::Encrypted;
+            }
             (2, Field::StreamOptions) => self.option_ends(at.offset, false),
-            (2, Field::StoredConversation) if self.inner_key == InnerKey::Id => {
+            (2, Field::StoredConversation) if self.inside.key == InnerKey::Id => {
                 self.conversation_id = self.keep(taken);
             }
             _ => {}
@@ -435,6 +378,7 @@ impl Fields {
         match at.depth {
             1 => self.value_ends(at.offset, Value::of_scalar(raw)),
             2 if self.field == Field::StreamOptions => self.option_ends(at.offset, raw == b"true"),
+            _ if self.field == Field::Conversation => self.inside.scalar_ends(),
             _ => {}
         }
     }

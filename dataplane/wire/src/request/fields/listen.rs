@@ -1,8 +1,12 @@
 //! How the tokens of a request reach its fields: whole where they come whole, else gathered piece by piece.
 
-use super::field::{Field, Fields, GLANCE_BYTES, InnerKey, unescaped};
+use super::field::{Field, Fields, GLANCE_BYTES, unescaped};
+use super::inside::TextLength;
 use super::value::Value;
-use crate::json::{Place, Sink, Text, Word};
+use crate::json::{Characters, Escapes, Place, Sink, Text, Word, surplus};
+
+/// Stands for a number that is not read, and fits nowhere.
+const TOO_LONG: &[u8] = b"-2";
 
 impl Sink for Fields {
     #[inline]
@@ -21,7 +25,7 @@ impl Sink for Fields {
             }
         }
         if at.depth > 2 || self.field == Field::StoredConversation {
-            self.inner_key = InnerKey::Other;
+            self.inside.open(at);
         }
     }
 
@@ -49,12 +53,14 @@ impl Sink for Fields {
                 self.value_ends(at.offset, value);
             }
             2 if self.field == Field::StreamOptions => self.option_ends(at.offset, false),
-            _ => {}
+            _ => self.inside.close(at),
         }
     }
 
     fn text_start(&mut self, at: Place, key: bool) {
         self.text_length = 0;
+        self.escapes = Escapes::default();
+        self.characters = Characters::default();
         self.take(self.wanted(at.depth, key));
         self.text_begins(at, key);
     }
@@ -64,7 +70,11 @@ impl Sink for Fields {
         if key {
             self.key_ends(at.depth, &unescaped(&taken));
         } else {
-            self.text_value_ends(at, self.text_length, &taken);
+            let meant = self.text_length.saturating_sub(self.escapes.surplus());
+            if self.counts_characters() {
+                self.inside.set_characters(self.characters.count());
+            }
+            self.text_value_ends(at, TextLength { raw: self.text_length, meant }, &taken);
         }
         self.taken = taken;
     }
@@ -75,6 +85,12 @@ impl Sink for Fields {
             self.taken.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         }
         self.text_length = self.text_length.saturating_add(bytes.len());
+        if self.expects_text() {
+            self.escapes.push(bytes);
+        }
+        if self.counts_characters() {
+            self.characters.push(bytes);
+        }
     }
 
     #[inline]
@@ -93,24 +109,35 @@ impl Sink for Fields {
     fn whole_text(&mut self, text: Text<'_>) {
         self.text_begins(text.start, false);
         let taken = text.raw.get(..self.wanted(text.start.depth, false)).unwrap_or(text.raw);
-        self.text_value_ends(text.end(), text.raw.len(), taken);
+        let surplus = if text.plain || !self.expects_text() { 0 } else { surplus(text.raw) };
+        if self.counts_characters() {
+            let mut characters = Characters::default();
+            characters.push(text.raw);
+            self.inside.set_characters(characters.count());
+        }
+        let raw = text.raw.len();
+        self.text_value_ends(text.end(), TextLength { raw, meant: raw.saturating_sub(surplus) }, taken);
     }
 
     fn scalar_start(&mut self, at: Place) {
+        self.text_length = 0;
         self.take(GLANCE_BYTES);
         self.scalar_begins(at);
     }
 
     fn scalar_end(&mut self, at: Place) {
         let taken = std::mem::take(&mut self.taken);
-        self.scalar_value_ends(at, &taken);
+        // A number longer than what is taken of it could be any.
+        let all = if self.text_length > taken.len() { TOO_LONG } else { &taken };
+        self.scalar_value_ends(at, all);
         self.taken = taken;
     }
 
     #[inline]
     fn whole_scalar(&mut self, word: Word<'_>) {
         self.scalar_begins(word.start);
-        self.scalar_value_ends(word.end(), word.raw);
+        let all = if word.raw.len() > GLANCE_BYTES { TOO_LONG } else { word.raw };
+        self.scalar_value_ends(word.end(), all);
     }
 
     #[inline]

@@ -1,7 +1,10 @@
 //! What is noted of a request while its tokens go by.
 
+mod blob;
+mod bound;
 mod edit;
 mod field;
+mod inside;
 mod listen;
 mod value;
 

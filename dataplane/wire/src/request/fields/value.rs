@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::json::whole_number;
+use crate::json::{whole_decimal, whole_number};
 
 /// The last value of a top-level member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,8 +12,11 @@ pub(in crate::request) enum Value {
     Text(Span),
     Null,
     Bool(bool),
-    /// A whole number, not negative.
+    /// A whole number, not negative, as digits alone.
     Whole(u64),
+    /// A whole number, not negative, with a fraction or an exponent, or too large for 64 bits, which saturates.
+    WholeOddly(u64),
+    MinusOne,
     /// Any other number.
     Number,
     Object,
@@ -57,7 +60,11 @@ impl Value {
             b"null" => Self::Null,
             b"true" => Self::Bool(true),
             b"false" => Self::Bool(false),
-            number => whole_number(number).map_or(Self::Number, Self::Whole),
+            b"-1" => Self::MinusOne,
+            number => match whole_number(number) {
+                Some(whole) => Self::Whole(whole),
+                None => whole_decimal(number).map_or(Self::Number, Self::WholeOddly),
+            },
         }
     }
 
@@ -89,6 +96,8 @@ impl Kinds {
             | Value::Null
             | Value::Bool(_)
             | Value::Whole(_)
+            | Value::WholeOddly(_)
+            | Value::MinusOne
             | Value::Number
             | Value::Object => self == Self::Any,
         }
@@ -101,6 +110,38 @@ impl Kinds {
             Self::Text => "a string",
             Self::TextOrArray => "a string or an array",
             Self::Any => "given",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_read_however_they_are_written() {
+        for (raw, want) in [
+            ("7", Value::Whole(7)),
+            ("18446744073709551615", Value::Whole(u64::MAX)),
+            ("18446744073709551616", Value::WholeOddly(u64::MAX)),
+            ("1e2", Value::WholeOddly(100)),
+            ("1E+2", Value::WholeOddly(100)),
+            ("100.0", Value::WholeOddly(100)),
+            ("1.50e1", Value::WholeOddly(15)),
+            ("1500e-2", Value::WholeOddly(15)),
+            ("0e99999999999999999999", Value::WholeOddly(0)),
+            ("1e99999999999999999999", Value::WholeOddly(u64::MAX)),
+            ("0.000001e6", Value::WholeOddly(1)),
+            ("-0", Value::WholeOddly(0)),
+            ("-0.0", Value::WholeOddly(0)),
+            ("-1", Value::MinusOne),
+            ("-2", Value::Number),
+            ("-1.0", Value::Number),
+            ("1.5", Value::Number),
+            ("15e-1", Value::Number),
+            ("1e-99999999999999999999", Value::Number),
+        ] {
+            assert_eq!(Value::of_scalar(raw.as_bytes()), want, "{raw}");
         }
     }
 }

@@ -99,7 +99,7 @@ fn text_is_counted_wherever_the_dialect_has_it() {
     ];
     for (dialect, members, want) in rows {
         let head = scan(dialect, &format!(r#"{{"model":"m",{members}}}"#)).unwrap();
-        assert_eq!(head.input_text_bytes, want, "{dialect:?} {members}");
+        assert_eq!(head.input.text_bytes, want, "{dialect:?} {members}");
     }
 }
 
@@ -109,8 +109,8 @@ fn a_document_of_plain_text_is_text_and_one_of_base64_is_not() {
         let source = format!(r#"{{"type":"{kind}","media_type":"","data":"{}"}}"#, "A".repeat(1000));
         format!(r#"{{"model":"m","messages":[{{"content":[{{"type":"document","source":{source}}}]}}]}}"#)
     };
-    assert!(scan(Dialect::Messages, &body("text")).unwrap().input_text_bytes > 1000);
-    assert!(scan(Dialect::Messages, &body("base64")).unwrap().input_text_bytes < 100);
+    assert!(scan(Dialect::Messages, &body("text")).unwrap().input.text_bytes > 1000);
+    assert!(scan(Dialect::Messages, &body("base64")).unwrap().input.text_bytes < 100);
 }
 
 #[test]

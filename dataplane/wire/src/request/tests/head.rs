@@ -141,11 +141,40 @@ fn the_gateways_own_members_are_read_leniently() {
 }
 
 #[test]
-fn the_newer_name_of_the_output_limit_wins() {
-    let head = scan(r#"{"max_completion_tokens":7,"max_tokens":9,"model":"m","messages":[]}"#).unwrap();
-    assert_eq!(head.max_output_tokens, Some(7));
-    let head = scan(r#"{"max_completion_tokens":null,"max_tokens":9,"model":"m","messages":[]}"#).unwrap();
-    assert_eq!(head.max_output_tokens, Some(9), "null means absent");
+fn the_largest_bound_that_any_upstream_could_read_counts() {
+    // (members, tokens of one answer, some member asks for no bound, answers)
+    let rows = [
+        (r#""max_completion_tokens":1,"max_tokens":100000"#, Some(100_000), false, None),
+        (r#""max_completion_tokens":7,"max_tokens":null"#, Some(7), false, None),
+        (r#""max_tokens":5,"max_tokens":9,"max_tokens":6"#, Some(9), false, None),
+        (r#""max_tokens":1e2"#, Some(100), false, None),
+        (r#""max_tokens":100.0"#, Some(100), false, None),
+        (r#""max_tokens":99999999999999999999"#, Some(u64::MAX), false, None),
+        (r#""max_tokens":0,"max_completion_tokens":5"#, Some(5), true, None),
+        (r#""max_tokens":-1"#, None, true, None),
+        (r#""n":2,"best_of":1e1"#, None, false, Some(10)),
+        (r#""\u006e":100.0"#, None, false, Some(100)),
+        (r#""num_completions":3,"num_generations":4,"n":null"#, None, false, Some(4)),
+        (r#""metadata":{"n":9,"max_tokens":9}"#, None, false, None),
+    ];
+    for (members, output, output_is_open, count) in rows {
+        let head = scan(&format!(r#"{{"model":"m","messages":[],{members}}}"#)).unwrap();
+        let read = (head.max_output_tokens, head.output_is_open, head.count);
+        assert_eq!(read, (output, output_is_open, count), "{members}");
+    }
+}
+
+#[test]
+fn a_bound_that_is_no_whole_number_is_refused_by_name() {
+    let long = format!("0.{}1", "0".repeat(200));
+    for name in ["max_tokens", "max_completion_tokens", "n", "best_of"] {
+        for value in ["\"100\"", "1.5", "-2", "true", "[5]", "{}", "1e-1", long.as_str()] {
+            let error =
+                scan(&format!(r#"{{"model":"m","messages":[],"{name}":{value},"x":1}}"#)).unwrap_err();
+            let message = format!("'{name}' must be a whole number that is not negative, or null.");
+            assert_eq!((error.param, error.to_string()), (Some(name), message), "{value}");
+        }
+    }
 }
 
 #[test]
@@ -157,8 +186,8 @@ fn base64_data_is_no_text() {
             {{"type":"image_url","image_url":{{"url":"data:image/png;base64,{data}"}}}},
             {{"type":"input_audio","input_audio":{{"data":"{data}","format":"wav"}}}}]}}]}}"#
     );
-    let bytes = scan(&body).unwrap().input_text_bytes;
+    let bytes = scan(&body).unwrap().input.text_bytes;
     assert!((8..64).contains(&bytes), "{bytes}");
     let text = scan(r#"{"model":"m","messages":[{"content":"data: is not always a URL"}]}"#).unwrap();
-    assert_eq!(text.input_text_bytes, 25);
+    assert_eq!(text.input.text_bytes, 25);
 }

@@ -3,4 +3,5 @@
 mod build;
 mod dialects;
 mod head;
+mod input;
 mod preamble;

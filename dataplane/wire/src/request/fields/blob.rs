@@ -1,0 +1,127 @@
+//! What a string of base64 holds, told by its first bytes.
+
+use std::borrow::Cow;
+
+use crate::tokens::{Size, decoded, size_of};
+
+/// Bytes of the string that are looked at: enough for the size of most pictures.
+pub(super) const HEAD_BYTES: usize = 4 * 1024;
+/// Bytes of a `data:` URL before its comma.
+const URL_HEAD_BYTES_MAX: usize = 256;
+
+/// The kinds that models count differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blob {
+    /// With its size, where the head tells.
+    Picture(Option<Size>),
+    /// Sound that says how many bytes a second are.
+    Wave { ms: u64 },
+    /// Other sound.
+    Audio { bytes: u64 },
+    /// A document, or anything else.
+    File { bytes: u64 },
+}
+
+/// What a string is that begins with `head` and has `length` bytes, where that is a `data:` URL of base64.
+pub(super) fn of_url(head: &[u8], length: usize) -> Option<Blob> {
+    let head = plain(head);
+    let rest = head.strip_prefix(b"data:")?;
+    let comma = memchr::memchr(b',', rest.get(..URL_HEAD_BYTES_MAX).unwrap_or(rest))?;
+    let (media_type, data) = rest.split_at_checked(comma)?;
+    if !media_type.ends_with(b";base64") {
+        return None;
+    }
+    let before = length.saturating_sub(head.len()).saturating_add(data.len()).saturating_sub(1);
+    Some(of(media_type, data.get(1..)?, before))
+}
+
+/// The same of base64 alone, which is probably of this type, or in a `data:` URL.
+pub(super) fn of_base64(media_type: &[u8], head: &[u8], length: usize) -> Blob {
+    of_url(head, length).unwrap_or_else(|| of(media_type, head, length))
+}
+
+fn of(media_type: &[u8], head: &[u8], length: usize) -> Blob {
+    let start = start(head);
+    let bytes = u64::try_from(length / 4 * 3).unwrap_or(u64::MAX);
+    let size = size_of(&start);
+    match *start {
+        _ if size.is_some() => Blob::Picture(size),
+        [0xff, 0xd8, 0xff, ..] | [0x89, b'P', b'N', b'G', ..] => Blob::Picture(None),
+        [b'R', b'I', b'F', b'F', ..] if start.get(8..12) == Some(b"WAVE") => {
+            wave_ms(&start, bytes).map_or(Blob::Audio { bytes }, |ms| Blob::Wave { ms })
+        }
+        [b'I', b'D', b'3', ..] | [0xff, 0xe0..=0xff, ..] => Blob::Audio { bytes },
+        _ if start.starts_with(b"OggS") || start.starts_with(b"fLaC") => Blob::Audio { bytes },
+        _ if media_type.starts_with(b"image/") => Blob::Picture(None),
+        _ if media_type.starts_with(b"audio/") => Blob::Audio { bytes },
+        _ => Blob::File { bytes },
+    }
+}
+
+/// Without the backslash that some writers of JSON put before each slash.
+fn plain(head: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', head).is_none() {
+        return head.into();
+    }
+    head.iter().copied().filter(|byte| *byte != b'\\').collect::<Vec<_>>().into()
+}
+
+/// The bytes that `head` begins with.
+fn start(head: &[u8]) -> Vec<u8> {
+    let head = plain(head);
+    let whole = head.len() / 4 * 4;
+    decoded(head.get(..whole).unwrap_or_default())
+}
+
+/// How long sound lasts by its own header, of which the lower of two rates is taken.
+fn wave_ms(start: &[u8], bytes: u64) -> Option<u64> {
+    let number = |at: usize, length: usize| {
+        let bytes = start.get(at..at.checked_add(length)?)?;
+        Some(bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte)))
+    };
+    let by_samples = number(24, 4)?.saturating_mul(number(32, 2)?);
+    let rate = number(28, 4)?.min(by_samples);
+    bytes.saturating_mul(1_000).checked_div(rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+
+    use super::*;
+
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\0\0\0\x01\0";
+
+    fn wave(rate: u32) -> Vec<u8> {
+        let head = [&b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0"[..], &8_000_u32.to_le_bytes()].concat();
+        [&head[..], &rate.to_le_bytes(), &[2, 0, 16, 0], b"data", &[0; 4], &[0; 3_956]].concat()
+    }
+
+    #[test]
+    fn the_first_bytes_tell_what_a_string_holds() {
+        let size = Some(Size { width: 512, height: 256 });
+        let rows: [(&str, &str, &[u8], Blob); 9] = [
+            ("a picture", "", PNG, Blob::Picture(size)),
+            ("a picture by another name", "application/pdf", PNG, Blob::Picture(size)),
+            ("a picture whose head is elsewhere", "", b"\xff\xd8\xff\xe1....", Blob::Picture(None)),
+            ("a picture by its type alone", "image/avif", b"....", Blob::Picture(None)),
+            ("sound with a rate", "", &wave(16_000), Blob::Wave { ms: 250 }),
+            ("sound that boasts", "", &wave(u32::MAX), Blob::Wave { ms: 250 }),
+            ("sound without a rate", "", b"ID3.....", Blob::Audio { bytes: 9 }),
+            ("a document", "application/pdf", b"%PDF-1.7", Blob::File { bytes: 9 }),
+            ("anything", "", b"....", Blob::File { bytes: 6 }),
+        ];
+        for (name, media_type, bytes, want) in rows {
+            let base64 = STANDARD.encode(bytes);
+            assert_eq!(of(media_type.as_bytes(), base64.as_bytes(), base64.len()), want, "{name}");
+            let url = format!("data:{media_type};base64,{base64}");
+            assert_eq!(of_base64(b"", url.as_bytes(), url.len()), want, "{name} in a URL");
+            let escaped = url.replace('/', "\\/");
+            let of_escaped = of_base64(b"", escaped.as_bytes(), escaped.len());
+            assert_eq!(std::mem::discriminant(&of_escaped), std::mem::discriminant(&want), "{name} escaped");
+        }
+        assert_eq!(of_url(b"https://example.com/a.png", 25), None);
+        assert_eq!(of_url(b"data:text/plain,hello", 21), None);
+    }
+}

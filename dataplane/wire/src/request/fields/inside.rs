@@ -1,0 +1,328 @@
+//! What stands inside the conversation, the system text and the tools, counted by what models make tokens of. What is
+//! not known to be a picture, a file or sound counts as text, so that nothing passes as something cheaper.
+
+use super::blob::{self, Blob};
+use super::field::{Field, GLANCE_BYTES, unescaped};
+use super::value::Value;
+use crate::json::Place;
+use crate::request::InputSize;
+use crate::request::shape::Shape;
+
+/// From what depth on members are those of a content part: root, messages, message, content, part.
+const PART_DEPTH: u32 = 5;
+/// How deep the members of an item of a Responses input stand.
+const ITEM_DEPTH: u32 = 3;
+
+/// The counts so far, and the place in the value that is open.
+#[derive(Debug, Default)]
+pub(super) struct Inside {
+    /// The name of the innermost member.
+    pub(super) key: InnerKey,
+    /// The last `type` in the conversation was `text`: what is called data beside it is text.
+    data_is_text: bool,
+    /// It is inside of `input_audio`.
+    data_is_sound: bool,
+    /// The arguments of a tool that are open, in which names mean nothing and everything is read.
+    arguments: Option<Arguments>,
+    /// Bytes of text in the open value, as it is meant.
+    open_text: usize,
+    /// Bytes of all strings in the open value, as they are written.
+    open_strings: usize,
+    /// Bytes of text in the conversation, the system text, the tools and the functions; of repeated ones the largest.
+    text: [usize; 4],
+    /// Bytes of what stands between the strings of arguments, and of members that are nothing of this.
+    other: usize,
+    picture_types: u64,
+    picture_names: u64,
+    file_types: u64,
+    /// Files that are not elsewhere: they are text or stand here.
+    files_inside: u64,
+    size: InputSize,
+}
+
+/// Where the arguments of a tool begin.
+#[derive(Clone, Copy, Debug)]
+struct Arguments {
+    at: Place,
+    /// Bytes of strings before them.
+    strings: usize,
+}
+
+/// Members inside others that the gateway knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum InnerKey {
+    #[default]
+    Other,
+    /// Of a part of the content.
+    Type,
+    /// Of an item of the input.
+    ItemType,
+    /// The address of something, or all of it as a `data:` URL.
+    Address,
+    /// What is no text for the model.
+    Binary,
+    /// The same, and not counted.
+    Signature,
+    /// Binary, unless a type beside it says that it is text.
+    Data,
+    Encrypted,
+    /// What a tool is called with.
+    Arguments,
+    IncludeUsage,
+    Id,
+}
+
+/// How long a string is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TextLength {
+    /// In bytes, as it is written.
+    pub(super) raw: usize,
+    /// The same less what its escapes add.
+    pub(super) meant: usize,
+}
+
+/// A string that matters for more than its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Image,
+    Encrypted,
+    Other,
+}
+
+impl InnerKey {
+    /// Bytes of the member's value that are looked at.
+    pub(super) fn glance_bytes(self) -> usize {
+        match self {
+            Self::Address | Self::Binary | Self::Data => blob::HEAD_BYTES,
+            Self::Other
+            | Self::Type
+            | Self::ItemType
+            | Self::Signature
+            | Self::Encrypted
+            | Self::Arguments
+            | Self::IncludeUsage
+            | Self::Id => GLANCE_BYTES,
+        }
+    }
+}
+
+impl Inside {
+    /// The string that comes next is read as text, not as base64.
+    #[inline]
+    pub(super) fn expects_text(&self) -> bool {
+        match self.key {
+            InnerKey::Data => self.data_is_text,
+            InnerKey::Binary | InnerKey::Signature | InnerKey::Encrypted | InnerKey::Address => false,
+            InnerKey::Other
+            | InnerKey::Type
+            | InnerKey::ItemType
+            | InnerKey::Arguments
+            | InnerKey::IncludeUsage
+            | InnerKey::Id => true,
+        }
+    }
+
+    /// A top-level value begins.
+    pub(super) fn begin(&mut self) {
+        (self.open_text, self.open_strings, self.arguments) = (0, 0, None);
+        self.key = InnerKey::Other;
+    }
+
+    /// A top-level value of `length` bytes has ended.
+    pub(super) fn end(&mut self, field: Field, length: usize, value: Value) {
+        let is_container = matches!(value, Value::Array { .. } | Value::Object);
+        let [conversation, system, tools, functions] = &mut self.text;
+        match field {
+            Field::Conversation => *conversation = self.open_text.max(*conversation),
+            Field::System => *system = self.open_text.max(*system),
+            Field::Tools => *tools = length.max(*tools),
+            Field::Functions => *functions = length.max(*functions),
+            Field::Other if is_container => self.other = self.other.saturating_add(length),
+            _ => {}
+        }
+    }
+
+    /// A string is text.
+    #[inline]
+    pub(super) fn add_text(&mut self, length: TextLength) {
+        self.open_text = self.open_text.saturating_add(length.meant);
+        self.open_strings = self.open_strings.saturating_add(length.raw);
+    }
+
+    /// Characters of the conversation, which is one string.
+    pub(super) fn set_characters(&mut self, count: u64) {
+        self.size.characters = self.size.characters.max(count);
+    }
+
+    /// A container in the member that is open begins.
+    #[inline]
+    pub(super) fn open(&mut self, at: Place) {
+        if self.key == InnerKey::Arguments {
+            self.arguments = Some(Arguments { at, strings: self.open_strings });
+        }
+        self.key = InnerKey::Other;
+    }
+
+    /// A container has ended.
+    #[inline]
+    pub(super) fn close(&mut self, at: Place) {
+        if let Some(arguments) = self.arguments.filter(|arguments| arguments.at.depth == at.depth) {
+            let strings = self.open_strings.saturating_sub(arguments.strings);
+            let length = at.offset.saturating_sub(arguments.at.offset);
+            self.other = self.other.saturating_add(length.saturating_sub(strings));
+            self.arguments = None;
+        }
+    }
+
+    /// The name of a member below the root has ended.
+    #[inline]
+    pub(super) fn key_ends(&mut self, field: Field, depth: u32, name: &[u8]) {
+        self.key = match field {
+            Field::Conversation if self.arguments.is_none() => self.conversation_key(depth, name),
+            Field::StreamOptions if depth == 2 && name == b"include_usage" => InnerKey::IncludeUsage,
+            Field::StoredConversation if depth == 2 && name == b"id" => InnerKey::Id,
+            _ => InnerKey::Other,
+        };
+    }
+
+    #[inline]
+    fn conversation_key(&mut self, depth: u32, name: &[u8]) -> InnerKey {
+        match name {
+            b"type" if depth >= PART_DEPTH => InnerKey::Type,
+            b"type" if depth == ITEM_DEPTH => InnerKey::ItemType,
+            b"image_url" | b"image" => {
+                self.picture_names = self.picture_names.saturating_add(1);
+                InnerKey::Address
+            }
+            b"url" | b"file_url" | b"video_url" | b"audio_url" | b"document_url" => InnerKey::Address,
+            b"data" if depth >= PART_DEPTH => InnerKey::Data,
+            b"input_audio" => {
+                self.data_is_sound = true;
+                InnerKey::Other
+            }
+            b"file_data" if depth >= PART_DEPTH => InnerKey::Binary,
+            b"signature" if depth >= PART_DEPTH => InnerKey::Signature,
+            b"encrypted_content" => InnerKey::Encrypted,
+            b"input" if depth >= PART_DEPTH => InnerKey::Arguments,
+            _ => InnerKey::Other,
+        }
+    }
+
+    /// A number, `true`, `false` or `null` inside the conversation has ended.
+    #[inline]
+    pub(super) fn scalar_ends(&mut self) {
+        self.key = InnerKey::Other;
+        self.size.numbers = self.size.numbers.saturating_add(1);
+    }
+
+    /// A string inside the conversation or system text has ended; `glance` is how it begins.
+    #[inline]
+    pub(super) fn text_ends(&mut self, shape: &Shape, length: TextLength, glance: &[u8]) -> Ended {
+        if self.key == InnerKey::Other {
+            self.add_text(length);
+            return Ended::Other;
+        }
+        self.known_text_ends(shape, length, glance)
+    }
+
+    /// The same of one under a known name.
+    fn known_text_ends(&mut self, shape: &Shape, length: TextLength, glance: &[u8]) -> Ended {
+        let mut ended = Ended::Other;
+        let is_binary = match std::mem::take(&mut self.key) {
+            InnerKey::Type => {
+                ended = self.type_ends(shape, &unescaped(glance));
+                false
+            }
+            InnerKey::ItemType => {
+                let is_stored = &*unescaped(glance) == b"item_reference";
+                self.size.stored_items = self.size.stored_items.saturating_add(u64::from(is_stored));
+                false
+            }
+            InnerKey::Data if self.data_is_text => {
+                self.files_inside = self.files_inside.saturating_add(1);
+                false
+            }
+            InnerKey::Data | InnerKey::Binary => {
+                let media_type: &[u8] = if self.data_is_sound { b"audio/" } else { b"" };
+                self.add_blob(blob::of_base64(media_type, glance, length.raw));
+                true
+            }
+            InnerKey::Address => self.address_ends(length.raw, glance),
+            InnerKey::Encrypted => {
+                ended = if length.raw > 0 { Ended::Encrypted } else { ended };
+                true
+            }
+            InnerKey::Signature => true,
+            InnerKey::Other | InnerKey::Arguments | InnerKey::IncludeUsage | InnerKey::Id => false,
+        };
+        if is_binary {
+            self.open_strings = self.open_strings.saturating_add(length.raw);
+        } else {
+            self.add_text(length);
+        }
+        ended
+    }
+
+    /// Returns true if all of it stood in the address.
+    fn address_ends(&mut self, raw: usize, glance: &[u8]) -> bool {
+        let blob = blob::of_url(glance, raw);
+        let is_inline = blob.is_some();
+        if let Some(blob) = blob {
+            self.add_blob(blob);
+        }
+        is_inline
+    }
+
+    fn add_blob(&mut self, blob: Blob) {
+        let size = &mut self.size;
+        match blob {
+            Blob::Picture(Some(picture)) if size.picture_sizes.len() < PICTURE_SIZES_MAX => {
+                size.picture_sizes.push(picture);
+                size.pictures = size.pictures.saturating_add(1);
+            }
+            Blob::Picture(_) => size.pictures = size.pictures.saturating_add(1),
+            Blob::Wave { ms } => size.audio_ms = size.audio_ms.saturating_add(ms),
+            Blob::Audio { bytes } => size.audio_bytes = size.audio_bytes.saturating_add(bytes),
+            Blob::File { bytes } => {
+                size.files = size.files.saturating_add(1);
+                size.file_bytes = size.file_bytes.saturating_add(bytes);
+                self.files_inside = self.files_inside.saturating_add(1);
+            }
+        }
+    }
+
+    fn type_ends(&mut self, shape: &Shape, name: &[u8]) -> Ended {
+        (self.data_is_text, self.data_is_sound) = (name == b"text", false);
+        match name {
+            b"image_url" | b"input_image" | b"image" => {
+                self.picture_types = self.picture_types.saturating_add(1);
+                return Ended::Image;
+            }
+            b"input_file" | b"document" | b"document_url" | b"video_url" | b"input_video" | b"audio_url"
+            | b"container_upload" => self.file_types = self.file_types.saturating_add(1),
+            // In Messages it is how a picture or document is named.
+            b"file" if shape.has_system_messages() => self.file_types = self.file_types.saturating_add(1),
+            b"content" => self.files_inside = self.files_inside.saturating_add(1),
+            _ => {}
+        }
+        Ended::Other
+    }
+
+    /// All of it together.
+    pub(super) fn size(&mut self, shape: &Shape) -> InputSize {
+        let sum = |counts: &[usize]| {
+            let add = |sum: u64, count: &usize| sum.saturating_add(u64::try_from(*count).unwrap_or(u64::MAX));
+            counts.iter().fold(0, add)
+        };
+        let mut size = std::mem::take(&mut self.size);
+        size.text_bytes = sum(&self.text);
+        size.other_bytes = sum(&[self.other]);
+        size.numbers = if shape.takes_tokens { size.numbers } else { 0 };
+        size.pictures = size.pictures.max(self.picture_types).max(self.picture_names);
+        size.files_elsewhere = self.file_types.saturating_sub(self.files_inside);
+        size
+    }
+}
+
+/// Pictures whose size is remembered; further ones count as being of unknown size.
+const PICTURE_SIZES_MAX: usize = 64;
