@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 use shared::id::{KeyId, ModelId, ProviderId};
 use shared::operation::Operation;
 use shared::secret::Secret;
-use shared::usage::{Outcome, Provenance, TokenCounts, UsageEvent};
+use shared::usage::{Outcome, Provenance, TokenCounts, Units, UsageEvent};
 
 const DAY_MS: u64 = 86_400_000;
 const HOUR_MS: u64 = 3_600_000;
@@ -108,7 +108,14 @@ fn event(n: u64, started_at_ms: u64, group: u64) -> UsageEvent {
         outcome: Outcome::Completed,
         error: None,
         tokens: TokenCounts { input: 900 + n % 100, output: 300, ..TokenCounts::default() },
+        units: Units::ZERO,
         provenance: Provenance::Reported,
+        tier: None,
+        picture: None,
+        vendor_cost_nano_usd: None,
+        upstream_id: None,
+        tags: None,
+        end_user: None,
         cost_nano_usd: None,
         quota_nano_usd: None,
         price: None,

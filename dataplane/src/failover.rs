@@ -167,7 +167,11 @@ fn far(started: Instant, budget: Duration) -> tokio::time::Instant {
     tokio::time::Instant::from_std(started) + budget.min(Duration::from_secs(86_400))
 }
 
-/// What came of one target.
+/// The result of one target.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one short-lived value a request; a box would be an allocation for each"
+)]
 enum Step {
     Served { success: Success, adapted_from: Option<Dialect> },
     Moved,

@@ -9,9 +9,10 @@ use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::id::{ModelId, ProviderId};
 use shared::operation::{Dialect, Operation};
+use shared::prices::{Bill, Billed, VENDOR_LABEL, price};
 use shared::quota::{Metric, Reservation, Spent};
 use shared::routing::{InstanceReach, Model, Target};
-use shared::usage::{Note, Outcome, Provenance, StepResult, TokenCounts, TraceStep, UsageEvent, cost};
+use shared::usage::{Note, Outcome, Provenance, StepResult, TokenCounts, TraceStep, Units, UsageEvent};
 use wire::request::InputSize;
 
 use crate::worker::Worker;
@@ -81,8 +82,15 @@ impl Record {
             status: CLIENT_CLOSED,
             outcome: Outcome::Cancelled,
             error: None,
-            tokens: TokenCounts::default(),
+            tokens: TokenCounts::ZERO,
+            units: Units::ZERO,
             provenance: Provenance::None,
+            tier: None,
+            picture: None,
+            vendor_cost_nano_usd: None,
+            upstream_id: None,
+            tags: None,
+            end_user: None,
             cost_nano_usd: None,
             price: None,
             quota_nano_usd: None,
@@ -207,11 +215,11 @@ impl Record {
         if self.free {
             event.cost_nano_usd = Some(0);
         } else {
-            price(&mut event, self.model.as_deref());
-        }
-        if event.cost_nano_usd.is_none() {
+            let bill = set_cost(&mut event, self.model.as_deref());
             let held = self.held.as_ref();
-            event.quota_nano_usd = held.and_then(|held| held.reservation.held(Metric::CostMicroUsd));
+            let held = held.and_then(|held| held.reservation.held(Metric::CostMicroUsd));
+            // A class without a price never makes room: at least what is known of the cost counts.
+            event.quota_nano_usd = held.filter(|_| bill.cost.is_none()).map(|held| held.max(bill.known));
         }
         event.duration_us = micros(self.started.elapsed());
         self.worker.counters.observe(&event);
@@ -219,7 +227,7 @@ impl Record {
             log(&event);
         }
         let cost_nano_usd = event.cost_nano_usd;
-        let spent = self.held.is_some().then(|| Spent::of(outcome, &event.tokens, event.cost_nano_usd));
+        let spent = self.held.is_some().then(|| spent(&event));
         self.worker.log_usage(*event);
         if let (Some(held), Some(spent)) = (self.held.take(), spent) {
             held.reservation.settle(&spent);
@@ -258,24 +266,35 @@ fn interrupted(event: &UsageEvent, reservation: &Reservation, input: u64) -> Usa
     }
 }
 
-/// Says what the exchange cost at the prices of `model`. One that used nothing cost nothing, whatever is known; but
-/// sound and pictures are not always counted in tokens, and then nobody knows.
-fn price(event: &mut UsageEvent, model: Option<&Model>) {
-    let known = model.and_then(|model| Some((model.prices.as_ref()?, model.price_label.as_ref())));
-    let uncounted = event.provenance != Provenance::Reported && is_billed_otherwise(event.operation);
-    if uncounted && event.provenance != Provenance::None {
-        event.cost_nano_usd = None;
-    } else if event.tokens.total() == 0 {
-        event.cost_nano_usd = Some(0);
-    } else if let Some((prices, label)) = known {
-        event.cost_nano_usd = cost(&event.tokens, prices);
-        event.price = label.filter(|_| event.cost_nano_usd.is_some()).cloned();
-    }
+/// Sets the cost of what the served attempt used, at the prices of `model`.
+fn set_cost(event: &mut UsageEvent, model: Option<&Model>) -> Bill {
+    let bill = price(&billed(event), model.and_then(|model| model.prices.as_ref()));
+    event.cost_nano_usd = bill.cost;
+    let used = event.tokens.total() > 0 || !event.units.is_empty();
+    let label =
+        if bill.by_vendor { Some(VENDOR_LABEL.into()) } else { model.and_then(|m| m.price_label.clone()) };
+    event.price = label.filter(|_| used && bill.cost.is_some());
+    bill
 }
 
-/// Whether vendors bill it by characters, seconds or pictures.
-fn is_billed_otherwise(operation: Operation) -> bool {
-    matches!(operation, Operation::Speech | Operation::Transcription | Operation::Images | Operation::Videos)
+/// Returns what the exchange counts for in quotas, failed attempts included.
+fn spent(event: &UsageEvent) -> Spent {
+    let cost = event.cost_nano_usd.or(event.quota_nano_usd);
+    let mut spent = Spent::of(event.outcome, &event.tokens, cost);
+    event.trace.iter().filter_map(|step| step.lost.as_deref()).for_each(|lost| spent.add_lost(lost));
+    spent
+}
+
+fn billed(event: &UsageEvent) -> Billed<'_> {
+    Billed {
+        operation: event.operation,
+        provenance: event.provenance,
+        tokens: &event.tokens,
+        units: &event.units,
+        tier: event.tier.as_deref(),
+        picture: event.picture.as_deref(),
+        vendor_cost: event.vendor_cost_nano_usd,
+    }
 }
 
 /// One line of metadata; never a body, a key or a prompt (CFG-7).
@@ -304,6 +323,7 @@ fn step(target: &Target, result: StepResult) -> TraceStep {
         status: None,
         head_us: None,
         spent_us: None,
+        lost: None,
     }
 }
 

@@ -14,6 +14,7 @@ pub mod operation;
 pub mod operation_id;
 pub mod policy;
 pub mod port;
+pub mod prices;
 pub mod provider;
 pub mod quota;
 pub mod routing;

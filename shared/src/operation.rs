@@ -37,6 +37,12 @@ impl Operation {
         Self::Models,
     ];
 
+    /// The operation with this [`name`](Self::name).
+    pub fn named(name: &str) -> Option<Self> {
+        let others = [Self::Health, Self::Ready, Self::Metrics];
+        Self::GRANTABLE.into_iter().chain(others).find(|operation| operation.name() == name)
+    }
+
     /// The wire protocol in which it is asked for; none where nothing upstream is asked.
     pub fn dialect(self) -> Option<Dialect> {
         Some(match self {

@@ -15,6 +15,7 @@ use crate::health::{Circuit, UpstreamIdentity};
 use crate::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use crate::operation::Dialect;
 use crate::policy::{CircuitPolicy, RetryPolicy};
+use crate::prices::Prices;
 use crate::provider::ProviderKind;
 use crate::provider::path::{Call, ListAddress, Paths};
 use crate::provider::quirks::Quirks;
@@ -202,9 +203,9 @@ pub struct Model {
     pub context_window: Option<u64>,
     /// The longest answer in tokens.
     pub output_tokens_max: Option<u64>,
-    /// Prices, in micro-dollars per million tokens.
+    /// What it costs, where that is known.
     pub prices: Option<Prices>,
-    /// What records say of the prices that made their cost: [`Prices::label`].
+    /// The label of `prices` in records: [`Prices::label`].
     pub price_label: Option<Arc<str>>,
 }
 
@@ -224,66 +225,6 @@ impl Model {
             prices: None,
             price_label: None,
         }
-    }
-}
-
-/// Prices in micro-dollars per million tokens; `None` is unknown, never free (ADM-6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Prices {
-    /// Uncached input.
-    pub input: Option<u64>,
-    /// Input read from the provider's cache.
-    pub cached_input: Option<u64>,
-    /// Input written to the provider's cache.
-    pub cache_write: Option<u64>,
-    /// Output.
-    pub output: Option<u64>,
-    /// Reasoning, where billed apart from output.
-    pub reasoning: Option<u64>,
-    /// The input tokens up to which these prices hold, cached ones included; some vendors charge more for longer
-    /// prompts.
-    pub input_tokens_max: Option<u64>,
-}
-
-impl Prices {
-    /// The known prices in dollars per million tokens, by the name of their class.
-    pub fn in_dollars(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let classes = [
-            ("input", self.input),
-            ("cached_input", self.cached_input),
-            ("cache_write", self.cache_write),
-            ("output", self.output),
-            ("reasoning", self.reasoning),
-        ];
-        // By way of text, which rounds once.
-        let dollars = |micro: u64| format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000).parse().ok();
-        classes.into_iter().filter_map(move |(name, micro)| Some((name, dollars(micro?)?)))
-    }
-
-    /// A short text that tells these prices and where they come from (`source`, perhaps with a date), as
-    /// `config in 0.59 cached 0 out 0.79`, in dollars per million tokens. The same prices of the same source
-    /// always read alike.
-    pub fn label(&self, source: &str) -> Arc<str> {
-        let classes = [
-            ("in", self.input),
-            ("cached", self.cached_input),
-            ("write", self.cache_write),
-            ("out", self.output),
-            ("reasoning", self.reasoning),
-        ];
-        let mut label = source.to_owned();
-        for (class, price) in classes {
-            if let Some(price) = price {
-                let (dollars, micro) = (price / 1_000_000, format!("{:06}", price % 1_000_000));
-                let micro = micro.trim_end_matches('0');
-                let point = if micro.is_empty() { "" } else { "." };
-                label.push_str(&format!(" {class} {dollars}{point}{micro}"));
-            }
-        }
-        if let Some(tokens) = self.input_tokens_max {
-            label.push_str(&format!(" up to {tokens}"));
-        }
-        label.into()
     }
 }
 
@@ -314,30 +255,4 @@ pub struct Endpoint {
     pub targets: Vec<Target>,
     /// System text put before a request's own.
     pub preamble: Option<Arc<str>>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_label_tells_the_prices_that_are_known() {
-        let prices =
-            Prices { input: Some(590_000), cached_input: Some(0), output: Some(1), ..Prices::default() };
-        assert_eq!(&*prices.label("config"), "config in 0.59 cached 0 out 0.000001");
-        let all = Some(15_000_000);
-        let prices = Prices {
-            input: all,
-            cached_input: all,
-            cache_write: all,
-            output: all,
-            reasoning: all,
-            input_tokens_max: Some(272_000),
-        };
-        assert_eq!(
-            &*prices.label("list 2026-11-01"),
-            "list 2026-11-01 in 15 cached 15 write 15 out 15 reasoning 15 up to 272000"
-        );
-        assert_eq!(&*Prices::default().label("config"), "config");
-    }
 }

@@ -9,11 +9,11 @@ use serde_json::json;
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::port::Body;
+use shared::prices::Prices;
 use shared::routing::ProviderInstance;
 
 use super::list::{List, PageOf};
 use super::{ApiError, App, Call, Route, json, route_of};
-use crate::catalog::facts::Dollars;
 use crate::catalog::merge::{Known, PricesFrom, Source};
 use crate::catalog::shelf::models_url;
 use crate::catalog::sync::{Outcome, Syncer, has_list};
@@ -105,7 +105,7 @@ struct Row {
     context_window: Option<u64>,
     max_output_tokens: Option<u64>,
     /// In dollars per million tokens.
-    prices: Option<Dollars>,
+    prices: Option<Prices>,
     prices_from: Option<PricesFrom>,
     created: Option<u64>,
     owned_by: Option<String>,
@@ -127,7 +127,7 @@ impl Row {
             protocols: model.dialects.clone(),
             context_window: model.context_window,
             max_output_tokens: model.output_tokens_max,
-            prices: model.prices.as_ref().map(Dollars::of),
+            prices: model.prices.clone(),
             prices_from: known.prices_from.clone(),
             created: known.created,
             owned_by: known.owned_by.clone(),

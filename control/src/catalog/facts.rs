@@ -1,9 +1,10 @@
 //! What somebody says of a model: its upstream, the price list, or an administrator. What is left out is not
 //! known, and stays so.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 use shared::operation::Dialect;
-use shared::routing::{Model, Prices};
+use shared::prices::Prices;
+use shared::routing::Model;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,9 +34,8 @@ pub(crate) struct Facts {
     /// The longest answer in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_output_tokens: Option<u64>,
-    /// Written in dollars per million tokens. They hold together: a price of one source never stands beside
-    /// one of another.
-    #[serde(skip_serializing_if = "Option::is_none", with = "in_dollars")]
+    /// They hold together: a price of one source never stands beside one of another.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prices: Option<Prices>,
 }
 
@@ -51,7 +51,7 @@ impl Facts {
             protocols: model.dialects.clone(),
             context_window: model.context_window,
             max_output_tokens: model.output_tokens_max,
-            prices: model.prices,
+            prices: model.prices.clone(),
         }
     }
 
@@ -66,7 +66,7 @@ impl Facts {
             protocols: self.protocols.or_else(|| other.protocols.clone()),
             context_window: self.context_window.or(other.context_window),
             max_output_tokens: self.max_output_tokens.or(other.max_output_tokens),
-            prices: self.prices.or(other.prices),
+            prices: self.prices.or_else(|| other.prices.clone()),
         }
     }
 
@@ -90,128 +90,33 @@ impl Facts {
     }
 }
 
-/// Prices as people write them: dollars per million tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Dollars {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    input: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cached_input: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_write: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    input_tokens_max: Option<u64>,
-}
-
-impl Dollars {
-    pub(crate) fn of(prices: &Prices) -> Self {
-        Self {
-            input: prices.input.and_then(dollars),
-            cached_input: prices.cached_input.and_then(dollars),
-            cache_write: prices.cache_write.and_then(dollars),
-            output: prices.output.and_then(dollars),
-            reasoning: prices.reasoning.and_then(dollars),
-            input_tokens_max: prices.input_tokens_max,
-        }
-    }
-
-    /// The same in micro-dollars; the name of the field that cannot be a price otherwise.
-    fn prices(&self) -> Result<Prices, &'static str> {
-        let price = |name: &'static str, dollars: Option<f64>| match dollars {
-            None => Ok(None),
-            Some(dollars) => micro_dollars(dollars).map(Some).ok_or(name),
-        };
-        Ok(Prices {
-            input: price("input", self.input)?,
-            cached_input: price("cached_input", self.cached_input)?,
-            cache_write: price("cache_write", self.cache_write)?,
-            output: price("output", self.output)?,
-            reasoning: price("reasoning", self.reasoning)?,
-            input_tokens_max: self.input_tokens_max,
-        })
-    }
-}
-
-fn dollars(micro: u64) -> Option<f64> {
-    format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000).parse().ok()
-}
-
-/// Dollars to micro-dollars, rounded; none for what no price can be.
-pub(super) fn micro_dollars(dollars: f64) -> Option<u64> {
-    let is_price = (0.0..=DOLLARS_MAX).contains(&dollars);
-    if is_price { format!("{:.0}", dollars * 1e6).parse().ok() } else { None }
-}
-
-mod in_dollars {
-    use super::{Deserialize, Deserializer, Dollars, Prices, Serialize, Serializer, de};
-
-    pub(super) fn serialize<S: Serializer>(prices: &Option<Prices>, to: S) -> Result<S::Ok, S::Error> {
-        prices.as_ref().map(Dollars::of).serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Prices>, D::Error> {
-        let Some(dollars) = Option::<Dollars>::deserialize(from)? else { return Ok(None) };
-        dollars.prices().map(Some).map_err(|field| {
-            de::Error::custom(format!("`{field}` must be dollars per million tokens, from 0 to 1000000"))
-        })
-    }
-}
-
-const DOLLARS_MAX: f64 = 1e6;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn prices_are_written_in_dollars_and_kept_exactly() {
+    fn faulty_facts_are_refused_by_name() {
         for (text, want) in [
-            (
-                r#"{"prices":{"input":0.15,"cached_input":0.075,"output":0.6}}"#,
-                [Some(150_000), Some(75_000), Some(600_000)],
-            ),
-            (r#"{"prices":{"input":1e-6,"output":0.0}}"#, [Some(1), None, Some(0)]),
-            (r#"{"prices":{"input":1000000.0}}"#, [Some(1_000_000_000_000), None, None]),
+            (r#"{"prices":{"output":-1}}"#, "`output` must be dollars"),
+            (r#"{"price":{}}"#, "unknown field `price`"),
         ] {
-            let facts: Facts = serde_json::from_str(text).unwrap();
-            let prices = facts.prices.unwrap();
-            assert_eq!([prices.input, prices.cached_input, prices.output], want, "{text}");
-            assert_eq!(serde_json::to_string(&facts).unwrap(), text);
+            let error = serde_json::from_str::<Facts>(text).unwrap_err().to_string();
+            assert!(error.contains(want), "{text}: {error}");
         }
-    }
-
-    #[test]
-    fn what_cannot_be_a_price_is_refused_by_name() {
-        for text in [
-            r#"{"prices":{"input":-1}}"#,
-            r#"{"prices":{"input":1e7}}"#,
-            r#"{"prices":{"input":"1"}}"#,
-            r#"{"prices":{"inputs":1}}"#,
-            r#"{"price":{}}"#,
-        ] {
-            assert!(serde_json::from_str::<Facts>(text).is_err(), "{text}");
-        }
-        let error = serde_json::from_str::<Facts>(r#"{"prices":{"output":-1}}"#).unwrap_err().to_string();
-        assert!(error.starts_with("`output` must be dollars"), "{error}");
     }
 
     #[test]
     fn one_source_goes_before_another_fact_by_fact_and_prices_stay_together() {
-        let prices = |input| Some(Prices { input, ..Prices::default() });
-        let first = Facts { vision: Some(false), prices: prices(Some(1)), ..Facts::default() };
+        let prices = |text| Some(serde_json::from_str::<Prices>(text).unwrap());
+        let first = Facts { vision: Some(false), prices: prices(r#"{"input":1}"#), ..Facts::default() };
         let second = Facts {
             vision: Some(true),
             tools: Some(true),
-            prices: Some(Prices { input: Some(2), output: Some(2), ..Prices::default() }),
+            prices: prices(r#"{"input":2,"output":2}"#),
             ..Facts::default()
         };
         let both = first.or(&second);
         assert_eq!((both.vision, both.tools), (Some(false), Some(true)));
-        assert_eq!(both.prices, prices(Some(1)), "no output price of another list");
+        assert_eq!(both.prices, prices(r#"{"input":1}"#), "no output price of another list");
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use shared::routing::Prices;
+use shared::prices::Prices;
 
 use super::merge::{Known, label_of_override};
 use crate::store::overrides::Override;
@@ -38,7 +38,8 @@ impl History {
         }
         for said in overrides {
             let Some(prices) = said.facts.prices else { continue };
-            let priced = Priced { prices, label: label_of_override(&prices, said.effective_from_ms) };
+            let label = label_of_override(&prices, said.effective_from_ms);
+            let priced = Priced { prices, label };
             history.periods(&said.provider, &said.model).later.push((said.effective_from_ms, priced));
         }
         history

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shared::id::ModelId;
 use shared::operation::Dialect;
-use shared::routing::{EchoOptions, Model, Prices};
+use shared::routing::{EchoOptions, Model};
 
 use super::raw;
 
@@ -28,14 +28,7 @@ pub(super) fn model(raw: &raw::Model) -> Model {
 }
 
 fn described(raw: &raw::DescribedModel) -> Model {
-    let prices = raw.prices.as_ref().map(|prices| Prices {
-        input: micro_dollars(prices.input),
-        cached_input: micro_dollars(prices.cached_input),
-        cache_write: micro_dollars(prices.cache_write),
-        output: micro_dollars(prices.output),
-        reasoning: micro_dollars(prices.reasoning),
-        input_tokens_max: prices.input_tokens_max,
-    });
+    let prices = raw.prices.as_ref().map(|written| written.0.clone());
     Model {
         display_name: raw.display_name.clone(),
         vision: raw.vision,
@@ -44,15 +37,10 @@ fn described(raw: &raw::DescribedModel) -> Model {
         dialects: raw.protocols.as_ref().map(|list| dialects(list)),
         context_window: raw.context_window,
         output_tokens_max: raw.max_output_tokens,
-        price_label: prices.map(|prices| prices.label("config")),
+        price_label: prices.as_ref().map(|prices| prices.label("config")),
         prices,
         ..Model::bare(ModelId::new(raw.id.as_str()))
     }
-}
-
-/// Dollars to micro-dollars, rounded. The number has been bounded to a million.
-pub(crate) fn micro_dollars(dollars: Option<f64>) -> Option<u64> {
-    dollars.and_then(|dollars| format!("{:.0}", dollars * 1e6).parse().ok())
 }
 
 /// Seconds to a duration. The schema has bounded the number.

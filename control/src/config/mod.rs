@@ -17,6 +17,7 @@ mod model;
 mod nearest;
 mod offline;
 mod plain;
+mod prices;
 mod provider;
 mod raw;
 mod reach;
@@ -30,7 +31,6 @@ mod stored;
 mod validate;
 mod yaml;
 
-pub(crate) use describe::micro_dollars;
 pub use env::{Environment, VARIABLES, Variable};
 pub use fault::{ConfigError, Fault, Place};
 pub use file::Version;

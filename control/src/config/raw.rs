@@ -11,6 +11,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use shared::operation::Dialect;
 
+use super::prices::Prices;
+
 /// Configuration of llmgw.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -205,33 +207,9 @@ pub(super) struct DescribedModel {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub(super) max_output_tokens: Option<u64>,
-    /// Prices in dollars per million tokens.
+    /// What the model costs, in dollars.
     #[serde(default)]
     pub(super) prices: Option<Prices>,
-}
-
-/// Prices in dollars per million tokens. What is left out is unknown, never free.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Prices {
-    /// Input that no cache served.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) input: Option<f64>,
-    /// Input read from the provider's cache.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) cached_input: Option<f64>,
-    /// Input written to the provider's cache.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) cache_write: Option<f64>,
-    /// Output.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) output: Option<f64>,
-    /// Reasoning, where billed apart from output.
-    #[schemars(range(min = 0, max = 1_000_000))]
-    pub(super) reasoning: Option<f64>,
-    /// Input tokens up to which these prices hold; the cost of a longer prompt is unknown.
-    #[schemars(range(min = 1))]
-    pub(super) input_tokens_max: Option<u64>,
 }
 
 /// What the type `echo` does besides repeating the prompt.

@@ -11,12 +11,13 @@
 //! A file that was used before may hold again what it held then, if the machine lost power at the wrong moment. So
 //! the frames of such files are bound to them: under another name they are none.
 
-use shared::usage::{TraceStep, UsageEvent};
+use shared::usage::{TokenCounts, TraceStep, Units, UsageEvent};
 
 use super::names;
 use crate::store::digest::{digest, wide_digest};
 use crate::store::marks::FileId;
-use crate::store::record::{Record, Step, Tokens, bounded, bounded_cost};
+use crate::store::more::pack_lost;
+use crate::store::record::{Record, Step, bounded, bounded_cost};
 use crate::store::varint;
 
 /// Makes `out` the frame of `event`, but for its header.
@@ -141,24 +142,32 @@ fn record(event: &UsageEvent) -> Record<'_> {
             event.model.as_ref().map_or("", |id| id.as_str()),
             event.outcome.name(),
             or_none(event.error.map(names::error)),
-            names::provenance(event.provenance),
+            event.provenance.name(),
             event.price.as_deref().unwrap_or(""),
+            event.tier.as_deref().unwrap_or(""),
+            event.picture.as_deref().unwrap_or(""),
+            event.tags.as_deref().unwrap_or(""),
+            event.end_user.as_deref().unwrap_or(""),
         ],
         names_read: &[],
         stream: event.stream,
         status: event.status,
-        tokens: Tokens {
-            input: bounded(event.tokens.input),
-            cache_read: bounded(event.tokens.cache_read),
-            cache_write: bounded(event.tokens.cache_write),
-            output: bounded(event.tokens.output),
-            reasoning: bounded(event.tokens.reasoning),
-        },
+        tokens: TokenCounts::of_list(event.tokens.list().map(bounded)),
+        units: Units::of_list(event.units.list().map(bounded)),
         cost_nano_usd: event.cost_nano_usd.map(bounded_cost),
         quota_nano_usd: event.quota_nano_usd.map(bounded_cost),
+        vendor_cost_nano_usd: event.vendor_cost_nano_usd.map(bounded_cost),
+        upstream_id: event.upstream_id.as_deref().unwrap_or(""),
+        lost: lost(event).into(),
         head_us: event.head_us.map(bounded),
         first_content_us: event.first_content_us.map(bounded),
     }
+}
+
+/// The packed consumption of failed attempts; empty, and without an allocation, where there is none.
+fn lost(event: &UsageEvent) -> Vec<u8> {
+    let steps = event.trace.iter().enumerate();
+    pack_lost(steps.filter_map(|(place, step)| Some((place, step.lost.as_deref()?))))
 }
 
 fn step_of(step: &TraceStep) -> Step<'_> {

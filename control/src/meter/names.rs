@@ -1,17 +1,8 @@
-//! The names of an event's enums, as serde gives them; [`shared::usage::Outcome`] has its own. They stand in the
+//! The names of an event's enums, as serde gives them; [`shared::usage::Outcome`] and [`shared::usage::Provenance`] have their own. They stand in the
 //! journal and in the tables, so none of them may ever change.
 
 use shared::error_kind::ErrorKind;
-use shared::usage::{Provenance, StepResult};
-
-pub(super) fn provenance(provenance: Provenance) -> &'static str {
-    match provenance {
-        Provenance::Reported => "reported",
-        Provenance::Measured => "measured",
-        Provenance::Estimated => "estimated",
-        Provenance::None => "none",
-    }
-}
+use shared::usage::StepResult;
 
 pub(super) fn result(result: StepResult) -> &'static str {
     match result {
@@ -78,7 +69,7 @@ mod tests {
     use super::*;
     use serde::Serialize;
     use serde::de::DeserializeOwned;
-    use shared::usage::Outcome;
+    use shared::usage::{Outcome, Provenance};
 
     /// Every variant, by the names that serde lists when it is given an unknown one.
     fn check<T: DeserializeOwned + Serialize + Copy>(name: fn(T) -> &'static str, count: usize) {
@@ -94,7 +85,7 @@ mod tests {
     #[test]
     fn names_are_those_of_serde() {
         check(Outcome::name, 5);
-        check(provenance, 4);
+        check(Provenance::name, 4);
         check(result, 19);
         check(error, 31);
     }

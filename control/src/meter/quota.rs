@@ -8,9 +8,10 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters, Spent};
-use shared::usage::{Outcome, TokenCounts};
+use shared::usage::Outcome;
 
 use crate::store::dues;
+use crate::store::more;
 use crate::store::quotas::Rules;
 use crate::store::record::{Name, Record};
 
@@ -98,6 +99,9 @@ impl Charges {
 pub(crate) fn spent(record: &Record<'_>) -> Spent {
     let failed = record.name(Name::Outcome) == Outcome::Failed.name();
     let outcome = if failed { Outcome::Failed } else { Outcome::Completed };
-    let tokens = TokenCounts::from(record.tokens);
-    Spent::of(outcome, &tokens, record.cost_nano_usd.or(record.quota_nano_usd))
+    let mut spent = Spent::of(outcome, &record.tokens, record.cost_nano_usd.or(record.quota_nano_usd));
+    for (_, lost) in more::lost(&record.lost) {
+        spent.add_lost(&lost);
+    }
+    spent
 }

@@ -12,7 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use rusqlite::Connection;
 use shared::id::{KeyId, ModelId, ProviderId};
 use shared::operation::Operation;
-use shared::usage::{Outcome, Provenance, TokenCounts, UsageEvent, UsageLog as _};
+use shared::usage::{Outcome, Provenance, TokenCounts, Units, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
 use super::frame::{self, Frame};
@@ -47,7 +47,14 @@ pub(crate) fn event(n: u64) -> UsageEvent {
         outcome: Outcome::Completed,
         error: None,
         tokens: TokenCounts { input: 10, output: 20, ..TokenCounts::default() },
+        units: Units::ZERO,
         provenance: Provenance::Reported,
+        tier: None,
+        picture: None,
+        vendor_cost_nano_usd: None,
+        upstream_id: None,
+        tags: None,
+        end_user: None,
         cost_nano_usd: Some(1_500),
         quota_nano_usd: None,
         price: Some("config in 0.05 out 0.05".into()),
@@ -477,8 +484,7 @@ fn absurd_counts_are_kept_within_bounds() {
     let mut process = Process::start(home.path(), 100);
     let mut log = process.journal.log().unwrap();
     let most = u64::MAX;
-    let tokens =
-        TokenCounts { input: most, cache_read: most, cache_write: most, output: most, reasoning: most };
+    let tokens = TokenCounts::of_list([most; TokenCounts::COUNT]);
     for n in 0..50 {
         log.append(UsageEvent { tokens, duration_us: most, head_us: Some(most), ..event(n) });
     }

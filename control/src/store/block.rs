@@ -8,8 +8,11 @@
 
 use std::collections::HashMap;
 
+use shared::usage::Lost;
+
 use super::digest::digest;
-use super::record::{FIRST_NAMES, Record, TEXTS, Texts, Trace};
+use super::more;
+use super::record::{FIRST_NAMES, Name, Record, TEXTS, Texts, Trace};
 use super::varint;
 
 /// A row of the table that is being filled.
@@ -34,6 +37,21 @@ pub(crate) struct Names {
     places: HashMap<Box<str>, u32>,
     /// Where each of a record's texts was found last; mostly it is there again.
     last: [u32; TEXTS],
+}
+
+/// The places of the texts of an exchange that was added.
+#[derive(Debug)]
+pub(crate) struct Pushed {
+    pub(crate) places: [u32; TEXTS],
+    pub(crate) lost: Vec<LostAt>,
+}
+
+/// A failed attempt that used something, and the places of its provider and model.
+#[derive(Debug)]
+pub(crate) struct LostAt {
+    pub(crate) provider: u32,
+    pub(crate) model: u32,
+    pub(crate) lost: Lost,
 }
 
 impl Names {
@@ -78,8 +96,8 @@ impl Names {
 }
 
 impl Block {
-    /// Adds an exchange. Gives the places of its names.
-    pub(crate) fn push(&mut self, record: &Record<'_>, trace: Trace<'_>) -> [u32; TEXTS] {
+    /// Adds an exchange.
+    pub(crate) fn push(&mut self, record: &Record<'_>, trace: Trace<'_>) -> Pushed {
         self.record.clear();
         let mut places = [0; TEXTS];
         let names = &mut self.names;
@@ -100,6 +118,12 @@ impl Block {
         for step in trace {
             step.put(&mut self.record, &mut text);
         }
+        let lost = more::lost(&record.lost).filter_map(|(place, lost)| {
+            let step = { trace }.nth(place)?;
+            let provider = names.place(Name::Provider as usize, step.provider);
+            Some(LostAt { provider, model: names.place(Name::Model as usize, step.model), lost })
+        });
+        let lost = lost.collect();
         varint::put(&mut self.rows, u64::try_from(self.record.len()).unwrap_or(u64::MAX));
         self.rows.extend_from_slice(&self.record);
         self.requests.extend_from_slice(&request_hash(record.request_id).to_le_bytes());
@@ -107,7 +131,7 @@ impl Block {
         self.first_ms = if self.exchanges == 0 { moment } else { self.first_ms.min(moment) };
         self.last_ms = self.last_ms.max(moment);
         self.exchanges += 1;
-        places
+        Pushed { places, lost }
     }
 
     pub(crate) fn names(&self) -> &Names {
@@ -156,22 +180,10 @@ mod tests {
     use super::*;
 
     /// A record as the journal holds it.
-    fn journaled(names: [&str; 12]) -> Vec<u8> {
-        let (tokens, moment) = (Default::default(), 1_700_000_000_000);
-        let record = Record {
-            request_id: "r",
-            started_at_ms: moment,
-            duration_us: 1,
-            names,
-            names_read: &[],
-            stream: false,
-            status: 200,
-            tokens,
-            cost_nano_usd: None,
-            quota_nano_usd: None,
-            head_us: None,
-            first_content_us: None,
-        };
+    fn journaled(names: [&str; Name::COUNT]) -> Vec<u8> {
+        let (started_at_ms, duration_us, status) = (1_700_000_000_000, 1, 200);
+        let record =
+            Record { request_id: "r", started_at_ms, duration_us, names, status, ..Record::default() };
         let mut bytes = Vec::new();
         record.put(&mut bytes, |out, _, text| varint::put_text(out, text));
         bytes
@@ -179,8 +191,8 @@ mod tests {
 
     #[test]
     fn names_come_back_whether_the_record_before_had_the_same_or_others() {
-        let a = ["o", "k", "", "", "s", "e", "p", "m", "done", "", "r", "list"];
-        let b = ["o", "k", "", "", "p", "", "s", "m", "failed", "error", "r", ""];
+        let a = ["o", "k", "", "", "s", "e", "p", "m", "done", "", "r", "list", "", "", "a=1", ""];
+        let b = ["o", "k", "", "", "p", "", "s", "m", "failed", "error", "r", "", "flex", "", "", "u"];
         let mut block = Block::default();
         let pushed = [a, a, b, b, a, b, a, a];
         for round in 0..2 {

@@ -22,6 +22,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0010_place.sql", include_str!("migrations/0010_place.sql")),
     ("0011_usage_due.sql", include_str!("migrations/0011_usage_due.sql")),
     ("0012_quota_scopes.sql", include_str!("migrations/0012_quota_scopes.sql")),
+    ("0013_usage_units.sql", include_str!("migrations/0013_usage_units.sql")),
 ];
 
 /// The newest version that this binary knows.

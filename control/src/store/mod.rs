@@ -22,6 +22,7 @@ pub(crate) mod lock;
 pub(crate) mod marks;
 pub(crate) mod members;
 pub(crate) mod migrate;
+pub(crate) mod more;
 pub(crate) mod names;
 pub(crate) mod open;
 pub(crate) mod overrides;

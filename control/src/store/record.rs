@@ -2,18 +2,21 @@
 //! so that what one release wrote another can read; only the way a text is written differs between the two.
 //!
 //! ```text
-//!  request id, started, duration, names, status, tokens, head, first content, [price, cost,] [quota,] steps
+//!  request id, started, duration, names, status, tokens, head, first content, [price, cost,] [quota,] [more,] steps
 //! ```
 //!
-//! A bit of `status` says that price and cost are there: the first release wrote none. Another one
-//! says that what it counts for in quotas of cost is there.
+//! Bits of `status` mark the parts in brackets, which earlier releases did not write: price and cost; the amount for
+//! quotas of cost; and what most exchanges lack (`store/more.rs`).
 
-use shared::usage::TokenCounts;
+use std::borrow::Cow;
 
+use shared::usage::{TokenCounts, Units};
+
+use super::more;
 use super::varint;
 
 /// One exchange, borrowed from where its bytes are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Record<'a> {
     pub(crate) request_id: &'a str,
     pub(crate) started_at_ms: u64,
@@ -24,11 +27,18 @@ pub(crate) struct Record<'a> {
     pub(crate) names_read: &'a [u8],
     pub(crate) stream: bool,
     pub(crate) status: u16,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: TokenCounts,
+    pub(crate) units: Units,
     /// None where it is not known.
     pub(crate) cost_nano_usd: Option<u64>,
-    /// What it counts for in quotas of cost while its cost is not known.
+    /// The amount for quotas of cost while the cost is unknown.
     pub(crate) quota_nano_usd: Option<u64>,
+    /// The cost that the vendor reported.
+    pub(crate) vendor_cost_nano_usd: Option<u64>,
+    /// The vendor's id of the request, or empty.
+    pub(crate) upstream_id: &'a str,
+    /// Consumption of failed attempts, packed: see [`more::lost`].
+    pub(crate) lost: Cow<'a, [u8]>,
     pub(crate) head_us: Option<u64>,
     pub(crate) first_content_us: Option<u64>,
 }
@@ -48,27 +58,14 @@ pub(crate) enum Name {
     Error,
     Provenance,
     Price,
+    Tier,
+    Picture,
+    Tags,
+    EndUser,
 }
 
 impl Name {
-    pub(crate) const COUNT: usize = 12;
-}
-
-/// Token classes, disjoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct Tokens {
-    pub(crate) input: u64,
-    pub(crate) cache_read: u64,
-    pub(crate) cache_write: u64,
-    pub(crate) output: u64,
-    pub(crate) reasoning: u64,
-}
-
-impl From<Tokens> for TokenCounts {
-    fn from(tokens: Tokens) -> Self {
-        let Tokens { input, cache_read, cache_write, output, reasoning } = tokens;
-        Self { input, cache_read, cache_write, output, reasoning }
-    }
+    pub(crate) const COUNT: usize = 16;
 }
 
 /// One target that was considered.
@@ -87,6 +84,11 @@ impl<'a> Record<'a> {
         self.names.get(name as usize).copied().unwrap_or_default()
     }
 
+    /// The text, unless it is empty.
+    pub(crate) fn name_if_any(&self, name: Name) -> Option<&'a str> {
+        Some(self.name(name)).filter(|text| !text.is_empty())
+    }
+
     pub(crate) fn set_name(&mut self, name: Name, text: &'a str) {
         if let Some(place) = self.names.get_mut(name as usize) {
             *place = text;
@@ -102,8 +104,10 @@ impl<'a> Record<'a> {
             text(out, at, name);
         }
         let with_quota = if self.quota_nano_usd.is_some() { WITH_QUOTA } else { 0 };
-        varint::put(out, with_quota | WITH_COST | u64::from(self.status) << 1 | u64::from(self.stream));
-        let Tokens { input, cache_read, cache_write, output, reasoning } = self.tokens;
+        let with_more = if more::is_empty(self) { 0 } else { WITH_MORE };
+        let parts = WITH_COST | with_quota | with_more;
+        varint::put(out, parts | u64::from(self.status) << 1 | u64::from(self.stream));
+        let TokenCounts { input, cache_read, cache_write, output, reasoning, .. } = self.tokens;
         for count in [input, cache_read, cache_write, output, reasoning] {
             varint::put(out, count);
         }
@@ -113,6 +117,9 @@ impl<'a> Record<'a> {
         put_option(out, self.cost_nano_usd);
         if let Some(nano) = self.quota_nano_usd {
             varint::put(out, nano);
+        }
+        if with_more != 0 {
+            more::put(self, out, text);
         }
     }
 
@@ -139,18 +146,18 @@ impl<'a> Record<'a> {
             names,
             names_read,
             stream: status & 1 == 1,
-            status: u16::try_from((status & !(WITH_COST | WITH_QUOTA)) >> 1).ok()?,
-            tokens: Tokens {
+            status: u16::try_from((status & !(WITH_COST | WITH_QUOTA | WITH_MORE)) >> 1).ok()?,
+            tokens: TokenCounts {
                 input: varint::take(bytes)?,
                 cache_read: varint::take(bytes)?,
                 cache_write: varint::take(bytes)?,
                 output: varint::take(bytes)?,
                 reasoning: varint::take(bytes)?,
+                ..TokenCounts::ZERO
             },
             head_us: take_option(bytes)?,
             first_content_us: take_option(bytes)?,
-            cost_nano_usd: None,
-            quota_nano_usd: None,
+            ..Self::default()
         };
         if status & WITH_COST != 0 {
             record.set_name(Name::Price, texts.take(bytes)?);
@@ -158,6 +165,9 @@ impl<'a> Record<'a> {
         }
         if status & WITH_QUOTA != 0 {
             record.quota_nano_usd = Some(varint::take(bytes)?);
+        }
+        if status & WITH_MORE != 0 {
+            more::take(&mut record, bytes, texts)?;
         }
         Some((record, Trace { bytes: rest, texts }))
     }
@@ -175,11 +185,12 @@ impl Step<'_> {
     }
 }
 
-/// The names that stand together; the price stands with the cost.
-pub(crate) const FIRST_NAMES: usize = Name::COUNT - 1;
+/// The names that stand together. The price stands with the cost, and the others stand in `more`.
+pub(crate) const FIRST_NAMES: usize = Name::Price as usize;
 /// Above every status.
 const WITH_COST: u64 = 1 << 17;
 const WITH_QUOTA: u64 = 1 << 18;
+const WITH_MORE: u64 = 1 << 19;
 
 /// Different texts of a record and its steps.
 pub(crate) const TEXTS: usize = Name::COUNT + 3;
@@ -205,7 +216,7 @@ impl<'a> Texts<'a> {
         Some(some)
     }
 
-    fn take(self, bytes: &mut &'a [u8]) -> Option<&'a str> {
+    pub(super) fn take(self, bytes: &mut &'a [u8]) -> Option<&'a str> {
         match self {
             Self::Inline => varint::take_text(bytes),
             Self::Listed(names) => match varint::take(bytes)? {
@@ -245,12 +256,12 @@ pub(crate) fn bounded(count: u64) -> u64 {
     count.min(COUNT_MAX)
 }
 
-fn put_option(out: &mut Vec<u8>, number: Option<u64>) {
+pub(super) fn put_option(out: &mut Vec<u8>, number: Option<u64>) {
     varint::put(out, number.map_or(0, |number| number.saturating_add(1)));
 }
 
 #[expect(clippy::option_option, reason = "the outer one says whether there are bytes for the inner one")]
-fn take_option(bytes: &mut &[u8]) -> Option<Option<u64>> {
+pub(super) fn take_option(bytes: &mut &[u8]) -> Option<Option<u64>> {
     Some(varint::take(bytes)?.checked_sub(1))
 }
 
@@ -289,13 +300,24 @@ mod tests {
         request_id: "req-1",
         started_at_ms: 1_700_000_000_000,
         duration_us: 12,
-        names: ["o", "k", "pj", "pr", "s", "e", "p", "m", "oc", "", "rp", "list in 1"],
+        names: ["o", "k", "pj", "pr", "s", "e", "p", "m", "oc", "", "rp", "list in 1", "", "", "", ""],
         names_read: &[],
         stream: true,
         status: 999,
-        tokens: Tokens { input: 1, cache_read: 2, cache_write: 3, output: 4, reasoning: 5 },
+        tokens: TokenCounts {
+            input: 1,
+            cache_read: 2,
+            cache_write: 3,
+            output: 4,
+            reasoning: 5,
+            ..TokenCounts::ZERO
+        },
+        units: Units::ZERO,
         cost_nano_usd: Some(0),
         quota_nano_usd: None,
+        vendor_cost_nano_usd: None,
+        upstream_id: "",
+        lost: Cow::Borrowed(&[]),
         head_us: None,
         first_content_us: Some(7),
     };

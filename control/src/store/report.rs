@@ -344,8 +344,9 @@ fn add_sums(
     values.push(signed(u64::try_from(groups.most).unwrap_or(u64::MAX)).into());
     // Grouping by a constant column is grouping by nothing.
     let (names, wanted) = ([&["hour * 0"], names.as_slice()].concat().join(", "), wanted.join(" AND "));
+    let selected = &*SELECTED;
     let sql = format!(
-        "SELECT {SELECTED}, {names} FROM {table} WHERE {wanted} GROUP BY {names} ORDER BY {names} LIMIT ?"
+        "SELECT {selected}, {names} FROM {table} WHERE {wanted} GROUP BY {names} ORDER BY {names} LIMIT ?"
     );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
@@ -385,12 +386,17 @@ impl Rows {
                 return Err(too_slow());
             }
             let names = block::names(block.get_ref("names")?.as_blob()?);
-            for (record, _) in block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten() {
-                if self.part.contains(record.started_at_ms) && has_names(&record, &question.filters) {
-                    let names = names_of(&question.group_by, &record).into_iter();
-                    let names = names.map(|name| named(name.to_owned())).collect();
-                    groups.add((bucket.start_ms, names), &Sums::of(&record));
+            for (record, trace) in block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten() {
+                if !self.part.contains(record.started_at_ms) {
+                    continue;
                 }
+                Sums::of_attempts(&record, trace, |attempt, sums| {
+                    if has_names(attempt, &question.filters) {
+                        let names = names_of(&question.group_by, attempt).into_iter();
+                        let names = names.map(|name| named(name.to_owned())).collect();
+                        groups.add((bucket.start_ms, names), sums);
+                    }
+                });
             }
         }
         Ok(())

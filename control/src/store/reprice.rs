@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rusqlite::{Connection, TransactionBehavior, named_params};
-use shared::usage::{TokenCounts, cost};
+use shared::operation::Operation;
+use shared::prices::{Bill, Billed, VENDOR_LABEL, price};
+use shared::usage::{Lost, Provenance};
 
 use super::block::{self, Block};
+use super::more::{lost, pack_lost};
 use super::record::{Name, Record, Trace, bounded_cost};
 use super::rollup::{Difference, GROUPED, HOUR_MS, correct, grouped};
 use super::usage::put;
@@ -81,8 +84,11 @@ impl Repricing {
         };
         let mut differences = HashMap::<Sum<'_>, Difference>::new();
         let before = done.changed;
-        for (record, _) in &mut exchanges {
-            self.exchange(record, done, &mut differences);
+        for (record, trace) in &mut exchanges {
+            if self.is_meant(record) {
+                self.exchange(record, done, &mut differences);
+            }
+            self.failed_attempts(record, *trace, done, &mut differences);
         }
         if done.changed > before {
             put(tx, id, &packed_again(&exchanges))?;
@@ -99,11 +105,6 @@ impl Repricing {
         done: &mut Repriced,
         differences: &mut HashMap<Sum<'a>, Difference>,
     ) {
-        let is_asked = |wanted: &Option<String>, name| wanted.as_ref().is_none_or(|w| w == record.name(name));
-        let is_inside = self.from_ms <= record.started_at_ms && record.started_at_ms < self.to_ms;
-        if !is_inside || !is_asked(&self.provider, Name::Provider) || !is_asked(&self.model, Name::Model) {
-            return;
-        }
         let (cost, label) = self.cost(record);
         let (old, new) = (record.cost_nano_usd, cost.or(record.cost_nano_usd));
         let old_label = record.name(Name::Price);
@@ -118,25 +119,105 @@ impl Repricing {
         done.changed += 1;
         *done.labels.entry((old_label.to_owned(), new_label.to_owned())).or_default() += 1;
         let sum = differences.entry((record.started_at_ms / HOUR_MS, grouped(record))).or_default();
-        let signed = |cost: Option<u64>| i64::try_from(cost.unwrap_or(0)).unwrap_or(i64::MAX);
         sum.cost_nano_usd = sum.cost_nano_usd.saturating_add(signed(new) - signed(old));
         sum.unpriced += i64::from(new.is_none()) - i64::from(old.is_none());
         record.cost_nano_usd = new;
         record.set_name(Name::Price, new_label);
     }
 
-    /// The cost by the prices that held when it began, where any are known, and their label.
-    fn cost(&self, record: &Record<'_>) -> (Option<u64>, &str) {
-        let tokens = TokenCounts::from(record.tokens);
-        if tokens.total() == 0 {
-            return (Some(0), "");
+    /// Prices what failed attempts of an exchange used, each for its own target.
+    fn failed_attempts<'a>(
+        &'a self,
+        record: &mut Record<'a>,
+        trace: Trace<'a>,
+        done: &mut Repriced,
+        differences: &mut HashMap<Sum<'a>, Difference>,
+    ) {
+        let mut attempts: Vec<(usize, Lost)> = lost(&record.lost).collect();
+        let mut is_changed = false;
+        for (place, lost) in &mut attempts {
+            let Some(step) = { trace }.nth(*place) else { continue };
+            let mut attempt = record.clone();
+            attempt.set_name(Name::Provider, step.provider);
+            attempt.set_name(Name::Model, step.model);
+            if !self.is_meant(&attempt) {
+                continue;
+            }
+            let (old, new) = (lost.cost_nano_usd, self.cost_of_lost(&attempt, lost).or(lost.cost_nano_usd));
+            done.cost_before = done.cost_before.saturating_add(old.unwrap_or(0));
+            done.cost_after = done.cost_after.saturating_add(new.unwrap_or(0));
+            done.unpriced += u64::from(new.is_none());
+            if old == new {
+                continue;
+            }
+            is_changed = true;
+            lost.cost_nano_usd = new;
+            let sum = differences.entry((record.started_at_ms / HOUR_MS, grouped(&attempt))).or_default();
+            sum.cost_nano_usd = sum.cost_nano_usd.saturating_add(signed(new) - signed(old));
+            sum.lost_nano_usd = sum.lost_nano_usd.saturating_add(signed(new) - signed(old));
+            sum.unpriced += i64::from(new.is_none()) - i64::from(old.is_none());
         }
-        let (provider, model) = (record.name(Name::Provider), record.name(Name::Model));
-        match self.prices.at(provider, model, record.started_at_ms) {
-            Some(priced) => (cost(&tokens, &priced.prices).map(bounded_cost), &priced.label),
-            None => (None, ""),
+        if is_changed {
+            done.changed += 1;
+            record.lost = pack_lost(attempts.iter().map(|(place, lost)| (*place, lost))).into();
         }
     }
+
+    /// True if the exchange began in the time, and its target is one that is asked for.
+    fn is_meant(&self, record: &Record<'_>) -> bool {
+        let is_asked = |wanted: &Option<String>, name| wanted.as_ref().is_none_or(|w| w == record.name(name));
+        (self.from_ms..self.to_ms).contains(&record.started_at_ms)
+            && is_asked(&self.provider, Name::Provider)
+            && is_asked(&self.model, Name::Model)
+    }
+
+    /// Returns the cost by the prices that held when the exchange began, and their label.
+    fn cost<'a>(&'a self, record: &Record<'_>) -> (Option<u64>, &'a str) {
+        let provenance = Provenance::named(record.name(Name::Provenance)).unwrap_or(Provenance::Estimated);
+        let (bill, label) = self.bill(
+            record,
+            &Billed {
+                operation: operation(record),
+                provenance,
+                tokens: &record.tokens,
+                units: &record.units,
+                tier: record.name_if_any(Name::Tier),
+                picture: record.name_if_any(Name::Picture),
+                vendor_cost: record.vendor_cost_nano_usd,
+            },
+        );
+        (bill.cost.map(bounded_cost), label)
+    }
+
+    fn cost_of_lost(&self, attempt: &Record<'_>, lost: &Lost) -> Option<u64> {
+        let (tokens, units) = (&lost.tokens, &lost.units);
+        let (operation, provenance) = (operation(attempt), Provenance::Reported);
+        let (tier, picture, vendor_cost) = (None, None, None);
+        let billed = Billed { operation, provenance, tokens, units, tier, picture, vendor_cost };
+        self.bill(attempt, &billed).0.cost.map(bounded_cost)
+    }
+
+    /// Prices `billed` for the target that `record` names.
+    fn bill<'a>(&'a self, record: &Record<'_>, billed: &Billed<'_>) -> (Bill, &'a str) {
+        let (provider, model) = (record.name(Name::Provider), record.name(Name::Model));
+        let priced = self.prices.at(provider, model, record.started_at_ms);
+        let bill = price(billed, priced.map(|priced| &priced.prices));
+        let is_free = billed.tokens.total() == 0 && billed.units.is_empty();
+        let label = match priced {
+            _ if bill.by_vendor => VENDOR_LABEL,
+            Some(priced) if !is_free => &priced.label,
+            _ => "",
+        };
+        (bill, label)
+    }
+}
+
+fn operation(record: &Record<'_>) -> Operation {
+    Operation::named(record.name(Name::Operation)).unwrap_or(Operation::ChatCompletions)
+}
+
+fn signed(cost: Option<u64>) -> i64 {
+    i64::try_from(cost.unwrap_or(0)).unwrap_or(i64::MAX)
 }
 
 /// The hour and the names of a sum.

@@ -1,15 +1,16 @@
 //! The tables `usage_hour` and `usage_day`: sums of `usage` by time and by everything that usage is grouped by. A
 //! batch is summed in memory first, so that a thousand records of one model are one row of each to write.
 
-use crate::store::signed;
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use rusqlite::{Connection, ToSql};
 
-use super::block::Names;
+use super::block::{Names, Pushed};
 use super::dues;
 use super::record::{Name, Record, TEXTS};
-use super::sums::Sums;
+use super::signed;
+use super::sums::{Sums, columns};
 
 /// The sums of the exchanges that were added to a block since the last ones were stored.
 #[derive(Debug, Default)]
@@ -26,17 +27,34 @@ struct Group {
     names: [u32; GROUPED.len()],
 }
 
-impl Rollup {
-    /// Counts one exchange, whose names are at `places`.
-    pub(crate) fn count(&mut self, record: &Record<'_>, places: &[u32; TEXTS]) {
+impl Group {
+    fn of(record: &Record<'_>, places: &[u32; TEXTS]) -> Self {
         let names = GROUPED.map(|name| places.get(name as usize).copied().unwrap_or_default());
-        let group = Group { hour: record.started_at_ms / HOUR_MS, names };
-        let sums = Sums::of(record);
+        Self { hour: record.started_at_ms / HOUR_MS, names }
+    }
+}
+
+impl Rollup {
+    /// Counts one exchange and its failed attempts, each for its own target.
+    pub(crate) fn count(&mut self, record: &Record<'_>, pushed: &Pushed) {
+        self.add(Group::of(record, &pushed.places), &Sums::of(record));
+        for at in &pushed.lost {
+            let mut places = pushed.places;
+            for (name, place) in [(Name::Provider, at.provider), (Name::Model, at.model)] {
+                if let Some(here) = places.get_mut(name as usize) {
+                    *here = place;
+                }
+            }
+            self.add(Group::of(record, &places), &Sums::of_lost(&at.lost));
+        }
+    }
+
+    fn add(&mut self, group: Group, sums: &Sums) {
         match &mut self.last {
-            Some((last, so_far)) if *last == group => so_far.add(&sums),
+            Some((last, so_far)) if *last == group => so_far.add(sums),
             _ => {
                 self.leave_last();
-                self.last = Some((group, sums));
+                self.last = Some((group, *sums));
             }
         }
     }
@@ -63,9 +81,9 @@ impl Rollup {
             days.entry(day).or_default().add(sums);
         }
         self.mark_keys(tx, names)?;
-        let rejected = add(tx, ADD_HOUR, &self.hours, names)?;
+        let rejected = add(tx, &ADD_HOUR, &self.hours, names)?;
         self.hours.clear();
-        Ok(rejected.max(add(tx, ADD_DAY, &days, names)?))
+        Ok(rejected.max(add(tx, &ADD_DAY, &days, names)?))
     }
 
     /// Notes when keys were used, each once, however many models it was used with.
@@ -110,6 +128,7 @@ fn add(tx: &Connection, sql: &str, groups: &HashMap<Group, Sums>, names: &Names)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) cost_nano_usd: i64,
+    pub(crate) lost_nano_usd: i64,
     pub(crate) unpriced: i64,
 }
 
@@ -128,6 +147,7 @@ pub(crate) fn correct(
             statement.raw_bind_parameter(at, value)
         };
         bind(&difference.cost_nano_usd)?;
+        bind(&difference.lost_nano_usd)?;
         bind(&difference.unpriced)?;
         bind(&signed(hour))?;
         names.iter().try_for_each(|name| bind(name))?;
@@ -170,44 +190,30 @@ pub(crate) const GROUPED: [Name; 8] = [
     Name::Outcome,
 ];
 
-macro_rules! add_to {
-    ($table:literal) => {
-        concat!(
-            "INSERT INTO ",
-            $table,
-            " (hour, project, key, principal, provider, model, endpoint, operation, outcome, requests, unpriced, \
-             cost_nano_usd, input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, reasoning_tokens, \
-             duration_us, first_content_us, first_contents) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
-             ON CONFLICT DO UPDATE SET \
-             requests = requests + excluded.requests, \
-             unpriced = unpriced + excluded.unpriced, \
-             cost_nano_usd = cost_nano_usd + excluded.cost_nano_usd, \
-             input_tokens = input_tokens + excluded.input_tokens, \
-             cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens, \
-             cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens, \
-             output_tokens = output_tokens + excluded.output_tokens, \
-             reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens, \
-             duration_us = duration_us + excluded.duration_us, \
-             first_content_us = first_content_us + excluded.first_content_us, \
-             first_contents = first_contents + excluded.first_contents"
-        )
-    };
-}
-
 macro_rules! correct_in {
     ($table:literal) => {
         concat!(
             "UPDATE ",
             $table,
-            " SET cost_nano_usd = cost_nano_usd + ?, unpriced = unpriced + ? \
+            " SET cost_nano_usd = cost_nano_usd + ?, lost_nano_usd = lost_nano_usd + ?, unpriced = unpriced + ? \
              WHERE hour = ? AND project = ? AND key = ? AND principal = ? AND provider = ? AND model = ? \
              AND endpoint = ? AND operation = ? AND outcome = ?"
         )
     };
 }
 
-const ADD_HOUR: &str = add_to!("usage_hour");
-const ADD_DAY: &str = add_to!("usage_day");
+static ADD_HOUR: LazyLock<String> = LazyLock::new(|| add_to("usage_hour"));
+static ADD_DAY: LazyLock<String> = LazyLock::new(|| add_to("usage_day"));
+
+fn add_to(table: &str) -> String {
+    let sums: Vec<&str> = columns().collect();
+    let places = vec!["?"; 1 + GROUPED.len() + sums.len()].join(", ");
+    let added: Vec<String> = sums.iter().map(|sum| format!("{sum} = {sum} + excluded.{sum}")).collect();
+    let (sums, added) = (sums.join(", "), added.join(", "));
+    format!(
+        "INSERT INTO {table} (hour, project, key, principal, provider, model, endpoint, operation, outcome, {sums}) \
+         VALUES ({places}) ON CONFLICT DO UPDATE SET {added}"
+    )
+}
 const CORRECT_HOUR: &str = correct_in!("usage_hour");
 const CORRECT_DAY: &str = correct_in!("usage_day");

@@ -1,123 +1,196 @@
 //! What some exchanges used together: the figures of the tables `usage_hour` and `usage_day`.
 
-use rusqlite::Row;
+use std::sync::LazyLock;
 
-use super::record::Record;
+use rusqlite::Row;
+use shared::usage::{Class, Lost, TokenCounts, Units, counted};
+
+use super::more;
+use super::record::{Name, Record, Trace};
 
 /// The sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub(crate) requests: u64,
-    /// Of those, the ones whose cost is not known.
+    /// Attempts whose cost is unknown: at most one of each exchange, and its failed attempts.
     pub(crate) unpriced: u64,
-    /// What is known of the cost.
+    /// The known costs, those of failed attempts included.
     pub(crate) cost_nano_usd: u64,
-    pub(crate) input: u64,
-    pub(crate) cache_read: u64,
-    pub(crate) cache_write: u64,
-    pub(crate) output: u64,
-    pub(crate) reasoning: u64,
+    /// The known costs of failed attempts.
+    pub(crate) lost_nano_usd: u64,
+    /// The costs that vendors reported.
+    pub(crate) vendor_cost_nano_usd: u64,
     pub(crate) duration_us: u64,
     pub(crate) first_content_us: u64,
-    /// Of how many exchanges that is.
+    /// The number of exchanges in `first_content_us`.
     pub(crate) first_contents: u64,
+    pub(crate) tokens: TokenCounts,
+    pub(crate) units: Units,
 }
 
 /// A figure that groups can be sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Figure {
     Cost,
+    /// The cost of failed attempts.
+    Lost,
     Requests,
     Unpriced,
-    Input,
-    CacheRead,
-    CacheWrite,
-    Output,
-    Reasoning,
-    /// All classes together.
+    /// All classes of tokens together.
     Tokens,
+    Of(Class),
 }
 
 impl Sums {
-    pub(crate) const COUNT: usize = 11;
+    /// The number of columns.
+    pub(crate) const COUNT: usize = FIXED.len() + Class::COUNT;
 
-    /// Of one exchange.
+    /// The sums of one exchange without its failed attempts.
     pub(crate) fn of(record: &Record<'_>) -> Self {
-        let tokens = record.tokens;
         Self {
             requests: 1,
             unpriced: u64::from(record.cost_nano_usd.is_none()),
             cost_nano_usd: record.cost_nano_usd.unwrap_or(0),
-            input: tokens.input,
-            cache_read: tokens.cache_read,
-            cache_write: tokens.cache_write,
-            output: tokens.output,
-            reasoning: tokens.reasoning,
+            lost_nano_usd: 0,
+            vendor_cost_nano_usd: record.vendor_cost_nano_usd.unwrap_or(0),
             duration_us: record.duration_us,
             first_content_us: record.first_content_us.unwrap_or(0),
             first_contents: u64::from(record.first_content_us.is_some()),
+            tokens: record.tokens,
+            units: record.units,
+        }
+    }
+
+    /// The sums of one failed attempt.
+    pub(crate) fn of_lost(lost: &Lost) -> Self {
+        let cost = lost.cost_nano_usd.unwrap_or(0);
+        Self {
+            unpriced: u64::from(lost.cost_nano_usd.is_none()),
+            cost_nano_usd: cost,
+            lost_nano_usd: cost,
+            tokens: lost.tokens,
+            units: lost.units,
+            ..Self::default()
+        }
+    }
+
+    /// Calls `each` with the exchange and its own sums, and then for each failed attempt that used something with the
+    /// exchange as if that attempt's target had served it.
+    pub(crate) fn of_attempts<'a>(
+        record: &Record<'a>,
+        trace: Trace<'a>,
+        mut each: impl FnMut(&Record<'_>, &Self),
+    ) {
+        each(record, &Self::of(record));
+        for (place, lost) in more::lost(&record.lost) {
+            let Some(step) = trace.clone().nth(place) else { continue };
+            let mut attempt = record.clone();
+            attempt.set_name(Name::Provider, step.provider);
+            attempt.set_name(Name::Model, step.model);
+            each(&attempt, &Self::of_lost(&lost));
         }
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        for (sum, more) in self.list_mut().into_iter().zip(other.list()) {
+        let mut list = self.list();
+        for (sum, more) in list.iter_mut().zip(other.list()) {
             *sum = sum.saturating_add(more);
         }
-    }
-
-    /// The tokens of all classes together.
-    pub(crate) fn tokens(&self) -> u64 {
-        let classes = [self.input, self.cache_read, self.cache_write, self.output, self.reasoning];
-        classes.into_iter().fold(0, u64::saturating_add)
+        *self = Self::of_list(list);
     }
 
     pub(crate) fn figure(&self, figure: Figure) -> u64 {
         match figure {
             Figure::Cost => self.cost_nano_usd,
+            Figure::Lost => self.lost_nano_usd,
             Figure::Requests => self.requests,
             Figure::Unpriced => self.unpriced,
-            Figure::Input => self.input,
-            Figure::CacheRead => self.cache_read,
-            Figure::CacheWrite => self.cache_write,
-            Figure::Output => self.output,
-            Figure::Reasoning => self.reasoning,
-            Figure::Tokens => self.tokens(),
+            Figure::Tokens => self.tokens.total(),
+            Figure::Of(class) => self.count(class),
         }
     }
 
-    /// In the order of the tables' columns.
-    pub(crate) fn list(&self) -> [u64; Self::COUNT] {
-        let mut copy = *self;
-        copy.list_mut().map(|sum| *sum)
+    fn count(&self, class: Class) -> u64 {
+        let mut counts = counted(&self.tokens, &self.units);
+        counts.find(|(other, _)| *other == class).map_or(0, |(_, count)| count)
     }
 
-    fn list_mut(&mut self) -> [&mut u64; Self::COUNT] {
-        [
-            &mut self.requests,
-            &mut self.unpriced,
-            &mut self.cost_nano_usd,
-            &mut self.input,
-            &mut self.cache_read,
-            &mut self.cache_write,
-            &mut self.output,
-            &mut self.reasoning,
-            &mut self.duration_us,
-            &mut self.first_content_us,
-            &mut self.first_contents,
-        ]
+    /// In the order of the columns: [`FIXED`], then the classes.
+    pub(crate) fn list(&self) -> [u64; Self::COUNT] {
+        let fixed = [
+            self.requests,
+            self.unpriced,
+            self.cost_nano_usd,
+            self.lost_nano_usd,
+            self.vendor_cost_nano_usd,
+            self.duration_us,
+            self.first_content_us,
+            self.first_contents,
+        ];
+        let mut list = [0; Self::COUNT];
+        let classes = counted(&self.tokens, &self.units).map(|(_, count)| count);
+        for (place, sum) in list.iter_mut().zip(fixed.into_iter().chain(classes)) {
+            *place = sum;
+        }
+        list
+    }
+
+    fn of_list(list: [u64; Self::COUNT]) -> Self {
+        let [
+            requests,
+            unpriced,
+            cost_nano_usd,
+            lost_nano_usd,
+            vendor_cost_nano_usd,
+            duration_us,
+            first_content_us,
+            first_contents,
+            classes @ ..,
+        ] = list;
+        let (mut tokens, mut units) = (TokenCounts::ZERO.list(), Units::ZERO.list());
+        tokens.iter_mut().chain(&mut units).zip(classes).for_each(|(place, sum)| *place = sum);
+        Self {
+            requests,
+            unpriced,
+            cost_nano_usd,
+            lost_nano_usd,
+            vendor_cost_nano_usd,
+            duration_us,
+            first_content_us,
+            first_contents,
+            tokens: TokenCounts::of_list(tokens),
+            units: Units::of_list(units),
+        }
     }
 
     /// Reads the first columns of a row of [`SELECTED`].
     pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let mut sums = Self::default();
-        for (at, sum) in sums.list_mut().into_iter().enumerate() {
+        let mut list = [0; Self::COUNT];
+        for (at, sum) in list.iter_mut().enumerate() {
             *sum = row.get(at)?;
         }
-        Ok(sums)
+        Ok(Self::of_list(list))
     }
 }
 
+/// The columns of the tables that hold sums, in the order of [`Sums::list`].
+pub(crate) fn columns() -> impl Iterator<Item = &'static str> + Clone {
+    FIXED.into_iter().chain(Class::ALL.into_iter().map(Class::column))
+}
+
 /// The sums over rows of the tables.
-pub(crate) const SELECTED: &str = "sum(requests), sum(unpriced), sum(cost_nano_usd), sum(input_tokens), \
-     sum(cache_read_tokens), sum(cache_write_tokens), sum(output_tokens), sum(reasoning_tokens), \
-     sum(duration_us), sum(first_content_us), sum(first_contents)";
+pub(crate) static SELECTED: LazyLock<String> = LazyLock::new(|| {
+    let sums: Vec<String> = columns().map(|column| format!("sum({column})")).collect();
+    sums.join(", ")
+});
+
+const FIXED: [&str; 8] = [
+    "requests",
+    "unpriced",
+    "cost_nano_usd",
+    "lost_nano_usd",
+    "vendor_cost_nano_usd",
+    "duration_us",
+    "first_content_us",
+    "first_contents",
+];

@@ -39,8 +39,8 @@ impl Usage {
         record: &Record<'_>,
         trace: Trace<'_>,
     ) -> rusqlite::Result<()> {
-        let places = self.block.push(record, trace);
-        self.rollup.count(record, &places);
+        let pushed = self.block.push(record, trace);
+        self.rollup.count(record, &pushed);
         self.counts.added += 1;
         if self.block.rows.len() >= BYTES_MAX {
             self.write(tx)?;

@@ -8,10 +8,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use shared::access::Access;
 use shared::clock;
 use shared::error_kind::ErrorKind;
-use shared::operation::Dialect;
+use shared::operation::{Dialect, Operation};
+use shared::prices::{Billed, price};
 use shared::quota::{Claim, Exceeded, Metric, Quota, Reservation};
 use shared::routing::Target;
-use shared::usage::{TokenCounts, cost};
+use shared::usage::{Provenance, TokenCounts, Units};
 use wire::request::{Head, InputTokens};
 
 use crate::error::Fault;
@@ -101,11 +102,22 @@ impl Need {
     fn cost(self, target: &Target) -> Option<u64> {
         let prices = target.model.prices.as_ref()?;
         let (input, output) = (self.input.total(), self.output);
-        let plain = TokenCounts { input, output, ..TokenCounts::default() };
-        let written = TokenCounts { cache_write: input, output, ..TokenCounts::default() };
-        let reasoned = TokenCounts { input, reasoning: output, ..TokenCounts::default() };
-        let dearer = [written, reasoned].iter().filter_map(|tokens| cost(tokens, prices)).max();
-        cost(&plain, prices).map(|plain| plain.max(dearer.unwrap_or(0)))
+        let cost = |tokens: TokenCounts| {
+            let billed = Billed {
+                operation: Operation::ChatCompletions,
+                provenance: Provenance::Reported,
+                tokens: &tokens,
+                units: &Units::ZERO,
+                tier: None,
+                picture: None,
+                vendor_cost: None,
+            };
+            price(&billed, Some(prices)).cost
+        };
+        let written = TokenCounts { cache_write: input, output, ..TokenCounts::ZERO };
+        let reasoned = TokenCounts { input, reasoning: output, ..TokenCounts::ZERO };
+        let dearer = [written, reasoned].into_iter().filter_map(cost).max();
+        cost(TokenCounts { input, output, ..TokenCounts::ZERO }).map(|plain| plain.max(dearer.unwrap_or(0)))
     }
 }
 

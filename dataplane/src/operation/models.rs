@@ -122,11 +122,8 @@ fn known(model: &Model, put: &mut dyn FnMut(&str, Value)) {
     if model.vision.or(model.tools).or(model.reasoning).is_some() {
         put("capabilities", Value::Array(capabilities));
     }
-    if let Some(prices) = model.prices {
-        put(
-            "prices",
-            prices.in_dollars().map(|(class, dollars)| (class.to_owned(), json!(dollars))).collect(),
-        );
+    if let Some(prices) = &model.prices {
+        put("prices", json!(prices));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Ask, Hold, Ledger as _, Metric, Quota};
-use crate::usage::{Outcome, TokenCounts};
+use crate::usage::{Lost, Outcome, TokenCounts};
 
 /// What an exchange may come to use. The least is what it probably needs, and what is wanted is the most that it
 /// plausibly uses, so that the last request before a limit can run.
@@ -72,13 +72,20 @@ impl Spent {
     /// What an exchange counts for. One that no target served counts for nothing but the tokens it used; one
     /// whose client left counts.
     pub fn of(outcome: Outcome, tokens: &TokenCounts, cost_nano_usd: Option<u64>) -> Self {
-        let input_tokens = tokens.input.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write);
         Self {
             requests: u64::from(outcome != Outcome::Failed),
-            input_tokens,
-            output_tokens: tokens.output.saturating_add(tokens.reasoning),
+            input_tokens: tokens.input_total(),
+            output_tokens: tokens.output_total(),
             cost_nano_usd,
         }
+    }
+
+    /// Adds what a failed attempt used. Its cost counts as far as it is known.
+    pub fn add_lost(&mut self, lost: &Lost) {
+        self.input_tokens = self.input_tokens.saturating_add(lost.tokens.input_total());
+        self.output_tokens = self.output_tokens.saturating_add(lost.tokens.output_total());
+        let lost = lost.cost_nano_usd.unwrap_or(0);
+        self.cost_nano_usd = self.cost_nano_usd.map(|cost| cost.saturating_add(lost));
     }
 
     /// How much of a metric, in units of the count; none where it is not known.

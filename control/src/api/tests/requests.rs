@@ -85,6 +85,7 @@ fn one_request_is_shown_with_its_trace() {
         model: ModelId::new("m"),
         result,
         status: None,
+        lost: None,
         head_us: Some(5),
         spent_us: None,
     };
@@ -99,9 +100,16 @@ fn one_request_is_shown_with_its_trace() {
             "key_name": null, "project_name": null, "principal_name": null, "principal_email": null,
             "selector": "p/m", "endpoint": null, "provider": "p", "model": "m", "stream": false, "status": 200,
             "outcome": "completed", "error": null,
-            "tokens": {"input": 10, "cache_read": 0, "cache_write": 0, "output": 20, "reasoning": 0},
-            "provenance": "reported",
-            "cost_micro_usd": 1.5,
+            "tokens": {
+                "input": 10, "cache_read": 0, "cache_write": 0, "cache_write_1h": 0, "output": 20, "reasoning": 0,
+                "audio_input": 0, "audio_output": 0, "image_input": 0, "image_output": 0,
+            },
+            "units": {
+                "characters": 0, "audio_ms": 0, "video_ms": 0, "images": 0, "searches": 0, "tool_calls": 0,
+            },
+            "provenance": "reported", "tier": null, "picture": null,
+            "cost_micro_usd": 1.5, "lost_micro_usd": 0.0, "vendor_cost_micro_usd": null,
+            "upstream_id": null, "tags": null, "end_user": null,
             "price": "config in 0.05 out 0.05", "head_us": 500, "first_content_us": 700,
             "trace": [
                 {"provider": "a", "model": "m", "result": "unreachable", "head_us": 5},

@@ -30,6 +30,7 @@ pub(super) fn exchanges() -> Vec<UsageEvent> {
                     cache_write: 1,
                     output: 3,
                     reasoning: 4 * n,
+                    ..TokenCounts::ZERO
                 },
                 ..event(n)
             }

@@ -5,8 +5,10 @@ use std::fmt::Display;
 use std::io::Write as _;
 
 use jiff::Timestamp;
+use shared::usage::{Class, TokenCounts, counted};
 
 use crate::money::MicroUsd;
+use crate::store::more;
 use crate::store::names::OwnerNames;
 use crate::store::record::{Name, Record};
 
@@ -30,8 +32,8 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, owners: &OwnerNames) 
     }
     value(out, Some(record.stream));
     value(out, Some(record.status));
-    let tokens = record.tokens;
-    for count in [tokens.input, tokens.cache_read, tokens.cache_write, tokens.output, tokens.reasoning] {
+    let TokenCounts { input, cache_read, cache_write, output, reasoning, .. } = record.tokens;
+    for count in [input, cache_read, cache_write, output, reasoning] {
         value(out, Some(count));
     }
     value(out, record.cost_nano_usd.map(MicroUsd));
@@ -42,6 +44,21 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, owners: &OwnerNames) 
         out.push(b',');
         text(out, name.as_deref().unwrap_or_default());
     }
+    // Columns of later releases come last, so that earlier ones keep their places.
+    for (class, count) in counted(&record.tokens, &record.units) {
+        if LATER.contains(&class) {
+            value(out, Some(count));
+        }
+    }
+    for name in LATER_TEXTS {
+        out.push(b',');
+        text(out, record.name(name));
+    }
+    let lost = more::lost(&record.lost).filter_map(|(_, lost)| lost.cost_nano_usd).sum();
+    value(out, Some(MicroUsd(lost)));
+    value(out, record.vendor_cost_nano_usd.map(MicroUsd));
+    out.push(b',');
+    text(out, record.upstream_id);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -85,7 +102,26 @@ const TEXTS: [Name; 12] = [
 const COLUMNS: &str = "request_id,started_at,started_at_ms,duration_us,operation,key,project,principal,selector,\
      endpoint,provider,model,outcome,error,provenance,price,stream,status,input_tokens,cache_read_tokens,\
      cache_write_tokens,output_tokens,reasoning_tokens,cost_micro_usd,head_us,first_content_us,\
-     key_name,project_name,principal_name,principal_email";
+     key_name,project_name,principal_name,principal_email,\
+     cache_write_1h_tokens,audio_input_tokens,audio_output_tokens,image_input_tokens,image_output_tokens,characters,\
+     audio_ms,video_ms,images,searches,tool_calls,tier,picture,tags,end_user,lost_micro_usd,vendor_cost_micro_usd,\
+     upstream_id";
+
+/// The classes whose counts stand in the later columns, in their order.
+const LATER: [Class; 11] = [
+    Class::CacheWrite1h,
+    Class::AudioInput,
+    Class::AudioOutput,
+    Class::ImageInput,
+    Class::ImageOutput,
+    Class::Characters,
+    Class::AudioMs,
+    Class::VideoMs,
+    Class::Images,
+    Class::Searches,
+    Class::ToolCalls,
+];
+const LATER_TEXTS: [Name; 4] = [Name::Tier, Name::Picture, Name::Tags, Name::EndUser];
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,7 @@ use rusqlite::Connection;
 use serde::Serialize;
 use shared::clock::unix_ms;
 use shared::port::Body;
+use shared::usage::{Class, TokenCounts, Units};
 
 use self::charge::Charge;
 use super::query::{Query, choose};
@@ -25,7 +26,7 @@ use crate::money::MicroUsd;
 use crate::store::calendar::{Bucket, Calendar};
 use crate::store::names::{Label, Labels, Named};
 use crate::store::report::{Cursor, Group, Order, Page, Part, Question, SORTED_MAX, Unanswerable, page};
-use crate::store::requests::Column;
+use crate::store::requests::{Column, by_class, units_by_class};
 use crate::store::sums::{Figure, Sums};
 
 pub(super) static ROUTES: &[Route] = &[
@@ -244,21 +245,25 @@ impl Charged {
 #[derive(Serialize)]
 struct Figures {
     requests: u64,
-    /// Of those, the ones whose cost is not known and not in the sum.
+    /// Attempts whose cost is unknown and not in the sum: of these requests, and of failed attempts.
     requests_unpriced: u64,
+    /// What is known of the cost, failed attempts included.
     cost_micro_usd: MicroUsd,
+    /// What is known of the cost of failed attempts.
+    lost_micro_usd: MicroUsd,
+    /// What vendors reported as the cost.
+    vendor_cost_micro_usd: MicroUsd,
     tokens: Tokens,
+    #[serde(serialize_with = "units_by_class")]
+    units: Units,
     duration_us_avg: Option<u64>,
     first_content_us_avg: Option<u64>,
 }
 
 #[derive(Serialize)]
 struct Tokens {
-    input: u64,
-    cache_read: u64,
-    cache_write: u64,
-    output: u64,
-    reasoning: u64,
+    #[serde(flatten, serialize_with = "by_class")]
+    classes: [u64; TokenCounts::COUNT],
     total: u64,
 }
 
@@ -268,14 +273,10 @@ impl Figures {
             requests: sums.requests,
             requests_unpriced: sums.unpriced,
             cost_micro_usd: MicroUsd(sums.cost_nano_usd),
-            tokens: Tokens {
-                input: sums.input,
-                cache_read: sums.cache_read,
-                cache_write: sums.cache_write,
-                output: sums.output,
-                reasoning: sums.reasoning,
-                total: sums.tokens(),
-            },
+            lost_micro_usd: MicroUsd(sums.lost_nano_usd),
+            vendor_cost_micro_usd: MicroUsd(sums.vendor_cost_nano_usd),
+            tokens: Tokens { classes: sums.tokens.list(), total: sums.tokens.total() },
+            units: sums.units,
             duration_us_avg: sums.duration_us.checked_div(sums.requests),
             first_content_us_avg: sums.first_content_us.checked_div(sums.first_contents),
         }
@@ -289,11 +290,23 @@ const FIGURES: &[(&str, Figure)] = &[
     ("requests", Figure::Requests),
     ("requests_unpriced", Figure::Unpriced),
     ("tokens", Figure::Tokens),
-    ("input_tokens", Figure::Input),
-    ("cache_read_tokens", Figure::CacheRead),
-    ("cache_write_tokens", Figure::CacheWrite),
-    ("output_tokens", Figure::Output),
-    ("reasoning_tokens", Figure::Reasoning),
+    ("lost_cost", Figure::Lost),
+    (Class::Input.column(), Figure::Of(Class::Input)),
+    (Class::CacheRead.column(), Figure::Of(Class::CacheRead)),
+    (Class::CacheWrite.column(), Figure::Of(Class::CacheWrite)),
+    (Class::CacheWrite1h.column(), Figure::Of(Class::CacheWrite1h)),
+    (Class::Output.column(), Figure::Of(Class::Output)),
+    (Class::Reasoning.column(), Figure::Of(Class::Reasoning)),
+    (Class::AudioInput.column(), Figure::Of(Class::AudioInput)),
+    (Class::AudioOutput.column(), Figure::Of(Class::AudioOutput)),
+    (Class::ImageInput.column(), Figure::Of(Class::ImageInput)),
+    (Class::ImageOutput.column(), Figure::Of(Class::ImageOutput)),
+    (Class::Characters.column(), Figure::Of(Class::Characters)),
+    (Class::AudioMs.column(), Figure::Of(Class::AudioMs)),
+    (Class::VideoMs.column(), Figure::Of(Class::VideoMs)),
+    (Class::Images.column(), Figure::Of(Class::Images)),
+    (Class::Searches.column(), Figure::Of(Class::Searches)),
+    (Class::ToolCalls.column(), Figure::Of(Class::ToolCalls)),
 ];
 /// Groups of one page.
 const LINES_MAX: usize = 10_000;

@@ -10,14 +10,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shared::port::Body;
-use shared::routing::Prices;
+use shared::prices::Prices;
 
 use crate::api::field::any_moment;
 use crate::api::requests::FLUSH_TIME_MAX;
 use crate::api::{ApiError, App, Call};
 use crate::catalog::history::{History, Priced};
 use crate::command::usage::Note;
-use crate::config::micro_dollars;
 use crate::money::MicroUsd;
 use crate::store::overrides;
 use crate::store::reprice::{Repriced, Repricing};
@@ -33,29 +32,10 @@ struct Asked {
     model: Option<String>,
     /// Used instead of those that are known; for one model of one provider.
     #[serde(default)]
-    prices: Option<AskedPrices>,
+    prices: Option<Prices>,
     /// Where an earlier answer left off.
     #[serde(default)]
     cursor: Option<String>,
-}
-
-/// In dollars per million tokens, as in the configuration file.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AskedPrices {
-    #[serde(default)]
-    input: Option<f64>,
-    #[serde(default)]
-    cached_input: Option<f64>,
-    #[serde(default)]
-    cache_write: Option<f64>,
-    #[serde(default)]
-    output: Option<f64>,
-    #[serde(default)]
-    reasoning: Option<f64>,
-    /// For a longer prompt the prices are not known.
-    #[serde(default)]
-    input_tokens_max: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -144,7 +124,7 @@ async fn prices(app: &App, asked: &Asked) -> Result<History, ApiError> {
         let message = "prices are those of one model: name provider and model too.";
         return Err(ApiError::parameter("prices", message));
     };
-    let prices = given.read()?;
+    let prices = given.clone();
     let label = prices.label(&format!("given {}", Timestamp::now().strftime("%F")));
     Ok(History::of_one(provider, model, Priced { prices, label }))
 }
@@ -154,19 +134,6 @@ fn given(asked: &Asked, repricing: &Repricing) -> Option<String> {
     asked.prices.as_ref()?;
     let priced = repricing.prices.at(asked.provider.as_ref()?, asked.model.as_ref()?, repricing.from_ms);
     priced.map(|priced| priced.label.to_string())
-}
-
-impl AskedPrices {
-    fn read(self) -> Result<Prices, ApiError> {
-        let all = [self.input, self.cached_input, self.cache_write, self.output, self.reasoning];
-        if all.into_iter().flatten().any(|price| !(0.0..=PRICE_MAX).contains(&price)) {
-            let message = format!("A price is 0 to {PRICE_MAX} dollars per million tokens.");
-            return Err(ApiError::parameter("prices", message));
-        }
-        let [input, cached_input, cache_write, output, reasoning] = all.map(micro_dollars);
-        let input_tokens_max = self.input_tokens_max;
-        Ok(Prices { input, cached_input, cache_write, output, reasoning, input_tokens_max })
-    }
 }
 
 impl Answer {
@@ -190,4 +157,3 @@ impl Answer {
 const STEP: Duration = Duration::from_millis(5);
 const BETWEEN_STEPS: Duration = Duration::from_millis(2);
 const ANSWER_TIME: Duration = Duration::from_secs(20);
-const PRICE_MAX: f64 = 1e6;

@@ -9,10 +9,11 @@ use std::fmt;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use shared::prices::{Prices, Rates, femto_a_token};
 use shared::provider::path::Pages;
-use shared::routing::Prices;
+use shared::usage::Class;
 
-use super::facts::{Facts, micro_dollars};
+use super::facts::Facts;
 use crate::config::is_model_id;
 
 /// A model as its upstream lists it.
@@ -262,20 +263,23 @@ fn can(entry: &Value, capability: &str) -> Option<bool> {
 fn prices_a_token(pricing: &Value) -> Option<Prices> {
     let price = |name: &str| {
         let dollars: f64 = pricing.get(name)?.as_str()?.parse().ok()?;
-        micro_dollars(dollars * 1e6)
+        femto_a_token(dollars * 1e6)
     };
     if price("request").is_some_and(|request| request > 0) {
         return None;
     }
-    Some(Prices {
-        input: Some(price("prompt")?),
-        cached_input: price("input_cache_read").filter(|price| *price > 0),
-        cache_write: price("input_cache_write").filter(|price| *price > 0),
-        output: Some(price("completion")?),
-        // Zero says that it is not billed apart from output.
-        reasoning: price("internal_reasoning").filter(|price| *price > 0),
-        input_tokens_max: None,
-    })
+    let mut rates = Rates::default();
+    rates.set(Class::Input, Some(price("prompt")?));
+    rates.set(Class::Output, Some(price("completion")?));
+    // Zero means that the class is not billed apart.
+    for (class, name) in [
+        (Class::CacheRead, "input_cache_read"),
+        (Class::CacheWrite, "input_cache_write"),
+        (Class::Reasoning, "internal_reasoning"),
+    ] {
+        rates.set(class, price(name).filter(|price| *price > 0));
+    }
+    Some(Prices::flat(rates))
 }
 
 /// Where vendors and model servers say how much fits: OpenRouter, vLLM and SGLang, Mistral, Groq, llama.cpp, Ollama,

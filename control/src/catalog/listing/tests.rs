@@ -112,15 +112,12 @@ fn openrouter_tells_prices_and_capabilities() {
     assert_eq!(facts.display_name.as_deref(), Some("Anthropic: Claude"));
     assert_eq!((facts.vision, facts.audio), (Some(true), Some(false)));
     assert_eq!((facts.tools, facts.reasoning), (Some(true), Some(false)));
-    let prices = Prices {
-        input: Some(3_000_000),
-        cached_input: Some(300_000),
-        cache_write: Some(3_750_000),
-        output: Some(15_000_000),
-        reasoning: None,
-        input_tokens_max: None,
-    };
-    assert_eq!(facts.prices, Some(prices));
+    let rates = Rates::default()
+        .with(Class::Input, 3_000_000_000)
+        .with(Class::CacheRead, 300_000_000)
+        .with(Class::CacheWrite, 3_750_000_000)
+        .with(Class::Output, 15_000_000_000);
+    assert_eq!(facts.prices, Some(Prices::flat(rates)));
 }
 
 #[test]
@@ -134,7 +131,9 @@ fn prices_that_are_not_told_stay_unknown() {
         ("free", r#"{"prompt":"0","completion":"0"}"#, Some((Some(0), Some(0)))),
     ] {
         let body = format!(r#"[{{"id":"m","pricing":{pricing}}}]"#);
-        assert_eq!(only(&body).facts.prices.map(|prices| (prices.input, prices.output)), want, "{name}");
+        let rates = only(&body).facts.prices.map(|prices| prices.base.rates);
+        let got = rates.map(|rates| (rates.get(Class::Input), rates.get(Class::Output)));
+        assert_eq!(got, want, "{name}");
     }
 }
 

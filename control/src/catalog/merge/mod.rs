@@ -7,7 +7,8 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use serde::Serialize;
 use shared::id::{ModelId, ProviderId};
-use shared::routing::{Model, Prices};
+use shared::prices::Prices;
+use shared::routing::Model;
 
 use super::facts::Facts;
 use super::history::Priced;
@@ -141,11 +142,11 @@ impl Merger {
                 Source::List => Some(self.list.as_of.clone()),
             },
         };
-        let mut priced = said().filter_map(|(source, facts)| Some((source, facts.prices?)));
+        let mut priced = said().filter_map(|(source, facts)| Some((source, facts.prices.as_ref()?)));
         let prices_from = priced.clone().next().map(|(source, _)| of(source));
         let without_override = priced
             .find(|(source, _)| *source != Source::Override)
-            .map(|(source, prices)| Priced { prices, label: label(&prices, &of(source)) });
+            .map(|(source, prices)| Priced { prices: prices.clone(), label: label(prices, &of(source)) });
         let sources = said().map(|(source, _)| source).collect();
         Known {
             provider: provider.id.clone(),
@@ -175,7 +176,7 @@ fn model(id: &str, facts: Facts, prices_from: Option<&PricesFrom>) -> Model {
         dialects: facts.protocols,
         context_window: facts.context_window,
         output_tokens_max: facts.max_output_tokens,
-        price_label: facts.prices.zip(prices_from).map(|(prices, from)| label(&prices, from)),
+        price_label: facts.prices.as_ref().zip(prices_from).map(|(prices, from)| label(prices, from)),
         prices: facts.prices,
         ..Model::bare(ModelId::new(id))
     }

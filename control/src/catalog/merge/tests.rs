@@ -1,8 +1,10 @@
 //! Who is believed of what, and from when on.
 
 use shared::access::KeyHasher;
-use shared::routing::{Prices, ProviderInstance};
+use shared::prices::{Prices, Rates};
+use shared::routing::ProviderInstance;
 use shared::secret::Secret;
+use shared::usage::Class;
 
 use super::*;
 use crate::catalog::history::History;
@@ -104,12 +106,18 @@ fn instance(provider: &Provider) -> ProviderInstance {
     }
 }
 
+/// Facts with a price of input in micro-dollars per million tokens.
 fn priced(input: u64) -> Facts {
-    Facts { prices: Some(Prices { input: Some(input), ..Prices::default() }), ..Facts::default() }
+    let rates = Rates::default().with(Class::Input, input * 1_000);
+    Facts { prices: Some(Prices::flat(rates)), ..Facts::default() }
+}
+
+fn input_of(prices: &Prices) -> Option<u64> {
+    prices.base.rates.get(Class::Input).map(|femto| femto / 1_000)
 }
 
 fn input(known: &Known) -> Option<u64> {
-    known.model.prices.and_then(|prices| prices.input)
+    known.model.prices.as_ref().and_then(input_of)
 }
 
 fn label(known: &Known) -> &str {
@@ -215,7 +223,7 @@ fn the_prices_of_a_moment_are_those_that_were_in_force_then() {
     let (known, _) = setting.at(5_000);
     let history = History::new(&setting.shelf.known(), overrides::all(&setting.db).unwrap());
     let at = |model: &str, at_ms| {
-        history.at("main", model, at_ms).map(|priced| (priced.prices.input.unwrap(), &*priced.label))
+        history.at("main", model, at_ms).map(|priced| (input_of(&priced.prices).unwrap(), &*priced.label))
     };
     for (at_ms, input, label) in [
         (0, 7, "config in 7"),

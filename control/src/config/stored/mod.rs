@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use shared::operation::Dialect;
 use shared::provider::{Inside, Reach};
-use shared::routing::{EchoOptions, HttpVersion, Model, Prices};
+use shared::routing::{EchoOptions, HttpVersion, Model};
 
 use super::env::Environment;
 use super::file::Notes;
@@ -154,7 +154,7 @@ fn model(model: &Model) -> Value {
         ("protocols", model.dialects.as_deref().map_or(Value::Null, dialects)),
         ("context_window", json!(model.context_window)),
         ("max_output_tokens", json!(model.output_tokens_max)),
-        ("prices", model.prices.as_ref().map_or(Value::Null, prices)),
+        ("prices", json!(model.prices)),
     ];
     let mut shown = Map::from_iter([("id".to_owned(), json!(model.id))]);
     let known = known.into_iter().filter(|(_, value)| !value.is_null());
@@ -164,13 +164,6 @@ fn model(model: &Model) -> Value {
 
 fn dialects(dialects: &[Dialect]) -> Value {
     dialects.iter().map(|dialect| dialect.name()).collect()
-}
-
-/// In dollars per million tokens, as they are written.
-fn prices(prices: &Prices) -> Value {
-    let classes = prices.in_dollars().map(|(class, dollars)| (class.to_owned(), json!(dollars)));
-    let bound = prices.input_tokens_max.map(|tokens| ("input_tokens_max".to_owned(), json!(tokens)));
-    classes.chain(bound).collect()
 }
 
 fn echo(echo: &EchoOptions) -> Value {

@@ -6,6 +6,7 @@ use shared::id::ProviderId;
 use shared::operation::Dialect;
 use shared::provider::path::Call;
 use shared::routing::HttpVersion;
+use shared::usage::Class;
 
 use super::*;
 
@@ -85,9 +86,11 @@ fn a_provider_has_everything_that_was_said() {
         (model.context_window, model.dialects.as_deref()),
         (Some(131_072), Some(&[Dialect::Chat][..]))
     );
-    let prices = model.prices.unwrap();
-    assert_eq!((prices.input, prices.cached_input, prices.output), (Some(590_000), Some(0), Some(790_000)));
-    assert_eq!(prices.reasoning, None, "unknown, not free");
+    let rates = model.prices.as_ref().unwrap().base.rates;
+    let [input, cached, output, reasoning] =
+        [Class::Input, Class::CacheRead, Class::Output, Class::Reasoning].map(|class| rates.get(class));
+    assert_eq!((input, cached, output), (Some(590_000_000), Some(0), Some(790_000_000)));
+    assert_eq!(reasoning, None, "unknown, not free");
 }
 
 #[test]

@@ -6,12 +6,14 @@ use std::collections::BinaryHeap;
 use std::time::Instant;
 
 use rusqlite::{Connection, named_params};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use shared::usage::{Class, Lost, TokenCounts, Units};
 
 use crate::money::MicroUsd;
 use crate::store::block::{self, find, request_hash};
+use crate::store::more;
 use crate::store::names::{Labels, OwnerNames};
-use crate::store::record::{Name, Record, Tokens, Trace};
+use crate::store::record::{Name, Record, Trace};
 
 /// What usage can be filtered and grouped by; the name is the same in the API and in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,11 +128,23 @@ pub(crate) struct Row {
     status: u16,
     outcome: String,
     error: Option<String>,
-    tokens: Tokens,
+    #[serde(serialize_with = "by_class")]
+    tokens: [u64; TokenCounts::COUNT],
+    #[serde(serialize_with = "units_by_class")]
+    units: Units,
     provenance: String,
-    /// Null where it is not known.
+    tier: Option<String>,
+    picture: Option<String>,
+    /// The cost of the attempt that served; null where it is unknown.
     cost_micro_usd: Option<MicroUsd>,
+    /// The known costs of failed attempts.
+    lost_micro_usd: MicroUsd,
+    /// The cost that the vendor reported.
+    vendor_cost_micro_usd: Option<MicroUsd>,
     price: Option<String>,
+    upstream_id: Option<String>,
+    tags: Option<String>,
+    end_user: Option<String>,
     head_us: Option<u64>,
     first_content_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,6 +163,38 @@ struct Step {
     head_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     spent_us: Option<u64>,
+    /// What a failed attempt used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<LostShown>,
+}
+
+/// What a failed attempt used, as the API shows it.
+#[derive(Debug, Serialize)]
+struct LostShown {
+    #[serde(serialize_with = "by_class")]
+    tokens: [u64; TokenCounts::COUNT],
+    #[serde(serialize_with = "units_by_class")]
+    units: Units,
+    /// Null where it is unknown.
+    cost_micro_usd: Option<MicroUsd>,
+}
+
+impl LostShown {
+    fn of(lost: &Lost) -> Self {
+        let cost_micro_usd = lost.cost_nano_usd.map(MicroUsd);
+        Self { tokens: lost.tokens.list(), units: lost.units, cost_micro_usd }
+    }
+}
+
+/// Writes token counts with the names of their classes, zeros included.
+pub(crate) fn by_class<S: Serializer>(counts: &[u64; TokenCounts::COUNT], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(Class::ALL.into_iter().map(Class::name).zip(counts))
+}
+
+/// Writes the counts of units with the names of their classes, zeros included.
+pub(crate) fn units_by_class<S: Serializer>(units: &Units, to: S) -> Result<S::Ok, S::Error> {
+    let names = Class::ALL.into_iter().skip(TokenCounts::COUNT).map(Class::name);
+    to.collect_map(names.zip(units.list()))
 }
 
 /// How long a page may be.
@@ -351,7 +397,9 @@ impl Ord for Entry {
 impl Row {
     pub(crate) fn of(record: &Record<'_>, owners: OwnerNames, trace: Option<Trace<'_>>) -> Self {
         let name = |name| record.name(name).to_owned();
-        let or_none = |name| Some(record.name(name).to_owned()).filter(|name| !name.is_empty());
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let or_none = |name| some(record.name(name));
+        let lost_nano_usd = more::lost(&record.lost).filter_map(|(_, lost)| lost.cost_nano_usd).sum();
         Self {
             request_id: record.request_id.to_owned(),
             started_at_ms: record.started_at_ms,
@@ -369,25 +417,42 @@ impl Row {
             status: record.status,
             outcome: name(Name::Outcome),
             error: or_none(Name::Error),
-            tokens: record.tokens,
+            tokens: record.tokens.list(),
+            units: record.units,
             provenance: name(Name::Provenance),
+            tier: or_none(Name::Tier),
+            picture: or_none(Name::Picture),
             cost_micro_usd: record.cost_nano_usd.map(MicroUsd),
+            lost_micro_usd: MicroUsd(lost_nano_usd),
+            vendor_cost_micro_usd: record.vendor_cost_nano_usd.map(MicroUsd),
             price: or_none(Name::Price),
+            upstream_id: some(record.upstream_id),
+            tags: or_none(Name::Tags),
+            end_user: or_none(Name::EndUser),
             head_us: record.head_us,
             first_content_us: record.first_content_us,
-            trace: trace.map(|steps| {
-                let step = |step: crate::store::record::Step<'_>| Step {
-                    provider: step.provider.to_owned(),
-                    model: step.model.to_owned(),
-                    result: step.result.to_owned(),
-                    status: step.status,
-                    head_us: step.head_us,
-                    spent_us: step.spent_us,
-                };
-                steps.map(step).collect()
-            }),
+            trace: trace.map(|trace| steps(record, trace)),
         }
     }
+}
+
+fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<Step> {
+    let step = |step: crate::store::record::Step<'_>| Step {
+        provider: step.provider.to_owned(),
+        model: step.model.to_owned(),
+        result: step.result.to_owned(),
+        status: step.status,
+        head_us: step.head_us,
+        spent_us: step.spent_us,
+        lost: None,
+    };
+    let mut steps: Vec<Step> = trace.map(step).collect();
+    for (place, lost) in more::lost(&record.lost) {
+        if let Some(step) = steps.get_mut(place) {
+            step.lost = Some(LostShown::of(&lost));
+        }
+    }
+    steps
 }
 
 /// An exchange is known by its block's id and its place there; a block holds fewer than this many bits count.

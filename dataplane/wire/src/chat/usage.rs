@@ -128,7 +128,7 @@ impl UsageReader {
         let sum = prompt.saturating_add(completion).saturating_add(reasoning);
         let on_top = reasoning > completion || total.is_some_and(|(_, total)| total == sum);
         let output = if on_top { completion } else { completion.saturating_sub(reasoning) };
-        Some(TokenCounts { input, cache_read, cache_write, output, reasoning })
+        Some(TokenCounts { input, cache_read, cache_write, output, reasoning, ..TokenCounts::ZERO })
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn counts(input: u64, cache_read: u64, cache_write: u64, output: u64, reasoning: u64) -> TokenCounts {
-        TokenCounts { input, cache_read, cache_write, output, reasoning }
+        TokenCounts { input, cache_read, cache_write, output, reasoning, ..TokenCounts::ZERO }
     }
 
     #[test]

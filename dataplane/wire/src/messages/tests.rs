@@ -66,7 +66,7 @@ fn end() -> Value {
 }
 
 fn counts(input: u64, cache_read: u64, cache_write: u64, output: u64, reasoning: u64) -> Option<TokenCounts> {
-    Some(TokenCounts { input, cache_read, cache_write, output, reasoning })
+    Some(TokenCounts { input, cache_read, cache_write, output, reasoning, ..TokenCounts::ZERO })
 }
 
 #[test]

@@ -120,6 +120,7 @@ impl Counted {
             cache_write: self.cache_write.unwrap_or(0),
             output: output.saturating_sub(reasoning),
             reasoning,
+            ..TokenCounts::ZERO
         })
     }
 }

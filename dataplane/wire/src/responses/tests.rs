@@ -61,8 +61,14 @@ fn usage() -> Value {
         "output_tokens": 30, "output_tokens_details": {"reasoning_tokens": 12}, "total_tokens": 150})
 }
 
-const COUNTS: TokenCounts =
-    TokenCounts { input: 15, cache_read: 100, cache_write: 5, output: 18, reasoning: 12 };
+const COUNTS: TokenCounts = TokenCounts {
+    input: 15,
+    cache_read: 100,
+    cache_write: 5,
+    output: 18,
+    reasoning: 12,
+    ..TokenCounts::ZERO
+};
 
 fn item(kind: &str, item: Value) -> Value {
     json!({"type": format!("response.output_item.{kind}"), "output_index": 0, "item": item})

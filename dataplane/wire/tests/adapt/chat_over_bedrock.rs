@@ -99,7 +99,14 @@ fn recorded_frames_become_chunks_however_they_are_cut() {
     };
     assert_eq!(said.choices, [want]);
     assert!(said.done && state.done && state.finished && state.content);
-    let counted = TokenCounts { input: 20, cache_read: 100, cache_write: 0, output: 30, reasoning: 0 };
+    let counted = TokenCounts {
+        input: 20,
+        cache_read: 100,
+        cache_write: 0,
+        output: 30,
+        reasoning: 0,
+        ..TokenCounts::ZERO
+    };
     assert_eq!(state.usage, Some(counted), "usage comes after the stop, and its input is without the cache");
     let usage = said.usage.unwrap();
     assert_eq!((&usage["prompt_tokens"], &usage["total_tokens"]), (&json!(120), &json!(150)));
@@ -332,7 +339,14 @@ fn cited_text_is_text_and_usage_has_disjoint_classes() {
         "stopReason": "end_turn", "usage": usage()});
     let whole = answers().whole(body.to_string().as_bytes()).unwrap();
     assert_eq!(read_whole(&whole.body)[0].content, "ab");
-    let want = TokenCounts { input: 20, cache_read: 7, cache_write: 3, output: 30, reasoning: 0 };
+    let want = TokenCounts {
+        input: 20,
+        cache_read: 7,
+        cache_write: 3,
+        output: 30,
+        reasoning: 0,
+        ..TokenCounts::ZERO
+    };
     assert_eq!(whole.usage, Some(want));
     let whole: Value = serde_json::from_slice(&whole.body).unwrap();
     let want = json!({"prompt_tokens": 30, "completion_tokens": 30, "total_tokens": 60,

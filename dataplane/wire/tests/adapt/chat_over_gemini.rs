@@ -49,7 +49,14 @@ fn finish(reason: &str) -> Value {
 #[test]
 fn recorded_answers_say_the_same_whole_and_in_a_stream() {
     let whole = answers().whole(&fixture("gemini/response.json")).unwrap();
-    let usage = TokenCounts { input: 20, cache_read: 100, cache_write: 0, output: 18, reasoning: 12 };
+    let usage = TokenCounts {
+        input: 20,
+        cache_read: 100,
+        cache_write: 0,
+        output: 18,
+        reasoning: 12,
+        ..TokenCounts::ZERO
+    };
     assert_eq!(whole.usage, Some(usage));
     let (out, state) = relay(&[&fixture("gemini/stream.sse")]);
     assert_eq!(state.usage, Some(usage));

@@ -155,7 +155,7 @@ impl Usage {
             cache_read: self.cache_read_input_tokens.unwrap_or(0),
             cache_write: self.cache_write_input_tokens.unwrap_or(0),
             output: self.output_tokens.unwrap_or(0),
-            reasoning: 0,
+            ..TokenCounts::ZERO
         }
     }
 }

@@ -86,9 +86,9 @@ impl Usage {
         TokenCounts {
             input: prompt.saturating_sub(cache_read),
             cache_read,
-            cache_write: 0,
             output: self.candidates_token_count.unwrap_or(0),
             reasoning: self.thoughts_token_count.unwrap_or(0),
+            ..TokenCounts::ZERO
         }
     }
 }

@@ -136,6 +136,7 @@ mod tests {
                 cache_write,
                 output,
                 reasoning,
+                ..TokenCounts::ZERO
             });
             assert_eq!(heard(told).counts(), want, "{name}");
         }

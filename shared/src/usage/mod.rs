@@ -1,4 +1,6 @@
-//! The one record of a finished exchange, what it cost, and the door through which it leaves the data plane.
+//! The one record of a finished exchange, and the door through which it leaves the data plane.
+
+mod counts;
 
 use std::sync::Arc;
 
@@ -7,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::error_kind::ErrorKind;
 use crate::id::{EndpointName, KeyId, ModelId, PrincipalId, ProjectId, ProviderId};
 use crate::operation::Operation;
-use crate::routing::Prices;
+
+pub use self::counts::{Class, TokenCounts, Units, counted};
 
 /// What one exchange used, and how it went. Made exactly once an exchange that reached routing, whether it
 /// succeeded, failed or was cancelled.
@@ -49,11 +52,34 @@ pub struct UsageEvent {
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorKind>,
-    /// What was used.
+    /// The tokens that the served attempt used.
     pub tokens: TokenCounts,
-    /// Where `tokens` comes from.
+    /// Consumption of the served attempt that is not tokens.
+    #[serde(default)]
+    pub units: Units,
+    /// Source of `tokens`.
     pub provenance: Provenance,
-    /// What `tokens` cost, in nano-dollars; none where that is not known (ADM-6).
+    /// The service tier that the answer names, normalized: absent for a vendor's standard tier. Several terms are
+    /// joined by `+`, as in `fast+geo:us`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<Box<str>>,
+    /// The sort of picture or video that was made: `size` or `quality/size`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picture: Option<Box<str>>,
+    /// The cost that the vendor itself reported, in nano-dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor_cost_nano_usd: Option<u64>,
+    /// The vendor's own id of the request, at most 128 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_id: Option<Box<str>>,
+    /// The caller's tags as `name=value`, sorted by name and joined by commas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Box<str>>,
+    /// The end user that the request names, as configured: hashed or plain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_user: Option<Box<str>>,
+    /// The cost of `tokens` and `units` in nano-dollars; absent where it is unknown (ADM-6). The cost of failed attempts
+    /// stands on their steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_nano_usd: Option<u64>,
     /// The label of the prices that made the cost; none where none were needed or known.
@@ -101,64 +127,6 @@ impl Outcome {
     }
 }
 
-/// Token classes, disjoint: each token is counted in exactly one (ADM-6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenCounts {
-    /// Input that no cache served.
-    pub input: u64,
-    /// Input read from the provider's cache.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub cache_read: u64,
-    /// Input written to the provider's cache.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub cache_write: u64,
-    /// Output without reasoning.
-    pub output: u64,
-    /// Reasoning.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub reasoning: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-impl TokenCounts {
-    /// All classes together.
-    pub fn total(&self) -> u64 {
-        [self.input, self.cache_read, self.cache_write, self.output, self.reasoning]
-            .into_iter()
-            .fold(0, u64::saturating_add)
-    }
-}
-
-/// What `tokens` cost at `prices`, in nano-dollars, rounded once, half up. `None` where a class that was used
-/// has no price, or the input is longer than the prices hold for: unknown is never free (ADM-6). Reasoning without
-/// a price of its own is billed as output.
-pub fn cost(tokens: &TokenCounts, prices: &Prices) -> Option<u64> {
-    let input = tokens.input.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write);
-    if prices.input_tokens_max.is_some_and(|max| max < input) {
-        return None;
-    }
-    // A micro-dollar for a million tokens is a pico-dollar for one; each token is in one class, billed once.
-    let pico = [
-        (tokens.input, prices.input),
-        (tokens.cache_read, prices.cached_input),
-        (tokens.cache_write, prices.cache_write),
-        (tokens.output, prices.output),
-        (tokens.reasoning, prices.reasoning.or(prices.output)),
-    ]
-    .into_iter()
-    .filter(|(count, _)| *count > 0)
-    .try_fold(0_u128, |sum, (count, price)| {
-        Some(sum.saturating_add(u128::from(count) * u128::from(price?)))
-    })?;
-    Some(u64::try_from(pico.saturating_add(PICO_IN_NANO / 2) / PICO_IN_NANO).unwrap_or(u64::MAX))
-}
-
-const PICO_IN_NANO: u128 = 1_000;
-
 /// Where token counts come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -171,6 +139,25 @@ pub enum Provenance {
     Estimated,
     /// Nothing was used: no target began to answer.
     None,
+}
+
+impl Provenance {
+    const ALL: [Self; 4] = [Self::Reported, Self::Measured, Self::Estimated, Self::None];
+
+    /// The name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reported => "reported",
+            Self::Measured => "measured",
+            Self::Estimated => "estimated",
+            Self::None => "none",
+        }
+    }
+
+    /// The provenance with this [`name`](Self::name).
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|provenance| provenance.name() == name)
+    }
 }
 
 /// One target that was considered for a request: tried, or passed over.
@@ -191,6 +178,22 @@ pub struct TraceStep {
     /// From the start of the attempt to its end or first content, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_us: Option<u64>,
+    /// What the attempt used although its answer did not serve the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Box<Lost>>,
+}
+
+/// The consumption of an attempt whose answer did not serve the request, as its upstream reported it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Its tokens.
+    pub tokens: TokenCounts,
+    /// Its consumption that is not tokens.
+    #[serde(default)]
+    pub units: Units,
+    /// Its cost in nano-dollars; absent where it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_nano_usd: Option<u64>,
 }
 
 /// What came of a target in the plan.
@@ -257,80 +260,4 @@ pub trait UsageLog: Send {
 
     /// The exchange has been recorded otherwise.
     fn strike(&mut self, note: Note);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tokens([input, cache_read, cache_write, output, reasoning]: [u64; 5]) -> TokenCounts {
-        TokenCounts { input, cache_read, cache_write, output, reasoning }
-    }
-
-    /// Dollars per million tokens, in thousandths of a cent.
-    fn prices(list: [Option<u64>; 5]) -> Prices {
-        let [input, cached_input, cache_write, output, reasoning] = list.map(|p| p.map(|price| price * 10));
-        Prices { input, cached_input, cache_write, output, reasoning, input_tokens_max: None }
-    }
-
-    #[test]
-    fn bills_are_those_of_public_price_lists() {
-        // In dollars per million tokens: input, cached input, cache write, output.
-        let mini = prices([Some(15_000), Some(7_500), None, Some(60_000), None]);
-        let sonnet = prices([Some(300_000), Some(30_000), Some(375_000), Some(1_500_000), None]);
-        let flash = prices([Some(30_000), Some(7_500), None, Some(250_000), None]);
-        let cases = [
-            // 1000 * 0.15 + 500 * 0.60 = 450 micro-dollars
-            ("input and output", mini, [1_000, 0, 0, 500, 0], 450_000),
-            // 1024 * 0.15 + 1024 * 0.075 + 200 * 0.60, each token in one class
-            ("half of the input cached", mini, [1_024, 1_024, 0, 200, 0], 350_400),
-            // 12 * 3 + 2_000 * 0.30 + 10_000 * 3.75 + 800 * 15
-            ("a cache written and read", sonnet, [12, 2_000, 10_000, 800, 0], 50_136_000),
-            // 100 * 0.30 + (50 + 900) * 2.50
-            ("reasoning is output without a price of its own", flash, [100, 0, 0, 50, 900], 2_405_000),
-            ("nothing used costs nothing", Prices::default(), [0; 5], 0),
-            ("a free class is free", prices([Some(0), None, None, Some(0), None]), [7, 0, 0, 7, 0], 0),
-            // 37.5 nano-dollars and a half up
-            (
-                "a fraction is rounded once",
-                prices([Some(3_750), None, None, None, None]),
-                [1, 0, 0, 0, 0],
-                38,
-            ),
-            ("and not for each token", prices([Some(3_750), None, None, None, None]), [4, 0, 0, 0, 0], 150),
-        ];
-        for (name, prices, counts, nano) in cases {
-            assert_eq!(cost(&tokens(counts), &prices), Some(nano), "{name}");
-        }
-        let own = Prices { reasoning: Some(1_000_000), ..flash };
-        assert_eq!(cost(&tokens([0, 0, 0, 0, 9]), &own), Some(9_000), "reasoning by its own price");
-    }
-
-    #[test]
-    fn a_class_that_was_used_and_has_no_price_makes_the_cost_unknown() {
-        let all = [Some(1); 5];
-        for missing in 0..4 {
-            let mut list = all;
-            list[missing] = None;
-            list[4] = list[4].filter(|_| missing != 3);
-            let mut counts = [5; 5];
-            assert_eq!(cost(&tokens(counts), &prices(list)), None, "class {missing}");
-            counts[missing] = 0;
-            counts[4] *= u64::from(missing != 3);
-            assert!(cost(&tokens(counts), &prices(list)).is_some(), "class {missing} was not used");
-        }
-    }
-
-    #[test]
-    fn prices_of_short_prompts_say_nothing_of_longer_ones() {
-        let prices = Prices { input_tokens_max: Some(300), ..prices([Some(100_000); 5]) };
-        assert_eq!(cost(&tokens([100, 100, 100, 9, 0]), &prices), Some(309_000));
-        assert_eq!(cost(&tokens([100, 100, 101, 9, 0]), &prices), None);
-    }
-
-    #[test]
-    fn absurd_counts_and_prices_saturate() {
-        let prices = Prices { input: Some(u64::MAX), output: Some(u64::MAX), ..Prices::default() };
-        assert_eq!(cost(&tokens([u64::MAX, 0, 0, u64::MAX, 0]), &prices), Some(u64::MAX));
-    }
 }

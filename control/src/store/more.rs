@@ -1,0 +1,210 @@
+//! The part of a packed record that most exchanges do not have.
+//!
+//! ```text
+//!  which, [counts,] [tier,] [picture,] [tags,] [end user,] [upstream id,] [vendor's cost,] [lost]
+//!  counts   classes as bits, then the count of each
+//!  lost     length, then for each: place of the step, classes as bits, the count of each, cost
+//! ```
+//!
+//! Each bit of `which` marks one of the others. Counts are the classes that the fixed part of a record lacks.
+
+use std::borrow::Cow;
+
+use shared::usage::{Class, Lost, TokenCounts, Units, counted};
+
+use super::record::{Name, Record, Texts, bounded, bounded_cost, put_option, take_option};
+use super::varint;
+
+/// True if `record` has nothing that stands here.
+pub(super) fn is_empty(record: &Record<'_>) -> bool {
+    which(record) == 0
+}
+
+/// Appends it; `text` as in [`Record::put`].
+pub(super) fn put(record: &Record<'_>, out: &mut Vec<u8>, mut text: impl FnMut(&mut Vec<u8>, usize, &str)) {
+    let which = which(record);
+    varint::put(out, which);
+    if which & COUNTS != 0 {
+        put_counts(out, counted(&record.tokens, &record.units).filter(|(class, _)| !is_fixed(*class)));
+    }
+    for (bit, name) in TEXTS {
+        if which & bit != 0 {
+            text(out, name as usize, record.name(name));
+        }
+    }
+    if which & UPSTREAM_ID != 0 {
+        varint::put_text(out, record.upstream_id);
+    }
+    if let Some(nano) = record.vendor_cost_nano_usd {
+        varint::put(out, nano);
+    }
+    if which & LOST != 0 {
+        varint::put(out, u64::try_from(record.lost.len()).unwrap_or(u64::MAX));
+        out.extend_from_slice(&record.lost);
+    }
+}
+
+/// Reads what [`put`] appended into `record`. `None` for anything else.
+pub(super) fn take<'a>(record: &mut Record<'a>, bytes: &mut &'a [u8], texts: Texts<'a>) -> Option<()> {
+    let which = varint::take(bytes)?;
+    if which & COUNTS != 0 {
+        (record.tokens, record.units) = take_counts(bytes, &record.tokens)?;
+    }
+    for (bit, name) in TEXTS {
+        if which & bit != 0 {
+            record.set_name(name, texts.take(bytes)?);
+        }
+    }
+    if which & UPSTREAM_ID != 0 {
+        record.upstream_id = varint::take_text(bytes)?;
+    }
+    if which & VENDOR_COST != 0 {
+        record.vendor_cost_nano_usd = Some(varint::take(bytes)?);
+    }
+    if which & LOST != 0 {
+        record.lost = Cow::Borrowed(varint::take_bytes(bytes)?);
+    }
+    Some(())
+}
+
+/// Packs the consumption of failed attempts, each with the place of its step in the trace.
+pub(crate) fn pack_lost<'a>(lost: impl IntoIterator<Item = (usize, &'a Lost)>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (place, lost) in lost {
+        varint::put(&mut out, u64::try_from(place).unwrap_or(u64::MAX));
+        let counts = counted(&lost.tokens, &lost.units).map(|(class, count)| (class, bounded(count)));
+        put_counts(&mut out, counts);
+        put_option(&mut out, lost.cost_nano_usd.map(bounded_cost));
+    }
+    out
+}
+
+/// Returns what [`pack_lost`] packed; ends early at bytes that it did not write.
+pub(crate) fn lost(packed: &[u8]) -> impl Iterator<Item = (usize, Lost)> + '_ {
+    let mut rest = packed;
+    std::iter::from_fn(move || {
+        let bytes = &mut rest;
+        let place = usize::try_from(varint::take(bytes)?).ok()?;
+        let (tokens, units) = take_counts(bytes, &TokenCounts::ZERO)?;
+        Some((place, Lost { tokens, units, cost_nano_usd: take_option(bytes)? }))
+    })
+}
+
+fn which(record: &Record<'_>) -> u64 {
+    let counts = counted(&record.tokens, &record.units).any(|(class, count)| count > 0 && !is_fixed(class));
+    let texts = TEXTS.into_iter().filter(|(_, name)| !record.name(*name).is_empty());
+    let flag = |is_there: bool, bit: u64| if is_there { bit } else { 0 };
+    flag(counts, COUNTS)
+        | texts.fold(0, |bits, (bit, _)| bits | bit)
+        | flag(!record.upstream_id.is_empty(), UPSTREAM_ID)
+        | flag(record.vendor_cost_nano_usd.is_some(), VENDOR_COST)
+        | flag(!record.lost.is_empty(), LOST)
+}
+
+/// True for the classes whose counts every record has.
+fn is_fixed(class: Class) -> bool {
+    matches!(class, Class::Input | Class::CacheRead | Class::CacheWrite | Class::Output | Class::Reasoning)
+}
+
+fn put_counts(out: &mut Vec<u8>, counts: impl Iterator<Item = (Class, u64)> + Clone) {
+    let counts = counts.filter(|(_, count)| *count > 0);
+    varint::put(out, counts.clone().fold(0, |bits, (class, _)| bits | 1 << (class as u64)));
+    counts.for_each(|(_, count)| varint::put(out, count));
+}
+
+/// The counts that [`put_counts`] wrote, beside those of `fixed`.
+fn take_counts(bytes: &mut &[u8], fixed: &TokenCounts) -> Option<(TokenCounts, Units)> {
+    let bits = varint::take(bytes)?;
+    let (mut tokens, mut units) = (fixed.list(), Units::ZERO.list());
+    for (at, count) in tokens.iter_mut().chain(&mut units).enumerate() {
+        if bits & 1 << at != 0 {
+            *count = varint::take(bytes)?;
+        }
+    }
+    Some((TokenCounts::of_list(tokens), Units::of_list(units)))
+}
+
+const COUNTS: u64 = 1;
+const UPSTREAM_ID: u64 = 1 << 5;
+const VENDOR_COST: u64 = 1 << 6;
+const LOST: u64 = 1 << 7;
+const TEXTS: [(u64, Name); 4] =
+    [(1 << 1, Name::Tier), (1 << 2, Name::Picture), (1 << 3, Name::Tags), (1 << 4, Name::EndUser)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::record::{Step, Trace};
+
+    fn text(out: &mut Vec<u8>, _: usize, text: &str) {
+        varint::put_text(out, text);
+    }
+
+    fn read(bytes: &[u8]) -> Option<(Record<'_>, Trace<'_>)> {
+        Record::take(bytes, Texts::Inline)
+    }
+
+    #[test]
+    fn every_part_comes_back_and_each_alone() {
+        let lost = Lost {
+            tokens: TokenCounts { input: 7, audio_input: 1, ..TokenCounts::ZERO },
+            units: Units { searches: 2, ..Units::ZERO },
+            cost_nano_usd: None,
+        };
+        let packed = pack_lost([(0, &lost), (3, &lost)]);
+        let whole = Record {
+            request_id: "r",
+            status: 200,
+            names: ["o", "k", "", "", "s", "", "p", "m", "oc", "", "rp", "", "flex", "hd/1x1", "a=b", "u"],
+            tokens: TokenCounts::of_list([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+            units: Units::of_list([1, 2, 3, 4, 5, 6]),
+            vendor_cost_nano_usd: Some(0),
+            upstream_id: "up-1",
+            lost: Cow::Borrowed(&packed),
+            ..Record::default()
+        };
+        let bare = Record { names: ["o"; Name::COUNT], ..Record::default() };
+        let alone = [
+            Record { units: Units { tool_calls: 9, ..Units::ZERO }, ..Record::default() },
+            Record { vendor_cost_nano_usd: Some(u64::MAX), ..Record::default() },
+            Record { upstream_id: "x", ..Record::default() },
+            Record { lost: Cow::Borrowed(&packed), ..Record::default() },
+            Record::default(),
+        ];
+        let step =
+            Step { provider: "p", model: "m", result: "served", status: None, head_us: None, spent_us: None };
+        for record in [whole, bare].into_iter().chain(alone) {
+            let mut bytes = Vec::new();
+            record.put(&mut bytes, text);
+            step.put(&mut bytes, text);
+            let (back, trace) = read(&bytes).unwrap();
+            assert_eq!((back.tokens, back.units, back.names), (record.tokens, record.units, record.names));
+            assert_eq!(
+                (back.vendor_cost_nano_usd, back.upstream_id),
+                (record.vendor_cost_nano_usd, record.upstream_id)
+            );
+            assert_eq!((back.lost, trace.count()), (record.lost, 1));
+        }
+        let back: Vec<_> = super::lost(&packed).collect();
+        assert_eq!(back, [(0, lost.clone()), (3, lost)]);
+    }
+
+    #[test]
+    fn a_record_without_any_of_it_takes_no_byte_for_it() {
+        let mut bytes = Vec::new();
+        Record { tokens: TokenCounts { input: 1, output: 2, ..TokenCounts::ZERO }, ..Record::default() }
+            .put(&mut bytes, text);
+        // Request id, started, duration, eleven names; three bytes of status; five counts; two options; price, cost.
+        assert_eq!(bytes.len(), 3 + 11 + 3 + 5 + 2 + 2);
+    }
+
+    #[test]
+    fn cut_bytes_are_refused() {
+        let record = Record { units: Units::of_list([9; 6]), upstream_id: "abc", ..Record::default() };
+        let mut bytes = Vec::new();
+        record.put(&mut bytes, text);
+        for cut in 0..bytes.len() {
+            assert!(read(&bytes[..cut]).is_none(), "{cut}");
+        }
+    }
+}

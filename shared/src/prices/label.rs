@@ -1,0 +1,44 @@
+//! The short text in a record that names the prices which made its cost.
+
+use std::sync::Arc;
+
+use ring::digest::{SHA256, digest};
+
+use super::Prices;
+use super::form::fields;
+use crate::usage::Class;
+
+impl Prices {
+    /// Returns a text that identifies these prices and their source (`source`, perhaps with a date), as
+    /// `config in 0.59 cached 0 out 0.79`: the standard tier's prices as they are written. Thresholds, tiers and sorts of
+    /// pictures are shortened to a digest. Equal prices of one source have equal labels.
+    pub fn label(&self, source: &str) -> Arc<str> {
+        let mut label = source.to_owned();
+        for field in fields() {
+            if let Some(femto) = self.base.rates.get(field.class) {
+                label.push_str(&format!(" {} {}", short(field.class, field.name), field.text(femto)));
+            }
+        }
+        if let Some(tokens) = self.base.input_tokens_max {
+            label.push_str(&format!(" up to {tokens}"));
+        }
+        if !(self.tiers.is_empty() && self.base.above.is_empty() && self.base.pictures.is_empty()) {
+            let more = format!("{:?}{:?}{:?}", self.tiers, self.base.above, self.base.pictures);
+            let digest = digest(&SHA256, more.as_bytes());
+            label.push_str(" more ");
+            digest.as_ref().iter().take(4).for_each(|byte| label.push_str(&format!("{byte:02x}")));
+        }
+        label.into()
+    }
+}
+
+fn short(class: Class, name: &'static str) -> &'static str {
+    match class {
+        Class::Input => "in",
+        Class::CacheRead => "cached",
+        Class::CacheWrite => "write",
+        Class::CacheWrite1h => "write_1h",
+        Class::Output => "out",
+        _ => name,
+    }
+}

@@ -1,0 +1,274 @@
+//! Prices, and the one function that computes a cost: for an exchange, for repricing and for reservations (ADM-6).
+//!
+//! A class without a price is unknown, never free. Prices are written in dollars ([`form`]) and held in femto-dollars
+//! for one counted unit, so that no price loses a digit and a cost is rounded once.
+
+mod form;
+mod label;
+
+#[cfg(test)]
+mod tests;
+
+use crate::operation::Operation;
+use crate::usage::{Class, Provenance, TokenCounts, Units};
+
+pub use self::form::{PriceField, femto_a_token, fields};
+
+/// What a model costs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prices {
+    /// The prices of the standard service tier.
+    pub base: Schedule,
+    /// The prices of other service tiers by name, and surcharges; sorted by name.
+    pub tiers: Vec<(Box<str>, Tier)>,
+}
+
+/// What a service tier, or another term that an answer names, does to the prices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// It has prices of its own.
+    Own(Box<Schedule>),
+    /// It multiplies the prices of tokens; in millionths.
+    Times(u64),
+}
+
+/// The prices of one service tier.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// Prices by class.
+    pub rates: Rates,
+    /// Input tokens, cached ones included, up to which `rates` hold.
+    pub input_tokens_max: Option<u64>,
+    /// Prices of prompts with more input tokens than the number beside them, in ascending order. Nothing is inherited.
+    pub above: Vec<(u64, Rates)>,
+    /// The price of one picture by `size` or `quality/size`, in femto-dollars; sorted.
+    pub pictures: Vec<(Box<str>, u64)>,
+}
+
+/// Prices by class, in femto-dollars for one token, character, millisecond, picture or call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rates([Option<u64>; Class::COUNT]);
+
+impl Rates {
+    /// The price of one unit of `class`.
+    pub fn get(&self, class: Class) -> Option<u64> {
+        self.0.get(class as usize).copied().flatten()
+    }
+
+    /// Sets the price of one unit of `class`.
+    pub fn set(&mut self, class: Class, femto_usd: Option<u64>) {
+        if let Some(rate) = self.0.get_mut(class as usize) {
+            *rate = femto_usd;
+        }
+    }
+
+    /// The same with this price for one unit of `class`.
+    #[must_use]
+    pub fn with(mut self, class: Class, femto_usd: u64) -> Self {
+        self.set(class, Some(femto_usd));
+        self
+    }
+
+    /// The price of `class`, or of the class that it is billed as where it has no price of its own.
+    fn billed(&self, class: Class) -> Option<u64> {
+        let own = self.get(class);
+        if class == Class::Reasoning { own.or_else(|| self.get(Class::Output)) } else { own }
+    }
+}
+
+/// What is to be billed of one attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct Billed<'a> {
+    /// What was asked for.
+    pub operation: Operation,
+    /// Source of `tokens`.
+    pub provenance: Provenance,
+    /// Its tokens.
+    pub tokens: &'a TokenCounts,
+    /// Its other units.
+    pub units: &'a Units,
+    /// The service tier, as in [`UsageEvent::tier`](crate::usage::UsageEvent::tier).
+    pub tier: Option<&'a str>,
+    /// The sort of picture that was made.
+    pub picture: Option<&'a str>,
+    /// The cost that the vendor reported, in nano-dollars.
+    pub vendor_cost: Option<u64>,
+}
+
+/// The cost of one attempt, in nano-dollars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bill {
+    /// The cost; `None` if a part of it has no price.
+    pub cost: Option<u64>,
+    /// The sum of the parts that have a price.
+    pub known: u64,
+    /// The cost is the vendor's own, because our prices do not cover it.
+    pub by_vendor: bool,
+}
+
+impl Bill {
+    /// The bill of an attempt that used nothing.
+    pub const FREE: Self = Self { cost: Some(0), known: 0, by_vendor: false };
+    /// The bill of an attempt without prices.
+    pub const UNKNOWN: Self = Self { cost: None, known: 0, by_vendor: false };
+}
+
+impl Billed<'_> {
+    /// True if nothing was used, so that nothing is owed whatever the prices are.
+    fn is_nothing(&self) -> bool {
+        let nothing_counted = self.tokens.total() == 0 && self.units.is_empty();
+        // Sound and pictures that no one counted are not nothing.
+        let uncounted = is_media(self.operation) && self.provenance != Provenance::Reported;
+        self.provenance == Provenance::None || (nothing_counted && !uncounted)
+    }
+}
+
+/// True for the operations that vendors may bill by characters, seconds or pictures instead of tokens.
+fn is_media(operation: Operation) -> bool {
+    matches!(operation, Operation::Speech | Operation::Transcription | Operation::Images | Operation::Videos)
+}
+
+/// Returns what `billed` costs at `prices`, rounded once, half up. The prices do not cover it where a class that was used
+/// has none, the prompt is longer than they hold for, or the answer names a service tier without prices. Then the cost
+/// is the vendor's own, or else unknown.
+pub fn price(billed: &Billed<'_>, prices: Option<&Prices>) -> Bill {
+    if billed.is_nothing() {
+        return Bill::FREE;
+    }
+    let bill = prices.map_or(Bill::UNKNOWN, |prices| by_prices(billed, prices));
+    match (bill.cost, billed.vendor_cost) {
+        (None, Some(cost)) => Bill { cost: Some(cost), known: cost, by_vendor: true },
+        _ => bill,
+    }
+}
+
+fn by_prices(billed: &Billed<'_>, prices: &Prices) -> Bill {
+    let (schedule, times, tier_known) = prices.of_tier(billed.tier);
+    let (rates, length_known) = schedule.of_prompt(billed.tokens.input_total());
+    let mut sum = Sum { femto: 0, is_whole: tier_known && length_known };
+    sum.add_media(billed, schedule, rates);
+    let by_unit = sum.femto > 0 || has_media_rate(billed, schedule, rates);
+    sum.add_tokens(billed, rates, times, by_unit);
+    for (class, count) in
+        [(Class::Searches, billed.units.searches), (Class::ToolCalls, billed.units.tool_calls)]
+    {
+        sum.add(count, rates.get(class));
+    }
+    sum.bill()
+}
+
+/// True if the schedule has a price for the sound, pictures or video of `billed`, which are then billed by it.
+fn has_media_rate(billed: &Billed<'_>, schedule: &Schedule, rates: &Rates) -> bool {
+    media(billed).any(|(class, _)| schedule.media_rate(rates, class, billed.picture).is_some())
+}
+
+/// The units of `billed` that stand for tokens, where there are any.
+fn media(billed: &Billed<'_>) -> impl Iterator<Item = (Class, u64)> + use<> {
+    let counts = billed.units.media().list();
+    let classes = Class::ALL.into_iter().skip(TokenCounts::COUNT);
+    classes.zip(counts).filter(|(_, count)| *count > 0)
+}
+
+/// A sum that is being made.
+struct Sum {
+    femto: u128,
+    /// Everything so far has a price.
+    is_whole: bool,
+}
+
+impl Sum {
+    fn add(&mut self, count: u64, rate: Option<u64>) {
+        match rate {
+            _ if count == 0 => {}
+            Some(rate) => {
+                self.femto = self.femto.saturating_add(u128::from(count).saturating_mul(u128::from(rate)));
+            }
+            None => self.is_whole = false,
+        }
+    }
+
+    /// Adds the sound, pictures and video that have prices.
+    fn add_media(&mut self, billed: &Billed<'_>, schedule: &Schedule, rates: &Rates) {
+        for (class, count) in media(billed) {
+            if let Some(rate) = schedule.media_rate(rates, class, billed.picture) {
+                self.add(count, Some(rate));
+            }
+        }
+    }
+
+    /// Adds the tokens. Where the media are billed by the unit, tokens count only as far as they have prices too;
+    /// where they are not, an operation on media is billed by the tokens that the upstream reported, or is unknown.
+    fn add_tokens(&mut self, billed: &Billed<'_>, rates: &Rates, times: u64, by_unit: bool) {
+        let reported = billed.provenance == Provenance::Reported && billed.tokens.total() > 0;
+        if is_media(billed.operation) && !by_unit && !reported {
+            self.is_whole = false;
+        }
+        let mut tokens = Self { femto: 0, is_whole: true };
+        for (class, count) in Class::ALL.into_iter().zip(billed.tokens.list()) {
+            tokens.add(count, rates.billed(class));
+        }
+        self.is_whole &= tokens.is_whole || by_unit;
+        let times = u128::from(times);
+        self.femto = self.femto.saturating_add(tokens.femto.saturating_mul(times) / u128::from(ONE));
+    }
+
+    fn bill(&self) -> Bill {
+        let nano = self.femto.saturating_add(FEMTO_IN_NANO / 2) / FEMTO_IN_NANO;
+        let known = u64::try_from(nano).unwrap_or(u64::MAX);
+        Bill { cost: self.is_whole.then_some(known), known, by_vendor: false }
+    }
+}
+
+impl Prices {
+    /// Prices of one tier without thresholds.
+    pub fn flat(rates: Rates) -> Self {
+        Self { base: Schedule { rates, ..Schedule::default() }, tiers: Vec::new() }
+    }
+
+    /// True if no class has a price.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The schedule of a tier, the factor on tokens in millionths, and true if every term of the tier has prices.
+    fn of_tier(&self, tier: Option<&str>) -> (&Schedule, u64, bool) {
+        let (mut schedule, mut times, mut known) = (&self.base, ONE, true);
+        for term in tier.into_iter().flat_map(|tier| tier.split('+')) {
+            match self.tiers.iter().find(|(name, _)| **name == *term) {
+                Some((_, Tier::Own(own))) => schedule = own,
+                Some((_, Tier::Times(factor))) => times = times.saturating_mul(*factor) / ONE,
+                None => known = false,
+            }
+        }
+        (schedule, times, known)
+    }
+}
+
+impl Schedule {
+    /// The rates for a prompt of so many tokens, and true if they hold for it.
+    fn of_prompt(&self, input_tokens: u64) -> (&Rates, bool) {
+        let above = self.above.iter().rev().find(|(from, _)| *from < input_tokens);
+        match above {
+            Some((_, rates)) => (rates, true),
+            None => (&self.rates, self.input_tokens_max.is_none_or(|max| input_tokens <= max)),
+        }
+    }
+
+    /// The price of one unit of sound, video or a picture; a picture's by its quality and size where they have one.
+    fn media_rate(&self, rates: &Rates, class: Class, picture: Option<&str>) -> Option<u64> {
+        let named =
+            |name: &str| self.pictures.iter().find(|(known, _)| **known == *name).map(|(_, price)| *price);
+        let picture = picture.filter(|_| class == Class::Images);
+        let by_sort = picture.and_then(|sort| {
+            let size = sort.rsplit('/').next().unwrap_or(sort);
+            named(sort).or_else(|| named(size))
+        });
+        by_sort.or_else(|| rates.get(class))
+    }
+}
+
+/// The label of a cost that is the vendor's own.
+pub const VENDOR_LABEL: &str = "vendor";
+/// One, in millionths.
+pub const ONE: u64 = 1_000_000;
+const FEMTO_IN_NANO: u128 = 1_000_000;
