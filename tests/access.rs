@@ -13,7 +13,8 @@ async fn gateway() -> (Gateway, Upstream) {
 }
 
 /// Every route of the data plane that needs a key.
-const DATA_ROUTES: [(&str, &str); 12] = [
+const DATA_ROUTES: [(&str, &str); 13] = [
+    ("GET", "/v1/key"),
     ("GET", "/v1/models"),
     ("GET", "/v1/models/up/m"),
     ("GET", "/metrics"),

@@ -30,6 +30,7 @@ mod limits;
 mod media;
 mod memory;
 mod messages;
+mod own_key;
 mod plain_secrets;
 mod prices;
 mod process;

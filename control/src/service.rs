@@ -15,7 +15,7 @@ use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
-use shared::port::{Body, BoxFuture, Handler, HttpClient};
+use shared::port::{Body, BoxFuture, Handler, HttpClient, KeyHolder};
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -143,7 +143,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         plane: params.plane,
         http: params.http,
     };
-    let (visits, arriving) = mpsc::channel(VISITS_MAX + STRANGERS_MAX);
+    let (visits, arriving) = mpsc::channel(VISITS_MAX + STRANGERS_MAX + HOLDERS_MAX);
     let (refusals, counter) = refusals::channel();
     let (stop, stopped) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -193,6 +193,8 @@ struct Rooms {
     administrators: Arc<Semaphore>,
     /// Those who ask for what is open to all: the console's files.
     strangers: Arc<Semaphore>,
+    /// Holders of keys who ask about them; they wait for their turn.
+    holders: Arc<Semaphore>,
     /// Bodies that are coming in.
     bodies: Arc<Semaphore>,
 }
@@ -220,6 +222,12 @@ impl Handler for Door {
 impl Door {
     /// A stranger is turned away before anything of the body is read, but for a sign-in, whose body is small.
     async fn enter(&self, parts: Head, body: Body, peer: SocketAddr) -> Result<Response<Body>, ApiError> {
+        if parts.extensions.get::<KeyHolder>().is_some() {
+            let request = api::Request { parts, body: Bytes::new(), actor: None };
+            let turn = Arc::clone(&self.rooms.holders).acquire_owned();
+            let turn = tokio::time::timeout(TURN_TIME_MAX, turn).await.ok().and_then(Result::ok);
+            return self.send(request, turn.ok_or_else(|| told(NO_TURN).retry_after(1))?).await;
+        }
         if !api::asks_who(parts.uri.path()) {
             let request = api::Request { parts, body: Bytes::new(), actor: None };
             return self.visit(request, &self.rooms.strangers).await;
@@ -251,6 +259,14 @@ impl Door {
 
     async fn visit(&self, request: api::Request, room: &Arc<Semaphore>) -> Result<Response<Body>, ApiError> {
         let permit = Arc::clone(room).try_acquire_owned().map_err(|_| told(FULL))?;
+        self.send(request, permit).await
+    }
+
+    async fn send(
+        &self,
+        request: api::Request,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Response<Body>, ApiError> {
         let (reply, answer) = oneshot::channel();
         self.visits.try_send(Visit { request, reply, permit }).map_err(|_| told(STOPPING))?;
         answer.await.map_err(|_| told(STOPPING))
@@ -269,7 +285,12 @@ impl Door {
 impl Rooms {
     fn new() -> Self {
         let room = |places| Arc::new(Semaphore::new(places));
-        Self { administrators: room(VISITS_MAX), strangers: room(STRANGERS_MAX), bodies: room(BODIES_MAX) }
+        Self {
+            administrators: room(VISITS_MAX),
+            strangers: room(STRANGERS_MAX),
+            holders: room(HOLDERS_MAX),
+            bodies: room(BODIES_MAX),
+        }
     }
 }
 
@@ -328,12 +349,17 @@ async fn receive(app: Arc<App>, visit: Visit) {
 /// Administrators' requests inside the control plane at the same time.
 const VISITS_MAX: usize = 64;
 const STRANGERS_MAX: usize = 32;
+/// Holders of keys are answered one after the other, so that they keep no administrator from the database.
+const HOLDERS_MAX: usize = 1;
+const TURN_TIME_MAX: Duration = Duration::from_secs(5);
 const BODIES_MAX: usize = 64;
 const SIGN_IN_BYTES_MAX: usize = 4 << 10;
 const SIGN_IN_TIME_MAX: Duration = Duration::from_secs(10);
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 const FULL: (ErrorKind, &str) =
     (ErrorKind::Overloaded, "Too many requests to the admin API at the same time.");
+const NO_TURN: (ErrorKind, &str) =
+    (ErrorKind::Overloaded, "Too many clients ask about their keys at the same time. Try again.");
 const STOPPING: (ErrorKind, &str) = (ErrorKind::Draining, "The gateway is stopping.");
 const TOO_SLOW: (ErrorKind, &str) = (ErrorKind::Overloaded, "The admin API took too long to answer.");
 

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
 use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
-use shared::port::{BoxError, Insider};
+use shared::port::{BoxError, Insider, KeyHolder, full};
 use wire::envelope::Family;
 
 use crate::admit::authenticate::{LastKey, authenticate, is_administrator, still_live};
@@ -107,13 +107,14 @@ impl Exchange {
             Meaning::Operation(operation, rest) => self.operate(operation, rest, parts, body).await,
             Meaning::Options(allow) => Ok(cors::options(allow)),
             Meaning::WrongMethod(operation, allow) => {
-                if operation == Operation::Responses && asks_for_websocket(&parts.headers) {
+                if operation == Some(Operation::Responses) && asks_for_websocket(&parts.headers) {
                     return Err(websocket_refused());
                 }
                 let message = format!("{} is not a method of this path. It takes {allow}.", parts.method);
                 Err(Fault { allow: Some(allow), ..Fault::new(ErrorKind::MethodNotAllowed, message) })
             }
             Meaning::Stored => Err(self.stored(&parts.headers)),
+            Meaning::OwnKey => Box::pin(self.own_key(parts)).await,
             Meaning::Elsewhere => Box::pin(self.elsewhere(parts, body)).await,
         }
     }
@@ -175,6 +176,24 @@ impl Exchange {
             Ok(()) => Fault::new(ErrorKind::NotFound, STORED).closing(),
             Err(fault) => fault.closing(),
         }
+    }
+
+    /// What the caller may know of their own key: the control service answers, to whom this thread names the caller.
+    async fn own_key(&self, parts: &Parts) -> Result<Response<Reply>, Fault> {
+        let plane = &self.worker().plane;
+        let access = match &self.caller.insider {
+            Some(insider) => still_live(&insider.access)?,
+            None => authenticate(&plane.snapshots.load(), &self.caller.last_key, &parts.headers)
+                .map_err(Fault::closing)?,
+        };
+        let Some(fallback) = plane.fallback.get() else {
+            return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());
+        };
+        let mut request = Request::new(full(""));
+        *request.uri_mut() = parts.uri.clone();
+        request.headers_mut().insert(X_REQUEST_ID, self.request_id.clone());
+        request.extensions_mut().insert(KeyHolder(access));
+        Ok(Arc::clone(fallback).handle(request, self.caller.peer).await.map(Reply::port))
     }
 
     /// A path outside the data plane's table: the control service answers.

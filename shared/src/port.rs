@@ -55,6 +55,11 @@ pub struct Insider {
     pub explain: bool,
 }
 
+/// In the extensions of a request that the data plane hands to the control service: a caller whom it has
+/// authenticated, and who asks about their own key.
+#[derive(Clone, Debug)]
+pub struct KeyHolder(pub Arc<Access>);
+
 /// In the extensions of a request of the control service: it may go to the metadata server of the machine, which
 /// nothing else may reach, and there to nothing but tokens.
 #[derive(Clone, Copy, Debug)]

@@ -22,6 +22,7 @@ mod keys;
 mod later;
 mod list;
 mod overrides;
+mod own_key;
 mod principals;
 mod projects;
 mod providers;
@@ -48,7 +49,7 @@ use http::request::Parts;
 use http::{Method, Response};
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
-use shared::port::{Body, Handler, HttpClient};
+use shared::port::{Body, Handler, HttpClient, KeyHolder};
 use shared::quota::Counters;
 use shared::snapshot::SnapshotReader;
 
@@ -144,6 +145,9 @@ pub(crate) async fn answer(app: &App, request: &Request, id: &RequestId) -> Resp
 
 async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError> {
     let path = request.parts.uri.path();
+    if let Some(holder) = request.parts.extensions.get::<KeyHolder>() {
+        return own_key::show(app, holder, &request.parts).await;
+    }
     if let Some(rest) = below(path, "/console") {
         return console::answer(app.asset, app.build.version, &request.parts.method, rest);
     }

@@ -10,11 +10,13 @@ pub(crate) enum Meaning<'a> {
     /// An operation; the rest is the id in `/v1/models/{id}`, percent-encoded as it came.
     Operation(Operation, Option<&'a str>),
     /// A known path with a wrong method, and the `Allow` header.
-    WrongMethod(Operation, &'static str),
+    WrongMethod(Option<Operation>, &'static str),
     /// `OPTIONS` on a known path.
     Options(&'static str),
     /// Something below `/responses`: a stored response, or what can be done with one.
     Stored,
+    /// The caller's own key.
+    OwnKey,
     /// Not the data plane's.
     Elsewhere,
 }
@@ -58,24 +60,35 @@ pub(crate) fn operation(path: &str) -> Option<Operation> {
 
 /// What `method` on `path` means.
 pub(crate) fn meaning<'a>(method: &Method, path: &'a str) -> Meaning<'a> {
-    let Some((operation, id)) = find(path) else {
-        let bare = path.strip_prefix("/v1").unwrap_or(path);
-        return if bare.starts_with("/responses/") { Meaning::Stored } else { Meaning::Elsewhere };
-    };
+    let Some((operation, id)) = find(path) else { return other(method, path) };
     let allow = match operation {
         Operation::Models | Operation::Health | Operation::Ready | Operation::Metrics => GET,
         _ => POST,
     };
-    let fits = match allow {
-        GET => method == Method::GET || method == Method::HEAD,
-        _ => method == Method::POST,
-    };
-    if fits {
+    if fits(method, allow) {
         Meaning::Operation(operation, id)
     } else if method == Method::OPTIONS {
         Meaning::Options(allow)
     } else {
-        Meaning::WrongMethod(operation, allow)
+        Meaning::WrongMethod(Some(operation), allow)
+    }
+}
+
+/// The meaning of a path that is no operation.
+fn other(method: &Method, path: &str) -> Meaning<'static> {
+    match path.strip_prefix("/v1").unwrap_or(path) {
+        "/key" if fits(method, GET) => Meaning::OwnKey,
+        "/key" if method == Method::OPTIONS => Meaning::Options(GET),
+        "/key" => Meaning::WrongMethod(None, GET),
+        bare if bare.starts_with("/responses/") => Meaning::Stored,
+        _ => Meaning::Elsewhere,
+    }
+}
+
+fn fits(method: &Method, allow: &'static str) -> bool {
+    match allow {
+        GET => method == Method::GET || method == Method::HEAD,
+        _ => method == Method::POST,
     }
 }
 
@@ -100,8 +113,19 @@ mod tests {
             let want = Meaning::Operation(operation, None);
             assert_eq!(meaning(&Method::POST, path), want, "{path}");
             assert_eq!(meaning(&Method::POST, &format!("/v1{path}")), want, "/v1{path}");
-            assert_eq!(meaning(&Method::GET, path), Meaning::WrongMethod(operation, POST), "{path}");
+            assert_eq!(meaning(&Method::GET, path), Meaning::WrongMethod(Some(operation), POST), "{path}");
         }
+    }
+
+    #[test]
+    fn the_callers_own_key_is_read_and_nothing_else() {
+        for path in ["/v1/key", "/key"] {
+            assert_eq!(meaning(&Method::GET, path), Meaning::OwnKey);
+            assert_eq!(meaning(&Method::HEAD, path), Meaning::OwnKey);
+            assert_eq!(meaning(&Method::OPTIONS, path), Meaning::Options(GET));
+            assert_eq!(meaning(&Method::DELETE, path), Meaning::WrongMethod(None, GET));
+        }
+        assert_eq!(meaning(&Method::GET, "/v1/key/"), Meaning::Elsewhere);
     }
 
     #[test]

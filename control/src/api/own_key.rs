@@ -1,0 +1,149 @@
+//! `GET /v1/key`: what the holder of a key may know of it. The data plane has authenticated the caller and hands over
+//! who they are; nothing of the request but that decides what is shown.
+
+use std::time::{Duration, Instant};
+
+use http::Response;
+use http::request::Parts;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use rusqlite::Connection;
+use serde::Serialize;
+use shared::access::Role;
+use shared::clock::unix_ms;
+use shared::port::{Body, KeyHolder};
+use shared::quota::{Metric, Period, Quota, Subject};
+
+use super::query::Query;
+use super::{ApiError, App, json};
+use crate::money::MicroUsd;
+use crate::store::calendar::Calendar;
+use crate::store::names::{Labels, Named};
+use crate::store::quotas::Enforcement;
+use crate::store::report::{Question, sums};
+use crate::store::requests::Column;
+use crate::store::sums::Sums;
+
+pub(super) async fn show(app: &App, holder: &KeyHolder, parts: &Parts) -> Result<Response<Body>, ApiError> {
+    Query::parse(parts.uri.query().unwrap_or_default())?.finish()?;
+    let access = &*holder.0;
+    let key = access.key.as_str().to_owned();
+    let now_ms = unix_ms();
+    let (name, usage) = app.readers.ask(move |db| Usage::read(db, &key, now_ms)).await?;
+    json(&OwnKey {
+        id: access.key.as_str(),
+        name,
+        role: match access.role {
+            Role::Administrator => "administrator",
+            Role::Project => "project",
+            Role::Local => "local",
+        },
+        project: access.project.as_ref().map(|project| project.as_str()),
+        expires_at_ms: access.expires_at_ms,
+        limits: access.quotas.iter().map(|quota| Limit::of(quota, now_ms)).collect(),
+        usage,
+    })
+}
+
+#[derive(Serialize)]
+struct OwnKey<'a> {
+    id: &'a str,
+    name: Option<String>,
+    role: &'static str,
+    project: Option<&'a str>,
+    expires_at_ms: Option<u64>,
+    /// None for administrators and the local mode.
+    limits: Vec<Limit>,
+    usage: Usage,
+}
+
+/// A limit that binds the key. What is used of a limit that others share is theirs to know too, and not shown.
+#[derive(Serialize)]
+struct Limit {
+    subject: Subject,
+    metric: Metric,
+    window: Option<Period>,
+    limit: u64,
+    enforcement: Enforcement,
+    used: Option<u64>,
+    reserved: Option<u64>,
+    remaining: Option<u64>,
+    resets_at_ms: Option<u64>,
+}
+
+impl Limit {
+    fn of(quota: &Quota, now_ms: u64) -> Self {
+        let reading = quota.counter.read(now_ms);
+        let units = quota.metric.units();
+        let (used, reserved) = (reading.used.div_ceil(units), reading.reserved.div_ceil(units));
+        let own = |amount| Some(amount).filter(|_| quota.subject == Subject::Key);
+        Self {
+            subject: quota.subject,
+            metric: quota.metric,
+            window: quota.period,
+            limit: quota.limit,
+            enforcement: if quota.is_hard { Enforcement::Hard } else { Enforcement::Warn },
+            used: own(used),
+            reserved: own(reserved),
+            remaining: own(quota.limit.saturating_sub(used).saturating_sub(reserved)),
+            resets_at_ms: reading.resets_at_ms,
+        }
+    }
+}
+
+/// What the key has used since midnight and since the first of the month, in UTC.
+#[derive(Serialize)]
+struct Usage {
+    today: Used,
+    month: Used,
+}
+
+#[derive(Serialize)]
+struct Used {
+    from_ms: u64,
+    requests: u64,
+    /// Of those, the ones whose cost is not known and not in the sum.
+    requests_unpriced: u64,
+    tokens: u64,
+    cost_micro_usd: MicroUsd,
+}
+
+impl Usage {
+    /// Returns the name of a key and what it has used.
+    fn read(db: &Connection, key: &str, now_ms: u64) -> rusqlite::Result<(Option<String>, Self)> {
+        let now = i64::try_from(now_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        let now = now.unwrap_or_default().to_zoned(TimeZone::UTC);
+        let used = |from: Option<Zoned>| {
+            let from_ms =
+                from.and_then(|from| u64::try_from(from.timestamp().as_millisecond()).ok()).unwrap_or(0);
+            let question = Question {
+                from_ms,
+                to_ms: now_ms.saturating_add(1),
+                calendar: Calendar::whole(),
+                group_by: Vec::new(),
+                filters: vec![(Column::Key, key.to_owned())],
+            };
+            let group = sums(db, &question, Instant::now() + READING_TIME)?.pop();
+            Ok::<_, rusqlite::Error>(Used::of(from_ms, &group.map(|group| group.sums).unwrap_or_default()))
+        };
+        let usage = Self {
+            today: used(now.start_of_day().ok())?,
+            month: used(now.first_of_month().ok().and_then(|first| first.start_of_day().ok()))?,
+        };
+        Ok((Labels::default().find(db, Named::Key, key)?.name, usage))
+    }
+}
+
+impl Used {
+    fn of(from_ms: u64, sums: &Sums) -> Self {
+        Self {
+            from_ms,
+            requests: sums.requests,
+            requests_unpriced: sums.unpriced,
+            tokens: sums.tokens.total(),
+            cost_micro_usd: MicroUsd(sums.cost_nano_usd),
+        }
+    }
+}
+
+const READING_TIME: Duration = Duration::from_secs(5);
