@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::facts::Facts;
 use super::file::read_bounded;
@@ -16,6 +17,9 @@ use crate::config::Provider;
 pub(crate) struct PriceList {
     /// The day on which it was true, as `2026-11-04`.
     pub(crate) as_of: String,
+    /// The packages that it was made from, for people.
+    #[serde(default, rename = "sources")]
+    _sources: IgnoredAny,
     /// By well-known provider (`registry_id`) or provider kind, then by model.
     lists: BTreeMap<String, BTreeMap<String, Facts>>,
 }
@@ -69,7 +73,7 @@ const BYTES_MAX: u64 = 16 << 20;
 
 #[cfg(test)]
 mod tests {
-    use shared::prices::Prices;
+    use shared::prices::{Prices, Schedule, Tier};
     use shared::usage::Class;
 
     use super::*;
@@ -86,27 +90,71 @@ mod tests {
         [Class::Input, Class::CacheRead, Class::Output].map(|class| prices.base.rates.get(class))
     }
 
+    fn schedule_is_good(schedule: &Schedule, name: &str) {
+        let mut last = 0;
+        for (from, rates) in std::iter::once(&(0, schedule.rates)).chain(&schedule.above) {
+            let of = |class| rates.get(class);
+            let priced = Class::ALL.iter().filter(|class| of(**class).is_some()).count();
+            assert!(Class::ALL.iter().all(|class| of(*class) != Some(0)), "{name}: unknown is left out");
+            assert!(priced > 0 || !schedule.pictures.is_empty(), "{name}");
+            let input = of(Class::Input);
+            assert!(of(Class::Output).is_none_or(|_| input.or(of(Class::AudioInput)).is_some()), "{name}");
+            // Nebius asks the same for cached input of two models.
+            assert!(of(Class::CacheRead) <= input, "{name}: a cache makes it cheaper");
+            assert!(of(Class::Output).is_none_or(|price| Some(price) >= input), "{name}");
+            assert!(
+                of(Class::CacheWrite1h) >= of(Class::CacheWrite) || of(Class::CacheWrite1h).is_none(),
+                "{name}"
+            );
+            assert!(*from >= last && (*from > last || last == 0), "{name}: steps go up");
+            last = *from;
+        }
+        assert!(schedule.above.is_empty() || schedule.input_tokens_max.is_none(), "{name}");
+    }
+
     #[test]
     fn the_embedded_list_is_good() {
         let embedded = PriceList::load(Path::new("/nowhere/prices.json"));
         assert!(embedded.as_of.parse::<jiff::civil::Date>().is_ok(), "{}", embedded.as_of);
-        let known: Vec<&str> =
-            crate::config::registry_entries().iter().map(|entry| entry.id.as_str()).collect();
-        let to_come = shared::provider::KINDS_TO_COME;
+        let entries = crate::config::registry_entries().iter().map(|entry| entry.id.as_str());
+        let kinds = shared::provider::KINDS.iter().map(|kind| kind.name);
+        let known: Vec<&str> = entries.chain(kinds).collect();
         for (vendor, models) in &embedded.lists {
-            assert!(known.contains(&vendor.as_str()) || to_come.contains(&vendor.as_str()), "{vendor}");
+            assert!(known.contains(&vendor.as_str()), "{vendor}");
             for (id, facts) in models {
                 let prices = facts.prices.as_ref().unwrap_or_else(|| panic!("{vendor}/{id} has prices"));
-                let [input, cached_input, output] = main_rates(prices);
                 assert!(crate::config::is_model_id(id) && facts.fault().is_none(), "{vendor}/{id}");
-                assert!(input.is_some_and(|price| price > 0), "{vendor}/{id}: unknown is left out");
-                assert!(cached_input < input, "{vendor}/{id}: a cache makes it cheaper");
-                assert!(output.is_none_or(|price| Some(price) >= input), "{vendor}/{id}");
+                let own = prices.tiers.iter().filter_map(|(_, tier)| match tier {
+                    Tier::Own(schedule) => Some(&**schedule),
+                    Tier::Times(_) => None,
+                });
+                for schedule in std::iter::once(&prices.base).chain(own) {
+                    schedule_is_good(schedule, &format!("{vendor}/{id}"));
+                }
             }
+        }
+        for vendor in VENDORS {
+            assert!(!embedded.lists[vendor].is_empty(), "{vendor}");
         }
         let mini = embedded.lists["openai"]["gpt-4o-mini"].prices.as_ref().unwrap();
         assert_eq!(main_rates(mini), [150, 75, 600].map(|price| Some(price * 1_000_000)));
     }
+
+    const VENDORS: [&str; 13] = [
+        "gemini",
+        "vertex",
+        "bedrock",
+        "azure_openai",
+        "deepseek",
+        "cohere",
+        "moonshot",
+        "perplexity",
+        "deepinfra",
+        "dashscope",
+        "zai",
+        "novita",
+        "nebius",
+    ];
 
     #[test]
     fn a_newer_list_of_ones_own_holds_and_no_other_does() {
