@@ -22,6 +22,18 @@ impl Serialize for MicroUsd {
     }
 }
 
+/// Nano-dollars that may be negative, shown as [`MicroUsd`] is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SignedMicroUsd(pub(crate) i128);
+
+impl Serialize for SignedMicroUsd {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (sign, nano) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
+        let text = format!("{sign}{}.{:03}", nano / 1_000, nano % 1_000);
+        RawValue::from_string(text).map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,6 +44,9 @@ mod tests {
             [(0, "0.000"), (7, "0.007"), (1_500, "1.500"), (u64::MAX, "18446744073709551.615")]
         {
             assert_eq!(serde_json::to_string(&MicroUsd(nano)).unwrap(), want);
+        }
+        for (nano, want) in [(0, "0.000"), (-7, "-0.007"), (1_500, "1.500"), (-1_000_001, "-1000.001")] {
+            assert_eq!(serde_json::to_string(&SignedMicroUsd(nano)).unwrap(), want);
         }
     }
 }

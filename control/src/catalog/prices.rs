@@ -98,7 +98,10 @@ mod tests {
             assert!(Class::ALL.iter().all(|class| of(*class) != Some(0)), "{name}: unknown is left out");
             assert!(priced > 0 || !schedule.pictures.is_empty(), "{name}");
             let input = of(Class::Input);
-            assert!(of(Class::Output).is_none_or(|_| input.or(of(Class::AudioInput)).is_some()), "{name}");
+            assert!(
+                of(Class::Output).is_none_or(|_| input.or_else(|| of(Class::AudioInput)).is_some()),
+                "{name}"
+            );
             // Nebius asks the same for cached input of two models.
             assert!(of(Class::CacheRead) <= input, "{name}: a cache makes it cheaper");
             assert!(of(Class::Output).is_none_or(|price| Some(price) >= input), "{name}");

@@ -5,6 +5,7 @@ mod gate;
 mod hygiene;
 mod principals;
 mod process;
+mod reconcile;
 mod report;
 mod requests;
 mod session;

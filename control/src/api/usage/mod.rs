@@ -3,6 +3,7 @@
 mod charge;
 mod csv;
 pub(crate) mod export;
+mod reconcile;
 mod reprice;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use crate::store::sums::{Figure, Sums};
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "usage", |call| Box::pin(report(call))),
     route_of(Method::GET, "usage/export", |call| Box::pin(export::export(call))),
+    route_of(Method::POST, "usage/reconcile", |call| Box::pin(reconcile::reconcile(call))),
     route_of(Method::POST, "usage/reprice", |call| Box::pin(reprice::reprice(call))),
 ];
 

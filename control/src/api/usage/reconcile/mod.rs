@@ -1,0 +1,326 @@
+//! `POST /admin/api/usage/reconcile`: compares a vendor's usage or cost export with what was recorded, by day (UTC) and
+//! model. Nothing is stored.
+
+mod columns;
+mod csv;
+mod file;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use http::Response;
+use jiff::ToSpan as _;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use shared::port::Body;
+
+use self::columns::{Columns, Mapping};
+use self::file::{Export, Theirs};
+use super::READING_TIME;
+use crate::api::requests::FLUSH_TIME_MAX;
+use crate::api::{ApiError, Call, json};
+use crate::money::SignedMicroUsd;
+use crate::store::calendar::{Bucket, Calendar};
+use crate::store::report::{Part, Question, SORTED_MAX, page};
+use crate::store::requests::Column;
+use crate::store::sums::Sums;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    format: Format,
+    /// The export, or its pages and files.
+    file: Files,
+    /// Where the figures of a `csv` are.
+    #[serde(default)]
+    mapping: Option<Mapping>,
+    /// Compares with the exchanges of this provider only.
+    #[serde(default)]
+    provider: Option<String>,
+    /// Our names of models by the vendor's.
+    #[serde(default)]
+    models: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Format {
+    Openai,
+    Anthropic,
+    Csv,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Files {
+    One(String),
+    Several(Vec<String>),
+}
+
+pub(super) async fn reconcile(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let asked: Asked = call.json()?;
+    let (columns, provider, models) = (columns(asked.format, asked.mapping)?, asked.provider, asked.models);
+    let read = tokio::task::spawn_blocking(move || export(asked.file, &columns)).await;
+    let export = read.map_err(|_| ApiError::parameter("file", "file could not be read."))??;
+    let (from, to) = days(&export)?;
+    call.app.scribe.flush(FLUSH_TIME_MAX).await;
+    let question = Question {
+        from_ms: start_ms(from)?,
+        to_ms: start_ms(to.saturating_add(1.day()))?,
+        calendar: Calendar { bucket: Some(Bucket::Day), zone: TimeZone::UTC },
+        group_by: vec![Column::Model],
+        filters: provider.iter().map(|provider| (Column::Provider, provider.clone())).collect(),
+    };
+    let until = Instant::now() + READING_TIME;
+    let part = Part { order: None, cursor: None, limit: SORTED_MAX, page_until: until, until };
+    let found = call.app.readers.ask(move |db| page(db, &question, &part)).await?;
+    let found = found.ok().filter(|page| page.next.is_none()).ok_or_else(|| {
+        ApiError::parameter(
+            "file",
+            "file spans more days and models than one answer can hold; send fewer days.",
+        )
+    })?;
+    let ours = found.groups.into_iter().filter_map(|group| {
+        let day = day_of(group.bucket_ms)?;
+        let model = group.names.into_iter().next().flatten()?;
+        Some(((day, model), Ours::of(&group.sums)))
+    });
+    json(&Answer::of(&ours.collect(), export, &models, provider))
+}
+
+fn columns(format: Format, mapping: Option<Mapping>) -> Result<Columns, ApiError> {
+    match (format, mapping) {
+        (Format::Csv, Some(mapping)) => Ok(mapping.into()),
+        (Format::Csv, None) => Err(ApiError::parameter(
+            "mapping",
+            "mapping must name the columns of a csv: day and model, and any of requests, input, cached_input, \
+             output, cost, cost_cents.",
+        )),
+        (Format::Openai, None) => Ok(Columns::openai()),
+        (Format::Anthropic, None) => Ok(Columns::anthropic()),
+        (Format::Openai | Format::Anthropic, Some(_)) => {
+            Err(ApiError::parameter("mapping", "mapping belongs to the format csv."))
+        }
+    }
+}
+
+fn export(files: Files, columns: &Columns) -> Result<Export, ApiError> {
+    let files = match files {
+        Files::One(file) => vec![file],
+        Files::Several(files) => files,
+    };
+    let mut export = Export::default();
+    for file in &files {
+        let fault = |why| ApiError::parameter("file", format!("file cannot be read: {why}."));
+        export.read(file, columns).map_err(fault)?;
+    }
+    Ok(export)
+}
+
+/// The first and the last day of the export.
+fn days(export: &Export) -> Result<(Date, Date), ApiError> {
+    let mut days = export.figures.keys().map(|(day, _)| *day);
+    let fault = || {
+        let why = export.skipped.first().map_or("it has no rows", |(_, why)| why);
+        ApiError::parameter("file", format!("file has no row with a day and a model: {why}."))
+    };
+    let first = days.next().ok_or_else(fault)?;
+    Ok((first, days.next_back().unwrap_or(first)))
+}
+
+fn start_ms(day: Date) -> Result<u64, ApiError> {
+    let start = day.to_zoned(TimeZone::UTC).ok().map(|start| start.timestamp().as_millisecond());
+    start.and_then(|start| u64::try_from(start).ok()).ok_or_else(|| {
+        ApiError::parameter("file", format!("file has a row of {day}, which cannot be recorded."))
+    })
+}
+
+fn day_of(at_ms: u64) -> Option<Date> {
+    let moment = jiff::Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()?;
+    Some(TimeZone::UTC.to_datetime(moment).date())
+}
+
+/// What was recorded.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Ours {
+    requests: u64,
+    /// Attempts whose cost is not known and not in the sum.
+    requests_unpriced: u64,
+    input_tokens: u64,
+    cached_input_tokens: u64,
+    output_tokens: u64,
+    cost_micro_usd: SignedMicroUsd,
+}
+
+impl Ours {
+    fn of(sums: &Sums) -> Self {
+        Self {
+            requests: sums.requests,
+            requests_unpriced: sums.unpriced,
+            input_tokens: sums.tokens.input_total(),
+            cached_input_tokens: sums.tokens.cache_read,
+            output_tokens: sums.tokens.output_total(),
+            cost_micro_usd: SignedMicroUsd(sums.cost_nano_usd.into()),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.requests_unpriced = self.requests_unpriced.saturating_add(other.requests_unpriced);
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.cached_input_tokens = self.cached_input_tokens.saturating_add(other.cached_input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cost_micro_usd.0 = self.cost_micro_usd.0.saturating_add(other.cost_micro_usd.0);
+    }
+}
+
+/// Figures that an export need not have.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Shown<N> {
+    requests: Option<N>,
+    input_tokens: Option<N>,
+    cached_input_tokens: Option<N>,
+    output_tokens: Option<N>,
+    cost_micro_usd: Option<SignedMicroUsd>,
+}
+
+impl Shown<u64> {
+    fn of(theirs: &Theirs) -> Self {
+        Self {
+            requests: theirs.requests,
+            input_tokens: theirs.input,
+            cached_input_tokens: theirs.cached,
+            output_tokens: theirs.output,
+            cost_micro_usd: theirs.cost_nano_usd.map(SignedMicroUsd),
+        }
+    }
+}
+
+impl Shown<i128> {
+    /// Ours less theirs, where they have the figure.
+    fn difference(ours: &Ours, theirs: &Theirs) -> Self {
+        let less = |ours: u64, theirs: Option<u64>| Some(i128::from(ours) - i128::from(theirs?));
+        Self {
+            requests: less(ours.requests, theirs.requests),
+            input_tokens: less(ours.input_tokens, theirs.input),
+            cached_input_tokens: less(ours.cached_input_tokens, theirs.cached),
+            output_tokens: less(ours.output_tokens, theirs.output),
+            cost_micro_usd: theirs
+                .cost_nano_usd
+                .map(|cost| SignedMicroUsd(ours.cost_micro_usd.0.saturating_sub(cost))),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Compared {
+    ours: Ours,
+    theirs: Shown<u64>,
+    difference: Shown<i128>,
+}
+
+impl Compared {
+    fn of(ours: Ours, theirs: &Theirs) -> Self {
+        Self { ours, theirs: Shown::of(theirs), difference: Shown::difference(&ours, theirs) }
+    }
+}
+
+#[derive(Serialize)]
+struct Line {
+    day: String,
+    model: String,
+    #[serde(flatten)]
+    compared: Compared,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    provider: Option<String>,
+    rows: u64,
+    rows_skipped: u64,
+    /// The first of them, with the reasons.
+    skipped: Vec<Skipped>,
+    /// The vendor's names of models that are recorded under another name, with ours.
+    matched: BTreeMap<String, String>,
+    /// Models of the export without any record.
+    unknown_models: BTreeSet<String>,
+    /// Models with records on these days that the export does not name.
+    models_not_in_file: BTreeSet<String>,
+    totals: Compared,
+    data: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Skipped {
+    row: u64,
+    reason: &'static str,
+}
+
+type ByDay<T> = BTreeMap<(Date, String), T>;
+
+impl Answer {
+    fn of(
+        ours: &ByDay<Ours>,
+        export: Export,
+        given: &BTreeMap<String, String>,
+        provider: Option<String>,
+    ) -> Self {
+        let known: BTreeSet<&str> = ours.keys().map(|(_, model)| model.as_str()).collect();
+        let (mut theirs, mut matched) = (ByDay::<Theirs>::new(), BTreeMap::new());
+        for ((day, model), figures) in export.figures {
+            let name = name_of(&model, &known, given);
+            theirs.entry((day, name.clone())).or_default().add(&figures);
+            if name != model {
+                matched.insert(model, name);
+            }
+        }
+        let named: BTreeSet<&str> = theirs.keys().map(|(_, model)| model.as_str()).collect();
+        let only = |these: &BTreeSet<&str>, those: &BTreeSet<&str>| {
+            these.difference(those).map(|model| (*model).to_owned()).collect()
+        };
+        let (unknown_models, models_not_in_file) = (only(&named, &known), only(&known, &named));
+        let keys: BTreeSet<&(Date, String)> = ours.keys().chain(theirs.keys()).collect();
+        let line = |key: &&(Date, String)| {
+            let of_theirs = theirs.get(*key).copied().unwrap_or_default();
+            let compared = Compared::of(ours.get(*key).copied().unwrap_or_default(), &of_theirs);
+            Line { day: key.0.to_string(), model: key.1.clone(), compared }
+        };
+        let (mut our_total, mut their_total) = (Ours::default(), Theirs::default());
+        ours.values().for_each(|figures| our_total.add(figures));
+        theirs.values().for_each(|figures| their_total.add(figures));
+        Self {
+            provider,
+            rows: export.rows,
+            rows_skipped: export.rows_skipped,
+            skipped: export.skipped.into_iter().map(|(row, reason)| Skipped { row, reason }).collect(),
+            matched,
+            unknown_models,
+            models_not_in_file,
+            totals: Compared::of(our_total, &their_total),
+            data: keys.iter().map(line).collect(),
+        }
+    }
+}
+
+/// Our name of the vendor's `model`. Vendors report the dated version of a model that was asked for without its date.
+fn name_of(model: &str, known: &BTreeSet<&str>, given: &BTreeMap<String, String>) -> String {
+    if let Some(name) = given.get(model) {
+        return name.clone();
+    }
+    if known.contains(model) {
+        return model.to_owned();
+    }
+    undated(model).filter(|name| known.contains(name)).unwrap_or(model).to_owned()
+}
+
+/// The name before `-2026-03-05` or `-20260305`.
+fn undated(model: &str) -> Option<&str> {
+    let is_date = |text: &str| text.parse::<Date>().is_ok();
+    ["-0000-00-00", "-00000000"].iter().find_map(|shape| {
+        let (name, date) = model.split_at_checked(model.len().checked_sub(shape.len())?)?;
+        let date = date.strip_prefix('-').filter(|date| is_date(date))?;
+        (date.len() + 1 == shape.len() && !name.is_empty()).then_some(name)
+    })
+}
