@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
     use crate::meter::tests::{Process, event};
-    use crate::store::quotas::{self, Of};
+    use crate::store::quotas::{self, Counted, Of};
 
     fn lifetimes(usage_days: u32) -> Lifetimes {
         Lifetimes { usage_days, audit_days: 1, delivered_outbox_days: 1, backups_kept: 1 }
@@ -229,7 +229,8 @@ mod tests {
         let left = u64::try_from(count(&process, "SELECT min(first_ms) FROM usage")).unwrap();
         assert_eq!(left, today - 30 * DAY_MS, "the whole of the oldest day that is kept");
         assert_eq!((gauge.usage_records.load(Relaxed), gauge.backlog_rows.load(Relaxed)), (5 * 200, 0));
-        let project = Of { kind: Subject::Project, id: "prj".to_owned() };
+        let subject = Of { kind: Subject::Project, id: "prj".to_owned() };
+        let project = Counted { subject, model: None, endpoint: None };
         let used = quotas::used_since(process.meter.db_mut(), &project, Period::Total, 0).unwrap();
         assert_eq!(used.requests, 7 * 200, "a new limit begins with all that the days know");
         assert!(!retention.is_due(), "it rests between two passes");

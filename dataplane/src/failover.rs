@@ -18,7 +18,7 @@ use wire::adapt::Rejection;
 use wire::request::Head;
 
 use crate::adapt::{self, Message, Outgoing};
-use crate::admit::quota::{self, Demand};
+use crate::admit::quota::{self, Demand, Notices};
 use crate::attempt::{self, Begun, Failure, Next, Reading, Success, Task};
 use crate::error::Fault;
 use crate::metrics::add;
@@ -64,6 +64,8 @@ pub(crate) struct Served {
     /// Follows an answer that later requests may refer to.
     pub(crate) trail: Option<Box<Trail>>,
     pub(crate) attempts: u32,
+    /// Headers about the caller's quotas.
+    pub(crate) notices: Notices,
 }
 
 /// Remembers what an answer of Responses holds that only its target can understand, as it passes.
@@ -100,6 +102,8 @@ pub(crate) struct Unserved {
     pub(crate) fault: Fault,
     pub(crate) target: Option<Target>,
     pub(crate) attempts: u32,
+    /// Headers about the caller's quotas.
+    pub(crate) notices: Notices,
 }
 
 /// Serves the job. It is only looked at, so that nothing of it is copied on the way.
@@ -110,21 +114,24 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
     let demand = needs.demand;
     let planned = plan::order(route, needs, &mut |target, why| record.skip(target, why));
     let admitted = planned.and_then(|candidates| {
-        quota::reserve(&job.access, demand, &candidates, record)?;
+        quota::reserve(&job.access, route.endpoint(), demand, &candidates, record)?;
         Ok(candidates)
     });
     let candidates = match admitted {
         Ok(candidates) => candidates,
         Err(fault) => {
             record.fail(fault.kind, fault.status());
-            return Err(Unserved { fault, target: None, attempts: 0 });
+            let notices = quota::describe(&job.access, route.endpoint(), None);
+            return Err(Unserved { fault, target: None, attempts: 0, notices });
         }
     };
     let budget_end = far(record.started(), job.budget);
-    let mut walk = Walk::new(job, budget_end);
+    let mut walk = Walk::new(job, demand, budget_end);
     for target in candidates {
         match walk.target(target, record).await {
-            Step::Served { success, adapted_from } => return Ok(walk.served(target, success, adapted_from)),
+            Step::Served { success, adapted_from } => {
+                return Ok(walk.served(target, success, adapted_from, record));
+            }
             Step::Moved => {}
             Step::Stopped => {
                 walk.renewing = None;
@@ -136,7 +143,7 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
     if let Some(target) = Box::pin(walk.renewed()).await
         && let Step::Served { success, adapted_from } = Box::pin(walk.target(&target, record)).await
     {
-        return Ok(walk.served(&target, success, adapted_from));
+        return Ok(walk.served(&target, success, adapted_from, record));
     }
     let unserved = walk.unserved();
     record.fail(unserved.fault.kind, unserved.fault.status());
@@ -180,6 +187,7 @@ enum Step {
 
 struct Walk<'a> {
     job: &'a Job,
+    demand: Demand<'a>,
     budget_end: tokio::time::Instant,
     attempts: u32,
     /// The most meaningful failure so far.
@@ -192,12 +200,15 @@ struct Walk<'a> {
     renewing: Option<Target>,
     /// There was no room for the request in another dialect.
     no_room: bool,
+    /// The refusal of a quota that a target was passed over for: of those, the target that may be used again first.
+    over_quota: Option<Box<(Fault, Target)>>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(job: &'a Job, budget_end: tokio::time::Instant) -> Self {
+    fn new(job: &'a Job, demand: Demand<'a>, budget_end: tokio::time::Instant) -> Self {
         Self {
             job,
+            demand,
             budget_end,
             attempts: 0,
             worst: None,
@@ -206,12 +217,21 @@ impl<'a> Walk<'a> {
             last: None,
             renewing: None,
             no_room: false,
+            over_quota: None,
         }
     }
 
-    fn served(&self, target: &Target, success: Success, adapted_from: Option<Dialect>) -> Served {
+    fn served(
+        &self,
+        target: &Target,
+        success: Success,
+        adapted_from: Option<Dialect>,
+        record: &Record,
+    ) -> Served {
         let trail = trail(self.job, target, &success, adapted_from);
-        Served { trail, success, target: target.clone(), adapted_from, attempts: self.attempts }
+        let mut notices = quota::describe(&self.job.access, self.job.route.endpoint(), Some(target));
+        quota::warn(record, &mut notices);
+        Served { trail, success, target: target.clone(), adapted_from, attempts: self.attempts, notices }
     }
 
     /// The target that has refused an access token, as soon as it has another one; once a request, and for as long as
@@ -267,7 +287,26 @@ impl<'a> Walk<'a> {
         })
     }
 
+    /// Tries one target, holding a part of the quotas that depend on it for as long as it is the one.
     async fn target(&mut self, target: &Target, record: &mut Record) -> Step {
+        let Job { access, route, .. } = self.job;
+        if let Err(fault) = quota::reserve_target(access, route.endpoint(), self.demand, target, record) {
+            let is_over = fault.kind == ErrorKind::QuotaExceeded;
+            self.keep_over_quota(fault, target);
+            if is_over {
+                record.skip(target, StepResult::OverQuota);
+                return Step::Moved;
+            }
+            return Step::Stopped;
+        }
+        let step = self.attempts(target, record).await;
+        if !matches!(step, Step::Served { .. }) {
+            record.leave_target();
+        }
+        step
+    }
+
+    async fn attempts(&mut self, target: &Target, record: &mut Record) -> Step {
         let provider = &target.provider;
         let plane = &self.job.worker.plane;
         let passage = if self.job.forced {
@@ -364,7 +403,16 @@ impl<'a> Walk<'a> {
         }
     }
 
+    fn keep_over_quota(&mut self, fault: Fault, target: &Target) {
+        if self.over_quota.as_ref().is_none_or(|kept| wait_of(&fault) < wait_of(&kept.0)) {
+            self.over_quota = Some(Box::new((fault, target.clone())));
+        }
+    }
+
     fn unserved(self) -> Unserved {
+        let over = self.over_quota.as_ref().map(|over| &over.1);
+        let notices =
+            quota::describe(&self.job.access, self.job.route.endpoint(), self.last.as_ref().or(over));
         let fault = match (self.worst, self.rejection) {
             (Some(failure), _) => {
                 let mut fault = Fault::new(failure.kind, failure.message);
@@ -378,12 +426,18 @@ impl<'a> Walk<'a> {
                 fault
             }
             (None, _) if self.no_room => Fault::from(NoRoom),
+            (None, _) if let Some(over) = self.over_quota => over.0,
             // One that rests could serve the request later.
             (None, Some(rejection)) if self.shortest_wait_ms == u64::MAX => adapt::refusal(*rejection),
             (None, _) => all_rest(self.shortest_wait_ms),
         };
-        Unserved { fault, target: self.last, attempts: self.attempts }
+        Unserved { fault, target: self.last, attempts: self.attempts, notices }
     }
+}
+
+/// How long a refusal asks to wait; the longest of all times if it does not renew itself.
+pub(crate) fn wait_of(fault: &Fault) -> Duration {
+    fault.retry_after.unwrap_or(Duration::MAX)
 }
 
 /// Every candidate's circuit is open, the first for `wait_ms` more.

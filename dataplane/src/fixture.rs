@@ -51,6 +51,10 @@ impl UsageLog for Log {
         Some(Note(0))
     }
 
+    fn replace_note(&mut self, _note: &Note, _pending: &UsageEvent) -> bool {
+        true
+    }
+
     fn strike(&mut self, _note: Note) {}
 }
 
@@ -107,7 +111,7 @@ impl Fixture {
             routes: Arc::new(Snapshot::routes_of(&providers, &endpoints)),
             providers: Arc::new(providers),
             endpoints: Arc::new(endpoints),
-            access: Arc::new(AccessTable { keys, anonymous: None }),
+            access: Arc::new(AccessTable { keys, ..AccessTable::default() }),
             key_hasher,
             operation_ids: OperationIds::new(&Secret::new([8; 32])),
         });

@@ -32,6 +32,7 @@ pub(crate) struct Counters {
     pub(crate) cut: AtomicU64,
     pub(crate) attempts: AtomicU64,
     pub(crate) attempt_failures: AtomicU64,
+    pub(crate) quota_warnings: AtomicU64,
     pub(crate) input_tokens: AtomicU64,
     pub(crate) output_tokens: AtomicU64,
     pub(crate) first_content: Histogram,

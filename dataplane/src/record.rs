@@ -10,11 +10,12 @@ use shared::error_kind::ErrorKind;
 use shared::id::{ModelId, ProviderId};
 use shared::operation::{Dialect, Operation};
 use shared::prices::{Bill, Billed, VENDOR_LABEL, price};
-use shared::quota::{Metric, Reservation, Spent};
+use shared::quota::{Metric, Quota, Reservation, Spent};
 use shared::routing::{InstanceReach, Model, Target};
 use shared::usage::{Note, Outcome, Provenance, StepResult, TokenCounts, TraceStep, Units, UsageEvent};
 use wire::request::InputSize;
 
+use crate::metrics::add;
 use crate::worker::Worker;
 
 /// See the module.
@@ -38,7 +39,10 @@ pub(crate) struct Record {
 /// See [`Record::hold`].
 #[derive(Debug)]
 struct Held {
+    /// Under the quotas that count it whatever its target is.
     reservation: Reservation,
+    /// Under those that count it because of the target that is being tried, or has served.
+    of_target: Reservation,
     /// Where it is noted, under hard quotas.
     note: Option<Note>,
 }
@@ -117,18 +121,59 @@ impl Record {
             reservation.release();
             return true;
         };
-        let note = if reservation.is_hard() {
+        let mut held = Held { reservation, of_target: Reservation::default(), note: None };
+        if held.reservation.is_hard() {
             let input = self.input.estimate(self.dialect, "");
-            let Some(note) = self.worker.note_usage(&interrupted(event, &reservation, input)) else {
-                reservation.release();
+            held.note = self.worker.note_usage(&held.interrupted(event, input));
+            if held.note.is_none() {
+                held.reservation.release();
                 return false;
-            };
-            Some(note)
-        } else {
-            None
-        };
-        self.held = Some(Held { reservation, note });
+            }
+        }
+        self.held = Some(held);
         true
+    }
+
+    /// Takes charge of what the exchange has reserved under quotas that depend on `target`, which is tried next. False
+    /// if it cannot be noted, and then nothing is held.
+    pub(crate) fn hold_target(&mut self, reservation: Reservation, target: &Target) -> bool {
+        let (Some(event), Some(held)) = (&self.event, &mut self.held) else {
+            reservation.release();
+            return true;
+        };
+        held.release_target();
+        held.of_target = reservation;
+        if !held.of_target.is_hard() {
+            return true;
+        }
+        let pending = UsageEvent {
+            provider: Some(target.provider.id.clone()),
+            model: Some(target.model.id.clone()),
+            ..held.interrupted(event, self.input.estimate(self.dialect, target.model.id.as_str()))
+        };
+        let is_noted = match &held.note {
+            Some(note) => self.worker.replace_note(note, &pending),
+            None => {
+                held.note = self.worker.note_usage(&pending);
+                held.note.is_some()
+            }
+        };
+        if !is_noted {
+            held.release_target();
+        }
+        is_noted
+    }
+
+    /// Gives back what is held because of a target that has not served.
+    pub(crate) fn leave_target(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.release_target();
+        }
+    }
+
+    /// The quotas that only count, and would have refused the exchange otherwise.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = &Quota> {
+        self.held.iter().flat_map(Held::warnings)
     }
 
     /// Changes what is known so far.
@@ -217,7 +262,7 @@ impl Record {
         } else {
             let bill = set_cost(&mut event, self.model.as_deref());
             let held = self.held.as_ref();
-            let held = held.and_then(|held| held.reservation.held(Metric::CostMicroUsd));
+            let held = held.and_then(|held| held.most(Metric::CostMicroUsd));
             // A class without a price never makes room: at least what is known of the cost counts.
             event.quota_nano_usd = held.filter(|_| bill.cost.is_none()).map(|held| held.max(bill.known));
         }
@@ -230,7 +275,9 @@ impl Record {
         let spent = self.held.is_some().then(|| spent(&event));
         self.worker.log_usage(*event);
         if let (Some(held), Some(spent)) = (self.held.take(), spent) {
+            add(&self.worker.counters.quota_warnings, u64::from(held.warnings().next().is_some()));
             held.reservation.settle(&spent);
+            held.of_target.settle(&spent);
             if let Some(note) = held.note {
                 self.worker.strike_note(note);
             }
@@ -250,19 +297,34 @@ impl Drop for Record {
     }
 }
 
-/// What is recorded of an exchange that the process does not outlive: what it had reserved, as used.
-fn interrupted(event: &UsageEvent, reservation: &Reservation, input: u64) -> UsageEvent {
-    let output = reservation.held(Metric::OutputTokens);
-    let total = reservation.held(Metric::TotalTokens).map(|total| total.saturating_sub(input));
-    let output = output.max(total).unwrap_or(0);
-    UsageEvent {
-        outcome: Outcome::Interrupted,
-        error: Some(ErrorKind::Internal),
-        tokens: TokenCounts { input, output, ..TokenCounts::default() },
-        provenance: Provenance::Estimated,
-        cost_nano_usd: reservation.held(Metric::CostMicroUsd),
-        trace: Vec::new(),
-        ..event.clone()
+impl Held {
+    fn warnings(&self) -> impl Iterator<Item = &Quota> {
+        self.reservation.warnings().chain(self.of_target.warnings())
+    }
+
+    /// The most that is held of a metric under a hard quota.
+    fn most(&self, metric: Metric) -> Option<u64> {
+        self.reservation.held(metric).max(self.of_target.held(metric))
+    }
+
+    fn release_target(&mut self) {
+        std::mem::take(&mut self.of_target).release();
+    }
+
+    /// The record of an exchange that the process does not outlive: what it had reserved, as used.
+    fn interrupted(&self, event: &UsageEvent, input: u64) -> UsageEvent {
+        let output = self.most(Metric::OutputTokens);
+        let total = self.most(Metric::TotalTokens).map(|total| total.saturating_sub(input));
+        let output = output.max(total).unwrap_or(0);
+        UsageEvent {
+            outcome: Outcome::Interrupted,
+            error: Some(ErrorKind::Internal),
+            tokens: TokenCounts { input, output, ..TokenCounts::default() },
+            provenance: Provenance::Estimated,
+            cost_nano_usd: self.most(Metric::CostMicroUsd),
+            trace: Vec::new(),
+            ..event.clone()
+        }
     }
 }
 

@@ -107,6 +107,11 @@ impl Worker {
         self.usage.borrow_mut().note(pending)
     }
 
+    /// Replaces a note; false if it stays as it was.
+    pub(crate) fn replace_note(&self, note: &Note, pending: &UsageEvent) -> bool {
+        self.usage.borrow_mut().replace_note(note, pending)
+    }
+
     /// The exchange has been recorded.
     pub(crate) fn strike_note(&self, note: Note) {
         self.usage.borrow_mut().strike(note);

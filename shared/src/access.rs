@@ -67,7 +67,8 @@ pub struct Access {
     pub expires_at_ms: Option<u64>,
     /// What the key may use, and what its project may use; both must agree (AUTH-2).
     pub allowlists: Vec<Arc<Allowlist>>,
-    /// The limits of the key, its project and the human that it acts as; none for administrators (AUTH-2).
+    /// The limits that may count a request of this caller; their scopes say which do. None is hard for
+    /// administrators (AUTH-2).
     pub quotas: Box<[Arc<Quota>]>,
 }
 
@@ -139,6 +140,8 @@ pub struct AccessTable {
     pub keys: HashMap<KeyHash, Arc<Access>>,
     /// Who an unauthenticated caller is, when the local mode is on.
     pub anonymous: Option<Arc<Access>>,
+    /// The limits that count what administrators and the local mode use, and refuse them nothing.
+    pub unbound: Box<[Arc<Quota>]>,
 }
 
 /// The key that a request presents, if it presents one: `x-api-key` wins over `Authorization: Bearer` (AUTH-1).

@@ -41,7 +41,7 @@ async fn explain(call: Call<'_>) -> Result<Response<Body>, ApiError> {
             let acts_as = Some(principal(call.app, id).await?);
             Arc::new(Access { acts_as, ..Access::new("explain", Role::Project) })
         }
-        (None, None) => Arc::new(administrator(call.actor, None)),
+        (None, None) => Arc::new(administrator(&call, None)),
     };
     let operation = path.strip_prefix("/v1").unwrap_or(&path);
     if !PATHS.contains(&operation) {

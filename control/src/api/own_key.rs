@@ -12,7 +12,7 @@ use serde::Serialize;
 use shared::access::Role;
 use shared::clock::unix_ms;
 use shared::port::{Body, KeyHolder};
-use shared::quota::{Metric, Period, Quota, Subject};
+use shared::quota::{Metric, Period, Quota, Scope, Subject};
 
 use super::query::Query;
 use super::{ApiError, App, json};
@@ -30,6 +30,7 @@ pub(super) async fn show(app: &App, holder: &KeyHolder, parts: &Parts) -> Result
     let key = access.key.as_str().to_owned();
     let now_ms = unix_ms();
     let (name, usage) = app.readers.ask(move |db| Usage::read(db, &key, now_ms)).await?;
+    let limits = access.quotas.iter().filter(|_| access.role == Role::Project);
     json(&OwnKey {
         id: access.key.as_str(),
         name,
@@ -40,7 +41,7 @@ pub(super) async fn show(app: &App, holder: &KeyHolder, parts: &Parts) -> Result
         },
         project: access.project.as_ref().map(|project| project.as_str()),
         expires_at_ms: access.expires_at_ms,
-        limits: access.quotas.iter().map(|quota| Limit::of(quota, now_ms)).collect(),
+        limits: limits.map(|quota| Limit::of(quota, now_ms)).collect(),
         usage,
     })
 }
@@ -61,6 +62,12 @@ struct OwnKey<'a> {
 #[derive(Serialize)]
 struct Limit {
     subject: Subject,
+    /// The provider instance whose limit it is.
+    provider: Option<String>,
+    /// `provider/model`, if only requests to one model count.
+    model: Option<String>,
+    /// If only requests that name one endpoint count.
+    endpoint: Option<String>,
     metric: Metric,
     window: Option<Period>,
     limit: u64,
@@ -77,8 +84,16 @@ impl Limit {
         let units = quota.metric.units();
         let (used, reserved) = (reading.used.div_ceil(units), reading.reserved.div_ceil(units));
         let own = |amount| Some(amount).filter(|_| quota.subject == Subject::Key);
+        let Scope { endpoint, provider, model } = &quota.scope;
+        let of_model = provider.as_ref().zip(model.as_ref());
         Self {
             subject: quota.subject,
+            provider: provider
+                .as_ref()
+                .filter(|_| quota.subject == Subject::Provider)
+                .map(ToString::to_string),
+            model: of_model.map(|(provider, model)| format!("{provider}/{model}")),
+            endpoint: endpoint.as_ref().map(ToString::to_string),
             metric: quota.metric,
             window: quota.period,
             limit: quota.limit,

@@ -1,4 +1,4 @@
-//! `quotas`: limits of keys, projects and humans, and what is used of them.
+//! `quotas`: limits, and what is used of them.
 
 use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use super::list::{List, PageOf};
 use super::query::Query;
 use super::{ApiError, Call, Route, json, json_of_version, route_of};
 use crate::command::quotas::{Create, Delete, Edit};
-use crate::store::quotas::{self, Enforcement, Of, Row};
+use crate::store::quotas::{self, Counted, Enforcement, Filter, Of, Row};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "quotas", |call| Box::pin(list(call))),
@@ -30,6 +30,8 @@ struct Standing {
     /// Held by requests that are running.
     reserved: u64,
     remaining: u64,
+    /// True if more is used than the limit, which a limit that only warns allows.
+    exceeded: bool,
     /// When nothing that is used now counts any more; null for a limit in total or of concurrent requests.
     resets_at_ms: Option<u64>,
 }
@@ -41,33 +43,33 @@ impl Standing {
         let units = row.metric.units();
         let (used, reserved) = (reading.used.div_ceil(units), reading.reserved.div_ceil(units));
         let remaining = row.limit.saturating_sub(used).saturating_sub(reserved);
-        Self { row, used, reserved, remaining, resets_at_ms: reading.resets_at_ms }
+        let exceeded = used > row.limit;
+        Self { row, used, reserved, remaining, exceeded, resets_at_ms: reading.resets_at_ms }
     }
 }
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::take(&mut query)?;
-    let subject = subject(&mut query)?;
+    let filter = filter(&mut query)?;
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
-    let found = call.app.readers.ask(move |db| quotas::page(db, subject.as_ref(), &after, rows)).await?;
+    let found = call.app.readers.ask(move |db| quotas::page(db, &filter, &after, rows)).await?;
     let found = found.into_iter().map(|row| Standing::of(row, &call.app.counters)).collect();
     json(&List::page(found, &page, |standing: &Standing| &standing.row.id))
 }
 
-/// The subject that a list is about: at most one.
-fn subject(query: &mut Query) -> Result<Option<Of>, ApiError> {
-    let mut subject = None;
-    for kind in [Subject::Key, Subject::Project, Subject::Principal] {
-        let Some(id) = query.text(kind.name()) else { continue };
-        if subject.is_some() {
-            let message = "Send one of key, project and principal.";
-            return Err(ApiError::parameter(kind.name(), message));
+/// The limits of a list: by `kind`, or of one subject.
+fn filter(query: &mut Query) -> Result<Filter, ApiError> {
+    let mut filter = Filter { kind: query.choice("kind", &KINDS)?, id: None };
+    for (name, kind) in KINDS.into_iter().filter(|(_, kind)| *kind != Subject::Gateway) {
+        let Some(id) = query.text(name) else { continue };
+        if filter.kind.is_some() {
+            return Err(ApiError::parameter(name, "Send one of kind, key, project, principal and provider."));
         }
-        subject = Some(Of { kind, id });
+        filter = Filter { kind: Some(kind), id: Some(id) };
     }
-    Ok(subject)
+    Ok(filter)
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -83,6 +85,10 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 #[serde(deny_unknown_fields)]
 struct New {
     subject: Of,
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    endpoint: Option<String>,
     metric: Metric,
     #[serde(default)]
     window: Option<Period>,
@@ -93,9 +99,11 @@ struct New {
 
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let New { subject, metric, window, limit, enforcement } = call.json()?;
+    let New { subject, model, endpoint, metric, window, limit, enforcement } = call.json()?;
     check_window(metric, window)?;
-    let create = Create { subject, metric, period: window, limit: bounded(limit)?, enforcement };
+    let counted = Counted { subject, model, endpoint };
+    check_scope(&counted)?;
+    let create = Create { counted, metric, period: window, limit: bounded(limit)?, enforcement };
     call.execute(StatusCode::CREATED, create).await
 }
 
@@ -126,6 +134,26 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::NO_CONTENT, delete).await
 }
 
+/// The gateway has no id, and a model of another provider than the subject would never be counted.
+fn check_scope(counted: &Counted) -> Result<(), ApiError> {
+    let Counted { subject, model, .. } = counted;
+    if (subject.kind == Subject::Gateway) != subject.id.is_empty() {
+        return Err(ApiError::parameter(
+            "subject",
+            "subject: the gateway has no id, and every other kind has one.",
+        ));
+    }
+    let Some(model) = model else { return Ok(()) };
+    match model.split_once('/') {
+        Some((provider, _)) if subject.kind == Subject::Provider && provider != subject.id => {
+            let message = format!("model must be one of the provider '{}'.", subject.id);
+            Err(ApiError::parameter("model", message))
+        }
+        Some(_) => Ok(()),
+        None => Err(ApiError::parameter("model", "model must be 'provider/model'.")),
+    }
+}
+
 /// Concurrent requests are counted in no window, and everything else in one.
 fn check_window(metric: Metric, window: Option<Period>) -> Result<(), ApiError> {
     let message = match (metric, window) {
@@ -143,5 +171,13 @@ fn bounded(limit: u64) -> Result<u64, ApiError> {
     Ok(limit)
 }
 
+/// What a list can be about.
+const KINDS: [(&str, Subject); 5] = [
+    ("key", Subject::Key),
+    ("project", Subject::Project),
+    ("principal", Subject::Principal),
+    ("provider", Subject::Provider),
+    ("gateway", Subject::Gateway),
+];
 /// A million million: of dollars in micro-dollars a million.
 const LIMIT_MAX: u64 = 1_000_000_000_000;

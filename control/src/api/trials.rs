@@ -17,7 +17,6 @@ use shared::routing::{Model, ProviderInstance, Target};
 use super::catalog::instance;
 use super::requests::FLUSH_TIME_MAX;
 use super::{ApiError, App, Call, Route, route_of};
-use crate::actor::Actor;
 use crate::catalog::ask::{Protocol, Question};
 use crate::catalog::evidence::{Failure, Inference};
 use crate::catalog::sync::save;
@@ -74,7 +73,7 @@ async fn provider(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     };
     // On behalf of whose own it is: whoever administers the gateway may see whether a connection works.
     let insider = Insider {
-        access: Arc::new(administrator(call.actor, instance.owner.clone())),
+        access: Arc::new(administrator(&call, instance.owner.clone())),
         only: Some(target.clone()),
         explain: false,
     };
@@ -192,8 +191,7 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         output_tokens_max: asked.max_tokens.unwrap_or(OUTPUT_TOKENS_MAX),
         chat_bound: "max_tokens",
     };
-    let insider =
-        Insider { access: Arc::new(administrator(call.actor, acts_as)), only: None, explain: false };
+    let insider = Insider { access: Arc::new(administrator(&call, acts_as)), only: None, explain: false };
     let trial = run(&call.app.plane, insider, protocol, &question).await;
     let record = record_of(call.app, &trial).await;
     let billable = found.targets.iter().any(|target| is_hosted(&target.provider));
@@ -210,8 +208,9 @@ pub(super) async fn principal(app: &App, id: String) -> Result<PrincipalId, ApiE
 }
 
 /// The administrator who asks, acting as somebody.
-pub(super) fn administrator(actor: &Actor, acts_as: Option<PrincipalId>) -> Access {
-    Access { acts_as, ..Access::new(actor.who.name(), Role::Administrator) }
+pub(super) fn administrator(call: &Call<'_>, acts_as: Option<PrincipalId>) -> Access {
+    let quotas = call.app.snapshot.load().access.unbound.clone();
+    Access { acts_as, quotas, ..Access::new(call.actor.who.name(), Role::Administrator) }
 }
 
 fn is_hosted(instance: &ProviderInstance) -> bool {

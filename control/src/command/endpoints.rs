@@ -118,24 +118,41 @@ fn check(write: &Write<'_>, failover: &[Member]) -> Result<(), Refusal> {
             let message = format!("{provider}/{model} is in the list twice.");
             return Err(Refusal::invalid(format!("failover[{index}]"), message));
         }
-        let Some(found) = lookup(write, provider)? else {
-            let known = provider_ids(write)?;
-            let hint = did_you_mean(provider, known.iter().map(String::as_str));
-            let hint = if hint.is_empty() { "." } else { &hint };
-            let message = format!("There is no provider '{provider}'{hint}");
-            return Err(Refusal::invalid(format!("failover[{index}].provider"), message));
-        };
-        if !found.models.iter().any(|known| known.as_str() == model) {
-            let hint = did_you_mean(model, found.models.iter().map(|known| known.as_str()));
-            let message = format!(
-                "The provider '{provider}' is not known to serve '{model}'{hint} Sync its catalog, or add the \
-                 model to its 'models'.",
-                hint = if hint.is_empty() { ".".to_owned() } else { hint }
-            );
-            return Err(Refusal::invalid(format!("failover[{index}].model"), message));
-        }
+        check_model(write, provider, model, &|part| format!("failover[{index}].{part}"))?;
     }
     Ok(())
+}
+
+/// Refuses a model that is not known to be there. `field` names the parameter at fault: its `provider` or its `model`.
+pub(super) fn check_model(
+    write: &Write<'_>,
+    provider: &str,
+    model: &str,
+    field: &dyn Fn(&str) -> String,
+) -> Result<(), Refusal> {
+    let Some(found) = lookup(write, provider)? else {
+        let known = provider_ids(write)?;
+        let hint = did_you_mean(provider, known.iter().map(String::as_str));
+        let hint = if hint.is_empty() { "." } else { &hint };
+        let message = format!("There is no provider '{provider}'{hint}");
+        return Err(Refusal::invalid(field("provider"), message));
+    };
+    if !found.models.iter().any(|known| known.as_str() == model) {
+        let hint = did_you_mean(model, found.models.iter().map(|known| known.as_str()));
+        let message = format!(
+            "The provider '{provider}' is not known to serve '{model}'{hint} Sync its catalog, or add the \
+             model to its 'models'.",
+            hint = if hint.is_empty() { ".".to_owned() } else { hint }
+        );
+        return Err(Refusal::invalid(field("model"), message));
+    }
+    Ok(())
+}
+
+/// True if the file or the database has an endpoint with this name.
+pub(super) fn exists(write: &Write<'_>, name: &str) -> Result<bool, Refusal> {
+    let in_file = write.file.endpoints.iter().any(|endpoint| endpoint.name.as_str() == name);
+    Ok(in_file || endpoints::find(write.db, name)?.is_some())
 }
 
 fn shown(write: &Write<'_>, row: EndpointRow) -> Result<Value, Refusal> {

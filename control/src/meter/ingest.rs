@@ -168,7 +168,7 @@ impl Meter {
     fn take_notes(&mut self, path: &Path) -> Result<u64, Box<dyn std::error::Error>> {
         let bytes = fs::read(path)?;
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for bytes in notes::records(&bytes) {
+        for bytes in notes::records(path, &bytes) {
             let Some((record, trace)) = Record::take(bytes, Texts::Inline) else { continue };
             if !requests::is_stored(&tx, record.request_id, record.started_at_ms)? {
                 self.usage.add(&tx, &record, trace)?;

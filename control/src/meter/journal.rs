@@ -167,6 +167,10 @@ impl UsageLog for Log {
         self.notes.write(pending)
     }
 
+    fn replace_note(&mut self, note: &Note, pending: &UsageEvent) -> bool {
+        self.notes.replace(note, pending)
+    }
+
     fn strike(&mut self, note: Note) {
         self.notes.strike(note);
     }

@@ -16,6 +16,7 @@ pub(super) fn result(result: StepResult) -> &'static str {
         StepResult::NotAllowed => "not_allowed",
         StepResult::Private => "private",
         StepResult::NoPrice => "no_price",
+        StepResult::OverQuota => "over_quota",
         StepResult::Unreachable => "unreachable",
         StepResult::AddressRefused => "address_refused",
         StepResult::TimedOut => "timed_out",
@@ -86,7 +87,7 @@ mod tests {
     fn names_are_those_of_serde() {
         check(Outcome::name, 5);
         check(Provenance::name, 4);
-        check(result, 19);
+        check(result, 20);
         check(error, 31);
     }
 }

@@ -51,6 +51,15 @@ impl Notes {
         }
     }
 
+    /// Writes another note in the place of one. False if it cannot be written.
+    pub(super) fn replace(&mut self, Note(slot): &Note, pending: &UsageEvent) -> bool {
+        let put = self.put(*slot, pending);
+        put.inspect_err(|error| {
+            tracing::error!("a note of a request under a quota cannot be replaced: {error}")
+        })
+        .is_ok()
+    }
+
     /// Takes a note away. One that cannot be struck is found to be recorded when it is read.
     pub(super) fn strike(&mut self, Note(slot): Note) {
         if let Some(file) = &self.file
@@ -90,14 +99,21 @@ impl Drop for Notes {
     }
 }
 
-/// Whether a file of the journal's folder holds notes.
+/// True if a file of the journal's folder holds notes.
 pub(super) fn is_notes(path: &Path) -> bool {
-    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(EXTENSION))
+    slot_bytes(path).is_some()
 }
 
-/// The records in a file of notes.
-pub(super) fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes.chunks(SLOT_BYTES).filter_map(|slot| match frame::first(slot, None) {
+/// The length of the slots in a file of notes; none if it is another file.
+fn slot_bytes(path: &Path) -> Option<usize> {
+    let name = path.file_name().and_then(|name| name.to_str())?;
+    let layouts = [(EXTENSION, SLOT_BYTES), (EXTENSION_BEFORE, SLOT_BYTES_BEFORE)];
+    layouts.into_iter().find(|(extension, _)| name.ends_with(extension)).map(|(_, bytes)| bytes)
+}
+
+/// The records in the file of notes at `path`, which has these bytes.
+pub(super) fn records<'a>(path: &Path, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    bytes.chunks(slot_bytes(path).unwrap_or(SLOT_BYTES)).filter_map(|slot| match frame::first(slot, None) {
         Frame::Whole(record, _) => Some(record),
         Frame::Garbage(_) | Frame::Blank(_) | Frame::Part(_) => None,
     })
@@ -107,9 +123,12 @@ fn offset(slot: u32) -> u64 {
     u64::from(slot).saturating_mul(SLOT_BYTES as u64)
 }
 
-const EXTENSION: &str = ".notes";
-/// Longer than any record without its trace: ids are at most 128 bytes, a selector 256.
-const SLOT_BYTES: usize = 1_024;
+const EXTENSION: &str = ".running";
+/// Longer than any record without its trace: ids have at most 128 bytes, a selector and a model 256.
+const SLOT_BYTES: usize = 4_096;
+/// The files of the first release.
+const EXTENSION_BEFORE: &str = ".notes";
+const SLOT_BYTES_BEFORE: usize = 1_024;
 /// Exchanges of one thread that can be on their way under hard quotas.
 const SLOTS_MAX: u32 = 16_384;
 /// As long as the marker that a frame begins with.
@@ -122,6 +141,7 @@ mod tests {
 
     use super::super::tests::{Process, event};
     use super::*;
+    use crate::store::record::{Record, Texts};
 
     fn interrupted(n: u64) -> UsageEvent {
         UsageEvent { outcome: Outcome::Interrupted, ..event(n) }
@@ -181,6 +201,40 @@ mod tests {
     }
 
     #[test]
+    fn a_note_is_replaced_in_its_place_also_by_a_shorter_one() {
+        let home = TempDir::new().unwrap();
+        let mut notes = Notes::new(home.path(), 1);
+        let _first = notes.write(&interrupted(1)).unwrap();
+        let long = UsageEvent { selector: "s".repeat(256).into(), ..interrupted(2) };
+        let note = notes.write(&long).unwrap();
+        for n in [20, 21] {
+            assert!(notes.replace(&note, &interrupted(n)));
+        }
+        let bytes = fs::read(&notes.path).unwrap();
+        let ids: Vec<_> = records(&notes.path, &bytes)
+            .map(|bytes| Record::take(bytes, Texts::Inline).unwrap().0.request_id.to_owned())
+            .collect();
+        assert_eq!(ids, ["req-1", "req-21"]);
+    }
+
+    #[test]
+    fn notes_of_the_first_release_are_read_in_its_slots() {
+        let home = TempDir::new().unwrap();
+        let mut notes = Notes::new(home.path(), 1);
+        let mut bytes = Vec::new();
+        for n in 0..3 {
+            let note = notes.write(&interrupted(n)).unwrap();
+            let slot = fs::read(&notes.path).unwrap();
+            bytes.resize(usize::try_from(n).unwrap() * SLOT_BYTES_BEFORE, 0);
+            bytes.extend_from_slice(&slot);
+            notes.strike(note);
+        }
+        let old = home.path().join(format!("0{EXTENSION_BEFORE}"));
+        assert!(is_notes(&old) && !is_notes(&home.path().join("0.journal")));
+        assert_eq!(records(&old, &bytes).count(), 3);
+    }
+
+    #[test]
     fn slots_are_used_again_and_bounded() {
         let home = TempDir::new().unwrap();
         let mut notes = Notes::new(home.path(), 1);
@@ -193,7 +247,7 @@ mod tests {
             u64::from(SLOTS_MAX)
         );
         all.into_iter().for_each(|note| notes.strike(note));
-        assert_eq!(records(&fs::read(&notes.path).unwrap()).count(), 0);
+        assert_eq!(records(&notes.path, &fs::read(&notes.path).unwrap()).count(), 0);
         drop(notes);
         assert_eq!(notes_in(home.path()), 0, "nothing is left of an end in good order");
     }
@@ -208,8 +262,8 @@ mod tests {
             project: Some(shared::id::ProjectId::new("p".repeat(64))),
             principal: Some(shared::id::PrincipalId::new("h".repeat(64))),
             endpoint: Some(shared::id::EndpointName::new("e".repeat(64))),
-            provider: None,
-            model: None,
+            provider: Some(shared::id::ProviderId::new("p".repeat(64))),
+            model: Some(shared::id::ModelId::new("m".repeat(256))),
             ..interrupted(0)
         };
         assert!(Notes::new(home.path(), 1).write(&long).is_some());

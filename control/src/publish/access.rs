@@ -21,14 +21,17 @@ pub(crate) fn table(
     counters: &Counters,
     db: &Connection,
 ) -> rusqlite::Result<AccessTable> {
+    let book = Book::read(db, counters)?;
+    let unbound = book.unbound();
+    let caller = |key: &str, role| Arc::new(Access { quotas: unbound.clone(), ..Access::new(key, role) });
     let mut table = AccessTable {
-        keys: project_keys(counters, db)?,
-        anonymous: config.server.unauthenticated_api.then(|| Arc::new(Access::new("local", Role::Local))),
+        keys: project_keys(&book, db)?,
+        anonymous: config.server.unauthenticated_api.then(|| caller("local", Role::Local)),
+        unbound: unbound.clone(),
     };
     // Static keys come last: nothing that is stored takes the place of one.
     for AdminKey { id, key } in &config.admin_keys {
-        let administrator = Access::new(id, Role::Administrator);
-        table.keys.insert(hasher.hash(key.expose().as_bytes()), Arc::new(administrator));
+        table.keys.insert(hasher.hash(key.expose().as_bytes()), caller(id, Role::Administrator));
     }
     Ok(table)
 }
@@ -39,7 +42,7 @@ struct Project {
     allowlist: Option<Arc<Allowlist>>,
 }
 
-fn project_keys(counters: &Counters, db: &Connection) -> rusqlite::Result<HashMap<KeyHash, Arc<Access>>> {
+fn project_keys(book: &Book, db: &Connection) -> rusqlite::Result<HashMap<KeyHash, Arc<Access>>> {
     let projects = projects::enabled(db)?;
     let projects: HashMap<String, Project> = projects
         .into_iter()
@@ -48,11 +51,10 @@ fn project_keys(counters: &Counters, db: &Connection) -> rusqlite::Result<HashMa
             (row.id, project)
         })
         .collect();
-    let book = Book::read(db, counters)?;
     let mut keys = HashMap::new();
     keys::each_open(db, shared::clock::unix_ms(), |key| {
         if let Some(project) = projects.get(&key.project) {
-            keys.insert(key.hash, Arc::new(access(key, project, &book)));
+            keys.insert(key.hash, Arc::new(access(key, project, book)));
         }
     })?;
     Ok(keys)

@@ -11,10 +11,12 @@ use shared::quota::{Counter, Counters, Period, Quota, Subject};
 use crate::meter::quota::spent;
 use crate::store::quotas::{self, Row, Rules};
 
-/// All limits, by whom they bind.
+/// All limits, by the callers whose requests they count.
 pub(super) struct Book {
     rules: Rules,
     quotas: HashMap<String, Arc<Quota>>,
+    /// Those that count the requests of every project key: of the gateway, and of provider instances.
+    everywhere: Vec<Arc<Quota>>,
 }
 
 impl Book {
@@ -37,7 +39,11 @@ impl Book {
         }
         restore_minutes(db, &rules, &quotas, &sliding)?;
         counters.retain(|id| quotas.contains_key(id));
-        Ok(Self { rules, quotas })
+        let is_everywhere =
+            |row: &&Arc<Row>| matches!(row.counted.subject.kind, Subject::Provider | Subject::Gateway);
+        let everywhere = rules.all.iter().filter(is_everywhere);
+        let everywhere = everywhere.filter_map(|row| quotas.get(&row.id).cloned()).collect();
+        Ok(Self { rules, quotas, everywhere })
     }
 
     /// The limits of a key of this project that acts as this human.
@@ -47,14 +53,22 @@ impl Book {
         }
         let principal = principal.unwrap_or_default();
         let subjects = [(Subject::Key, key), (Subject::Project, project), (Subject::Principal, principal)];
-        self.rules.of(subjects).filter_map(|row| self.quotas.get(&row.id).cloned()).collect()
+        let own = self.rules.of(subjects).filter_map(|row| self.quotas.get(&row.id));
+        own.chain(&self.everywhere).cloned().collect()
+    }
+
+    /// The limits of provider instances for callers that no limit binds: they count, and refuse nothing.
+    pub(super) fn unbound(&self) -> Box<[Arc<Quota>]> {
+        let counted = self.everywhere.iter().filter(|quota| quota.subject == Subject::Provider);
+        counted.map(|quota| Arc::new(Quota { is_hard: false, ..Quota::clone(quota) })).collect()
     }
 }
 
 fn quota(row: &Row, counter: Arc<Counter>) -> Quota {
     Quota {
         id: row.id.as_str().into(),
-        subject: row.subject.kind,
+        subject: row.counted.subject.kind,
+        scope: row.counted.scope(),
         metric: row.metric,
         period: row.period,
         limit: row.limit,

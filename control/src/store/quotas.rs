@@ -6,7 +6,8 @@ use std::sync::Arc;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 use serde::{Deserialize, Serialize};
-use shared::quota::{Metric, Period, Spent, Subject};
+use shared::id::{EndpointName, ModelId, ProviderId};
+use shared::quota::{Metric, Period, Scope, Spent, Subject};
 
 use super::record::{Name, Record};
 use super::{block, keys};
@@ -15,7 +16,8 @@ use super::{block, keys};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Row {
     pub(crate) id: String,
-    pub(crate) subject: Of,
+    #[serde(flatten)]
+    pub(crate) counted: Counted,
     pub(crate) metric: Metric,
     /// None for concurrent requests alone.
     #[serde(rename = "window")]
@@ -28,12 +30,23 @@ pub(crate) struct Row {
     pub(crate) updated_at_ms: u64,
 }
 
+/// The requests that a limit counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Counted {
+    pub(crate) subject: Of,
+    /// `provider/model`, if only requests to one model count.
+    pub(crate) model: Option<String>,
+    /// If only requests that name one endpoint count.
+    pub(crate) endpoint: Option<String>,
+}
+
 /// The subject of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Of {
     pub(crate) kind: Subject,
-    /// Of a key: of the first key of its rotations, which stands for all of them.
+    /// Of a key: of the first key of its rotations, which stands for all of them. The gateway has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) id: String,
 }
 
@@ -53,7 +66,11 @@ impl Row {
         let hard: bool = row.get("hard")?;
         Ok(Self {
             id: row.get("id")?,
-            subject: Of { kind: row.get::<_, Named<Subject>>("kind")?.0, id: row.get("subject")? },
+            counted: Counted {
+                subject: Of { kind: row.get::<_, Named<Subject>>("kind")?.0, id: row.get("subject")? },
+                model: row.get("model")?,
+                endpoint: row.get("endpoint")?,
+            },
             metric: row.get::<_, Named<Metric>>("metric")?.0,
             period: row.get::<_, Option<Named<Period>>>("period")?.map(|named| named.0),
             limit: row.get("amount")?,
@@ -96,18 +113,22 @@ fn by_name<T: Copy>(value: ValueRef<'_>, all: &[T], name: fn(T) -> &'static str)
     known.map(Named).ok_or(FromSqlError::InvalidType)
 }
 
-/// Up to `rows` limits whose ids come after `after`; of one subject, if one is given.
-pub(crate) fn page(
-    db: &Connection,
-    subject: Option<&Of>,
-    after: &str,
-    rows: i64,
-) -> rusqlite::Result<Vec<Row>> {
-    let subject = subject.map(|of| Ok::<_, rusqlite::Error>(of.bound(db)?.unwrap_or_else(|| of.clone())));
-    let subject = subject.transpose()?;
+/// The limits of a list: all, those of a kind of subject, or those of one subject.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pub(crate) kind: Option<Subject>,
+    pub(crate) id: Option<String>,
+}
+
+/// Up to `rows` limits whose ids come after `after`.
+pub(crate) fn page(db: &Connection, filter: &Filter, after: &str, rows: i64) -> rusqlite::Result<Vec<Row>> {
+    let family = match (filter.kind, &filter.id) {
+        (Some(Subject::Key), Some(key)) => keys::family(db, key)?,
+        _ => None,
+    };
     let values = named_params! {
-        ":kind": subject.as_ref().map(|of| of.kind.name()),
-        ":subject": subject.as_ref().map(|of| &of.id),
+        ":kind": filter.kind.map(Subject::name),
+        ":subject": family.as_ref().or(filter.id.as_ref()),
         ":after": after,
         ":rows": rows,
     };
@@ -126,8 +147,10 @@ pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Row>> {
 /// The limit of the same subject on the same thing in the same time, if there is one.
 pub(crate) fn twin(db: &Connection, row: &Row) -> rusqlite::Result<Option<String>> {
     let values = named_params! {
-        ":kind": row.subject.kind.name(),
-        ":subject": row.subject.id,
+        ":kind": row.counted.subject.kind.name(),
+        ":subject": row.counted.subject.id,
+        ":model": row.counted.model,
+        ":endpoint": row.counted.endpoint,
         ":metric": row.metric.name(),
         ":period": row.period.map(Period::name),
         ":hard": row.is_hard(),
@@ -140,8 +163,10 @@ pub(crate) fn twin(db: &Connection, row: &Row) -> rusqlite::Result<Option<String
 pub(crate) fn put(tx: &Connection, row: &Row) -> rusqlite::Result<()> {
     tx.prepare_cached(PUT)?.execute(named_params! {
         ":id": row.id,
-        ":kind": row.subject.kind.name(),
-        ":subject": row.subject.id,
+        ":kind": row.counted.subject.kind.name(),
+        ":subject": row.counted.subject.id,
+        ":model": row.counted.model,
+        ":endpoint": row.counted.endpoint,
         ":metric": row.metric.name(),
         ":period": row.period.map(Period::name),
         ":amount": row.limit,
@@ -158,14 +183,27 @@ pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-impl Of {
-    /// The subject that a limit of this one binds: a key's family for a key. None for a key that is not known.
-    pub(crate) fn bound(&self, db: &Connection) -> rusqlite::Result<Option<Self>> {
-        match self.kind {
-            Subject::Key => {
-                Ok(keys::family(db, &self.id)?.map(|family| Self { kind: Subject::Key, id: family }))
+impl Counted {
+    /// True if what was served by `provider` with `model`, asked for as `endpoint`, is among it, if the subject is.
+    fn covers(&self, provider: &str, model: &str, endpoint: &str) -> bool {
+        let is_model = |wanted: &String| wanted.split_once('/') == Some((provider, model));
+        self.model.as_ref().is_none_or(is_model)
+            && self.endpoint.as_ref().is_none_or(|wanted| wanted == endpoint)
+    }
+
+    /// The same as the data plane asks it.
+    pub(crate) fn scope(&self) -> Scope {
+        let model = self.model.as_ref().and_then(|model| model.split_once('/'));
+        let provider = match self.subject.kind {
+            Subject::Provider => Some(self.subject.id.as_str()),
+            Subject::Key | Subject::Project | Subject::Principal | Subject::Gateway => {
+                model.map(|(provider, _)| provider)
             }
-            Subject::Project | Subject::Principal => Ok(Some(self.clone())),
+        };
+        Scope {
+            endpoint: self.endpoint.as_deref().map(EndpointName::new),
+            provider: provider.map(ProviderId::new),
+            model: model.map(|(_, model)| ModelId::new(model)),
         }
     }
 }
@@ -182,10 +220,10 @@ impl Rules {
         let mut rules = Self::default();
         for row in db.prepare_cached(ALL)?.query_map([], Row::of)? {
             let row = Arc::new(row?);
-            rules.by_subject.entry(row.subject.clone()).or_default().push(Arc::clone(&row));
+            rules.by_subject.entry(row.counted.subject.clone()).or_default().push(Arc::clone(&row));
             rules.all.push(row);
         }
-        if rules.all.iter().any(|row| row.subject.kind == Subject::Key) {
+        if rules.all.iter().any(|row| row.counted.subject.kind == Subject::Key) {
             rules.load_families(db)?;
         }
         Ok(rules)
@@ -211,20 +249,33 @@ impl Rules {
     pub(crate) fn of<'a, const N: usize>(
         &'a self,
         subjects: [(Subject, &str); N],
-    ) -> impl Iterator<Item = &'a Arc<Row>> {
+    ) -> impl Iterator<Item = &'a Arc<Row>> + use<'a, N> {
         let subjects = subjects.map(|(kind, id)| Of { kind, id: id.to_owned() });
         subjects.into_iter().filter_map(|of| self.by_subject.get(&of)).flatten()
     }
 
-    /// Whom an exchange is charged to.
-    pub(crate) fn of_record<'a>(&'a self, record: &Record<'_>) -> impl Iterator<Item = &'a Arc<Row>> {
-        self.of([
+    /// The limits that count an exchange. Those of the gateway count that of a project only.
+    pub(crate) fn of_record<'a>(
+        &'a self,
+        record: &Record<'a>,
+    ) -> impl Iterator<Item = &'a Arc<Row>> + use<'a> {
+        let [provider, model, endpoint] =
+            [Name::Provider, Name::Model, Name::Endpoint].map(|name| record.name(name));
+        let project = record.name(Name::Project);
+        let gateway = if project.is_empty() { None } else { self.by_subject.get(&GATEWAY) };
+        let subjects = [
             (Subject::Key, record.name(Name::Key)),
-            (Subject::Project, record.name(Name::Project)),
+            (Subject::Project, project),
             (Subject::Principal, record.name(Name::Principal)),
-        ])
+            (Subject::Provider, provider),
+        ];
+        let rows = self.of(subjects).chain(gateway.into_iter().flatten());
+        rows.filter(move |row| row.counted.covers(provider, model, endpoint))
     }
 }
+
+/// The subject of the limits of the whole gateway.
+const GATEWAY: Of = Of { kind: Subject::Gateway, id: String::new() };
 
 /// What was used of a limit in the window that began at `start_ms`, counted or still due.
 pub(crate) fn used(db: &Connection, id: &str, start_ms: u64) -> rusqlite::Result<u64> {
@@ -241,22 +292,25 @@ pub(crate) fn add_used(tx: &Connection, id: &str, start_ms: u64, amount: u64) ->
     Ok(())
 }
 
-/// Returns the usage of a subject since `start_ms`, the beginning of a window of `period`, as far as it is stored.
-/// A window begins with a day and is summed by the days, which outlive the hours; only one of an hour is not.
+/// Returns the usage since `start_ms`, the beginning of a window of `period`, as far as it is stored. A window begins
+/// with a day and is summed by the days, which outlive the hours; only one of an hour is not.
 pub(crate) fn used_since(
     db: &Connection,
-    subject: &Of,
+    counted: &Counted,
     period: Period,
     start_ms: u64,
 ) -> rusqlite::Result<Spent> {
-    let [by_hour, by_day] = match subject.kind {
+    let [by_hour, by_day] = match counted.subject.kind {
         Subject::Key => USED_BY_KEY,
         Subject::Project => USED_BY_PROJECT,
         Subject::Principal => USED_BY_PRINCIPAL,
+        Subject::Provider => USED_BY_PROVIDER,
+        Subject::Gateway => USED_BY_PROJECTS,
     };
     let statement = if period == Period::Hour { by_hour } else { by_day };
     let hour = start_ms / super::rollup::HOUR_MS;
-    db.prepare_cached(statement)?.query_row((subject.id.as_str(), hour), |row| {
+    let Counted { subject, model, endpoint } = counted;
+    db.prepare_cached(statement)?.query_row((&subject.id, hour, model, endpoint), |row| {
         Ok(Spent {
             requests: row.get("requests")?,
             input_tokens: row.get("input")?,
@@ -292,10 +346,10 @@ const PAGE: &str = "SELECT * FROM quotas WHERE id > :after AND (:kind IS NULL OR
 const FIND: &str = "SELECT * FROM quotas WHERE id = ?";
 const ALL: &str = "SELECT * FROM quotas ORDER BY id";
 const OF_SUBJECT: &str = "SELECT * FROM quotas WHERE kind = ? AND subject = ? ORDER BY id";
-const TWIN: &str = "SELECT id FROM quotas WHERE kind = :kind AND subject = :subject AND metric = :metric \
-     AND period IS :period AND hard = :hard AND id <> :id";
-const PUT: &str = "INSERT INTO quotas (id, kind, subject, metric, period, amount, hard, version, \
-     created_at_ms, updated_at_ms) VALUES (:id, :kind, :subject, :metric, :period, :amount, :hard, \
+const TWIN: &str = "SELECT id FROM quotas WHERE kind = :kind AND subject = :subject AND model IS :model \
+     AND endpoint IS :endpoint AND metric = :metric AND period IS :period AND hard = :hard AND id <> :id";
+const PUT: &str = "INSERT INTO quotas (id, kind, subject, model, endpoint, metric, period, amount, hard, version, \
+     created_at_ms, updated_at_ms) VALUES (:id, :kind, :subject, :model, :endpoint, :metric, :period, :amount, :hard, \
      :version, :created, :updated) \
      ON CONFLICT (id) DO UPDATE SET amount = excluded.amount, hard = excluded.hard, version = excluded.version, \
      updated_at_ms = excluded.updated_at_ms";
@@ -324,7 +378,7 @@ macro_rules! used_by {
             $table,
             " WHERE ",
             $subject,
-            " AND hour >= ?2"
+            " AND hour >= ?2 AND (?3 IS NULL OR provider || '/' || model = ?3) AND (?4 IS NULL OR endpoint = ?4)"
         )
     };
     ($subject:literal) => {
@@ -337,3 +391,5 @@ const USED_BY_KEY: [&str; 2] = used_by!(
 );
 const USED_BY_PROJECT: [&str; 2] = used_by!("project = ?1");
 const USED_BY_PRINCIPAL: [&str; 2] = used_by!("principal = ?1");
+const USED_BY_PROVIDER: [&str; 2] = used_by!("provider = ?1");
+const USED_BY_PROJECTS: [&str; 2] = used_by!("?1 = '' AND project <> ''");

@@ -126,7 +126,7 @@ mod tests {
         let empty = Snapshot::empty();
         let access = |id: &str| Arc::new(Access { expires_at_ms, ..Access::new(id, Role::Project) });
         let keys = keys.iter().map(|(key, id)| (empty.key_hasher.hash(key.as_bytes()), access(id)));
-        let table = AccessTable { keys: keys.collect(), anonymous: None };
+        let table = AccessTable { keys: keys.collect(), ..AccessTable::default() };
         Snapshot { access: Arc::new(table), ..empty }
     }
 

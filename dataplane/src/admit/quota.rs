@@ -1,13 +1,15 @@
-//! Room under the caller's quotas, taken before anything goes upstream (ADM-4), and what the answer says of
-//! them. Callers without quotas pay one look at an empty list.
+//! Room under the caller's quotas, taken before anything goes upstream (ADM-4), and the headers about them. Quotas that
+//! count a request whatever its target is are asked once, when its plan is made; those that depend on the target when
+//! it is tried. Callers without quotas pay one look at an empty list.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use shared::access::Access;
 use shared::clock;
 use shared::error_kind::ErrorKind;
+use shared::id::EndpointName;
 use shared::operation::{Dialect, Operation};
 use shared::prices::{Billed, price};
 use shared::quota::{Claim, Exceeded, Metric, Quota, Reservation};
@@ -134,10 +136,11 @@ fn output_bound(head: &Head, output_default: u64) -> Option<u64> {
     Some(if head.output_is_open { bound.max(output_default) } else { bound })
 }
 
-/// Reserves what the request may come to use with any of `candidates`, and gives it to the record, which settles
-/// it however the exchange ends.
+/// Reserves what the request may come to use with any of `candidates`, under the quotas that count it whatever its
+/// target is, and gives it to the record, which settles it however the exchange ends.
 pub(crate) fn reserve(
     access: &Access,
+    endpoint: Option<&EndpointName>,
     demand: Demand<'_>,
     candidates: &[&Target],
     record: &mut Record,
@@ -145,15 +148,54 @@ pub(crate) fn reserve(
     if access.quotas.is_empty() {
         return Ok(());
     }
-    let claim = demand.claim(candidates);
-    let reservation =
-        Reservation::take(&access.quotas, &claim, clock::unix_ms()).map_err(|exceeded| over(&exceeded))?;
-    if record.hold(reservation) { Ok(()) } else { Err(no_slot()) }
+    let quotas = access.quotas.iter().filter(|quota| quota.scope.covers_all(endpoint));
+    let reservation = Reservation::take(quotas, &demand.claim(candidates), clock::unix_ms());
+    if record.hold(reservation.map_err(|exceeded| over(&exceeded))?) { Ok(()) } else { Err(no_slot()) }
 }
 
-/// Whether the caller may spend up to a limit only, and so uses nothing whose price is not known.
-pub(crate) fn bounds_cost(access: &Access) -> bool {
-    access.quotas.iter().any(|quota| quota.bounds_cost())
+/// Reserves what the request may come to use with `target`, under the quotas that count it because of that target.
+/// The record gives it back when the target is left.
+pub(crate) fn reserve_target(
+    access: &Access,
+    endpoint: Option<&EndpointName>,
+    demand: Demand<'_>,
+    target: &Target,
+    record: &mut Record,
+) -> Result<(), Fault> {
+    let mut quotas = of_target(access, endpoint, target).peekable();
+    if quotas.peek().is_none() {
+        return Ok(());
+    }
+    let reservation = Reservation::take(quotas, &demand.claim(&[target]), clock::unix_ms());
+    let reservation = reservation.map_err(|exceeded| over(&exceeded))?;
+    if record.hold_target(reservation, target) { Ok(()) } else { Err(no_slot()) }
+}
+
+/// The refusal of a hard quota that depends on `target` and is used up now.
+pub(crate) fn refusal_of_target(
+    access: &Access,
+    endpoint: Option<&EndpointName>,
+    demand: Demand<'_>,
+    target: &Target,
+) -> Option<Fault> {
+    let mut hard = of_target(access, endpoint, target).filter(|quota| quota.is_hard).peekable();
+    hard.peek()?;
+    let (claim, now_ms) = (demand.claim(&[target]), clock::unix_ms());
+    hard.find_map(|quota| quota.exceeded_by(&claim, now_ms)).map(|exceeded| over(&exceeded))
+}
+
+fn of_target<'a>(
+    access: &'a Access,
+    endpoint: Option<&'a EndpointName>,
+    target: &'a Target,
+) -> impl Iterator<Item = &'a Arc<Quota>> {
+    let needs_target = access.quotas.iter().filter(|quota| quota.scope.needs_target());
+    needs_target.filter(move |quota| quota.scope.covers(endpoint, target))
+}
+
+/// True if the caller may spend at `target` up to a limit only, and so must not use it without a known price.
+pub(crate) fn bounds_cost(access: &Access, endpoint: Option<&EndpointName>, target: &Target) -> bool {
+    access.quotas.iter().any(|quota| quota.bounds_cost() && quota.scope.covers(endpoint, target))
 }
 
 fn no_slot() -> Fault {
@@ -190,36 +232,64 @@ fn over(exceeded: &Exceeded) -> Fault {
     }
 }
 
-/// Says how much the caller's quotas leave, in OpenAI's headers: of the tightest on requests and on tokens.
-pub(crate) fn describe(access: &Access, headers: &mut HeaderMap) {
+/// Headers about the quotas of a request.
+pub(crate) type Notices = Vec<(HeaderName, HeaderValue)>;
+
+/// Returns how much the quotas leave that count a request to `target`, in OpenAI's headers: of the tightest on requests
+/// and on tokens.
+pub(crate) fn describe(access: &Access, endpoint: Option<&EndpointName>, target: Option<&Target>) -> Notices {
+    let mut notices = Notices::new();
     if access.quotas.is_empty() {
-        return;
+        return notices;
     }
     let now_ms = clock::unix_ms();
-    headers_of(&access.quotas, |metric| metric == Metric::Requests, REQUESTS, now_ms, headers);
-    headers_of(&access.quotas, Metric::is_tokens, TOKENS, now_ms, headers);
+    let covers = |quota: &&Arc<Quota>| match target {
+        Some(target) => quota.scope.covers(endpoint, target),
+        None => quota.scope.covers_all(endpoint),
+    };
+    let hard = || access.quotas.iter().filter(|quota| quota.is_hard).filter(covers);
+    let requests = hard().filter(|quota| quota.metric == Metric::Requests);
+    headers_of(requests, REQUESTS, now_ms, &mut notices);
+    headers_of(hard().filter(|quota| quota.metric.is_tokens()), TOKENS, now_ms, &mut notices);
+    notices
 }
 
-fn headers_of(
-    quotas: &[Arc<Quota>],
-    is_meant: impl Fn(Metric) -> bool,
+/// Names the quotas that only count and would have refused the request otherwise, as many as fit.
+pub(crate) fn warn(record: &Record, notices: &mut Notices) {
+    let mut text = String::new();
+    for quota in record.warnings() {
+        let separator = if text.is_empty() { "" } else { "; " };
+        let more = format!("{separator}{} is over: {quota}", quota.id);
+        if text.len() + more.len() > WARNING_BYTES_MAX {
+            break;
+        }
+        text.push_str(&more);
+    }
+    if !text.is_empty()
+        && let Ok(value) = HeaderValue::from_str(&text)
+    {
+        notices.push((X_QUOTA_WARNING, value));
+    }
+}
+
+fn headers_of<'a>(
+    quotas: impl Iterator<Item = &'a Arc<Quota>>,
     names: [HeaderName; 3],
     now_ms: u64,
-    headers: &mut HeaderMap,
+    notices: &mut Notices,
 ) {
     let left = |quota: &Arc<Quota>| {
         let reading = quota.counter.read(now_ms);
         (quota.limit.saturating_sub(reading.used).saturating_sub(reading.reserved), quota.limit, reading)
     };
-    let hard = quotas.iter().filter(|quota| quota.is_hard && is_meant(quota.metric));
-    let Some((left, limit, reading)) = hard.map(left).min_by_key(|(left, ..)| *left) else { return };
+    let Some((left, limit, reading)) = quotas.map(left).min_by_key(|(left, ..)| *left) else { return };
     let [limit_name, left_name, reset_name] = names;
-    headers.insert(limit_name, HeaderValue::from(limit));
-    headers.insert(left_name, HeaderValue::from(left));
+    notices.push((limit_name, HeaderValue::from(limit)));
+    notices.push((left_name, HeaderValue::from(left)));
     if let Some(end_ms) = reading.resets_at_ms
         && let Ok(text) = HeaderValue::from_str(&spoken(end_ms.saturating_sub(now_ms)))
     {
-        headers.insert(reset_name, text);
+        notices.push((reset_name, text));
     }
 }
 
@@ -245,6 +315,9 @@ const SPEECH_TOKENS: u64 = 3;
 const SPOKEN_TOKENS: u64 = 10;
 /// How soon to come again while requests that run hold what is left.
 const WHILE_HELD: Duration = Duration::from_secs(1);
+/// A warning names quotas up to this length.
+const WARNING_BYTES_MAX: usize = 1_024;
+const X_QUOTA_WARNING: HeaderName = HeaderName::from_static("x-llmgw-quota-warning");
 const REQUESTS: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-limit-requests"),
     HeaderName::from_static("x-ratelimit-remaining-requests"),

@@ -1,5 +1,6 @@
 //! The response of a model to the client: its head, and the body that relays, or the error.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -13,6 +14,7 @@ use wire::native;
 use wire::request::BYTES_PER_TOKEN;
 use wire::stream::{StreamOptions, Trouble};
 
+use crate::admit::quota;
 use crate::attempt::Begun;
 use crate::exchange::{Exchange, X_REQUEST_ID};
 use crate::failover::{self, Job, Served, Unserved};
@@ -46,13 +48,14 @@ pub(super) fn respond(
                 name_target(response.headers_mut(), target);
             }
             response.headers_mut().insert(X_ATTEMPTS, count(unserved.attempts));
+            response.headers_mut().extend(unserved.notices);
             response
         }
     }
 }
 
 fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Record) -> Response<Reply> {
-    let Served { success, target, adapted_from, trail, attempts } = served;
+    let Served { success, target, adapted_from, trail, attempts, notices } = served;
     let mut response = Response::new(Reply::full(bytes::Bytes::new()));
     let headers = response.headers_mut();
     if success.content_type.as_bytes().starts_with(b"text/event-stream") {
@@ -66,6 +69,7 @@ fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Rec
         headers.insert(X_DROPPED, *names);
     }
     describe(headers, &target, adapted_from, attempts);
+    headers.extend(notices);
     record.note(|event| event.status = StatusCode::OK.as_u16());
     *response.body_mut() = match success.begun {
         Begun::Whole(Whole { body, usage, output_bytes }) => {
@@ -149,6 +153,7 @@ pub(super) async fn run_with_keepalive(
     interval: Duration,
 ) -> Response<Reply> {
     let dialect = job.head.dialect;
+    let (access, endpoint) = (Arc::clone(&job.access), job.route.endpoint().cloned());
     let mut failover = Box::pin(async move {
         let outcome = failover::run(&job, &mut record).await;
         (outcome, record)
@@ -176,6 +181,7 @@ pub(super) async fn run_with_keepalive(
     stream_headers(headers);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(X_REQUEST_ID, exchange.request_id.clone());
+    headers.extend(quota::describe(&access, endpoint.as_ref(), None));
     response
 }
 

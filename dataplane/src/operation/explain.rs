@@ -46,11 +46,19 @@ pub(crate) struct Question<'a> {
     pub(crate) now_ms: u64,
 }
 
+/// Questions about a target that the plan itself does not ask.
+pub(crate) struct Checks<'a> {
+    /// The part of the request that the target's protocol cannot express.
+    pub(crate) refuses: &'a dyn Fn(&Route, &Target) -> Option<Rejection>,
+    /// The refusal of a quota that depends on the target and is used up.
+    pub(crate) is_over: &'a dyn Fn(&Route, &Target) -> Option<Fault>,
+}
+
 /// What would become of a request whose selector means `selected`.
 pub(crate) fn plan(
     question: &Question<'_>,
     selected: Result<Route, Fault>,
-    refuses: &dyn Fn(&Route, &Target) -> Option<Rejection>,
+    checks: &Checks<'_>,
 ) -> Response<Reply> {
     let (route, mut refusal) = match selected {
         Ok(route) => (Some(route), None),
@@ -66,15 +74,22 @@ pub(crate) fn plan(
         }
     }
     let rejections =
-        route.as_ref().map(|route| take_unsuited(&mut candidates, &|target| refuses(route, target)));
+        route.as_ref().map(|route| take_out(&mut candidates, &|target| (checks.refuses)(route, target)));
     let rejections = rejections.unwrap_or_default();
     passed_over.extend(rejections.iter().map(|(target, why)| unsuited(target, why)));
+    let over =
+        route.as_ref().map(|route| take_out(&mut candidates, &|target| (checks.is_over)(route, target)));
+    let over = over.unwrap_or_default();
+    passed_over.extend(over.iter().map(|(target, _)| passed(target, StepResult::OverQuota, None)));
     let starts_at = question.needs.affinity_key.zip(candidates.first().map(|target| named(target)));
     let resting = take_resting(question, &mut candidates);
     passed_over
         .extend(resting.iter().map(|(target, wait)| passed(target, StepResult::CircuitOpen, Some(*wait))));
     let shortest = resting.iter().map(|(_, wait_ms)| *wait_ms).min();
-    if let (true, Some(wait_ms)) = (candidates.is_empty(), shortest) {
+    let over = over.into_iter().map(|(_, fault)| fault).min_by_key(failover::wait_of);
+    if let (true, Some(fault)) = (candidates.is_empty(), over) {
+        refusal = Some(fault);
+    } else if let (true, Some(wait_ms)) = (candidates.is_empty(), shortest) {
         refusal = Some(failover::all_rest(wait_ms));
     } else if let (true, Some((_, why))) = (candidates.is_empty(), rejections.into_iter().next()) {
         refusal = Some(adapt::refusal(why));
@@ -111,19 +126,19 @@ pub(crate) fn early(operation: Option<Operation>, fault: &Fault) -> Response<Rep
     }))
 }
 
-/// Takes out those that cannot be told the request, with what it is that they cannot be told.
-fn take_unsuited<'a>(
+/// Takes out the candidates that `why` has something against, and returns them with it.
+fn take_out<'a, T>(
     candidates: &mut Vec<&'a Target>,
-    refuses: &dyn Fn(&Target) -> Option<Rejection>,
-) -> Vec<(&'a Target, Rejection)> {
-    let mut unsuited = Vec::new();
+    why: &dyn Fn(&Target) -> Option<T>,
+) -> Vec<(&'a Target, T)> {
+    let mut taken = Vec::new();
     candidates.retain(|target| {
-        let why = refuses(target);
-        let suits = why.is_none();
-        unsuited.extend(why.map(|why| (*target, why)));
-        suits
+        let why = why(target);
+        let stays = why.is_none();
+        taken.extend(why.map(|why| (*target, why)));
+        stays
     });
-    unsuited
+    taken
 }
 
 /// Takes out those whose circuit is open, with the milliseconds left of their cooldown.

@@ -16,12 +16,12 @@ use wire::multipart::{self, FormFault, FormScan};
 use wire::request::{Head, HeadScan, ScanError};
 
 use crate::adapt::{self, Message};
-use crate::admit::quota;
+use crate::admit::quota::{self, Demand};
 use crate::error::Fault;
 use crate::exchange::Exchange;
 use crate::failover::{self, Job};
 use crate::operation::answer;
-use crate::operation::explain::{self, Question};
+use crate::operation::explain::{self, Checks, Question};
 use crate::operation::videos;
 use crate::plan;
 use crate::record::{Opening, Record};
@@ -53,15 +53,13 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
     let (head, body) = read(asked, incoming, worker.plane.settings.body_bytes_max).await?;
     let (job, mut record) = asked.prepare(head, body, (started, started_at_ms))?;
     let keepalive = worker.plane.settings.stream_keepalive.filter(|_| job.head.stream);
-    let mut response = match keepalive {
+    Ok(match keepalive {
         Some(interval) => Box::pin(answer::run_with_keepalive(asked.exchange, job, record, interval)).await,
         None => {
             let outcome = failover::run(&job, &mut record).await;
             answer::respond(asked.exchange, asked.dialect, outcome, record)
         }
-    };
-    quota::describe(asked.access, response.headers_mut());
-    Ok(response)
+    })
 }
 
 /// Nothing is begun that cannot be recorded.
@@ -91,7 +89,12 @@ pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Respo
         let message = Message { worker, route, head: &head, body: &body };
         if head.is_poll { None } else { adapt::outgoing(message, target).err() }
     };
-    Ok(explain::plan(&question, selected, &refuses))
+    let demand = Demand::of(&head, worker.plane.settings.quota_output_tokens);
+    let is_over = |route: &Route, target: &Target| {
+        let refusal = quota::refusal_of_target(asked.access, route.endpoint(), demand, target);
+        refusal.filter(|_| !head.is_poll)
+    };
+    Ok(explain::plan(&question, selected, &Checks { refuses: &refuses, is_over: &is_over }))
 }
 
 fn budget(head: &Head) -> Duration {

@@ -25,6 +25,9 @@ pub(crate) fn render(plane: &Plane) -> Response<Reply> {
     text.counter("llmgw_exchanges_cut_total", "Exchanges whose upstream broke off.", |c| &c.cut);
     text.counter("llmgw_attempts_total", "Requests sent to upstreams.", |c| &c.attempts);
     text.counter("llmgw_attempt_failures_total", "Attempts without an answer.", |c| &c.attempt_failures);
+    text.counter("llmgw_quota_warnings_total", "Exchanges over a quota that only warns.", |c| {
+        &c.quota_warnings
+    });
     text.counter("llmgw_input_tokens_total", "Tokens taken in.", |c| &c.input_tokens);
     text.counter("llmgw_output_tokens_total", "Tokens given out.", |c| &c.output_tokens);
     text.histogram("llmgw_first_content_seconds", "From request to first content.", |c| &c.first_content);

@@ -60,7 +60,8 @@ pub(crate) fn order<'a>(
     // Of the targets passed over, the one that got furthest says why there is none.
     let mut nearest = None;
     for target in listed {
-        let refusal = authorize::refusal(needs.access, endpoint, target).or_else(|| needs.unmet_by(target));
+        let refusal = authorize::refusal(needs.access, endpoint, target)
+            .or_else(|| needs.unmet_by(route.endpoint(), target));
         match refusal {
             None => candidates.push(target),
             Some(why) => {
@@ -94,14 +95,14 @@ const AWAY: &str = "The request refers to a response, or to encrypted reasoning,
     selector now. Send the conversation without it.";
 
 impl Needs<'_> {
-    fn unmet_by(&self, target: &Target) -> Option<StepResult> {
+    fn unmet_by(&self, endpoint: Option<&EndpointName>, target: &Target) -> Option<StepResult> {
         if target.provider.unready.is_some() {
             Some(StepResult::NotReady)
         } else if !adapt::serves(target, self.dialect) {
             Some(StepResult::NoDialect)
         } else if self.vision && target.model.vision == Some(false) {
             Some(StepResult::NoVision)
-        } else if quota::bounds_cost(self.access) && !self.demand.is_priced(target) {
+        } else if quota::bounds_cost(self.access, endpoint, target) && !self.demand.is_priced(target) {
             Some(StepResult::NoPrice)
         } else {
             None

@@ -1,4 +1,5 @@
-//! Quotas: how much of what a key, a project or a human may use in which time (ADM-4).
+//! Quotas: how much of what a key, a project, a human, a provider instance or the whole gateway may use in which
+//! time (ADM-4).
 //!
 //! An exchange reserves before anything goes upstream what it may come to use, and settles in the end what it
 //! did use. A hard quota is therefore never overspent by more than an exchange can exceed its own reservation,
@@ -8,6 +9,7 @@ mod counter;
 mod minute;
 mod period;
 mod reservation;
+mod scope;
 
 #[cfg(test)]
 mod tests;
@@ -21,15 +23,18 @@ use serde::{Deserialize, Serialize};
 pub use self::counter::{Counter, Hold, Reading};
 pub use self::period::Period;
 pub use self::reservation::{Claim, Exceeded, Reservation, Spent};
+pub use self::scope::{Scope, Subject};
 
-/// A limit, and what has been taken of it. It stands in the [`Access`](crate::access::Access) of everybody whom
-/// it binds; the counter is shared by all of them and by all snapshots.
-#[derive(Debug)]
+/// A limit, and what has been taken of it. It stands in the [`Access`](crate::access::Access) of every caller whose
+/// requests it may count; the counter is shared by all of them and by all snapshots.
+#[derive(Clone, Debug)]
 pub struct Quota {
     /// The id of the limit.
     pub id: Box<str>,
-    /// Whose limit it is.
+    /// Its subject.
     pub subject: Subject,
+    /// The requests of the subject that it counts.
+    pub scope: Scope,
     /// What is counted.
     pub metric: Metric,
     /// The window in which it is counted; none for concurrent requests.
@@ -40,18 +45,6 @@ pub struct Quota {
     pub is_hard: bool,
     /// What has been taken.
     pub counter: Arc<Counter>,
-}
-
-/// Whose limit it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Subject {
-    /// One key.
-    Key,
-    /// A project: all of its keys together.
-    Project,
-    /// A human: all keys that act as them.
-    Principal,
 }
 
 /// What is counted.
@@ -71,20 +64,6 @@ pub enum Metric {
     TotalTokens,
     /// Money; the limit is in micro-dollars, the count in nano-dollars.
     CostMicroUsd,
-}
-
-impl Subject {
-    /// Every subject.
-    pub const ALL: [Self; 3] = [Self::Key, Self::Project, Self::Principal];
-
-    /// The name in the API.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Key => "key",
-            Self::Project => "project",
-            Self::Principal => "principal",
-        }
-    }
 }
 
 impl Metric {
@@ -147,7 +126,6 @@ impl Quota {
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { limit, period, .. } = self;
-        let subject = self.subject.name();
         match self.metric {
             Metric::Requests => write!(f, "{limit} requests")?,
             Metric::ConcurrentRequests => write!(f, "{limit} concurrent requests")?,
@@ -159,7 +137,12 @@ impl fmt::Display for Quota {
         if let Some(period) = period {
             write!(f, " {period}")?;
         }
-        write!(f, " for this {subject}")
+        match (self.subject, &self.scope.provider) {
+            (Subject::Provider, Some(provider)) => write!(f, " for the provider {provider}")?,
+            (Subject::Gateway, _) => f.write_str(" for the whole gateway")?,
+            (subject, _) => write!(f, " for this {}", subject.name())?,
+        }
+        self.scope.fmt(f)
     }
 }
 

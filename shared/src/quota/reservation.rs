@@ -39,7 +39,15 @@ pub struct Spent {
 /// Held parts. It has to be settled: what is dropped stays taken.
 #[derive(Debug, Default)]
 #[must_use]
-pub struct Reservation(Vec<(Arc<Quota>, Hold)>);
+pub struct Reservation(Vec<Part>);
+
+#[derive(Debug)]
+struct Part {
+    quota: Arc<Quota>,
+    hold: Hold,
+    /// The limit only counts, and would have refused this part.
+    is_over: bool,
+}
 
 /// A hard quota does not leave what an exchange needs.
 #[derive(Debug)]
@@ -103,37 +111,46 @@ impl Spent {
 
 impl Reservation {
     /// Takes what `claim` needs of every quota, or nothing of any.
-    pub fn take(quotas: &[Arc<Quota>], claim: &Claim, now_ms: u64) -> Result<Self, Box<Exceeded>> {
-        let mut taken = Self(Vec::with_capacity(quotas.len()));
+    pub fn take<'a>(
+        quotas: impl IntoIterator<Item = &'a Arc<Quota>>,
+        claim: &Claim,
+        now_ms: u64,
+    ) -> Result<Self, Box<Exceeded>> {
+        let mut taken = Self::default();
         for quota in quotas {
             let (least, wanted) = claim.of(quota.metric);
+            let is_over = !quota.is_hard && quota.exceeded_by(claim, now_ms).is_some();
             let limit = quota.is_hard.then(|| quota.limit_in_units());
             match quota.counter.take(Ask { least, wanted, limit }, now_ms) {
-                Ok(hold) => taken.0.push((Arc::clone(quota), hold)),
+                Ok(hold) => taken.0.push(Part { quota: Arc::clone(quota), hold, is_over }),
                 Err(_) => {
                     taken.release();
-                    let wait_ms = quota.counter.wait_ms(least, quota.limit_in_units(), now_ms);
-                    return Err(Box::new(Exceeded { quota: Arc::clone(quota), least, wait_ms }));
+                    return Err(Exceeded::new(quota, least, now_ms));
                 }
             }
         }
         Ok(taken)
     }
 
-    /// Whether a hard quota is among them.
+    /// True if a hard quota is among them.
     pub fn is_hard(&self) -> bool {
-        self.0.iter().any(|(quota, _)| quota.is_hard)
+        self.0.iter().any(|part| part.quota.is_hard)
     }
 
     /// The most that is held of a metric under a hard quota.
     pub fn held(&self, metric: Metric) -> Option<u64> {
-        let holds = self.0.iter().filter(|(quota, _)| quota.is_hard && quota.metric == metric);
-        holds.map(|(_, hold)| hold.amount()).max()
+        let parts = self.0.iter().filter(|part| part.quota.is_hard && part.quota.metric == metric);
+        parts.map(|part| part.hold.amount()).max()
     }
 
-    /// Puts what was used in the place of what was reserved. What nobody knows is taken for what was reserved.
+    /// The quotas that would have refused the exchange if they were hard.
+    pub fn warnings(&self) -> impl Iterator<Item = &Quota> {
+        self.0.iter().filter(|part| part.is_over).map(|part| &*part.quota)
+    }
+
+    /// Puts what was used in the place of what was reserved. An unknown amount is taken for what was reserved.
     pub fn settle(self, spent: &Spent) {
-        for (quota, hold) in self.0 {
+        for Part { quota, hold, .. } in self.0 {
             let used = spent.amount(quota.metric).unwrap_or_else(|| hold.amount());
             quota.counter.settle(hold, used);
         }
@@ -141,8 +158,26 @@ impl Reservation {
 
     /// Gives everything back.
     pub fn release(self) {
-        for (quota, hold) in self.0 {
+        for Part { quota, hold, .. } in self.0 {
             quota.counter.settle(hold, 0);
         }
+    }
+}
+
+impl Exceeded {
+    fn new(quota: &Arc<Quota>, least: u64, now_ms: u64) -> Box<Self> {
+        let wait_ms = quota.counter.wait_ms(least, quota.limit_in_units(), now_ms);
+        Box::new(Self { quota: Arc::clone(quota), least, wait_ms })
+    }
+}
+
+impl Quota {
+    /// The refusal of a claim that does not fit under the limit now. It takes nothing, so another exchange may
+    /// change the answer at any moment.
+    pub fn exceeded_by(self: &Arc<Self>, claim: &Claim, now_ms: u64) -> Option<Box<Exceeded>> {
+        let (least, _) = claim.of(self.metric);
+        let reading = self.counter.read(now_ms);
+        let left = self.limit_in_units().saturating_sub(reading.used).saturating_sub(reading.reserved);
+        (least > left).then(|| Exceeded::new(self, least, now_ms))
     }
 }

@@ -6,6 +6,7 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::*;
+use crate::id::{EndpointName, ModelId, ProviderId};
 use crate::usage::{Outcome, TokenCounts};
 
 /// A moment in the middle of an hour, a day and a month.
@@ -19,6 +20,7 @@ fn quota(metric: Metric, limit: u64, is_hard: bool) -> Arc<Quota> {
     Arc::new(Quota {
         id: "q".into(),
         subject: Subject::Key,
+        scope: Scope::default(),
         metric,
         period: Some(Period::Hour),
         limit,
@@ -361,6 +363,20 @@ fn all_quotas_give_or_none_does() {
 }
 
 #[test]
+fn a_limit_that_only_counts_names_itself_once_it_would_refuse() {
+    let counts = quota(Metric::TotalTokens, 100, false);
+    let quotas = [Arc::clone(&counts)];
+    let claim =
+        Claim { input_least: 40, input_wanted: 40, output_least: 10, output_wanted: 90, ..Claim::default() };
+    let take = || Reservation::take(&quotas, &claim, NOON).unwrap();
+    let first = take();
+    assert_eq!((first.warnings().count(), first.is_hard()), (0, false));
+    assert_eq!(take().warnings().count(), 1, "the first one holds 130");
+    first.settle(&Spent { input_tokens: 40, output_tokens: 10, ..Spent::default() });
+    assert_eq!(counts.counter.read(NOON).used, 50);
+}
+
+#[test]
 fn a_cost_that_nobody_knows_is_taken_for_what_was_reserved() {
     let cost = quota(Metric::CostMicroUsd, 1, true);
     let quotas = [Arc::clone(&cost)];
@@ -381,6 +397,18 @@ fn a_quota_reads_as_people_say_it() {
     assert_eq!(quota.to_string(), "1250000 requests in total for this project");
     quota = Quota { metric: Metric::ConcurrentRequests, period: None, limit: 3, ..quota };
     assert_eq!(quota.to_string(), "3 concurrent requests for this project");
+    let scope = Scope {
+        endpoint: Some(EndpointName::new("line")),
+        provider: Some(ProviderId::new("up")),
+        model: Some(ModelId::new("vendor/m")),
+    };
+    for (subject, text) in [
+        (Subject::Gateway, "3 concurrent requests for the whole gateway, model up/vendor/m, endpoint line"),
+        (Subject::Provider, "3 concurrent requests for the provider up, model up/vendor/m, endpoint line"),
+    ] {
+        quota = Quota { subject, scope: scope.clone(), ..quota };
+        assert_eq!(quota.to_string(), text);
+    }
 }
 
 #[test]

@@ -220,6 +220,8 @@ pub enum StepResult {
     Private,
     /// Not tried: the caller has a hard limit on cost, and nobody knows what it costs (ADM-4, ADM-6).
     NoPrice,
+    /// Not tried: a limit on it, or on the caller's use of it, is used up (ADM-4).
+    OverQuota,
     /// Connection, TLS or protocol failure.
     Unreachable,
     /// Refused as an address that is never dialled (LIM-5).
@@ -257,6 +259,9 @@ pub trait UsageLog: Send {
     /// Notes how an exchange is to be recorded if the process ends before it does, as durably as a record. None
     /// if too many are noted.
     fn note(&mut self, pending: &UsageEvent) -> Option<Note>;
+
+    /// Replaces a note. False if that failed; the note is then the old one.
+    fn replace_note(&mut self, note: &Note, pending: &UsageEvent) -> bool;
 
     /// The exchange has been recorded otherwise.
     fn strike(&mut self, note: Note);

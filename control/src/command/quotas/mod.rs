@@ -3,17 +3,19 @@
 use serde_json::json;
 use shared::quota::{Metric, Period, Subject};
 
+use super::endpoints::{check_model, exists as endpoint_exists};
 use super::{Command, Done, Refusal, Write};
+use crate::connection::lookup;
 use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;
-use crate::store::quotas::{self, Enforcement, Of, Row};
-use crate::store::{principals, projects};
+use crate::store::quotas::{self, Counted, Enforcement, Of, Row};
+use crate::store::{keys, principals, projects};
 
 /// Sets a limit. What its subject has used in the window that runs now counts.
 #[derive(Debug)]
 pub(crate) struct Create {
-    pub(crate) subject: Of,
+    pub(crate) counted: Counted,
     pub(crate) metric: Metric,
     /// None for concurrent requests alone.
     pub(crate) period: Option<Period>,
@@ -43,7 +45,7 @@ impl Command for Create {
     fn apply(self, write: &Write<'_>) -> Result<Done<Row>, Refusal> {
         let row = Row {
             id: new_id("quo", write.now_ms)?,
-            subject: known(write, &self.subject)?,
+            counted: known(write, self.counted)?,
             metric: self.metric,
             period: self.period,
             limit: self.limit,
@@ -57,7 +59,7 @@ impl Command for Create {
         if let Some(period) = row.period
             && let Some((start_ms, _)) = period.window(write.now_ms)
         {
-            let spent = quotas::used_since(write.db, &row.subject, period, start_ms)?;
+            let spent = quotas::used_since(write.db, &row.counted, period, start_ms)?;
             quotas::add_used(write.db, &row.id, start_ms, spent.amount(row.metric).unwrap_or(0))?;
         }
         let audit = Entry::done("quota.create", "quota", &row.id).after(json!(row));
@@ -101,15 +103,29 @@ fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<Row, R
     Ok(found)
 }
 
-/// The subject that a limit of `subject` binds, which must exist.
-fn known(write: &Write<'_>, subject: &Of) -> Result<Of, Refusal> {
-    let Of { kind, id } = subject;
-    let bound = match kind {
-        Subject::Key => subject.bound(write.db)?,
-        Subject::Project => projects::find(write.db, id)?.map(|_| subject.clone()),
-        Subject::Principal => principals::find(write.db, id)?.map(|_| subject.clone()),
+/// What a limit of `counted` counts, all of which must exist: a key stands for its family.
+fn known(write: &Write<'_>, counted: Counted) -> Result<Counted, Refusal> {
+    let Of { kind, id } = &counted.subject;
+    let found = match kind {
+        Subject::Key => keys::family(write.db, id)?,
+        Subject::Project => projects::find(write.db, id)?.map(|project| project.id),
+        Subject::Principal => principals::find(write.db, id)?.map(|principal| principal.id),
+        Subject::Provider => lookup(write, id)?.map(|_| id.clone()),
+        Subject::Gateway => Some(String::new()),
     };
-    bound.ok_or_else(|| Refusal::invalid("subject", format!("There is no {} '{id}' to limit.", kind.name())))
+    let Some(found) = found else {
+        let message = format!("There is no {} '{id}' to limit.", kind.name());
+        return Err(Refusal::invalid("subject", message));
+    };
+    if let Some((provider, model)) = counted.model.as_deref().and_then(|model| model.split_once('/')) {
+        check_model(write, provider, model, &|_| "model".to_owned())?;
+    }
+    if let Some(endpoint) = &counted.endpoint
+        && !endpoint_exists(write, endpoint)?
+    {
+        return Err(Refusal::invalid("endpoint", format!("There is no endpoint '{endpoint}'.")));
+    }
+    Ok(Counted { subject: Of { kind: *kind, id: found }, ..counted })
 }
 
 /// Deletes every limit of a subject that is being deleted. Returns them for the audit.
@@ -125,7 +141,7 @@ fn check_twin(write: &Write<'_>, row: &Row) -> Result<(), Refusal> {
     Err(Refusal::conflict(format!(
         "The quota {twin} already limits {} of this {} in this window. Change that one.",
         row.metric.name(),
-        row.subject.kind.name()
+        row.counted.subject.kind.name()
     )))
 }
 

@@ -10,7 +10,7 @@ use crate::command::keys::{Create as CreateKey, Delete as DeleteKey, Edge, Edit 
 use crate::command::tests::{Office, id};
 use crate::command::{principals, projects};
 use crate::store::members::MemberRole;
-use crate::store::quotas::Rules;
+use crate::store::quotas::{Filter, Rules};
 
 struct Desk {
     office: Office,
@@ -66,8 +66,8 @@ impl Desk {
 
     /// The ids of the limits that the list shows for a key.
     fn listed(&self, key: &str) -> Vec<String> {
-        let of = Of { kind: Subject::Key, id: key.into() };
-        quotas::page(&self.office.db, Some(&of), "", 100).unwrap().into_iter().map(|row| row.id).collect()
+        let of_key = Filter { kind: Some(Subject::Key), id: Some(key.into()) };
+        quotas::page(&self.office.db, &of_key, "", 100).unwrap().into_iter().map(|row| row.id).collect()
     }
 
     /// The ids of the limits that bind a key's requests.
@@ -100,7 +100,8 @@ impl Desk {
 
 fn limit(kind: Subject, id: &str, period: Period) -> Create {
     let (metric, enforcement) = (Metric::Requests, Enforcement::Hard);
-    Create { subject: Of { kind, id: id.into() }, metric, period: Some(period), limit: 3, enforcement }
+    let counted = Counted { subject: Of { kind, id: id.into() }, model: None, endpoint: None };
+    Create { counted, metric, period: Some(period), limit: 3, enforcement }
 }
 
 #[test]
@@ -177,7 +178,7 @@ fn limits_that_go_with_a_project_or_a_human_are_listed_in_the_audit() {
         (&before["memberships"][0]["principal"], &before["project"]["id"]),
         (&json!(bob), &json!(desk.project))
     );
-    assert!(quotas::page(&office.db, None, "", 10).unwrap().is_empty());
+    assert!(quotas::page(&office.db, &Filter::default(), "", 10).unwrap().is_empty());
 }
 
 #[test]

@@ -24,7 +24,6 @@ use wire::media::videos::About;
 pub(super) use self::find::holder;
 use super::answer;
 use super::inference::{Asked, no_record, read};
-use crate::admit::quota;
 use crate::attempt::Begun;
 use crate::error::Fault;
 use crate::failover::{self, Served};
@@ -53,17 +52,15 @@ async fn start(
         return Err(no_record());
     }
     let (job, mut record) = asked.prepare(head, body, times)?;
-    let mut response = match failover::run(&job, &mut record).await {
-        Ok(served) => started(asked, served, record)?,
-        unserved => answer::respond(asked.exchange, Dialect::Videos, unserved, record),
-    };
-    quota::describe(asked.access, response.headers_mut());
-    Ok(response)
+    match failover::run(&job, &mut record).await {
+        Ok(served) => started(asked, served, record),
+        unserved => Ok(answer::respond(asked.exchange, Dialect::Videos, unserved, record)),
+    }
 }
 
 /// The answer to a start that a target has taken.
 fn started(asked: Asked<'_>, served: Served, mut record: Record) -> Result<Response<Reply>, Fault> {
-    let Served { success, target, adapted_from, attempts, .. } = served;
+    let Served { success, target, adapted_from, attempts, notices, .. } = served;
     let name = match &success.begun {
         Begun::Whole(whole) => std::str::from_utf8(&whole.body).ok(),
         Begun::Flowing { .. } => None,
@@ -88,6 +85,7 @@ fn started(asked: Asked<'_>, served: Served, mut record: Record) -> Result<Respo
     *response.status_mut() = status;
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(POLL_AFTER.as_secs()));
     answer::describe(response.headers_mut(), &target, adapted_from, attempts);
+    response.headers_mut().extend(notices);
     Ok(response)
 }
 
