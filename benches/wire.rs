@@ -113,7 +113,14 @@ fn adaptations(bench: &Bench) {
             _ => r#"{"stream":true,"messages":[{"role":"user","content":"x"}]}"#,
         };
         let target = Traits::of("up-model");
-        let asking = Asking { body: request.as_bytes(), target: &target, selector: "m", seed: "S", now_s: 1 };
+        let asking = Asking {
+            body: request.as_bytes(),
+            target: &target,
+            selector: "m",
+            seed: "S",
+            now_s: 1,
+            input_tokens: 0,
+        };
         let answers = (wire::adapt::find(client, upstream).unwrap().prepare)(&asking).unwrap().answers;
         for per_push in [1, 40] {
             let chunk = Bytes::from(event.repeat(per_push));

@@ -84,6 +84,24 @@ async fn a_stream_is_a_message_in_events_and_fails_over_before_its_first_content
 }
 
 #[tokio::test]
+async fn an_adapted_stream_begins_with_the_input_that_is_known_or_estimated() {
+    let (gateway, upstreams) = line(1).await;
+    let mut early: Value = serde_json::from_slice(&chat::content("x")[6..]).unwrap();
+    early["usage"] = json!({"prompt_tokens": 40, "completion_tokens": 1, "total_tokens": 41});
+    // 40 bytes of text, names of types and roles among them, are taken for 10 tokens.
+    for (first, tokens) in [(chat::role(), 10), (chat::event(&early.to_string()), 40)] {
+        upstreams[0].then(Answer::events(&[first, chat::content("y"), chat::event("[DONE]")]));
+        let answer = gateway.client().post("/v1/messages", ask(true)).await;
+        let (name, start) = &events(&answer.body)[0];
+        assert_eq!(
+            (name.as_str(), &start["message"]["usage"]["input_tokens"]),
+            ("message_start", &json!(tokens))
+        );
+        assert_eq!(start["message"]["usage"]["output_tokens"], 0);
+    }
+}
+
+#[tokio::test]
 async fn the_first_content_leaves_before_the_second_comes() {
     let (gateway, upstreams) = line(1).await;
     let gate = Gate::new();

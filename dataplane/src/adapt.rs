@@ -105,6 +105,7 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         selector: &head.model,
         seed: seed.to_str().unwrap_or_default().trim_start_matches("req_"),
         now_s: shared::clock::unix_ms() / 1_000,
+        input_tokens: head.input.estimate(head.dialect, model),
     })?;
     let path = path(pair.target, prepared.answers.call(head.stream))?;
     let reading = Reading::Adapted {

@@ -49,7 +49,7 @@ pub struct StreamState {
     pub input: Option<TokenCounts>,
     /// Events with output.
     pub content_events: u64,
-    /// Bytes of output text, as they were escaped: four are about one token.
+    /// Bytes of output text, as it is meant: four are about one token.
     pub output_bytes: u64,
     /// An `id:` line was seen: from here on a comment of the gateway's own would break OpenAI's Python SDK.
     pub ids_seen: bool,

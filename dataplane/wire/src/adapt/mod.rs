@@ -94,6 +94,8 @@ pub struct Asking<'a> {
     pub seed: &'a str,
     /// Seconds since the Unix epoch, for answers that carry a date.
     pub now_s: u64,
+    /// The input in tokens, estimated, for streams that begin with what is used.
+    pub input_tokens: u64,
 }
 
 /// What an adaptation must know of a target. What is not known is taken to be there, but for reasoning.

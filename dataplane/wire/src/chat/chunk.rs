@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::answer::{Answer, Seen, tree};
 use super::judge::{may_be_error, needs_a_look, text_span};
 use crate::envelope::{self, StreamError, event_of, sanitize_value};
-use crate::json::Fault;
+use crate::json::{Fault, meant_bytes};
 use crate::native::{self, Judge, Judged, OversizedScan, Varying, Verdict};
 use crate::stream::{StreamOptions, StreamState, Trouble};
 
@@ -43,7 +43,7 @@ impl Judge for ChatJudge {
 
     fn judge(&mut self, _name: &[u8], data: &[u8]) -> Judged {
         if let Some(text) = self.plain_text(data) {
-            self.state.add_text(text.len());
+            self.state.add_text(meant_bytes(data.get(text.clone()).unwrap_or_default()));
             return Judged { verdict: Verdict::Pass, text: Some(text) };
         }
         if self.state.done { self.after_done(data) } else { self.look(data) }.into()

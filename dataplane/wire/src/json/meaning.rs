@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
+use super::sink::Text;
 use super::text_end::ends_escaping;
 
 /// Bytes by which a string, read in pieces, is longer than the UTF-8 that its `\u` escapes stand for. Other escapes add
@@ -25,21 +26,45 @@ enum At {
     Digits { left: u8, code: u32 },
 }
 
-/// The same of a string that is there as a whole.
+/// How long a string is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TextLength {
+    /// In bytes, as it is written.
+    pub(crate) raw: usize,
+    /// The same less what its `\u` escapes add.
+    pub(crate) meant: usize,
+}
+
+impl TextLength {
+    /// The length of a string without `\u` escapes.
+    #[inline]
+    pub(crate) fn plain(length: usize) -> Self {
+        Self { raw: length, meant: length }
+    }
+
+    /// The length of a string that is there as a whole.
+    #[inline]
+    pub(crate) fn of(text: &Text<'_>) -> Self {
+        let raw = text.raw.len();
+        Self { raw, meant: if text.plain { raw } else { meant_bytes(text.raw) } }
+    }
+}
+
+/// Bytes of what a string means.
 #[inline]
-pub(crate) fn surplus(raw: &[u8]) -> usize {
+pub(crate) fn meant_bytes(raw: &[u8]) -> usize {
     if raw.len() < ESCAPE_BYTES {
-        return 0;
+        return raw.len();
     }
     let mut escapes = Escapes::default();
     escapes.push(raw);
-    escapes.surplus
+    raw.len().saturating_sub(escapes.surplus)
 }
 
 impl Escapes {
-    /// Bytes that the strings so far are too long by.
-    pub(crate) fn surplus(&self) -> usize {
-        self.surplus
+    /// The length of the string, which is written in so many bytes.
+    pub(crate) fn length(&self, raw: usize) -> TextLength {
+        TextLength { raw, meant: raw.saturating_sub(self.surplus) }
     }
 
     /// Reads on in the string.
@@ -165,17 +190,17 @@ mod tests {
     #[test]
     fn escapes_are_as_long_as_what_they_stand_for_however_they_are_cut() {
         for (raw, meant) in ROWS {
-            let want = raw.len() - meant.len();
-            assert_eq!(surplus(raw.as_bytes()), want, "{raw}");
+            let want = TextLength { raw: raw.len(), meant: meant.len() };
+            assert_eq!(meant_bytes(raw.as_bytes()), want.meant, "{raw}");
             for at in 0..=raw.len() {
                 let mut escapes = Escapes::default();
                 escapes.push(&raw.as_bytes()[..at]);
                 escapes.push(&raw.as_bytes()[at..]);
-                assert_eq!(escapes.surplus(), want, "{raw}, cut at {at}");
+                assert_eq!(escapes.length(raw.len()), want, "{raw}, cut at {at}");
             }
             let mut escapes = Escapes::default();
             raw.as_bytes().chunks(1).for_each(|byte| escapes.push(byte));
-            assert_eq!(escapes.surplus(), want, "{raw}, in single bytes");
+            assert_eq!(escapes.length(raw.len()), want, "{raw}, in single bytes");
         }
     }
 

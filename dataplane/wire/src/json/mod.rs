@@ -14,7 +14,7 @@ mod writer;
 
 pub use fault::{Fault, What};
 pub use limit::{DEPTH_MAX, KEY_BYTES_MAX};
-pub(crate) use meaning::{Characters, Escapes, surplus};
+pub(crate) use meaning::{Characters, Escapes, TextLength, meant_bytes};
 pub(crate) use scalar::{whole_decimal, whole_number};
 pub use scan::Scanner;
 pub use sink::{Place, Sink, Text, Word};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::usage::Usage;
-use crate::json::Place;
+use crate::json::{Place, TextLength};
 use crate::native::{Capture, Facts};
 
 /// What an event holds. The names of its members are compared by depth: those of the event itself stand at 1.
@@ -86,13 +86,13 @@ impl Kind {
 }
 
 impl Seen {
-    fn delta_text(&mut self, at: Place, length: usize) {
+    fn delta_text(&mut self, at: Place, length: TextLength) {
         match self.inner {
             Inner::Type | Inner::StopSequence if at.depth == 2 => return,
-            Inner::StopReason if at.depth == 2 => self.stopped |= length > 0,
+            Inner::StopReason if at.depth == 2 => self.stopped |= length.raw > 0,
             Inner::Text if at.depth == 2 => {
                 let from = at.offset.saturating_add(1);
-                self.text = (length > 0).then(|| from..from.saturating_add(length));
+                self.text = (length.raw > 0).then(|| from..from.saturating_add(length.raw));
             }
             Inner::Other
             | Inner::Type
@@ -105,14 +105,14 @@ impl Seen {
         if self.texts > 1 {
             self.text = None;
         }
-        self.delta_bytes = self.delta_bytes.saturating_add(length);
+        self.delta_bytes = self.delta_bytes.saturating_add(length.meant);
     }
 
-    fn block_text(&mut self, at: Place, length: usize, glance: &[u8]) {
+    fn block_text(&mut self, at: Place, length: TextLength, glance: &[u8]) {
         if at.depth == 2 && self.inner == Inner::Type {
             self.starts_output = !matches!(glance, b"text" | b"thinking");
         } else if self.inner == Inner::Text {
-            self.block_bytes = self.block_bytes.saturating_add(length);
+            self.block_bytes = self.block_bytes.saturating_add(length.meant);
         }
     }
 }
@@ -178,10 +178,10 @@ impl Facts for Seen {
     }
 
     #[inline]
-    fn text(&mut self, at: Place, length: usize, glance: &[u8]) {
+    fn text(&mut self, at: Place, length: TextLength, glance: &[u8]) {
         match (at.depth, self.top) {
             (1, Top::Type) => self.kind = Kind::named(glance),
-            (1, Top::Error) => self.error.end(at.offset.saturating_add(length).saturating_add(2)),
+            (1, Top::Error) => self.error.end(at.offset.saturating_add(length.raw).saturating_add(2)),
             (2.., Top::Delta) => self.delta_text(at, length),
             (2.., Top::Block) => self.block_text(at, length, glance),
             _ => {}

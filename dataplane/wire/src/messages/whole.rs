@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::usage::Usage;
 use crate::envelope::StreamError;
-use crate::json::Place;
+use crate::json::{Place, TextLength};
 use crate::native::{Capture, Facts, Gather, WholeAnswer};
 
 /// Reads an answer of any size in pieces and keeps none of it but its usage and error.
@@ -109,12 +109,12 @@ impl Facts for Seen {
         }
     }
 
-    fn text(&mut self, at: Place, length: usize, glance: &[u8]) {
+    fn text(&mut self, at: Place, length: TextLength, glance: &[u8]) {
         match (at.depth, self.top) {
             (1, Top::Type) => self.is_error = glance == b"error",
-            (1, Top::Error) => self.error.end(at.offset.saturating_add(length).saturating_add(2)),
+            (1, Top::Error) => self.error.end(at.offset.saturating_add(length.raw).saturating_add(2)),
             (3.., Top::Content) if self.is_text => {
-                self.text_bytes = self.text_bytes.saturating_add(length.try_into().unwrap_or(u64::MAX));
+                self.text_bytes = self.text_bytes.saturating_add(length.meant.try_into().unwrap_or(u64::MAX));
             }
             _ => {}
         }

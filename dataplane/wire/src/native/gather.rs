@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 
 use super::Capture;
-use crate::json::{Fault, KEY_BYTES_MAX, Place, Scanner, Sink, Text, Word, unescape};
+use crate::json::{Escapes, Fault, KEY_BYTES_MAX, Place, Scanner, Sink, Text, TextLength, Word, unescape};
 
 /// What is noted of a document.
 pub(crate) trait Facts: Debug + Default {
@@ -21,8 +21,8 @@ pub(crate) trait Facts: Debug + Default {
     fn close(&mut self, at: Place);
     /// The name of a member.
     fn name(&mut self, depth: u32, name: &[u8]);
-    /// A string of `length` raw bytes, which began at `at`; `glance` is how it begins, at most [`KEY_BYTES_MAX`] bytes of it.
-    fn text(&mut self, at: Place, length: usize, glance: &[u8]);
+    /// A string of this length, which began at `at`; `glance` is how it begins, at most [`KEY_BYTES_MAX`] bytes of it.
+    fn text(&mut self, at: Place, length: TextLength, glance: &[u8]);
     /// A number, `true`, `false` or `null`, which began at `at`.
     fn scalar(&mut self, at: Place, raw: &[u8]);
 }
@@ -41,6 +41,7 @@ struct Told<F> {
     start: Option<Place>,
     taken: Vec<u8>,
     length: usize,
+    escapes: Escapes,
 }
 
 impl<F: Facts> Gather<F> {
@@ -79,6 +80,7 @@ impl<F> Told<F> {
         self.start = Some(at);
         self.taken.clear();
         self.length = 0;
+        self.escapes = Escapes::default();
     }
 }
 
@@ -111,7 +113,7 @@ impl<F: Facts> Sink for Told<F> {
         if key {
             self.facts.name(at.depth, &unescaped(&taken));
         } else {
-            self.facts.text(self.start.unwrap_or(at), self.length, &taken);
+            self.facts.text(self.start.unwrap_or(at), self.escapes.length(self.length), &taken);
         }
         self.taken = taken;
     }
@@ -131,6 +133,7 @@ impl<F: Facts> Sink for Told<F> {
         let room = KEY_BYTES_MAX.saturating_sub(self.taken.len());
         self.taken.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         self.length = self.length.saturating_add(bytes.len());
+        self.escapes.push(bytes);
     }
 
     #[inline]
@@ -147,7 +150,7 @@ impl<F: Facts> Sink for Told<F> {
     fn whole_text(&mut self, text: Text<'_>) {
         let taken = text.raw.get(..KEY_BYTES_MAX).unwrap_or(text.raw);
         self.facts.begins(text.start);
-        self.facts.text(text.start, text.raw.len(), taken);
+        self.facts.text(text.start, TextLength::of(&text), taken);
     }
 
     #[inline]

@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::template::{Template, Varying};
 use super::verdict::Verdict;
-use crate::json::Fault;
+use crate::json::{Fault, meant_bytes};
 use crate::sse::{Blocks, data_of};
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
@@ -223,7 +223,8 @@ impl<J: Judge> Passing<J> {
         let mut length = 0_usize;
         let Some(key) = self.judge.text_key().filter(|_| self.blocks.at_start()) else { return length };
         while let Some(fit) = rest.get(length..).and_then(|rest| self.template.fit(rest, key)) {
-            self.judge.state_mut().add_text(fit.text);
+            let text = rest.get(length..).and_then(|rest| rest.get(fit.text_at..)?.get(..fit.text));
+            self.judge.state_mut().add_text(text.map_or(fit.text, meant_bytes));
             self.judge.passed_alike(fit.number);
             self.passed = true;
             length = length.saturating_add(fit.length);

@@ -334,3 +334,32 @@ proptest! {
         let _ = synthesize_stream(dialect, &pieces.concat(), true);
     }
 }
+
+#[test]
+fn output_counts_as_it_is_meant_however_it_is_escaped() {
+    let chat = |text: &str| format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
+    let messages = |text: &str| {
+        let delta = format!("{{\"type\":\"text_delta\",\"text\":\"{text}\"}}");
+        format!(
+            "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{delta}}}\n\n"
+        )
+    };
+    let responses = |text: &str| {
+        format!(
+            "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"delta\":\"{text}\"}}\n\n"
+        )
+    };
+    let dialects: [(Dialect, &dyn Fn(&str) -> String); 3] =
+        [(Dialect::Chat, &chat), (Dialect::Messages, &messages), (Dialect::Responses, &responses)];
+    for (dialect, event) in dialects {
+        for text in ["你好", r"\u4f60\u597d", r"你\u597d"] {
+            let mut stream = stream(dialect, StreamOptions::default());
+            let mut out = Vec::new();
+            for _ in 0..3 {
+                stream.push(event(text).into(), &mut out);
+            }
+            stream.push([event(text), event(text)].concat().into(), &mut out);
+            assert_eq!(stream.state().output_bytes, 5 * 6, "{dialect:?} {text}");
+        }
+    }
+}

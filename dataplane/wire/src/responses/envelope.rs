@@ -3,7 +3,7 @@
 use shared::usage::TokenCounts;
 
 use crate::chat::UsageReader;
-use crate::json::Place;
+use crate::json::{Place, TextLength};
 use crate::native::Capture;
 
 /// Bytes of an id or model that are kept.
@@ -95,10 +95,10 @@ impl Envelope {
         }
     }
 
-    pub(super) fn text(&mut self, at: Place, base: u32, length: usize, glance: &[u8]) {
+    pub(super) fn text(&mut self, at: Place, base: u32, length: TextLength, glance: &[u8]) {
         if at.depth > base {
             if self.key == Key::Output && self.is_output {
-                self.text_bytes = self.text_bytes.saturating_add(length.try_into().unwrap_or(u64::MAX));
+                self.text_bytes = self.text_bytes.saturating_add(length.meant.try_into().unwrap_or(u64::MAX));
             }
             return;
         }
@@ -107,7 +107,7 @@ impl Envelope {
             Key::Id => short.clone_into(&mut self.names.id),
             Key::Model => short.clone_into(&mut self.names.model),
             Key::Status => self.failed = glance == b"failed",
-            Key::Error => self.error.end(at.offset.saturating_add(length).saturating_add(2)),
+            Key::Error => self.error.end(at.offset.saturating_add(length.raw).saturating_add(2)),
             Key::Other | Key::CreatedAt | Key::Output | Key::Usage => {}
         }
     }

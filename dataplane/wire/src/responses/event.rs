@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::envelope::{Envelope, is_output};
-use crate::json::{Place, whole_number};
+use crate::json::{Place, TextLength, whole_number};
 use crate::native::{Capture, Facts};
 
 /// The depth of the members of an event's `response`.
@@ -145,17 +145,19 @@ impl Facts for Seen {
     }
 
     #[inline]
-    fn text(&mut self, at: Place, length: usize, glance: &[u8]) {
+    fn text(&mut self, at: Place, length: TextLength, glance: &[u8]) {
         match (at.depth, self.top) {
             (1, Top::Type) => self.kind = Kind::named(glance),
             (1, Top::Delta) => {
                 let from = at.offset.saturating_add(1);
-                self.text = (length > 0).then(|| from..from.saturating_add(length));
-                self.delta_bytes = length;
+                self.text = (length.raw > 0).then(|| from..from.saturating_add(length.raw));
+                self.delta_bytes = length.meant;
             }
-            (2.., Top::Delta) => self.delta_bytes = self.delta_bytes.saturating_add(length),
-            (1, Top::Output) => self.other_bytes = self.other_bytes.saturating_add(length),
-            (1, Top::Error) => self.response.error.end(at.offset.saturating_add(length).saturating_add(2)),
+            (2.., Top::Delta) => self.delta_bytes = self.delta_bytes.saturating_add(length.meant),
+            (1, Top::Output) => self.other_bytes = self.other_bytes.saturating_add(length.meant),
+            (1, Top::Error) => {
+                self.response.error.end(at.offset.saturating_add(length.raw).saturating_add(2))
+            }
             (2.., Top::Item) => self.item_text(at.depth, length, glance),
             (2.., Top::Response) => self.response.text(at, BASE, length, glance),
             _ => {}
@@ -174,11 +176,11 @@ impl Facts for Seen {
 }
 
 impl Seen {
-    fn item_text(&mut self, depth: u32, length: usize, glance: &[u8]) {
+    fn item_text(&mut self, depth: u32, length: TextLength, glance: &[u8]) {
         match self.inner {
             Inner::Type if depth == 2 => self.is_call = !is_plain(glance),
-            Inner::Output => self.other_bytes = self.other_bytes.saturating_add(length),
-            Inner::Encrypted => self.encrypted |= length > 0,
+            Inner::Output => self.other_bytes = self.other_bytes.saturating_add(length.meant),
+            Inner::Encrypted => self.encrypted |= length.raw > 0,
             Inner::Other | Inner::Type => {}
         }
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::envelope::Envelope;
 use crate::envelope::StreamError;
-use crate::json::Place;
+use crate::json::{Place, TextLength};
 use crate::native::{Capture, Facts, Gather, WholeAnswer};
 
 /// The depth of the members of a response that is all there is.
@@ -72,7 +72,7 @@ impl Facts for Seen {
         self.0.name(depth, BASE, name);
     }
 
-    fn text(&mut self, at: Place, length: usize, glance: &[u8]) {
+    fn text(&mut self, at: Place, length: TextLength, glance: &[u8]) {
         self.0.text(at, BASE, length, glance);
     }
 

@@ -17,7 +17,14 @@ const CLAUDE: &str = "anthropic.claude-sonnet-4-5";
 fn prepare(model: &str, request: &Value) -> (Value, Box<dyn Answers>) {
     let body = request.to_string();
     let target = Traits::of(model);
-    let asking = Asking { body: body.as_bytes(), target: &target, selector: "fast", seed: "T", now_s: 1 };
+    let asking = Asking {
+        body: body.as_bytes(),
+        target: &target,
+        selector: "fast",
+        seed: "T",
+        now_s: 1,
+        input_tokens: 0,
+    };
     let prepared = (find(Dialect::Chat, Dialect::Bedrock).unwrap().prepare)(&asking).unwrap();
     (serde_json::from_slice(&prepared.body).unwrap(), prepared.answers)
 }

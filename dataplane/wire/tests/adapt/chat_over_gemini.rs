@@ -14,7 +14,14 @@ use crate::pair::{cuttings, fixture, fixture_json};
 fn prepare(request: &Value) -> (Value, Box<dyn Answers>) {
     let body = request.to_string();
     let target = Traits::of("gemini-2.5-flash");
-    let asking = Asking { body: body.as_bytes(), target: &target, selector: "fast", seed: "T", now_s: 1 };
+    let asking = Asking {
+        body: body.as_bytes(),
+        target: &target,
+        selector: "fast",
+        seed: "T",
+        now_s: 1,
+        input_tokens: 0,
+    };
     let prepared = (find(Dialect::Chat, Dialect::Gemini).unwrap().prepare)(&asking).unwrap();
     (serde_json::from_slice(&prepared.body).unwrap(), prepared.answers)
 }
@@ -225,7 +232,14 @@ fn numbers_and_order_of_arguments_are_kept() {
         "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}]}]});
     let target = Traits::of("m");
     let body = request.to_string();
-    let asking = Asking { body: body.as_bytes(), target: &target, selector: "fast", seed: "T", now_s: 1 };
+    let asking = Asking {
+        body: body.as_bytes(),
+        target: &target,
+        selector: "fast",
+        seed: "T",
+        now_s: 1,
+        input_tokens: 0,
+    };
     let sent = (find(Dialect::Chat, Dialect::Gemini).unwrap().prepare)(&asking).unwrap().body;
     assert!(String::from_utf8_lossy(&sent).contains(arguments));
     let pretty = arguments.replace(',', ",\n ").replace(':', " : ");

@@ -9,7 +9,14 @@ use wire::stream::StreamState;
 pub(crate) fn prepare(request: &Value, target: &Traits<'_>) -> Result<Prepared, Rejection> {
     let body = request.to_string();
     let pair = find(Dialect::Chat, Dialect::Messages).unwrap();
-    (pair.prepare)(&Asking { body: body.as_bytes(), target, selector: "fast", seed: "T", now_s: 1 })
+    (pair.prepare)(&Asking {
+        body: body.as_bytes(),
+        target,
+        selector: "fast",
+        seed: "T",
+        now_s: 1,
+        input_tokens: 0,
+    })
 }
 
 pub(crate) fn reasoning() -> Traits<'static> {

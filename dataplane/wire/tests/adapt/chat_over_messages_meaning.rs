@@ -209,7 +209,14 @@ fn answers(seed: &str) -> Box<dyn Answers> {
         "stream_options": {"include_usage": true}, "thinking": {"type": "adaptive"}});
     let body = body.to_string();
     let target = Traits::of("claude");
-    let asking = Asking { body: body.as_bytes(), target: &target, selector: "fast \"é\"", seed, now_s: 7 };
+    let asking = Asking {
+        body: body.as_bytes(),
+        target: &target,
+        selector: "fast \"é\"",
+        seed,
+        now_s: 7,
+        input_tokens: 0,
+    };
     (find(Dialect::Chat, Dialect::Messages).unwrap().prepare)(&asking).unwrap().answers
 }
 
@@ -332,7 +339,7 @@ proptest! {
         let has_parts = conversation.iter().any(|said| matches!(said, Said::Image(_)));
         let request = in_chat(&conversation, split && !has_parts).to_string();
         let target = Traits { reasoning: true, ..Traits::of("claude") };
-        let asking = Asking { body: request.as_bytes(), target: &target, selector: "fast", seed: "T", now_s: 1 };
+        let asking = Asking { body: request.as_bytes(), target: &target, selector: "fast", seed: "T", now_s: 1, input_tokens: 0 };
         let prepared = (find(Dialect::Chat, Dialect::Messages).unwrap().prepare)(&asking).unwrap();
         let body: Value = serde_json::from_slice(&prepared.body).unwrap();
         prop_assert_eq!(meaning(of_messages(&body)), meaning(conversation));

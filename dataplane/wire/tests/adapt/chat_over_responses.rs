@@ -12,8 +12,14 @@ use crate::pair::{cuttings, fixture, fixture_json};
 
 fn prepare(request: &Value) -> Result<(Value, Box<dyn Answers>), String> {
     let body = request.to_string();
-    let asking =
-        Asking { body: body.as_bytes(), target: &Traits::of("up"), selector: "fast", seed: "T", now_s: 7 };
+    let asking = Asking {
+        body: body.as_bytes(),
+        target: &Traits::of("up"),
+        selector: "fast",
+        seed: "T",
+        now_s: 7,
+        input_tokens: 0,
+    };
     let pair = find(Dialect::Chat, Dialect::Responses).unwrap();
     let prepared = (pair.prepare)(&asking).map_err(|rejection| rejection.param)?;
     Ok((serde_json::from_slice(&prepared.body).unwrap(), prepared.answers))

@@ -48,7 +48,7 @@ pub(crate) fn traits(flags: &Value) -> Traits<'_> {
 }
 
 pub(crate) fn prepare(pair: &Adaptation, body: &[u8], target: &Traits<'_>) -> Result<Prepared, Rejection> {
-    (pair.prepare)(&Asking { body, target, selector: "selector", seed: "T", now_s: 1 })
+    (pair.prepare)(&Asking { body, target, selector: "selector", seed: "T", now_s: 1, input_tokens: 0 })
 }
 
 /// The answers to a plain request of the pair's client, with what `args` of a vector asks for.
@@ -64,6 +64,7 @@ pub(crate) fn answers(pair: &Adaptation, args: &Value, stream: bool) -> Box<dyn 
         selector: args["model"].as_str().unwrap_or("selector"),
         seed: "T",
         now_s: args["created"].as_u64().unwrap_or(1),
+        input_tokens: 0,
     };
     (pair.prepare)(&asking).unwrap().answers
 }

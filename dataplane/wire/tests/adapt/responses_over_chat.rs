@@ -11,11 +11,14 @@ use wire::stream::{StreamState, Trouble};
 use crate::pair::{cuttings, fixture, fixture_json};
 use crate::responses_reader::{Read, check_usage, read};
 
+fn asking<'a>(body: &'a str, target: &'a Traits<'a>) -> Asking<'a> {
+    Asking { body: body.as_bytes(), target, selector: "s", seed: "T", now_s: 1, input_tokens: 0 }
+}
+
 fn answers_to(request: &Value) -> Box<dyn Answers> {
     let target = Traits { custom_tools: true, ..Traits::of("target-model") };
     let body = request.to_string();
-    let asking =
-        Asking { body: body.as_bytes(), target: &target, selector: "codex", seed: "T", now_s: 1_795_000_000 };
+    let asking = Asking { selector: "codex", now_s: 1_795_000_000, ..asking(&body, &target) };
     let pair = find(Dialect::Responses, Dialect::Chat).unwrap();
     (pair.prepare)(&asking).unwrap().answers
 }
@@ -454,8 +457,8 @@ fn the_answer_repeats_its_request() {
 
 fn prepare(request: &Value) -> Result<Value, String> {
     let body = request.to_string();
-    let asking =
-        Asking { body: body.as_bytes(), target: &Traits::of("t"), selector: "s", seed: "T", now_s: 1 };
+    let target = Traits::of("t");
+    let asking = asking(&body, &target);
     let pair = find(Dialect::Responses, Dialect::Chat).unwrap();
     let prepared = (pair.prepare)(&asking).map_err(|rejection| rejection.param)?;
     Ok(serde_json::from_slice(&prepared.body).unwrap())
@@ -575,8 +578,8 @@ fn places_in_the_chat_request_lead_back_to_the_clients() {
     let input = json!([{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "data:x"}]},
         {"type": "reasoning", "summary": []}, call, {"type": "function_call_output", "call_id": "c", "output": "1"}]);
     let body = json!({"model": "m", "instructions": "Be.", "input": input}).to_string();
-    let asking =
-        Asking { body: body.as_bytes(), target: &Traits::of("t"), selector: "s", seed: "T", now_s: 1 };
+    let target = Traits::of("t");
+    let asking = asking(&body, &target);
     let origin = find(Dialect::Responses, Dialect::Chat).unwrap().origin.unwrap();
     for (path, want) in [
         ("messages.0", "instructions"),

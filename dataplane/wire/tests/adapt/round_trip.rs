@@ -11,7 +11,7 @@ use crate::{chat_said, responses_reader};
 
 fn prepare(client: Dialect, target: Dialect, body: &[u8]) -> Prepared {
     let traits = Traits { files: true, custom_tools: true, ..Traits::of("m") };
-    let asking = Asking { body, target: &traits, selector: "m", seed: "T", now_s: 1 };
+    let asking = Asking { body, target: &traits, selector: "m", seed: "T", now_s: 1, input_tokens: 0 };
     (find(client, target).unwrap().prepare)(&asking).unwrap()
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn holds(input: &[u8]) {
 fn request(body: &[u8]) -> Option<Box<dyn Answers>> {
     let pair = find(Dialect::Messages, Dialect::Chat).unwrap();
     let target = Traits { top_k: true, files: true, reasoning: true, ..Traits::of("m") };
-    let asking = Asking { body, target: &target, selector: "s\"", seed: "S", now_s: 1 };
+    let asking = Asking { body, target: &target, selector: "s\"", seed: "S", now_s: 1, input_tokens: 0 };
     match (pair.prepare)(&asking) {
         Ok(prepared) => {
             let said: Value = serde_json::from_slice(&prepared.body).unwrap();

@@ -463,7 +463,7 @@ fn check_answers(target: Dialect, traits: &Traits<'_>, pieces: &[&[u8]], whole: 
 
 fn asked(client: Dialect, target: Dialect, body: &[u8], traits: &Traits<'_>) -> Result<Prepared, Rejection> {
     let pair = wire::adapt::find(client, target).unwrap();
-    (pair.prepare)(&Asking { body, target: traits, selector: "fast", seed: "T", now_s: 1 })
+    (pair.prepare)(&Asking { body, target: traits, selector: "fast", seed: "T", now_s: 1, input_tokens: 0 })
 }
 
 fn answered(answers: &dyn Answers, pieces: &[&[u8]]) -> (Vec<u8>, StreamState) {

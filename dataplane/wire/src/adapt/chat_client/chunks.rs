@@ -5,7 +5,7 @@ use shared::usage::TokenCounts;
 
 use super::{Call, Identity, write_signature, write_usage};
 use crate::envelope::{StreamError, event_of};
-use crate::json::Writer;
+use crate::json::{Writer, meant_bytes};
 use crate::stream::StreamState;
 
 /// Writes chunks, each for the choice that is named. The first one of a choice is its role.
@@ -67,7 +67,7 @@ impl Chunks {
     /// The same of text that is escaped already.
     pub(in crate::adapt) fn escaped(&mut self, choice: u64, member: &str, text: &str) {
         if !text.is_empty() {
-            self.output(text.len());
+            self.output(meant_bytes(text.as_bytes()));
             self.begin(choice).name(member).escaped(text);
             self.end(None);
         }

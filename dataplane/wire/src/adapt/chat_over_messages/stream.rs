@@ -15,6 +15,7 @@ use crate::adapt::alike::Alike;
 use crate::adapt::events::{self, Events};
 use crate::adapt::write;
 use crate::envelope::{self, StreamError};
+use crate::json::meant_bytes;
 use crate::native::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
@@ -234,7 +235,7 @@ impl ChatChunks {
     /// Text that is escaped already.
     fn text(&mut self, member: Text, escaped: &str) {
         if !escaped.is_empty() {
-            self.output(escaped.len());
+            self.output(meant_bytes(escaped.as_ref()));
             self.chunks.text(member, escaped);
         }
     }
@@ -292,7 +293,7 @@ impl ChatChunks {
         }
         open.has_arguments = true;
         let call = open.call;
-        self.output(escaped.len());
+        self.output(meant_bytes(escaped.as_ref()));
         self.chunks.arguments(call, escaped);
     }
 

@@ -10,6 +10,7 @@ use crate::adapt::events::Events;
 use crate::adapt::write::{Members, number};
 use crate::adapt::{Answers, Asking, BadAnswer, Whole};
 use crate::envelope::{self, StreamError, event_of};
+use crate::json::meant_bytes;
 use crate::native::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
@@ -243,7 +244,7 @@ impl Answer {
 
     fn text(&mut self, member: Member, raw: &[u8]) {
         if !raw.is_empty() {
-            self.seen(raw.len());
+            self.seen(meant_bytes(raw.as_ref()));
             self.chunks.text(member, raw);
         }
     }
@@ -297,7 +298,7 @@ impl Answer {
         let Some((index, call)) = found.filter(|_| !raw.is_empty()) else { return };
         call.told = true;
         let custom = call.custom;
-        self.seen(raw.len());
+        self.seen(meant_bytes(raw.as_ref()));
         self.chunks.input(index, custom, raw);
     }
 

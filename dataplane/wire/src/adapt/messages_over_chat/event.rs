@@ -3,6 +3,8 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use shared::usage::TokenCounts;
 
+use crate::json::meant_bytes;
+
 /// Room for the events of one read; more is taken when it is needed.
 const ROOM_BYTES: usize = 4 * 1024;
 
@@ -62,14 +64,15 @@ impl Events {
     }
 
     /// `message_start`; `model` is JSON.
-    pub(super) fn start(&mut self, id: &str, model: &str) {
+    pub(super) fn start(&mut self, id: &str, model: &str, used: TokenCounts) {
         self.put(&[
             "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"",
             id,
             "\",\"type\":\"message\",\"role\":\"assistant\",\"model\":",
             model,
-            ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":0,",
-            "\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":0,\"output_tokens\":0}}}\n\n",
+            ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":",
+            &super::answer::usage(Some(used)),
+            "}}\n\n",
         ]);
     }
 
@@ -98,7 +101,8 @@ impl Events {
     /// More of the open block.
     pub(super) fn delta(&mut self, escaped: &str) {
         self.outputs = self.outputs.saturating_add(1);
-        self.output_bytes = self.output_bytes.saturating_add(escaped.len().try_into().unwrap_or(u64::MAX));
+        let bytes = meant_bytes(escaped.as_bytes());
+        self.output_bytes = self.output_bytes.saturating_add(bytes.try_into().unwrap_or(u64::MAX));
         self.out.reserve(self.delta.len().saturating_add(escaped.len()).saturating_add(8).max(256));
         self.out.put_slice(&self.delta);
         self.out.put_slice(escaped.as_bytes());

@@ -39,6 +39,7 @@ fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
         seed: asking.seed.to_owned(),
         thinking: said.thinking,
         stops: said.stops,
+        input_tokens: asking.input_tokens,
     };
     Ok(Prepared { body: said.body.into(), answers: Box::new(answers), dropped: said.dropped })
 }
@@ -56,6 +57,8 @@ struct ChatAnswers {
     thinking: bool,
     /// The client's stop sequences.
     stops: Vec<String>,
+    /// What the input is taken for until the upstream says it.
+    input_tokens: u64,
 }
 
 impl Answers for ChatAnswers {

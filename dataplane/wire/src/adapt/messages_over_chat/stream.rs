@@ -11,6 +11,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use shared::usage::TokenCounts;
 
 use super::calls::{Calls, TooMuch, WAITING_BYTES_MAX};
 use super::chunk::{Choice, Chunk, Delta, Piece, between_quotes, pieces};
@@ -154,11 +155,11 @@ impl MessagesFromChat {
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>) {
-        self.begin();
         if let Some(usage) = chunk.usage {
             let usage: Value = serde_json::from_str(usage.get()).unwrap_or_default();
             self.state.usage = token_counts(&usage).or(self.state.usage);
         }
+        self.begin();
         self.telling(|told| {
             let mut choices = chunk.choices.iter().flatten().filter(|choice| choice.is_first());
             choices.try_for_each(|choice| told.choice(choice))
@@ -262,7 +263,11 @@ impl MessagesFromChat {
     fn begin(&mut self) {
         if self.phase == Phase::Before {
             self.phase = Phase::Begun;
-            self.out.start(&self.answers.id, &self.answers.model);
+            // Clients show what this says until the end comes, and most upstreams count only there.
+            let estimate = TokenCounts { input: self.answers.input_tokens, ..TokenCounts::default() };
+            let input = self.state.usage.unwrap_or(estimate);
+            let used = TokenCounts { output: 0, reasoning: 0, ..input };
+            self.out.start(&self.answers.id, &self.answers.model, used);
         }
     }
 

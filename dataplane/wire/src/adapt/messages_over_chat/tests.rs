@@ -14,7 +14,14 @@ use crate::stream::{StreamState, Trouble};
 fn prepared(request: &Value) -> Prepared {
     let target = Traits::of("target-model");
     let body = request.to_string();
-    let asking = Asking { body: body.as_bytes(), target: &target, selector: "fast", seed: "S", now_s: 1 };
+    let asking = Asking {
+        body: body.as_bytes(),
+        target: &target,
+        selector: "fast",
+        seed: "S",
+        now_s: 1,
+        input_tokens: 0,
+    };
     prepare(&asking).unwrap()
 }
 
@@ -388,7 +395,14 @@ fn arguments_and_schemas_keep_the_order_of_their_members() {
         [{"type":"tool_use","id":"t","name":"f","input":{"z":1,"a":"é\u0001"}}]},{"role":"user","content":"y"}],
         "tools":[{"name":"f","input_schema":{"type":"object","properties":{"z":{},"a":{}}}}]}"#;
     let target = Traits::of("m");
-    let asking = Asking { body: body.as_bytes(), target: &target, selector: "s", seed: "S", now_s: 1 };
+    let asking = Asking {
+        body: body.as_bytes(),
+        target: &target,
+        selector: "s",
+        seed: "S",
+        now_s: 1,
+        input_tokens: 0,
+    };
     let prepared = prepare(&asking).unwrap();
     let text = String::from_utf8(prepared.body.to_vec()).unwrap();
     assert!(text.contains(r#""arguments":"{\"z\":1,\"a\":\"é\\u0001\"}""#), "{text}");
@@ -425,7 +439,14 @@ fn requests_of_the_wrong_shape_name_the_member() {
     for (more, param) in rows {
         let body = request(more.clone()).to_string();
         let target = Traits::of("m");
-        let asking = Asking { body: body.as_bytes(), target: &target, selector: "s", seed: "S", now_s: 1 };
+        let asking = Asking {
+            body: body.as_bytes(),
+            target: &target,
+            selector: "s",
+            seed: "S",
+            now_s: 1,
+            input_tokens: 0,
+        };
         let rejection = prepare(&asking).unwrap_err();
         assert_eq!(rejection.param, param, "{more}");
         assert!(rejection.message.starts_with(&format!("'{param}' ")), "{}", rejection.message);
@@ -451,7 +472,14 @@ fn members_of_the_chat_request_are_traced_to_where_they_came_from() {
     }));
     let body = body.to_string();
     let target = Traits::of("m");
-    let asking = Asking { body: body.as_bytes(), target: &target, selector: "s", seed: "S", now_s: 1 };
+    let asking = Asking {
+        body: body.as_bytes(),
+        target: &target,
+        selector: "s",
+        seed: "S",
+        now_s: 1,
+        input_tokens: 0,
+    };
     let rows = [
         ("messages.0.content", Some("system")),
         ("messages.1.content", Some("messages.0.content")),
@@ -486,7 +514,14 @@ fn a_target_with_quirks_of_its_own_is_asked_as_it_likes() {
     })
     .to_string();
     let target = Traits { tool_ids: ToolIds::Nine, stream_options: false, ..Traits::of("t") };
-    let asking = Asking { body: body.as_bytes(), target: &target, selector: "s", seed: "seed", now_s: 0 };
+    let asking = Asking {
+        body: body.as_bytes(),
+        target: &target,
+        selector: "s",
+        seed: "seed",
+        now_s: 0,
+        input_tokens: 0,
+    };
     let prepared = prepare(&asking).unwrap();
     let chat: Value = serde_json::from_slice(&prepared.body).unwrap();
     assert_eq!((&chat["stream"], chat.get("stream_options")), (&json!(true), None));

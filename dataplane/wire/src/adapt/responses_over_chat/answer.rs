@@ -10,6 +10,7 @@ use crate::adapt::alike::Alike;
 use crate::adapt::events::Events;
 use crate::adapt::{Answers, BadAnswer, Whole};
 use crate::envelope::StreamError;
+use crate::json::meant_bytes;
 use crate::native::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
@@ -131,7 +132,7 @@ impl Answer {
     fn take_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
         if let Some(like) = self.alike.read(data) {
             let told = self.output.message(PartKind::Text, like.text.as_bytes());
-            self.seen(like.text.len());
+            self.seen(meant_bytes(like.text.as_ref()));
             return told.is_err() && self.fail(&too_large(), secrets);
         }
         if data.starts_with(b"[DONE]") {
@@ -175,15 +176,15 @@ impl Answer {
     fn delta(&mut self, delta: &Delta<'_>) -> Result<(), Full> {
         if let Some(raw) = delta.reasoning() {
             self.output.reasoning(&raw)?;
-            self.seen(raw.len());
+            self.seen(meant_bytes(raw.as_ref()));
         }
         if let Some(raw) = delta.content() {
             self.output.message(PartKind::Text, &raw)?;
-            self.seen(raw.len());
+            self.seen(meant_bytes(raw.as_ref()));
         }
         if let Some(raw) = delta.refusal() {
             self.output.message(PartKind::Refusal, raw)?;
-            self.seen(raw.len());
+            self.seen(meant_bytes(raw.as_ref()));
         }
         for fragment in delta.fragments() {
             self.output.call(&fragment)?;

@@ -2,7 +2,7 @@
 //! piece.
 
 use super::seen::{ChoiceKey, DeltaKey, Seen, Top, unescaped};
-use crate::json::{KEY_BYTES_MAX, Place, Sink, Text, Word};
+use crate::json::{Escapes, KEY_BYTES_MAX, Place, Sink, Text, TextLength, Word};
 
 impl Sink for Seen {
     #[inline]
@@ -49,6 +49,7 @@ impl Sink for Seen {
     fn text_start(&mut self, at: Place, key: bool) {
         self.taken.clear();
         self.length = 0;
+        self.escapes = Escapes::default();
         self.take_max = if key || self.top == Top::Object { KEY_BYTES_MAX } else { 0 };
         if !key {
             self.value_starts(at);
@@ -60,7 +61,7 @@ impl Sink for Seen {
         if key {
             self.key_ends(at.depth, &unescaped(&taken));
         } else {
-            self.text_value_ends(at.depth, self.length, &taken);
+            self.text_value_ends(at.depth, self.escapes.length(self.length).meant, &taken);
             self.value_ends(at);
         }
         self.taken = taken;
@@ -72,6 +73,7 @@ impl Sink for Seen {
             self.taken.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         }
         self.length = self.length.saturating_add(bytes.len());
+        self.escapes.push(bytes);
     }
 
     #[inline]
@@ -87,7 +89,7 @@ impl Sink for Seen {
     fn whole_text(&mut self, text: Text<'_>) {
         if self.reading_depth == 0 {
             self.value_starts(text.start);
-            self.text_value_ends(text.start.depth, text.raw.len(), text.raw);
+            self.text_value_ends(text.start.depth, TextLength::of(&text).meant, text.raw);
             self.value_ends(text.end());
         }
     }

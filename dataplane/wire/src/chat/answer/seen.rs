@@ -7,7 +7,7 @@ use serde_json::Value;
 use shared::usage::TokenCounts;
 
 use crate::chat::usage::UsageReader;
-use crate::json::{Fault, Place, Scanner, unescape};
+use crate::json::{Escapes, Fault, Place, Scanner, unescape};
 use crate::native::Capture;
 
 /// Bytes of a `usage` object that is read; a longer one counts as unreadable.
@@ -59,6 +59,7 @@ pub(in crate::chat) struct Seen {
     pub(super) taken: Vec<u8>,
     pub(super) take_max: usize,
     pub(super) length: usize,
+    pub(super) escapes: Escapes,
 }
 
 /// What one `usage` member came to.
@@ -228,7 +229,7 @@ impl Seen {
         }
     }
 
-    /// A string of `length` raw bytes, which begin with `taken`, has ended.
+    /// A string that means `length` bytes of text, and is written beginning with `taken`, has ended.
     #[inline]
     pub(super) fn text_value_ends(&mut self, depth: u32, length: usize, taken: &[u8]) {
         if self.top != Top::Choices {

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use super::bound::Bounds;
 use super::edit::{Change, EDITS_MAX, Edit, System};
-use super::inside::{Ended, InnerKey, Inside, TextLength};
+use super::inside::{Ended, InnerKey, Inside};
 use super::value::{Span, Value};
-use crate::json::{Characters, Escapes, KEY_BYTES_MAX, Place, unescape};
+use crate::json::{Characters, Escapes, KEY_BYTES_MAX, Place, TextLength, unescape};
 use crate::request::InputSize;
 use crate::request::shape::Shape;
 

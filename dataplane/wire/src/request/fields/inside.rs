@@ -4,7 +4,7 @@
 use super::blob::{self, Blob};
 use super::field::{Field, GLANCE_BYTES, unescaped};
 use super::value::Value;
-use crate::json::Place;
+use crate::json::{Place, TextLength};
 use crate::request::InputSize;
 use crate::request::shape::Shape;
 
@@ -70,15 +70,6 @@ pub(super) enum InnerKey {
     Arguments,
     IncludeUsage,
     Id,
-}
-
-/// How long a string is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TextLength {
-    /// In bytes, as it is written.
-    pub(super) raw: usize,
-    /// The same less what its escapes add.
-    pub(super) meant: usize,
 }
 
 /// A string that matters for more than its length.

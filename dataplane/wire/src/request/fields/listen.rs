@@ -1,9 +1,8 @@
 //! How the tokens of a request reach its fields: whole where they come whole, else gathered piece by piece.
 
 use super::field::{Field, Fields, GLANCE_BYTES, unescaped};
-use super::inside::TextLength;
 use super::value::Value;
-use crate::json::{Characters, Escapes, Place, Sink, Text, Word, surplus};
+use crate::json::{Characters, Escapes, Place, Sink, Text, TextLength, Word};
 
 /// Stands for a number that is not read, and fits nowhere.
 const TOO_LONG: &[u8] = b"-2";
@@ -70,11 +69,10 @@ impl Sink for Fields {
         if key {
             self.key_ends(at.depth, &unescaped(&taken));
         } else {
-            let meant = self.text_length.saturating_sub(self.escapes.surplus());
             if self.counts_characters() {
                 self.inside.set_characters(self.characters.count());
             }
-            self.text_value_ends(at, TextLength { raw: self.text_length, meant }, &taken);
+            self.text_value_ends(at, self.escapes.length(self.text_length), &taken);
         }
         self.taken = taken;
     }
@@ -109,14 +107,14 @@ impl Sink for Fields {
     fn whole_text(&mut self, text: Text<'_>) {
         self.text_begins(text.start, false);
         let taken = text.raw.get(..self.wanted(text.start.depth, false)).unwrap_or(text.raw);
-        let surplus = if text.plain || !self.expects_text() { 0 } else { surplus(text.raw) };
+        let is_text = self.expects_text();
+        let length = if is_text { TextLength::of(&text) } else { TextLength::plain(text.raw.len()) };
         if self.counts_characters() {
             let mut characters = Characters::default();
             characters.push(text.raw);
             self.inside.set_characters(characters.count());
         }
-        let raw = text.raw.len();
-        self.text_value_ends(text.end(), TextLength { raw, meant: raw.saturating_sub(surplus) }, taken);
+        self.text_value_ends(text.end(), length, taken);
     }
 
     fn scalar_start(&mut self, at: Place) {
