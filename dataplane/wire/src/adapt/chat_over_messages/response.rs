@@ -9,6 +9,7 @@ use super::usage::Usage;
 use crate::adapt::write::{self, Members};
 use crate::adapt::{BadAnswer, Whole};
 use crate::envelope::StreamError;
+use crate::json::meant_bytes;
 
 /// Says `body` as a chat completion.
 pub(super) fn whole(form: &Form, body: &[u8]) -> Result<Whole, BadAnswer> {
@@ -130,9 +131,12 @@ impl<'a> Message<'a> {
     }
 
     fn output_bytes(&self) -> u64 {
-        let calls: usize =
-            self.calls.iter().map(|call| call.name.get().len().saturating_add(call.arguments.len())).sum();
-        let texts = [self.text.len(), self.reasoning.len(), self.refusal.len()];
+        let of_call = |call: &Call<'_>| {
+            meant_bytes(call.name.get().as_bytes()).saturating_add(meant_bytes(&call.arguments))
+        };
+        let calls: usize = self.calls.iter().map(of_call).sum();
+        let texts =
+            [self.text.as_str(), &self.reasoning, self.refusal].map(|text| meant_bytes(text.as_bytes()));
         calls.saturating_add(texts.iter().sum()).try_into().unwrap_or(u64::MAX)
     }
 }

@@ -244,7 +244,7 @@ impl Answer {
 
     fn text(&mut self, member: Member, raw: &[u8]) {
         if !raw.is_empty() {
-            self.seen(meant_bytes(raw.as_ref()));
+            self.seen(meant_bytes(raw));
             self.chunks.text(member, raw);
         }
     }
@@ -286,7 +286,7 @@ impl Answer {
         if self.calls.len() >= PARTS_MAX {
             return Err(TooMany);
         }
-        self.seen(item.name().len());
+        self.seen(meant_bytes(item.name()));
         let called = Called { index: self.calls.len(), id: item.call_id(), name: item.name(), custom };
         self.chunks.call(called);
         self.calls.push(Call { output_index, custom, told: false });
@@ -298,7 +298,7 @@ impl Answer {
         let Some((index, call)) = found.filter(|_| !raw.is_empty()) else { return };
         call.told = true;
         let custom = call.custom;
-        self.seen(meant_bytes(raw.as_ref()));
+        self.seen(meant_bytes(raw));
         self.chunks.input(index, custom, raw);
     }
 

@@ -7,6 +7,7 @@ use super::chunks::{kind_and_input, put_usage};
 use super::event::{Item, ItemKind, Response};
 use crate::adapt::{BadAnswer, Whole};
 use crate::envelope::StreamError;
+use crate::json::meant_bytes;
 
 /// What a message is made of, as it is escaped.
 #[derive(Default)]
@@ -54,7 +55,7 @@ impl Message {
                 for part in item.content() {
                     let text = if part.is_refusal() { &mut self.refusal } else { &mut self.content };
                     text.extend_from_slice(part.text());
-                    self.output_bytes = self.output_bytes.saturating_add(part.text().len());
+                    self.output_bytes = self.output_bytes.saturating_add(meant_bytes(part.text()));
                 }
             }
             ItemKind::Reasoning => {
@@ -63,7 +64,7 @@ impl Message {
                         self.reasoning.extend_from_slice(br"\n\n");
                     }
                     self.reasoning.extend_from_slice(thought);
-                    self.output_bytes = self.output_bytes.saturating_add(thought.len());
+                    self.output_bytes = self.output_bytes.saturating_add(meant_bytes(thought));
                 }
             }
             ItemKind::Function => self.call(item, false),
@@ -94,7 +95,7 @@ impl Message {
         ] {
             self.calls.extend_from_slice(part);
         }
-        let bytes = item.name().len().saturating_add(item.input().len());
+        let bytes = meant_bytes(item.name()).saturating_add(meant_bytes(item.input()));
         self.output_bytes = self.output_bytes.saturating_add(bytes);
     }
 

@@ -188,8 +188,8 @@ impl Answer {
         }
         for fragment in delta.fragments() {
             self.output.call(&fragment)?;
-            let input = fragment.input.as_ref().map_or(0, |input| input.len());
-            self.seen(input.saturating_add(fragment.name.len()));
+            let input = fragment.input.as_ref().map_or(0, |input| meant_bytes(input.as_ref()));
+            self.seen(input.saturating_add(meant_bytes(fragment.name.as_ref())));
         }
         Ok(())
     }
