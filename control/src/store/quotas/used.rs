@@ -1,0 +1,107 @@
+//! The table `quota_used`: what was used of each limit in each calendar window; and what stored usage says of it.
+
+use rusqlite::{Connection, named_params};
+use shared::quota::{Period, Spent, Subject};
+
+use super::Counted;
+use crate::store::record::Record;
+use crate::store::{block, rollup};
+
+/// What was used of a limit in the window that began at `start_ms`, counted or still due.
+pub(crate) fn used(db: &Connection, id: &str, start_ms: u64) -> rusqlite::Result<u64> {
+    db.prepare_cached(USED)?.query_row((id, start_ms), |row| row.get("used"))
+}
+
+/// Adds to what was used in a window, and forgets the windows long before it. Runs in the transaction that stores
+/// the usage.
+pub(crate) fn add_used(tx: &Connection, id: &str, start_ms: u64, amount: u64) -> rusqlite::Result<()> {
+    let amount = i64::try_from(amount).unwrap_or(i64::MAX);
+    let values = named_params! {":quota": id, ":start": start_ms, ":amount": amount};
+    tx.prepare_cached(ADD)?.execute(values)?;
+    tx.prepare_cached(FORGET)?.execute((id, start_ms.saturating_sub(KEPT_MS)))?;
+    Ok(())
+}
+
+/// Returns the usage since `start_ms`, the beginning of a window of `period`, as far as it is stored. A window begins
+/// with a day and is summed by the days, which outlive the hours; only one of an hour is not.
+pub(crate) fn used_since(
+    db: &Connection,
+    counted: &Counted,
+    period: Period,
+    start_ms: u64,
+) -> rusqlite::Result<Spent> {
+    let [by_hour, by_day] = match counted.subject.kind {
+        Subject::Key => USED_BY_KEY,
+        Subject::Project => USED_BY_PROJECT,
+        Subject::Principal => USED_BY_PRINCIPAL,
+        Subject::Provider => USED_BY_PROVIDER,
+        Subject::Gateway => USED_BY_PROJECTS,
+    };
+    let statement = if period == Period::Hour { by_hour } else { by_day };
+    let hour = start_ms / rollup::HOUR_MS;
+    let Counted { subject, model, endpoint } = counted;
+    db.prepare_cached(statement)?.query_row((&subject.id, hour, model, endpoint), |row| {
+        Ok(Spent {
+            requests: row.get("requests")?,
+            input_tokens: row.get("input")?,
+            output_tokens: row.get("output")?,
+            cost_nano_usd: Some(row.get("cost")?),
+        })
+    })
+}
+
+/// Gives `each` every stored exchange that began at `from_ms` or later.
+pub(crate) fn recent(
+    db: &Connection,
+    from_ms: u64,
+    mut each: impl FnMut(&Record<'_>),
+) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(RECENT)?;
+    let mut blocks = statement.query([from_ms])?;
+    while let Some(found) = blocks.next()? {
+        let names = block::names(found.get_ref("names")?.as_blob()?);
+        let rows = block::rows(found.get_ref("rows")?.as_blob()?, &names).flatten();
+        rows.map(|(record, _)| record)
+            .filter(|record| record.started_at_ms >= from_ms)
+            .for_each(|record| each(&record));
+    }
+    Ok(())
+}
+
+/// Windows are kept for as long after their beginning: longer than a month, and than any exchange runs.
+const KEPT_MS: u64 = 62 * 24 * 3_600_000;
+const USED: &str = "SELECT \
+     min(coalesce((SELECT used FROM quota_used WHERE quota = ?1 AND window_start_ms = ?2), 0), 0x3fffffffffffffff) + \
+     min(coalesce((SELECT sum(amount) FROM usage_due WHERE quota = ?1 AND at = ?2 \
+     AND id > (SELECT taken FROM usage_place)), 0), 0x3fffffffffffffff) AS used";
+const ADD: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES (:quota, :start, :amount) \
+     ON CONFLICT DO UPDATE SET used = min(used, 0x3fffffffffffffff) + min(excluded.used, 0x3fffffffffffffff)";
+const FORGET: &str = "DELETE FROM quota_used WHERE quota = ? AND window_start_ms < ?";
+const RECENT: &str = "SELECT names, rows FROM usage WHERE last_ms >= ?";
+
+macro_rules! used_by {
+    ($table:literal, $subject:literal) => {
+        concat!(
+            "SELECT coalesce(sum(CASE WHEN outcome = 'failed' THEN 0 ELSE requests END), 0) AS requests, \
+             coalesce(sum(input_tokens + cache_read_tokens + cache_write_tokens), 0) AS input, \
+             coalesce(sum(output_tokens + reasoning_tokens), 0) AS output, \
+             coalesce(sum(cost_nano_usd), 0) AS cost \
+             FROM ",
+            $table,
+            " WHERE ",
+            $subject,
+            " AND hour >= ?2 AND (?3 IS NULL OR provider || '/' || model = ?3) AND (?4 IS NULL OR endpoint = ?4)"
+        )
+    };
+    ($subject:literal) => {
+        [used_by!("usage_hour", $subject), used_by!("usage_day", $subject)]
+    };
+}
+
+const USED_BY_KEY: [&str; 2] = used_by!(
+    "key IN (SELECT id FROM keys WHERE family = ?1 UNION ALL SELECT id FROM former_keys WHERE family = ?1)"
+);
+const USED_BY_PROJECT: [&str; 2] = used_by!("project = ?1");
+const USED_BY_PRINCIPAL: [&str; 2] = used_by!("principal = ?1");
+const USED_BY_PROVIDER: [&str; 2] = used_by!("provider = ?1");
+const USED_BY_PROJECTS: [&str; 2] = used_by!("?1 = '' AND project <> ''");
