@@ -72,6 +72,9 @@ const EMBEDDED: &str = include_str!("prices.json");
 const BYTES_MAX: u64 = 16 << 20;
 
 #[cfg(test)]
+mod golden_bills;
+
+#[cfg(test)]
 mod tests {
     use shared::prices::{Prices, Schedule, Tier};
     use shared::usage::Class;
