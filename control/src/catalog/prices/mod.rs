@@ -7,8 +7,8 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::facts::Facts;
-use super::file::read_bounded;
+use crate::catalog::facts::Facts;
+use crate::catalog::file::read_bounded;
 use crate::config::Provider;
 
 /// A list. Models are found by exact id: a vendor's next model may cost anything.
@@ -68,7 +68,7 @@ impl PriceList {
     }
 }
 
-const EMBEDDED: &str = include_str!("prices.json");
+const EMBEDDED: &str = include_str!("../prices.json");
 const BYTES_MAX: u64 = 16 << 20;
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
                 of(Class::Output).is_none_or(|_| input.or_else(|| of(Class::AudioInput)).is_some()),
                 "{name}"
             );
-            // Nebius asks the same for cached input of two models.
+            // Cerebras, and Nebius for two models, ask the same for cached input.
             assert!(of(Class::CacheRead) <= input, "{name}: a cache makes it cheaper");
             assert!(of(Class::Output).is_none_or(|price| Some(price) >= input), "{name}");
             assert!(
