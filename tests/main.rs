@@ -24,6 +24,7 @@ mod harness;
 mod http;
 mod http2;
 mod images;
+mod interrupted;
 mod keys;
 mod kinds;
 mod limits;

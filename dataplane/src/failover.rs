@@ -200,6 +200,8 @@ struct Walk<'a> {
     renewing: Option<Target>,
     /// There was no room for the request in another dialect.
     no_room: bool,
+    /// A hard quota binds the request, and it cannot be noted.
+    no_slot: bool,
     /// The refusal of a quota that a target was passed over for: of those, the target that may be used again first.
     over_quota: Option<Box<(Fault, Target)>>,
 }
@@ -217,6 +219,7 @@ impl<'a> Walk<'a> {
             last: None,
             renewing: None,
             no_room: false,
+            no_slot: false,
             over_quota: None,
         }
     }
@@ -291,13 +294,9 @@ impl<'a> Walk<'a> {
     async fn target(&mut self, target: &Target, record: &mut Record) -> Step {
         let Job { access, route, .. } = self.job;
         if let Err(fault) = quota::reserve_target(access, route.endpoint(), self.demand, target, record) {
-            let is_over = fault.kind == ErrorKind::QuotaExceeded;
             self.keep_over_quota(fault, target);
-            if is_over {
-                record.skip(target, StepResult::OverQuota);
-                return Step::Moved;
-            }
-            return Step::Stopped;
+            record.skip(target, StepResult::OverQuota);
+            return Step::Moved;
         }
         let step = self.attempts(target, record).await;
         if !matches!(step, Step::Served { .. }) {
@@ -340,10 +339,13 @@ impl<'a> Walk<'a> {
         };
         self.last = Some(target.clone());
         for attempt in 1..=provider.retry.attempts_max.max(1) {
+            if !record.begin_step(target) {
+                self.no_slot = true;
+                return Step::Stopped;
+            }
             self.attempts += 1;
             add(&self.job.worker.counters.attempts, 1);
             let began = Instant::now();
-            record.begin_step(target);
             let failure = match attempt::attempt(&task, target, record, began).await {
                 Ok(success) => {
                     provider.circuit.succeed();
@@ -425,6 +427,7 @@ impl<'a> Walk<'a> {
                 fault.retry_after = failure.retry_after.map(|wait| wait.min(CLIENT_WAIT_MAX));
                 fault
             }
+            (None, _) if self.no_slot => quota::no_slot(),
             (None, _) if self.no_room => Fault::from(NoRoom),
             (None, _) if let Some(over) = self.over_quota => over.0,
             // One that rests could serve the request later.

@@ -30,6 +30,7 @@ pub(crate) struct Counters {
     pub(crate) failed: AtomicU64,
     pub(crate) cancelled: AtomicU64,
     pub(crate) cut: AtomicU64,
+    pub(crate) unnoted: AtomicU64,
     pub(crate) attempts: AtomicU64,
     pub(crate) attempt_failures: AtomicU64,
     pub(crate) quota_warnings: AtomicU64,

@@ -34,6 +34,8 @@ pub(crate) struct Record {
     input: InputSize,
     /// What the exchange holds of its caller's quotas, until it is recorded.
     held: Option<Held>,
+    /// Where it is noted, once something goes upstream.
+    note: Option<Note>,
 }
 
 /// See [`Record::hold`].
@@ -43,8 +45,6 @@ struct Held {
     reservation: Reservation,
     /// Under those that count it because of the target that is being tried, or has served.
     of_target: Reservation,
-    /// Where it is noted, under hard quotas.
-    note: Option<Note>,
 }
 
 /// What a record begins with.
@@ -111,57 +111,27 @@ impl Record {
             dialect: opening.dialect,
             input: opening.input.clone(),
             held: None,
+            note: None,
         }
     }
 
-    /// Takes charge of what the exchange has reserved. Under a hard quota it is noted too, so that a kill of the
-    /// process does not give it back; false if there is no room for that, and then nothing is held.
-    pub(crate) fn hold(&mut self, reservation: Reservation) -> bool {
-        let Some(event) = &self.event else {
+    /// Takes charge of what the exchange has reserved.
+    pub(crate) fn hold(&mut self, reservation: Reservation) {
+        if self.event.is_some() {
+            self.held = Some(Held { reservation, of_target: Reservation::default() });
+        } else {
             reservation.release();
-            return true;
-        };
-        let mut held = Held { reservation, of_target: Reservation::default(), note: None };
-        if held.reservation.is_hard() {
-            let input = self.input.estimate(self.dialect, "");
-            held.note = self.worker.note_usage(&held.interrupted(event, input));
-            if held.note.is_none() {
-                held.reservation.release();
-                return false;
-            }
         }
-        self.held = Some(held);
-        true
     }
 
-    /// Takes charge of what the exchange has reserved under quotas that depend on `target`, which is tried next. False
-    /// if it cannot be noted, and then nothing is held.
-    pub(crate) fn hold_target(&mut self, reservation: Reservation, target: &Target) -> bool {
-        let (Some(event), Some(held)) = (&self.event, &mut self.held) else {
-            reservation.release();
-            return true;
-        };
-        held.release_target();
-        held.of_target = reservation;
-        if !held.of_target.is_hard() {
-            return true;
-        }
-        let pending = UsageEvent {
-            provider: Some(target.provider.id.clone()),
-            model: Some(target.model.id.clone()),
-            ..held.interrupted(event, self.input.estimate(self.dialect, target.model.id.as_str()))
-        };
-        let is_noted = match &held.note {
-            Some(note) => self.worker.replace_note(note, &pending),
-            None => {
-                held.note = self.worker.note_usage(&pending);
-                held.note.is_some()
-            }
-        };
-        if !is_noted {
+    /// Takes charge of what the exchange has reserved under quotas that depend on the target that is tried next.
+    pub(crate) fn hold_target(&mut self, reservation: Reservation) {
+        if let Some(held) = &mut self.held {
             held.release_target();
+            held.of_target = reservation;
+        } else {
+            reservation.release();
         }
-        is_noted
     }
 
     /// Gives back what is held because of a target that has not served.
@@ -183,8 +153,9 @@ impl Record {
         }
     }
 
-    /// An attempt at `target` begins: from now on input counts as used. The step is corrected when it ends.
-    pub(crate) fn begin_step(&mut self, target: &Target) {
+    /// An attempt at `target` begins: from now on input counts as used. The step is corrected when it ends. False if a
+    /// hard quota binds the exchange and it cannot be noted: then nothing may go upstream.
+    pub(crate) fn begin_step(&mut self, target: &Target) -> bool {
         let input = self.input.estimate(self.dialect, target.model.id.as_str());
         let tokens = TokenCounts { input, ..TokenCounts::default() };
         self.model = Some(Arc::clone(&target.model));
@@ -194,8 +165,46 @@ impl Record {
             event.model = Some(target.model.id.clone());
             event.tokens = tokens;
             event.provenance = Provenance::Estimated;
-            event.trace.push(step(target, StepResult::Cancelled));
         });
+        let may_go = self.note_running();
+        self.note(|event| {
+            if may_go {
+                event.trace.push(step(target, StepResult::Cancelled));
+            } else {
+                (event.tokens, event.provenance) = (TokenCounts::ZERO, Provenance::None);
+            }
+        });
+        may_go
+    }
+
+    /// Notes the exchange as it is to be recorded if the process does not outlive it, in place of an earlier note: with
+    /// what it has reserved as used. False if it has to be noted and cannot be.
+    fn note_running(&mut self) -> bool {
+        let Some(event) = &mut self.event else { return true };
+        let has_to_be = self.held.as_ref().is_some_and(Held::is_hard);
+        if !has_to_be && !event.stream && !self.worker.notes_cheaply() {
+            return true;
+        }
+        let held = |metric| self.held.as_ref().and_then(|held| held.most(metric));
+        let total = held(Metric::TotalTokens).map(|total| total.saturating_sub(event.tokens.input));
+        event.tokens.output = held(Metric::OutputTokens).max(total).unwrap_or(0);
+        match held(Metric::CostMicroUsd) {
+            _ if self.free => event.cost_nano_usd = Some(0),
+            Some(reserved) => event.cost_nano_usd = Some(reserved),
+            None => {
+                set_cost(event, self.model.as_deref());
+            }
+        }
+        let note = self.worker.note_usage(event);
+        event.tokens.output = 0;
+        (event.cost_nano_usd, event.price) = (None, None);
+        let is_noted = note.is_some();
+        match note.and_then(|note| self.note.replace(note)) {
+            Some(earlier) => self.worker.strike_note(earlier),
+            None if !is_noted && !has_to_be => add(&self.worker.counters.unnoted, 1),
+            None => {}
+        }
+        is_noted || !has_to_be
     }
 
     /// The attempt that began last has ended.
@@ -278,9 +287,9 @@ impl Record {
             add(&self.worker.counters.quota_warnings, u64::from(held.warnings().next().is_some()));
             held.reservation.settle(&spent);
             held.of_target.settle(&spent);
-            if let Some(note) = held.note {
-                self.worker.strike_note(note);
-            }
+        }
+        if let Some(note) = self.note.take() {
+            self.worker.strike_note(note);
         }
         cost_nano_usd
     }
@@ -302,6 +311,10 @@ impl Held {
         self.reservation.warnings().chain(self.of_target.warnings())
     }
 
+    fn is_hard(&self) -> bool {
+        self.reservation.is_hard() || self.of_target.is_hard()
+    }
+
     /// The most that is held of a metric under a hard quota.
     fn most(&self, metric: Metric) -> Option<u64> {
         self.reservation.held(metric).max(self.of_target.held(metric))
@@ -309,22 +322,6 @@ impl Held {
 
     fn release_target(&mut self) {
         std::mem::take(&mut self.of_target).release();
-    }
-
-    /// The record of an exchange that the process does not outlive: what it had reserved, as used.
-    fn interrupted(&self, event: &UsageEvent, input: u64) -> UsageEvent {
-        let output = self.most(Metric::OutputTokens);
-        let total = self.most(Metric::TotalTokens).map(|total| total.saturating_sub(input));
-        let output = output.max(total).unwrap_or(0);
-        UsageEvent {
-            outcome: Outcome::Interrupted,
-            error: Some(ErrorKind::Internal),
-            tokens: TokenCounts { input, output, ..TokenCounts::default() },
-            provenance: Provenance::Estimated,
-            cost_nano_usd: self.most(Metric::CostMicroUsd),
-            trace: Vec::new(),
-            ..event.clone()
-        }
     }
 }
 

@@ -103,13 +103,13 @@ impl Worker {
     }
 
     /// Notes how an exchange is to be recorded if the process is killed before it ends.
-    pub(crate) fn note_usage(&self, pending: &UsageEvent) -> Option<Note> {
-        self.usage.borrow_mut().note(pending)
+    pub(crate) fn note_usage(&self, running: &UsageEvent) -> Option<Note> {
+        self.usage.borrow_mut().note(running)
     }
 
-    /// Replaces a note; false if it stays as it was.
-    pub(crate) fn replace_note(&self, note: &Note, pending: &UsageEvent) -> bool {
-        self.usage.borrow_mut().replace_note(note, pending)
+    /// True if a note costs no system call.
+    pub(crate) fn notes_cheaply(&self) -> bool {
+        self.usage.borrow().notes_cheaply()
     }
 
     /// The exchange has been recorded.

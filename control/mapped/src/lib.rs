@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::ptr;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, fallocate, fstatfs};
@@ -15,7 +16,7 @@ use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 #[derive(Debug)]
 pub struct Mapped {
     map: MmapRaw,
-    /// Bytes that were appended.
+    /// Bytes that were appended, or the end of what was put.
     length: usize,
 }
 
@@ -55,6 +56,22 @@ impl Mapped {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(self.length), bytes.len());
         }
         self.length += bytes.len();
+        true
+    }
+
+    /// Writes all of `bytes` at `at`, over what is there; false if they do not fit, and then nothing is written. What was
+    /// written before this call is in the file before these bytes are.
+    pub fn put(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let Some(end) = at.checked_add(bytes.len()).filter(|end| *end <= self.map.len()) else {
+            return false;
+        };
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: `end` is at most the length of the map; otherwise as in `append`.
+        #[expect(unsafe_code, reason = "memory that a file lies behind can be written in no other way")]
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(at), bytes.len());
+        }
+        self.length = self.length.max(end);
         true
     }
 
@@ -129,6 +146,21 @@ mod tests {
         let mut read = Vec::new();
         File::open(&path).unwrap().read_to_end(&mut read).unwrap();
         assert_eq!((read.len(), &read[SIZE - 4..]), (SIZE, &b"\x07two"[..]));
+    }
+
+    #[test]
+    fn what_is_put_stands_where_it_was_put_and_nothing_stands_past_the_end() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("file");
+        let mut mapped = Mapped::allocate(&create(&path), SIZE).unwrap();
+        assert!(mapped.put(SIZE - 3, b"end") && mapped.put(4, b"five") && mapped.put(4, b"4"));
+        for (at, bytes) in [(SIZE - 3, &b"four"[..]), (SIZE + 1, b""), (usize::MAX, b"one")] {
+            assert!(!mapped.put(at, bytes), "{at}");
+        }
+        let read = std::fs::read(&path).unwrap();
+        assert_eq!((read.len(), &read[4..8], &read[SIZE - 3..]), (SIZE, &b"4ive"[..], &b"end"[..]));
+        mapped.clear();
+        assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == 0));
     }
 
     #[test]

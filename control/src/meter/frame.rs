@@ -11,13 +11,14 @@
 //! A file that was used before may hold again what it held then, if the machine lost power at the wrong moment. So
 //! the frames of such files are bound to them: under another name they are none.
 
-use shared::usage::{TokenCounts, TraceStep, Units, UsageEvent};
+use shared::error_kind::ErrorKind;
+use shared::usage::{Outcome, TokenCounts, TraceStep, Units, UsageEvent};
 
 use super::names;
 use crate::store::digest::{digest, wide_digest};
 use crate::store::marks::FileId;
 use crate::store::more::pack_lost;
-use crate::store::record::{Record, Step, bounded, bounded_cost};
+use crate::store::record::{Name, Record, Step, bounded, bounded_cost};
 use crate::store::varint;
 
 /// Makes `out` the frame of `event`, but for its header.
@@ -31,6 +32,28 @@ pub(super) fn put(out: &mut Vec<u8>, event: &UsageEvent) {
             break;
         }
         step_of(step).put(out, text);
+    }
+}
+
+/// Makes `out` the frame, but for its header, of `running` as the next process records it: interrupted. The trace is in
+/// it only where it shows what failed attempts used and the frame gets no longer than `bytes_max`.
+pub(super) fn put_interrupted(out: &mut Vec<u8>, running: &UsageEvent, bytes_max: usize) {
+    let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
+    let mut record = record(running);
+    record.set_name(Name::Outcome, Outcome::Interrupted.name());
+    record.set_name(Name::Error, names::error(ErrorKind::Internal));
+    loop {
+        out.clear();
+        out.extend_from_slice(&[0; HEADER]);
+        record.put(out, text);
+        if record.lost.is_empty() {
+            return;
+        }
+        running.trace.iter().for_each(|step| step_of(step).put(out, text));
+        if out.len() <= bytes_max {
+            return;
+        }
+        record.lost = Vec::new().into();
     }
 }
 

@@ -5,7 +5,7 @@
 //! so that what waits stays bounded by the queue and the journal.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -148,31 +148,35 @@ impl Meter {
                 Round::Failing(_) => return,
             }
         }
-        for path in std::mem::take(&mut self.inbox.notes) {
-            match self.take_notes(&path) {
-                Ok(0) => {}
-                Ok(count) => tracing::warn!(
-                    "{count} exchanges under quotas were running when the gateway ended; what they had reserved \
-                     counts as used"
-                ),
-                Err(error) => {
-                    self.usage.abandon();
-                    self.charges.abandon();
-                    tracing::error!("{} waits for the next start: {error}", path.display());
-                }
+        match self.take_notes() {
+            Ok(0) => {}
+            Ok(count) => tracing::warn!(
+                "{count} exchanges were running when the gateway ended; each is recorded as interrupted, and what it \
+                 had reserved counts as used"
+            ),
+            Err(error) => {
+                self.usage.abandon();
+                self.charges.abandon();
+                tracing::error!("the notes of running exchanges wait for the next start: {error}");
             }
         }
     }
 
-    /// Records the exchanges that are noted in a file and not recorded otherwise; then the file is done with.
-    fn take_notes(&mut self, path: &Path) -> Result<u64, Box<dyn std::error::Error>> {
-        let bytes = fs::read(path)?;
+    /// Records the exchanges that are noted and not recorded otherwise; then the files of notes are done with.
+    fn take_notes(&mut self) -> Result<u64, Box<dyn std::error::Error>> {
+        let paths = std::mem::take(&mut self.inbox.notes);
+        if paths.is_empty() {
+            return Ok(0);
+        }
+        let files = paths.iter().map(|path| Ok((path, fs::read(path)?))).collect::<io::Result<Vec<_>>>()?;
+        let records = files.iter().flat_map(|(path, bytes)| notes::records(path, bytes));
+        let noted: Vec<_> = records.filter_map(|bytes| Record::take(bytes, Texts::Inline)).collect();
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for bytes in notes::records(path, &bytes) {
-            let Some((record, trace)) = Record::take(bytes, Texts::Inline) else { continue };
-            if !requests::is_stored(&tx, record.request_id, record.started_at_ms)? {
-                self.usage.add(&tx, &record, trace)?;
-                self.charges.count(&tx, &record)?;
+        let mut known = requests::stored(&tx, noted.iter().map(|(record, _)| record))?;
+        for (record, trace) in &noted {
+            if known.insert((record.request_id.to_owned(), record.started_at_ms)) {
+                self.usage.add(&tx, record, *trace)?;
+                self.charges.count(&tx, record)?;
             }
         }
         self.charges.store(&tx)?;
@@ -180,7 +184,7 @@ impl Meter {
         tx.commit()?;
         self.charges.committed();
         dues::deliver(&mut self.db)?;
-        fs::remove_file(path)?;
+        paths.iter().try_for_each(fs::remove_file)?;
         Ok(stored.added)
     }
 

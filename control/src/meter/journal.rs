@@ -163,12 +163,12 @@ impl UsageLog for Log {
         }
     }
 
-    fn note(&mut self, pending: &UsageEvent) -> Option<Note> {
-        self.notes.write(pending)
+    fn note(&mut self, running: &UsageEvent) -> Option<Note> {
+        self.notes.write(running)
     }
 
-    fn replace_note(&mut self, note: &Note, pending: &UsageEvent) -> bool {
-        self.notes.replace(note, pending)
+    fn notes_cheaply(&self) -> bool {
+        self.notes.are_mapped()
     }
 
     fn strike(&mut self, note: Note) {

@@ -1,18 +1,20 @@
-//! Notes of exchanges that are on their way under a hard quota: how each is to be recorded if the process ends
-//! before it does. A crash therefore cannot be used to spend what was only reserved.
+//! Notes of the exchanges that are running: how each is to be recorded if the process ends before it does. So a kill
+//! loses no exchange, and cannot be used to spend what was only reserved.
 //!
 //! ```text
-//!  slot 0: frame of the record, zeros ..... | slot 1: zeros (struck) | slot 2: ...      SLOT_BYTES each
+//!  slot 0: frame of the record, zeros ..... | slot 1: zeros (struck) | slot 2: ...
 //! ```
 //!
-//! A note is written with one pwrite(2) before anything goes upstream, and struck with another one after the
-//! record is in the journal. Between the two it may be there although the record is; whoever reads it looks.
+//! A note is written before anything goes upstream, and struck after the record is in the journal. Between the two it
+//! may be there although the record is; whoever reads it looks. Both are copies to memory that a file lies behind
+//! where the file system holds that (`mapped`), and one pwrite(2) each elsewhere.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use mapped::Mapped;
 use shared::usage::{Note, UsageEvent};
 
 use super::frame::{self, Frame};
@@ -20,81 +22,143 @@ use super::frame::{self, Frame};
 /// The notes of one data-plane thread.
 #[derive(Debug)]
 pub(super) struct Notes {
-    path: PathBuf,
-    /// Made with the first note.
-    file: Option<File>,
-    /// Struck slots, to be used again.
-    free: Vec<u32>,
-    /// The first slot that was never used.
-    next: u32,
+    short: Slots,
+    long: Slots,
     buffer: Vec<u8>,
 }
 
 impl Notes {
     /// Notes in the folder `dir`, by the thread whose journal files are named after `origin`.
     pub(super) fn new(dir: &Path, origin: u64) -> Self {
-        let path = dir.join(format!("{origin:016x}{EXTENSION}"));
-        Self { path, file: None, free: Vec::new(), next: 0, buffer: Vec::new() }
+        let slots = |kind| Slots::new(dir.join(format!("{origin:016x}")), kind);
+        Self { short: slots(&SHORT), long: slots(&LONG), buffer: Vec::new() }
     }
 
-    /// Writes a note. None if all slots are taken, or it cannot be written.
-    pub(super) fn write(&mut self, pending: &UsageEvent) -> Option<Note> {
-        let slot = self.free.pop().or_else(|| (self.next < SLOTS_MAX).then_some(self.next))?;
-        self.next = self.next.max(slot.saturating_add(1));
-        match self.put(slot, pending) {
-            Ok(()) => Some(Note(slot)),
-            Err(error) => {
-                tracing::error!("a request under a quota cannot be noted and is refused: {error}");
-                self.free.push(slot);
-                None
-            }
+    /// Writes a note. `None` if all slots are taken, or it cannot be written.
+    pub(super) fn write(&mut self, running: &UsageEvent) -> Option<Note> {
+        frame::put_interrupted(&mut self.buffer, running, LONG.slot_bytes);
+        frame::close(&mut self.buffer, None);
+        if self.buffer.len() <= SHORT.slot_bytes {
+            self.short.write(&self.buffer).map(Note)
+        } else {
+            self.long.write(&self.buffer).map(|slot| Note(slot | IS_LONG))
         }
-    }
-
-    /// Writes another note in the place of one. False if it cannot be written.
-    pub(super) fn replace(&mut self, Note(slot): &Note, pending: &UsageEvent) -> bool {
-        let put = self.put(*slot, pending);
-        put.inspect_err(|error| {
-            tracing::error!("a note of a request under a quota cannot be replaced: {error}")
-        })
-        .is_ok()
     }
 
     /// Takes a note away. One that cannot be struck is found to be recorded when it is read.
     pub(super) fn strike(&mut self, Note(slot): Note) {
-        if let Some(file) = &self.file
-            && let Err(error) = file.write_all_at(&STRUCK, offset(slot))
-        {
-            tracing::warn!("a note in {} cannot be struck: {error}", self.path.display());
+        match slot & IS_LONG {
+            0 => self.short.strike(slot),
+            _ => self.long.strike(slot & !IS_LONG),
+        }
+    }
+
+    /// True if a note costs no system call, as far as that is known before the first one.
+    pub(super) fn are_mapped(&self) -> bool {
+        self.short.files.last().is_none_or(|place| matches!(place, Place::Mapped(_)))
+    }
+}
+
+/// A sort of slots.
+#[derive(Debug)]
+struct Kind {
+    slot_bytes: usize,
+    slots_max: u32,
+    extension: &'static str,
+}
+
+/// Slots of one kind, in files of [`FILE_BYTES`] that are made when they are needed.
+#[derive(Debug)]
+struct Slots {
+    /// The path of the files but for number and extension.
+    stem: PathBuf,
+    kind: &'static Kind,
+    files: Vec<Place>,
+    /// Struck slots, to be used again.
+    free: Vec<u32>,
+    /// The first slot that was never used.
+    next: u32,
+    /// The last note could not be written, and the log has it.
+    is_failing: bool,
+}
+
+#[derive(Debug)]
+enum Place {
+    Mapped(Mapped),
+    Written(File),
+}
+
+impl Slots {
+    fn new(stem: PathBuf, kind: &'static Kind) -> Self {
+        Self { stem, kind, files: Vec::new(), free: Vec::new(), next: 0, is_failing: false }
+    }
+
+    fn write(&mut self, frame: &[u8]) -> Option<u32> {
+        let slot = self.free.pop().or_else(|| (self.next < self.kind.slots_max).then_some(self.next))?;
+        self.next = self.next.max(slot.saturating_add(1));
+        let written = self.put(slot, frame);
+        if let Err(error) = &written {
+            self.free.push(slot);
+            if !self.is_failing {
+                tracing::error!("running exchanges cannot be noted, and a kill would lose them: {error}");
+            }
+        }
+        self.is_failing = written.is_err();
+        written.is_ok().then_some(slot)
+    }
+
+    fn strike(&mut self, slot: u32) {
+        if let Err(error) = self.put(slot, &STRUCK) {
+            tracing::warn!("a note in {} cannot be struck: {error}", self.stem.display());
         }
         self.free.push(slot);
     }
 
-    fn put(&mut self, slot: u32, pending: &UsageEvent) -> io::Result<()> {
-        frame::put(&mut self.buffer, pending);
-        frame::close(&mut self.buffer, None);
-        if self.buffer.len() > SLOT_BYTES {
-            return Err(io::Error::other("its record is longer than a slot"));
+    fn put(&mut self, slot: u32, bytes: &[u8]) -> io::Result<()> {
+        let slot = usize::try_from(slot).map_err(io::Error::other)?;
+        let in_file = FILE_BYTES / self.kind.slot_bytes;
+        let (file, at) = (slot / in_file, slot % in_file * self.kind.slot_bytes);
+        while self.files.len() <= file {
+            self.files.push(create(&self.path(self.files.len()))?);
         }
-        let file = match &self.file {
-            Some(file) => file,
-            None => {
-                let mut options = OpenOptions::new();
-                self.file.insert(options.write(true).create_new(true).mode(0o600).open(&self.path)?)
-            }
+        let written = match self.files.get_mut(file) {
+            Some(Place::Mapped(map)) => map.put(at, bytes),
+            Some(Place::Written(file)) => file.write_all_at(bytes, at as u64).map(|()| true)?,
+            None => false,
         };
-        file.write_all_at(&self.buffer, offset(slot))
+        if written { Ok(()) } else { Err(io::Error::other("it is longer than a slot")) }
+    }
+
+    fn path(&self, number: usize) -> PathBuf {
+        let mut path = self.stem.clone().into_os_string();
+        path.push(format!("-{number:03}{}", self.kind.extension));
+        path.into()
     }
 }
 
-impl Drop for Notes {
+impl Drop for Slots {
     fn drop(&mut self) {
-        let all_struck = u32::try_from(self.free.len()) == Ok(self.next);
-        if self.file.take().is_some()
-            && all_struck
-            && let Err(error) = fs::remove_file(&self.path)
-        {
-            tracing::debug!("{} stays: {error}", self.path.display());
+        if u32::try_from(self.free.len()) != Ok(self.next) {
+            return;
+        }
+        for number in 0..self.files.len() {
+            let path = self.path(number);
+            if let Err(error) = fs::remove_file(&path) {
+                tracing::debug!("{} stays: {error}", path.display());
+            }
+        }
+    }
+}
+
+/// Makes a file of notes: one that is mapped, if the file system holds that and has room for all of it.
+fn create(path: &Path) -> io::Result<Place> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    match Mapped::new(&file, FILE_BYTES) {
+        Ok(map) => Ok(Place::Mapped(map)),
+        Err(error) => {
+            tracing::debug!("{} is written to, not mapped: {error}", path.display());
+            file.set_len(0)?;
+            Ok(Place::Written(file))
         }
     }
 }
@@ -104,47 +168,48 @@ pub(super) fn is_notes(path: &Path) -> bool {
     slot_bytes(path).is_some()
 }
 
-/// The length of the slots in a file of notes; none if it is another file.
-fn slot_bytes(path: &Path) -> Option<usize> {
-    let name = path.file_name().and_then(|name| name.to_str())?;
-    let layouts = [(EXTENSION, SLOT_BYTES), (EXTENSION_BEFORE, SLOT_BYTES_BEFORE)];
-    layouts.into_iter().find(|(extension, _)| name.ends_with(extension)).map(|(_, bytes)| bytes)
-}
-
-/// The records in the file of notes at `path`, which has these bytes.
+/// Returns the records in the file of notes `path`, whose content is `bytes`.
 pub(super) fn records<'a>(path: &Path, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    bytes.chunks(slot_bytes(path).unwrap_or(SLOT_BYTES)).filter_map(|slot| match frame::first(slot, None) {
+    let slot_bytes = slot_bytes(path).unwrap_or(SHORT.slot_bytes);
+    bytes.chunks(slot_bytes).filter_map(|slot| match frame::first(slot, None) {
         Frame::Whole(record, _) => Some(record),
         Frame::Garbage(_) | Frame::Blank(_) | Frame::Part(_) => None,
     })
 }
 
-fn offset(slot: u32) -> u64 {
-    u64::from(slot).saturating_mul(SLOT_BYTES as u64)
+fn slot_bytes(path: &Path) -> Option<usize> {
+    let name = path.file_name()?.to_str()?;
+    KINDS.iter().find(|(extension, _)| name.ends_with(extension)).map(|(_, slot_bytes)| *slot_bytes)
 }
 
-const EXTENSION: &str = ".running";
-/// Longer than any record without its trace: ids have at most 128 bytes, a selector and a model 256.
-const SLOT_BYTES: usize = 4_096;
-/// The files of the first release.
-const EXTENSION_BEFORE: &str = ".notes";
-const SLOT_BYTES_BEFORE: usize = 1_024;
-/// Exchanges of one thread that can be on their way under hard quotas.
-const SLOTS_MAX: u32 = 16_384;
+/// For most records.
+const SHORT: Kind = Kind { slot_bytes: 512, slots_max: 16_384, extension: ".short-notes" };
+/// For any record: ids have at most 128 bytes, a selector 256, and a trace that does not fit is left away.
+const LONG: Kind = Kind { slot_bytes: 4 << 10, slots_max: 2_048, extension: ".long-notes" };
+/// Extensions, and the bytes of a slot; the last is that of earlier versions.
+const KINDS: [(&str, usize); 3] =
+    [(SHORT.extension, SHORT.slot_bytes), (LONG.extension, LONG.slot_bytes), (".notes", 1_024)];
+/// Marks a slot of [`LONG`] in a [`Note`].
+const IS_LONG: u32 = 1 << 31;
+/// Of one file of notes.
+const FILE_BYTES: usize = 256 << 10;
 /// As long as the marker that a frame begins with.
 const STRUCK: [u8; 4] = [0; 4];
 
 #[cfg(test)]
 mod tests {
-    use shared::usage::{Outcome, UsageLog as _};
+    use shared::id::{KeyId, ModelId, ProviderId};
+    use shared::usage::{Lost, StepResult, TokenCounts, TraceStep, UsageLog as _};
     use tempfile::TempDir;
 
     use super::super::tests::{Process, event};
     use super::*;
-    use crate::store::record::{Record, Texts};
+    use crate::store::record::{Name, Record, Texts};
 
-    fn interrupted(n: u64) -> UsageEvent {
-        UsageEvent { outcome: Outcome::Interrupted, ..event(n) }
+    fn all_records(dir: &Path) -> usize {
+        let paths =
+            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).filter(|path| is_notes(path));
+        paths.map(|path| records(&path, &fs::read(&path).unwrap()).count()).sum()
     }
 
     fn notes_in(dir: &Path) -> usize {
@@ -160,7 +225,7 @@ mod tests {
         let home = TempDir::new().unwrap();
         let process = Process::start(home.path(), 100);
         let mut log = process.journal.log().unwrap();
-        let notes: Vec<Note> = (0..4).map(|n| log.note(&interrupted(n)).unwrap()).collect();
+        let notes: Vec<Note> = (0..4).map(|n| log.note(&event(n)).unwrap()).collect();
         let mut notes = notes.into_iter();
         log.append(event(0));
         log.strike(notes.next().unwrap());
@@ -185,12 +250,12 @@ mod tests {
         let dir = home.path().join("journal");
         let mut process = Process::start(home.path(), 100);
         let mut notes = Notes::new(&dir, 7);
-        let _kept: Vec<_> = (0..3).map(|n| notes.write(&interrupted(n)).unwrap()).collect();
-        let mut bytes = fs::read(&notes.path).unwrap();
+        let _kept: Vec<_> = (0..3).map(|n| notes.write(&event(n)).unwrap()).collect();
+        let mut bytes = fs::read(notes.short.path(0)).unwrap();
         bytes.extend_from_slice(b"and what a broken disk has put behind");
         drop(notes);
         for _ in 0..2 {
-            fs::write(dir.join(format!("again{EXTENSION}")), &bytes).unwrap();
+            fs::write(dir.join(format!("again{}", SHORT.extension)), &bytes).unwrap();
             process = {
                 drop(process);
                 Process::start(home.path(), 100)
@@ -201,71 +266,67 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_replaced_in_its_place_also_by_a_shorter_one() {
-        let home = TempDir::new().unwrap();
-        let mut notes = Notes::new(home.path(), 1);
-        let _first = notes.write(&interrupted(1)).unwrap();
-        let long = UsageEvent { selector: "s".repeat(256).into(), ..interrupted(2) };
-        let note = notes.write(&long).unwrap();
-        for n in [20, 21] {
-            assert!(notes.replace(&note, &interrupted(n)));
-        }
-        let bytes = fs::read(&notes.path).unwrap();
-        let ids: Vec<_> = records(&notes.path, &bytes)
-            .map(|bytes| Record::take(bytes, Texts::Inline).unwrap().0.request_id.to_owned())
-            .collect();
-        assert_eq!(ids, ["req-1", "req-21"]);
-    }
-
-    #[test]
-    fn notes_of_the_first_release_are_read_in_its_slots() {
-        let home = TempDir::new().unwrap();
-        let mut notes = Notes::new(home.path(), 1);
-        let mut bytes = Vec::new();
-        for n in 0..3 {
-            let note = notes.write(&interrupted(n)).unwrap();
-            let slot = fs::read(&notes.path).unwrap();
-            bytes.resize(usize::try_from(n).unwrap() * SLOT_BYTES_BEFORE, 0);
-            bytes.extend_from_slice(&slot);
-            notes.strike(note);
-        }
-        let old = home.path().join(format!("0{EXTENSION_BEFORE}"));
-        assert!(is_notes(&old) && !is_notes(&home.path().join("0.journal")));
-        assert_eq!(records(&old, &bytes).count(), 3);
-    }
-
-    #[test]
     fn slots_are_used_again_and_bounded() {
         let home = TempDir::new().unwrap();
         let mut notes = Notes::new(home.path(), 1);
         let first = notes.write(&event(0)).unwrap();
         notes.strike(first);
-        let all: Vec<Note> = (0..SLOTS_MAX).map(|n| notes.write(&event(n.into())).unwrap()).collect();
+        let all: Vec<Note> = (0..SHORT.slots_max).map(|n| notes.write(&event(n.into())).unwrap()).collect();
         assert_eq!(notes.write(&event(0)), None, "one past the bound");
-        assert_eq!(
-            fs::metadata(&notes.path).unwrap().len().div_ceil(SLOT_BYTES as u64),
-            u64::from(SLOTS_MAX)
-        );
+        let files = SHORT.slots_max as usize / (FILE_BYTES / SHORT.slot_bytes);
+        assert_eq!((notes_in(home.path()), all_records(home.path())), (files, SHORT.slots_max as usize));
+        assert!(notes.are_mapped());
         all.into_iter().for_each(|note| notes.strike(note));
-        assert_eq!(records(&notes.path, &fs::read(&notes.path).unwrap()).count(), 0);
+        assert_eq!(all_records(home.path()), 0);
         drop(notes);
         assert_eq!(notes_in(home.path()), 0, "nothing is left of an end in good order");
     }
 
     #[test]
-    fn the_longest_record_fits_into_a_slot() {
+    fn the_longest_record_has_a_slot_and_leaves_its_trace_away() {
         let home = TempDir::new().unwrap();
-        let long = UsageEvent {
-            request_id: "r".repeat(128).into(),
-            selector: "s".repeat(256).into(),
-            key: shared::id::KeyId::new("k".repeat(64)),
-            project: Some(shared::id::ProjectId::new("p".repeat(64))),
-            principal: Some(shared::id::PrincipalId::new("h".repeat(64))),
-            endpoint: Some(shared::id::EndpointName::new("e".repeat(64))),
-            provider: Some(shared::id::ProviderId::new("p".repeat(64))),
-            model: Some(shared::id::ModelId::new("m".repeat(256))),
-            ..interrupted(0)
+        let lost = Lost { tokens: TokenCounts { input: 7, ..TokenCounts::ZERO }, ..Lost::default() };
+        let step = |lost| TraceStep {
+            provider: ProviderId::new("p".repeat(64)),
+            model: ModelId::new("m".repeat(128)),
+            result: StepResult::Status,
+            status: Some(500),
+            head_us: None,
+            spent_us: None,
+            lost,
         };
-        assert!(Notes::new(home.path(), 1).write(&long).is_some());
+        let long = |steps: usize, selector: usize| UsageEvent {
+            request_id: "r".repeat(128).into(),
+            selector: "s".repeat(selector).into(),
+            key: KeyId::new("k".repeat(64)),
+            tags: Some("t".repeat(1_024).into()),
+            trace: std::iter::repeat_n(step(Some(Box::new(lost.clone()))), steps).collect(),
+            ..event(0)
+        };
+        for (steps, selector, kept) in [(1, 256, 1), (100, 256, 0)] {
+            let mut notes = Notes::new(home.path(), 1);
+            let note = notes.write(&long(steps, selector)).unwrap();
+            let bytes = fs::read(notes.long.path(0)).unwrap();
+            let (record, trace) =
+                Record::take(records(&notes.long.path(0), &bytes).next().unwrap(), Texts::Inline).unwrap();
+            assert_eq!((record.name(Name::Outcome), record.name(Name::Error)), ("interrupted", "internal"));
+            assert_eq!((trace.count(), record.lost.is_empty()), (kept, kept == 0));
+            notes.strike(note);
+            assert_eq!(all_records(home.path()), 0);
+        }
+    }
+
+    #[test]
+    fn notes_of_an_earlier_version_are_read() {
+        let home = TempDir::new().unwrap();
+        let mut frame = Vec::new();
+        frame::put_interrupted(&mut frame, &event(0), LONG.slot_bytes);
+        frame::close(&mut frame, None);
+        let path = home.path().join("0000000000000007.notes");
+        let mut bytes = vec![0; 1_024];
+        bytes.extend_from_slice(&frame);
+        fs::write(&path, bytes).unwrap();
+        assert!(is_notes(&path));
+        assert_eq!(all_records(home.path()), 1);
     }
 }

@@ -150,7 +150,8 @@ pub(crate) fn reserve(
     }
     let quotas = access.quotas.iter().filter(|quota| quota.scope.covers_all(endpoint));
     let reservation = Reservation::take(quotas, &demand.claim(candidates), clock::unix_ms());
-    if record.hold(reservation.map_err(|exceeded| over(&exceeded))?) { Ok(()) } else { Err(no_slot()) }
+    record.hold(reservation.map_err(|exceeded| over(&exceeded))?);
+    Ok(())
 }
 
 /// Reserves what the request may come to use with `target`, under the quotas that count it because of that target.
@@ -167,8 +168,8 @@ pub(crate) fn reserve_target(
         return Ok(());
     }
     let reservation = Reservation::take(quotas, &demand.claim(&[target]), clock::unix_ms());
-    let reservation = reservation.map_err(|exceeded| over(&exceeded))?;
-    if record.hold_target(reservation, target) { Ok(()) } else { Err(no_slot()) }
+    record.hold_target(reservation.map_err(|exceeded| over(&exceeded))?);
+    Ok(())
 }
 
 /// The refusal of a hard quota that depends on `target` and is used up now.
@@ -198,7 +199,8 @@ pub(crate) fn bounds_cost(access: &Access, endpoint: Option<&EndpointName>, targ
     access.quotas.iter().any(|quota| quota.bounds_cost() && quota.scope.covers(endpoint, target))
 }
 
-fn no_slot() -> Fault {
+/// The refusal of a request under a hard quota that cannot be noted.
+pub(crate) fn no_slot() -> Fault {
     let message = "Too many requests of keys with quotas run at the same time. Try again.";
     Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(1))
 }

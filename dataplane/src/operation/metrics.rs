@@ -23,6 +23,11 @@ pub(crate) fn render(plane: &Plane) -> Response<Reply> {
     text.counter("llmgw_exchanges_failed_total", "Exchanges that no target answered.", |c| &c.failed);
     text.counter("llmgw_exchanges_cancelled_total", "Exchanges whose client left.", |c| &c.cancelled);
     text.counter("llmgw_exchanges_cut_total", "Exchanges whose upstream broke off.", |c| &c.cut);
+    text.counter(
+        "llmgw_exchanges_unnoted_total",
+        "Exchanges that a kill of the process would have lost.",
+        |c| &c.unnoted,
+    );
     text.counter("llmgw_attempts_total", "Requests sent to upstreams.", |c| &c.attempts);
     text.counter("llmgw_attempt_failures_total", "Attempts without an answer.", |c| &c.attempt_failures);
     text.counter("llmgw_quota_warnings_total", "Exchanges over a quota that only warns.", |c| {

@@ -256,12 +256,12 @@ pub trait UsageLog: Send {
     /// lost. A request then gets 503 rather than an unrecorded answer.
     fn has_room(&self) -> bool;
 
-    /// Notes how an exchange is to be recorded if the process ends before it does, as durably as a record. None
-    /// if too many are noted.
-    fn note(&mut self, pending: &UsageEvent) -> Option<Note>;
+    /// Notes an exchange that is about to go upstream, as durably as a record: if the process ends before the note is
+    /// struck, the next one records `running` as interrupted. `None` if there is no room, or the note cannot be written.
+    fn note(&mut self, running: &UsageEvent) -> Option<Note>;
 
-    /// Replaces a note. False if that failed; the note is then the old one.
-    fn replace_note(&mut self, note: &Note, pending: &UsageEvent) -> bool;
+    /// True if a note is a copy in memory; false if it is a system call, and only made where it has to be.
+    fn notes_cheaply(&self) -> bool;
 
     /// The exchange has been recorded otherwise.
     fn strike(&mut self, note: Note);

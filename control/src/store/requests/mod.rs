@@ -2,7 +2,7 @@
 
 use crate::store::signed;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 use std::time::Instant;
 
 use rusqlite::{Connection, named_params};
@@ -280,18 +280,26 @@ pub(crate) fn row(db: &Connection, request_id: &str) -> rusqlite::Result<Option<
     Ok(found.map(|(_, row)| row))
 }
 
-/// Whether the exchange with this id that began at this moment is stored.
-pub(crate) fn is_stored(db: &Connection, request_id: &str, started_at_ms: u64) -> rusqlite::Result<bool> {
-    let mut statement = db.prepare_cached(AROUND)?;
-    let mut blocks = statement.query([signed(started_at_ms)])?;
+/// Returns the ids and beginnings of those of `records` that are stored.
+pub(crate) fn stored<'a>(
+    db: &Connection,
+    records: impl Iterator<Item = &'a Record<'a>>,
+) -> rusqlite::Result<HashSet<(String, u64)>> {
+    let wanted: HashSet<_> = records.map(|record| (record.request_id, record.started_at_ms)).collect();
+    let mut stored = HashSet::new();
+    let begun = || wanted.iter().map(|(_, at)| *at);
+    let (Some(from), Some(to)) = (begun().min(), begun().max()) else { return Ok(stored) };
+    let mut statement = db.prepare_cached(BETWEEN)?;
+    let mut blocks = statement.query([signed(from), signed(to)])?;
     while let Some(block) = blocks.next()? {
         let names = block::names(block.get_ref("names")?.as_blob()?);
-        let mut rows = block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten();
-        if rows.any(|(row, _)| row.request_id == request_id && row.started_at_ms == started_at_ms) {
-            return Ok(true);
+        for (row, _) in block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten() {
+            if wanted.contains(&(row.request_id, row.started_at_ms)) {
+                stored.insert((row.request_id.to_owned(), row.started_at_ms));
+            }
         }
     }
-    Ok(false)
+    Ok(stored)
 }
 
 /// The exchanges of one block with this request id, newest first.
@@ -460,7 +468,7 @@ const BLOCK_BITS: u32 = 20;
 
 const NEWEST_FIRST: &str = "SELECT id, last_ms, names, rows FROM usage \
      WHERE last_ms >= :from AND first_ms < :to ORDER BY last_ms DESC";
-const AROUND: &str = "SELECT names, rows FROM usage WHERE last_ms >= ?1 AND first_ms <= ?1";
+const BETWEEN: &str = "SELECT names, rows FROM usage WHERE last_ms >= ?1 AND first_ms <= ?2";
 const REQUESTS: &str = "SELECT id, requests FROM usage";
 const BLOCK: &str = "SELECT names, rows FROM usage WHERE id = ?";
 
