@@ -122,14 +122,14 @@ impl Merger {
         let place = provider.models.binary_search_by(|model| model.id.as_str().cmp(id));
         let declared = place.ok().and_then(|place| provider.models.get(place));
         let offer: Option<&Offer> = entry.and_then(|entry| entry.models.get(id));
-        let listed = self.list.of(provider).and_then(|models| models.get(id));
+        let listed = self.list.of(provider, id);
         let overriding = self.overrides.in_force.get(provider.id.as_str()).and_then(|models| models.get(id));
         let config = declared.map(|model| Facts::of_declared(model));
         let layers = [
             (Source::Override, overriding.map(|overriding| &overriding.facts)),
             (Source::Config, config.as_ref()),
             (Source::Upstream, offer.map(|offer| &offer.facts)),
-            (Source::List, listed),
+            (Source::List, listed.as_ref()),
         ];
         let said = || layers.iter().filter_map(|(source, facts)| Some((*source, (*facts)?)));
         let facts = said().fold(Facts::default(), |known, (_, facts)| known.or(facts));

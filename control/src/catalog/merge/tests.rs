@@ -15,6 +15,9 @@ use crate::store::migrate::migrate;
 const YAML: &str = "
 providers:
   main: {registry_id: openai, api_key: k, models: [gpt-4o-mini, {id: own, vision: true, prices: {input: 7}}]}
+  eu: {type: openai, base_url: 'https://eu.api.openai.com/v1', api_key: k, models: [gpt-5.5, gpt-4o-mini]}
+  us: {type: vertex, project: p, location: us-east5, models: [claude-opus-4-6, gemini-2.5-pro]}
+  global: {type: vertex, project: p, location: global, models: [claude-opus-4-6]}
   copy: {type: compatible, base_url: 'https://copy.example/v1', models: [gpt-4o-mini]}
 ";
 
@@ -214,6 +217,26 @@ fn an_instance_that_has_moved_has_no_catalog() {
     };
     assert!(setting.shelf.entry("main", "https://api.openai.com/v1/models").is_some());
     assert!(setting.shelf.entry("main", &url_of(&moved)).is_none());
+}
+
+#[test]
+fn regional_addresses_have_their_surcharge_where_the_vendor_asks_one() {
+    let setting = Setting::new();
+    let (known, _) = setting.at(1);
+    for (model, want) in [
+        // $5 and 10 %.
+        ("eu/gpt-5.5", 5_500_000),
+        ("eu/gpt-4o-mini", 150_000),
+        ("us/claude-opus-4-6", 5_500_000),
+        ("us/gemini-2.5-pro", 1_250_000),
+        ("global/claude-opus-4-6", 5_000_000),
+    ] {
+        assert_eq!(input(&known[model]), Some(want), "{model}");
+    }
+    let long = known["eu/gpt-5.5"].model.prices.as_ref().unwrap().base.above[0];
+    assert_eq!(long.1.get(Class::Output), Some(49_500_000_000), "$45 and 10 %, past 272,000 tokens");
+    assert_eq!(long.1.get(Class::Searches), Some(10_000_000_000_000), "a search costs the same");
+    assert_eq!(known["eu/gpt-5.5"].model.context_window, Some(1_050_000), "other facts stay");
 }
 
 #[test]

@@ -20,7 +20,8 @@ pub(crate) struct PriceList {
     /// The packages that it was made from, for people.
     #[serde(default, rename = "sources")]
     _sources: IgnoredAny,
-    /// By well-known provider (`registry_id`) or provider kind, then by model.
+    /// By well-known provider (`registry_id`) or provider kind, then by model. What differs at regional addresses is in
+    /// a list of its own, such as `vertex@regional`.
     lists: BTreeMap<String, BTreeMap<String, Facts>>,
 }
 
@@ -62,11 +63,25 @@ impl PriceList {
         Ok(list)
     }
 
-    /// The models of the vendor that `provider` connects to; none where that is not known.
-    pub(crate) fn of(&self, provider: &Provider) -> Option<&BTreeMap<String, Facts>> {
-        self.lists.get(provider.registry_id.as_deref().unwrap_or(provider.kind.name))
+    /// Returns what the list says of a model of `provider`: its prices are those of the address that the provider uses.
+    pub(crate) fn of(&self, provider: &Provider, model: &str) -> Option<Facts> {
+        let vendor = provider.registry_id.as_deref().unwrap_or(provider.kind.name);
+        let facts = self.lists.get(vendor)?.get(model)?;
+        let regional = || self.lists.get(&format!("{vendor}{REGIONAL}"))?.get(model);
+        let prices = if is_regional(provider) { regional() } else { None };
+        Some(Facts { prices: prices.unwrap_or(facts).prices.clone(), ..facts.clone() })
     }
 }
+
+/// True for a location other than `global`, and for the addresses at which OpenAI processes in one region.
+fn is_regional(provider: &Provider) -> bool {
+    let host = provider.origin.as_ref().map(|origin| origin.host.as_str());
+    provider.location.as_deref().is_some_and(|location| location != "global")
+        || host.is_some_and(|host| REGIONAL_HOSTS.contains(&host))
+}
+
+const REGIONAL: &str = "@regional";
+const REGIONAL_HOSTS: &[&str] = &["us.api.openai.com", "eu.api.openai.com"];
 
 const EMBEDDED: &str = include_str!("../prices.json");
 const BYTES_MAX: u64 = 16 << 20;
@@ -126,7 +141,9 @@ mod tests {
         let kinds = shared::provider::KINDS.iter().map(|kind| kind.name);
         let known: Vec<&str> = entries.chain(kinds).collect();
         for (vendor, models) in &embedded.lists {
-            assert!(known.contains(&vendor.as_str()), "{vendor}");
+            let base = vendor.strip_suffix(REGIONAL).unwrap_or(vendor);
+            assert!(known.contains(&base), "{vendor}");
+            assert!(models.keys().all(|model| embedded.lists[base].contains_key(model)), "{vendor}");
             for (id, facts) in models {
                 let prices = facts.prices.as_ref().unwrap_or_else(|| panic!("{vendor}/{id} has prices"));
                 assert!(crate::config::is_model_id(id) && facts.fault().is_none(), "{vendor}/{id}");
