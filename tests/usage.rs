@@ -192,6 +192,27 @@ async fn a_whole_answer_says_what_it_cost_where_that_is_known() {
 }
 
 #[tokio::test]
+async fn a_record_has_the_request_id_of_the_vendor_that_served() {
+    let (gateway, first, second) = priced_line().await;
+    let answer = |name: &str, id: &str| {
+        Answer::whole(200, &[("content-type", "application/json"), (name, id)], chat::completion("words"))
+    };
+    first.then(Answer::whole(503, &[("x-request-id", "req-of-first")], "{}"));
+    second.then(answer("x-request-id", "req-of-second"));
+    let client = gateway.client().with("x-request-id", "mine");
+    assert_eq!(client.chat(chat::request("line")).await.status, 200);
+    let record = &gateway.records(1).await[0];
+    assert_eq!((&record["request_id"], &record["upstream_id"]), (&json!("mine"), &json!("req-of-second")));
+    let exported = gateway.client().get("/admin/api/usage/export").await.unwrap();
+    let text = String::from_utf8(exported.body.to_vec()).unwrap();
+    assert!(text.lines().next().unwrap().contains("upstream_id") && text.contains("req-of-second"), "{text}");
+    // An id that holds the credential is dropped.
+    first.then(answer("request-id", "req-upstream-secret-of-p0"));
+    assert_eq!(gateway.client().chat(chat::request("line")).await.status, 200);
+    assert!(!format!("{:?}", gateway.records(2).await).contains("upstream-secret"));
+}
+
+#[tokio::test]
 async fn an_unknown_price_is_unknown_until_usage_is_repriced() {
     let upstream = Upstream::start().await;
     upstream.always(whole([1_000, 0, 100, 0]));

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
-use shared::routing::Target;
+use shared::routing::{ProviderInstance, Target};
 use shared::usage::StepResult;
 use wire::adapt::Whole;
 
@@ -76,6 +76,9 @@ pub(crate) async fn attempt(
     let sent = patience.wait(provider.timeout, pin!(upstream::send(task.worker, &task.draft))).await;
     let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
     record.head(answer.status, began, patience.now());
+    if let Some(id) = answer.head.upstream_id.take().filter(|id| !holds_secret(provider, id)) {
+        record.note(|event| event.upstream_id = Some(id));
+    }
     if !(200..300).contains(&answer.status) {
         return Err(Box::pin(failure::of_status(task, &mut answer, provider, &mut patience)).await);
     }
@@ -110,6 +113,12 @@ pub(crate) async fn attempt(
     };
     record.served(began, patience.now());
     Ok(Success { begun, content_type, processing_ms, dropped })
+}
+
+/// An upstream may say anything in a header.
+fn holds_secret(provider: &ProviderInstance, text: &str) -> bool {
+    let mut secrets = provider.credential.iter().map(|secret| secret.expose().as_str());
+    secrets.any(|secret| !secret.is_empty() && text.contains(secret))
 }
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");

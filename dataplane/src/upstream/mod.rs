@@ -45,6 +45,8 @@ pub(crate) struct Answer {
 pub(crate) struct Kept {
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) processing_ms: Option<HeaderValue>,
+    /// The upstream's id of the request: short, and of harmless characters.
+    pub(crate) upstream_id: Option<Box<str>>,
     /// What answers without an error do not have.
     pub(crate) rare: Option<Box<Rare>>,
     /// It is compressed, though that was not asked for.
@@ -87,9 +89,19 @@ impl Kept {
             16 if name.eq_ignore_ascii_case("x-amzn-errortype") => &mut self.rare().error_type,
             14 if name.eq_ignore_ascii_case("retry-after-ms") => &mut self.rare().retry_after_ms,
             20 if name.eq_ignore_ascii_case("openai-processing-ms") => &mut self.processing_ms,
+            10 | 12 | 15 | 16 => return self.request_id(name, value),
             _ => return,
         };
         *slot = HeaderValue::from_bytes(value).ok();
+    }
+
+    /// Keeps the upstream's id of the request. `x-request-id` is the one that most vendors ask for.
+    fn request_id(&mut self, name: &str, value: &[u8]) {
+        let is_usual = name.eq_ignore_ascii_case("x-request-id");
+        let is_known = is_usual || REQUEST_IDS.iter().any(|known| name.eq_ignore_ascii_case(known));
+        if is_known && (is_usual || self.upstream_id.is_none()) {
+            self.upstream_id = safe_id(value).or(self.upstream_id.take());
+        }
     }
 
     fn rare(&mut self) -> &mut Rare {
@@ -104,6 +116,24 @@ impl Kept {
         kept
     }
 }
+
+/// Returns an id that may be stored and shown.
+fn safe_id(value: &[u8]) -> Option<Box<str>> {
+    let is_safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/=+".contains(byte);
+    let fits = (1..=ID_BYTES_MAX).contains(&value.len()) && value.iter().all(is_safe);
+    std::str::from_utf8(value).ok().filter(|_| fits).map(Into::into)
+}
+
+const ID_BYTES_MAX: usize = 128;
+/// What vendors call their id of a request, besides `x-request-id`: Anthropic, AWS, Azure and OpenRouter.
+const REQUEST_IDS: [&str; 6] = [
+    "request-id",
+    "x-amzn-requestid",
+    "x-amz-request-id",
+    "apim-request-id",
+    "x-ms-request-id",
+    "x-generation-id",
+];
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -331,5 +361,31 @@ where
 {
     fn execute(&self, future: F) {
         tokio::task::spawn_local(future);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upstreams_id_of_a_request_is_kept_if_it_is_harmless() {
+        let long = "x".repeat(129);
+        for (fields, want) in [
+            (&[("X-Request-Id", "req_1")][..], Some("req_1")),
+            (&[("request-id", "req_011CSHoEeqs5C35K2UUqR7Fy")], Some("req_011CSHoEeqs5C35K2UUqR7Fy")),
+            (&[("x-amzn-RequestId", "a-b")], Some("a-b")),
+            (&[("apim-request-id", "azure"), ("x-request-id", "usual")], Some("usual")),
+            (&[("x-request-id", "usual"), ("x-ms-request-id", "azure")], Some("usual")),
+            (&[("x-generation-id", "gen-1"), ("x-request-id", "no good")], Some("gen-1")),
+            (&[("x-request-id", "")], None),
+            (&[("x-request-id", &long)], None),
+            (&[("x-request-id", "\u{e4}")], None),
+            (&[("x-correlation", "c")], None),
+        ] {
+            let mut kept = Kept::default();
+            fields.iter().for_each(|(name, value)| kept.field(name, value.as_bytes()));
+            assert_eq!(kept.upstream_id.as_deref(), want, "{fields:?}");
+        }
     }
 }
