@@ -200,6 +200,7 @@ fn settings(config: &Config) -> Result<Settings, StartError> {
         quota_output_tokens: server.quota_output_tokens,
         preamble: Some(config.preamble.as_str()).filter(|text| !text.is_empty()).map(Arc::from),
         log_requests: config.logging.requests,
+        end_users: config.logging.end_users,
         voice_folder: Some(config.state_dir.join("voice")),
         tls,
     })

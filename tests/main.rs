@@ -27,6 +27,7 @@ mod images;
 mod interrupted;
 mod keys;
 mod kinds;
+mod labels;
 mod limits;
 mod media;
 mod memory;

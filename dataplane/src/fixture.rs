@@ -22,7 +22,7 @@ use shared::provider::quirks::Quirks;
 use shared::routing::{EchoOptions, Endpoint, InstanceReach, Model, ProviderInstance, Target};
 use shared::secret::Secret;
 use shared::snapshot::{self, Snapshot};
-use shared::usage::{Note, UsageEvent, UsageLog};
+use shared::usage::{EndUsers, Note, UsageEvent, UsageLog};
 use tokio::sync::mpsc;
 
 use crate::{Dataplane, Params, Settings, new};
@@ -155,6 +155,7 @@ fn settings() -> Settings {
         preamble: None,
         voice_folder: None,
         log_requests: false,
+        end_users: EndUsers::Hashed,
         tls: None,
     }
 }

@@ -11,6 +11,7 @@ use rustls::ServerConfig;
 use shared::build::BuildIdentity;
 use shared::port::Handler;
 use shared::snapshot::SnapshotReader;
+use shared::usage::EndUsers;
 
 use crate::metrics::Counters;
 use crate::plan::home::Homes;
@@ -40,6 +41,8 @@ pub struct Settings {
     pub preamble: Option<Arc<str>>,
     /// One log line a request (CFG-7).
     pub log_requests: bool,
+    /// How end users are recorded.
+    pub end_users: EndUsers,
     /// Where the built-in voice may put its files.
     pub voice_folder: Option<PathBuf>,
     /// Serve TLS with this configuration.

@@ -59,6 +59,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) stream: bool,
     pub(crate) dialect: Dialect,
     pub(crate) input: &'a InputSize,
+    pub(crate) tags: Option<Box<str>>,
+    pub(crate) end_user: Option<Box<str>>,
 }
 
 /// Bytes of a client's selector that are kept.
@@ -67,7 +69,7 @@ const SELECTOR_BYTES_MAX: usize = 256;
 const CLIENT_CLOSED: u16 = 499;
 
 impl Record {
-    pub(crate) fn open(worker: &Rc<Worker>, opening: &Opening<'_>) -> Self {
+    pub(crate) fn open(worker: &Rc<Worker>, opening: Opening<'_>) -> Self {
         let selector = opening.selector;
         let cut = selector.floor_char_boundary(SELECTOR_BYTES_MAX);
         let event = UsageEvent {
@@ -93,8 +95,8 @@ impl Record {
             picture: None,
             vendor_cost_nano_usd: None,
             upstream_id: None,
-            tags: None,
-            end_user: None,
+            tags: opening.tags,
+            end_user: opening.end_user,
             cost_nano_usd: None,
             price: None,
             quota_nano_usd: None,
@@ -163,6 +165,7 @@ impl Record {
         self.note(|event| {
             event.provider = Some(target.provider.id.clone());
             event.model = Some(target.model.id.clone());
+            event.upstream_id = None;
             event.tokens = tokens;
             event.provenance = Provenance::Estimated;
         });

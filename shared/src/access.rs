@@ -44,6 +44,14 @@ impl KeyHasher {
         hash.0.copy_from_slice(hmac::sign(&self.0, presented).as_ref());
         hash
     }
+
+    /// Returns the pseudonym of an end user: 16 hexadecimal digits, always the same for the same name.
+    pub fn pseudonym(&self, name: &str) -> Box<str> {
+        // No key begins like that, so that no pseudonym is a part of the hash of one.
+        let hash = self.hash(&[b"end user\0", name.as_bytes()].concat());
+        let digits = hash.0.iter().take(8).flat_map(|byte| [byte >> 4, byte & 15]);
+        digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+    }
 }
 
 impl fmt::Debug for KeyHasher {

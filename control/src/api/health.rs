@@ -15,6 +15,7 @@ use shared::usage::StepResult;
 use super::requests::FLUSH_TIME_MAX;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::store::calendar::Calendar;
+use crate::store::dimension::{Dimension, Marks};
 use crate::store::report::{Question, sums};
 use crate::store::requests::Column;
 use crate::store::sums::Sums;
@@ -39,9 +40,16 @@ async fn providers(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 async fn served_since(call: &Call<'_>, since_ms: u64) -> Result<HashMap<String, Sums>, ApiError> {
     call.app.scribe.flush(FLUSH_TIME_MAX).await;
     let to_ms = since_ms.saturating_add(2 * HOUR_MS);
-    let group_by = vec![Column::Provider];
+    let group_by = vec![Dimension::Column(Column::Provider)];
     let calendar = Calendar::whole();
-    let question = Question { from_ms: since_ms, to_ms, calendar, group_by, filters: Vec::new() };
+    let question = Question {
+        from_ms: since_ms,
+        to_ms,
+        calendar,
+        group_by,
+        filters: Vec::new(),
+        marks: Marks::default(),
+    };
     let groups = call.app.readers.ask(move |db| sums(db, &question, Instant::now() + READING_TIME)).await?;
     let named = groups.into_iter().filter_map(|mut group| Some((group.names.pop()??, group.sums)));
     Ok(named.collect())

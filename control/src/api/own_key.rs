@@ -18,6 +18,7 @@ use super::query::Query;
 use super::{ApiError, App, json};
 use crate::money::MicroUsd;
 use crate::store::calendar::Calendar;
+use crate::store::dimension::Marks;
 use crate::store::names::{Labels, Named};
 use crate::store::quotas::Enforcement;
 use crate::store::report::{Question, sums};
@@ -137,6 +138,7 @@ impl Usage {
                 calendar: Calendar::whole(),
                 group_by: Vec::new(),
                 filters: vec![(Column::Key, key.to_owned())],
+                marks: Marks::default(),
             };
             let group = sums(db, &question, Instant::now() + READING_TIME)?.pop();
             Ok::<_, rusqlite::Error>(Used::of(from_ms, &group.map(|group| group.sums).unwrap_or_default()))

@@ -37,6 +37,15 @@ impl Query {
         Some(self.0.swap_remove(at).1).filter(|value| !value.is_empty())
     }
 
+    /// Takes every parameter whose name begins with `prefix`; the prefix is left out.
+    pub(crate) fn with_prefix(&mut self, prefix: &str) -> Vec<(String, String)> {
+        let (taken, left): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.0).into_iter().partition(|(name, _)| name.starts_with(prefix));
+        self.0 = left;
+        let bare = |(name, value): (String, String)| Some((name.strip_prefix(prefix)?.to_owned(), value));
+        taken.into_iter().filter_map(bare).filter(|(_, value)| !value.is_empty()).collect()
+    }
+
     /// `name` as a number from `min` to `max`.
     pub(crate) fn number<T>(&mut self, name: &str, min: T, max: T) -> Result<Option<T>, ApiError>
     where
@@ -118,8 +127,8 @@ fn moment_in(name: &str, text: &str, zone: &TimeZone) -> Result<u64, ApiError> {
 }
 
 /// What `text` stands for.
-pub(crate) fn choose<T: Copy>(name: &str, text: &str, choices: &[(&str, T)]) -> Result<T, ApiError> {
-    choices.iter().find(|(known, _)| *known == text).map(|(_, choice)| *choice).ok_or_else(|| {
+pub(crate) fn choose<T: Clone>(name: &str, text: &str, choices: &[(&str, T)]) -> Result<T, ApiError> {
+    choices.iter().find(|(known, _)| *known == text).map(|(_, choice)| choice.clone()).ok_or_else(|| {
         let known: Vec<&str> = choices.iter().map(|(known, _)| *known).collect();
         ApiError::parameter(name, format!("{name} must be one of: {}.", known.join(", ")))
     })

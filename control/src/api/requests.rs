@@ -8,7 +8,8 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::query::Query;
-use super::{ApiError, Call, Route, json, route_of};
+use super::{ApiError, App, Call, Route, json, route_of};
+use crate::store::dimension::{END_USER, Marks};
 use crate::store::requests::{Bounds, Column, Cursor, Filter, Page, Row, page, row};
 
 pub(super) static ROUTES: &[Route] = &[
@@ -21,7 +22,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
     let limit = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let cursor = query.text("cursor").map(|text| cursor(&text)).transpose()?;
-    let filter = filter(&mut query)?;
+    let filter = filter(app, &mut query)?;
     query.finish()?;
     app.scribe.flush(FLUSH_TIME_MAX).await;
     let found = app.readers.ask(move |db| {
@@ -33,7 +34,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// The filters that a query names.
-pub(crate) fn filter(query: &mut Query) -> Result<Filter, ApiError> {
+pub(crate) fn filter(app: &App, query: &mut Query) -> Result<Filter, ApiError> {
     let nano = |micro: u64| micro.saturating_mul(1_000);
     let (from_ms, to_ms) = query.span()?;
     Ok(Filter {
@@ -41,6 +42,7 @@ pub(crate) fn filter(query: &mut Query) -> Result<Filter, ApiError> {
         to_ms,
         status: query.number("status", 100, 999)?,
         names: names(query),
+        marks: marks(app, query)?,
         error: query.text("error"),
         request_id_prefix: query.text("request_id_prefix"),
         duration_us_min: query.number("duration_us_min", 0, u64::MAX)?,
@@ -61,6 +63,17 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 /// The filters by name that are given.
 pub(crate) fn names(query: &mut Query) -> Vec<(Column, String)> {
     Column::ALL.iter().filter_map(|column| Some((*column, query.text(column.name())?))).collect()
+}
+
+/// The filters by tags (`tag.NAME=VALUE`) and by end user, who may be named or given by their pseudonym.
+pub(crate) fn marks(app: &App, query: &mut Query) -> Result<Marks, ApiError> {
+    let tags = query.with_prefix("tag.");
+    if tags.iter().any(|(name, _)| name.is_empty()) {
+        return Err(ApiError::parameter("tag.", "A filter by tag is tag.NAME=VALUE."));
+    }
+    let pseudonym = |name: &str| app.snapshot.load().key_hasher.pseudonym(name).into_string();
+    let end_users = query.text(END_USER).map(|name| vec![pseudonym(&name), name]);
+    Ok(Marks { tags, end_users: end_users.unwrap_or_default() })
 }
 
 fn cursor(text: &str) -> Result<Cursor, ApiError> {

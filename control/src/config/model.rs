@@ -18,6 +18,7 @@ use shared::provider::ProviderKind;
 use shared::provider::quirks::Quirks;
 use shared::routing::{EchoOptions, Model, Origin};
 use shared::secret::Secret;
+use shared::usage::EndUsers;
 
 use super::env::Environment;
 use super::file::Version;
@@ -130,6 +131,8 @@ pub struct Logging {
     pub requests: bool,
     /// Prompts and answers too: an explicit, unsafe opt-in.
     pub request_bodies: bool,
+    /// What records hold of end users.
+    pub end_users: EndUsers,
 }
 
 /// How log lines look.

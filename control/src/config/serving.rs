@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use shared::policy::BODY_BYTES_MAX_DEFAULT;
+use shared::usage::EndUsers;
 
 use super::descriptors;
 use super::env::{self, Value};
@@ -116,11 +117,18 @@ pub(super) fn logging(layers: &mut Layers<'_>, raw: &raw::Server, warnings: &mut
     let format =
         layers.take("LLMGW_LOG_FORMAT", environment.text("LLMGW_LOG_FORMAT"), format, "text".to_owned());
     let filter = layers.take("LLMGW_LOG", environment.text("LLMGW_LOG"), raw.log.clone(), "info".to_owned());
+    let end_users = environment.text("LLMGW_END_USER");
+    let end_users = layers.take("LLMGW_END_USER", end_users, None, "hash".to_owned());
     let logging = Logging {
         filter,
         format: if format == "json" { LogFormat::Json } else { LogFormat::Text },
         requests: layers.flag("LLMGW_LOG_REQUESTS", raw.log_requests),
         request_bodies: layers.flag("LLMGW_LOG_REQUEST_BODIES", raw.log_request_bodies),
+        end_users: match end_users.as_str() {
+            "plain" => EndUsers::Plain,
+            "off" => EndUsers::Off,
+            _ => EndUsers::Hashed,
+        },
     };
     if logging.request_bodies {
         warnings.push(

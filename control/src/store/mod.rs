@@ -10,6 +10,7 @@ pub(crate) mod checkpoints;
 pub(crate) mod copy;
 pub(crate) mod credentials;
 pub(crate) mod digest;
+pub(crate) mod dimension;
 pub(crate) mod dues;
 pub(crate) mod endpoints;
 pub(crate) mod error;

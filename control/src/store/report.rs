@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::block;
 use super::calendar::{Calendar, Span};
-use super::requests::{Column, has_names, names_of};
+use super::dimension::{Dimension, Marks};
+use super::requests::{Column, has_names};
 use super::rollup::{DAY_HOURS, HOUR_MS, first_hour_of_day};
 use super::signed;
 use super::sums::{Figure, SELECTED, Sums};
@@ -24,8 +25,16 @@ pub(crate) struct Question {
     /// The first moment that is too late.
     pub(crate) to_ms: u64,
     pub(crate) calendar: Calendar,
-    pub(crate) group_by: Vec<Column>,
+    pub(crate) group_by: Vec<Dimension>,
     pub(crate) filters: Vec<(Column, String)>,
+    pub(crate) marks: Marks,
+}
+
+impl Question {
+    /// True if sums cannot answer it, and every exchange of the time is read.
+    fn is_of_records(&self) -> bool {
+        !self.marks.is_empty() || self.group_by.iter().any(|dimension| dimension.column().is_none())
+    }
 }
 
 /// Which part of the answer, and in which order.
@@ -85,8 +94,9 @@ pub(crate) struct Group {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) groups: Vec<Group>,
-    /// The sums over all groups of the answer, not only those of this page.
-    pub(crate) totals: Sums,
+    /// The sums over all groups of the answer, not only those of this page; `None` where that would mean to read all
+    /// records for each page.
+    pub(crate) totals: Option<Sums>,
     pub(crate) next: Option<Cursor>,
 }
 
@@ -95,7 +105,7 @@ pub(crate) struct Page {
 pub(crate) enum Unanswerable {
     /// More than [`SORTED_MAX`] groups cannot be sorted.
     TooManyGroups,
-    /// Before this moment there are sums of whole days in UTC only.
+    /// Before this moment there are sums of whole days in UTC only, and no records.
     OnlyDaysBefore(u64),
 }
 
@@ -107,7 +117,7 @@ pub(crate) fn page(
 ) -> rusqlite::Result<Result<Page, Unanswerable>> {
     // One transaction, so that days, hours and exchanges are those of one moment.
     let tx = db.unchecked_transaction()?;
-    if !question.calendar.is_utc()
+    if (!question.calendar.is_utc() || question.is_of_records())
         && let Some(kept_ms) = only_days_before(&tx)?
         && question.from_ms < kept_ms
     {
@@ -120,8 +130,13 @@ pub(crate) fn page(
             None => return Ok(Err(Unanswerable::TooManyGroups)),
         },
     };
-    let totals =
-        if part.cursor.is_none() && next.is_none() { total(&groups) } else { totals(&tx, question, part)? };
+    let totals = if part.cursor.is_none() && next.is_none() {
+        Some(total(&groups))
+    } else if question.is_of_records() {
+        None
+    } else {
+        Some(totals(&tx, question, part)?)
+    };
     Ok(Ok(Page { groups, totals, next }))
 }
 
@@ -306,6 +321,9 @@ fn add_span(
     until: Instant,
     groups: &mut Groups,
 ) -> rusqlite::Result<()> {
+    if question.is_of_records() {
+        return Rows { part, until }.add(db, question, bucket, groups);
+    }
     let window = Window::of(part.start_ms, part.end_ms);
     add_sums(db, question, ("usage_day", window.days), bucket, groups)?;
     for hours in window.hours {
@@ -329,7 +347,8 @@ fn add_sums(
     if start >= end {
         return Ok(());
     }
-    let names: Vec<&str> = question.group_by.iter().map(Column::name).collect();
+    let columns: Vec<Column> = question.group_by.iter().filter_map(Dimension::column).collect();
+    let names: Vec<&str> = columns.iter().map(Column::name).collect();
     let mut values: Vec<Value> = [start, end].map(|hour| signed(hour).into()).into();
     let mut wanted = vec!["hour >= ? AND hour < ?".to_owned()];
     for (column, name) in &question.filters {
@@ -351,7 +370,7 @@ fn add_sums(
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
     while let Some(row) = rows.next()? {
-        let names = (0..question.group_by.len()).map(|at| row.get(Sums::COUNT + 1 + at).map(named));
+        let names = (0..columns.len()).map(|at| row.get(Sums::COUNT + 1 + at).map(named));
         groups.add((bucket.start_ms, names.collect::<rusqlite::Result<_>>()?), &Sums::read(row)?);
     }
     Ok(())
@@ -386,13 +405,16 @@ impl Rows {
                 return Err(too_slow());
             }
             let names = block::names(block.get_ref("names")?.as_blob()?);
+            if !question.marks.may_fit(&names) {
+                continue;
+            }
             for (record, trace) in block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten() {
-                if !self.part.contains(record.started_at_ms) {
+                if !self.part.contains(record.started_at_ms) || !question.marks.fit(&record) {
                     continue;
                 }
                 Sums::of_attempts(&record, trace, |attempt, sums| {
                     if has_names(attempt, &question.filters) {
-                        let names = names_of(&question.group_by, attempt).into_iter();
+                        let names = question.group_by.iter().map(|dimension| dimension.of(attempt));
                         let names = names.map(|name| named(name.to_owned())).collect();
                         groups.add((bucket.start_ms, names), sums);
                     }

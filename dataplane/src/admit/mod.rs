@@ -2,4 +2,5 @@
 
 pub(crate) mod authenticate;
 pub(crate) mod authorize;
+pub(crate) mod labels;
 pub(crate) mod quota;

@@ -40,4 +40,4 @@ pub(crate) fn decorate(origins: &[HeaderValue], request: &HeaderMap, response: &
 const EXPOSED: &str =
     "x-request-id, x-llmgw-provider, x-llmgw-model, x-llmgw-attempts, x-llmgw-cost, retry-after";
 const TAKEN: &str = "authorization, content-type, x-api-key, x-request-id, x-llmgw-affinity-key, \
-     x-llmgw-fallback-timeout-ms, anthropic-version, anthropic-beta";
+     x-llmgw-fallback-timeout-ms, x-llmgw-tags, anthropic-version, anthropic-beta";

@@ -16,6 +16,7 @@ use wire::multipart::{self, FormFault, FormScan};
 use wire::request::{Head, HeadScan, ScanError};
 
 use crate::adapt::{self, Message};
+use crate::admit::labels;
 use crate::admit::quota::{self, Demand};
 use crate::error::Fault;
 use crate::exchange::Exchange;
@@ -119,6 +120,7 @@ impl Asked<'_> {
         (started, started_at_ms): (Instant, u64),
     ) -> Result<(Job, Record), Fault> {
         let worker = self.exchange.worker();
+        let end_users = worker.plane.settings.end_users;
         let opening = Opening {
             started,
             started_at_ms,
@@ -129,8 +131,10 @@ impl Asked<'_> {
             stream: head.stream,
             dialect: self.dialect,
             input: &head.input,
+            tags: labels::tags(self.headers)?,
+            end_user: labels::end_user(head.end_user.as_deref(), end_users, &self.snapshot.key_hasher),
         };
-        let mut record = Record::open(worker, &opening);
+        let mut record = Record::open(worker, opening);
         let (selected, forced) = self.select(&head);
         let route = selected.inspect_err(|fault| record.fail(fault.kind, fault.status()))?;
         let job = Job {

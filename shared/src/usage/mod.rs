@@ -98,6 +98,18 @@ pub struct UsageEvent {
     pub trace: Vec<TraceStep>,
 }
 
+/// How the end users whom requests name are recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EndUsers {
+    /// By a pseudonym that the secret of the gateway makes of the name.
+    #[default]
+    Hashed,
+    /// By the name.
+    Plain,
+    /// Not at all.
+    Off,
+}
+
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

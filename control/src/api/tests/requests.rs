@@ -109,7 +109,7 @@ fn one_request_is_shown_with_its_trace() {
             },
             "provenance": "reported", "tier": null, "picture": null,
             "cost_micro_usd": 1.5, "lost_micro_usd": 0.0, "vendor_cost_micro_usd": null,
-            "upstream_id": null, "tags": null, "end_user": null,
+            "upstream_id": null, "tags": {}, "end_user": null,
             "price": "config in 0.05 out 0.05", "head_us": 500, "first_content_us": 700,
             "trace": [
                 {"provider": "a", "model": "m", "result": "unreachable", "head_us": 5},

@@ -47,7 +47,7 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
     let formats = [("csv", Format::Csv), ("jsonl", Format::JsonLines)];
     let format = query.choice("format", &formats)?.unwrap_or(Format::Csv);
-    let filter = filter(&mut query)?;
+    let filter = filter(app, &mut query)?;
     query.finish()?;
     let room = Arc::clone(&app.exports.room).try_acquire_owned().map_err(|_| {
         let message = "Too many exports run at the same time. Try again when one has ended.";

@@ -21,10 +21,11 @@ use shared::usage::{Class, TokenCounts, Units};
 
 use self::charge::Charge;
 use super::query::{Query, choose};
-use super::requests::{FLUSH_TIME_MAX, names};
-use super::{ApiError, Call, Route, json, route_of};
+use super::requests::{FLUSH_TIME_MAX, marks, names};
+use super::{ApiError, App, Call, Route, json, route_of};
 use crate::money::MicroUsd;
 use crate::store::calendar::{Bucket, Calendar};
+use crate::store::dimension::{Dimension, END_USER, TAG};
 use crate::store::names::{Label, Labels, Named};
 use crate::store::report::{Cursor, Group, Order, Page, Part, Question, SORTED_MAX, Unanswerable, page};
 use crate::store::requests::{Column, by_class, units_by_class};
@@ -41,7 +42,7 @@ pub(super) static ROUTES: &[Route] = &[
 async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
     let charge = Charge::take(&mut query)?;
-    let question = question(&mut query)?;
+    let question = question(app, &mut query)?;
     let part = part(&mut query, &question)?;
     query.finish()?;
     app.scribe.flush(FLUSH_TIME_MAX).await;
@@ -57,7 +58,8 @@ async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&Answer::of(&question, charge.as_ref(), owners, page)?)
 }
 
-fn question(query: &mut Query) -> Result<Question, ApiError> {
+fn question(app: &App, query: &mut Query) -> Result<Question, ApiError> {
+    let marks = marks(app, query)?;
     let zone = query.text("tz").map_or(Ok(TimeZone::UTC), |name| zone(&name))?;
     let (from_ms, to_ms) = query.span_in(&zone)?;
     let from_ms = from_ms.unwrap_or(0);
@@ -66,7 +68,7 @@ fn question(query: &mut Query) -> Result<Question, ApiError> {
         return Err(ApiError::parameter("from", "from must not be after to."));
     }
     let calendar = Calendar { bucket: query.choice("bucket", BUCKETS)?, zone };
-    Ok(Question { from_ms, to_ms, calendar, group_by: group_by(query)?, filters: names(query) })
+    Ok(Question { from_ms, to_ms, calendar, group_by: group_by(query)?, filters: names(query), marks })
 }
 
 fn zone(name: &str) -> Result<TimeZone, ApiError> {
@@ -112,24 +114,35 @@ fn unanswerable(why: Unanswerable) -> ApiError {
         Unanswerable::OnlyDaysBefore(at_ms) => {
             let at = Calendar::whole().shown(at_ms).unwrap_or_default();
             let message = format!(
-                "Before {at} only the sums of whole days in UTC are kept; ask with tz=UTC, or from that moment on."
+                "Before {at} only the sums of whole days in UTC are kept, without tags and end users; ask with tz=UTC \
+                 and without them, or from that moment on."
             );
             ApiError::parameter("from", message)
         }
     }
 }
 
-fn group_by(query: &mut Query) -> Result<Vec<Column>, ApiError> {
+fn group_by(query: &mut Query) -> Result<Vec<Dimension>, ApiError> {
     let text = query.text("group_by").unwrap_or_default();
-    let choices: Vec<(&str, Column)> = Column::ALL.iter().map(|column| (column.name(), *column)).collect();
-    let mut columns = Vec::new();
+    let mut choices: Vec<(&str, Dimension)> =
+        Column::ALL.iter().map(|column| (column.name(), Dimension::Column(*column))).collect();
+    choices.push((END_USER, Dimension::EndUser));
+    choices.push(("tag:NAME", Dimension::Tag("NAME".to_owned())));
+    let mut dimensions = Vec::new();
     for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-        let column = choose("group_by", name, &choices)?;
-        if !columns.contains(&column) {
-            columns.push(column);
+        let dimension = match name.strip_prefix(TAG).filter(|name| !name.is_empty()) {
+            Some(tag) => Dimension::Tag(tag.to_owned()),
+            None => choose("group_by", name, &choices)?,
+        };
+        if !dimensions.contains(&dimension) {
+            dimensions.push(dimension);
         }
     }
-    Ok(columns)
+    if dimensions.len() > DIMENSIONS_MAX {
+        let message = format!("group_by takes up to {DIMENSIONS_MAX} names.");
+        return Err(ApiError::parameter("group_by", message));
+    }
+    Ok(dimensions)
 }
 
 /// The names of a group beside its ids.
@@ -140,8 +153,8 @@ fn owners(db: &Connection, question: &Question, groups: &[Group]) -> rusqlite::R
     let mut labels = Labels::default();
     let mut of_group = |group: &Group| {
         let mut owners = Owners::new();
-        for (column, id) in question.group_by.iter().zip(&group.names) {
-            let Some((named, name, email)) = owner(*column) else { continue };
+        for (dimension, id) in question.group_by.iter().zip(&group.names) {
+            let Some((named, name, email)) = dimension.column().and_then(owner) else { continue };
             let label = id.as_ref().map_or(Ok(Label::default()), |id| labels.find(db, named, id))?;
             owners.insert(name, label.name);
             email.map(|email| owners.insert(email, label.email));
@@ -169,8 +182,8 @@ struct Answer {
     /// The mark-up and the currency of every `amount`.
     #[serde(skip_serializing_if = "Option::is_none")]
     charge: Option<charge::Shown>,
-    /// Over all pages.
-    totals: Charged,
+    /// Over all pages; null where an answer from records has several.
+    totals: Option<Charged>,
     data: Vec<Line>,
     next_cursor: Option<String>,
 }
@@ -183,7 +196,7 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     bucket_start: Option<String>,
     /// The ids of the group; null where an exchange has none.
-    group: BTreeMap<&'static str, Option<String>>,
+    group: BTreeMap<String, Option<String>>,
     /// What keys, projects and humans among them are called; null where that is not known.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     names: Owners,
@@ -207,7 +220,7 @@ impl Answer {
             data.push(Line {
                 bucket_start_ms,
                 bucket_start: bucket_start_ms.and_then(|at_ms| calendar.shown(at_ms)),
-                group: question.group_by.iter().map(Column::name).zip(group.names).collect(),
+                group: question.group_by.iter().map(Dimension::name).zip(group.names).collect(),
                 names,
                 figures: Charged::of(group.sums, charge)?,
             });
@@ -218,7 +231,7 @@ impl Answer {
             to_ms: question.to_ms,
             tz: calendar.zone.iana_name().unwrap_or("UTC").to_owned(),
             charge: charge.map(Charge::shown),
-            totals: Charged::of(page.totals, charge)?,
+            totals: page.totals.map(|totals| Charged::of(totals, charge)).transpose()?,
             data,
             next_cursor: next.map(|next| BASE64_URL_SAFE_NO_PAD.encode(next)),
         })
@@ -310,9 +323,11 @@ const FIGURES: &[(&str, Figure)] = &[
     (Class::Searches.column(), Figure::Of(Class::Searches)),
     (Class::ToolCalls.column(), Figure::Of(Class::ToolCalls)),
 ];
+/// Names that groups have.
+const DIMENSIONS_MAX: usize = 8;
 /// Groups of one page.
 const LINES_MAX: usize = 10_000;
 /// A page that is not full by then says where to go on.
-const PAGE_TIME: Duration = Duration::from_secs(1);
+const PAGE_TIME: Duration = Duration::from_secs(3);
 /// A question that takes longer is refused.
 const READING_TIME: Duration = Duration::from_secs(8);

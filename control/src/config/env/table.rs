@@ -62,6 +62,7 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_LOG_FORMAT", Choice(&["text", "json"]), "text", "Shape of log lines"),
     row("LLMGW_LOG_REQUESTS", Flag, "false", "Log one line of metadata for each request"),
     row("LLMGW_LOG_REQUEST_BODIES", Flag, "false", "UNSAFE: log prompts and answers"),
+    row("LLMGW_END_USER", Choice(&["hash", "plain", "off"]), "hash", "How records hold the end users whom requests name"),
     row("LLMGW_GATEWAY_PREAMBLE", Text, "empty", "System text put before every request's own"),
     row("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", Flag, "false", "Use curated providers that need no account"),
     row("LLMGW_PARTNER_CLIENT_ID", Text, "none", "OAuth client id of the experimental partner connection"),

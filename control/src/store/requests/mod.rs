@@ -2,7 +2,7 @@
 
 use crate::store::signed;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::time::Instant;
 
 use rusqlite::{Connection, named_params};
@@ -11,6 +11,7 @@ use shared::usage::{Class, Lost, TokenCounts, Units};
 
 use crate::money::MicroUsd;
 use crate::store::block::{self, find, request_hash};
+use crate::store::dimension::{self, Marks};
 use crate::store::more;
 use crate::store::names::{Labels, OwnerNames};
 use crate::store::record::{Name, Record, Trace};
@@ -53,7 +54,8 @@ impl Column {
         }
     }
 
-    fn of<'a>(self, record: &Record<'a>) -> &'a str {
+    /// Returns what an exchange has of it; empty where it has nothing.
+    pub(crate) fn of<'a>(self, record: &Record<'a>) -> &'a str {
         record.name(match self {
             Self::Model => Name::Model,
             Self::Provider => Name::Provider,
@@ -65,11 +67,6 @@ impl Column {
             Self::Outcome => Name::Outcome,
         })
     }
-}
-
-/// The names of `columns` that an exchange has; empty where it has none.
-pub(crate) fn names_of<'a>(columns: &[Column], record: &Record<'a>) -> Vec<&'a str> {
-    columns.iter().map(|column| column.of(record)).collect()
 }
 
 /// Whether an exchange has all these names.
@@ -85,6 +82,7 @@ pub(crate) struct Filter {
     pub(crate) to_ms: Option<u64>,
     pub(crate) status: Option<u16>,
     pub(crate) names: Vec<(Column, String)>,
+    pub(crate) marks: Marks,
     pub(crate) error: Option<String>,
     pub(crate) request_id_prefix: Option<String>,
     pub(crate) duration_us_min: Option<u64>,
@@ -143,7 +141,8 @@ pub(crate) struct Row {
     vendor_cost_micro_usd: Option<MicroUsd>,
     price: Option<String>,
     upstream_id: Option<String>,
-    tags: Option<String>,
+    /// By their names.
+    tags: BTreeMap<String, String>,
     end_user: Option<String>,
     head_us: Option<u64>,
     first_content_us: Option<u64>,
@@ -332,12 +331,14 @@ impl Filter {
             && self.error.as_deref().is_none_or(|error| record.name(Name::Error) == error)
             && self.request_id_prefix.as_deref().is_none_or(|prefix| record.request_id.starts_with(prefix))
             && has_names(record, &self.names)
+            && self.marks.fit(record)
     }
 
     /// Whether a block with these names may hold an exchange that passes.
     pub(crate) fn may_pass(&self, names: &[&str]) -> bool {
         let wanted = self.names.iter().map(|(_, name)| name).chain(&self.error);
         wanted.filter(|name| !name.is_empty()).all(|name| names.contains(&name.as_str()))
+            && self.marks.may_fit(names)
     }
 }
 
@@ -435,7 +436,9 @@ impl Row {
             vendor_cost_micro_usd: record.vendor_cost_nano_usd.map(MicroUsd),
             price: or_none(Name::Price),
             upstream_id: some(record.upstream_id),
-            tags: or_none(Name::Tags),
+            tags: dimension::tags(record.name(Name::Tags))
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
             end_user: or_none(Name::EndUser),
             head_us: record.head_us,
             first_content_us: record.first_content_us,

@@ -42,6 +42,8 @@ pub struct Head {
     pub affinity_key: Option<String>,
     /// `prompt_cache_key`: requests of one conversation have the same.
     pub prompt_cache_key: Option<String>,
+    /// The end user whom the request names: `user`, or `metadata.user_id` in Messages; cut to 8 KiB.
+    pub end_user: Option<Box<str>>,
     /// The most tokens that any upstream could take for the client's bound on one answer.
     pub max_output_tokens: Option<u64>,
     /// Some upstream could read that an answer has no bound.
@@ -131,6 +133,7 @@ impl Head {
             fallback_timeout_ms: None,
             affinity_key: None,
             prompt_cache_key: None,
+            end_user: None,
             max_output_tokens: None,
             output_is_open: false,
             count: None,
@@ -166,6 +169,8 @@ impl HeadScan {
         let state = provider_state(&fields);
         let affinity_key = text(&fields, fields.value(Field::Affinity));
         let prompt_cache_key = text(&fields, fields.value(Field::CacheKey));
+        let end_user = text(&fields, fields.value(Field::EndUser)).or_else(|| text(&fields, fields.user_id));
+        let end_user = end_user.map(String::into_boxed_str);
         let model = model(&mut fields)?;
         let stream = stream(fields.value(Field::Stream))?;
         check_conversation(&fields, &state)?;
@@ -185,6 +190,7 @@ impl HeadScan {
             fallback_timeout_ms: fields.value(Field::Timeout).whole_number(),
             affinity_key,
             prompt_cache_key,
+            end_user,
             max_output_tokens: bounds.output,
             output_is_open: bounds.output_is_open,
             count: bounds.count,

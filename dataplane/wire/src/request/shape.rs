@@ -69,6 +69,7 @@ static CHAT: Shape = Shape {
         b"num_completions" => Field::NumCompletions,
         b"num_generations" => Field::NumGenerations,
         b"prompt_cache_key" => Field::CacheKey,
+        b"user" => Field::EndUser,
         _ => common(name),
     },
     conversation: "messages",
@@ -87,6 +88,7 @@ static MESSAGES: Shape = Shape {
         b"system" => Field::System,
         b"max_tokens" => Field::MaxTokens,
         b"anthropic_version" => Field::Version,
+        b"metadata" => Field::Metadata,
         _ => common(name),
     },
     conversation: "messages",
@@ -111,6 +113,7 @@ static RESPONSES: Shape = Shape {
         b"include" => Field::Include,
         b"prompt" => Field::Prompt,
         b"prompt_cache_key" => Field::CacheKey,
+        b"user" => Field::EndUser,
         _ => common(name),
     },
     conversation: "input",
@@ -134,6 +137,7 @@ static IMAGES: Shape = Shape {
         b"prompt" => Field::Conversation,
         b"n" => Field::Count,
         b"response_format" => Field::ImageFormat,
+        b"user" => Field::EndUser,
         _ => common(name),
     },
     conversation: "prompt",
@@ -169,7 +173,11 @@ const BARE: Shape = Shape {
 static OTHER: Shape = BARE;
 
 fn input(name: &[u8]) -> Field {
-    if name == b"input" { Field::Conversation } else { common(name) }
+    match name {
+        b"input" => Field::Conversation,
+        b"user" => Field::EndUser,
+        _ => common(name),
+    }
 }
 
 /// Members with the same name in every dialect, the gateway's own among them.

@@ -22,6 +22,7 @@ use crate::api::requests::FLUSH_TIME_MAX;
 use crate::api::{ApiError, Call, json};
 use crate::money::SignedMicroUsd;
 use crate::store::calendar::{Bucket, Calendar};
+use crate::store::dimension::{Dimension, Marks};
 use crate::store::report::{Part, Question, SORTED_MAX, page};
 use crate::store::requests::Column;
 use crate::store::sums::Sums;
@@ -70,7 +71,8 @@ pub(super) async fn reconcile(call: Call<'_>) -> Result<Response<Body>, ApiError
         from_ms: start_ms(from)?,
         to_ms: start_ms(to.saturating_add(1.day()))?,
         calendar: Calendar { bucket: Some(Bucket::Day), zone: TimeZone::UTC },
-        group_by: vec![Column::Model],
+        group_by: vec![Dimension::Column(Column::Model)],
+        marks: Marks::default(),
         filters: provider.iter().map(|provider| (Column::Provider, provider.clone())).collect(),
     };
     let until = Instant::now() + READING_TIME;

@@ -31,6 +31,8 @@ pub(in crate::request) struct Fields {
     pub(super) inside: Inside,
     /// The `id` of an object that names a stored conversation.
     pub(in crate::request) conversation_id: Value,
+    /// The `user_id` of the metadata.
+    pub(in crate::request) user_id: Value,
     /// The raw bytes of strings that matter, one after the other.
     pub(in crate::request) texts: Vec<u8>,
     /// In the order of the body.
@@ -93,9 +95,13 @@ pub(in crate::request) enum Field {
     Prompt,
     /// What is asked for has been begun by a request before.
     Operation,
+    /// The person on whose behalf the client asks.
+    EndUser,
+    /// Holds the id of that person.
+    Metadata,
 }
 
-const FIELDS: usize = Field::Operation as usize + 1;
+const FIELDS: usize = Field::Metadata as usize + 1;
 
 impl Field {
     /// Its value is a name, which is kept.
@@ -108,6 +114,7 @@ impl Field {
                 | Self::PreviousResponse
                 | Self::StoredConversation
                 | Self::ImageFormat
+                | Self::EndUser
         )
     }
 
@@ -118,7 +125,14 @@ impl Field {
 
     /// Names inside it matter.
     fn has_inner_names(self) -> bool {
-        matches!(self, Self::Conversation | Self::System | Self::StreamOptions | Self::StoredConversation)
+        matches!(
+            self,
+            Self::Conversation
+                | Self::System
+                | Self::StreamOptions
+                | Self::StoredConversation
+                | Self::Metadata
+        )
     }
 }
 
@@ -133,6 +147,7 @@ impl Fields {
             bounds: Bounds::default(),
             inside: Inside::default(),
             conversation_id: Value::Absent,
+            user_id: Value::Absent,
             texts: Vec::new(),
             edits: Vec::new(),
             has_options: false,
@@ -191,6 +206,8 @@ impl Fields {
             (self.has_options, self.include_usage, self.inner_includes) = (true, false, 0);
         } else if self.field == Field::StoredConversation {
             self.conversation_id = Value::Absent;
+        } else if self.field == Field::Metadata {
+            self.user_id = Value::Absent;
         }
     }
 
@@ -296,7 +313,9 @@ impl Fields {
             (1, true) => KEY_BYTES_MAX,
             (1, false) if self.field.is_name() => NAME_BYTES_MAX.saturating_add(1),
             (1, false) => 0,
-            (2, false) if self.field == Field::StoredConversation => NAME_BYTES_MAX.saturating_add(1),
+            (2, false) if matches!(self.field, Field::StoredConversation | Field::Metadata) => {
+                NAME_BYTES_MAX.saturating_add(1)
+            }
             (_, true) if self.field.has_inner_names() => KEY_BYTES_MAX,
             _ if self.field.has_inner_names() => self.inside.key.glance_bytes(),
             _ => 0,
@@ -357,6 +376,7 @@ impl Fields {
             (2, Field::StoredConversation) if self.inside.key == InnerKey::Id => {
                 self.conversation_id = self.keep(taken);
             }
+            (2, Field::Metadata) if self.inside.key == InnerKey::UserId => self.user_id = self.keep(taken),
             _ => {}
         }
     }

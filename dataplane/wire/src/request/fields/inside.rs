@@ -70,6 +70,8 @@ pub(super) enum InnerKey {
     Arguments,
     IncludeUsage,
     Id,
+    /// Of the metadata.
+    UserId,
 }
 
 /// A string that matters for more than its length.
@@ -92,7 +94,8 @@ impl InnerKey {
             | Self::Encrypted
             | Self::Arguments
             | Self::IncludeUsage
-            | Self::Id => GLANCE_BYTES,
+            | Self::Id
+            | Self::UserId => GLANCE_BYTES,
         }
     }
 }
@@ -109,7 +112,8 @@ impl Inside {
             | InnerKey::ItemType
             | InnerKey::Arguments
             | InnerKey::IncludeUsage
-            | InnerKey::Id => true,
+            | InnerKey::Id
+            | InnerKey::UserId => true,
         }
     }
 
@@ -128,7 +132,7 @@ impl Inside {
             Field::System => *system = self.open_text.max(*system),
             Field::Tools => *tools = length.max(*tools),
             Field::Functions => *functions = length.max(*functions),
-            Field::Other if is_container => self.other = self.other.saturating_add(length),
+            Field::Other | Field::Metadata if is_container => self.other = self.other.saturating_add(length),
             _ => {}
         }
     }
@@ -172,6 +176,7 @@ impl Inside {
             Field::Conversation if self.arguments.is_none() => self.conversation_key(depth, name),
             Field::StreamOptions if depth == 2 && name == b"include_usage" => InnerKey::IncludeUsage,
             Field::StoredConversation if depth == 2 && name == b"id" => InnerKey::Id,
+            Field::Metadata if depth == 2 && name == b"user_id" => InnerKey::UserId,
             _ => InnerKey::Other,
         };
     }
@@ -244,7 +249,11 @@ impl Inside {
                 true
             }
             InnerKey::Signature => true,
-            InnerKey::Other | InnerKey::Arguments | InnerKey::IncludeUsage | InnerKey::Id => false,
+            InnerKey::Other
+            | InnerKey::Arguments
+            | InnerKey::IncludeUsage
+            | InnerKey::Id
+            | InnerKey::UserId => false,
         };
         if is_binary {
             self.open_strings = self.open_strings.saturating_add(length.raw);

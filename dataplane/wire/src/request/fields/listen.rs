@@ -39,6 +39,7 @@ impl Sink for Fields {
                 | Field::Functions
                 | Field::Include
                 | Field::StoredConversation
+                | Field::Metadata
         );
         !listens_inside && at.depth > u32::from(listens_at_top)
     }

@@ -178,3 +178,29 @@ fn requests_of_one_conversation_share_a_cache_key() {
         assert_eq!(head.unwrap().prompt_cache_key.as_deref(), Some("thread"), "{dialect:?}");
     }
 }
+
+#[test]
+fn the_end_user_is_read_where_the_dialect_names_one() {
+    for (dialect, members, want) in [
+        (Dialect::Chat, r#""user":"ann\u0061""#, Some("anna")),
+        (Dialect::Responses, r#""user":"anna","user":"bob""#, Some("bob")),
+        (Dialect::Embeddings, r#""user":"anna""#, Some("anna")),
+        (Dialect::Messages, r#""metadata":{"user_id":"anna","x":"y"}"#, Some("anna")),
+        (
+            Dialect::Messages,
+            r#""metadata":{"x":{"user_id":"no"},"y":["user_id","no"],"user_id":"anna"}"#,
+            Some("anna"),
+        ),
+        (Dialect::Messages, r#""metadata":{"user_id":"anna"},"metadata":null"#, None),
+        (Dialect::Messages, r#""metadata":{"user_id":{"user_id":"no"},"z":"no"}"#, None),
+        (Dialect::Messages, r#""metadata":{"user_id":7}"#, None),
+        (Dialect::Messages, r#""user":"no""#, None),
+        (Dialect::Chat, r#""metadata":{"user_id":"no"},"user":null"#, None),
+        (Dialect::Chat, r#""user":"""#, None),
+        (Dialect::Chat, r#""user":["no"]"#, None),
+    ] {
+        let head = scan(dialect, &format!(r#"{{"model":"m","messages":[],"input":"",{members}}}"#)).unwrap();
+        assert_eq!(head.end_user.as_deref(), want, "{dialect:?} {members}");
+        assert_eq!(head.model, "m");
+    }
+}

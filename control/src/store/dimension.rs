@@ -1,0 +1,123 @@
+//! What reports are grouped by. Sums know the columns of their tables; the tags and the end user of an exchange are in
+//! its record alone, because clients may name any number of them.
+
+use super::record::{Name, Record};
+use super::requests::Column;
+
+/// What a report is grouped by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Dimension {
+    Column(Column),
+    /// The tag of this name.
+    Tag(String),
+    EndUser,
+}
+
+impl Dimension {
+    /// The name in the API.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Column(column) => column.name().to_owned(),
+            Self::Tag(name) => format!("{TAG}{name}"),
+            Self::EndUser => END_USER.to_owned(),
+        }
+    }
+
+    /// The column of the sums, if they have one.
+    pub(crate) fn column(&self) -> Option<Column> {
+        match self {
+            Self::Column(column) => Some(*column),
+            Self::Tag(_) | Self::EndUser => None,
+        }
+    }
+
+    /// Returns what an exchange has of it; empty where it has nothing.
+    pub(crate) fn of<'a>(&self, record: &Record<'a>) -> &'a str {
+        match self {
+            Self::Column(column) => column.of(record),
+            Self::Tag(name) => tag(record.name(Name::Tags), name).unwrap_or_default(),
+            Self::EndUser => record.name(Name::EndUser),
+        }
+    }
+}
+
+/// Conditions on what only records know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Each of these tags, by name and value.
+    pub(crate) tags: Vec<(String, String)>,
+    /// One of these end users.
+    pub(crate) end_users: Vec<String>,
+}
+
+impl Marks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tags.is_empty() && self.end_users.is_empty()
+    }
+
+    /// True if an exchange meets the conditions.
+    pub(crate) fn fit(&self, record: &Record<'_>) -> bool {
+        self.has_tags(record.name(Name::Tags)) && self.has_end_user(record.name(Name::EndUser))
+    }
+
+    /// True if a block with these names may hold an exchange that meets them.
+    pub(crate) fn may_fit(&self, names: &[&str]) -> bool {
+        let any = |is_it: &dyn Fn(&str) -> bool| names.iter().any(|name| is_it(name));
+        (self.tags.is_empty() || any(&|name| self.has_tags(name)))
+            && (self.end_users.is_empty() || any(&|name| self.has_end_user(name)))
+    }
+
+    fn has_tags(&self, tags: &str) -> bool {
+        self.tags.iter().all(|(name, value)| tag(tags, name) == Some(value))
+    }
+
+    fn has_end_user(&self, end_user: &str) -> bool {
+        self.end_users.is_empty() || self.end_users.iter().any(|wanted| wanted == end_user)
+    }
+}
+
+/// Returns every tag of `job=7,team=a`.
+pub(crate) fn tags(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split(',').filter_map(|tag| tag.split_once('='))
+}
+
+fn tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    tags(text).find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+/// Before the name of a tag in [`Dimension::name`].
+pub(crate) const TAG: &str = "tag:";
+/// The name of [`Dimension::EndUser`].
+pub(crate) const END_USER: &str = "end_user";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_fit_whole_tags_and_any_of_the_end_users() {
+        let mut record = Record::default();
+        record.set_name(Name::Tags, "job=7,team=a");
+        record.set_name(Name::EndUser, "anna");
+        let marks = |tags: &[(&str, &str)], users: &[&str]| Marks {
+            tags: tags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            end_users: users.iter().map(|user| (*user).to_owned()).collect(),
+        };
+        for (marks, fits) in [
+            (marks(&[], &[]), true),
+            (marks(&[("team", "a")], &[]), true),
+            (marks(&[("team", "a"), ("job", "7")], &["anna"]), true),
+            (marks(&[("team", "")], &[]), false),
+            (marks(&[("eam", "a")], &[]), false),
+            (marks(&[("team", "a"), ("job", "8")], &[]), false),
+            (marks(&[], &["bob", "anna"]), true),
+            (marks(&[], &["bob"]), false),
+        ] {
+            assert_eq!(marks.fit(&record), fits, "{marks:?}");
+            assert_eq!(marks.may_fit(&["m", "anna", "job=7,team=a"]), fits, "{marks:?}");
+        }
+        assert_eq!(Dimension::Tag("team".into()).of(&record), "a");
+        assert_eq!(Dimension::Tag("tea".into()).of(&record), "");
+        assert_eq!(Dimension::EndUser.of(&record), "anna");
+    }
+}

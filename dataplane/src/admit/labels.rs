@@ -1,0 +1,146 @@
+//! Who pays for a request, as far as the client says: the tags of its header, which go no further than its record, and
+//! the end user whom its body names.
+
+use http::{HeaderMap, HeaderName};
+use shared::access::KeyHasher;
+use shared::error_kind::ErrorKind;
+use shared::usage::EndUsers;
+
+use crate::error::Fault;
+
+const X_TAGS: HeaderName = HeaderName::from_static("x-llmgw-tags");
+
+/// Returns the tags of a request as its record has them: `job=7,team=a`, in the order of their names, so that the same
+/// tags are the same text.
+pub(crate) fn tags(headers: &HeaderMap) -> Result<Option<Box<str>>, Fault> {
+    let mut tags: Vec<(&str, &str)> = Vec::new();
+    for line in headers.get_all(X_TAGS) {
+        let line = line.to_str().map_err(|_| unfit("it holds characters that are not ASCII"))?;
+        for pair in line.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+            let tag = tag(pair)?;
+            if tags.iter().any(|(name, _)| *name == tag.0) {
+                return Err(unfit(&format!("the tag '{}' is given twice", tag.0)));
+            }
+            if tags.len() >= TAGS_MAX {
+                return Err(unfit(&format!("it has more than {TAGS_MAX} tags")));
+            }
+            tags.push(tag);
+        }
+    }
+    if tags.is_empty() {
+        return Ok(None);
+    }
+    tags.sort_unstable();
+    let pairs: Vec<String> = tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    Ok(Some(pairs.join(",").into()))
+}
+
+fn tag(pair: &str) -> Result<(&str, &str), Fault> {
+    let (name, value) =
+        pair.split_once('=').ok_or_else(|| unfit("each tag is NAME=VALUE, and one of them has no '='"))?;
+    let (name, value) = (name.trim(), value.trim());
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.-".contains(&byte);
+    if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_name) {
+        return Err(unfit(&format!(
+            "the name of a tag is 1 to {NAME_BYTES_MAX} of the characters a-z, 0-9, '_', '.' and '-'"
+        )));
+    }
+    let is_value = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:/@+".contains(&byte);
+    if !(1..=VALUE_BYTES_MAX).contains(&value.len()) || !value.bytes().all(is_value) {
+        return Err(unfit(&format!(
+            "the value of the tag '{name}' is not 1 to {VALUE_BYTES_MAX} letters, digits, '_', '.', '-', ':', '/', \
+             '@' and '+'"
+        )));
+    }
+    Ok((name, value))
+}
+
+fn unfit(why: &str) -> Fault {
+    Fault::new(ErrorKind::InvalidRequest, format!("The header X-LLMGW-Tags cannot be read: {why}."))
+        .param("X-LLMGW-Tags")
+}
+
+/// Returns the end user as the record has them.
+pub(crate) fn end_user(name: Option<&str>, kept: EndUsers, hasher: &KeyHasher) -> Option<Box<str>> {
+    let name = name?;
+    match kept {
+        EndUsers::Hashed => Some(hasher.pseudonym(name)),
+        EndUsers::Plain => {
+            let cut = name.floor_char_boundary(END_USER_BYTES_MAX);
+            name.get(..cut).map(Into::into)
+        }
+        EndUsers::Off => None,
+    }
+}
+
+const TAGS_MAX: usize = 8;
+const NAME_BYTES_MAX: usize = 32;
+const VALUE_BYTES_MAX: usize = 64;
+/// Bytes of the name of an end user that are kept.
+const END_USER_BYTES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use shared::secret::Secret;
+
+    use super::*;
+
+    fn read(lines: &[&str]) -> Result<Option<Box<str>>, String> {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(X_TAGS, HeaderValue::from_str(line).unwrap());
+        }
+        tags(&headers).map_err(|fault| fault.message.to_string())
+    }
+
+    #[test]
+    fn tags_are_read_in_any_order_and_refused_one_past_each_bound() {
+        let (name, value) = ("n".repeat(32), "v".repeat(64));
+        let eight = (0..8).map(|n| format!("t{n}=x")).collect::<Vec<_>>().join(",");
+        for (lines, want) in [
+            (&["team=a,job=7"][..], Some("job=7,team=a")),
+            (&["team=a", "job=7"], Some("job=7,team=a")),
+            (&[" team = a , ,job=7,"], Some("job=7,team=a")),
+            (&["a.b-c_9=Az9_.-:/@+"], Some("a.b-c_9=Az9_.-:/@+")),
+            (&[&format!("{name}={value}")], Some(&*format!("{name}={value}"))),
+            (&[&eight], Some(&*eight)),
+            (&[""], None),
+            (&[], None),
+        ] {
+            assert_eq!(read(lines).unwrap().as_deref(), want, "{lines:?}");
+        }
+        for (line, why) in [
+            ("team", "no '='"),
+            ("=a", "name of a tag"),
+            ("Team=a", "name of a tag"),
+            ("te am=a", "name of a tag"),
+            (&format!("{name}n=a"), "name of a tag"),
+            ("team=", "value of the tag 'team'"),
+            ("team=a b", "value of the tag 'team'"),
+            ("team=a=b", "value of the tag 'team'"),
+            (&format!("team={value}v"), "value of the tag 'team'"),
+            ("team=a,team=b", "'team' is given twice"),
+            (&format!("{eight},t8=x"), "more than 8 tags"),
+            ("team=\u{e4}", "not ASCII"),
+        ] {
+            let fault = read(&[line]).unwrap_err();
+            assert!(fault.contains(why), "{line}: {fault}");
+        }
+    }
+
+    #[test]
+    fn an_end_user_is_a_pseudonym_unless_it_is_configured() {
+        let hasher = KeyHasher::new(&Secret::new([7; 32]));
+        let of = |name: Option<&str>, kept| end_user(name, kept, &hasher);
+        let anna = of(Some("anna"), EndUsers::Hashed).unwrap();
+        assert!(anna.len() == 16 && anna.bytes().all(|byte| byte.is_ascii_hexdigit()), "{anna}");
+        assert_eq!(of(Some("anna"), EndUsers::Hashed), Some(anna.clone()), "always the same");
+        assert_ne!(of(Some("bob"), EndUsers::Hashed), Some(anna));
+        assert_eq!(of(Some("anna"), EndUsers::Plain).as_deref(), Some("anna"));
+        let long = "\u{e4}".repeat(200);
+        assert_eq!(of(Some(&long), EndUsers::Plain).unwrap().len(), 256);
+        assert_eq!(of(Some("anna"), EndUsers::Off), None);
+        assert_eq!(of(None, EndUsers::Plain), None);
+    }
+}
