@@ -45,6 +45,8 @@ struct Held {
     reservation: Reservation,
     /// Under those that count it because of the target that is being tried, or has served.
     of_target: Reservation,
+    /// The first step of the trace that is about that target.
+    first_step: usize,
 }
 
 /// What a record begins with.
@@ -120,7 +122,7 @@ impl Record {
     /// Takes charge of what the exchange has reserved.
     pub(crate) fn hold(&mut self, reservation: Reservation) {
         if self.event.is_some() {
-            self.held = Some(Held { reservation, of_target: Reservation::default() });
+            self.held = Some(Held { reservation, of_target: Reservation::default(), first_step: 0 });
         } else {
             reservation.release();
         }
@@ -128,18 +130,19 @@ impl Record {
 
     /// Takes charge of what the exchange has reserved under quotas that depend on the target that is tried next.
     pub(crate) fn hold_target(&mut self, reservation: Reservation) {
-        if let Some(held) = &mut self.held {
-            held.release_target();
+        if let (Some(event), Some(held)) = (&self.event, &mut self.held) {
+            held.leave_target(event);
             held.of_target = reservation;
+            held.first_step = event.trace.len();
         } else {
             reservation.release();
         }
     }
 
-    /// Gives back what is held because of a target that has not served.
+    /// Gives back what is held because of a target that has not served, but for what its attempts used.
     pub(crate) fn leave_target(&mut self) {
-        if let Some(held) = &mut self.held {
-            held.release_target();
+        if let (Some(event), Some(held)) = (&self.event, &mut self.held) {
+            held.leave_target(event);
         }
     }
 
@@ -284,12 +287,15 @@ impl Record {
             log(&event);
         }
         let cost_nano_usd = event.cost_nano_usd;
-        let spent = self.held.is_some().then(|| spent(&event));
+        let spent = self.held.as_ref().map(|held| {
+            let spent = spent(&event);
+            (with_lost(spent, &event, 0), with_lost(spent, &event, held.first_step))
+        });
         self.worker.log_usage(*event);
-        if let (Some(held), Some(spent)) = (self.held.take(), spent) {
+        if let (Some(held), Some((spent, at_target))) = (self.held.take(), spent) {
             add(&self.worker.counters.quota_warnings, u64::from(held.warnings().next().is_some()));
             held.reservation.settle(&spent);
-            held.of_target.settle(&spent);
+            held.of_target.settle(&at_target);
         }
         if let Some(note) = self.note.take() {
             self.worker.strike_note(note);
@@ -323,8 +329,9 @@ impl Held {
         self.reservation.held(metric).max(self.of_target.held(metric))
     }
 
-    fn release_target(&mut self) {
-        std::mem::take(&mut self.of_target).release();
+    fn leave_target(&mut self, event: &UsageEvent) {
+        let nothing = Spent { cost_nano_usd: Some(0), ..Spent::default() };
+        std::mem::take(&mut self.of_target).settle(&with_lost(nothing, event, self.first_step));
     }
 }
 
@@ -339,11 +346,15 @@ fn set_cost(event: &mut UsageEvent, model: Option<&Model>) -> Bill {
     bill
 }
 
-/// Returns what the exchange counts for in quotas, failed attempts included.
+/// Returns what the exchange counts for in quotas, without failed attempts.
 fn spent(event: &UsageEvent) -> Spent {
-    let cost = event.cost_nano_usd.or(event.quota_nano_usd);
-    let mut spent = Spent::of(event.outcome, &event.tokens, cost);
-    event.trace.iter().filter_map(|step| step.lost.as_deref()).for_each(|lost| spent.add_lost(lost));
+    Spent::of(event.outcome, &event.tokens, event.cost_nano_usd.or(event.quota_nano_usd))
+}
+
+/// Adds what the failed attempts from `first_step` on used.
+fn with_lost(mut spent: Spent, event: &UsageEvent, first_step: usize) -> Spent {
+    let lost = event.trace.iter().skip(first_step).filter_map(|step| step.lost.as_deref());
+    lost.for_each(|lost| spent.add_lost(lost));
     spent
 }
 

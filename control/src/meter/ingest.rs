@@ -176,7 +176,7 @@ impl Meter {
         for (record, trace) in &noted {
             if known.insert((record.request_id.to_owned(), record.started_at_ms)) {
                 self.usage.add(&tx, record, *trace)?;
-                self.charges.count(&tx, record)?;
+                self.charges.count(&tx, record, *trace)?;
             }
         }
         self.charges.store(&tx)?;
@@ -281,7 +281,7 @@ impl Meter {
         let Self { usage, charges, .. } = self;
         let mut add = |record: &Record<'_>, trace: Trace<'_>, is_charged: bool| {
             usage.add(&tx, record, trace)?;
-            if is_charged { Ok(()) } else { charges.count(&tx, record) }
+            if is_charged { Ok(()) } else { charges.count(&tx, record, trace) }
         };
         for record in &self.batch {
             if let Some((record, trace)) = Record::take(record, Texts::Inline) {

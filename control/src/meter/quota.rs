@@ -13,7 +13,7 @@ use shared::usage::Outcome;
 use crate::store::dues;
 use crate::store::more;
 use crate::store::quotas::Rules;
-use crate::store::record::{Name, Record};
+use crate::store::record::{Name, Record, Trace};
 
 /// See the module.
 #[derive(Debug)]
@@ -46,7 +46,12 @@ impl Charges {
     }
 
     /// Counts an exchange that is being stored.
-    pub(super) fn count(&mut self, db: &Connection, record: &Record<'_>) -> rusqlite::Result<()> {
+    pub(super) fn count(
+        &mut self,
+        db: &Connection,
+        record: &Record<'_>,
+        trace: Trace<'_>,
+    ) -> rusqlite::Result<()> {
         let rules = match &self.rules {
             Some(rules) => rules,
             None => self.rules.insert(Rules::load(db)?),
@@ -54,21 +59,22 @@ impl Charges {
         if rules.all.is_empty() {
             return Ok(());
         }
-        let spent = spent(record);
         let at_ms = record.started_at_ms;
-        for rule in rules.of_record(record) {
-            let amount = spent.amount(rule.metric).unwrap_or(0);
-            if amount == 0 {
-                continue;
-            }
-            if let Some((start_ms, _)) = rule.period.and_then(|period| period.window(at_ms)) {
-                let sum = self.sums.entry((rule.id.clone(), start_ms)).or_default();
-                *sum = sum.saturating_add(amount);
-            }
-            if let Some(counter) = self.counters.get(&rule.id)
-                && at_ms < counter.since_ms()
-            {
-                self.late.push(Late { counter, at_ms, amount });
+        for (spent, target) in parts(record, trace) {
+            for rule in rules.of_record(record, target) {
+                let amount = spent.amount(rule.metric).unwrap_or(0);
+                if amount == 0 {
+                    continue;
+                }
+                if let Some((start_ms, _)) = rule.period.and_then(|period| period.window(at_ms)) {
+                    let sum = self.sums.entry((rule.id.clone(), start_ms)).or_default();
+                    *sum = sum.saturating_add(amount);
+                }
+                if let Some(counter) = self.counters.get(&rule.id)
+                    && at_ms < counter.since_ms()
+                {
+                    self.late.push(Late { counter, at_ms, amount });
+                }
             }
         }
         Ok(())
@@ -95,13 +101,77 @@ impl Charges {
     }
 }
 
-/// What an exchange counts for; the rule is that of [`Spent::of`].
-pub(crate) fn spent(record: &Record<'_>) -> Spent {
+/// What an exchange counts for, and at which provider and model: what it used where it was served, then what each
+/// failed attempt used. The rule is that of [`Spent::of`].
+pub(crate) fn parts<'a>(
+    record: &Record<'a>,
+    trace: Trace<'a>,
+) -> impl Iterator<Item = (Spent, (&'a str, &'a str))> {
     let failed = record.name(Name::Outcome) == Outcome::Failed.name();
     let outcome = if failed { Outcome::Failed } else { Outcome::Completed };
-    let mut spent = Spent::of(outcome, &record.tokens, record.cost_nano_usd.or(record.quota_nano_usd));
-    for (_, lost) in more::lost(&record.lost) {
-        spent.add_lost(&lost);
+    let spent = Spent::of(outcome, &record.tokens, record.cost_nano_usd.or(record.quota_nano_usd));
+    let target = (record.name(Name::Provider), record.name(Name::Model));
+    let lost = more::lost(&record.lost).filter_map(move |(place, lost)| {
+        let step = { trace }.nth(place)?;
+        Some((Spent::of_lost(&lost), (step.provider, step.model)))
+    });
+    std::iter::once((spent, target)).chain(lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::id::{EndpointName, ModelId, ProjectId, ProviderId};
+    use shared::usage::{Lost, StepResult, TokenCounts, TraceStep, UsageEvent, UsageLog as _};
+    use tempfile::TempDir;
+
+    use crate::meter::tests::{Process, event};
+
+    fn step(provider: &str, result: StepResult, lost: Option<Lost>) -> TraceStep {
+        TraceStep {
+            provider: ProviderId::new(provider),
+            model: ModelId::new("m"),
+            result,
+            status: None,
+            head_us: None,
+            spent_us: None,
+            lost: lost.map(Box::new),
+        }
     }
-    spent
+
+    #[test]
+    fn what_a_failed_attempt_used_counts_at_its_own_provider_and_once_elsewhere() {
+        let home = TempDir::new().unwrap();
+        let mut process = Process::start(home.path(), 100);
+        for (id, kind, subject, model, endpoint) in [
+            ("of a", "provider", "a", None, None),
+            ("of p", "provider", "p", None, None),
+            ("of p's m", "gateway", "", Some("p/m"), None),
+            ("of a's m", "project", "prj", Some("a/m"), Some("line")),
+            ("of a's n", "project", "prj", Some("a/n"), None),
+            ("of another endpoint", "project", "prj", None, Some("other")),
+            ("of the gateway", "gateway", "", None, None),
+        ] {
+            let row = "INSERT INTO quotas (id, kind, subject, model, endpoint, metric, period, amount, hard, version, \
+                       created_at_ms, updated_at_ms) VALUES (?, ?, ?, ?, ?, 'total_tokens', 'total', 9, 1, 1, 0, 0)";
+            process.meter.db_mut().execute(row, (id, kind, subject, model, endpoint)).unwrap();
+        }
+        let tokens = TokenCounts { input: 5, cache_write_1h: 2, ..TokenCounts::default() };
+        let lost = Lost { tokens, ..Lost::default() };
+        let mut log = process.journal.log().unwrap();
+        log.append(UsageEvent {
+            project: Some(ProjectId::new("prj")),
+            endpoint: Some(EndpointName::new("line")),
+            trace: vec![step("a", StepResult::StreamError, Some(lost)), step("p", StepResult::Served, None)],
+            ..event(0)
+        });
+        // An administrator's: 30 tokens at `p`.
+        log.append(event(1));
+        process.settle();
+        let mut statement = process.meter.db_mut().prepare("SELECT quota, used FROM quota_used").unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, u64>(1)?)));
+        let mut used: Vec<_> = rows.unwrap().collect::<Result<_, _>>().unwrap();
+        used.sort();
+        let want = [("of a", 7), ("of a's m", 7), ("of p", 60), ("of p's m", 30), ("of the gateway", 37)];
+        assert_eq!(used, want.map(|(quota, used)| (quota.to_owned(), used)));
+    }
 }

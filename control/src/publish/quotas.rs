@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters, Period, Quota, Subject};
 
-use crate::meter::quota::spent;
+use crate::meter::quota::parts;
 use crate::store::quotas::{self, Row, Rules};
 
 /// All limits, by the callers whose requests they count.
@@ -99,11 +99,13 @@ fn restore_minutes(
         return Ok(());
     }
     let now_ms = unix_ms();
-    quotas::recent(db, now_ms.saturating_sub(MINUTE_MS), |record| {
-        let spent = spent(record);
-        for row in rules.of_record(record).filter(|row| sliding.contains(row.id.as_str())) {
-            if let (Some(quota), Some(amount)) = (quotas.get(&row.id), spent.amount(row.metric)) {
-                quota.counter.add(record.started_at_ms, amount, now_ms);
+    quotas::recent(db, now_ms.saturating_sub(MINUTE_MS), |record, trace| {
+        for (spent, target) in parts(record, trace) {
+            let rules = rules.of_record(record, target);
+            for row in rules.filter(|row| sliding.contains(row.id.as_str())) {
+                if let (Some(quota), Some(amount)) = (quotas.get(&row.id), spent.amount(row.metric)) {
+                    quota.counter.add(record.started_at_ms, amount, now_ms);
+                }
             }
         }
     })

@@ -88,6 +88,13 @@ impl Spent {
         }
     }
 
+    /// What a failed attempt counts for. Its cost counts as far as it is known.
+    pub fn of_lost(lost: &Lost) -> Self {
+        let mut spent = Self { cost_nano_usd: Some(0), ..Self::default() };
+        spent.add_lost(lost);
+        spent
+    }
+
     /// Adds what a failed attempt used. Its cost counts as far as it is known.
     pub fn add_lost(&mut self, lost: &Lost) {
         self.input_tokens = self.input_tokens.saturating_add(lost.tokens.input_total());

@@ -55,14 +55,14 @@ impl Rules {
         subjects.into_iter().filter_map(|of| self.by_subject.get(&of)).flatten()
     }
 
-    /// The limits that count an exchange. Those of the gateway count that of a project only.
+    /// The limits that count what an exchange used at a model of a provider instance. Those of the gateway count
+    /// exchanges of projects only.
     pub(crate) fn of_record<'a>(
         &'a self,
         record: &Record<'a>,
+        (provider, model): (&'a str, &'a str),
     ) -> impl Iterator<Item = &'a Arc<Row>> + use<'a> {
-        let [provider, model, endpoint] =
-            [Name::Provider, Name::Model, Name::Endpoint].map(|name| record.name(name));
-        let project = record.name(Name::Project);
+        let (project, endpoint) = (record.name(Name::Project), record.name(Name::Endpoint));
         let gateway = if project.is_empty() { None } else { self.by_subject.get(&GATEWAY) };
         let subjects = [
             (Subject::Key, record.name(Name::Key)),

@@ -4,7 +4,7 @@ use rusqlite::{Connection, named_params};
 use shared::quota::{Period, Spent, Subject};
 
 use super::Counted;
-use crate::store::record::Record;
+use crate::store::record::{Record, Trace};
 use crate::store::{block, rollup};
 
 /// What was used of a limit in the window that began at `start_ms`, counted or still due.
@@ -50,20 +50,19 @@ pub(crate) fn used_since(
     })
 }
 
-/// Gives `each` every stored exchange that began at `from_ms` or later.
+/// Calls `each` with every stored exchange that began at `from_ms` or later.
 pub(crate) fn recent(
     db: &Connection,
     from_ms: u64,
-    mut each: impl FnMut(&Record<'_>),
+    mut each: impl FnMut(&Record<'_>, Trace<'_>),
 ) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(RECENT)?;
     let mut blocks = statement.query([from_ms])?;
     while let Some(found) = blocks.next()? {
         let names = block::names(found.get_ref("names")?.as_blob()?);
         let rows = block::rows(found.get_ref("rows")?.as_blob()?, &names).flatten();
-        rows.map(|(record, _)| record)
-            .filter(|record| record.started_at_ms >= from_ms)
-            .for_each(|record| each(&record));
+        rows.filter(|(record, _)| record.started_at_ms >= from_ms)
+            .for_each(|(record, trace)| each(&record, trace));
     }
     Ok(())
 }
@@ -83,8 +82,9 @@ macro_rules! used_by {
     ($table:literal, $subject:literal) => {
         concat!(
             "SELECT coalesce(sum(CASE WHEN outcome = 'failed' THEN 0 ELSE requests END), 0) AS requests, \
-             coalesce(sum(input_tokens + cache_read_tokens + cache_write_tokens), 0) AS input, \
-             coalesce(sum(output_tokens + reasoning_tokens), 0) AS output, \
+             coalesce(sum(input_tokens + cache_read_tokens + cache_write_tokens + cache_write_1h_tokens \
+             + audio_input_tokens + image_input_tokens), 0) AS input, \
+             coalesce(sum(output_tokens + reasoning_tokens + audio_output_tokens + image_output_tokens), 0) AS output, \
              coalesce(sum(cost_nano_usd), 0) AS cost \
              FROM ",
             $table,
