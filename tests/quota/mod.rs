@@ -1,6 +1,7 @@
 //! Quotas (ADM-4, P14, M-083, M-194): what many clients at the same time can get, what a kill of the process
 //! changes about it, and how each end of an exchange settles.
 
+mod minted;
 mod scopes;
 
 use std::sync::Arc;

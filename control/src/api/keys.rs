@@ -10,9 +10,11 @@ use shared::port::Body;
 use super::allowlist::Lists;
 use super::list::{List, PageOf};
 use super::query::choose;
+use super::quotas::key_limits;
 use super::{ApiError, Call, Change, Route, field, json, json_of_version, route_of};
 use crate::command::keys::{Create, Delete, Edge, Edit, Reveal, Rotate};
 use crate::store::keys::{self, Filter, KeyState};
+use crate::store::quotas::KeyLimit;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys", |call| Box::pin(list(call))),
@@ -63,6 +65,8 @@ struct New {
     routes: Change<Vec<String>>,
     #[serde(default = "yes")]
     recoverable: bool,
+    #[serde(default)]
+    limits: Vec<KeyLimit>,
 }
 
 fn yes() -> bool {
@@ -71,7 +75,8 @@ fn yes() -> bool {
 
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let New { name, project, acts_as, expires_at, models, endpoints, routes, recoverable } = call.json()?;
+    let New { name, project, acts_as, expires_at, models, endpoints, routes, recoverable, limits } =
+        call.json()?;
     let create = Create {
         name: field::name("name", &name)?,
         project,
@@ -79,6 +84,7 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         expires_at_ms: expires_at.map(|at| field::future("expires_at", &at)).transpose()?,
         allowlist: Lists { models, endpoints, routes }.check()?,
         recoverable,
+        limits: key_limits("limits", limits)?,
     };
     call.execute(StatusCode::CREATED, create).await
 }

@@ -8,10 +8,12 @@ use shared::port::Body;
 use super::allowlist::Lists;
 use super::list::{List, PageOf};
 use super::query::choose;
+use super::quotas::key_limits;
 use super::{ApiError, Call, Change, Route, field, json, json_of_version, route_of};
 use crate::command::members::{Put, Remove};
 use crate::command::projects::{Create, Delete, Edit};
 use crate::store::members::MemberRole;
+use crate::store::quotas::KeyLimit;
 use crate::store::{members, projects};
 
 pub(super) static ROUTES: &[Route] = &[
@@ -53,14 +55,17 @@ struct New {
     endpoints: Change<Vec<String>>,
     #[serde(default)]
     routes: Change<Vec<String>>,
+    #[serde(default)]
+    key_defaults: Change<Vec<KeyLimit>>,
 }
 
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let New { name, models, endpoints, routes } = call.json()?;
+    let New { name, models, endpoints, routes, key_defaults } = call.json()?;
     let name = field::name("name", &name)?;
     let allowlist = Lists { models, endpoints, routes }.check()?;
-    call.execute(StatusCode::CREATED, Create { name, allowlist }).await
+    let key_defaults = defaults(key_defaults)?.unwrap_or_default();
+    call.execute(StatusCode::CREATED, Create { name, allowlist, key_defaults }).await
 }
 
 #[derive(Deserialize)]
@@ -76,19 +81,31 @@ struct Patch {
     endpoints: Change<Vec<String>>,
     #[serde(default)]
     routes: Change<Vec<String>>,
+    #[serde(default)]
+    key_defaults: Change<Vec<KeyLimit>>,
 }
 
 async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let Patch { name, disabled, models, endpoints, routes } = call.json()?;
+    let Patch { name, disabled, models, endpoints, routes, key_defaults } = call.json()?;
     let edit = Edit {
         id: call.argument().to_owned(),
         if_version: call.if_match()?,
         name: name.map(|name| field::name("name", &name)).transpose()?,
         disabled,
         allowlist: Lists { models, endpoints, routes }.check()?,
+        key_defaults: defaults(key_defaults)?,
     };
     call.execute(StatusCode::OK, edit).await
+}
+
+/// The limits of new keys, if they are to change.
+fn defaults(change: Change<Vec<KeyLimit>>) -> Result<Option<Vec<KeyLimit>>, ApiError> {
+    match change {
+        Change::Keep => Ok(None),
+        Change::Clear => Ok(Some(Vec::new())),
+        Change::Set(limits) => key_limits("key_defaults", limits).map(Some),
+    }
 }
 
 async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {

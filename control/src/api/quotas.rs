@@ -11,7 +11,7 @@ use super::list::{List, PageOf};
 use super::query::Query;
 use super::{ApiError, Call, Route, json, json_of_version, route_of};
 use crate::command::quotas::{Create, Delete, Edit};
-use crate::store::quotas::{self, Counted, Enforcement, Filter, Of, Row};
+use crate::store::quotas::{self, Counted, Enforcement, Filter, KeyLimit, Of, Row};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "quotas", |call| Box::pin(list(call))),
@@ -100,10 +100,10 @@ struct New {
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let New { subject, model, endpoint, metric, window, limit, enforcement } = call.json()?;
-    check_window(metric, window)?;
+    check_window(metric, window, "")?;
     let counted = Counted { subject, model, endpoint };
     check_scope(&counted)?;
-    let create = Create { counted, metric, period: window, limit: bounded(limit)?, enforcement };
+    let create = Create { counted, metric, period: window, limit: bounded(limit, "")?, enforcement };
     call.execute(StatusCode::CREATED, create).await
 }
 
@@ -122,7 +122,7 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let edit = Edit {
         id: call.argument().to_owned(),
         if_version: call.if_match()?,
-        limit: limit.map(bounded).transpose()?,
+        limit: limit.map(|limit| bounded(limit, "")).transpose()?,
         enforcement,
     };
     call.execute(StatusCode::OK, edit).await
@@ -138,37 +138,61 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 fn check_scope(counted: &Counted) -> Result<(), ApiError> {
     let Counted { subject, model, .. } = counted;
     if (subject.kind == Subject::Gateway) != subject.id.is_empty() {
-        return Err(ApiError::parameter(
-            "subject",
-            "subject: the gateway has no id, and every other kind has one.",
-        ));
+        let message = "subject: the gateway has no id, and every other kind has one.";
+        return Err(ApiError::parameter("subject", message));
     }
-    let Some(model) = model else { return Ok(()) };
-    match model.split_once('/') {
-        Some((provider, _)) if subject.kind == Subject::Provider && provider != subject.id => {
-            let message = format!("model must be one of the provider '{}'.", subject.id);
-            Err(ApiError::parameter("model", message))
-        }
-        Some(_) => Ok(()),
-        None => Err(ApiError::parameter("model", "model must be 'provider/model'.")),
+    let provider = provider_of(model.as_deref(), "")?;
+    if subject.kind == Subject::Provider && provider.is_some_and(|provider| provider != subject.id) {
+        let message = format!("model must be one of the provider '{}'.", subject.id);
+        return Err(ApiError::parameter("model", message));
     }
+    Ok(())
+}
+
+/// The provider of a model. As everywhere here, `place` goes before the name of a parameter at fault.
+fn provider_of<'a>(model: Option<&'a str>, place: &str) -> Result<Option<&'a str>, ApiError> {
+    let Some(model) = model else { return Ok(None) };
+    let (provider, _) = model
+        .split_once('/')
+        .ok_or_else(|| ApiError::parameter(&format!("{place}model"), "model must be 'provider/model'."))?;
+    Ok(Some(provider))
 }
 
 /// Concurrent requests are counted in no window, and everything else in one.
-fn check_window(metric: Metric, window: Option<Period>) -> Result<(), ApiError> {
+fn check_window(metric: Metric, window: Option<Period>, place: &str) -> Result<(), ApiError> {
     let message = match (metric, window) {
         (Metric::ConcurrentRequests, Some(_)) => "concurrent_requests take no window. Leave it out.",
         (Metric::ConcurrentRequests, None) | (_, Some(_)) => return Ok(()),
         (_, None) => "window must be one of minute, hour, day, week, month, total.",
     };
-    Err(ApiError::parameter("window", message))
+    Err(ApiError::parameter(&format!("{place}window"), message))
 }
 
-fn bounded(limit: u64) -> Result<u64, ApiError> {
+fn bounded(limit: u64, place: &str) -> Result<u64, ApiError> {
     if limit > LIMIT_MAX {
-        return Err(ApiError::parameter("limit", format!("limit is at most {LIMIT_MAX}.")));
+        let message = format!("limit is at most {LIMIT_MAX}.");
+        return Err(ApiError::parameter(&format!("{place}limit"), message));
     }
     Ok(limit)
+}
+
+/// The limits of new keys in a body's `field`, checked: each counts something else.
+pub(super) fn key_limits(field: &str, limits: Vec<KeyLimit>) -> Result<Vec<KeyLimit>, ApiError> {
+    if limits.len() > KEY_LIMITS_MAX {
+        return Err(ApiError::parameter(field, format!("{field} takes up to {KEY_LIMITS_MAX} entries.")));
+    }
+    for (index, limit) in limits.iter().enumerate() {
+        let place = format!("{field}[{index}].");
+        check_window(limit.metric, limit.period, &place)?;
+        bounded(limit.limit, &place)?;
+        provider_of(limit.model.as_deref(), &place)?;
+        let is_twin = |other: &KeyLimit| other.counts_as(limit) && other.enforcement == limit.enforcement;
+        if limits.iter().take(index).any(is_twin) {
+            let message = format!("{field}[{index}] limits what an earlier entry limits.");
+            return Err(ApiError::parameter(&format!("{field}[{index}]"), message));
+        }
+    }
+    Ok(limits)
 }
 
 /// What a list can be about.
@@ -181,3 +205,5 @@ const KINDS: [(&str, Subject); 5] = [
 ];
 /// A million million: of dollars in micro-dollars a million.
 const LIMIT_MAX: u64 = 1_000_000_000_000;
+/// Limits that a key can get when it is made.
+const KEY_LIMITS_MAX: usize = 32;

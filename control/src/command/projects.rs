@@ -10,7 +10,7 @@ use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;
 use crate::store::projects::{self, Project};
-use crate::store::quotas::Of;
+use crate::store::quotas::{KeyLimit, Of};
 use crate::store::{keys, members, providers};
 
 /// Makes a project.
@@ -18,6 +18,7 @@ use crate::store::{keys, members, providers};
 pub(crate) struct Create {
     pub(crate) name: String,
     pub(crate) allowlist: AllowlistEdit,
+    pub(crate) key_defaults: Vec<KeyLimit>,
 }
 
 /// Changes one. The keys of a disabled project are refused.
@@ -28,6 +29,8 @@ pub(crate) struct Edit {
     pub(crate) name: Option<String>,
     pub(crate) disabled: Option<bool>,
     pub(crate) allowlist: AllowlistEdit,
+    /// For keys that are made from now on.
+    pub(crate) key_defaults: Option<Vec<KeyLimit>>,
 }
 
 /// Deletes one, with its memberships, limits and revoked keys, as long as it has no other keys.
@@ -41,11 +44,13 @@ impl Command for Create {
     type Output = Project;
 
     fn apply(self, write: &Write<'_>) -> Result<Done<Project>, Refusal> {
+        quotas::check_key_limits(write, "key_defaults", &self.key_defaults)?;
         let project = Project {
             id: new_id("prj", write.now_ms)?,
             name: self.name,
             disabled: false,
             allowlist: self.allowlist.of(Allowlist::default()),
+            key_defaults: self.key_defaults,
             version: 1,
             created_at_ms: write.now_ms,
             updated_at_ms: write.now_ms,
@@ -61,10 +66,12 @@ impl Command for Edit {
 
     fn apply(self, write: &Write<'_>) -> Result<Done<Project>, Refusal> {
         let before = expect(write, &self.id, self.if_version)?;
+        quotas::check_key_limits(write, "key_defaults", self.key_defaults.as_deref().unwrap_or_default())?;
         let after = Project {
             name: self.name.unwrap_or_else(|| before.name.clone()),
             disabled: self.disabled.unwrap_or(before.disabled),
             allowlist: self.allowlist.of(before.allowlist.clone()),
+            key_defaults: self.key_defaults.unwrap_or_else(|| before.key_defaults.clone()),
             version: before.version + 1,
             updated_at_ms: write.now_ms,
             ..before.clone()

@@ -88,7 +88,11 @@ impl Office {
     }
 
     pub(super) fn project(&self, name: &str) -> String {
-        let create = projects::Create { name: name.into(), allowlist: AllowlistEdit::default() };
+        let create = projects::Create {
+            name: name.into(),
+            allowlist: AllowlistEdit::default(),
+            key_defaults: Vec::new(),
+        };
         id(&self.run(create).unwrap())
     }
 
@@ -168,11 +172,16 @@ fn two_projects_never_have_one_name() {
             name: Some(name.into()),
             disabled: None,
             allowlist: AllowlistEdit::default(),
+            key_defaults: None,
         })
     };
     assert!(conflict(rename(&red, "blue")).contains("blue"));
     rename(&red, "red").expect("its own");
-    let create = projects::Create { name: "blue".into(), allowlist: AllowlistEdit::default() };
+    let create = projects::Create {
+        name: "blue".into(),
+        allowlist: AllowlistEdit::default(),
+        key_defaults: Vec::new(),
+    };
     conflict(office.run(create));
     rename(&blue, "green").unwrap();
     rename(&red, "blue").unwrap();
@@ -186,11 +195,19 @@ fn lists_of_a_project_are_kept_changed_and_cleared() {
         .run(projects::Create {
             name: "blue".into(),
             allowlist: AllowlistEdit { models: models(&["p/b", "p/a"]), ..AllowlistEdit::default() },
+            key_defaults: Vec::new(),
         })
         .unwrap();
     assert_eq!(made["models"], json!(["p/a", "p/b"]));
     let edit = |allowlist: AllowlistEdit| {
-        let edit = projects::Edit { id: id(&made), if_version: None, name: None, disabled: None, allowlist };
+        let edit = projects::Edit {
+            id: id(&made),
+            if_version: None,
+            name: None,
+            disabled: None,
+            allowlist,
+            key_defaults: None,
+        };
         office.run(edit).unwrap()
     };
     let edited = edit(AllowlistEdit { endpoints: models(&[]), ..AllowlistEdit::default() });

@@ -1,10 +1,12 @@
 //! The table `projects`.
 
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 use shared::access::Allowlist;
 
 use super::allowlist;
+use super::quotas::KeyLimit;
 
 /// What owns keys and quotas, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -15,6 +17,8 @@ pub(crate) struct Project {
     /// What its keys may use, whatever they themselves say.
     #[serde(flatten)]
     pub(crate) allowlist: Allowlist,
+    /// The limits that a new key gets.
+    pub(crate) key_defaults: Vec<KeyLimit>,
     pub(crate) version: u64,
     pub(crate) created_at_ms: u64,
     pub(crate) updated_at_ms: u64,
@@ -27,11 +31,19 @@ impl Project {
             name: row.get("name")?,
             disabled: row.get("disabled")?,
             allowlist: allowlist::of(row)?,
+            key_defaults: key_defaults(row)?,
             version: row.get("version")?,
             created_at_ms: row.get("created_at_ms")?,
             updated_at_ms: row.get("updated_at_ms")?,
         })
     }
+}
+
+fn key_defaults(row: &Row<'_>) -> rusqlite::Result<Vec<KeyLimit>> {
+    let place = row.as_ref().column_index("key_defaults")?;
+    let Some(text) = row.get_ref(place)?.as_str_or_null()? else { return Ok(Vec::new()) };
+    let failed = |error| rusqlite::Error::FromSqlConversionFailure(place, Type::Text, Box::new(error));
+    serde_json::from_str(text).map_err(failed)
 }
 
 /// Up to `rows` projects whose ids come after `after`; of those that have `principal` as a member, if one is
@@ -63,6 +75,9 @@ pub(crate) fn name_is_taken(db: &Connection, name: &str, by_other_than: &str) ->
 /// Stores a new row, or the next version of one.
 pub(crate) fn put(tx: &Connection, project: &Project) -> rusqlite::Result<()> {
     let [models, endpoints, routes] = allowlist::columns(&project.allowlist)?;
+    let failed = |error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
+    let key_defaults =
+        (!project.key_defaults.is_empty()).then(|| serde_json::to_string(&project.key_defaults));
     tx.prepare_cached(PUT)?.execute(named_params! {
         ":id": project.id,
         ":name": project.name,
@@ -70,6 +85,7 @@ pub(crate) fn put(tx: &Connection, project: &Project) -> rusqlite::Result<()> {
         ":models": models,
         ":endpoints": endpoints,
         ":routes": routes,
+        ":key_defaults": key_defaults.transpose().map_err(failed)?,
         ":version": project.version,
         ":created": project.created_at_ms,
         ":updated": project.updated_at_ms,
@@ -90,9 +106,10 @@ const FIND: &str = "SELECT * FROM projects WHERE id = ?";
 const ENABLED: &str = "SELECT * FROM projects WHERE NOT disabled";
 const TAKEN: &str = "SELECT 1 FROM projects WHERE name = ? AND id <> ?";
 const PUT: &str = "INSERT INTO projects \
-     (id, name, disabled, models, endpoints, routes, version, created_at_ms, updated_at_ms) VALUES \
-     (:id, :name, :disabled, :models, :endpoints, :routes, :version, :created, :updated) \
+     (id, name, disabled, models, endpoints, routes, key_defaults, version, created_at_ms, updated_at_ms) VALUES \
+     (:id, :name, :disabled, :models, :endpoints, :routes, :key_defaults, :version, :created, :updated) \
      ON CONFLICT (id) DO UPDATE SET name = excluded.name, disabled = excluded.disabled, \
      models = excluded.models, endpoints = excluded.endpoints, routes = excluded.routes, \
+     key_defaults = excluded.key_defaults, \
      version = excluded.version, updated_at_ms = excluded.updated_at_ms";
 const DELETE: &str = "DELETE FROM projects WHERE id = ?";

@@ -7,12 +7,14 @@ use shared::key_format::{key_of, shown_part};
 use shared::secret::Secret;
 
 use crate::command::allowlist::AllowlistEdit;
-use crate::command::{Command, Done, Refusal, Write};
+use crate::command::{Command, Done, Refusal, Write, quotas};
 use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;
 use crate::store::keys::{self, Key, KeyState};
-use crate::store::{members, principals, projects};
+use crate::store::projects::{self, Project};
+use crate::store::quotas::{KeyLimit, Row};
+use crate::store::{members, principals};
 use crate::vault::random;
 
 /// Issues a key.
@@ -25,6 +27,8 @@ pub(crate) struct Create {
     pub(crate) allowlist: AllowlistEdit,
     /// Whether a sealed copy is kept, to be revealed later.
     pub(crate) recoverable: bool,
+    /// Limits of its own, which take the place of its project's defaults that count the same.
+    pub(crate) limits: Vec<KeyLimit>,
 }
 
 /// A new key, and the only place where it stands in plain.
@@ -33,6 +37,9 @@ pub(crate) struct Issued {
     #[serde(flatten)]
     pub(crate) shown: Key,
     pub(crate) key: Plain,
+    /// The limits that were made with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) limits: Vec<Row>,
 }
 
 /// A key in plain, for its owner to read.
@@ -49,9 +56,13 @@ impl Command for Create {
     type Output = Issued;
 
     fn apply(self, write: &Write<'_>) -> Result<Done<Issued>, Refusal> {
-        check_place(write, &self.project, self.acts_as.as_deref())?;
+        let project = check_place(write, &self.project, self.acts_as.as_deref())?;
+        quotas::check_key_limits(write, "limits", &self.limits)?;
+        let mut limits = project.key_defaults;
+        limits.retain(|default| !self.limits.iter().any(|own| own.counts_as(default)));
+        limits.extend(self.limits);
         let id = new_id("key", write.now_ms)?;
-        let issued = issue(
+        let mut issued = issue(
             write,
             Key {
                 family: id.clone(),
@@ -71,7 +82,9 @@ impl Command for Create {
                 updated_at_ms: write.now_ms,
             },
         )?;
-        let audit = Entry::done("key.create", "key", &issued.shown.id).after(json!(issued.shown));
+        issued.limits = quotas::create_of_key(write, &issued.shown.family, limits)?;
+        let audit = Entry::done("key.create", "key", &issued.shown.id)
+            .after(json!({"key": issued.shown, "quotas": issued.limits}));
         Ok(Done { version: Some(1), output: issued, audit, touched: Touched::ACCESS })
     }
 }
@@ -84,19 +97,25 @@ pub(super) fn issue(write: &Write<'_>, shown: Key) -> Result<Issued, Refusal> {
     let seal = || write.keys.seal(&Key::place(&shown.id), key.expose().as_bytes());
     let sealed = shown.recoverable.then(seal).transpose()?;
     keys::insert(write.db, &shown, hash, sealed.as_deref())?;
-    Ok(Issued { shown, key: Plain(key) })
+    Ok(Issued { shown, key: Plain(key), limits: Vec::new() })
 }
 
-/// Whether a key of `project` that acts as `acts_as` would open anything.
-pub(super) fn check_place(write: &Write<'_>, project: &str, acts_as: Option<&str>) -> Result<(), Refusal> {
-    match projects::find(write.db, project)? {
-        None => return Err(Refusal::invalid("project", format!("There is no project '{project}'."))),
-        Some(project) if project.disabled => {
-            return Err(Refusal::conflict("The project is disabled. Enable it first."));
-        }
-        Some(_) => {}
+/// Returns the project of a key that acts as `acts_as`; refuses a key that would open nothing.
+pub(super) fn check_place(
+    write: &Write<'_>,
+    project: &str,
+    acts_as: Option<&str>,
+) -> Result<Project, Refusal> {
+    let Some(found) = projects::find(write.db, project)? else {
+        return Err(Refusal::invalid("project", format!("There is no project '{project}'.")));
+    };
+    if found.disabled {
+        return Err(Refusal::conflict("The project is disabled. Enable it first."));
     }
-    acts_as.map_or(Ok(()), |principal| check_acts_as(write, project, principal))
+    if let Some(principal) = acts_as {
+        check_acts_as(write, project, principal)?;
+    }
+    Ok(found)
 }
 
 /// Whether a key of `project` may stand for `principal`.

@@ -41,6 +41,7 @@ impl Keyring {
             expires_at_ms: None,
             allowlist: AllowlistEdit::default(),
             recoverable: true,
+            limits: Vec::new(),
         }
     }
 
@@ -91,6 +92,7 @@ impl Keyring {
             name: None,
             disabled: Some(disabled),
             allowlist: AllowlistEdit::default(),
+            key_defaults: None,
         };
         self.office.run(edit).unwrap();
     }

@@ -9,7 +9,7 @@ use crate::connection::lookup;
 use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;
-use crate::store::quotas::{self, Counted, Enforcement, Of, Row};
+use crate::store::quotas::{self, Counted, Enforcement, KeyLimit, Of, Row};
 use crate::store::{keys, principals, projects};
 
 /// Sets a limit. What its subject has used in the window that runs now counts.
@@ -117,15 +117,59 @@ fn known(write: &Write<'_>, counted: Counted) -> Result<Counted, Refusal> {
         let message = format!("There is no {} '{id}' to limit.", kind.name());
         return Err(Refusal::invalid("subject", message));
     };
-    if let Some((provider, model)) = counted.model.as_deref().and_then(|model| model.split_once('/')) {
-        check_model(write, provider, model, &|_| "model".to_owned())?;
-    }
-    if let Some(endpoint) = &counted.endpoint
-        && !endpoint_exists(write, endpoint)?
-    {
-        return Err(Refusal::invalid("endpoint", format!("There is no endpoint '{endpoint}'.")));
-    }
+    check_names(write, counted.model.as_deref(), counted.endpoint.as_deref(), "")?;
     Ok(Counted { subject: Of { kind: *kind, id: found }, ..counted })
+}
+
+/// Refuses a model or an endpoint that is not there. `place` goes before the name of the parameter at fault.
+fn check_names(
+    write: &Write<'_>,
+    model: Option<&str>,
+    endpoint: Option<&str>,
+    place: &str,
+) -> Result<(), Refusal> {
+    if let Some((provider, model)) = model.and_then(|model| model.split_once('/')) {
+        check_model(write, provider, model, &|_| format!("{place}model"))?;
+    }
+    match endpoint {
+        Some(endpoint) if !endpoint_exists(write, endpoint)? => {
+            let message = format!("There is no endpoint '{endpoint}'.");
+            Err(Refusal::invalid(format!("{place}endpoint"), message))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Refuses limits of keys that name a model or an endpoint that is not there.
+pub(super) fn check_key_limits(write: &Write<'_>, field: &str, limits: &[KeyLimit]) -> Result<(), Refusal> {
+    limits.iter().enumerate().try_for_each(|(index, limit)| {
+        check_names(write, limit.model.as_deref(), limit.endpoint.as_deref(), &format!("{field}[{index}]."))
+    })
+}
+
+/// Sets the limits of a key that is being made and has used nothing.
+pub(super) fn create_of_key(
+    write: &Write<'_>,
+    family: &str,
+    limits: Vec<KeyLimit>,
+) -> Result<Vec<Row>, Refusal> {
+    let subject = Of { kind: Subject::Key, id: family.to_owned() };
+    let create = |KeyLimit { model, endpoint, metric, period, limit, enforcement }| {
+        let row = Row {
+            id: new_id("quo", write.now_ms)?,
+            counted: Counted { subject: subject.clone(), model, endpoint },
+            metric,
+            period,
+            limit,
+            enforcement,
+            version: 1,
+            created_at_ms: write.now_ms,
+            updated_at_ms: write.now_ms,
+        };
+        quotas::put(write.db, &row)?;
+        Ok(row)
+    };
+    limits.into_iter().map(create).collect()
 }
 
 /// Deletes every limit of a subject that is being deleted. Returns them for the audit.

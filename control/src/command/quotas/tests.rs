@@ -32,6 +32,7 @@ impl Desk {
             expires_at_ms: None,
             allowlist: AllowlistEdit::default(),
             recoverable: false,
+            limits: Vec::new(),
         };
         id(&self.office.run(create).unwrap())
     }

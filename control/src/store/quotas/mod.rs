@@ -51,6 +51,31 @@ pub(crate) struct Of {
     pub(crate) id: String,
 }
 
+/// A limit that a key gets when it is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyLimit {
+    #[serde(default)]
+    pub(crate) model: Option<String>,
+    #[serde(default)]
+    pub(crate) endpoint: Option<String>,
+    pub(crate) metric: Metric,
+    #[serde(default, rename = "window")]
+    pub(crate) period: Option<Period>,
+    pub(crate) limit: u64,
+    #[serde(default)]
+    pub(crate) enforcement: Enforcement,
+}
+
+impl KeyLimit {
+    /// True if both count the same thing in the same window.
+    pub(crate) fn counts_as(&self, other: &Self) -> bool {
+        let counted =
+            |limit: &Self| (limit.model.clone(), limit.endpoint.clone(), limit.metric, limit.period);
+        counted(self) == counted(other)
+    }
+}
+
 /// What happens to a request that does not fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
