@@ -29,6 +29,7 @@ mod keys;
 mod kinds;
 mod labels;
 mod limits;
+mod lost;
 mod media;
 mod memory;
 mod messages;

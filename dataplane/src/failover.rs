@@ -354,7 +354,7 @@ impl<'a> Walk<'a> {
                 Err(failure) if task.draft.way == Way::PostOnce => failure.once(),
                 Err(failure) => failure,
             };
-            record.end_step(failure.result, failure.status, began.elapsed());
+            record.end_step(&failure, began.elapsed());
             self.count(target, &failure);
             let next = failure.next;
             let wait = back_off(target, attempt, &failure);

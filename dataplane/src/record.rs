@@ -12,9 +12,10 @@ use shared::operation::{Dialect, Operation};
 use shared::prices::{Bill, Billed, VENDOR_LABEL, price};
 use shared::quota::{Metric, Quota, Reservation, Spent};
 use shared::routing::{InstanceReach, Model, Target};
-use shared::usage::{Note, Outcome, Provenance, StepResult, TokenCounts, TraceStep, Units, UsageEvent};
+use shared::usage::{Lost, Note, Outcome, Provenance, StepResult, TokenCounts, TraceStep, Units, UsageEvent};
 use wire::request::InputSize;
 
+use crate::attempt::Failure;
 use crate::metrics::add;
 use crate::worker::Worker;
 
@@ -213,20 +214,41 @@ impl Record {
         is_noted || !has_to_be
     }
 
-    /// The attempt that began last has ended.
-    pub(crate) fn end_step(&mut self, result: StepResult, status: Option<u16>, spent: Duration) {
-        let served = result == StepResult::Served;
+    /// The attempt that began last has failed after `spent`. What its upstream reported as used is lost.
+    pub(crate) fn end_step(&mut self, failure: &Failure, spent: Duration) {
+        let lost = failure.used.as_deref().map(|tokens| Box::new(self.lost(*tokens)));
         self.note(|event| {
-            if !served {
-                event.tokens = TokenCounts::default();
-                event.provenance = Provenance::None;
-            }
+            event.tokens = TokenCounts::ZERO;
+            event.provenance = Provenance::None;
             if let Some(step) = event.trace.last_mut() {
-                step.result = result;
-                step.status = status.or(step.status);
+                step.result = failure.result;
+                step.status = failure.status.or(step.status);
                 step.spent_us = Some(micros(spent));
+                step.lost = lost;
             }
         });
+    }
+
+    /// What the attempt that began last used, at the prices of its target.
+    fn lost(&self, tokens: TokenCounts) -> Lost {
+        let units = Units::ZERO;
+        let cost_nano_usd = match (&self.event, &self.model) {
+            _ if self.free => Some(0),
+            (Some(event), Some(model)) => {
+                let billed = Billed {
+                    operation: event.operation,
+                    provenance: Provenance::Reported,
+                    tokens: &tokens,
+                    units: &units,
+                    tier: None,
+                    picture: None,
+                    vendor_cost: None,
+                };
+                price(&billed, model.prices.as_ref()).cost
+            }
+            (None, _) | (_, None) => None,
+        };
+        Lost { tokens, units, cost_nano_usd }
     }
 
     /// The upstream's head has come `now`, in an attempt that began at `began`.
@@ -243,9 +265,14 @@ impl Record {
 
     /// The first content came `now`, in an attempt that began at `began`.
     pub(crate) fn served(&mut self, began: Instant, now: Instant) {
-        self.end_step(StepResult::Served, None, now - began);
         let started = self.started;
-        self.note(|event| event.first_content_us = Some(micros(now - started)));
+        self.note(|event| {
+            event.first_content_us = Some(micros(now - started));
+            if let Some(step) = event.trace.last_mut() {
+                step.result = StepResult::Served;
+                step.spent_us = Some(micros(now - began));
+            }
+        });
     }
 
     /// When the request came.

@@ -9,6 +9,7 @@ use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
 use wire::adapt::{BadAnswer, Whole};
 use wire::envelope::StreamError;
+use wire::stream::AnswerStream;
 
 use super::failure::{Failure, broke_off, of_stream_error, secrets};
 use super::patience::Patience;
@@ -38,33 +39,35 @@ pub(super) async fn first_content(
     let secrets = secrets(provider).into_iter().map(str::to_owned).collect();
     let mut stream = task.reading.stream(secrets, is_events);
     let mut held = Vec::with_capacity(2);
-    loop {
-        let next = patience.wait(provider.stream_idle_timeout, pin!(body.data())).await?;
-        let ended = match next {
-            Some(Ok(bytes)) => {
+    let failure = loop {
+        let ended = match patience.wait(provider.stream_idle_timeout, pin!(body.data())).await {
+            Ok(Some(Ok(bytes))) => {
                 stream.push(bytes, &mut held);
                 false
             }
-            Some(Err(_)) => return Err(broke_off(provider)),
-            None => {
+            Ok(None) => {
                 stream.end(&mut held);
                 true
             }
+            Ok(Some(Err(_))) => break broke_off(provider),
+            Err(failure) => break failure,
         };
         let state = stream.state();
         if !state.content
             && let Some(error) = &state.error
         {
-            return Err(of_stream_error(task, provider, error));
+            break of_stream_error(task, provider, error);
         }
         let held_bytes: usize = held.iter().map(Bytes::len).sum();
         if state.content || state.done || state.finished || held_bytes > HELD_BYTES_MAX {
             return Ok(Begun::Flowing { held, scan: Scan::Stream(stream), body });
         }
         if ended {
-            return Err(broke_off(provider));
+            break broke_off(provider);
         }
-    }
+    };
+    let state = stream.state();
+    Err(failure.having_used(state.usage.or(state.input)))
 }
 
 /// Reads a whole answer, or so much of a long native one that it may be relayed.
@@ -164,14 +167,17 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
 
 /// What a whole answer says, in the client's dialect.
 fn understand(task: &Task<'_>, provider: &ProviderInstance, body: Bytes) -> Result<Whole, Failure> {
-    task.reading.whole(body).map_err(|bad| match bad {
-        BadAnswer::Error(error) => of_stream_error(task, provider, &error),
-        // What has been made, and is paid for, is not made again.
-        BadAnswer::Invalid(why) if task.dialect == Dialect::Images => {
-            Failure { next: Next::FailOver, ..invalid(provider, why) }
-        }
-        BadAnswer::Invalid(why) => invalid(provider, why),
-        BadAnswer::Nothing(said) => nothing(provider, &said),
+    task.reading.whole(body.clone()).map_err(|bad| {
+        let failure = match bad {
+            BadAnswer::Error(error) => of_stream_error(task, provider, &error),
+            // What has been made, and is paid for, is not made again.
+            BadAnswer::Invalid(why) if task.dialect == Dialect::Images => {
+                Failure { next: Next::FailOver, ..invalid(provider, why) }
+            }
+            BadAnswer::Invalid(why) => invalid(provider, why),
+            BadAnswer::Nothing(said) => nothing(provider, &said),
+        };
+        failure.having_used(task.reading.usage_in(&body))
     })
 }
 
@@ -211,6 +217,9 @@ pub(super) async fn synthesize(
     let whole = understand(task, provider, joined(pieces.held))?;
     match task.reading.synthesize(&whole) {
         Some(stream) => Ok(Begun::Whole(kept(Whole { body: stream.into(), ..whole }, pieces.room))),
-        None => Err(invalid(provider, "a stream was asked for, and what came is none")),
+        None => {
+            let failure = invalid(provider, "a stream was asked for, and what came is none");
+            Err(failure.having_used(whole.usage))
+        }
     }
 }

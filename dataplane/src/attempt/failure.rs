@@ -8,7 +8,7 @@ use http::HeaderValue;
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::routing::{ProviderInstance, Renew};
-use shared::usage::StepResult;
+use shared::usage::{StepResult, TokenCounts};
 use wire::envelope::{self, Family, StreamError, UpstreamAnswer};
 use wire::retry;
 
@@ -35,6 +35,8 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// The access token was refused, and another one is there or on its way.
     pub(crate) renewing: bool,
+    /// What the upstream reported as used all the same.
+    pub(crate) used: Option<Box<TokenCounts>>,
 }
 
 /// Bytes of an upstream's error body that are read.
@@ -53,7 +55,13 @@ impl Failure {
             body: None,
             message: message.into(),
             renewing: false,
+            used: None,
         }
+    }
+
+    /// The same of an attempt of which the upstream reported that it used `tokens`.
+    pub(super) fn having_used(self, tokens: Option<TokenCounts>) -> Self {
+        Self { used: tokens.filter(|tokens| tokens.total() > 0).map(Box::new).or(self.used), ..self }
     }
 }
 
@@ -137,10 +145,11 @@ pub(super) async fn of_status(
         Some(kind) => envelope::with_error_type(&body, kind),
         None => body,
     };
-    Failure {
+    let failure = Failure {
         retry_after: wait_asked_for(&answer.head).or_else(|| retry::retry_info(&body)),
         ..of_error_answer(task, provider, status, content_type, &body)
-    }
+    };
+    failure.having_used(task.reading.usage_in(&body))
 }
 
 /// An error as it came, sorted, sanitized and in our envelope.

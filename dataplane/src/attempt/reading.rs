@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use http::HeaderValue;
 use shared::operation::Dialect;
-use wire::adapt::{Answers, BadAnswer, Whole};
+use shared::usage::TokenCounts;
+use wire::adapt::{self, Answers, BadAnswer, Whole};
 use wire::media::videos::Vendor;
 use wire::media::{Opaque, audio, images};
 use wire::native::{self, WholeScan};
@@ -105,6 +106,11 @@ impl Reading {
             }
             Self::Adapted { answers, .. } => answers.whole(&body),
         }
+    }
+
+    /// The usage in a whole body of the target that failed: an error, or an answer that cannot serve.
+    pub(super) fn usage_in(&self, body: &[u8]) -> Option<TokenCounts> {
+        adapt::usage_in(self.shape(), body)
     }
 
     /// A whole answer in the client's dialect as a stream.

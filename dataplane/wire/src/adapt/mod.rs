@@ -35,6 +35,7 @@ pub use loss::{Fate, Loss};
 
 use crate::claude;
 use crate::envelope::StreamError;
+use crate::native;
 use crate::stream::AnswerStream;
 
 /// One client dialect over one target dialect.
@@ -251,6 +252,22 @@ impl Rejection {
     /// The member at `param` is not what the client's dialect has there: `why` ends the sentence that names it.
     pub fn malformed(param: impl Into<String>, why: &str) -> Self {
         Self { flaw: Flaw::Malformed, ..Self::new(param, why) }
+    }
+}
+
+/// The usage in a whole body of a target that speaks `target`: an answer, good or bad, or an error.
+pub fn usage_in(target: Dialect, body: &[u8]) -> Option<TokenCounts> {
+    match target {
+        Dialect::Gemini => chat_over_gemini::usage_in(body),
+        Dialect::Bedrock => chat_over_bedrock::usage_in(body),
+        Dialect::Chat
+        | Dialect::Responses
+        | Dialect::Messages
+        | Dialect::Embeddings
+        | Dialect::Speech
+        | Dialect::Transcription
+        | Dialect::Images
+        | Dialect::Videos => native::whole_answer(target, body).usage,
     }
 }
 

@@ -107,7 +107,10 @@ impl ChatJudge {
             return self.odd_error(trimmed);
         }
         match Answer::of(trimmed) {
-            Ok(seen) if seen.error().is_some() => self.error(trimmed),
+            Ok(seen) if seen.error().is_some() => {
+                self.state.usage = seen.token_counts().or(self.state.usage);
+                self.error(trimmed)
+            }
             Ok(seen) if seen.odd && !seen.has_choices => self.odd_error(trimmed),
             Ok(seen) => self.note_seen(&seen),
             Err(_) => self.opaque(data),

@@ -101,6 +101,7 @@ impl ResponsesJudge {
     fn failed(&mut self, seen: &Seen, data: &[u8]) -> Verdict {
         let secrets = self.options.known();
         let response = &seen.response;
+        self.state.usage = response.usage.or(self.state.usage);
         let said = response.error.truthy().and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
         let Some(mut said) = said else {
             let message = "The response failed.".to_owned();

@@ -143,6 +143,17 @@ pub(super) struct Usage {
     cache_write_input_tokens: Option<u64>,
 }
 
+/// The usage in a body that may be an error.
+pub(in crate::adapt) fn usage_in(body: &[u8]) -> Option<TokenCounts> {
+    let said: Answered = serde_json::from_slice(body).ok()?;
+    said.usage.as_ref().map(Usage::counts)
+}
+
+#[derive(Deserialize)]
+struct Answered {
+    usage: Option<Usage>,
+}
+
 /// A string, borrowed where it has no escapes.
 #[derive(Debug, Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);

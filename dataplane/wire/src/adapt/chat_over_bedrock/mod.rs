@@ -12,6 +12,8 @@ mod whole;
 
 use shared::operation::Dialect;
 
+pub(super) use answer::usage_in;
+
 use super::Adaptation;
 
 /// The row of the table.

@@ -73,6 +73,18 @@ pub(in crate::adapt) struct Usage {
     thoughts_token_count: Option<u64>,
 }
 
+/// The usage in a body that may be an error.
+pub(in crate::adapt) fn usage_in(body: &[u8]) -> Option<TokenCounts> {
+    let said: Answered = serde_json::from_slice(body).ok()?;
+    said.usage_metadata.as_ref().map(Usage::counts)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answered {
+    usage_metadata: Option<Usage>,
+}
+
 /// A string, borrowed where it has no escapes.
 #[derive(Debug, Deserialize)]
 pub(in crate::adapt) struct Text<'a>(#[serde(borrow)] pub(in crate::adapt) Cow<'a, str>);

@@ -11,7 +11,7 @@ mod whole;
 
 use shared::operation::Dialect;
 
-pub(super) use answer::{Text, Usage, finish_reason};
+pub(super) use answer::{Text, Usage, finish_reason, usage_in};
 
 use super::Adaptation;
 

@@ -121,7 +121,11 @@ impl Told {
                 }
                 self.answer(answer, identity);
             }
-            Ok(_) | Err(_) => self.odd(data),
+            Ok(answer) => {
+                answer.usage_metadata.iter().for_each(|usage| self.chunks.note_usage(usage.counts()));
+                self.odd(data);
+            }
+            Err(_) => self.odd(data),
         }
         !self.chunks.has_ended()
     }

@@ -193,7 +193,11 @@ impl Answer {
                 Some(response) => return self.finish(&response, secrets),
                 None => return self.fail(&bad("The upstream's last event holds no response."), secrets),
             },
-            b"response.failed" => return self.fail(&failure(event.response().as_ref()), secrets),
+            b"response.failed" => {
+                let response = event.response();
+                self.state.usage = response.as_ref().and_then(Response::token_counts);
+                return self.fail(&failure(response.as_ref()), secrets);
+            }
             b"error" => return self.fail(&odd_error(data), secrets),
             kind => return kind.is_empty() && self.maybe_error(data, secrets),
         };

@@ -144,10 +144,10 @@ impl Answer {
         let Ok(mut chunk) = Chunk::read(data) else {
             return self.fail(&StreamError::of_odd(data).unwrap_or_else(unreadable), secrets);
         };
+        self.state.usage = chunk.token_counts().or(self.state.usage);
         if let Some(error) = chunk.error(data) {
             return self.fail(&error, secrets);
         }
-        self.state.usage = chunk.token_counts().or(self.state.usage);
         let plain = chunk.is_plain();
         let Some(choice) = chunk.choice() else { return false };
         let finish = choice.finish();
