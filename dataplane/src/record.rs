@@ -32,7 +32,7 @@ pub(crate) struct Record {
     free: bool,
     /// What the input is taken for where no upstream reports it.
     dialect: Dialect,
-    input: InputSize,
+    input: Rc<InputSize>,
     /// What the exchange holds of its caller's quotas, until it is recorded.
     held: Option<Held>,
     /// Where it is noted, once something goes upstream.
@@ -61,7 +61,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) selector: &'a str,
     pub(crate) stream: bool,
     pub(crate) dialect: Dialect,
-    pub(crate) input: &'a InputSize,
+    pub(crate) input: &'a Rc<InputSize>,
     pub(crate) tags: Option<Box<str>>,
     pub(crate) end_user: Option<Box<str>>,
 }
@@ -114,7 +114,7 @@ impl Record {
             model: None,
             free: false,
             dialect: opening.dialect,
-            input: opening.input.clone(),
+            input: Rc::clone(opening.input),
             held: None,
             note: None,
         }

@@ -4,6 +4,7 @@
 //! places that change on the way.
 
 use std::fmt;
+use std::rc::Rc;
 
 use shared::operation::Dialect;
 
@@ -51,7 +52,7 @@ pub struct Head {
     /// The most answers, each of so many tokens, or pictures or videos that any upstream could make.
     pub count: Option<u64>,
     /// How much the conversation, the system text and the tools are.
-    pub input: InputSize,
+    pub input: Rc<InputSize>,
     /// It asks how far an operation is, and begins none.
     pub is_poll: bool,
     /// What a Responses request wants of the provider beyond an answer.
@@ -137,7 +138,7 @@ impl Head {
             max_output_tokens: None,
             output_is_open: false,
             count: None,
-            input: InputSize { audio_bytes: form.bytes, ..InputSize::default() },
+            input: Rc::new(InputSize { audio_bytes: form.bytes, ..InputSize::default() }),
             is_poll: false,
             state: ProviderState::default(),
             edits: form.models.into_iter().map(edit).collect(),
@@ -194,7 +195,7 @@ impl HeadScan {
             max_output_tokens: bounds.output,
             output_is_open: bounds.output_is_open,
             count: bounds.count,
-            input: fields.input_size(),
+            input: Rc::new(fields.input_size()),
             is_poll: fields.value(Field::Operation).is_given(),
             state,
             has_system: fields.value(Field::System) != Value::Absent,

@@ -65,7 +65,6 @@ pub(in crate::request) enum Field {
     Other,
     Model,
     Stream,
-    StreamOptions,
     /// The messages or other input.
     Conversation,
     /// System text beside the conversation.
@@ -74,14 +73,6 @@ pub(in crate::request) enum Field {
     Functions,
     Timeout,
     Affinity,
-    MaxTokens,
-    MaxCompletionTokens,
-    MaxOutputTokens,
-    /// `n`: how many answers or pictures are asked for.
-    Count,
-    BestOf,
-    NumCompletions,
-    NumGenerations,
     CacheKey,
     Background,
     Store,
@@ -90,18 +81,29 @@ pub(in crate::request) enum Field {
     Include,
     /// How images are to come, which the gateway itself says to each target.
     ImageFormat,
-    /// The version of the protocol, which the gateway itself says to a target that wants it in the body.
-    Version,
     Prompt,
     /// What is asked for has been begun by a request before.
     Operation,
     /// The person on whose behalf the client asks.
     EndUser,
-    /// Holds the id of that person.
+    // Values from here on are not kept: what matters of them is noted as they go by.
+    StreamOptions,
+    MaxTokens,
+    MaxCompletionTokens,
+    MaxOutputTokens,
+    /// `n`: how many answers or pictures are asked for.
+    Count,
+    BestOf,
+    NumCompletions,
+    NumGenerations,
+    /// The version of the protocol, which the gateway itself says to a target that wants it in the body.
+    Version,
+    /// Holds the id of the end user.
     Metadata,
 }
 
-const FIELDS: usize = Field::Metadata as usize + 1;
+/// Fields whose values are kept.
+const FIELDS: usize = Field::EndUser as usize + 1;
 
 impl Field {
     /// Its value is a name, which is kept.

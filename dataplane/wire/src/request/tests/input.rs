@@ -1,5 +1,7 @@
 //! How much an input is, by what models make tokens of.
 
+use std::rc::Rc;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
@@ -9,7 +11,7 @@ use crate::request::{HeadScan, InputSize};
 use crate::tokens::Size;
 
 /// Read whole and in single bytes.
-fn size_of(dialect: Dialect, body: &str) -> InputSize {
+fn size_of(dialect: Dialect, body: &str) -> Rc<InputSize> {
     let read = |piece: usize| {
         let mut scan = HeadScan::new(dialect);
         body.as_bytes().chunks(piece).for_each(|piece| scan.push(piece).unwrap());
@@ -22,7 +24,7 @@ fn size_of(dialect: Dialect, body: &str) -> InputSize {
 }
 
 /// The size of one content part.
-fn part(dialect: Dialect, part: serde_json::Value) -> InputSize {
+fn part(dialect: Dialect, part: serde_json::Value) -> Rc<InputSize> {
     let turn = json!([{"role": "user", "content": [part]}]);
     let body = match dialect {
         Dialect::Responses => json!({"model": "m", "input": turn}),
@@ -69,7 +71,7 @@ fn files_and_sound_are_counted_by_their_bytes() {
     let pdf = BASE64_STANDARD.encode([b"%PDF-1.7", &[7; 2_992][..]].concat());
     let sound = BASE64_STANDARD.encode([b"ID3", &[7; 2_997][..]].concat());
     let url = format!("data:application/pdf;base64,{pdf}");
-    let of = |size: InputSize| (size.files, size.file_bytes, size.files_elsewhere, size.audio_bytes);
+    let of = |size: Rc<InputSize>| (size.files, size.file_bytes, size.files_elsewhere, size.audio_bytes);
     for (dialect, block, want) in [
         (Dialect::Chat, json!({"type": "file", "file": {"file_data": url}}), (1, 3_000, 0, 0)),
         (Dialect::Chat, json!({"type": "file", "file": {"file_id": "file_1"}}), (0, 0, 1, 0)),
