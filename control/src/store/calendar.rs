@@ -128,88 +128,34 @@ mod tests {
         Calendar { bucket: Some(bucket), zone: TimeZone::get(zone).unwrap() }
     }
 
+    /// Zone, bucket, a moment, and where its bucket begins and ends.
+    type Row = (&'static str, Bucket, &'static str, &'static str, &'static str);
+
+    #[rustfmt::skip]
+    const ROWS: &[Row] = &[
+        ("UTC", Bucket::Month, "2028-02-29T23:00:00Z", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"),
+        ("UTC", Bucket::Week, "2026-11-22T12:00:00Z", "2026-11-16T00:00:00Z", "2026-11-23T00:00:00Z"),
+        // 25 hours: summer time ends.
+        ("Europe/Berlin", Bucket::Day, "2026-10-25T12:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"),
+        // 23 hours: it begins.
+        ("Europe/Berlin", Bucket::Day, "2026-03-29T12:00:00Z", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"),
+        ("Europe/Berlin", Bucket::Month, "2026-03-01T00:00:00Z", "2026-02-28T23:00:00Z", "2026-03-31T22:00:00Z"),
+        ("Europe/Berlin", Bucket::Hour, "2026-10-25T01:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"),
+        ("Asia/Kolkata", Bucket::Day, "2026-01-01T18:30:00Z", "2026-01-01T18:30:00Z", "2026-01-02T18:30:00Z"),
+        ("Asia/Kolkata", Bucket::Hour, "2026-01-01T18:29:59Z", "2026-01-01T17:30:00Z", "2026-01-01T18:30:00Z"),
+        // Clocks go back by half an hour at 2 o'clock.
+        ("Australia/Lord_Howe", Bucket::Hour, "2026-04-04T14:50:00Z", "2026-04-04T14:00:00Z", "2026-04-04T15:00:00Z"),
+        ("Australia/Lord_Howe", Bucket::Hour, "2026-04-04T15:10:00Z", "2026-04-04T15:00:00Z", "2026-04-04T15:30:00Z"),
+        // The clock goes from 23:59:59 to 01:00.
+        ("America/Santiago", Bucket::Day, "2026-09-06T12:00:00Z", "2026-09-06T04:00:00Z", "2026-09-07T03:00:00Z"),
+        // There was no 30 December.
+        ("Pacific/Apia", Bucket::Day, "2011-12-30T09:00:00Z", "2011-12-29T10:00:00Z", "2011-12-30T10:00:00Z"),
+    ];
+
     #[test]
     fn buckets_begin_and_end_where_the_zone_says() {
-        for (zone, bucket, at, start, end) in [
-            ("UTC", Bucket::Month, "2028-02-29T23:00:00Z", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"),
-            ("UTC", Bucket::Week, "2026-11-22T12:00:00Z", "2026-11-16T00:00:00Z", "2026-11-23T00:00:00Z"),
-            // 25 hours: summer time ends.
-            (
-                "Europe/Berlin",
-                Bucket::Day,
-                "2026-10-25T12:00:00Z",
-                "2026-10-24T22:00:00Z",
-                "2026-10-25T23:00:00Z",
-            ),
-            // 23 hours: it begins.
-            (
-                "Europe/Berlin",
-                Bucket::Day,
-                "2026-03-29T12:00:00Z",
-                "2026-03-28T23:00:00Z",
-                "2026-03-29T22:00:00Z",
-            ),
-            (
-                "Europe/Berlin",
-                Bucket::Month,
-                "2026-03-01T00:00:00Z",
-                "2026-02-28T23:00:00Z",
-                "2026-03-31T22:00:00Z",
-            ),
-            (
-                "Europe/Berlin",
-                Bucket::Hour,
-                "2026-10-25T01:30:00Z",
-                "2026-10-25T01:00:00Z",
-                "2026-10-25T02:00:00Z",
-            ),
-            (
-                "Asia/Kolkata",
-                Bucket::Day,
-                "2026-01-01T18:30:00Z",
-                "2026-01-01T18:30:00Z",
-                "2026-01-02T18:30:00Z",
-            ),
-            (
-                "Asia/Kolkata",
-                Bucket::Hour,
-                "2026-01-01T18:29:59Z",
-                "2026-01-01T17:30:00Z",
-                "2026-01-01T18:30:00Z",
-            ),
-            // Clocks go back by half an hour at 2 o'clock.
-            (
-                "Australia/Lord_Howe",
-                Bucket::Hour,
-                "2026-04-04T14:50:00Z",
-                "2026-04-04T14:00:00Z",
-                "2026-04-04T15:00:00Z",
-            ),
-            (
-                "Australia/Lord_Howe",
-                Bucket::Hour,
-                "2026-04-04T15:10:00Z",
-                "2026-04-04T15:00:00Z",
-                "2026-04-04T15:30:00Z",
-            ),
-            // The clock goes from 23:59:59 to 01:00.
-            (
-                "America/Santiago",
-                Bucket::Day,
-                "2026-09-06T12:00:00Z",
-                "2026-09-06T04:00:00Z",
-                "2026-09-07T03:00:00Z",
-            ),
-            // There was no 30 December.
-            (
-                "Pacific/Apia",
-                Bucket::Day,
-                "2011-12-30T09:00:00Z",
-                "2011-12-29T10:00:00Z",
-                "2011-12-30T10:00:00Z",
-            ),
-        ] {
-            let span = calendar(bucket, zone).span(ms(at));
+        for (zone, bucket, at, start, end) in ROWS {
+            let span = calendar(*bucket, zone).span(ms(at));
             assert_eq!(span, Span { start_ms: ms(start), end_ms: ms(end) }, "{zone} {bucket:?} {at}");
         }
     }

@@ -70,7 +70,10 @@ impl Cursor {
     /// True if it belongs to a question with so many names and such an order.
     pub(crate) fn fits(&self, names: usize, order: Option<Order>) -> bool {
         self.value.is_some() == order.is_some()
-            && self.names.as_ref().map_or(order.is_none(), |known| known.len() == names)
+            && match &self.names {
+                Some(known) => known.len() == names,
+                None => order.is_none(),
+            }
     }
 
     fn is_before(&self, (bucket_ms, names): &Key) -> bool {
@@ -181,7 +184,8 @@ fn in_order(db: &Connection, question: &Question, part: &Part) -> rusqlite::Resu
     groups.truncate(part.limit);
     let last = groups.last().filter(|_| cut);
     let next = last.map(|group| Cursor::after(group, None));
-    Ok((groups, next.or(left.map(|bucket_ms| Cursor { bucket_ms, names: None, value: None }))))
+    let at_bucket = left.map(|bucket_ms| Cursor { bucket_ms, names: None, value: None });
+    Ok((groups, next.or(at_bucket)))
 }
 
 /// `None` if there are too many groups to be sorted.

@@ -100,7 +100,7 @@ impl Kept {
         let is_usual = name.eq_ignore_ascii_case("x-request-id");
         let is_known = is_usual || REQUEST_IDS.iter().any(|known| name.eq_ignore_ascii_case(known));
         if is_known && (is_usual || self.upstream_id.is_none()) {
-            self.upstream_id = safe_id(value).or(self.upstream_id.take());
+            self.upstream_id = safe_id(value).or_else(|| self.upstream_id.take());
         }
     }
 

@@ -178,7 +178,8 @@ fn a_report_counts_days_as_its_time_zone_does() {
             let got: Vec<u64> = lines.iter().map(|line| line["requests"].as_u64().unwrap()).collect();
             let mut want: Vec<u64> = want.into_values().collect();
             let mut sorted = got.clone();
-            (want.sort_unstable(), sorted.sort_unstable());
+            want.sort_unstable();
+            sorted.sort_unstable();
             assert_eq!(sorted, want, "{zone} {bucket}");
             let starts: Vec<u64> =
                 lines.iter().map(|line| line["bucket_start_ms"].as_u64().unwrap()).collect();
@@ -249,7 +250,7 @@ fn names_stand_beside_ids_and_outlive_what_they_name() {
     let make = |path: &str, body: &str| {
         let (status, made, _) = gateway.send_json(Method::POST, path, body, &[]);
         assert_eq!(status, 201, "{made}");
-        made["id"].as_str().or(made["key"]["id"].as_str()).unwrap().to_owned()
+        made["id"].as_str().unwrap().to_owned()
     };
     let anna = make("principals", r#"{"name": "Anna", "email": "anna@example.com"}"#);
     let project = make("projects", r#"{"name": "billing"}"#);
