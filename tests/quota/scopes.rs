@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{Rig, behind};
+use super::{Rig, behind, thousand};
 use crate::support::figure::figure;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Client, Gate, Upstream, Yaml, chat};
@@ -140,6 +140,33 @@ async fn of_50_requests_at_once_a_provider_gets_as_many_as_its_quota_lets_it() {
     assert_eq!((&shown["exceeded"], &shown["subject"]), (&json!(true), &provider));
     let rig = rig.restart().await;
     assert_eq!(rig.standing(&requests).await, (22, 0, 0));
+}
+
+#[tokio::test]
+async fn tokens_of_one_model_are_not_overspent_by_50_at_once_and_the_rest_goes_elsewhere() {
+    let (request, answer) = thousand();
+    let request = request.replace(r#""model":"m""#, r#""model":"line""#);
+    let (rig, second) = line(answer).await;
+    let quota = json!({"subject": {"kind": "gateway"}, "model": "p0/m", "metric": "total_tokens",
+        "window": "week", "limit": 20_000});
+    let quota = rig.quota(quota).await;
+    for _ in 0..2 {
+        let mut clients = at_once(&rig.client(), 50, &request);
+        while let Some(status) = clients.join_next().await {
+            assert_eq!(status.unwrap(), 200);
+        }
+        rig.settled(&quota).await;
+    }
+    let spent = 1_000 * rig.upstream.requests().len() as u64;
+    assert_eq!(rig.settled(&quota).await.0, spent, "what is counted is what the upstream gave out");
+    assert!((19_000..=20_000).contains(&spent), "{spent}");
+    assert_eq!(rig.upstream.requests().len() + second.requests().len(), 100);
+    figure(
+        "P14",
+        format!("100 requests, 50 at once, of 1,000 tokens on a model's limit of 20,000: {spent} spent"),
+    );
+    let rig = rig.restart().await;
+    assert_eq!(rig.standing(&quota).await.0, spent);
 }
 
 #[tokio::test]
@@ -284,6 +311,20 @@ async fn a_limit_that_only_warns_says_so_in_a_header_a_metric_and_the_list() {
     let elsewhere = rig.client().chat(chat::request("p1/m")).await;
     let warning = elsewhere.header("x-llmgw-quota-warning").unwrap();
     assert!(warning.contains(&of_project) && !warning.contains(&of_model), "{warning}");
+}
+
+#[tokio::test]
+async fn a_warning_about_a_model_whose_name_is_not_ascii_is_still_a_header() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let yaml = Yaml::new().provider_with("up", upstream.base_url(), "models: [modèle]");
+    let rig = Rig::with(Setup::new(&yaml), upstream).await;
+    rig.quota(json!({"subject": {"kind": "gateway"}, "model": "up/modèle", "metric": "requests",
+        "window": "day", "limit": 0, "enforcement": "warn"}))
+        .await;
+    let over = rig.client().chat(chat::request("up/modèle")).await;
+    let warning = over.header("x-llmgw-quota-warning").unwrap();
+    assert!(warning.ends_with("for the whole gateway, model up/mod?le"), "{warning}");
 }
 
 #[tokio::test]

@@ -265,7 +265,8 @@ pub(crate) fn warn(record: &Record, notices: &mut Notices) {
         if text.len() + more.len() > WARNING_BYTES_MAX {
             break;
         }
-        text.push_str(&more);
+        // A model may have a name that is no text of a header.
+        text.extend(more.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }));
     }
     if !text.is_empty()
         && let Ok(value) = HeaderValue::from_str(&text)
