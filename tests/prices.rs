@@ -38,6 +38,8 @@ async fn a_newer_price_list_is_fetched_at_the_start_and_kept() {
     let asked = feed.request(0).await;
     assert!(asked.head.starts_with("GET /prices.json HTTP/1.1"), "{}", asked.head);
     assert_eq!(asked.header("authorization"), None);
+    let state = gateway.client().get("/admin/api/state").await.unwrap().json();
+    assert_eq!(state["prices_as_of"], "2999-01-01");
 
     feed.then(Answer::json(503, "{}"));
     let gateway = gateway.restart().await;

@@ -25,6 +25,7 @@ fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         generation: snapshot.generation,
         snapshot_created_at_ms: snapshot.created.saturating_mul(1_000),
         counts: Counts::of(&snapshot),
+        prices_as_of: app.catalog.list().as_of.clone(),
         reload: Reload::of(app),
         usage: Usage::of(app),
         retention: Retention::of(app),
@@ -43,6 +44,8 @@ struct State<'a> {
     generation: u64,
     snapshot_created_at_ms: u64,
     counts: Counts,
+    /// The date of the price list in use.
+    prices_as_of: String,
     reload: Reload,
     usage: Usage,
     retention: Retention,
