@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use crate::support::admin::{Admin, NewKey};
 use crate::support::gateway::Setup;
-use crate::support::{Answer, Client, Gateway, Upstream, Yaml, wait};
+use crate::support::{Answer, Client, Gate, Gateway, Upstream, Yaml, wait};
 
 /// A gateway with a project key over one upstream.
 struct Rig {
@@ -21,7 +21,10 @@ impl Rig {
         let upstream = Upstream::start().await;
         upstream.always(answer);
         let yaml = Yaml::new().provider_with("up", upstream.base_url(), members);
-        let gateway = Setup::new(&yaml).start().await;
+        // Only OpenAI's own API makes videos.
+        let kind = if members == PRICED { "type: openai" } else { "type: compatible" };
+        let text = yaml.text().replace("type: compatible", kind);
+        let gateway = Setup::new(&yaml).yaml(text).start().await;
         let admin = Admin(gateway.client());
         let project = admin.project("blue").await;
         let key = admin.key(json!({"project": project})).await;
@@ -154,4 +157,148 @@ async fn what_no_upstream_counts_is_estimated_by_what_it_means() {
         assert_eq!(record["tokens"]["input"], tokens, "{input}: {record}");
         assert_eq!(record["provenance"], "estimated");
     }
+}
+
+/// Models with a price for what each operation is billed by, and how many dollars two requests of it cost.
+const PRICED: &str = "models:
+  - id: chat
+    prices: { input: 1.0, cached_input: 0.1, cache_write_1h: 2.0, image_input: 4.0, audio_input: 10.0, output: 10.0, tiers: { priority: { input: 2.0, output: 20.0 } } }
+  - id: embed
+    prices: { input: 1.0 }
+  - id: picture
+    prices: { pictures: { low/1024x1024: 0.01, high/1024x1024: 0.2 } }
+  - id: voice
+    prices: { characters: 15.0 }
+  - id: ear
+    prices: { audio_second: 0.0001 }
+  - id: film
+    prices: { video_second: 0.1 }";
+
+#[tokio::test]
+async fn money_is_held_for_every_kind_of_input_and_output() {
+    let tokens: Vec<u32> = (0..3_000).collect();
+    let chat = |members: Value| {
+        let mut body = json!({"model": "up/chat", "max_tokens": 1_000,
+            "messages": [{"role": "user", "content": "Say hello."}]});
+        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        body
+    };
+    // Limits in micro-dollars that one request fills as it is held, and two do not pass.
+    for (name, path, body, limit) in [
+        ("output", "/v1/chat/completions", chat(json!({})), 10_100),
+        ("several answers", "/v1/chat/completions", chat(json!({"n": 3})), 30_100),
+        ("a service tier", "/v1/chat/completions", chat(json!({"service_tier": "priority"})), 20_100),
+        ("a list of tokens", "/v1/embeddings", json!({"model": "up/embed", "input": tokens}), 3_000),
+        (
+            "pictures of any sort",
+            "/v1/images/generations",
+            json!({"model": "up/picture", "prompt": "x", "n": 2}),
+            400_000,
+        ),
+        (
+            "pictures of one sort",
+            "/v1/images/generations",
+            json!({"model": "up/picture", "prompt": "x", "n": 2, "quality": "low", "size": "1024x1024"}),
+            20_000,
+        ),
+        (
+            "characters",
+            "/v1/audio/speech",
+            json!({"model": "up/voice", "input": "你好".repeat(50), "voice": "v"}),
+            1_500,
+        ),
+        (
+            "a video",
+            "/v1/videos/generations",
+            json!({"model": "up/film", "prompt": "x", "seconds": 8}),
+            800_000,
+        ),
+        (
+            "a video of any length",
+            "/v1/videos/generations",
+            json!({"model": "up/film", "prompt": "x"}),
+            1_200_000,
+        ),
+    ] {
+        one_fills(name, path, "application/json", body.to_string(), limit).await;
+    }
+    // So many bytes may be almost 30 seconds.
+    let form = format!(
+        "--cut\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nup/ear\r\n--cut\r\n\
+         Content-Disposition: form-data; name=\"file\"; filename=\"a.mp3\"\r\n\r\n{}\r\n--cut--\r\n",
+        "x".repeat(59_000)
+    );
+    let media_type = "multipart/form-data; boundary=cut";
+    one_fills("sound", "/v1/audio/transcriptions", media_type, form, 3_000).await;
+}
+
+/// One request is let in under the limit, in micro-dollars, and no second one beside it; and none under half of it.
+async fn one_fills(name: &str, path: &str, media_type: &str, body: String, limit: u64) {
+    let gate = Gate::new();
+    let rig = Rig::over(PRICED, Answer::new().wait(&gate)).await;
+    rig.limit("cost_micro_usd", limit).await;
+    let client = |rig: &Rig| {
+        let client = Client::new(rig.gateway.address(), Some(&rig.key.key));
+        client.with("content-type", media_type)
+    };
+    let (first, sent, to) = (client(&rig), body.clone(), path.to_owned());
+    let mut first = tokio::spawn(async move { first.send("POST", &to, sent.into()).await });
+    tokio::select! {
+        _ = rig.upstream.request(0) => {}
+        answer = &mut first => panic!("{name}: {answer:?}"),
+    }
+    let second = client(&rig).send("POST", path, body.clone().into()).await.unwrap();
+    assert_eq!((second.status, second.error_code().as_str()), (429, "quota_exceeded"), "{name}");
+    first.abort();
+    let rig = Rig::over(PRICED, Answer::hang_forever()).await;
+    rig.limit("cost_micro_usd", limit / 2).await;
+    let refused = client(&rig).send("POST", path, body.into()).await.unwrap();
+    assert_eq!((refused.status, refused.error_code().as_str()), (429, "quota_exceeded"), "{name}");
+}
+
+#[tokio::test]
+async fn an_unknown_part_of_a_cost_never_opens_a_limit() {
+    let answer = json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 20, "completion_tokens": 20_000, "total_tokens": 20_020,
+            "prompt_tokens_details": {"cached_tokens": 10}}});
+    let prices = "models:\n  - id: m\n    prices: { input: 1.0, output: 2.0 }";
+    let rig = Rig::over(prices, Answer::json(200, answer.to_string())).await;
+    let quota = rig.limit("cost_micro_usd", 10_000).await;
+    let body = json!({"model": "up/m", "max_tokens": 4_000,
+        "messages": [{"role": "user", "content": "Say hello."}]});
+    // Ten tokens read from a cache have no price; the rest of one answer costs 40,010 micro-dollars.
+    assert_eq!(rig.fifty("/v1/chat/completions", &body).await, 1);
+    assert_eq!(rig.used(&quota).await, 40_010);
+}
+
+#[tokio::test]
+async fn a_request_that_goes_on_from_a_response_holds_as_much_as_that_was() {
+    let answer = |id: &str, input: u64| {
+        let usage = json!({"input_tokens": input, "output_tokens": 10, "total_tokens": input + 10,
+            "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}});
+        let text = json!({"type": "output_text", "text": "ok", "annotations": []});
+        let body = json!({"id": id, "object": "response", "created_at": 1, "status": "completed", "model": "m",
+            "output": [{"id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
+                "content": [text]}],
+            "usage": usage});
+        Answer::json(200, body.to_string())
+    };
+    let rig = Rig::over("protocols: [responses]", answer("resp_first", 30_000)).await;
+    let first = json!({"model": "up/m", "input": "Say hello.", "max_output_tokens": 10});
+    assert_eq!(rig.client().post("/v1/responses", first.to_string()).await.status, 200);
+    rig.gateway.records(1).await;
+    let quota = rig.limit("input_tokens", 100_000).await;
+    let used = rig.used(&quota).await;
+    rig.upstream.always(answer("resp_second", 30_020));
+    let next = json!({"model": "up/m", "input": "Go on.", "max_output_tokens": 10,
+        "previous_response_id": "resp_first"});
+    let passed = rig.fifty("/v1/responses", &next).await as u64;
+    assert!((1..=3).contains(&passed), "{passed}");
+    assert_eq!(rig.used(&quota).await, used + passed * 30_020);
+    assert!(used + passed * 30_020 <= 100_000 + 30_020, "no more than one passes the limit");
+    let unknown = json!({"model": "up/m", "input": "Go on.", "max_output_tokens": 10,
+        "previous_response_id": "resp_unknown"});
+    let passed = rig.fifty("/v1/responses", &unknown).await;
+    assert!(passed <= 1, "{passed}");
 }

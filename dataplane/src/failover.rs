@@ -1,6 +1,7 @@
 //! Walks the plan: retries at one target, then moves to the next, under the request's budget, while no output
 //! has started (FAIL-1 to FAIL-4).
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,16 +14,17 @@ use shared::operation::Dialect;
 use shared::policy::RETRY_AFTER_MAX;
 use shared::routing::Target;
 use shared::snapshot::Route;
-use shared::usage::StepResult;
+use shared::usage::{StepResult, TokenCounts};
 use wire::adapt::Rejection;
 use wire::request::Head;
 
 use crate::adapt::{self, Message, Outgoing};
-use crate::admit::quota::{self, Demand, Notices};
+use crate::admit::demand::Demand;
+use crate::admit::quota::{self, Notices};
 use crate::attempt::{self, Begun, Failure, Next, Reading, Success, Task};
 use crate::error::Fault;
 use crate::metrics::add;
-use crate::plan::home::Home;
+use crate::plan::home::{Home, ResponseHash};
 use crate::plan::{self, Needs};
 use crate::record::Record;
 use crate::room::{NoRoom, Room};
@@ -74,11 +76,21 @@ pub(crate) struct Trail {
     worker: Rc<Worker>,
     access: Arc<Access>,
     home: Home,
+    /// The answer itself.
+    response: Cell<Option<ResponseHash>>,
 }
 
 impl Trail {
     pub(crate) fn see(&self, bytes: &[u8]) {
-        self.worker.plane.homes.note(bytes, &self.access, self.home);
+        let first = self.worker.plane.homes.note(bytes, &self.access, self.home);
+        self.response.set(self.response.get().or(first));
+    }
+
+    /// The answer and all that came before it are so many tokens.
+    pub(crate) fn ends(&self, tokens: &TokenCounts) {
+        if let Some(response) = self.response.get() {
+            self.worker.plane.homes.note_tokens(response, tokens.total());
+        }
     }
 }
 
@@ -88,9 +100,13 @@ fn trail(job: &Job, target: &Target, success: &Success, adapted_from: Option<Dia
         return None;
     }
     let home = job.worker.plane.homes.of(target);
-    let trail = Trail { worker: Rc::clone(&job.worker), access: Arc::clone(&job.access), home };
+    let (worker, access) = (Rc::clone(&job.worker), Arc::clone(&job.access));
+    let trail = Trail { worker, access, home, response: Cell::new(None) };
     match &success.begun {
-        Begun::Whole(whole) => trail.see(&whole.body),
+        Begun::Whole(whole) => {
+            trail.see(&whole.body);
+            whole.usage.iter().for_each(|tokens| trail.ends(tokens));
+        }
         Begun::Flowing { held, .. } => held.iter().for_each(|bytes| trail.see(bytes)),
     }
     Some(Box::new(trail))
@@ -164,7 +180,11 @@ pub(crate) fn needs<'a>(worker: &'a Worker, head: &'a Head, body: &Held, access:
         single: !head.dialect.is_conversation(),
         vision: head.has_image,
         affinity_key: head.affinity_key.as_deref(),
-        demand: Demand::of(head, worker.plane.settings.quota_output_tokens),
+        demand: Demand {
+            head,
+            output_default: worker.plane.settings.quota_output_tokens,
+            stored: may_refer.then(|| homes.tokens(head, access)).flatten(),
+        },
         access,
     }
 }

@@ -2,5 +2,6 @@
 
 pub(crate) mod authenticate;
 pub(crate) mod authorize;
+pub(crate) mod demand;
 pub(crate) mod labels;
 pub(crate) mod quota;

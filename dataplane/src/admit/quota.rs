@@ -10,131 +10,12 @@ use shared::access::Access;
 use shared::clock;
 use shared::error_kind::ErrorKind;
 use shared::id::EndpointName;
-use shared::operation::{Dialect, Operation};
-use shared::prices::{Billed, price};
-use shared::quota::{Claim, Exceeded, Metric, Quota, Reservation};
+use shared::quota::{Exceeded, Metric, Quota, Reservation};
 use shared::routing::Target;
-use shared::usage::{Provenance, TokenCounts, Units};
-use wire::request::{Head, InputTokens};
 
+use super::demand::Demand;
 use crate::error::Fault;
 use crate::record::Record;
-
-/// What a request may come to use, as far as its head tells.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Demand<'a> {
-    head: &'a Head,
-    /// What one answer is taken for where the client sets no bound.
-    output_default: u64,
-}
-
-/// What a request uses at one target.
-#[derive(Clone, Copy, Debug)]
-struct Need {
-    input: InputTokens,
-    output: u64,
-}
-
-impl<'a> Demand<'a> {
-    pub(crate) fn of(head: &'a Head, output_default: u64) -> Self {
-        Self { head, output_default }
-    }
-
-    /// True if the price is known of every class that the request certainly uses at `target`.
-    pub(crate) fn is_priced(self, target: &Target) -> bool {
-        let Need { input, output } = self.least(target);
-        let need = Need { input: InputTokens { text: input.text.max(1), ..input }, output: output.max(1) };
-        need.cost(target).is_some()
-    }
-
-    /// What must be left of a quota at least, and what is taken if it is there, at the dearest of `candidates`.
-    fn claim(self, candidates: &[&Target]) -> Claim {
-        let mut claim = Claim::default();
-        for target in candidates {
-            let (least, wanted) = (self.least(target), self.wanted(target));
-            for (slot, amount) in [
-                (&mut claim.input_least, least.input.total()),
-                (&mut claim.input_wanted, wanted.input.total()),
-                (&mut claim.output_least, least.output),
-                (&mut claim.output_wanted, wanted.output),
-                (&mut claim.cost_least, least.cost(target).unwrap_or(0)),
-                (&mut claim.cost_wanted, wanted.cost(target).unwrap_or(0)),
-            ] {
-                *slot = amount.max(*slot);
-            }
-        }
-        claim
-    }
-
-    /// What it probably uses; of output that has no bound, the least that is worth beginning for.
-    fn least(self, target: &Target) -> Need {
-        let input = within_window(self.head.input.likely(target.model.id.as_str()), target);
-        let (least, wanted) = self.output();
-        Need { input, output: least.min(wanted) }
-    }
-
-    /// The most that it plausibly uses.
-    fn wanted(self, target: &Target) -> Need {
-        let input = within_window(self.head.input.most(target.model.id.as_str()), target);
-        let input = InputTokens { text: input.text.max(self.least(target).input.text), ..input };
-        Need { input, output: self.output().1 }
-    }
-
-    /// The least and the most tokens of all answers together.
-    fn output(self) -> (u64, u64) {
-        let Head { dialect, input, .. } = self.head;
-        let answers = self.head.count.unwrap_or(1).max(1);
-        let (least, wanted) = match dialect {
-            Dialect::Chat | Dialect::Responses | Dialect::Messages | Dialect::Gemini | Dialect::Bedrock => {
-                let bound = output_bound(self.head, self.output_default);
-                (bound.unwrap_or(1), bound.unwrap_or(self.output_default))
-            }
-            Dialect::Images => (1, PICTURE_TOKENS),
-            Dialect::Speech => (1, SPEECH_TOKENS.saturating_mul(input.characters)),
-            Dialect::Transcription => (1, input.audio_ms_max().div_ceil(1_000).saturating_mul(SPOKEN_TOKENS)),
-            Dialect::Embeddings | Dialect::Videos => (0, 0),
-        };
-        (least.saturating_mul(answers), wanted.saturating_mul(answers))
-    }
-}
-
-impl Need {
-    /// The most that this costs at `target`, in nano-dollars: input may have to be written to a cache, and output may
-    /// be reasoning.
-    fn cost(self, target: &Target) -> Option<u64> {
-        let prices = target.model.prices.as_ref()?;
-        let (input, output) = (self.input.total(), self.output);
-        let cost = |tokens: TokenCounts| {
-            let billed = Billed {
-                operation: Operation::ChatCompletions,
-                provenance: Provenance::Reported,
-                tokens: &tokens,
-                units: &Units::ZERO,
-                tier: None,
-                picture: None,
-                vendor_cost: None,
-            };
-            price(&billed, Some(prices)).cost
-        };
-        let written = TokenCounts { cache_write: input, output, ..TokenCounts::ZERO };
-        let reasoned = TokenCounts { input, reasoning: output, ..TokenCounts::ZERO };
-        let dearer = [written, reasoned].into_iter().filter_map(cost).max();
-        cost(TokenCounts { input, output, ..TokenCounts::ZERO }).map(|plain| plain.max(dearer.unwrap_or(0)))
-    }
-}
-
-/// No more than fits into a conversation with the model, where that is known: upstreams refuse what is longer.
-fn within_window(input: InputTokens, target: &Target) -> InputTokens {
-    let surplus = input.total().saturating_sub(target.model.context_window.unwrap_or(u64::MAX));
-    InputTokens { text: input.text.saturating_sub(surplus), ..input }
-}
-
-/// The most tokens of one answer, by what the client says. Where one member of several asks for no bound, it is at
-/// least what is taken without one.
-fn output_bound(head: &Head, output_default: u64) -> Option<u64> {
-    let bound = head.max_output_tokens?;
-    Some(if head.output_is_open { bound.max(output_default) } else { bound })
-}
 
 /// Reserves what the request may come to use with any of `candidates`, under the quotas that count it whatever its
 /// target is, and gives it to the record, which settles it however the exchange ends.
@@ -310,12 +191,6 @@ fn spoken(ms: u64) -> String {
     }
 }
 
-/// The most tokens of a picture that is made: one of 1,536 by 1,024 at high quality.
-const PICTURE_TOKENS: u64 = 6_300;
-/// The most tokens of sound that a spoken character takes.
-const SPEECH_TOKENS: u64 = 3;
-/// The most tokens of text in a second of speech.
-const SPOKEN_TOKENS: u64 = 10;
 /// How soon to come again while requests that run hold what is left.
 const WHILE_HELD: Duration = Duration::from_secs(1);
 /// A warning names quotas up to this length.

@@ -17,7 +17,7 @@ use wire::request::{Head, HeadScan, ScanError};
 
 use crate::adapt::{self, Message};
 use crate::admit::labels;
-use crate::admit::quota::{self, Demand};
+use crate::admit::quota;
 use crate::error::Fault;
 use crate::exchange::Exchange;
 use crate::failover::{self, Job};
@@ -90,7 +90,7 @@ pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Respo
         let message = Message { worker, route, head: &head, body: &body };
         if head.is_poll { None } else { adapt::outgoing(message, target).err() }
     };
-    let demand = Demand::of(&head, worker.plane.settings.quota_output_tokens);
+    let demand = question.needs.demand;
     let is_over = |route: &Route, target: &Target| {
         let refusal = quota::refusal_of_target(asked.access, route.endpoint(), demand, target);
         refusal.filter(|_| !head.is_poll)

@@ -1,9 +1,9 @@
 //! Where what a Responses request refers to was made: a stored response, or reasoning that only the account that
 //! encrypted it can read. Other targets of an endpoint could not serve the request, and must not be shown it.
 //!
-//! Nothing of an answer is kept but hashes: a table of fixed size, without a lock, in which the newest win. What is not
-//! in it, after a restart for example, goes to the targets in their order, and each of them says that it does not
-//! know it.
+//! Nothing of an answer is kept but hashes, and how many tokens a response is: tables of fixed size, without a lock, in
+//! which the newest win. What is not in them, after a restart for example, goes to the targets in their order, and each of
+//! them says that it does not know it.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;
@@ -19,12 +19,17 @@ use wire::request::Head;
 const SLOTS: usize = 1 << 16;
 /// Bits of a slot that name the target.
 const HOME_BITS: u32 = 16;
+/// Bits of a slot that hold tokens, and the most that they can.
+const TOKENS_BITS: u32 = 32;
+const TOKENS_MAX: u64 = u32::MAX as u64;
 /// Bytes of encrypted reasoning that tell it from any other: a nonce stands at its beginning.
 const SAMPLE_BYTES: usize = 64;
 
 /// What is remembered. See the module.
 pub(crate) struct Homes {
     slots: Box<[AtomicU64]>,
+    /// Half of a response's hash, and its tokens.
+    tokens: Box<[AtomicU64]>,
     hasher: RandomState,
 }
 
@@ -34,13 +39,18 @@ impl std::fmt::Debug for Homes {
     }
 }
 
+/// A response, by the hash of its id and its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResponseHash(u64);
+
 /// One target, by the hash of its instance, its credential and its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home(u16);
 
 impl Homes {
     pub(crate) fn new() -> Self {
-        Self { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), hasher: RandomState::new() }
+        let empty = || (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
+        Self { slots: empty(), tokens: empty(), hasher: RandomState::new() }
     }
 
     /// The home that `target` is.
@@ -51,11 +61,15 @@ impl Homes {
     }
 
     /// Remembers that everything in `answer` that a later request of this caller may refer to was made at `home`.
-    pub(crate) fn note(&self, answer: &[u8], caller: &Access, home: Home) {
+    /// Returns the first response that it names.
+    pub(crate) fn note(&self, answer: &[u8], caller: &Access, home: Home) -> Option<ResponseHash> {
+        let mut first = None;
         for at in RESPONSE.find_iter(answer) {
             let id = answer.get(at.saturating_add(1)..).unwrap_or_default();
             if let Some(end) = memchr::memchr(b'"', id.get(..ID_BYTES_MAX).unwrap_or(id)) {
-                self.put(self.response(id.get(..end).unwrap_or_default(), caller), home);
+                let response = self.response(id.get(..end).unwrap_or_default(), caller);
+                first = first.or(Some(ResponseHash(response)));
+                self.put(response, home);
             }
         }
         for at in ENCRYPTED.find_iter(answer) {
@@ -63,6 +77,21 @@ impl Homes {
                 self.put(self.hasher.hash_one(sample), home);
             }
         }
+        first
+    }
+
+    /// Remembers how many tokens a response is, with all that came before it: a request that goes on from it is as long.
+    pub(crate) fn note_tokens(&self, ResponseHash(response): ResponseHash, tokens: u64) {
+        if let Some(slot) = self.place(response).and_then(|place| self.tokens.get(place)) {
+            slot.store(half(response) | tokens.min(TOKENS_MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// The tokens of the response that a request goes on from, where they are remembered.
+    pub(crate) fn tokens(&self, head: &Head, caller: &Access) -> Option<u64> {
+        let response = self.response(head.state.previous_response_id.as_deref()?.as_bytes(), caller);
+        let kept = self.tokens.get(self.place(response)?)?.load(Ordering::Relaxed);
+        (kept != 0 && kept & !TOKENS_MAX == half(response)).then_some(kept & TOKENS_MAX)
     }
 
     /// Where the request must go; none if it refers to nothing, or to nothing that is remembered.
@@ -99,8 +128,17 @@ impl Homes {
 
     /// The slot is chosen by the bits of a hash that it does not keep.
     fn slot(&self, hash: u64) -> Option<&AtomicU64> {
-        self.slots.get(usize::try_from(hash >> (u64::BITS - HOME_BITS)).ok()?)
+        self.slots.get(self.place(hash)?)
     }
+
+    fn place(&self, hash: u64) -> Option<usize> {
+        usize::try_from(hash >> (u64::BITS - HOME_BITS)).ok()
+    }
+}
+
+/// The half of a hash that is kept beside tokens.
+fn half(hash: u64) -> u64 {
+    hash << TOKENS_BITS
 }
 
 /// The beginning of what stands after the name found at `at`.

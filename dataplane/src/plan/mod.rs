@@ -10,7 +10,8 @@ use shared::usage::StepResult;
 
 use crate::adapt;
 use crate::admit::authorize;
-use crate::admit::quota::{self, Demand};
+use crate::admit::demand::Demand;
+use crate::admit::quota;
 use crate::error::Fault;
 
 use self::home::{Home, Homes};

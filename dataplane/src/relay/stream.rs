@@ -292,6 +292,9 @@ impl Relay {
                 (answer.usage, None, answer.output_bytes)
             }
         };
+        if let (Some(trail), Some(tokens)) = (&self.trail, &tokens) {
+            trail.ends(tokens);
+        }
         let output_estimate = output_bytes.div_ceil(BYTES_PER_TOKEN);
         self.record.note(|event| match tokens {
             Some(tokens) => (event.tokens, event.provenance) = (tokens, Provenance::Reported),

@@ -5,6 +5,7 @@
 
 mod form;
 mod label;
+mod plausible;
 
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use crate::operation::Operation;
 use crate::usage::{Class, Provenance, TokenCounts, Units};
 
 pub use self::form::{PriceField, femto_a_token, fields};
+pub use self::plausible::Plausible;
 
 /// What a model costs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

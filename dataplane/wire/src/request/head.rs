@@ -50,7 +50,11 @@ pub struct Head {
     /// Some upstream could read that an answer has no bound.
     pub output_is_open: bool,
     /// The most answers, each of so many tokens, or pictures or videos that any upstream could make.
-    pub count: Option<u64>,
+    pub count: Option<u32>,
+    /// It asks for a service tier, or something else, that may have a price of its own.
+    pub has_tier: bool,
+    /// What is asked of pictures and videos.
+    pub media: Option<Box<MediaWish>>,
     /// How much the conversation, the system text and the tools are.
     pub input: Rc<InputSize>,
     /// It asks how far an operation is, and begins none.
@@ -60,6 +64,15 @@ pub struct Head {
     pub(super) edits: Vec<Edit>,
     pub(super) has_options: bool,
     pub(super) has_system: bool,
+}
+
+/// What a request says of the pictures or the video that it asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaWish {
+    /// `quality/size` of pictures, where both are named.
+    pub picture: Option<Box<str>>,
+    /// How long a video shall be.
+    pub seconds: Option<u32>,
 }
 
 /// What a Responses request keeps at the provider, or has kept there (RESP-2, RESP-3). Nothing of it in other
@@ -138,6 +151,8 @@ impl Head {
             max_output_tokens: None,
             output_is_open: false,
             count: None,
+            has_tier: false,
+            media: None,
             input: Rc::new(InputSize { audio_bytes: form.bytes, ..InputSize::default() }),
             is_poll: false,
             state: ProviderState::default(),
@@ -194,7 +209,9 @@ impl HeadScan {
             end_user,
             max_output_tokens: bounds.output,
             output_is_open: bounds.output_is_open,
-            count: bounds.count,
+            count: bounds.count.map(|count| count.try_into().unwrap_or(u32::MAX)),
+            has_tier: fields.has_tier,
+            media: media(&fields),
             input: Rc::new(fields.input_size()),
             is_poll: fields.value(Field::Operation).is_given(),
             state,
@@ -256,6 +273,27 @@ fn model(fields: &mut Fields) -> Result<String, ScanError> {
     let is_all = raw.len() == fields.texts.len();
     let model = if is_all { unescape_owned(std::mem::take(&mut fields.texts)) } else { unescape(raw) };
     model.ok_or_else(|| ScanFault::ModelNotString.into())
+}
+
+fn media(fields: &Fields) -> Option<Box<MediaWish>> {
+    let wish = MediaWish { picture: picture(fields), seconds: seconds(fields) };
+    (wish.picture.is_some() || wish.seconds.is_some()).then(|| Box::new(wish))
+}
+
+/// The sort of picture, where the client does not leave it to the target.
+fn picture(fields: &Fields) -> Option<Box<str>> {
+    let named = |field| text(fields, fields.value(field)).filter(|name| name != "auto");
+    Some(format!("{}/{}", named(Field::Quality)?, named(Field::Size)?).into())
+}
+
+/// A whole number, which OpenAI writes as a string.
+fn seconds(fields: &Fields) -> Option<u32> {
+    let value = fields.value(Field::Seconds);
+    let seconds = match value {
+        Value::WholeOddly(seconds) => seconds,
+        _ => value.whole_number().or_else(|| text(fields, value)?.parse().ok())?,
+    };
+    Some(seconds.try_into().unwrap_or(u32::MAX))
 }
 
 fn stream(value: Value) -> Result<bool, ScanError> {

@@ -28,6 +28,8 @@ pub struct InputSize {
     pub files_elsewhere: u64,
     /// Items of a stored conversation.
     pub stored_items: u64,
+    /// Tools that the provider runs while it answers.
+    pub provider_tools: u64,
     /// Milliseconds of sound that says how long it lasts.
     pub audio_ms: u64,
     /// Bytes of other sound.
@@ -75,8 +77,9 @@ impl InputSize {
         let documents = FILE_TOKENS_MIN.saturating_mul(self.files).saturating_add(self.file_bytes);
         let elsewhere = FILE_TOKENS_UNKNOWN.saturating_mul(self.files_elsewhere);
         let stored = ITEM_TOKENS_MAX.saturating_mul(self.stored_items);
+        let found = TOOL_TOKENS_MAX.saturating_mul(self.provider_tools);
         InputTokens {
-            text: [text, documents, elsewhere, stored].into_iter().fold(0, u64::saturating_add),
+            text: [text, documents, elsewhere, stored, found].into_iter().fold(0, u64::saturating_add),
             pictures: self.pictures(model, Family::image_tokens_max),
             audio: sound(self.audio_ms, AUDIO_TOKENS_MAX),
         }
@@ -127,6 +130,8 @@ pub const FILE_TOKENS_UNKNOWN: u64 = 100_000;
 /// Tokens of one item of a stored conversation, about and at most.
 const ITEM_TOKENS: u64 = 250;
 const ITEM_TOKENS_MAX: u64 = 4_000;
+/// The most tokens that a tool of the provider finds.
+const TOOL_TOKENS_MAX: u64 = 50_000;
 /// Tokens of a second of sound, about and at most.
 const AUDIO_TOKENS: u64 = 10;
 const AUDIO_TOKENS_MAX: u64 = 32;

@@ -8,7 +8,7 @@ mod input;
 mod shape;
 
 pub use build::{Naming, build};
-pub use head::{Head, HeadScan, ProviderState, ScanError, ScanFault};
+pub use head::{Head, HeadScan, MediaWish, ProviderState, ScanError, ScanFault};
 pub use input::{BYTES_PER_TOKEN, FILE_TOKENS_UNKNOWN, InputSize, InputTokens};
 
 #[cfg(test)]

@@ -5,14 +5,17 @@ use std::ops::Range;
 
 use super::bound::Bounds;
 use super::edit::{Change, EDITS_MAX, Edit, System};
-use super::inside::{Ended, InnerKey, Inside};
+use super::inside::{Ended, InnerKey, Inside, TOOL_DEPTH};
 use super::value::{Span, Value};
-use crate::json::{Characters, Escapes, KEY_BYTES_MAX, Place, TextLength, unescape};
+use crate::json::{KEY_BYTES_MAX, Place, TextLength, unescape};
 use crate::request::InputSize;
 use crate::request::shape::Shape;
 
 /// Bytes of a name that are looked at; a longer model is refused.
 pub(in crate::request) const NAME_BYTES_MAX: usize = 8 * 1024;
+/// Service tiers and places that cost no more than what is usual.
+const USUAL_TIERS: [&[u8]; 8] =
+    [b"", b"auto", b"default", b"standard", b"standard_only", b"flex", b"batch", b"global"];
 /// Bytes of an ordinary string inside the conversation that are looked at.
 pub(super) const GLANCE_BYTES: usize = 96;
 /// Bytes of all names together: more are repeats.
@@ -27,8 +30,9 @@ pub(in crate::request) struct Fields {
     pub(in crate::request) has_image: bool,
     pub(in crate::request) has_encrypted: bool,
     pub(in crate::request) bounds: Bounds,
+    pub(in crate::request) has_tier: bool,
     /// What stands inside the conversation and beside it.
-    pub(super) inside: Inside,
+    pub(super) inside: Box<Inside>,
     /// The `id` of an object that names a stored conversation.
     pub(in crate::request) conversation_id: Value,
     /// The `user_id` of the metadata.
@@ -48,9 +52,6 @@ pub(in crate::request) struct Fields {
     pub(super) taken: Vec<u8>,
     pub(super) take_max: usize,
     pub(super) text_length: usize,
-    /// Of the string that is read in pieces.
-    pub(super) escapes: Escapes,
-    pub(super) characters: Characters,
     key_start: usize,
     last_comma: Option<usize>,
     kept_one: bool,
@@ -74,6 +75,13 @@ pub(in crate::request) enum Field {
     Timeout,
     Affinity,
     CacheKey,
+    /// Names a service tier, or another term that has a price of its own.
+    Tier,
+    Size,
+    Quality,
+    Seconds,
+    /// Asks for searches without naming a tool.
+    Search,
     Background,
     Store,
     PreviousResponse,
@@ -113,6 +121,10 @@ impl Field {
             Self::Model
                 | Self::Affinity
                 | Self::CacheKey
+                | Self::Tier
+                | Self::Size
+                | Self::Quality
+                | Self::Seconds
                 | Self::PreviousResponse
                 | Self::StoredConversation
                 | Self::ImageFormat
@@ -131,6 +143,7 @@ impl Field {
             self,
             Self::Conversation
                 | Self::System
+                | Self::Tools
                 | Self::StreamOptions
                 | Self::StoredConversation
                 | Self::Metadata
@@ -142,12 +155,13 @@ impl Fields {
     pub(in crate::request) fn new(shape: &'static Shape) -> Self {
         Self {
             shape,
-            values: Default::default(),
+            values: [Value::Absent; FIELDS],
             include_usage: false,
             has_image: false,
             has_encrypted: false,
             bounds: Bounds::default(),
-            inside: Inside::default(),
+            has_tier: false,
+            inside: Box::default(),
             conversation_id: Value::Absent,
             user_id: Value::Absent,
             texts: Vec::new(),
@@ -162,8 +176,6 @@ impl Fields {
             taken: Vec::new(),
             take_max: 0,
             text_length: 0,
-            escapes: Escapes::default(),
-            characters: Characters::default(),
             key_start: 0,
             last_comma: None,
             kept_one: false,
@@ -227,6 +239,9 @@ impl Fields {
             (Field::StreamOptions, options) => self.edit_options(span, options),
             (Field::Conversation, messages) => self.mark_messages(messages),
             (Field::System, text) => self.edit_system(span, text),
+            (Field::Tier, Value::Text(tier)) => {
+                self.has_tier |= !USUAL_TIERS.contains(&tier.of(&self.texts));
+            }
             _ => {}
         }
         self.bounds.take(self.field, value);
@@ -374,6 +389,7 @@ impl Fields {
                 self.has_image |= ended == Ended::Image;
                 self.has_encrypted |= ended == Ended::Encrypted;
             }
+            (TOOL_DEPTH, Field::Tools) => self.inside.tool_text_ends(taken),
             (2, Field::StreamOptions) => self.option_ends(at.offset, false),
             (2, Field::StoredConversation) if self.inside.key == InnerKey::Id => {
                 self.conversation_id = self.keep(taken);

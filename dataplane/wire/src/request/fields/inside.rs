@@ -4,12 +4,14 @@
 use super::blob::{self, Blob};
 use super::field::{Field, GLANCE_BYTES, unescaped};
 use super::value::Value;
-use crate::json::{Place, TextLength};
+use crate::json::{Characters, Escapes, Place, TextLength};
 use crate::request::InputSize;
 use crate::request::shape::Shape;
 
 /// From what depth on members are those of a content part: root, messages, message, content, part.
 const PART_DEPTH: u32 = 5;
+/// How deep the members of a tool stand.
+pub(super) const TOOL_DEPTH: u32 = 3;
 /// How deep the members of an item of a Responses input stand.
 const ITEM_DEPTH: u32 = 3;
 
@@ -24,6 +26,9 @@ pub(super) struct Inside {
     data_is_sound: bool,
     /// The arguments of a tool that are open, in which names mean nothing and everything is read.
     arguments: Option<Arguments>,
+    /// Of the string that is read in pieces.
+    pub(super) escapes: Escapes,
+    pub(super) characters: Characters,
     /// Bytes of text in the open value, as it is meant.
     open_text: usize,
     /// Bytes of all strings in the open value, as they are written.
@@ -68,6 +73,8 @@ pub(super) enum InnerKey {
     Encrypted,
     /// What a tool is called with.
     Arguments,
+    /// Of a tool that is offered.
+    ToolType,
     IncludeUsage,
     Id,
     /// Of the metadata.
@@ -93,6 +100,7 @@ impl InnerKey {
             | Self::Signature
             | Self::Encrypted
             | Self::Arguments
+            | Self::ToolType
             | Self::IncludeUsage
             | Self::Id
             | Self::UserId => GLANCE_BYTES,
@@ -111,6 +119,7 @@ impl Inside {
             | InnerKey::Type
             | InnerKey::ItemType
             | InnerKey::Arguments
+            | InnerKey::ToolType
             | InnerKey::IncludeUsage
             | InnerKey::Id
             | InnerKey::UserId => true,
@@ -132,6 +141,7 @@ impl Inside {
             Field::System => *system = self.open_text.max(*system),
             Field::Tools => *tools = length.max(*tools),
             Field::Functions => *functions = length.max(*functions),
+            Field::Search => self.size.provider_tools = self.size.provider_tools.saturating_add(1),
             Field::Other | Field::Metadata if is_container => self.other = self.other.saturating_add(length),
             _ => {}
         }
@@ -174,6 +184,7 @@ impl Inside {
     pub(super) fn key_ends(&mut self, field: Field, depth: u32, name: &[u8]) {
         self.key = match field {
             Field::Conversation if self.arguments.is_none() => self.conversation_key(depth, name),
+            Field::Tools if depth == TOOL_DEPTH && name == b"type" => InnerKey::ToolType,
             Field::StreamOptions if depth == 2 && name == b"include_usage" => InnerKey::IncludeUsage,
             Field::StoredConversation if depth == 2 && name == b"id" => InnerKey::Id,
             Field::Metadata if depth == 2 && name == b"user_id" => InnerKey::UserId,
@@ -251,6 +262,7 @@ impl Inside {
             InnerKey::Signature => true,
             InnerKey::Other
             | InnerKey::Arguments
+            | InnerKey::ToolType
             | InnerKey::IncludeUsage
             | InnerKey::Id
             | InnerKey::UserId => false,
@@ -261,6 +273,15 @@ impl Inside {
             self.add_text(length);
         }
         ended
+    }
+
+    /// A string that describes a tool has ended.
+    pub(super) fn tool_text_ends(&mut self, glance: &[u8]) {
+        if std::mem::take(&mut self.key) == InnerKey::ToolType {
+            let name = unescaped(glance);
+            let is_run = PROVIDER_TOOLS.iter().any(|start| name.starts_with(start));
+            self.size.provider_tools = self.size.provider_tools.saturating_add(u64::from(is_run));
+        }
     }
 
     /// Returns true if all of it stood in the address.
@@ -324,5 +345,17 @@ impl Inside {
     }
 }
 
+/// Beginnings of the types of tools that providers run themselves.
+const PROVIDER_TOOLS: [&[u8]; 9] = [
+    b"web_",
+    b"file_search",
+    b"code_",
+    b"image_generation",
+    b"mcp",
+    b"google_",
+    b"browser_",
+    b"x_search",
+    b"live_search",
+];
 /// Pictures whose size is remembered; further ones count as being of unknown size.
 const PICTURE_SIZES_MAX: usize = 64;

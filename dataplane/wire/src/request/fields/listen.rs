@@ -35,13 +35,13 @@ impl Sink for Fields {
         let listens_at_top = matches!(
             self.field,
             Field::StreamOptions
-                | Field::Tools
                 | Field::Functions
                 | Field::Include
                 | Field::StoredConversation
                 | Field::Metadata
         );
-        !listens_inside && at.depth > u32::from(listens_at_top)
+        let listened_depth = if self.field == Field::Tools { 2 } else { u32::from(listens_at_top) };
+        !listens_inside && at.depth > listened_depth
     }
 
     #[inline]
@@ -59,8 +59,8 @@ impl Sink for Fields {
 
     fn text_start(&mut self, at: Place, key: bool) {
         self.text_length = 0;
-        self.escapes = Escapes::default();
-        self.characters = Characters::default();
+        self.inside.escapes = Escapes::default();
+        self.inside.characters = Characters::default();
         self.take(self.wanted(at.depth, key));
         self.text_begins(at, key);
     }
@@ -71,9 +71,11 @@ impl Sink for Fields {
             self.key_ends(at.depth, &unescaped(&taken));
         } else {
             if self.counts_characters() {
-                self.inside.set_characters(self.characters.count());
+                let count = self.inside.characters.count();
+                self.inside.set_characters(count);
             }
-            self.text_value_ends(at, self.escapes.length(self.text_length), &taken);
+            let length = self.inside.escapes.length(self.text_length);
+            self.text_value_ends(at, length, &taken);
         }
         self.taken = taken;
     }
@@ -85,10 +87,10 @@ impl Sink for Fields {
         }
         self.text_length = self.text_length.saturating_add(bytes.len());
         if self.expects_text() {
-            self.escapes.push(bytes);
+            self.inside.escapes.push(bytes);
         }
         if self.counts_characters() {
-            self.characters.push(bytes);
+            self.inside.characters.push(bytes);
         }
     }
 

@@ -1,0 +1,192 @@
+//! What a request may come to use at a target: what is probable, and the most that is plausible. Its cost is made by
+//! the one pricing function (ADM-4, ADM-6).
+
+use shared::operation::{Dialect, Operation};
+use shared::prices::Plausible;
+use shared::quota::Claim;
+use shared::routing::Target;
+use shared::usage::Units;
+use wire::request::{FILE_TOKENS_UNKNOWN, Head, InputTokens};
+
+/// What a request may come to use, as far as its head tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand<'a> {
+    pub(crate) head: &'a Head,
+    /// Tokens that one answer is taken for where the client sets no bound.
+    pub(crate) output_default: u64,
+    /// Tokens of the stored response that the request goes on from, where they are known.
+    pub(crate) stored: Option<u64>,
+}
+
+impl<'a> Demand<'a> {
+    /// True if the price is known of every class that the request certainly uses at `target`.
+    pub(crate) fn is_priced(self, target: &Target) -> bool {
+        let mut need = self.probable(target);
+        need.text = need.text.max(1);
+        target.model.prices.as_ref().is_some_and(|prices| need.probable(prices).cost.is_some())
+    }
+
+    /// What must be left of a quota at least, and what is taken if it is there, at the dearest of `candidates`.
+    pub(super) fn claim(self, candidates: &[&Target]) -> Claim {
+        let mut claim = Claim::default();
+        for target in candidates {
+            let (least, most) = (self.probable(target), self.most(target));
+            let prices = target.model.prices.as_ref();
+            let cost = prices.map_or(0, |prices| {
+                let bill = if least.has_tier { least.at_most(prices) } else { least.probable(prices) };
+                bill.known
+            });
+            let cost_most = prices.map_or(0, |prices| most.at_most(prices).known);
+            for (slot, amount) in [
+                (&mut claim.input_least, input(&least)),
+                (&mut claim.input_wanted, input(&most)),
+                (&mut claim.output_least, least.output),
+                (&mut claim.output_wanted, most.output),
+                (&mut claim.cost_least, cost),
+                (&mut claim.cost_wanted, cost_most.max(cost)),
+            ] {
+                *slot = amount.max(*slot);
+            }
+        }
+        claim
+    }
+
+    /// What it probably uses; of output that has no bound, the least that is worth beginning for.
+    fn probable(self, target: &Target) -> Plausible<'a> {
+        let model = target.model.id.as_str();
+        let stored = self.stored.or(self.is_stored().then_some(STORED_TOKENS)).unwrap_or(0);
+        let mut tokens = self.head.input.likely(model);
+        tokens.text = tokens.text.saturating_add(stored);
+        let output = self.output(OUTPUT_LEAST, PICTURE_TOKENS_LEAST);
+        let is_search = SEARCHING.iter().any(|name| model.contains(name));
+        let searches = u64::from(is_search && self.head.dialect.is_conversation());
+        self.plausible(within_window(tokens, target), output, Units { searches, ..self.units() })
+    }
+
+    /// The most that it plausibly uses.
+    fn most(self, target: &Target) -> Plausible<'a> {
+        let least = self.probable(target);
+        let mut tokens = self.head.input.most(target.model.id.as_str());
+        let stored = self.stored.or(self.is_stored().then_some(FILE_TOKENS_UNKNOWN)).unwrap_or(0);
+        tokens.text = tokens.text.saturating_add(stored);
+        tokens = within_window(tokens, target);
+        tokens.text = tokens.text.max(least.text);
+        let output = self.output(self.output_default, PICTURE_TOKENS).max(least.output);
+        let calls = CALLS.saturating_mul(self.head.input.provider_tools);
+        let searches = calls.max(least.units.searches);
+        self.plausible(tokens, output, Units { searches, tool_calls: calls, ..least.units })
+    }
+
+    fn plausible(self, input: InputTokens, output: u64, units: Units) -> Plausible<'a> {
+        Plausible {
+            operation: operation(self.head.dialect),
+            text: input.text,
+            pictures: input.pictures,
+            audio: input.audio,
+            output,
+            units,
+            picture: self.head.media.as_ref().and_then(|media| media.picture.as_deref()),
+            has_tier: self.head.has_tier,
+        }
+    }
+
+    /// A part of the input is kept by the provider.
+    fn is_stored(self) -> bool {
+        let state = &self.head.state;
+        state.previous_response_id.is_some() || state.conversation.is_some() || state.prompt
+    }
+
+    /// Tokens of all answers together, where one without a bound is taken for `open`, and a picture for `picture`.
+    fn output(self, open: u64, picture: u64) -> u64 {
+        let Head { dialect, input, .. } = self.head;
+        let one = match dialect {
+            Dialect::Chat | Dialect::Responses | Dialect::Messages | Dialect::Gemini | Dialect::Bedrock => {
+                output_bound(self.head, self.output_default).unwrap_or(open.min(self.output_default))
+            }
+            Dialect::Images => picture,
+            Dialect::Speech => SPEECH_TOKENS.saturating_mul(input.characters),
+            Dialect::Transcription => input.audio_ms_max().div_ceil(1_000).saturating_mul(SPOKEN_TOKENS),
+            Dialect::Embeddings | Dialect::Videos => 0,
+        };
+        one.saturating_mul(self.count())
+    }
+
+    /// What vendors may bill by instead of tokens.
+    fn units(self) -> Units {
+        let (count, input) = (self.count(), &self.head.input);
+        match self.head.dialect {
+            Dialect::Images => Units { images: count, ..Units::ZERO },
+            Dialect::Speech => Units {
+                characters: input.characters,
+                audio_ms: input.characters.saturating_mul(CHARACTER_MS),
+                ..Units::ZERO
+            },
+            Dialect::Transcription => Units { audio_ms: input.audio_ms_max(), ..Units::ZERO },
+            Dialect::Videos => {
+                let seconds = self.head.media.as_ref().and_then(|media| media.seconds);
+                let ms = u64::from(seconds.unwrap_or(VIDEO_SECONDS)).saturating_mul(1_000);
+                Units { video_ms: ms.saturating_mul(count), ..Units::ZERO }
+            }
+            Dialect::Chat
+            | Dialect::Responses
+            | Dialect::Messages
+            | Dialect::Embeddings
+            | Dialect::Gemini
+            | Dialect::Bedrock => Units::ZERO,
+        }
+    }
+
+    /// Answers, pictures or videos.
+    fn count(self) -> u64 {
+        self.head.count.unwrap_or(1).max(1).into()
+    }
+}
+
+fn input(need: &Plausible<'_>) -> u64 {
+    need.text.saturating_add(need.pictures).saturating_add(need.audio)
+}
+
+fn operation(dialect: Dialect) -> Operation {
+    match dialect {
+        Dialect::Chat | Dialect::Gemini | Dialect::Bedrock => Operation::ChatCompletions,
+        Dialect::Responses => Operation::Responses,
+        Dialect::Messages => Operation::Messages,
+        Dialect::Embeddings => Operation::Embeddings,
+        Dialect::Speech => Operation::Speech,
+        Dialect::Transcription => Operation::Transcription,
+        Dialect::Images => Operation::Images,
+        Dialect::Videos => Operation::Videos,
+    }
+}
+
+/// No more than fits into a conversation with the model, where that is known: upstreams refuse what is longer.
+fn within_window(input: InputTokens, target: &Target) -> InputTokens {
+    let surplus = input.total().saturating_sub(target.model.context_window.unwrap_or(u64::MAX));
+    InputTokens { text: input.text.saturating_sub(surplus), ..input }
+}
+
+/// The most tokens of one answer, by what the client says. Where one member of several asks for no bound, it is at
+/// least what is taken without one.
+fn output_bound(head: &Head, output_default: u64) -> Option<u64> {
+    let bound = head.max_output_tokens?;
+    Some(if head.output_is_open { bound.max(output_default) } else { bound })
+}
+
+/// The least output that is worth beginning for.
+const OUTPUT_LEAST: u64 = 1;
+/// Tokens of a stored conversation of which nothing is known, probably.
+const STORED_TOKENS: u64 = 2_000;
+/// Tokens of a picture that is made: a small one at low quality, and one of 1,536 by 1,024 at high quality.
+const PICTURE_TOKENS_LEAST: u64 = 272;
+const PICTURE_TOKENS: u64 = 6_300;
+/// The most tokens of sound that a spoken character takes, and the longest that it lasts.
+const SPEECH_TOKENS: u64 = 3;
+const CHARACTER_MS: u64 = 100;
+/// The most tokens of text in a second of speech.
+const SPOKEN_TOKENS: u64 = 10;
+/// The seconds of a video whose length the request does not name.
+const VIDEO_SECONDS: u32 = 12;
+/// Calls of a tool that the provider runs.
+const CALLS: u64 = 10;
+/// Parts of the names of models that search for each answer.
+const SEARCHING: [&str; 2] = ["sonar", "-search"];
