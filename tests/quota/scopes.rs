@@ -187,6 +187,30 @@ async fn a_target_that_fails_gives_back_what_its_quotas_held() {
 }
 
 #[tokio::test]
+async fn what_a_failed_attempt_used_counts_at_the_provider_that_used_it() {
+    let failed = json!({"error": {"message": "It broke.", "type": "server_error", "code": null},
+        "usage": {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}});
+    let (rig, second) = line(Answer::json(500, failed.to_string())).await;
+    let quota = |subject: Value, limit: u64| json!({"subject": subject, "metric": "total_tokens", "window": "total", "limit": limit});
+    let provider = |id: &str| json!({"kind": "provider", "id": id});
+    let failing = rig.quota(quota(provider("p0"), 50)).await;
+    let serving = rig.quota(quota(provider("p1"), 10_000)).await;
+    let both = rig.quota(quota(json!({"kind": "key", "id": rig.key.id}), 100_000)).await;
+    for _ in 0..4 {
+        assert_eq!(rig.statuses(&rig.client(), "line", 1).await, [200]);
+        rig.settled(&failing).await;
+    }
+    assert_eq!((rig.upstream.requests().len(), second.requests().len()), (2, 4), "30 each, of 50");
+    let settled = async |rig: &Rig| {
+        [rig.settled(&failing).await.0, rig.settled(&serving).await.0, rig.settled(&both).await.0]
+    };
+    let used = [2 * 30, 4 * 18, 2 * 30 + 4 * 18];
+    assert_eq!(settled(&rig).await, used);
+    let rig = rig.restart().await;
+    assert_eq!(settled(&rig).await, used);
+}
+
+#[tokio::test]
 async fn a_kill_gives_nothing_back_that_was_held_at_a_provider() {
     let gate = Gate::new();
     let (rig, _second) = line(behind(&gate, Answer::completion("never said"))).await;

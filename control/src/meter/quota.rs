@@ -120,7 +120,7 @@ pub(crate) fn parts<'a>(
 
 #[cfg(test)]
 mod tests {
-    use shared::id::{EndpointName, ModelId, ProjectId, ProviderId};
+    use shared::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
     use shared::usage::{Lost, StepResult, TokenCounts, TraceStep, UsageEvent, UsageLog as _};
     use tempfile::TempDir;
 
@@ -150,6 +150,7 @@ mod tests {
             ("of a's n", "project", "prj", Some("a/n"), None),
             ("of another endpoint", "project", "prj", None, Some("other")),
             ("of the gateway", "gateway", "", None, None),
+            ("of a human", "principal", "ada", None, None),
         ] {
             let row = "INSERT INTO quotas (id, kind, subject, model, endpoint, metric, period, amount, hard, version, \
                        created_at_ms, updated_at_ms) VALUES (?, ?, ?, ?, ?, 'total_tokens', 'total', 9, 1, 1, 0, 0)";
@@ -160,18 +161,26 @@ mod tests {
         let mut log = process.journal.log().unwrap();
         log.append(UsageEvent {
             project: Some(ProjectId::new("prj")),
+            principal: Some(PrincipalId::new("ada")),
             endpoint: Some(EndpointName::new("line")),
             trace: vec![step("a", StepResult::StreamError, Some(lost)), step("p", StepResult::Served, None)],
             ..event(0)
         });
-        // An administrator's: 30 tokens at `p`.
-        log.append(event(1));
+        // An administrator's, who acts as a human: 30 tokens at `p`.
+        log.append(UsageEvent { principal: Some(PrincipalId::new("ada")), ..event(1) });
         process.settle();
         let mut statement = process.meter.db_mut().prepare("SELECT quota, used FROM quota_used").unwrap();
         let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, u64>(1)?)));
         let mut used: Vec<_> = rows.unwrap().collect::<Result<_, _>>().unwrap();
         used.sort();
-        let want = [("of a", 7), ("of a's m", 7), ("of p", 60), ("of p's m", 30), ("of the gateway", 37)];
+        let want = [
+            ("of a", 7),
+            ("of a human", 37),
+            ("of a's m", 7),
+            ("of p", 60),
+            ("of p's m", 30),
+            ("of the gateway", 37),
+        ];
         assert_eq!(used, want.map(|(quota, used)| (quota.to_owned(), used)));
     }
 }

@@ -55,19 +55,20 @@ impl Rules {
         subjects.into_iter().filter_map(|of| self.by_subject.get(&of)).flatten()
     }
 
-    /// The limits that count what an exchange used at a model of a provider instance. Those of the gateway count
-    /// exchanges of projects only.
+    /// The limits that count what an exchange used at a model of a provider instance. Those of the gateway and of
+    /// humans count exchanges of project keys only: an administrator may act as a human too.
     pub(crate) fn of_record<'a>(
         &'a self,
         record: &Record<'a>,
         (provider, model): (&'a str, &'a str),
     ) -> impl Iterator<Item = &'a Arc<Row>> + use<'a> {
         let (project, endpoint) = (record.name(Name::Project), record.name(Name::Endpoint));
-        let gateway = if project.is_empty() { None } else { self.by_subject.get(&GATEWAY) };
+        let is_administrators = project.is_empty();
+        let gateway = self.by_subject.get(&GATEWAY).filter(|_| !is_administrators);
         let subjects = [
             (Subject::Key, record.name(Name::Key)),
             (Subject::Project, project),
-            (Subject::Principal, record.name(Name::Principal)),
+            (Subject::Principal, if is_administrators { "" } else { record.name(Name::Principal) }),
             (Subject::Provider, provider),
         ];
         let rows = self.of(subjects).chain(gateway.into_iter().flatten());

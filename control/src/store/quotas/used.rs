@@ -102,6 +102,6 @@ const USED_BY_KEY: [&str; 2] = used_by!(
     "key IN (SELECT id FROM keys WHERE family = ?1 UNION ALL SELECT id FROM former_keys WHERE family = ?1)"
 );
 const USED_BY_PROJECT: [&str; 2] = used_by!("project = ?1");
-const USED_BY_PRINCIPAL: [&str; 2] = used_by!("principal = ?1");
+const USED_BY_PRINCIPAL: [&str; 2] = used_by!("principal = ?1 AND project <> ''");
 const USED_BY_PROVIDER: [&str; 2] = used_by!("provider = ?1");
 const USED_BY_PROJECTS: [&str; 2] = used_by!("?1 = '' AND project <> ''");
