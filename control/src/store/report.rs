@@ -285,7 +285,15 @@ fn only_days_before(db: &Connection) -> rusqlite::Result<Option<u64>> {
     let (of_hours, of_days): (Option<u64>, Option<u64>) =
         db.query_row(FIRST_HOURS, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let first_day = of_hours.map_or(u64::MAX, first_hour_of_day);
-    Ok(of_days.is_some_and(|of_days| of_days < first_day).then(|| first_day.saturating_mul(HOUR_MS)))
+    if of_days.is_none_or(|of_days| of_days >= first_day) {
+        return Ok(None);
+    }
+    // Records are deleted before the sums of their hours; of the day that is being deleted some are left.
+    let oldest: Option<u64> = db.query_row(FIRST_MS, [], |row| row.get(0)).optional()?;
+    let being_deleted =
+        oldest.map(|oldest| first_hour_of_day(oldest / HOUR_MS)).filter(|day| *day > first_day);
+    let kept = being_deleted.map_or(first_day, |day| day.saturating_add(DAY_HOURS));
+    Ok(Some(kept.saturating_mul(HOUR_MS)))
 }
 
 /// The smallest groups after a cursor, by the first moment of the bucket and the names.
@@ -441,4 +449,5 @@ const BLOCKS: &str = "SELECT names, rows FROM usage WHERE last_ms >= ? AND first
 const NEXT_HOUR: &str = "SELECT (SELECT min(hour) FROM usage_hour WHERE hour >= ?), \
      (SELECT min(hour) FROM usage_day WHERE hour >= ?)";
 const FIRST_HOURS: &str = "SELECT (SELECT min(hour) FROM usage_hour), (SELECT min(hour) FROM usage_day)";
+const FIRST_MS: &str = "SELECT first_ms FROM usage ORDER BY last_ms LIMIT 1";
 const LAST_MS: &str = "SELECT last_ms FROM usage ORDER BY last_ms DESC LIMIT 1";
