@@ -8,6 +8,7 @@ use shared::port::{Body, full};
 
 use super::gate::{IDLE_MAX, SignedIn, key_in_header};
 use super::{ApiError, Call, Route, json, route_of};
+use crate::actor::Actor;
 use crate::store::audit::Entry;
 
 pub(super) static ROUTES: &[Route] = &[
@@ -19,6 +20,8 @@ pub(super) static ROUTES: &[Route] = &[
 #[derive(Serialize)]
 struct Session {
     administrator: bool,
+    /// The id of the key, with the name of its holder if it has one.
+    key: String,
     /// Whether a session or a key in a header opened the door.
     by: &'static str,
     csrf_token: Option<String>,
@@ -27,10 +30,11 @@ struct Session {
 }
 
 impl Session {
-    fn of(signed_in: Option<SignedIn>) -> Self {
+    fn of(actor: &Actor, signed_in: Option<SignedIn>) -> Self {
         let left = signed_in.as_ref().map(|session| session.left);
         Self {
             administrator: true,
+            key: actor.who.name().to_owned(),
             by: if signed_in.is_some() { "session" } else { "key" },
             csrf_token: signed_in.map(|session| session.csrf_token),
             expires_at_ms: left
@@ -44,7 +48,7 @@ impl Session {
 fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let by_key = key_in_header(call.parts)?.is_some();
-    json(&Session::of(if by_key { None } else { call.app.gate.signed_in(call.parts) }))
+    json(&Session::of(call.actor, if by_key { None } else { call.app.gate.signed_in(call.parts) }))
 }
 
 async fn sign_in(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -52,7 +56,7 @@ async fn sign_in(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (session, cookie) = call.app.gate.sign_in(call.parts, call.body)?;
     // Nobody is in without a record of it: the cookie leaves after.
     call.record(Entry::done("session.open", "session", &session.name)).await?;
-    let mut response = json(&Session::of(Some(session)))?;
+    let mut response = json(&Session::of(call.actor, Some(session)))?;
     *response.status_mut() = StatusCode::CREATED;
     response.headers_mut().insert(SET_COOKIE, cookie);
     Ok(response)
