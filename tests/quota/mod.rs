@@ -2,6 +2,7 @@
 //! changes about it, and how each end of an exchange settles.
 
 mod minted;
+mod repriced;
 mod scopes;
 
 use std::sync::Arc;

@@ -18,6 +18,20 @@ pub(crate) fn quota_used(tx: &Connection, quota: &str, start_ms: u64, amount: u6
     put(tx, named_params! {":quota": quota, ":key": None::<&str>, ":at": start_ms, ":amount": amount})
 }
 
+/// What was used of a quota in the window that began at `start_ms` was more or less by `change`. Runs in the transaction
+/// that changes the usage.
+pub(crate) fn quota_corrected(
+    tx: &Connection,
+    quota: &str,
+    start_ms: u64,
+    change: i64,
+) -> rusqlite::Result<()> {
+    if !has_usage_apart(tx) {
+        return quotas::correct_used(tx, quota, start_ms, change);
+    }
+    put(tx, named_params! {":quota": quota, ":key": None::<&str>, ":at": start_ms, ":amount": change})
+}
+
 /// A key was used in this hour. Runs in the transaction that stores the usage.
 pub(crate) fn key_used(tx: &Connection, key: &str, hour: u64) -> rusqlite::Result<()> {
     if !has_usage_apart(tx) {
@@ -45,10 +59,13 @@ pub(crate) fn deliver(db: &mut Connection) -> rusqlite::Result<()> {
         let mut statement = tx.prepare_cached(DUE)?;
         let mut due = statement.query([])?;
         while let Some(row) = due.next()? {
-            let (at, amount) = (row.get("at")?, row.get("amount")?);
+            let (at, amount): (_, i64) = (row.get("at")?, row.get("amount")?);
             if let Some(quota) = row.get::<_, Option<String>>("quota")? {
                 if quotas::find(&tx, &quota)?.is_some() {
-                    quotas::add_used(&tx, &quota, at, amount)?;
+                    match u64::try_from(amount) {
+                        Ok(amount) => quotas::add_used(&tx, &quota, at, amount)?,
+                        Err(_) => quotas::correct_used(&tx, &quota, at, amount)?,
+                    }
                 }
             } else if let Some(key) = row.get::<_, Option<String>>("key")? {
                 keys::mark_used(&tx, &key, at)?;

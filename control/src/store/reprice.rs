@@ -8,10 +8,13 @@ use std::time::Instant;
 use rusqlite::{Connection, TransactionBehavior, named_params};
 use shared::operation::Operation;
 use shared::prices::{Bill, Billed, VENDOR_LABEL, price};
+use shared::quota::Counters;
 use shared::usage::{Lost, Provenance};
 
 use super::block::{self, Block};
+use super::dues;
 use super::more::{lost, pack_lost};
+use super::quotas::{Corrections, Costs};
 use super::record::{Name, Record, Trace, bounded_cost};
 use super::rollup::{Difference, GROUPED, HOUR_MS, correct, grouped};
 use super::usage::put;
@@ -27,6 +30,8 @@ pub(crate) struct Repricing {
     pub(crate) model: Option<String>,
     /// What has none keeps its cost.
     pub(crate) prices: Arc<History>,
+    /// What limits count in memory.
+    pub(crate) counters: Arc<Counters>,
     /// The last row that is done.
     pub(crate) after: i64,
 }
@@ -47,7 +52,8 @@ pub(crate) struct Repriced {
 }
 
 impl Repricing {
-    /// Works on until all is done or it is `until`, in one transaction. True when all is done.
+    /// Works on until all is done or it is `until`, in one transaction. True when all is done. Limits on cost follow the
+    /// changes, in the database and in memory.
     pub(crate) fn step(
         &mut self,
         db: &mut Connection,
@@ -56,20 +62,30 @@ impl Repricing {
     ) -> rusqlite::Result<bool> {
         let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let (mut after, mut so_far) = (self.after, done.clone());
+        let mut corrections = Corrections::default();
         let finished = loop {
-            let Some(id) = self.block(&tx, after, &mut so_far)? else { break true };
+            let Some(id) = self.block(&tx, after, &mut so_far, &mut corrections)? else { break true };
             after = id;
             if Instant::now() >= until {
                 break false;
             }
         };
+        corrections.store(&tx)?;
         tx.commit()?;
+        corrections.apply(&self.counters);
         (self.after, *done) = (after, so_far);
+        dues::deliver(db)?;
         Ok(finished)
     }
 
     /// Does the first row after `after`. Gives its id, if there is one.
-    fn block(&self, tx: &Connection, after: i64, done: &mut Repriced) -> rusqlite::Result<Option<i64>> {
+    fn block(
+        &self,
+        tx: &Connection,
+        after: i64,
+        done: &mut Repriced,
+        corrections: &mut Corrections,
+    ) -> rusqlite::Result<Option<i64>> {
         let signed = |moment: u64| i64::try_from(moment).unwrap_or(i64::MAX);
         let mut statement = tx.prepare_cached(NEXT)?;
         let (from, to) = (signed(self.from_ms), signed(self.to_ms));
@@ -85,10 +101,14 @@ impl Repricing {
         let mut differences = HashMap::<Sum<'_>, Difference>::new();
         let before = done.changed;
         for (record, trace) in &mut exchanges {
+            let (costs, changed) = (Costs::of(record), done.changed);
             if self.is_meant(record) {
                 self.exchange(record, done, &mut differences);
             }
             self.failed_attempts(record, *trace, done, &mut differences);
+            if done.changed > changed {
+                corrections.add(tx, &costs, record, *trace)?;
+            }
         }
         if done.changed > before {
             put(tx, id, &packed_again(&exchanges))?;

@@ -103,6 +103,24 @@ impl Counter {
         }
     }
 
+    /// Changes what was used at `at_ms`, as far as it still counts: its cost was more or less by `change`.
+    pub fn correct(&self, at_ms: u64, change: i64, now_ms: u64) {
+        let amount = change.unsigned_abs();
+        if change >= 0 {
+            return self.add(at_ms, amount, now_ms);
+        }
+        match &self.kind {
+            Kind::Calendar(..) => {
+                if let Some(window) = self.window(now_ms)
+                    && (window.start_ms..window.end_ms).contains(&at_ms)
+                {
+                    shrink(&window.taken, amount);
+                }
+            }
+            Kind::Sliding(minute) => minute.take_back(at_ms, amount),
+        }
+    }
+
     /// What it has given out.
     pub fn read(&self, now_ms: u64) -> Reading {
         match &self.kind {

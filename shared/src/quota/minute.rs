@@ -51,6 +51,11 @@ impl Minute {
         }
     }
 
+    /// Takes `amount` off what was used at a moment, as far as that still counts.
+    pub(super) fn take_back(&self, at_ms: u64, amount: u64) {
+        self.taken.correct(at_ms / 1_000, amount, 0);
+    }
+
     /// Puts `used` in the place of an `amount` that was taken in `second`.
     pub(super) fn settle(&self, second: u64, amount: u64, used: u64) {
         self.reserved.correct(second, amount, 0);

@@ -111,7 +111,8 @@ async fn repricing(app: &App, asked: &Asked) -> Result<Repricing, ApiError> {
         .map_err(|_| ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier answer."))?;
     let (provider, model) = (asked.provider.clone(), asked.model.clone());
     let prices = Arc::new(prices(app, asked).await?);
-    Ok(Repricing { from_ms, to_ms, provider, model, prices, after })
+    let counters = Arc::clone(&app.counters);
+    Ok(Repricing { from_ms, to_ms, provider, model, prices, counters, after })
 }
 
 /// The prices that held when, or those that are given.

@@ -1,5 +1,6 @@
 //! The tables `quotas` and `quota_used`: limits, and what was used of them in each calendar window.
 
+mod corrections;
 mod rules;
 mod used;
 
@@ -9,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use shared::id::{EndpointName, ModelId, ProviderId};
 use shared::quota::{Metric, Period, Scope, Subject};
 
+pub(crate) use self::corrections::{Corrections, Costs};
 pub(crate) use self::rules::Rules;
-pub(crate) use self::used::{add_used, recent, used, used_since};
+use self::used::KEPT_MS;
+pub(crate) use self::used::{add_used, correct_used, recent, used, used_since};
 use super::keys;
 
 /// A limit, as stored and as the API shows it.

@@ -22,6 +22,12 @@ pub(crate) fn add_used(tx: &Connection, id: &str, start_ms: u64, amount: u64) ->
     Ok(())
 }
 
+/// Changes what was used in a window, which never gets below nothing.
+pub(crate) fn correct_used(tx: &Connection, id: &str, start_ms: u64, change: i64) -> rusqlite::Result<()> {
+    let values = named_params! {":quota": id, ":start": start_ms, ":change": change};
+    tx.prepare_cached(CORRECT)?.execute(values).map(drop)
+}
+
 /// Returns the usage since `start_ms`, the beginning of a window of `period`, as far as it is stored. A window begins
 /// with a day and is summed by the days, which outlive the hours; only one of an hour is not.
 pub(crate) fn used_since(
@@ -68,13 +74,15 @@ pub(crate) fn recent(
 }
 
 /// Windows are kept for as long after their beginning: longer than a month, and than any exchange runs.
-const KEPT_MS: u64 = 62 * 24 * 3_600_000;
-const USED: &str = "SELECT \
+pub(super) const KEPT_MS: u64 = 62 * 24 * 3_600_000;
+const USED: &str = "SELECT max(0, \
      min(coalesce((SELECT used FROM quota_used WHERE quota = ?1 AND window_start_ms = ?2), 0), 0x3fffffffffffffff) + \
      min(coalesce((SELECT sum(amount) FROM usage_due WHERE quota = ?1 AND at = ?2 \
-     AND id > (SELECT taken FROM usage_place)), 0), 0x3fffffffffffffff) AS used";
+     AND id > (SELECT taken FROM usage_place)), 0), 0x3fffffffffffffff)) AS used";
 const ADD: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES (:quota, :start, :amount) \
      ON CONFLICT DO UPDATE SET used = min(used, 0x3fffffffffffffff) + min(excluded.used, 0x3fffffffffffffff)";
+const CORRECT: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES (:quota, :start, max(:change, 0)) \
+     ON CONFLICT DO UPDATE SET used = max(min(used, 0x3fffffffffffffff) + min(:change, 0x3fffffffffffffff), 0)";
 const FORGET: &str = "DELETE FROM quota_used WHERE quota = ? AND window_start_ms < ?";
 const RECENT: &str = "SELECT names, rows FROM usage WHERE last_ms >= ?";
 

@@ -1,0 +1,103 @@
+//! Corrections of what limits on cost have counted, where a stored exchange gets another cost (ADM-6). They are written
+//! in the transaction that changes the exchange, or are due from then on, so each change counts once.
+
+use std::collections::HashMap;
+
+use rusqlite::Connection;
+use shared::clock::unix_ms;
+use shared::quota::{Counters, Metric};
+
+use super::{KEPT_MS, Rules};
+use crate::store::record::{Name, Record, Trace};
+use crate::store::{dues, more};
+
+/// Corrections that one transaction makes.
+#[derive(Debug, Default)]
+pub(crate) struct Corrections {
+    /// Read when it is first needed.
+    rules: Option<Rules>,
+    /// By limit and window, in nano-dollars.
+    sums: HashMap<(String, u64), i64>,
+    /// The same for the counters in memory: limit, beginning of the exchange, change.
+    changes: Vec<(String, u64, i64)>,
+}
+
+/// The costs of an exchange, before or after a change.
+#[derive(Debug)]
+pub(crate) struct Costs {
+    served: Option<u64>,
+    lost: Vec<(usize, Option<u64>)>,
+}
+
+impl Costs {
+    /// The costs of `record`.
+    pub(crate) fn of(record: &Record<'_>) -> Self {
+        let lost = more::lost(&record.lost).map(|(place, lost)| (place, lost.cost_nano_usd)).collect();
+        Self { served: record.cost_nano_usd, lost }
+    }
+}
+
+impl Corrections {
+    /// Counts that `record` had other costs `before`.
+    pub(crate) fn add(
+        &mut self,
+        db: &Connection,
+        before: &Costs,
+        record: &Record<'_>,
+        trace: Trace<'_>,
+    ) -> rusqlite::Result<()> {
+        let Self { rules, sums, changes } = self;
+        let rules = match rules {
+            Some(rules) => rules,
+            None => rules.insert(Rules::load(db)?),
+        };
+        let (at_ms, after) = (record.started_at_ms, Costs::of(record));
+        let served = (record.name(Name::Provider), record.name(Name::Model));
+        let lost = before.lost.iter().zip(&after.lost).filter_map(|((place, before), (_, after))| {
+            let step = { trace }.nth(*place)?;
+            Some((*before, *after, None, (step.provider, step.model)))
+        });
+        let all = std::iter::once((before.served, after.served, record.quota_nano_usd, served)).chain(lost);
+        for (before, after, held, target) in all {
+            let rules = rules.of_record(record, target);
+            for rule in rules.filter(|rule| rule.metric == Metric::CostMicroUsd) {
+                // A limit that came later began with known costs alone.
+                let held = held.filter(|_| at_ms >= rule.created_at_ms);
+                let change = signed(after.or(held)).saturating_sub(signed(before.or(held)));
+                if change == 0 {
+                    continue;
+                }
+                changes.push((rule.id.clone(), at_ms, change));
+                let window = rule.period.and_then(|period| period.window(at_ms));
+                if let Some((start_ms, end_ms)) = window
+                    && end_ms.saturating_add(KEPT_MS) > unix_ms()
+                {
+                    let sum = sums.entry((rule.id.clone(), start_ms)).or_default();
+                    *sum = sum.saturating_add(change);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the corrections. To be called before the commit.
+    pub(crate) fn store(&mut self, tx: &Connection) -> rusqlite::Result<()> {
+        let sums = self.sums.drain();
+        sums.filter(|(_, change)| *change != 0)
+            .try_for_each(|((id, start_ms), change)| dues::quota_corrected(tx, &id, start_ms, change))
+    }
+
+    /// Corrects the counters in memory. To be called after the commit.
+    pub(crate) fn apply(self, counters: &Counters) {
+        let now_ms = unix_ms();
+        for (id, at_ms, change) in self.changes {
+            if let Some(counter) = counters.get(&id) {
+                counter.correct(at_ms, change, now_ms);
+            }
+        }
+    }
+}
+
+fn signed(cost: Option<u64>) -> i64 {
+    i64::try_from(cost.unwrap_or(0)).unwrap_or(i64::MAX)
+}
