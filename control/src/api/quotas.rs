@@ -195,7 +195,7 @@ pub(super) fn key_limits(field: &str, limits: Vec<KeyLimit>) -> Result<Vec<KeyLi
     Ok(limits)
 }
 
-/// What a list can be about.
+/// The kinds of subjects, by the names of the parameters of a list.
 const KINDS: [(&str, Subject); 5] = [
     ("key", Subject::Key),
     ("project", Subject::Project),

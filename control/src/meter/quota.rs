@@ -101,8 +101,8 @@ impl Charges {
     }
 }
 
-/// What an exchange counts for, and at which provider and model: what it used where it was served, then what each
-/// failed attempt used. The rule is that of [`Spent::of`].
+/// Returns the consumption of an exchange by provider and model: that of the attempt that served, then that of each
+/// failed attempt. The rule is that of [`Spent::of`].
 pub(crate) fn parts<'a>(
     record: &Record<'a>,
     trace: Trace<'a>,

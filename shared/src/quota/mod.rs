@@ -35,19 +35,19 @@ pub struct Quota {
     pub subject: Subject,
     /// The requests of the subject that it counts.
     pub scope: Scope,
-    /// What is counted.
+    /// The unit that is counted.
     pub metric: Metric,
     /// The window in which it is counted; none for concurrent requests.
     pub period: Option<Period>,
-    /// How much, in the unit of [`Quota::limit_in_units`].
+    /// The amount, in the API's unit of the metric.
     pub limit: u64,
-    /// Whether it refuses what does not fit, or only counts.
+    /// True if it refuses requests that do not fit; false if it only counts.
     pub is_hard: bool,
-    /// What has been taken.
+    /// The amounts in use.
     pub counter: Arc<Counter>,
 }
 
-/// What is counted.
+/// The unit that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -101,7 +101,7 @@ impl Metric {
         }
     }
 
-    /// Whether it counts tokens.
+    /// True if it counts tokens.
     pub fn is_tokens(self) -> bool {
         match self {
             Self::InputTokens | Self::OutputTokens | Self::TotalTokens => true,
@@ -116,7 +116,7 @@ impl Quota {
         self.limit.saturating_mul(self.metric.units())
     }
 
-    /// Whether it refuses callers whose next request could cost nobody knows what.
+    /// True if it refuses requests of unknown cost.
     pub fn bounds_cost(&self) -> bool {
         self.is_hard && self.metric == Metric::CostMicroUsd
     }
@@ -146,7 +146,7 @@ impl fmt::Display for Quota {
     }
 }
 
-/// What somebody wants of a quota.
+/// A request for a part of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Less is no use.

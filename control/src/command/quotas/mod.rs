@@ -12,7 +12,7 @@ use crate::store::ids::new_id;
 use crate::store::quotas::{self, Counted, Enforcement, KeyLimit, Of, Row};
 use crate::store::{keys, principals, projects};
 
-/// Sets a limit. What its subject has used in the window that runs now counts.
+/// Creates a limit. It begins with the usage of the current window.
 #[derive(Debug)]
 pub(crate) struct Create {
     pub(crate) counted: Counted,
@@ -32,7 +32,7 @@ pub(crate) struct Edit {
     pub(crate) enforcement: Option<Enforcement>,
 }
 
-/// Takes a limit away.
+/// Deletes a limit.
 #[derive(Debug)]
 pub(crate) struct Delete {
     pub(crate) id: String,
@@ -103,7 +103,7 @@ fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<Row, R
     Ok(found)
 }
 
-/// What a limit of `counted` counts, all of which must exist: a key stands for its family.
+/// Returns `counted` with the subject that the limit binds: the family for a key. Refuses names that are not there.
 fn known(write: &Write<'_>, counted: Counted) -> Result<Counted, Refusal> {
     let Of { kind, id } = &counted.subject;
     let found = match kind {

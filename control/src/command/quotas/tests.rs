@@ -77,7 +77,7 @@ impl Desk {
         rules.of([(Subject::Key, key)]).map(|row| row.id.clone()).collect()
     }
 
-    /// What the last audit record says was there before.
+    /// The `before` of the last audit record.
     fn before(&self) -> Value {
         let sql = "SELECT detail FROM audit ORDER BY id DESC LIMIT 1";
         let detail: String = self.office.db.query_row(sql, [], |row| row.get(0)).unwrap();

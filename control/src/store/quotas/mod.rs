@@ -79,7 +79,7 @@ impl KeyLimit {
     }
 }
 
-/// What happens to a request that does not fit.
+/// The treatment of a request that does not fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Enforcement {

@@ -1,4 +1,4 @@
-//! The table `quota_used`: what was used of each limit in each calendar window; and what stored usage says of it.
+//! The table `quota_used`: consumption by limit and calendar window. A new limit reads it from the sums of usage.
 
 use rusqlite::{Connection, named_params};
 use shared::quota::{Period, Spent, Subject};
@@ -7,7 +7,7 @@ use super::Counted;
 use crate::store::record::{Record, Trace};
 use crate::store::{block, rollup};
 
-/// What was used of a limit in the window that began at `start_ms`, counted or still due.
+/// Returns the used amount of a limit in the window that began at `start_ms`, counted or still due.
 pub(crate) fn used(db: &Connection, id: &str, start_ms: u64) -> rusqlite::Result<u64> {
     db.prepare_cached(USED)?.query_row((id, start_ms), |row| row.get("used"))
 }
