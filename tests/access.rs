@@ -151,7 +151,7 @@ async fn administrators_appear_by_the_names_of_their_keys() {
     upstream.always(Answer::completion("ok"));
     let (ops, old) = ("ops-key-0123456789", "old=key=with-equals-0123456789");
     let setup = Setup::new(&Yaml::one(upstream.base_url()))
-        .env("LLMGW_API_KEYS", &format!("ops={ops},{old}"))
+        .env("LLMGW_API_KEYS", format!("ops={ops},{old}"))
         .env("LLMGW_LOG_REQUESTS", "true");
     let gateway = setup.start().await;
     let client = |key: &str| Client::new(gateway.address(), Some(key));
