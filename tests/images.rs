@@ -65,7 +65,10 @@ async fn gemini_draws_by_generate_content() {
         assert_eq!(said["usage"]["output_tokens_details"], json!({"image_tokens": 1290, "text_tokens": 0}));
         let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
         assert_eq!((&record["operation"], &record["provenance"]), (&json!("images"), &json!("reported")));
-        assert_eq!((&record["tokens"]["input"], &record["tokens"]["output"]), (&json!(5), &json!(1290)));
+        assert_eq!(
+            (&record["tokens"]["input"], &record["tokens"]["image_output"]),
+            (&json!(5), &json!(1290))
+        );
     }
     let request = upstream.request(0).await;
     assert_eq!(first_line(&request), "POST /v1beta/models/gemini-2.5-flash-image:generateContent HTTP/1.1");

@@ -40,6 +40,7 @@ mod process;
 mod providers;
 mod quota;
 mod recorded;
+mod reported;
 mod responses;
 mod secrets;
 mod speech;

@@ -171,7 +171,10 @@ async fn images_pass_inline_with_their_usage() {
         assert!(answer.status == 200 && answer.body == large.as_bytes(), "{} bytes", answer.body.len());
         assert_eq!(answer.header("content-type"), Some("application/json"));
         let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
-        assert_eq!((&record["operation"], &record["tokens"]["output"]), (&json!("images"), &json!(272)));
+        assert_eq!(
+            (&record["operation"], &record["tokens"]["image_output"]),
+            (&json!("images"), &json!(272))
+        );
     }
     let request = first.request(0).await;
     assert!(request.head.starts_with("POST /v1/images/generations "), "{}", request.head);
@@ -219,7 +222,7 @@ async fn images_stream_partial_ones_first() {
     let answer = gateway.client().post("/v1/images/generations", body).await;
     assert_eq!((answer.status, &answer.body[..]), (200, stream.as_bytes()));
     let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
-    assert_eq!((&record["tokens"]["output"], &record["outcome"]), (&json!(272), &json!("completed")));
+    assert_eq!((&record["tokens"]["image_output"], &record["outcome"]), (&json!(272), &json!("completed")));
 
     // A server that cannot stream answers with all of it.
     first.then(Answer::json(200, images(r#"{"b64_json":"AAAA"}"#)));

@@ -13,7 +13,8 @@ use shared::prices::{Bill, Billed, VENDOR_LABEL, price};
 use shared::quota::{Metric, Quota, Reservation, Spent};
 use shared::routing::{InstanceReach, Model, Target};
 use shared::usage::{Lost, Note, Outcome, Provenance, StepResult, TokenCounts, TraceStep, Units, UsageEvent};
-use wire::request::InputSize;
+use wire::extras::Extras;
+use wire::request::{BYTES_PER_TOKEN, InputSize, MediaWish};
 
 use crate::attempt::Failure;
 use crate::metrics::add;
@@ -33,6 +34,8 @@ pub(crate) struct Record {
     /// What the input is taken for where no upstream reports it.
     dialect: Dialect,
     input: Rc<InputSize>,
+    /// What is asked of pictures and videos.
+    media: Option<Box<MediaWish>>,
     /// What the exchange holds of its caller's quotas, until it is recorded.
     held: Option<Held>,
     /// Where it is noted, once something goes upstream.
@@ -50,6 +53,17 @@ struct Held {
     first_step: usize,
 }
 
+/// What an answer reports of its consumption.
+#[derive(Debug, Default)]
+pub(crate) struct Reported {
+    pub(crate) tokens: Option<TokenCounts>,
+    /// What was reported of the input alone.
+    pub(crate) input: Option<TokenCounts>,
+    pub(crate) extras: Extras,
+    /// Bytes of output text.
+    pub(crate) output_bytes: u64,
+}
+
 /// What a record begins with.
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
@@ -64,6 +78,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) input: &'a Rc<InputSize>,
     pub(crate) tags: Option<Box<str>>,
     pub(crate) end_user: Option<Box<str>>,
+    pub(crate) media: Option<&'a MediaWish>,
 }
 
 /// Bytes of a client's selector that are kept.
@@ -115,6 +130,7 @@ impl Record {
             free: false,
             dialect: opening.dialect,
             input: Rc::clone(opening.input),
+            media: opening.media.cloned().map(Box::new),
             held: None,
             note: None,
         }
@@ -157,6 +173,33 @@ impl Record {
         if let Some(event) = &mut self.event {
             change(event);
         }
+    }
+
+    /// Notes what the answer of the served attempt reports. Tokens that it does not count are estimated.
+    pub(crate) fn report(&mut self, reported: Reported) {
+        let characters = self.input.characters;
+        let Extras { mut units, tier, picture, vendor_cost_nano_usd } = reported.extras;
+        let picture = picture.or_else(|| {
+            let media = self.media.as_ref()?;
+            media.picture.clone().or_else(|| media.size.clone())
+        });
+        let seconds = self.media.as_ref().and_then(|media| media.seconds).unwrap_or(0);
+        if units.video_ms == 0 {
+            units.video_ms = u64::from(seconds).saturating_mul(1_000);
+        }
+        self.note(|event| {
+            match reported.tokens {
+                Some(tokens) => (event.tokens, event.provenance) = (tokens, Provenance::Reported),
+                None => {
+                    let input = reported.input.unwrap_or(event.tokens);
+                    let output = reported.output_bytes.div_ceil(BYTES_PER_TOKEN);
+                    event.tokens = TokenCounts { output, reasoning: 0, ..input };
+                    event.provenance = Provenance::Estimated;
+                }
+            }
+            event.units = Units { characters, ..units };
+            (event.tier, event.picture, event.vendor_cost_nano_usd) = (tier, picture, vendor_cost_nano_usd);
+        });
     }
 
     /// An attempt at `target` begins: from now on input counts as used. The step is corrected when it ends. False if a

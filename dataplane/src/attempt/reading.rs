@@ -98,11 +98,15 @@ impl Reading {
                 match answer.error {
                     Some(error) => Err(BadAnswer::Error(error)),
                     None if !answer.is_json => Err(BadAnswer::Invalid("it is not JSON")),
-                    None => Ok(Whole { body, usage: answer.usage, output_bytes: answer.output_bytes }),
+                    None => {
+                        let (usage, extras) = (answer.usage, answer.extras);
+                        Ok(Whole { body, usage, extras, output_bytes: answer.output_bytes })
+                    }
                 }
             }
             Self::Started(vendor) => {
-                vendor.started(&body).map(|name| Whole { body: name.into(), ..Whole::default() })
+                let extras = vendor.extras(&body);
+                vendor.started(&body).map(|name| Whole { body: name.into(), extras, ..Whole::default() })
             }
             Self::Adapted { answers, .. } => answers.whole(&body),
         }

@@ -7,18 +7,17 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use shared::operation::Dialect;
 use shared::routing::Target;
-use shared::usage::{Outcome, Provenance};
+use shared::usage::Outcome;
 use wire::adapt::Whole;
 use wire::envelope::Family;
 use wire::native;
-use wire::request::BYTES_PER_TOKEN;
 use wire::stream::{StreamOptions, Trouble};
 
 use crate::admit::quota;
 use crate::attempt::Begun;
 use crate::exchange::{Exchange, X_REQUEST_ID};
 use crate::failover::{self, Job, Served, Unserved};
-use crate::record::Record;
+use crate::record::{Record, Reported};
 use crate::relay::{Early, Finished, Parts, Relay, Reply};
 
 const X_PROVIDER: HeaderName = HeaderName::from_static("x-llmgw-provider");
@@ -72,15 +71,8 @@ fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Rec
     headers.extend(notices);
     record.note(|event| event.status = StatusCode::OK.as_u16());
     *response.body_mut() = match success.begun {
-        Begun::Whole(Whole { body, usage, output_bytes }) => {
-            match usage {
-                Some(tokens) => record.note(|event| {
-                    (event.tokens, event.provenance) = (tokens, Provenance::Reported);
-                }),
-                None => {
-                    record.note(|event| event.tokens.output = output_bytes.div_ceil(BYTES_PER_TOKEN));
-                }
-            }
+        Begun::Whole(Whole { body, usage, extras, output_bytes }) => {
+            record.report(Reported { tokens: usage, input: None, extras, output_bytes });
             if let Some(nano_usd) = record.close(Outcome::Completed) {
                 response.headers_mut().insert(X_COST, dollars(nano_usd));
             }

@@ -133,6 +133,7 @@ impl Asked<'_> {
             input: &head.input,
             tags: labels::tags(self.headers)?,
             end_user: labels::end_user(head.end_user.as_deref(), end_users, &self.snapshot.key_hasher),
+            media: head.media.as_deref(),
         };
         let mut record = Record::open(worker, opening);
         let (selected, forced) = self.select(&head);

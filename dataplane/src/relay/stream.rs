@@ -22,15 +22,14 @@ use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::port::BoxError;
 use shared::routing::ProviderInstance;
-use shared::usage::{Outcome, Provenance, TokenCounts};
+use shared::usage::Outcome;
 use tokio::time::{Instant, Sleep};
 use wire::native::WholeScan;
-use wire::request::BYTES_PER_TOKEN;
 use wire::stream::{AnswerStream, Trouble};
 
 use super::early;
 use crate::failover::Trail;
-use crate::record::Record;
+use crate::record::{Record, Reported};
 use crate::server::io::Link;
 use crate::upstream::AnswerBody;
 use crate::worker::Worker;
@@ -281,29 +280,27 @@ impl Relay {
         if self.record.is_closed() {
             return;
         }
-        let (tokens, input, output_bytes) = match &mut self.scan {
+        let reported = match &mut self.scan {
             Scan::Stream(stream) => {
                 let state = stream.state();
                 let least = u64::from(state.content && self.dialect.is_conversation());
-                (state.usage, state.input, state.output_bytes.max(least))
+                Reported {
+                    tokens: state.usage,
+                    input: state.input,
+                    extras: state.extras.clone(),
+                    output_bytes: state.output_bytes.max(least),
+                }
             }
             Scan::Whole(scan) => {
                 let answer = scan.finish();
-                (answer.usage, None, answer.output_bytes)
+                let (extras, output_bytes) = (answer.extras, answer.output_bytes);
+                Reported { tokens: answer.usage, input: None, extras, output_bytes }
             }
         };
-        if let (Some(trail), Some(tokens)) = (&self.trail, &tokens) {
+        if let (Some(trail), Some(tokens)) = (&self.trail, &reported.tokens) {
             trail.ends(tokens);
         }
-        let output_estimate = output_bytes.div_ceil(BYTES_PER_TOKEN);
-        self.record.note(|event| match tokens {
-            Some(tokens) => (event.tokens, event.provenance) = (tokens, Provenance::Reported),
-            None => {
-                let input = input.unwrap_or(event.tokens);
-                event.tokens = TokenCounts { output: output_estimate, reasoning: 0, ..input };
-                event.provenance = Provenance::Estimated;
-            }
-        });
+        self.record.report(reported);
         self.record.close(outcome);
     }
 }

@@ -8,6 +8,7 @@ pub mod adapt;
 pub mod chat;
 pub mod envelope;
 pub mod eventstream;
+pub mod extras;
 pub mod json;
 pub mod media;
 pub mod messages;

@@ -7,6 +7,7 @@ use shared::error_kind::ErrorRow;
 use shared::usage::TokenCounts;
 
 use crate::envelope::StreamError;
+use crate::extras::Extras;
 
 /// How a stream is to be treated.
 #[derive(Clone, Default)]
@@ -45,6 +46,8 @@ pub struct StreamState {
     pub error: Option<StreamError>,
     /// The last usage reported: totals so far are never added up.
     pub usage: Option<TokenCounts>,
+    /// Units, tier and cost as they were reported last.
+    pub extras: Extras,
     /// What the upstream said of the input alone, before it said what the answer used.
     pub input: Option<TokenCounts>,
     /// Events with output.

@@ -105,15 +105,15 @@ fn a_form_goes_upstream_with_all_its_parts_but_another_model() {
 
 #[test]
 fn answers_pass_with_the_usage_they_tell() {
-    let tokens = |input, output| Some(TokenCounts { input, output, ..TokenCounts::default() });
+    let tokens = |input, output| TokenCounts { input, output, ..TokenCounts::default() };
     let rows = [
-        ("audio", "transcription_json", tokens(14, 5)),
+        ("audio", "transcription_json", Some(TokenCounts { audio_input: 14, ..tokens(0, 5) }), 0),
         // Seconds are no tokens.
-        ("audio", "transcription_verbose", None),
-        ("embeddings", "response", tokens(2, 0)),
-        ("embeddings", "response_base64", tokens(2, 0)),
+        ("audio", "transcription_verbose", None, 2_000),
+        ("embeddings", "response", Some(tokens(2, 0)), 0),
+        ("embeddings", "response_base64", Some(tokens(2, 0)), 0),
     ];
-    for (folder, id, want) in rows {
+    for (folder, id, want, audio_ms) in rows {
         let (_, input) = cases(folder, "response").into_iter().find(|(case, _)| case["id"] == id).unwrap();
         let read = |pieces: &[&[u8]]| -> WholeAnswer {
             let mut scan = WholeScan::new(Dialect::Chat);
@@ -122,7 +122,7 @@ fn answers_pass_with_the_usage_they_tell() {
         };
         let whole = read(&[&input]);
         assert!(whole.is_json && whole.error.is_none(), "{id}");
-        assert_eq!(whole.usage, want, "{id}");
+        assert_eq!((whole.usage, whole.extras.units.audio_ms), (want, audio_ms), "{id}");
         assert_eq!(whole_answer(Dialect::Chat, &input).usage, want, "{id}");
         for pieces in cuttings(&input) {
             assert_eq!(read(&pieces), whole, "{id} cut at {}", pieces[0].len());
@@ -181,9 +181,10 @@ fn sound_and_subtitles_pass_however_they_are_cut() {
 
 #[test]
 fn events_pass_with_the_usage_they_tell_however_they_are_cut() {
-    let used = |input, output| Some(TokenCounts { input, output, ..TokenCounts::default() });
+    let spoken = Some(TokenCounts { input: 3, audio_output: 20, ..TokenCounts::ZERO });
+    let used = Some(TokenCounts { input: 14, output: 5, ..TokenCounts::ZERO });
     for (case, input) in cases("audio", "stream") {
-        let want = if case["id"] == "speech_stream" { used(3, 20) } else { used(14, 5) };
+        let want = if case["id"] == "speech_stream" { spoken } else { used };
         for pieces in cuttings(&input) {
             let (out, state) = relay_events(&pieces);
             assert!(out == input, "{} cut at {}", case["id"], pieces[0].len());

@@ -149,7 +149,7 @@ fn by_prices(billed: &Billed<'_>, prices: &Prices) -> Bill {
     let (rates, length_known) = schedule.of_prompt(billed.tokens.input_total());
     let mut sum = Sum { femto: 0, is_whole: tier_known && length_known };
     sum.add_media(billed, schedule, rates);
-    let by_unit = sum.femto > 0 || has_media_rate(billed, schedule, rates);
+    let by_unit = is_media(billed.operation) && has_media_rate(billed, schedule, rates);
     sum.add_tokens(billed, rates, times, by_unit);
     for (class, count) in
         [(Class::Searches, billed.units.searches), (Class::ToolCalls, billed.units.tool_calls)]
@@ -189,11 +189,13 @@ impl Sum {
         }
     }
 
-    /// Adds the sound, pictures and video that have prices.
+    /// Adds the sound, pictures and video that have prices. In operations on media, tokens may stand for those that have
+    /// none; a conversation is billed for both.
     fn add_media(&mut self, billed: &Billed<'_>, schedule: &Schedule, rates: &Rates) {
         for (class, count) in media(billed) {
-            if let Some(rate) = schedule.media_rate(rates, class, billed.picture) {
-                self.add(count, Some(rate));
+            let rate = schedule.media_rate(rates, class, billed.picture);
+            if rate.is_some() || !is_media(billed.operation) {
+                self.add(count, rate);
             }
         }
     }

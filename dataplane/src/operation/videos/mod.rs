@@ -27,7 +27,7 @@ use super::inference::{Asked, no_record, read};
 use crate::attempt::Begun;
 use crate::error::Fault;
 use crate::failover::{self, Served};
-use crate::record::Record;
+use crate::record::{Record, Reported};
 use crate::relay::Reply;
 use crate::server::body::{Held, Inbound};
 use wire::request::Head;
@@ -62,7 +62,10 @@ async fn start(
 fn started(asked: Asked<'_>, served: Served, mut record: Record) -> Result<Response<Reply>, Fault> {
     let Served { success, target, adapted_from, attempts, notices, .. } = served;
     let name = match &success.begun {
-        Begun::Whole(whole) => std::str::from_utf8(&whole.body).ok(),
+        Begun::Whole(whole) => {
+            record.report(Reported { extras: whole.extras.clone(), ..Reported::default() });
+            std::str::from_utf8(&whole.body).ok()
+        }
         Begun::Flowing { .. } => None,
     };
     let begun = name.map(|name| Started {

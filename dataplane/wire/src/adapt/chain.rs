@@ -65,7 +65,9 @@ impl Answers for Chained {
     fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
         let between = self.near.whole(body)?;
         let answer = self.far.whole(&between.body)?;
-        Ok(Whole { usage: between.usage.or(answer.usage), ..answer })
+        let mut extras = answer.extras;
+        extras.replace_by(between.extras);
+        Ok(Whole { usage: between.usage.or(answer.usage), extras, ..answer })
     }
 
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
@@ -124,12 +126,16 @@ impl ChainedStream {
         if self.state.error.is_none() && error.is_some() {
             self.state.error = error.cloned();
         }
+        if self.state.extras != near.extras {
+            self.state.extras.clone_from(&near.extras);
+        }
         self.state = StreamState {
             content: far.content,
             finished: near.finished || far.finished,
             done: far.done,
             error: self.state.error.take(),
             usage: near.usage.or(far.usage),
+            extras: std::mem::take(&mut self.state.extras),
             input: near.input,
             content_events: far.content_events,
             output_bytes: far.output_bytes,

@@ -35,6 +35,7 @@ pub use loss::{Fate, Loss};
 
 use crate::claude;
 use crate::envelope::StreamError;
+use crate::extras::Extras;
 use crate::native;
 use crate::stream::AnswerStream;
 
@@ -206,6 +207,8 @@ pub struct Whole {
     pub body: Bytes,
     /// What the upstream says was used.
     pub usage: Option<TokenCounts>,
+    /// What it reports beside tokens.
+    pub extras: Extras,
     /// Bytes of output text.
     pub output_bytes: u64,
 }

@@ -120,6 +120,7 @@ impl ChatJudge {
     /// Notes what a chunk without an error holds.
     fn note_seen(&mut self, seen: &Seen) -> Verdict {
         self.state.usage = seen.token_counts().or(self.state.usage);
+        self.state.extras.replace_by(seen.extras());
         self.state.finished |= seen.finished;
         if seen.content {
             self.state.content = true;

@@ -13,6 +13,7 @@ use crate::json::text_length;
 
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
 pub(super) static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
+pub(super) static TIER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"service_tier\""));
 static FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"finish_reason\""));
 static TEXTS: LazyLock<[Finder<'static>; 5]> =
     LazyLock::new(|| TEXT_KEYS.map(|key| Finder::new(&format!("\"{key}\"")).into_owned()));

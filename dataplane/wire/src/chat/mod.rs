@@ -9,8 +9,8 @@ mod usage;
 
 pub(crate) use response::{Scan, read_whole, whole_answer};
 pub use synthesize::synthesize_stream;
-pub(crate) use usage::UsageReader;
 pub use usage::token_counts;
+pub(crate) use usage::{UsageReader, scaled};
 
 pub use crate::envelope::StreamError;
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use memchr::memmem::{Finder, FinderRev};
 
 use super::answer::{Answer, tree};
-use super::judge::ERROR;
+use super::judge::{ERROR, TIER};
 use crate::envelope::StreamError;
 use crate::native::WholeAnswer;
 
@@ -31,6 +31,7 @@ impl Scan {
         });
         WholeAnswer {
             usage: seen.token_counts(),
+            extras: seen.extras(),
             error,
             is_json: !self.broken && whole.is_ok(),
             output_bytes: seen.text_bytes,
@@ -38,12 +39,14 @@ impl Scan {
     }
 }
 
-/// Reads an answer that is there as a whole. As a rule only its end is parsed, from `usage` on: where the rest
-/// names no error, that is all that is asked of it. `output_bytes` is then 0, because the tokens are counted.
+/// Reads an answer that is there as a whole. As a rule only its end is parsed, from `usage` on: where the rest names
+/// no error and no service tier, that is all that is asked of it. `output_bytes` is then 0, because the tokens are
+/// counted.
 pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
     if body.trim_ascii_start().first() == Some(&b'{')
         && let Some((before, end)) = last_usage(body).and_then(|at| body.split_at_checked(at))
         && ERROR.find(body).is_none()
+        && TIER.find(before).is_none()
         // In a string its quotes would be escaped, so this is a member; that the end alone is an object proves
         // that it is one of the outermost.
         && matches!(before.trim_ascii_end().last(), Some(b'{' | b','))

@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use shared::usage::TokenCounts;
 
 use super::events::{Events, Listener, is_error, said};
-use crate::chat::token_counts;
+use crate::chat::UsageReader;
 use crate::envelope::StreamError;
 use crate::stream::StreamState;
 
@@ -35,6 +36,12 @@ struct Event<'a> {
     error: Option<&'a RawValue>,
 }
 
+/// All output of speech is sound, whether or not its usage says so.
+fn spoken(counts: TokenCounts) -> TokenCounts {
+    let audio_output = counts.audio_output.saturating_add(counts.output);
+    TokenCounts { output: 0, audio_output, ..counts }
+}
+
 impl Listener for Audio {
     fn hear(&mut self, name: &[u8], document: &[u8], state: &mut StreamState) -> Result<(), StreamError> {
         let event = serde_json::from_slice::<Event<'_>>(document).ok();
@@ -47,13 +54,19 @@ impl Listener for Audio {
         self.ends_itself |= ours;
         state.content = true;
         state.finished |= ours && kind.ends_with(".done");
-        let Some(event) = event else { return Ok(()) };
+        let Some(event) = &event else { return Ok(()) };
         // An empty string is its two quotes.
         let output = [event.audio, event.delta].into_iter().flatten().map(|raw| raw.get().len()).max();
         if let Some(bytes) = output.and_then(|bytes| bytes.checked_sub(2)).filter(|bytes| *bytes > 0) {
             state.add_text(if event.delta.is_some() { bytes } else { 0 });
         }
-        state.usage = event.usage.as_ref().and_then(token_counts).or(state.usage);
+        if let Some(usage) = event.usage.as_ref().map(UsageReader::of) {
+            let counts = usage
+                .counts()
+                .map(|counts| if kind.starts_with("speech.") { spoken(counts) } else { counts });
+            state.usage = counts.or(state.usage);
+            state.extras.replace_by(usage.extras());
+        }
         Ok(())
     }
 

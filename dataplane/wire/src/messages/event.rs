@@ -179,6 +179,9 @@ impl Facts for Seen {
 
     #[inline]
     fn text(&mut self, at: Place, length: TextLength, glance: &[u8]) {
+        if self.usage_depth > 0 {
+            return self.usage.text(glance);
+        }
         match (at.depth, self.top) {
             (1, Top::Type) => self.kind = Kind::named(glance),
             (1, Top::Error) => self.error.end(at.offset.saturating_add(length.raw).saturating_add(2)),

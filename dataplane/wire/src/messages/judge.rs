@@ -51,14 +51,16 @@ impl MessagesJudge {
     fn note_seen(&mut self, seen: &Seen) {
         match seen.kind {
             Kind::MessageStart => {
-                self.usage.replace_by(seen.usage);
+                self.usage.replace_by(&seen.usage);
                 self.state.input = self.usage.counts();
+                self.state.extras = self.usage.extras();
             }
             Kind::BlockStart if seen.starts_output || seen.block_bytes > 0 => self.output(seen.block_bytes),
             Kind::BlockDelta if seen.delta_bytes > 0 => self.output(seen.delta_bytes),
             Kind::MessageDelta => {
-                self.usage.replace_by(seen.usage);
+                self.usage.replace_by(&seen.usage);
                 self.state.usage = self.usage.counts();
+                self.state.extras = self.usage.extras();
                 self.state.finished |= seen.stopped;
             }
             Kind::MessageStop => self.state.done = true,

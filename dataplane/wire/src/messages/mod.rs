@@ -12,7 +12,7 @@ use crate::stream::{AnswerStream, StreamOptions};
 
 pub use count::{count, count_answer, is_count};
 pub use synthesize::synthesize_stream;
-pub(crate) use usage::Counted;
+pub(crate) use usage::Usage;
 pub use usage::token_counts;
 pub(crate) use whole::{Scan, whole_answer};
 

@@ -1,126 +1,217 @@
-//! What Anthropic counts, as disjoint token classes. Its input leaves out what caches served and took; its output
-//! holds the thinking.
+//! What Anthropic counts, as disjoint token classes and units. Its input leaves out what caches served and took; its
+//! output holds the thinking.
 
 use serde_json::Value;
-use shared::usage::TokenCounts;
+use shared::usage::{TokenCounts, Units};
 
+use crate::extras::{Extras, joined, term};
 use crate::json::whole_number;
 
 /// The counts in a `usage` object of the Messages dialect. `None` if it counts neither input nor output.
 pub fn token_counts(usage: &Value) -> Option<TokenCounts> {
-    let number = |name: &str| usage.get(name).and_then(Value::as_u64);
-    let counted = Counted {
-        input: number("input_tokens"),
-        cache_read: number("cache_read_input_tokens"),
-        cache_write: number("cache_creation_input_tokens"),
-        output: number("output_tokens"),
-        thinking: usage.pointer("/output_tokens_details/thinking_tokens").and_then(Value::as_u64),
-    };
-    counted.counts()
+    Usage::of(usage).counts()
 }
 
-/// What `usage` objects have said so far, by Anthropic's own names.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counted {
-    pub(crate) input: Option<u64>,
-    pub(crate) cache_read: Option<u64>,
-    pub(crate) cache_write: Option<u64>,
-    pub(crate) output: Option<u64>,
-    /// A part of the output.
-    pub(crate) thinking: Option<u64>,
+/// Reads `usage` objects: give it every name and what stands right after it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Usage {
+    numbers: [Option<u64>; NUMBERS],
+    words: [Word; WORDS],
+    key: Option<Key>,
+    /// The object under the last name of the `usage` object.
+    details: Details,
 }
 
-/// Reads `usage` objects: give it every name and the number that stands right after it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
-    counted: Counted,
-    key: Key,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Key {
+/// What a member of words says: not seen yet, the vendor's standard, or a term of the tier.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Word {
     #[default]
-    Other,
+    Unseen,
+    Standard,
+    Term(Box<str>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    Number(Number),
+    Word(Named),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
     Input,
     CacheRead,
     CacheWrite,
+    CacheWrite5m,
+    CacheWrite1h,
     Output,
-    OutputDetails,
+    /// A part of the output.
     Thinking,
+    Searches,
+    ToolCalls,
+}
+
+/// What makes up the tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    ServiceTier,
+    Speed,
+    /// Where inference runs, if that was asked for: a surcharge.
+    Geo,
+}
+
+const NUMBERS: usize = 9;
+const WORDS: usize = 3;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Details {
+    #[default]
+    None,
+    Output,
+    CacheCreation,
+    Tools,
 }
 
 impl Usage {
-    /// A member of the object begins.
-    pub(super) fn name(&mut self, name: &[u8]) {
-        self.key = match name {
-            b"input_tokens" => Key::Input,
-            b"cache_read_input_tokens" => Key::CacheRead,
-            b"cache_creation_input_tokens" => Key::CacheWrite,
-            b"output_tokens" => Key::Output,
-            b"output_tokens_details" => Key::OutputDetails,
-            _ => Key::Other,
-        };
+    /// What one object says.
+    pub(crate) fn of(usage: &Value) -> Self {
+        let mut read = Self::default();
+        for (name, value) in usage.as_object().into_iter().flatten() {
+            read.name(name.as_bytes());
+            match value {
+                Value::Number(number) => read.scalar(number.to_string().as_bytes()),
+                Value::String(text) => read.text(text.as_bytes()),
+                Value::Object(inner) if read.has_details() => {
+                    for (name, value) in inner {
+                        read.inner_name(name.as_bytes());
+                        if let Value::Number(number) = value {
+                            read.scalar(number.to_string().as_bytes());
+                        }
+                    }
+                }
+                Value::Object(_) | Value::Null | Value::Bool(_) | Value::Array(_) => {}
+            }
+        }
+        read
     }
 
-    /// Whether the object under the last name holds anything to be counted.
+    /// A member of the object begins.
+    pub(super) fn name(&mut self, name: &[u8]) {
+        self.details = match name {
+            b"output_tokens_details" => Details::Output,
+            b"cache_creation" => Details::CacheCreation,
+            b"server_tool_use" => Details::Tools,
+            _ => Details::None,
+        };
+        self.key = Some(match name {
+            b"input_tokens" => Key::Number(Number::Input),
+            b"cache_read_input_tokens" => Key::Number(Number::CacheRead),
+            b"cache_creation_input_tokens" => Key::Number(Number::CacheWrite),
+            b"output_tokens" => Key::Number(Number::Output),
+            b"service_tier" => Key::Word(Named::ServiceTier),
+            b"speed" => Key::Word(Named::Speed),
+            b"inference_geo" => Key::Word(Named::Geo),
+            _ => return self.key = None,
+        });
+    }
+
+    /// True if the object under the last name holds anything to be counted.
     pub(super) fn has_details(&self) -> bool {
-        self.key == Key::OutputDetails
+        self.details != Details::None
     }
 
     /// A member of that object begins.
     pub(super) fn inner_name(&mut self, name: &[u8]) {
-        self.key = if name == b"thinking_tokens" { Key::Thinking } else { Key::Other };
+        self.key = Some(Key::Number(match (self.details, name) {
+            (Details::Output, b"thinking_tokens") => Number::Thinking,
+            (Details::CacheCreation, b"ephemeral_5m_input_tokens") => Number::CacheWrite5m,
+            (Details::CacheCreation, b"ephemeral_1h_input_tokens") => Number::CacheWrite1h,
+            (Details::Tools, b"web_search_requests") => Number::Searches,
+            (Details::Tools, b"code_execution_requests") => Number::ToolCalls,
+            _ => return self.key = None,
+        }));
     }
 
     /// The value under the last name is this number, or no number at all.
     pub(super) fn scalar(&mut self, raw: &[u8]) {
-        let slot = match self.key {
-            Key::Input => &mut self.counted.input,
-            Key::CacheRead => &mut self.counted.cache_read,
-            Key::CacheWrite => &mut self.counted.cache_write,
-            Key::Output => &mut self.counted.output,
-            Key::Thinking => &mut self.counted.thinking,
-            Key::Other | Key::OutputDetails => return,
-        };
-        *slot = whole_number(raw).or(*slot);
+        if let Some(Key::Number(number)) = self.key.take()
+            && let Some(slot) = self.numbers.get_mut(number as usize)
+        {
+            *slot = count(raw).or(*slot);
+        }
     }
 
-    /// What a later object counts takes the place of what this one did; the rest stays.
-    pub(super) fn replace_by(&mut self, later: Self) {
-        self.counted.replace_by(later.counted);
-        self.key = Key::Other;
+    /// The value under the last name is this text.
+    pub(super) fn text(&mut self, raw: &[u8]) {
+        if let Some(Key::Word(named)) = self.key.take()
+            && let Some(slot) = self.words.get_mut(named as usize)
+        {
+            let term = term(raw).map(|term| match named {
+                Named::Geo => format!("geo:{term}").into_boxed_str(),
+                Named::ServiceTier | Named::Speed => term,
+            });
+            *slot = term.map_or(Word::Standard, Word::Term);
+        }
     }
 
-    /// `None` if neither input nor output was counted.
-    pub(super) fn counts(&self) -> Option<TokenCounts> {
-        self.counted.counts()
+    /// What a later object says takes the place of what this one did; the rest stays.
+    pub(crate) fn replace_by(&mut self, later: &Self) {
+        for (slot, later) in self.numbers.iter_mut().zip(later.numbers) {
+            *slot = later.or(*slot);
+        }
+        for (slot, later) in self.words.iter_mut().zip(&later.words) {
+            if *later != Word::Unseen {
+                later.clone_into(slot);
+            }
+        }
+        self.key = None;
     }
-}
 
-impl Counted {
-    /// What is said later takes the place of what was said before; the rest stays.
-    pub(crate) fn replace_by(&mut self, later: Self) {
-        *self = Self {
-            input: later.input.or(self.input),
-            cache_read: later.cache_read.or(self.cache_read),
-            cache_write: later.cache_write.or(self.cache_write),
-            output: later.output.or(self.output),
-            thinking: later.thinking.or(self.thinking),
-        };
+    fn get(&self, number: Number) -> Option<u64> {
+        self.numbers.get(number as usize).copied().flatten()
+    }
+
+    /// True if thinking is counted apart.
+    pub(crate) fn tells_thinking(&self) -> bool {
+        self.get(Number::Thinking).is_some()
     }
 
     /// Each token in one class. `None` if neither input nor output was counted.
     pub(crate) fn counts(&self) -> Option<TokenCounts> {
-        self.input.or(self.output)?;
-        let output = self.output.unwrap_or(0);
-        let reasoning = self.thinking.unwrap_or(0).min(output);
+        self.get(Number::Input).or(self.get(Number::Output))?;
+        let of = |number| self.get(number).unwrap_or(0);
+        let output = of(Number::Output);
+        let reasoning = of(Number::Thinking).min(output);
+        let by_lifetime = of(Number::CacheWrite5m).saturating_add(of(Number::CacheWrite1h));
+        let written = self.get(Number::CacheWrite).unwrap_or(by_lifetime);
+        let cache_write_1h = of(Number::CacheWrite1h).min(written);
         Some(TokenCounts {
-            input: self.input.unwrap_or(0),
-            cache_read: self.cache_read.unwrap_or(0),
-            cache_write: self.cache_write.unwrap_or(0),
+            input: of(Number::Input),
+            cache_read: of(Number::CacheRead),
+            cache_write: written.saturating_sub(cache_write_1h),
+            cache_write_1h,
             output: output.saturating_sub(reasoning),
             reasoning,
             ..TokenCounts::ZERO
         })
     }
+
+    /// What was reported beside tokens.
+    pub(crate) fn extras(&self) -> Extras {
+        let units = Units {
+            searches: self.get(Number::Searches).unwrap_or(0),
+            tool_calls: self.get(Number::ToolCalls).unwrap_or(0),
+            ..Units::ZERO
+        };
+        let terms = self.words.iter().filter_map(|word| match word {
+            Word::Term(term) => Some(term.clone()),
+            Word::Unseen | Word::Standard => None,
+        });
+        Extras { units, tier: joined(terms), ..Extras::default() }
+    }
+}
+
+/// A count; some write it as `12.0`.
+fn count(raw: &[u8]) -> Option<u64> {
+    whole_number(raw).or_else(|| crate::chat::scaled(raw, 1.0))
 }

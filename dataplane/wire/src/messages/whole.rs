@@ -52,6 +52,7 @@ impl Scan {
         };
         WholeAnswer {
             usage: seen.usage.counts(),
+            extras: seen.usage.extras(),
             error,
             is_json: !self.broken && whole.is_ok(),
             output_bytes: seen.text_bytes,
@@ -110,6 +111,9 @@ impl Facts for Seen {
     }
 
     fn text(&mut self, at: Place, length: TextLength, glance: &[u8]) {
+        if self.in_usage {
+            return self.usage.text(glance);
+        }
         match (at.depth, self.top) {
             (1, Top::Type) => self.is_error = glance == b"error",
             (1, Top::Error) => self.error.end(at.offset.saturating_add(length.raw).saturating_add(2)),

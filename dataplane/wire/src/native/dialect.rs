@@ -4,6 +4,7 @@ use shared::operation::Dialect;
 use shared::usage::TokenCounts;
 
 use crate::envelope::StreamError;
+use crate::extras::Extras;
 use crate::media::images;
 use crate::stream::{AnswerStream, StreamOptions};
 use crate::{chat, messages, responses};
@@ -26,6 +27,8 @@ pub fn stream(dialect: Dialect, options: StreamOptions) -> Box<dyn AnswerStream>
 pub struct WholeAnswer {
     /// What it says was used.
     pub usage: Option<TokenCounts>,
+    /// What it reports beside tokens.
+    pub extras: Extras,
     /// The error that came with status 200. Its text is not sanitized yet.
     pub error: Option<StreamError>,
     /// Whether it is one JSON object, whole. Leading white space is legal.

@@ -168,7 +168,8 @@ impl<J: Judge> AnswerStream for Passing<J> {
         let verdict = self.judge_event(&event).verdict;
         let state = self.judge.state_mut();
         if state.error.is_none() {
-            *state = StreamState { usage: state.usage, ..seen_whole };
+            let extras = std::mem::take(&mut state.extras);
+            *state = StreamState { usage: state.usage, extras, ..seen_whole };
         }
         let finished = state.finished || state.done;
         match verdict {

@@ -71,6 +71,8 @@ pub struct Head {
 pub struct MediaWish {
     /// `quality/size` of pictures, where both are named.
     pub picture: Option<Box<str>>,
+    /// Their size, where no quality is named beside it.
+    pub size: Option<Box<str>>,
     /// How long a video shall be.
     pub seconds: Option<u32>,
 }
@@ -276,14 +278,21 @@ fn model(fields: &mut Fields) -> Result<String, ScanError> {
 }
 
 fn media(fields: &Fields) -> Option<Box<MediaWish>> {
-    let wish = MediaWish { picture: picture(fields), seconds: seconds(fields) };
-    (wish.picture.is_some() || wish.seconds.is_some()).then(|| Box::new(wish))
+    let picture = picture(fields);
+    let size = if picture.is_none() { named(fields, Field::Size) } else { None };
+    let size = size.map(String::into_boxed_str);
+    let wish = MediaWish { picture, size, seconds: seconds(fields) };
+    (wish.picture.is_some() || wish.size.is_some() || wish.seconds.is_some()).then(|| Box::new(wish))
 }
 
 /// The sort of picture, where the client does not leave it to the target.
 fn picture(fields: &Fields) -> Option<Box<str>> {
-    let named = |field| text(fields, fields.value(field)).filter(|name| name != "auto");
-    Some(format!("{}/{}", named(Field::Quality)?, named(Field::Size)?).into())
+    Some(format!("{}/{}", named(fields, Field::Quality)?, named(fields, Field::Size)?).into())
+}
+
+/// A word, unless it leaves the choice to the target.
+fn named(fields: &Fields, field: Field) -> Option<String> {
+    text(fields, fields.value(field)).filter(|name| name != "auto")
 }
 
 /// A whole number, which OpenAI writes as a string.

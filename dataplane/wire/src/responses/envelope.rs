@@ -1,8 +1,10 @@
 //! What is noted of a response object, which is a whole answer or stands in an event.
 
-use shared::usage::TokenCounts;
+use shared::usage::{TokenCounts, Units};
 
+use super::tool_use::ToolUse;
 use crate::chat::UsageReader;
+use crate::extras::{Extras, term};
 use crate::json::{Place, TextLength};
 use crate::native::Capture;
 
@@ -15,6 +17,8 @@ pub(super) struct Envelope {
     /// It says that it failed.
     pub(super) failed: bool,
     pub(super) usage: Option<TokenCounts>,
+    /// What it reports beside tokens.
+    pub(super) extras: Extras,
     /// Raw bytes of the text in its output.
     pub(super) text_bytes: u64,
     pub(super) names: Names,
@@ -24,6 +28,10 @@ pub(super) struct Envelope {
     is_output: bool,
     reader: UsageReader,
     in_usage: bool,
+    /// The item of the output that is being read.
+    item: ToolUse,
+    /// What the items before it are.
+    tools: Units,
 }
 
 /// What names a response. Raw, as it was escaped.
@@ -45,6 +53,7 @@ enum Key {
     Error,
     Output,
     Usage,
+    Tier,
 }
 
 impl Envelope {
@@ -60,25 +69,35 @@ impl Envelope {
             self.in_usage = object;
             self.reader = UsageReader::default();
         }
+        if at.depth == base.wrapping_add(1) && self.key == Key::Output {
+            self.item = ToolUse::default();
+        }
     }
 
     pub(super) fn skips(&self, at: Place, base: u32, object: bool) -> bool {
         match (at.depth.checked_sub(base), self.key) {
             (None, _) | (_, Key::Output) | (Some(0), Key::Usage) => false,
-            (Some(1), Key::Usage) => !(object && self.reader.has_details()),
+            (Some(level @ 1..), Key::Usage) => !(object && self.reader.enters(level.wrapping_sub(1))),
             (
                 Some(_),
-                Key::Other | Key::Id | Key::Model | Key::CreatedAt | Key::Status | Key::Error | Key::Usage,
+                Key::Other | Key::Id | Key::Model | Key::CreatedAt | Key::Status | Key::Error | Key::Tier,
             ) => true,
         }
     }
 
     pub(super) fn close(&mut self, at: Place, base: u32) {
+        if at.depth == base.wrapping_add(1) && self.key == Key::Output {
+            self.item.add_to(&mut self.tools);
+        }
         if at.depth != base {
             return;
         }
         if std::mem::take(&mut self.in_usage) {
             self.usage = self.reader.counts();
+            self.extras.replace_by(self.reader.extras());
+        }
+        if self.key == Key::Output {
+            self.extras.raise(&self.tools);
         }
         if self.key == Key::Error {
             self.error.end(at.offset);
@@ -88,9 +107,11 @@ impl Envelope {
     pub(super) fn name(&mut self, depth: u32, base: u32, name: &[u8]) {
         match (depth.checked_sub(base), self.in_usage) {
             (Some(0), _) => self.key = Key::named(name),
-            (Some(1), true) => self.reader.name(name),
-            (Some(_), true) => self.reader.inner_name(name),
-            (Some(_), false) => self.is_output = is_output(name),
+            (Some(level), true) => self.reader.name(level.wrapping_sub(1), name),
+            (Some(level), false) => {
+                self.is_output = is_output(name);
+                self.item.name(level.wrapping_sub(2), name);
+            }
             (None, _) => {}
         }
     }
@@ -99,6 +120,8 @@ impl Envelope {
         if at.depth > base {
             if self.key == Key::Output && self.is_output {
                 self.text_bytes = self.text_bytes.saturating_add(length.meant.try_into().unwrap_or(u64::MAX));
+            } else if self.key == Key::Output {
+                self.item.text(glance);
             }
             return;
         }
@@ -108,6 +131,7 @@ impl Envelope {
             Key::Model => short.clone_into(&mut self.names.model),
             Key::Status => self.failed = glance == b"failed",
             Key::Error => self.error.end(at.offset.saturating_add(length.raw).saturating_add(2)),
+            Key::Tier => self.extras.tier = term(glance),
             Key::Other | Key::CreatedAt | Key::Output | Key::Usage => {}
         }
     }
@@ -150,6 +174,7 @@ impl Key {
             b"error" => Self::Error,
             b"output" => Self::Output,
             b"usage" => Self::Usage,
+            b"service_tier" => Self::Tier,
             _ => Self::Other,
         }
     }

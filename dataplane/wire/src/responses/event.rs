@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::envelope::{Envelope, is_output};
+use super::tool_use::ToolUse;
 use crate::json::{Place, TextLength, whole_number};
 use crate::native::{Capture, Facts};
 
@@ -29,6 +30,8 @@ pub(super) struct Seen {
     pub(super) odd: bool,
     /// An `error` at the top, which stands in the same place as that of a response: an event has one of the two.
     pub(super) has_error: bool,
+    /// What its item is billed as.
+    pub(super) item: ToolUse,
     top: Top,
     inner: Inner,
 }
@@ -139,7 +142,10 @@ impl Facts for Seen {
                 self.odd |= matches!(name, b"message" | b"detail");
             }
             (_, Top::Response) => self.response.name(depth, BASE, name),
-            (_, Top::Item) => self.inner = Inner::named(name),
+            (_, Top::Item) => {
+                self.inner = Inner::named(name);
+                self.item.name(depth.wrapping_sub(2), name);
+            }
             _ => {}
         }
     }
@@ -177,6 +183,7 @@ impl Facts for Seen {
 
 impl Seen {
     fn item_text(&mut self, depth: u32, length: TextLength, glance: &[u8]) {
+        self.item.text(glance);
         match self.inner {
             Inner::Type if depth == 2 => self.is_call = !is_plain(glance),
             Inner::Output => self.other_bytes = self.other_bytes.saturating_add(length.meant),

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::envelope::Names;
+use super::envelope::{Envelope, Names};
 use super::event::{Kind, Seen};
 use super::failed;
 use crate::envelope::{StreamError, named_event, sanitize_value};
@@ -75,7 +75,10 @@ impl ResponsesJudge {
                 self.state.add_text(seen.delta_bytes);
             }
             Kind::End => self.ends(seen),
-            Kind::ItemDone => self.state.content |= seen.has_output() || seen.encrypted,
+            Kind::ItemDone => {
+                self.state.content |= seen.has_output() || seen.encrypted;
+                seen.item.add_to(&mut self.state.extras.units);
+            }
             Kind::Other => self.state.content |= seen.has_output(),
             Kind::Delta | Kind::None | Kind::Failed | Kind::Error => {}
         }
@@ -83,13 +86,19 @@ impl ResponsesJudge {
 
     fn ends(&mut self, seen: &Seen) {
         let response = &seen.response;
-        self.state.usage = response.usage.or(self.state.usage);
+        self.reported(response);
         self.state.finished = true;
         self.state.done = true;
         if response.text_bytes > 0 && self.state.output_bytes == 0 {
             self.state.add_text(response.text_bytes.try_into().unwrap_or(usize::MAX));
         }
         self.state.content |= response.text_bytes > 0;
+    }
+
+    /// Notes what the response reports of its usage.
+    fn reported(&mut self, response: &Envelope) {
+        self.state.usage = response.usage.or(self.state.usage);
+        self.state.extras.replace_by(response.extras.clone());
     }
 
     /// Where an event does not say its number, the events are counted.
@@ -99,9 +108,9 @@ impl ResponsesJudge {
 
     /// The response failed: all that may be changed is what its error says.
     fn failed(&mut self, seen: &Seen, data: &[u8]) -> Verdict {
-        let secrets = self.options.known();
         let response = &seen.response;
-        self.state.usage = response.usage.or(self.state.usage);
+        self.reported(response);
+        let secrets = self.options.known();
         let said = response.error.truthy().and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
         let Some(mut said) = said else {
             let message = "The response failed.".to_owned();

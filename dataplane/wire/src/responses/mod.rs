@@ -5,12 +5,14 @@ mod event;
 mod failed;
 mod judge;
 mod synthesize;
+mod tool_use;
 mod whole;
 
 use crate::native::Passing;
 use crate::stream::{AnswerStream, StreamOptions};
 
 pub use synthesize::synthesize_stream;
+pub(crate) use tool_use::ToolUse;
 pub(crate) use whole::{Scan, whole_answer};
 
 /// A native stream on its way to the client.

@@ -33,6 +33,7 @@ impl Scan {
         let said = said.or_else(|| response.failed.then(|| Value::from(NO_WORD)));
         WholeAnswer {
             usage: response.usage,
+            extras: response.extras,
             error: said.map(|error| StreamError::of_member(&error)),
             is_json: !self.broken && whole.is_ok(),
             output_bytes: response.text_bytes,

@@ -56,7 +56,10 @@ fn the_recorded_request_is_said_in_either_form() {
 #[test]
 fn a_recorded_answer_of_gemini_is_the_recorded_one_of_openai() {
     let got = answers(GEMINI).whole(&fixture("images/gemini_response.json")).unwrap();
-    assert_eq!(got.usage, Some(TokenCounts { input: 5, output: 272, ..TokenCounts::default() }));
+    assert_eq!(
+        got.usage,
+        Some(TokenCounts { input: 5, output: 14, image_output: 258, ..TokenCounts::default() })
+    );
     let mut want = fixture_json("images/response.json");
     want["created"] = json!(1);
     want["usage"]["output_tokens_details"] = json!({"image_tokens": 258, "text_tokens": 14});
@@ -95,8 +98,13 @@ fn thoughts_and_the_cache_count_as_openai_counts_them() {
         "thoughtsTokenCount": 30, "candidatesTokensDetails": [{"modality": "IMAGE", "tokenCount": 1290}],
     });
     let got = whole("gemini-3-pro-image", &said).unwrap();
-    let usage =
-        TokenCounts { input: 40, cache_read: 60, output: 1290, reasoning: 30, ..TokenCounts::default() };
+    let usage = TokenCounts {
+        input: 40,
+        cache_read: 60,
+        image_output: 1290,
+        reasoning: 30,
+        ..TokenCounts::default()
+    };
     assert_eq!(got.usage, Some(usage));
     let want = json!({
         "input_tokens": 100, "input_tokens_details": {"text_tokens": 100, "image_tokens": 0},

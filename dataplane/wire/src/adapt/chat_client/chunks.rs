@@ -5,6 +5,7 @@ use shared::usage::TokenCounts;
 
 use super::{Call, Identity, write_signature, write_usage};
 use crate::envelope::{StreamError, event_of};
+use crate::extras::Extras;
 use crate::json::{Writer, meant_bytes};
 use crate::stream::StreamState;
 
@@ -119,6 +120,11 @@ impl Chunks {
     /// What has been used so far.
     pub(in crate::adapt) fn note_usage(&mut self, usage: TokenCounts) {
         self.state.usage = Some(usage);
+    }
+
+    /// What has been reported beside tokens so far.
+    pub(in crate::adapt) fn note_extras(&mut self, extras: Extras) {
+        self.state.extras.replace_by(extras);
     }
 
     /// Usage, if the client asked for it and it is known, and the last event.

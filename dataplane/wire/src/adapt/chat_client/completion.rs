@@ -6,6 +6,7 @@ use shared::usage::TokenCounts;
 
 use super::{Identity, write_signature, write_usage};
 use crate::adapt::Whole;
+use crate::extras::Extras;
 use crate::json::Writer;
 
 /// A call of a function.
@@ -93,6 +94,7 @@ pub(in crate::adapt) fn completion(
     identity: &Identity,
     choices: &[Choice<'_>],
     usage: Option<TokenCounts>,
+    extras: Extras,
 ) -> Whole {
     let mut json = Writer::default();
     json.object();
@@ -108,5 +110,6 @@ pub(in crate::adapt) fn completion(
     }
     json.end_object();
     let output_bytes = choices.iter().map(Choice::bytes).sum::<usize>();
-    Whole { body: json.finish().into(), usage, output_bytes: output_bytes.try_into().unwrap_or(u64::MAX) }
+    let output_bytes = output_bytes.try_into().unwrap_or(u64::MAX);
+    Whole { body: json.finish().into(), usage, extras, output_bytes }
 }

@@ -54,18 +54,26 @@ impl Identity {
     }
 }
 
-/// Usage as a chat client expects it: cached input within the prompt, reasoning within the completion (CHAT-3).
+/// Usage as a chat client expects it: cached and audio input within the prompt, reasoning, audio and images within the
+/// completion (CHAT-3).
 fn write_usage(usage: &TokenCounts, json: &mut Writer) {
-    let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-    let completion = usage.output.saturating_add(usage.reasoning);
+    let (prompt, completion) = (usage.input_total(), usage.output_total());
     json.object().name("prompt_tokens").number(prompt).name("completion_tokens").number(completion);
     json.name("total_tokens").number(prompt.saturating_add(completion));
     json.name("prompt_tokens_details").object().name("cached_tokens").number(usage.cache_read);
-    if usage.cache_write > 0 {
-        json.name("cache_write_tokens").number(usage.cache_write);
-    }
+    let written = usage.cache_write.saturating_add(usage.cache_write_1h);
+    write_some(&[("cache_write_tokens", written), ("audio_tokens", usage.audio_input)], json);
     json.end_object().name("completion_tokens_details").object();
-    json.name("reasoning_tokens").number(usage.reasoning).end_object().end_object();
+    json.name("reasoning_tokens").number(usage.reasoning);
+    write_some(&[("audio_tokens", usage.audio_output), ("image_tokens", usage.image_output)], json);
+    json.end_object().end_object();
+}
+
+/// Writes the counts that are not zero.
+fn write_some(counts: &[(&str, u64)], json: &mut Writer) {
+    for (name, count) in counts.iter().filter(|(_, count)| *count > 0) {
+        json.name(name).number(*count);
+    }
 }
 
 /// What Gemini's own chat endpoint hands out with a call or a message, and wants back with it.

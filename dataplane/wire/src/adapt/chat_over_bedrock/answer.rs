@@ -6,6 +6,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
+use super::usage::{Usage, tier};
+use crate::extras::Extras;
 use crate::json::Writer;
 
 /// A whole answer.
@@ -16,7 +18,12 @@ pub(super) struct Answer<'a> {
     pub(super) output: Option<Output<'a>>,
     #[serde(borrow)]
     pub(super) stop_reason: Option<Text<'a>>,
-    pub(super) usage: Option<Usage>,
+    #[serde(borrow)]
+    pub(super) usage: Option<Usage<'a>>,
+    #[serde(borrow)]
+    service_tier: Option<&'a RawValue>,
+    #[serde(borrow)]
+    performance_config: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -107,7 +114,12 @@ pub(super) struct Event<'a> {
     pub(super) delta: Option<Delta<'a>>,
     #[serde(borrow)]
     pub(super) stop_reason: Option<Text<'a>>,
-    pub(super) usage: Option<Usage>,
+    #[serde(borrow)]
+    pub(super) usage: Option<Usage<'a>>,
+    #[serde(borrow)]
+    service_tier: Option<&'a RawValue>,
+    #[serde(borrow)]
+    performance_config: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -134,40 +146,33 @@ pub(super) struct Fragment<'a> {
     pub(super) input: Option<Text<'a>>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Usage {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_write_input_tokens: Option<u64>,
-}
-
 /// The usage in a body that may be an error.
 pub(in crate::adapt) fn usage_in(body: &[u8]) -> Option<TokenCounts> {
-    let said: Answered = serde_json::from_slice(body).ok()?;
+    let said: Answered<'_> = serde_json::from_slice(body).ok()?;
     said.usage.as_ref().map(Usage::counts)
 }
 
 #[derive(Deserialize)]
-struct Answered {
-    usage: Option<Usage>,
+struct Answered<'a> {
+    #[serde(borrow)]
+    usage: Option<Usage<'a>>,
 }
 
 /// A string, borrowed where it has no escapes.
 #[derive(Debug, Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-impl Usage {
-    /// Input that a cache served or took is counted apart.
-    pub(super) fn counts(&self) -> TokenCounts {
-        TokenCounts {
-            input: self.input_tokens.unwrap_or(0),
-            cache_read: self.cache_read_input_tokens.unwrap_or(0),
-            cache_write: self.cache_write_input_tokens.unwrap_or(0),
-            output: self.output_tokens.unwrap_or(0),
-            ..TokenCounts::ZERO
-        }
+impl Answer<'_> {
+    /// What it reports beside tokens.
+    pub(super) fn extras(&self) -> Extras {
+        Extras { tier: tier(self.service_tier, self.performance_config), ..Extras::default() }
+    }
+}
+
+impl Event<'_> {
+    /// What it reports beside tokens.
+    pub(super) fn extras(&self) -> Extras {
+        Extras { tier: tier(self.service_tier, self.performance_config), ..Extras::default() }
     }
 }
 

@@ -8,6 +8,7 @@ mod media;
 mod request;
 mod stream;
 mod thinking;
+mod usage;
 mod whole;
 
 use shared::operation::Dialect;

@@ -161,6 +161,7 @@ impl Told {
                 self.chunks.note_finished();
             }
             "metadata" => {
+                self.chunks.note_extras(event.extras());
                 event.usage.into_iter().for_each(|usage| self.chunks.note_usage(usage.counts()));
                 if self.chunks.state().finished {
                     self.chunks.done();

@@ -2,8 +2,9 @@
 
 use serde_json::value::RawValue;
 
-use super::answer::{Answer, Block, Reasoning, ToolUse, Usage, finish_reason, write_thinking};
+use super::answer::{Answer, Block, Reasoning, ToolUse, finish_reason, write_thinking};
 use super::stream::BedrockStream;
+use super::usage::Usage;
 use crate::adapt::chat_client::{Call, Choice, Identity, completion};
 use crate::adapt::{Answers, BadAnswer, Whole};
 use crate::envelope::StreamError;
@@ -29,6 +30,7 @@ impl Answers for BedrockAnswers {
             let error = StreamError::of_odd(body);
             return Err(error.map_or(BadAnswer::Invalid("it is not a Converse response"), BadAnswer::Error));
         };
+        let extras = answer.extras();
         let mut told = Told::default();
         for block in message.content.into_iter().flatten() {
             told.block(block, &self.identity);
@@ -39,7 +41,7 @@ impl Answers for BedrockAnswers {
         }
         let stop_reason = answer.stop_reason.map(|reason| reason.0).unwrap_or_default();
         choice.finish_reason = finish_reason(&stop_reason, !choice.calls.is_empty());
-        Ok(completion(&self.identity, &[choice], answer.usage.as_ref().map(Usage::counts)))
+        Ok(completion(&self.identity, &[choice], answer.usage.as_ref().map(Usage::counts), extras))
     }
 
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {

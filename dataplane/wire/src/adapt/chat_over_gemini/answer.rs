@@ -4,9 +4,11 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use shared::usage::TokenCounts;
+use shared::usage::{TokenCounts, Units};
 
+use super::usage::Usage;
 use crate::adapt::chat_client::{Call, Identity};
+use crate::extras::Extras;
 use crate::json::compact;
 
 /// An answer, or a piece of one.
@@ -16,7 +18,8 @@ pub(super) struct Answer<'a> {
     #[serde(borrow)]
     pub(super) candidates: Option<Vec<Candidate<'a>>>,
     pub(super) prompt_feedback: Option<Feedback<'a>>,
-    pub(super) usage_metadata: Option<Usage>,
+    #[serde(borrow)]
+    pub(super) usage_metadata: Option<Usage<'a>>,
     /// In place of all else.
     pub(super) error: Option<&'a RawValue>,
 }
@@ -29,6 +32,16 @@ pub(super) struct Candidate<'a> {
     #[serde(borrow)]
     pub(super) content: Option<Content<'a>>,
     pub(super) finish_reason: Option<Text<'a>>,
+    #[serde(borrow)]
+    grounding_metadata: Option<&'a RawValue>,
+}
+
+/// The searches that an answer rests on.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Grounding<'a> {
+    #[serde(borrow)]
+    web_search_queries: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -63,49 +76,32 @@ pub(super) struct Feedback<'a> {
     pub(super) block_reason: Option<Text<'a>>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::adapt) struct Usage {
-    prompt_token_count: Option<u64>,
-    tool_use_prompt_token_count: Option<u64>,
-    cached_content_token_count: Option<u64>,
-    candidates_token_count: Option<u64>,
-    thoughts_token_count: Option<u64>,
-}
-
 /// The usage in a body that may be an error.
 pub(in crate::adapt) fn usage_in(body: &[u8]) -> Option<TokenCounts> {
-    let said: Answered = serde_json::from_slice(body).ok()?;
+    let said: Answered<'_> = serde_json::from_slice(body).ok()?;
     said.usage_metadata.as_ref().map(Usage::counts)
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answered {
-    usage_metadata: Option<Usage>,
+struct Answered<'a> {
+    #[serde(borrow)]
+    usage_metadata: Option<Usage<'a>>,
 }
 
 /// A string, borrowed where it has no escapes.
 #[derive(Debug, Deserialize)]
 pub(in crate::adapt) struct Text<'a>(#[serde(borrow)] pub(in crate::adapt) Cow<'a, str>);
 
-impl Usage {
-    /// Input served by the cache is part of the prompt; thoughts are no part of the candidates.
-    pub(in crate::adapt) fn counts(&self) -> TokenCounts {
-        let prompt = self.prompt_token_count.unwrap_or(0);
-        let prompt = prompt.saturating_add(self.tool_use_prompt_token_count.unwrap_or(0));
-        let cache_read = self.cached_content_token_count.unwrap_or(0).min(prompt);
-        TokenCounts {
-            input: prompt.saturating_sub(cache_read),
-            cache_read,
-            output: self.candidates_token_count.unwrap_or(0),
-            reasoning: self.thoughts_token_count.unwrap_or(0),
-            ..TokenCounts::ZERO
-        }
-    }
-}
-
 impl<'a> Answer<'a> {
+    /// What it reports beside tokens.
+    pub(super) fn extras(&self) -> Extras {
+        let grounded = |candidate: &Candidate<'_>| candidate.grounding_metadata.map_or(0, searches);
+        let searches = self.candidates.iter().flatten().map(grounded).fold(0, u64::saturating_add);
+        let tier = self.usage_metadata.as_ref().and_then(Usage::tier);
+        Extras { units: Units { searches, ..Units::ZERO }, tier, ..Extras::default() }
+    }
+
     /// Its candidate, if it says nothing else but what has been used.
     pub(super) fn only_candidate(&self) -> Option<&Candidate<'a>> {
         let [candidate] = self.candidates.as_deref()? else { return None };
@@ -118,12 +114,20 @@ impl<'a> Answer<'a> {
     }
 }
 
+/// The searches of an answer with this metadata.
+fn searches(grounding: &RawValue) -> u64 {
+    let grounding = serde_json::from_str::<Grounding<'_>>(grounding.get()).ok();
+    let queries = grounding.and_then(|grounding| grounding.web_search_queries).map_or(0, |list| list.len());
+    queries.try_into().unwrap_or(u64::MAX)
+}
+
 impl<'a> Candidate<'a> {
     /// Its part, if that is text and there is nothing else.
     pub(super) fn only_part(&self) -> Option<&Part<'a>> {
         let [part] = self.content.as_ref()?.parts.as_deref()? else { return None };
         let is_text = part.function_call.is_none() && part.thought_signature.is_none();
-        (is_text && self.finish_reason.is_none()).then_some(part)
+        let alone = self.finish_reason.is_none() && self.grounding_metadata.is_none();
+        (is_text && alone).then_some(part)
     }
 }
 

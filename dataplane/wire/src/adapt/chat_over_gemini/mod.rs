@@ -7,11 +7,13 @@ mod contents;
 mod losses;
 mod request;
 mod stream;
+mod usage;
 mod whole;
 
 use shared::operation::Dialect;
 
-pub(super) use answer::{Text, Usage, finish_reason, usage_in};
+pub(super) use answer::{Text, finish_reason, usage_in};
+pub(super) use usage::Usage;
 
 use super::Adaptation;
 

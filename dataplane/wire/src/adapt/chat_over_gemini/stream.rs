@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use shared::usage::TokenCounts;
 
-use super::answer::{Answer, Candidate, Usage, finish_reason};
+use super::answer::{Answer, Candidate, finish_reason};
+use super::usage::Usage;
 use crate::adapt::alike::Alike;
 use crate::adapt::chat_client::{Chunks, Identity};
 use crate::adapt::events::Events;
@@ -106,7 +107,9 @@ impl Told {
         if let Some(like) = self.alike.read(data) {
             let Piece { choice, member, usage } = like.meaning;
             if let Some(usage) = usage {
-                self.chunks.note_usage(TokenCounts { output: like.number.unwrap_or(usage.output), ..usage });
+                let others = usage.audio_output.saturating_add(usage.image_output);
+                let output = like.number.map_or(usage.output, |candidates| candidates.saturating_sub(others));
+                self.chunks.note_usage(TokenCounts { output, ..usage });
             }
             self.chunks.escaped(choice, member, like.text);
             return true;
@@ -134,6 +137,7 @@ impl Told {
         if let Some(usage) = &answer.usage_metadata {
             self.chunks.note_usage(usage.counts());
         }
+        self.chunks.note_extras(answer.extras());
         let blocked = answer.is_blocked();
         for candidate in answer.candidates.into_iter().flatten() {
             self.candidate(candidate, identity);

@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, Candidate, finish_reason};
 use super::stream::GeminiStream;
+use super::usage::Usage;
 use crate::adapt::chat_client::{Choice, Identity, completion};
 use crate::adapt::{Answers, BadAnswer, Whole};
 use crate::envelope::StreamError;
@@ -23,7 +24,8 @@ impl Answers for GeminiAnswers {
         if answer.candidates.is_none() && !answer.is_blocked() && answer.usage_metadata.is_none() {
             return Err(BadAnswer::Invalid("it has no candidates"));
         }
-        let usage = answer.usage_metadata.as_ref().map(super::answer::Usage::counts);
+        let usage = answer.usage_metadata.as_ref().map(Usage::counts);
+        let extras = answer.extras();
         let blocked = answer.is_blocked();
         let mut calls = 0;
         let candidates = answer.candidates.into_iter().flatten().enumerate();
@@ -33,7 +35,7 @@ impl Answers for GeminiAnswers {
             let finish_reason = if blocked { "content_filter" } else { "stop" };
             choices.push(Choice { finish_reason, ..Choice::default() });
         }
-        Ok(completion(&self.identity, &choices, usage))
+        Ok(completion(&self.identity, &choices, usage, extras))
     }
 
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {

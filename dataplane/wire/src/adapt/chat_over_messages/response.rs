@@ -46,7 +46,8 @@ pub(super) fn whole(form: &Form, body: &[u8]) -> Result<Whole, BadAnswer> {
     out.extend_from_slice(br#"],"usage":"#);
     usage.write(&mut out);
     out.push(b'}');
-    Ok(Whole { body: out.into(), usage: usage.counts(), output_bytes: message.output_bytes() })
+    let output_bytes = message.output_bytes();
+    Ok(Whole { body: out.into(), usage: usage.counts(), extras: usage.extras(), output_bytes })
 }
 
 /// What the model said, escaped as it came.

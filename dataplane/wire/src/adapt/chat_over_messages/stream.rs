@@ -164,6 +164,7 @@ impl ChatChunks {
                 let message: Said<'_> = said::object(said.message).unwrap_or_default();
                 message.usage.into_iter().for_each(|told| self.usage.hear(told));
                 self.state.input = self.usage.counts();
+                self.state.extras = self.usage.extras();
                 self.chunks.begin();
             }
             "content_block_start" => {
@@ -223,6 +224,7 @@ impl ChatChunks {
     fn message_delta(&mut self, said: &Said<'_>) {
         said.usage.into_iter().for_each(|told| self.usage.hear(told));
         self.state.usage = self.usage.counts();
+        self.state.extras = self.usage.extras();
         let delta: Block<'_> = said::object(said.delta).unwrap_or_default();
         let stop_reason = said::word(delta.stop_reason);
         if !stop_reason.is_empty() {

@@ -1,53 +1,23 @@
 //! Usage as Messages tells it: input that no cache served, read from one and written to one apart, and thoughts
 //! within the output.
 
-use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use super::said;
 use crate::adapt::write;
-use crate::json::whole_number;
-use crate::messages::Counted;
+use crate::extras::Extras;
+use crate::messages;
 
 /// What has been told so far; what is told later takes the place of what was told before.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Usage(Counted);
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Told<'a> {
-    #[serde(borrow)]
-    input_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    cache_creation_input_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    cache_read_input_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    output_tokens: Option<&'a RawValue>,
-    #[serde(borrow)]
-    output_tokens_details: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Details<'a> {
-    #[serde(borrow)]
-    thinking_tokens: Option<&'a RawValue>,
-}
+pub(super) struct Usage(messages::Usage);
 
 impl Usage {
     /// Takes in a `usage` object.
     pub(super) fn hear(&mut self, told: &RawValue) {
-        let Some(told) = said::object::<Told<'_>>(Some(told)) else { return };
-        let details: Details<'_> = said::object(told.output_tokens_details).unwrap_or_default();
-        self.0.replace_by(Counted {
-            input: count(told.input_tokens),
-            cache_write: count(told.cache_creation_input_tokens),
-            cache_read: count(told.cache_read_input_tokens),
-            output: count(told.output_tokens),
-            thinking: count(details.thinking_tokens),
-        });
+        let told: Value = serde_json::from_str(told.get()).unwrap_or_default();
+        self.0.replace_by(&messages::Usage::of(&told));
     }
 
     /// Each token in one class. None if neither input nor output has been told.
@@ -55,36 +25,34 @@ impl Usage {
         self.0.counts()
     }
 
+    /// What has been told beside tokens.
+    pub(super) fn extras(&self) -> Extras {
+        self.0.extras()
+    }
+
     /// As a chat client expects it: what the caches served within the prompt, thoughts within the completion
     /// (CHAT-3). What is not known is 0.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let counts = self.counts().unwrap_or_default();
-        let prompt = counts.input.saturating_add(counts.cache_read).saturating_add(counts.cache_write);
-        let completion = counts.output.saturating_add(counts.reasoning);
+        let (prompt, completion) = (counts.input_total(), counts.output_total());
         let mut usage = write::Members::open(out);
         write::number(usage.key("prompt_tokens"), prompt);
         write::number(usage.key("completion_tokens"), completion);
         write::number(usage.key("total_tokens"), prompt.saturating_add(completion));
         let mut details = write::Members::open(usage.key("prompt_tokens_details"));
         write::number(details.key("cached_tokens"), counts.cache_read);
-        write::number(details.key("cache_write_tokens"), counts.cache_write);
+        write::number(
+            details.key("cache_write_tokens"),
+            counts.cache_write.saturating_add(counts.cache_write_1h),
+        );
         details.close();
-        if self.0.thinking.is_some() {
+        if self.0.tells_thinking() {
             let mut details = write::Members::open(usage.key("completion_tokens_details"));
             write::number(details.key("reasoning_tokens"), counts.reasoning);
             details.close();
         }
         usage.close();
     }
-}
-
-/// A count; some write it as `12.0`.
-fn count(raw: Option<&RawValue>) -> Option<u64> {
-    let raw = raw?.get();
-    whole_number(raw.as_bytes()).or_else(|| {
-        let number: f64 = raw.parse().ok()?;
-        format!("{:.0}", number.clamp(0.0, 1e15)).parse().ok()
-    })
 }
 
 #[cfg(test)]

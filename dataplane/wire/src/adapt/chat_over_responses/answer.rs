@@ -195,7 +195,7 @@ impl Answer {
             },
             b"response.failed" => {
                 let response = event.response();
-                self.state.usage = response.as_ref().and_then(Response::token_counts);
+                response.iter().for_each(|response| self.reported(response));
                 return self.fail(&failure(response.as_ref()), secrets);
             }
             b"error" => return self.fail(&odd_error(data), secrets),
@@ -339,7 +339,7 @@ impl Answer {
                 }
             }
         }
-        self.state.usage = response.token_counts();
+        self.reported(response);
         self.chunks.finish(response.finish_reason(!self.calls.is_empty()));
         if self.include_usage {
             self.chunks.usage(self.state.usage.unwrap_or_default());
@@ -348,6 +348,12 @@ impl Answer {
         self.state.finished = true;
         self.state.done = true;
         true
+    }
+
+    /// Notes what the response reports of its usage.
+    fn reported(&mut self, response: &Response<'_>) {
+        self.state.usage = response.token_counts().or(self.state.usage);
+        self.state.extras.replace_by(response.extras());
     }
 
     fn fail(&mut self, error: &StreamError, secrets: &[String]) -> bool {

@@ -145,18 +145,23 @@ pub(super) fn kind_and_input(custom: bool) -> (&'static [u8], &'static [u8]) {
     if custom { (b"custom", b"input") } else { (b"function", b"arguments") }
 }
 
-/// Cached input is part of the prompt, reasoning part of the completion.
+/// Cached and audio input is part of the prompt, reasoning and audio part of the completion.
 pub(super) fn put_usage(usage: TokenCounts, out: &mut BytesMut) {
-    let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-    let completion = usage.output.saturating_add(usage.reasoning);
-    for (name, count) in [
-        ("{\"prompt_tokens\":", prompt),
-        (",\"completion_tokens\":", completion),
-        (",\"total_tokens\":", prompt.saturating_add(completion)),
-        (",\"prompt_tokens_details\":{\"cached_tokens\":", usage.cache_read),
-        (",\"cache_write_tokens\":", usage.cache_write),
-        ("},\"completion_tokens_details\":{\"reasoning_tokens\":", usage.reasoning),
-    ] {
+    let (prompt, completion) = (usage.input_total(), usage.output_total());
+    let written = usage.cache_write.saturating_add(usage.cache_write_1h);
+    let some = |name: &'static str, count: u64| Some((name, count)).filter(|_| count > 0);
+    let members = [
+        Some(("{\"prompt_tokens\":", prompt)),
+        Some((",\"completion_tokens\":", completion)),
+        Some((",\"total_tokens\":", prompt.saturating_add(completion))),
+        Some((",\"prompt_tokens_details\":{\"cached_tokens\":", usage.cache_read)),
+        Some((",\"cache_write_tokens\":", written)),
+        some(",\"audio_tokens\":", usage.audio_input),
+        Some(("},\"completion_tokens_details\":{\"reasoning_tokens\":", usage.reasoning)),
+        some(",\"audio_tokens\":", usage.audio_output),
+        some(",\"image_tokens\":", usage.image_output),
+    ];
+    for (name, count) in members.into_iter().flatten() {
         out.put_slice(name.as_bytes());
         number(out, count);
     }

@@ -4,9 +4,11 @@
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use shared::usage::TokenCounts;
+use shared::usage::{TokenCounts, Units};
 
-use crate::chat::token_counts;
+use crate::chat::UsageReader;
+use crate::extras::{Extras, term};
+use crate::responses::ToolUse;
 
 /// Any event: the members that matter of all types.
 #[derive(Debug, Deserialize)]
@@ -56,6 +58,14 @@ pub(super) struct Response<'a> {
     output: Option<Vec<&'a RawValue>>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    service_tier: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Action<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -83,6 +93,8 @@ pub(super) struct Item<'a> {
     content: Option<&'a RawValue>,
     #[serde(borrow)]
     summary: Option<&'a RawValue>,
+    #[serde(borrow)]
+    action: Option<&'a RawValue>,
 }
 
 /// A part of a message, or of reasoning.
@@ -172,8 +184,22 @@ impl<'a> Response<'a> {
         bare(self.status)
     }
 
+    fn usage(&self) -> Option<UsageReader> {
+        serde_json::from_str::<Value>(self.usage?.get()).ok().as_ref().map(UsageReader::of)
+    }
+
     pub(super) fn token_counts(&self) -> Option<TokenCounts> {
-        serde_json::from_str::<Value>(self.usage?.get()).ok().as_ref().and_then(token_counts)
+        self.usage()?.counts()
+    }
+
+    /// What it reports beside tokens.
+    pub(super) fn extras(&self) -> Extras {
+        let mut extras = self.usage().map(|usage| usage.extras()).unwrap_or_default();
+        extras.tier = term(bare(self.service_tier));
+        let mut tools = Units::ZERO;
+        self.items().for_each(|(_, item)| item.tool_use().add_to(&mut tools));
+        extras.raise(&tools);
+        extras
     }
 
     /// Whole seconds.
@@ -202,6 +228,12 @@ impl<'a> Item<'a> {
             b"custom_tool_call" => ItemKind::Custom,
             _ => ItemKind::Other,
         }
+    }
+
+    /// What it is billed as.
+    fn tool_use(&self) -> ToolUse {
+        let action: Option<Action<'_>> = inner(self.action);
+        ToolUse::of(bare(self.kind), bare(action.and_then(|action| action.kind)))
     }
 
     /// The id by which results name a call.

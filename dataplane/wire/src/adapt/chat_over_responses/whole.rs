@@ -45,7 +45,7 @@ pub(super) fn whole(common: &Common, body: &[u8]) -> Result<Whole, BadAnswer> {
     put_usage(usage.unwrap_or_default(), &mut out);
     out.put_u8(b'}');
     let output_bytes = message.output_bytes.try_into().unwrap_or(u64::MAX);
-    Ok(Whole { body: out.freeze(), usage, output_bytes })
+    Ok(Whole { body: out.freeze(), usage, extras: response.extras(), output_bytes })
 }
 
 impl Message {

@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use shared::provider::path::Call;
-use shared::usage::TokenCounts;
+use shared::usage::{TokenCounts, Units};
 
 use super::said::{Answer, Image};
 use crate::adapt::{Answers, BadAnswer, Whole};
 use crate::envelope::{StreamError, chat_stream_error};
+use crate::extras::Extras;
 use crate::json::Writer;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
@@ -32,8 +33,10 @@ impl Answers for ImageAnswers {
             let refusal = answer.refusal().map(refused);
             return Err(refusal.map_or_else(|| BadAnswer::Nothing(answer.words()), BadAnswer::Error));
         }
-        let usage = answer.usage();
-        Ok(Whole { body: self.write(&images, usage, answer.image_tokens()), usage, output_bytes: 0 })
+        let (usage, tier) = answer.usage();
+        let body = self.write(&images, usage, answer.image_tokens());
+        let units = Units { images: images.len().try_into().unwrap_or(u64::MAX), ..Units::ZERO };
+        Ok(Whole { body, usage, extras: Extras { units, tier, ..Extras::default() }, output_bytes: 0 })
     }
 
     fn stream(&self, _secrets: Vec<String>) -> Box<dyn AnswerStream> {
@@ -82,8 +85,7 @@ impl ImageAnswers {
 
 /// What thoughts cost is part of the output. The prompt is nothing but text.
 fn write_usage(usage: &TokenCounts, image_tokens: Option<u64>, json: &mut Writer) {
-    let input = usage.input.saturating_add(usage.cache_read);
-    let output = usage.output.saturating_add(usage.reasoning);
+    let (input, output) = (usage.input_total(), usage.output_total());
     json.name("usage").object().name("input_tokens").number(input);
     json.name("input_tokens_details").object().name("text_tokens").number(input);
     json.name("image_tokens").number(0).end_object().name("output_tokens").number(output);

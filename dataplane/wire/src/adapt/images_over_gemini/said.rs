@@ -168,11 +168,10 @@ impl<'a> Answer<'a> {
         })
     }
 
-    /// What was used.
-    pub(super) fn usage(&self) -> Option<TokenCounts> {
-        self.usage_metadata
-            .and_then(|raw| serde_json::from_str::<Usage>(raw.get()).ok())
-            .map(|usage| usage.counts())
+    /// What was used, and the service tier.
+    pub(super) fn usage(&self) -> (Option<TokenCounts>, Option<Box<str>>) {
+        let usage = self.usage_metadata.and_then(|raw| serde_json::from_str::<Usage<'_>>(raw.get()).ok());
+        (usage.as_ref().map(Usage::counts), usage.as_ref().and_then(Usage::tier))
     }
 
     /// How many of the tokens of the output are those of images, if that is said.

@@ -46,7 +46,7 @@ pub(super) fn whole(answers: &ChatAnswers, body: &[u8]) -> Result<Whole, BadAnsw
         has_refusal: text_member(message, "refusal").is_some_and(|refusal| !refusal.is_empty()),
     };
     let body = envelope(answers, &content.blocks, &ending, seen.usage);
-    Ok(Whole { body: body.into(), usage: seen.usage, output_bytes: seen.output_bytes })
+    Ok(Whole { body: body.into(), usage: seen.usage, extras: seen.extras, output_bytes: seen.output_bytes })
 }
 
 fn envelope(
@@ -68,13 +68,20 @@ fn envelope(
 /// A `usage` object. What the upstream did not count is zero.
 pub(super) fn usage(counts: Option<TokenCounts>) -> String {
     let counts = counts.unwrap_or_default();
+    let (written, input) = (counts.cache_write.saturating_add(counts.cache_write_1h), counts.input_total());
     let mut usage = format!(
-        "{{\"input_tokens\":{},\"cache_creation_input_tokens\":{},\"cache_read_input_tokens\":{},\"output_tokens\":{}",
-        counts.input,
-        counts.cache_write,
+        "{{\"input_tokens\":{},\"cache_creation_input_tokens\":{written},\"cache_read_input_tokens\":{},\"output_tokens\":{}",
+        input.saturating_sub(counts.cache_read).saturating_sub(written),
         counts.cache_read,
-        counts.output.saturating_add(counts.reasoning),
+        counts.output_total(),
     );
+    if counts.cache_write_1h > 0 {
+        let _ = write!(
+            usage,
+            ",\"cache_creation\":{{\"ephemeral_5m_input_tokens\":{},\"ephemeral_1h_input_tokens\":{}}}",
+            counts.cache_write, counts.cache_write_1h
+        );
+    }
     if counts.reasoning > 0 {
         let _ = write!(usage, ",\"output_tokens_details\":{{\"thinking_tokens\":{}}}", counts.reasoning);
     }

@@ -4,9 +4,12 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::event::Block;
+use crate::chat::UsageReader;
+use crate::extras::term;
 use crate::json;
 
 /// A chunk.
@@ -16,6 +19,10 @@ pub(super) struct Chunk<'a> {
     pub(super) choices: Option<Vec<Choice<'a>>>,
     #[serde(borrow)]
     pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) x_groq: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) service_tier: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
 }
@@ -28,6 +35,8 @@ pub(super) struct Choice<'a> {
     pub(super) delta: Option<Delta<'a>>,
     #[serde(borrow)]
     finish_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
     /// vLLM: the stop sequence that was met, or the number of a token.
     #[serde(borrow)]
     stop_reason: Option<&'a RawValue>,
@@ -67,10 +76,25 @@ struct Function<'a> {
 }
 
 impl<'a> Chunk<'a> {
+    /// What it reports of usage, if it does: in itself, or in a choice as Moonshot has it.
+    pub(super) fn usage(&self) -> Option<UsageReader> {
+        let read = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
+        let choices = || self.choices.iter().flatten().find_map(|choice| choice.usage.and_then(read));
+        let groq = || self.x_groq.and_then(read).and_then(|groq| groq.get("usage").cloned());
+        let usage = self.usage.and_then(read).filter(Value::is_object).or_else(groq).or_else(choices)?;
+        Some(UsageReader::of(&usage))
+    }
+
+    /// The service tier that it names.
+    pub(super) fn tier(&self) -> Option<Box<str>> {
+        between_quotes(self.service_tier?).and_then(|tier| term(tier.as_bytes()))
+    }
+
     /// Its text, and what it adds to, if it says nothing else.
     pub(super) fn only_text(&self) -> Option<(&'a str, Block)> {
         let [choice] = self.choices.as_deref()? else { return None };
-        let ends = [self.usage, self.error, choice.finish_reason, choice.stop_reason];
+        let ends =
+            [self.usage, self.x_groq, self.error, choice.usage, choice.finish_reason, choice.stop_reason];
         let alone = choice.is_first() && ends.iter().all(Option::is_none);
         choice.delta.as_ref().filter(|_| alone)?.only_text()
     }
@@ -163,7 +187,7 @@ pub(super) enum Piece<'a> {
 
 /// The pieces of a `content`.
 pub(super) fn pieces(raw: &RawValue) -> Vec<Piece<'_>> {
-    let parts: Vec<serde_json::Value> = serde_json::from_str(raw.get()).unwrap_or_default();
+    let parts: Vec<Value> = serde_json::from_str(raw.get()).unwrap_or_default();
     let escaped = |text: &str| Cow::Owned(inside(json::quote(text)));
     let mut pieces = Vec::new();
     for part in &parts {

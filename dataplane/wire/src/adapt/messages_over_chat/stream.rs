@@ -19,7 +19,6 @@ use super::event::{Block, Events};
 use super::{ChatAnswers, Ending};
 use crate::adapt::alike::Alike;
 use crate::adapt::events;
-use crate::chat::token_counts;
 use crate::envelope::{StreamError, error_event, messages_stream_error};
 use crate::native::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
@@ -155,9 +154,12 @@ impl MessagesFromChat {
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>) {
-        if let Some(usage) = chunk.usage {
-            let usage: Value = serde_json::from_str(usage.get()).unwrap_or_default();
-            self.state.usage = token_counts(&usage).or(self.state.usage);
+        if let Some(usage) = chunk.usage() {
+            self.state.usage = usage.counts().or(self.state.usage);
+            self.state.extras.replace_by(usage.extras());
+        }
+        if let Some(tier) = chunk.tier() {
+            self.state.extras.tier = Some(tier);
         }
         self.begin();
         self.telling(|told| {

@@ -9,7 +9,9 @@ use super::items::{Full, OUTPUT_BYTES_MAX, Output, PartKind};
 use crate::adapt::alike::Alike;
 use crate::adapt::events::Events;
 use crate::adapt::{Answers, BadAnswer, Whole};
+use crate::chat::UsageReader;
 use crate::envelope::StreamError;
+use crate::extras::Extras;
 use crate::json::meant_bytes;
 use crate::native::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
@@ -34,12 +36,13 @@ impl Answers for ChatAnswers {
         if let Some(error) = chunk.error(body) {
             return Err(BadAnswer::Error(error));
         }
+        let (reported, tier) = (chunk.usage(), chunk.tier());
         let choice = chunk.choice().ok_or(BadAnswer::Invalid("it holds no choice"))?;
         let finish = choice.finish();
         if finish == Some(Finish::Failed) {
             return Err(BadAnswer::Error(ended_with_an_error()));
         }
-        let usage = chunk.token_counts();
+        let (usage, extras) = (reported.as_ref().and_then(UsageReader::counts), extras_of(reported, tier));
         let mut answer = Answer::new(self.echo.clone());
         let told = choice.said().is_none_or(|said| answer.delta(&said).is_ok());
         let status = status_of(finish);
@@ -47,7 +50,7 @@ impl Answers for ChatAnswers {
             return Err(BadAnswer::Invalid("it is larger than 16 MiB"));
         }
         let body = answer.output.response(status, usage.unwrap_or_default());
-        Ok(Whole { body, usage, output_bytes: answer.state.output_bytes })
+        Ok(Whole { body, usage, extras, output_bytes: answer.state.output_bytes })
     }
 
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
@@ -144,7 +147,9 @@ impl Answer {
         let Ok(mut chunk) = Chunk::read(data) else {
             return self.fail(&StreamError::of_odd(data).unwrap_or_else(unreadable), secrets);
         };
-        self.state.usage = chunk.token_counts().or(self.state.usage);
+        let (reported, tier) = (chunk.usage(), chunk.tier());
+        self.state.usage = reported.as_ref().and_then(UsageReader::counts).or(self.state.usage);
+        self.state.extras.replace_by(extras_of(reported, tier));
         if let Some(error) = chunk.error(data) {
             return self.fail(&error, secrets);
         }
@@ -226,6 +231,11 @@ impl Answer {
         self.state.error = Some(error);
         true
     }
+}
+
+/// What was reported beside tokens.
+fn extras_of(reported: Option<UsageReader>, tier: Option<Box<str>>) -> Extras {
+    Extras { tier, ..reported.map(|usage| usage.extras()).unwrap_or_default() }
 }
 
 fn status_of(finish: Option<Finish>) -> Status<'static> {

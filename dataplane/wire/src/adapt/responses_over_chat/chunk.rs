@@ -6,11 +6,11 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use shared::usage::TokenCounts;
 
 use super::calls::Fragment;
-use crate::chat::token_counts;
+use crate::chat::UsageReader;
 use crate::envelope::StreamError;
+use crate::extras::term;
 use crate::json;
 
 /// What an event or a body holds.
@@ -22,6 +22,8 @@ pub(super) struct Chunk<'a> {
     usage: Option<&'a RawValue>,
     #[serde(borrow)]
     x_groq: Option<&'a RawValue>,
+    #[serde(borrow)]
+    service_tier: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -36,6 +38,8 @@ pub(super) struct Choice<'a> {
     message: Option<Delta<'a>>,
     #[serde(borrow)]
     finish_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
 }
 
 /// What it adds.
@@ -96,15 +100,24 @@ impl<'a> Chunk<'a> {
         StreamError::of_odd(document)
     }
 
-    pub(super) fn token_counts(&self) -> Option<TokenCounts> {
+    /// What it reports of usage, if it does: in itself, or in a choice as Moonshot has it.
+    pub(super) fn usage(&self) -> Option<UsageReader> {
         let read = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
-        let usage = self.usage.and_then(read).as_ref().and_then(token_counts);
-        usage.or_else(|| token_counts(self.x_groq.and_then(read)?.get("usage")?))
+        let choices = || self.choices.iter().flatten().find_map(|choice| choice.usage.and_then(read));
+        let groq = || self.x_groq.and_then(read).and_then(|groq| groq.get("usage").cloned());
+        let usage = self.usage.and_then(read).filter(Value::is_object).or_else(groq).or_else(choices)?;
+        Some(UsageReader::of(&usage))
+    }
+
+    /// The service tier that it names.
+    pub(super) fn tier(&self) -> Option<Box<str>> {
+        text(self.service_tier?).and_then(term)
     }
 
     /// Whether it tells nothing but choices.
     pub(super) fn is_plain(&self) -> bool {
-        self.usage.is_none() && self.x_groq.is_none() && self.error.is_none()
+        let in_choice = self.choices.iter().flatten().any(|choice| choice.usage.is_some());
+        self.usage.is_none() && self.x_groq.is_none() && self.error.is_none() && !in_choice
     }
 
     /// The answer: of several the first.

@@ -123,18 +123,23 @@ pub(super) fn write_response(
     out.put_u8(b'}');
 }
 
-/// Cached input is part of the input, reasoning part of the output.
+/// Cached and audio input is part of the input, reasoning and audio part of the output.
 fn write_usage(usage: TokenCounts, out: &mut BytesMut) {
-    let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-    let output = usage.output.saturating_add(usage.reasoning);
-    for (name, count) in [
-        ("{\"input_tokens\":", input),
-        (",\"input_tokens_details\":{\"cached_tokens\":", usage.cache_read),
-        (",\"cache_write_tokens\":", usage.cache_write),
-        ("},\"output_tokens\":", output),
-        (",\"output_tokens_details\":{\"reasoning_tokens\":", usage.reasoning),
-        ("},\"total_tokens\":", input.saturating_add(output)),
-    ] {
+    let (input, output) = (usage.input_total(), usage.output_total());
+    let written = usage.cache_write.saturating_add(usage.cache_write_1h);
+    let some = |name: &'static str, count: u64| Some((name, count)).filter(|_| count > 0);
+    let members = [
+        Some(("{\"input_tokens\":", input)),
+        Some((",\"input_tokens_details\":{\"cached_tokens\":", usage.cache_read)),
+        Some((",\"cache_write_tokens\":", written)),
+        some(",\"audio_tokens\":", usage.audio_input),
+        Some(("},\"output_tokens\":", output)),
+        Some((",\"output_tokens_details\":{\"reasoning_tokens\":", usage.reasoning)),
+        some(",\"audio_tokens\":", usage.audio_output),
+        some(",\"image_tokens\":", usage.image_output),
+        Some(("},\"total_tokens\":", input.saturating_add(output))),
+    ];
+    for (name, count) in members.into_iter().flatten() {
         out.put_slice(name.as_bytes());
         number(out, count);
     }

@@ -17,6 +17,7 @@ impl Sink for Seen {
             (1, Top::Groq) => self.groq_usage_key = false,
             (2, Top::Groq) if object && self.groq_usage_key => self.usage_begins(at),
             (2, _) => self.choice_key = ChoiceKey::Other,
+            (3, Top::Choices) if object && self.choice_key == ChoiceKey::Usage => self.usage_begins(at),
             (3, _) => self.delta_key = DeltaKey::Other,
             _ => {}
         }
@@ -25,8 +26,8 @@ impl Sink for Seen {
     #[inline]
     fn skips(&self, at: Place, object: bool) -> bool {
         if self.reading_depth > 0 {
-            let inner = at.depth.wrapping_sub(self.reading_depth);
-            return inner < u32::MAX && !(inner == 0 && object && self.reader.has_details());
+            let level = at.depth.wrapping_sub(self.reading_depth);
+            return level < u32::MAX && !(object && self.reader.enters(level));
         }
         match at.depth {
             0 => false,
@@ -50,7 +51,8 @@ impl Sink for Seen {
         self.taken.clear();
         self.length = 0;
         self.escapes = Escapes::default();
-        self.take_max = if key || self.top == Top::Object { KEY_BYTES_MAX } else { 0 };
+        let is_short = matches!(self.top, Top::Object | Top::Tier | Top::Duration);
+        self.take_max = if key || is_short { KEY_BYTES_MAX } else { 0 };
         if !key {
             self.value_starts(at);
         }

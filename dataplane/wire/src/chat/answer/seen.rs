@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use serde_json::Value;
 use shared::usage::TokenCounts;
 
-use crate::chat::usage::UsageReader;
+use crate::chat::usage::{UsageReader, scaled};
+use crate::extras::{Extras, term};
 use crate::json::{Escapes, Fault, Place, Scanner, unescape};
 use crate::native::Capture;
 
@@ -43,7 +44,10 @@ pub(in crate::chat) struct Seen {
     /// Top-level members that errors of odd shapes have: `message`, `detail`, `object: "error"`.
     pub(in crate::chat) odd: bool,
     usage: Usage,
-    groq_usage: Usage,
+    /// Of Groq, or in a choice.
+    inner_usage: Usage,
+    extras: Extras,
+    duration_ms: u64,
     error: Capture,
 
     /// The `usage` object that is open.
@@ -79,6 +83,9 @@ pub(super) enum Top {
     Groq,
     Error,
     Object,
+    Tier,
+    /// The length of a transcribed sound.
+    Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +95,8 @@ pub(super) enum ChoiceKey {
     Delta,
     Finish,
     Text,
+    /// Moonshot reports usage in the choice.
+    Usage,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,7 +134,16 @@ impl Answer {
 impl Seen {
     /// The last usage in it.
     pub(in crate::chat) fn token_counts(&self) -> Option<TokenCounts> {
-        self.usage.counts.or(self.groq_usage.counts)
+        self.usage.counts.or(self.inner_usage.counts)
+    }
+
+    /// What it reports beside tokens.
+    pub(in crate::chat) fn extras(&self) -> Extras {
+        let mut extras = self.extras.clone();
+        if !self.has_choices {
+            extras.units.audio_ms = extras.units.audio_ms.max(self.duration_ms);
+        }
+        extras
     }
 
     /// Whether a `usage` object stands at the top.
@@ -150,12 +168,12 @@ impl Seen {
             1 => match self.top {
                 Top::Usage => self.usage = Usage::default(),
                 Top::Error => self.error.start(at.offset),
-                Top::Other | Top::Choices | Top::Groq | Top::Object => {}
+                Top::Other | Top::Choices | Top::Groq | Top::Object | Top::Tier | Top::Duration => {}
             },
             2 => {
                 self.has_choice |= self.top == Top::Choices;
                 if self.top == Top::Groq && self.groq_usage_key {
-                    self.groq_usage = Usage::default();
+                    self.inner_usage = Usage::default();
                 }
             }
             _ => self.content |= self.in_output(),
@@ -172,16 +190,6 @@ impl Seen {
         }
     }
 
-    /// A member of the open `usage` object, or of one inside it, begins.
-    #[inline]
-    fn usage_key(&mut self, depth: u32, key: &[u8]) {
-        if depth == self.reading_depth {
-            self.reader.name(key);
-        } else {
-            self.reader.inner_name(key);
-        }
-    }
-
     #[inline]
     pub(super) fn usage_begins(&mut self, at: Place) {
         self.reader = UsageReader::default();
@@ -190,9 +198,10 @@ impl Seen {
     }
 
     pub(super) fn usage_ends(&mut self, at: Place) {
-        let usage = if at.depth == 1 { &mut self.usage } else { &mut self.groq_usage };
+        let usage = if at.depth == 1 { &mut self.usage } else { &mut self.inner_usage };
         if at.offset.saturating_sub(self.reading_from) <= USAGE_BYTES_MAX {
             *usage = Usage { is_object: true, counts: self.reader.counts() };
+            self.extras.replace_by(self.reader.extras());
         }
         self.reading_depth = 0;
     }
@@ -208,7 +217,7 @@ impl Seen {
     #[inline]
     pub(super) fn key_ends(&mut self, depth: u32, key: &[u8]) {
         if self.reading_depth > 0 {
-            return self.usage_key(depth, key);
+            return self.reader.name(depth.wrapping_sub(self.reading_depth), key);
         }
         match (depth, self.top) {
             (1, _) => {
@@ -233,8 +242,7 @@ impl Seen {
     #[inline]
     pub(super) fn text_value_ends(&mut self, depth: u32, length: usize, taken: &[u8]) {
         if self.top != Top::Choices {
-            self.odd |= self.top == Top::Object && depth == 1 && taken == b"error";
-            return;
+            return self.top_text(depth, taken);
         }
         if length == 0 {
             return;
@@ -254,10 +262,22 @@ impl Seen {
         }
     }
 
+    fn top_text(&mut self, depth: u32, text: &[u8]) {
+        match self.top {
+            _ if depth != 1 => {}
+            Top::Object => self.odd |= text == b"error",
+            Top::Tier => self.extras.tier = term(text),
+            Top::Duration => self.duration_ms = scaled(text, 1e3).unwrap_or(0),
+            Top::Other | Top::Choices | Top::Usage | Top::Groq | Top::Error => {}
+        }
+    }
+
     #[inline]
     pub(super) fn scalar_value_ends(&mut self, depth: u32, raw: &[u8]) {
         if self.reading_depth > 0 {
             self.reader.scalar(raw);
+        } else if depth == 1 && self.top == Top::Duration {
+            self.duration_ms = scaled(raw, 1e3).unwrap_or(0);
         } else if depth == 3 && self.top == Top::Choices && self.choice_key == ChoiceKey::Finish {
             self.finished |= raw != b"null";
         }
@@ -289,6 +309,8 @@ impl Top {
             b"x_groq" => Self::Groq,
             b"error" => Self::Error,
             b"object" => Self::Object,
+            b"service_tier" => Self::Tier,
+            b"duration" => Self::Duration,
             _ => Self::Other,
         }
     }
@@ -300,6 +322,7 @@ impl ChoiceKey {
             b"delta" | b"message" => Self::Delta,
             b"finish_reason" => Self::Finish,
             b"text" => Self::Text,
+            b"usage" => Self::Usage,
             _ => Self::Other,
         }
     }

@@ -9,8 +9,9 @@ use serde_json::value::RawValue;
 
 use super::NOT_INLINE;
 use super::whole::{COMPLETED, is_inline};
-use crate::chat::token_counts;
+use crate::chat::UsageReader;
 use crate::envelope::StreamError;
+use crate::extras::picture;
 use crate::media::events::{Events, Listener, is_error, said};
 use crate::stream::StreamState;
 
@@ -33,6 +34,10 @@ struct Event<'a> {
     #[serde(borrow)]
     url: Option<&'a RawValue>,
     usage: Option<Value>,
+    #[serde(borrow)]
+    quality: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    size: Option<Cow<'a, str>>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
@@ -61,7 +66,14 @@ impl Listener for Images {
         state.content = true;
         state.content_events = state.content_events.saturating_add(1);
         state.finished |= completed;
-        state.usage = event.usage.as_ref().and_then(token_counts).or(state.usage);
+        if completed {
+            state.extras.units.images = state.extras.units.images.saturating_add(1);
+            state.extras.picture = picture(event.quality.as_deref(), event.size.as_deref());
+        }
+        if let Some(usage) = event.usage.as_ref().map(UsageReader::of_images) {
+            state.usage = usage.counts().or(state.usage);
+            state.extras.replace_by(usage.extras());
+        }
         Ok(())
     }
 }

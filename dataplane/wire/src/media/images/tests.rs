@@ -16,7 +16,7 @@ const RESPONSE: &str = include_str!("../../../fixtures/images/response.json");
 const STREAM: &str = include_str!("../../../fixtures/images/stream.sse");
 
 fn used() -> TokenCounts {
-    TokenCounts { input: 5, output: 272, ..TokenCounts::default() }
+    TokenCounts { input: 5, image_output: 272, ..TokenCounts::default() }
 }
 
 fn upstream(body: &str, asks: bool) -> Value {
@@ -61,6 +61,7 @@ fn another_form_than_inline_is_refused() {
 fn an_answer_passes_with_its_usage() {
     let read = whole(RESPONSE.into()).unwrap();
     assert_eq!((read.body, read.usage, read.output_bytes), (RESPONSE.into(), Some(used()), 0));
+    assert_eq!((read.extras.units.images, read.extras.picture.as_deref()), (1, Some("low/1024x1024")));
 }
 
 #[test]
@@ -113,6 +114,10 @@ fn a_stream_passes_however_it_is_cut() {
             assert_eq!(out, input);
             assert!(state.content && state.finished && state.error.is_none());
             assert_eq!((state.usage, state.content_events), (Some(used()), 2));
+            assert_eq!(
+                (state.extras.units.images, state.extras.picture.as_deref()),
+                (1, Some("low/1024x1024"))
+            );
         }
     }
 }

@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 
 use super::NOT_INLINE;
 use crate::adapt::{BadAnswer, Whole};
-use crate::chat::token_counts;
+use crate::chat::UsageReader;
 use crate::envelope::{StreamError, named_event};
+use crate::extras::picture;
 
 /// What of an answer is looked at. The images stay where they are.
 #[derive(Debug, Deserialize)]
@@ -17,6 +18,8 @@ struct Answer<'a> {
     data: Option<Vec<Image<'a>>>,
     usage: Option<Value>,
     error: Option<Value>,
+    quality: Option<Value>,
+    size: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -44,8 +47,15 @@ pub fn whole(body: Bytes) -> Result<Whole, BadAnswer> {
     if images.is_empty() {
         return Err(BadAnswer::Invalid("it holds no images"));
     }
-    let usage = answer.usage.as_ref().and_then(token_counts);
-    Ok(Whole { body, usage, output_bytes: 0 })
+    let usage = answer.usage.as_ref().map(UsageReader::of_images);
+    let mut extras = usage.as_ref().map(UsageReader::extras).unwrap_or_default();
+    extras.units.images = images.len().try_into().unwrap_or(u64::MAX);
+    extras.picture = picture(text(answer.quality.as_ref()), text(answer.size.as_ref()));
+    Ok(Whole { body, usage: usage.and_then(|usage| usage.counts()), extras, output_bytes: 0 })
+}
+
+fn text(member: Option<&Value>) -> Option<&str> {
+    member.and_then(Value::as_str)
 }
 
 /// Whether this is a string that is not empty.

@@ -20,6 +20,7 @@ pub use poll::polled;
 
 use crate::adapt::{BadAnswer, Rejection};
 use crate::envelope::StreamError;
+use crate::extras::Extras;
 
 /// In whose words a target is asked for videos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +88,14 @@ impl Vendor {
         };
         let name = name.filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()));
         name.ok_or_else(|| bad(answer, "it names no operation"))
+    }
+
+    /// What the answer to a start says of the video: its length and size.
+    pub fn extras(self, answer: &[u8]) -> Extras {
+        match self {
+            Self::OpenAi => open_ai::extras(answer),
+            Self::Google => Extras::default(),
+        }
     }
 
     /// How far an operation is.

@@ -3,11 +3,14 @@
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
+use shared::usage::Units;
 
 use super::start::{Size, Start};
 use super::{State, Video};
 use crate::adapt::Rejection;
+use crate::chat::scaled;
 use crate::envelope::StreamError;
+use crate::extras::{Extras, picture};
 use crate::json::Writer;
 
 /// A start in OpenAI's words, whose seconds are a string.
@@ -61,8 +64,28 @@ struct Job {
     error: Option<Value>,
 }
 
+/// What an answer says of the video. The seconds are a number in a string.
+#[derive(Debug, Default, Deserialize)]
+struct Made {
+    seconds: Option<Value>,
+    size: Option<Value>,
+}
+
 pub(super) fn started(answer: &[u8]) -> Option<String> {
     serde_json::from_slice::<Job>(answer).ok()?.id
+}
+
+/// The length and size of the video that an answer names.
+pub(super) fn extras(answer: &[u8]) -> Extras {
+    let made: Made = serde_json::from_slice(answer).unwrap_or_default();
+    let seconds = match made.seconds {
+        Some(Value::String(text)) => scaled(text.as_bytes(), MILLI),
+        Some(Value::Number(number)) => scaled(number.to_string().as_bytes(), MILLI),
+        _ => None,
+    };
+    let size = made.size.as_ref().and_then(Value::as_str);
+    let units = Units { video_ms: seconds.unwrap_or(0), ..Units::ZERO };
+    Extras { units, picture: picture(None, size), ..Extras::default() }
 }
 
 pub(super) fn state(answer: &Bytes) -> Option<State> {
@@ -82,6 +105,9 @@ pub(super) fn state(answer: &Bytes) -> Option<State> {
         _ => return None,
     })
 }
+
+/// Milliseconds in a second.
+const MILLI: f64 = 1e3;
 
 /// From 0 to 100.
 fn hundredths(progress: f64) -> u64 {

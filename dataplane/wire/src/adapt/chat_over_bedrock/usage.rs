@@ -1,0 +1,77 @@
+//! What Bedrock counts, as disjoint token classes, and the terms of service that its answers name.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use shared::usage::TokenCounts;
+
+use super::answer::Text;
+use crate::extras::{joined, term};
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Usage<'a> {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_write_input_tokens: Option<u64>,
+    #[serde(borrow)]
+    cache_details: Option<&'a RawValue>,
+}
+
+/// A part of the input that a cache took, by its lifetime.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CacheDetail<'a> {
+    input_tokens: Option<u64>,
+    #[serde(borrow)]
+    ttl: Option<Text<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ServiceTier<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Text<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PerformanceConfig<'a> {
+    #[serde(borrow)]
+    latency: Option<Text<'a>>,
+}
+
+impl Usage<'_> {
+    /// Input that a cache served or took is counted apart.
+    pub(super) fn counts(&self) -> TokenCounts {
+        let details: Option<Vec<CacheDetail<'_>>> = read(self.cache_details);
+        let written = |is_hour: bool| {
+            let details = details.iter().flatten();
+            let matching = details.filter(move |detail| {
+                detail.ttl.as_ref().is_some_and(|ttl| ttl.0.eq_ignore_ascii_case("1h")) == is_hour
+            });
+            matching.filter_map(|detail| detail.input_tokens).fold(0, u64::saturating_add)
+        };
+        let (short, hour) = (written(false), written(true));
+        let all = self.cache_write_input_tokens.unwrap_or(short.saturating_add(hour));
+        let cache_write_1h = hour.min(all);
+        TokenCounts {
+            input: self.input_tokens.unwrap_or(0),
+            cache_read: self.cache_read_input_tokens.unwrap_or(0),
+            cache_write: all.saturating_sub(cache_write_1h),
+            cache_write_1h,
+            output: self.output_tokens.unwrap_or(0),
+            ..TokenCounts::ZERO
+        }
+    }
+}
+
+/// The tier of an answer with these members.
+pub(super) fn tier(service_tier: Option<&RawValue>, performance: Option<&RawValue>) -> Option<Box<str>> {
+    let service = read::<ServiceTier<'_>>(service_tier).and_then(|tier| tier.kind);
+    let latency = read::<PerformanceConfig<'_>>(performance).and_then(|config| config.latency);
+    joined([service, latency].into_iter().flatten().filter_map(|name| term(name.0.as_bytes())))
+}
+
+/// A member, if it has the form that is expected.
+fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(raw?.get()).ok()
+}

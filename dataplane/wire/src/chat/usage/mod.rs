@@ -1,0 +1,326 @@
+//! What vendors call usage, as disjoint token classes (CHAT-3), units that are not tokens, and the vendor's own cost.
+//!
+//! The counts are read off the tokens of a `usage` object as they go by; nothing of it is kept but its numbers.
+
+use serde_json::Value;
+use shared::usage::{TokenCounts, Units};
+
+use crate::extras::Extras;
+use crate::json::whole_number;
+
+/// The counts in a `usage` object of any vendor. `None` if it counts neither input nor output.
+///
+/// Cached input is part of `prompt_tokens`, reasoning part of `completion_tokens`; only where the total says
+/// so (xAI) does reasoning come on top.
+pub fn token_counts(usage: &Value) -> Option<TokenCounts> {
+    UsageReader::of(usage).counts()
+}
+
+/// Reads one `usage` object: give it every name and what stands right after it.
+#[derive(Debug, Default)]
+pub(crate) struct UsageReader {
+    counts: [u64; COUNTS],
+    /// One more than the rank of the name under which each count came; 0 where it has not come. The lowest one wins.
+    ranks: [u8; COUNTS],
+    /// What the last name counts, and its rank among the names of the same count.
+    counted: Option<(Count, u8)>,
+    /// The object under the last name of each level.
+    details: [Details; LEVELS],
+    /// The usage of an operation that makes images, whose tokens are billed apart.
+    of_images: bool,
+}
+
+const COUNTS: usize = 20;
+/// Levels of objects that hold counts: the `usage` object, and two inside it.
+const LEVELS: usize = 3;
+
+#[derive(Clone, Copy, Debug)]
+enum Count {
+    Prompt,
+    Completion,
+    Total,
+    CacheRead,
+    CacheWrite,
+    CacheWrite5m,
+    CacheWrite1h,
+    Reasoning,
+    AudioInput,
+    AudioOutput,
+    ImageInput,
+    ImageOutput,
+    Searches,
+    /// Calls of tools of the vendor: these two are sums over the names that count them.
+    SearchCalls,
+    ToolCalls,
+    AudioMs,
+    /// In nano-dollars.
+    Cost,
+    /// The same in ticks, as xAI has it.
+    CostTicks,
+    /// OpenRouter: 1 if the vendor bills an account of the user's own, on top of `Cost`.
+    IsByok,
+    /// What it bills there.
+    UpstreamCost,
+}
+
+/// The sort of object that stands under a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Details {
+    #[default]
+    None,
+    Usage,
+    Prompt,
+    Completion,
+    CacheCreation,
+    Cost,
+    CostDetails,
+    Tools,
+}
+
+impl UsageReader {
+    /// The reader of a `usage` object.
+    pub(crate) fn of(usage: &Value) -> Self {
+        let mut reader = Self::default();
+        reader.walk(usage, 0);
+        reader
+    }
+
+    /// The same for an operation that makes images.
+    pub(crate) fn of_images(usage: &Value) -> Self {
+        Self { of_images: true, ..Self::of(usage) }
+    }
+
+    fn walk(&mut self, object: &Value, level: u32) {
+        for (name, value) in object.as_object().into_iter().flatten() {
+            self.name(level, name.as_bytes());
+            match value {
+                Value::Number(number) => self.scalar(number.to_string().as_bytes()),
+                Value::Bool(flag) => self.scalar(if *flag { b"true" } else { b"false" }),
+                Value::Object(_) if self.enters(level) => self.walk(value, level.saturating_add(1)),
+                Value::Object(_) | Value::Null | Value::String(_) | Value::Array(_) => {}
+            }
+        }
+    }
+
+    /// A member of the object at `level` begins: 0 is the `usage` object itself.
+    #[inline]
+    pub(crate) fn name(&mut self, level: u32, name: &[u8]) {
+        let level = usize::try_from(level).unwrap_or(LEVELS);
+        let inside = match level.checked_sub(1) {
+            None => Details::Usage,
+            Some(outer) => self.details.get(outer).copied().unwrap_or_default(),
+        };
+        self.counted = inside.count(name);
+        if let Some(details) = self.details.get_mut(level) {
+            *details = inside.details(name);
+        }
+    }
+
+    /// True if the object under the last name of `level` holds anything to be counted.
+    pub(crate) fn enters(&self, level: u32) -> bool {
+        let details = usize::try_from(level).ok().and_then(|level| self.details.get(level));
+        details.is_some_and(|details| *details != Details::None)
+    }
+
+    /// The value under the last name is this number, or no number at all.
+    #[inline]
+    pub(crate) fn scalar(&mut self, raw: &[u8]) {
+        if let Some((count, rank)) = self.counted.take()
+            && let Some(before) = self.ranks.get_mut(count as usize)
+            && let Some(slot) = self.counts.get_mut(count as usize)
+            && (*before == 0 || rank < *before)
+            && let Some(number) = count.read(raw)
+        {
+            *before = rank.saturating_add(1);
+            let is_sum = matches!(count, Count::SearchCalls | Count::ToolCalls);
+            *slot = if is_sum { slot.saturating_add(number) } else { number };
+        }
+    }
+
+    fn get(&self, count: Count) -> Option<u64> {
+        let is_known = self.ranks.get(count as usize).is_some_and(|rank| *rank > 0);
+        self.counts.get(count as usize).copied().filter(|_| is_known)
+    }
+
+    /// The object has ended. `None` if it counts neither input nor output.
+    pub(crate) fn counts(&self) -> Option<TokenCounts> {
+        let of = |count| self.get(count).unwrap_or(0);
+        let (prompt, completion) = (self.get(Count::Prompt), self.get(Count::Completion));
+        prompt.or(completion)?;
+        let (mut input, completion) = (prompt.unwrap_or(0), completion.unwrap_or(0));
+        let sum = input.saturating_add(completion).saturating_add(of(Count::Reasoning));
+        let cache_read = take(&mut input, of(Count::CacheRead));
+        let written = of(Count::CacheWrite5m).saturating_add(of(Count::CacheWrite1h));
+        let written = take(&mut input, self.get(Count::CacheWrite).unwrap_or(written));
+        let cache_write_1h = of(Count::CacheWrite1h).min(written);
+        let audio_input = take(&mut input, of(Count::AudioInput));
+        let image_input = take(&mut input, if self.of_images { of(Count::ImageInput) } else { 0 });
+        let reasoning = of(Count::Reasoning);
+        let on_top = reasoning > completion || self.get(Count::Total) == Some(sum);
+        let mut output = if on_top { completion } else { completion.saturating_sub(reasoning) };
+        let audio_output = take(&mut output, of(Count::AudioOutput));
+        let all = if self.of_images { output } else { 0 };
+        let image_output = self.get(Count::ImageOutput).unwrap_or(all);
+        let image_output = take(&mut output, image_output);
+        Some(TokenCounts {
+            input,
+            cache_read,
+            cache_write: written.saturating_sub(cache_write_1h),
+            cache_write_1h,
+            output,
+            reasoning,
+            audio_input,
+            audio_output,
+            image_input,
+            image_output,
+        })
+    }
+
+    /// What the object reports beside tokens.
+    pub(crate) fn extras(&self) -> Extras {
+        let calls = self.get(Count::SearchCalls).or_else(|| self.get(Count::Searches));
+        let units = Units {
+            searches: calls.unwrap_or(0),
+            tool_calls: self.get(Count::ToolCalls).unwrap_or(0),
+            audio_ms: self.get(Count::AudioMs).unwrap_or(0),
+            ..Units::ZERO
+        };
+        Extras { units, vendor_cost_nano_usd: self.cost(), ..Extras::default() }
+    }
+
+    /// In nano-dollars.
+    fn cost(&self) -> Option<u64> {
+        let ticks = self.get(Count::CostTicks);
+        let of_ticks = ticks.map(|ticks| ticks.saturating_add(TICKS_IN_NANO / 2) / TICKS_IN_NANO);
+        let is_byok = self.get(Count::IsByok) == Some(1);
+        let upstream = self.get(Count::UpstreamCost).filter(|_| is_byok).unwrap_or(0);
+        self.get(Count::Cost).or(of_ticks).map(|cost| cost.saturating_add(upstream))
+    }
+}
+
+impl Details {
+    /// The count under `name` in such an object, and the rank of the name.
+    #[inline]
+    fn count(self, name: &[u8]) -> Option<(Count, u8)> {
+        Some(match (self, name) {
+            (Self::Usage, b"prompt_tokens") => (Count::Prompt, 0),
+            (Self::Usage, b"input_tokens") => (Count::Prompt, 1),
+            (Self::Usage, b"completion_tokens") => (Count::Completion, 0),
+            (Self::Usage, b"output_tokens") => (Count::Completion, 1),
+            (Self::Usage, b"total_tokens") => (Count::Total, 0),
+            (Self::Usage, b"prompt_cache_hit_tokens") => (Count::CacheRead, 1),
+            (Self::Usage, b"cached_tokens") => (Count::CacheRead, 2),
+            (Self::Usage, b"cache_read_input_tokens") => (Count::CacheRead, 3),
+            (Self::Usage, b"cache_creation_input_tokens") => (Count::CacheWrite, 2),
+            (Self::Usage, b"reasoning_tokens") => (Count::Reasoning, 1),
+            (Self::Usage, b"num_search_queries") => (Count::Searches, 0),
+            (Self::Usage, b"num_sources_used") => (Count::Searches, 1),
+            (Self::Usage, b"seconds") => (Count::AudioMs, 0),
+            (Self::Usage, b"prompt_audio_seconds") => (Count::AudioMs, 1),
+            (Self::Usage, b"cost") => (Count::Cost, 0),
+            (Self::Usage, b"cost_in_usd_ticks") => (Count::CostTicks, 0),
+            (Self::Usage, b"estimated_cost") => (Count::Cost, 1),
+            (Self::Usage, b"is_byok") => (Count::IsByok, 0),
+            (Self::CostDetails, b"upstream_inference_cost") => (Count::UpstreamCost, 0),
+            (Self::Cost, b"total_cost") => (Count::Cost, 0),
+            (Self::Prompt, b"cached_tokens") => (Count::CacheRead, 0),
+            (Self::Prompt, b"cache_write_tokens") => (Count::CacheWrite, 0),
+            (Self::Prompt, b"cache_creation_tokens" | b"cache_creation_input_tokens") => {
+                (Count::CacheWrite, 1)
+            }
+            (Self::Prompt, b"audio_tokens") => (Count::AudioInput, 0),
+            (Self::Prompt, b"image_tokens") => (Count::ImageInput, 0),
+            (Self::Completion, b"reasoning_tokens") => (Count::Reasoning, 0),
+            (Self::Completion, b"audio_tokens") => (Count::AudioOutput, 0),
+            (Self::Completion, b"image_tokens") => (Count::ImageOutput, 0),
+            (Self::CacheCreation, b"ephemeral_5m_input_tokens") => (Count::CacheWrite5m, 0),
+            (Self::CacheCreation, b"ephemeral_1h_input_tokens") => (Count::CacheWrite1h, 0),
+            (Self::Tools, b"web_search_requests" | b"web_search_calls" | b"x_search_calls") => {
+                (Count::SearchCalls, 0)
+            }
+            (
+                Self::Tools,
+                b"code_execution_requests"
+                | b"code_interpreter_calls"
+                | b"file_search_calls"
+                | b"document_search_calls",
+            ) => (Count::ToolCalls, 0),
+            _ => return None,
+        })
+    }
+
+    /// The sort of object under `name` in such an object.
+    #[inline]
+    fn details(self, name: &[u8]) -> Self {
+        match (self, name) {
+            (Self::Usage, b"prompt_tokens_details" | b"input_tokens_details" | b"input_token_details") => {
+                Self::Prompt
+            }
+            (
+                Self::Usage,
+                b"completion_tokens_details" | b"output_tokens_details" | b"output_token_details",
+            ) => Self::Completion,
+            (Self::Usage | Self::Prompt, b"cache_creation")
+            | (Self::Prompt, b"cache_creation_token_details") => Self::CacheCreation,
+            (Self::Usage, b"cost") => Self::Cost,
+            (Self::Usage, b"cost_details") => Self::CostDetails,
+            (Self::Usage, b"server_tool_use" | b"server_side_tool_usage_details") => Self::Tools,
+            _ => Self::None,
+        }
+    }
+}
+
+impl Count {
+    fn read(self, raw: &[u8]) -> Option<u64> {
+        match self {
+            Self::Cost | Self::UpstreamCost => scaled(raw, NANO),
+            Self::AudioMs => scaled(raw, MILLI),
+            Self::IsByok => Some(u64::from(raw == b"true")),
+            Self::Prompt
+            | Self::Completion
+            | Self::Total
+            | Self::CacheRead
+            | Self::CacheWrite
+            | Self::CacheWrite5m
+            | Self::CacheWrite1h
+            | Self::Reasoning
+            | Self::AudioInput
+            | Self::AudioOutput
+            | Self::ImageInput
+            | Self::ImageOutput
+            | Self::Searches
+            | Self::SearchCalls
+            | Self::ToolCalls
+            | Self::CostTicks => count(raw),
+        }
+    }
+}
+
+/// Nano-dollars in a dollar, milliseconds in a second.
+const NANO: f64 = 1e9;
+const MILLI: f64 = 1e3;
+/// xAI's ticks in a nano-dollar.
+const TICKS_IN_NANO: u64 = 10;
+
+/// Moves up to `wanted` out of `rest`.
+fn take(rest: &mut u64, wanted: u64) -> u64 {
+    let taken = wanted.min(*rest);
+    *rest = rest.saturating_sub(taken);
+    taken
+}
+
+/// A count, also where a vendor writes `12.0`; a negative one counts nothing.
+#[inline]
+fn count(raw: &[u8]) -> Option<u64> {
+    whole_number(raw).or_else(|| scaled(raw, 1.0))
+}
+
+/// A number times `scale`, rounded; a negative one counts nothing.
+#[cold]
+pub(crate) fn scaled(raw: &[u8], scale: f64) -> Option<u64> {
+    let number: f64 = std::str::from_utf8(raw).ok()?.parse().ok()?;
+    format!("{:.0}", (number * scale).clamp(0.0, 1e15)).parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! An item of the output as what it is billed as: a call of one of the vendor's own tools, or nothing.
+
+use shared::usage::Units;
+
+/// Reads an item: give it every name, and each text right after its name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ToolUse {
+    kind: Kind,
+    /// A page that a search found is opened, or searched itself, at no charge.
+    is_free: bool,
+    /// The last name of the item itself is `action`.
+    in_action: bool,
+    key: Key,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    Other,
+    Search,
+    Tool,
+    Picture,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Key {
+    #[default]
+    Other,
+    Type,
+    ActionType,
+}
+
+impl ToolUse {
+    /// An item of the type `kind`, with an action of the type `action`.
+    pub(crate) fn of(kind: &[u8], action: &[u8]) -> Self {
+        Self { kind: Kind::named(kind), is_free: is_free(action), ..Self::default() }
+    }
+
+    /// A member begins: of the item at level 0, of an object in it at level 1.
+    pub(super) fn name(&mut self, level: u32, name: &[u8]) {
+        if level == 0 {
+            self.in_action = name == b"action";
+        }
+        self.key = match (level, name) {
+            (0, b"type") => Key::Type,
+            (1, b"type") if self.in_action => Key::ActionType,
+            _ => Key::Other,
+        };
+    }
+
+    /// The value under the last name is this text.
+    pub(super) fn text(&mut self, text: &[u8]) {
+        match self.key {
+            Key::Type => self.kind = Kind::named(text),
+            Key::ActionType => self.is_free = is_free(text),
+            Key::Other => {}
+        }
+    }
+
+    /// Adds the item to `units`.
+    pub(crate) fn add_to(self, units: &mut Units) {
+        let count = match self.kind {
+            Kind::Search if !self.is_free => &mut units.searches,
+            Kind::Tool => &mut units.tool_calls,
+            Kind::Picture => &mut units.images,
+            Kind::Search | Kind::Other => return,
+        };
+        *count = count.saturating_add(1);
+    }
+}
+
+/// True for actions on a page that a search has found.
+fn is_free(action: &[u8]) -> bool {
+    matches!(action, b"open_page" | b"find_in_page" | b"find")
+}
+
+impl Kind {
+    fn named(name: &[u8]) -> Self {
+        match name {
+            b"web_search_call" => Self::Search,
+            b"file_search_call" | b"code_interpreter_call" => Self::Tool,
+            b"image_generation_call" => Self::Picture,
+            _ => Self::Other,
+        }
+    }
+}
