@@ -54,7 +54,7 @@ impl<'a> Demand<'a> {
     /// What it probably uses; of output that has no bound, the least that is worth beginning for.
     fn probable(self, target: &Target) -> Plausible<'a> {
         let model = target.model.id.as_str();
-        let stored = self.stored.or(self.is_stored().then_some(STORED_TOKENS)).unwrap_or(0);
+        let stored = self.stored_or(STORED_TOKENS);
         let mut tokens = self.head.input.likely(model);
         tokens.text = tokens.text.saturating_add(stored);
         let output = self.output(OUTPUT_LEAST, PICTURE_TOKENS_LEAST);
@@ -67,7 +67,7 @@ impl<'a> Demand<'a> {
     fn most(self, target: &Target) -> Plausible<'a> {
         let least = self.probable(target);
         let mut tokens = self.head.input.most(target.model.id.as_str());
-        let stored = self.stored.or(self.is_stored().then_some(FILE_TOKENS_UNKNOWN)).unwrap_or(0);
+        let stored = self.stored_or(FILE_TOKENS_UNKNOWN);
         tokens.text = tokens.text.saturating_add(stored);
         tokens = within_window(tokens, target);
         tokens.text = tokens.text.max(least.text);
@@ -90,10 +90,11 @@ impl<'a> Demand<'a> {
         }
     }
 
-    /// A part of the input is kept by the provider.
-    fn is_stored(self) -> bool {
+    /// Tokens of the input that the provider keeps, or so many where they are not known.
+    fn stored_or(self, unknown: u64) -> u64 {
         let state = &self.head.state;
-        state.previous_response_id.is_some() || state.conversation.is_some() || state.prompt
+        let is_stored = state.previous_response_id.is_some() || state.conversation.is_some() || state.prompt;
+        self.stored.unwrap_or(if is_stored { unknown } else { 0 })
     }
 
     /// Tokens of all answers together, where one without a bound is taken for `open`, and a picture for `picture`.
@@ -101,7 +102,7 @@ impl<'a> Demand<'a> {
         let Head { dialect, input, .. } = self.head;
         let one = match dialect {
             Dialect::Chat | Dialect::Responses | Dialect::Messages | Dialect::Gemini | Dialect::Bedrock => {
-                output_bound(self.head, self.output_default).unwrap_or(open.min(self.output_default))
+                output_bound(self.head, self.output_default).unwrap_or_else(|| open.min(self.output_default))
             }
             Dialect::Images => picture,
             Dialect::Speech => SPEECH_TOKENS.saturating_mul(input.characters),

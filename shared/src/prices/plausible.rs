@@ -92,7 +92,7 @@ impl Plausible<'_> {
     /// The sort of picture that is asked for, or else the dearest one.
     fn sort_of<'a>(&'a self, schedule: &'a Schedule) -> Option<&'a str> {
         let dearest = schedule.pictures.iter().max_by_key(|(_, price)| *price);
-        self.picture.or(dearest.map(|(sort, _)| &**sort))
+        self.picture.or_else(|| dearest.map(|(sort, _)| &**sort))
     }
 
     fn bill(&self, prices: &Prices, tier: Option<&str>, tokens: &TokenCounts) -> Bill {

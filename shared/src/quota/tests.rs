@@ -162,7 +162,7 @@ proptest! {
                         Ok(hold) => {
                             prop_assert!(fits);
                             prop_assert_eq!(hold.amount(), (least + more).min(left));
-                            short = short.or((ask.wanted > left).then_some(model.entries.len()));
+                            short = short.or_else(|| (ask.wanted > left).then_some(model.entries.len()));
                             holds.push((hold, model.entries.len()));
                             model.entries.push((now_ms, (least + more).min(left), false));
                         }

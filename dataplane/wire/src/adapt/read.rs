@@ -96,6 +96,12 @@ pub(super) fn refuse(rows: &'static [Loss], field: &str, param: impl Into<String
     Rejection::new(param, row(rows, field).map_or("cannot be said to this target.", |row| row.note))
 }
 
+/// A whole number, also where it is written with a fraction or an exponent.
+pub(super) fn as_whole(value: Tree<'_, '_>) -> Option<u64> {
+    let written = || value.as_f64().filter(|number| number.fract() == 0.0);
+    value.as_u64().or_else(|| format!("{:.0}", written()?).parse().ok())
+}
+
 /// A number that is a count.
 pub(super) fn as_count(value: Tree<'_, '_>) -> Option<u64> {
     value.as_u64()

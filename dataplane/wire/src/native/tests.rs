@@ -349,9 +349,16 @@ fn output_counts_as_it_is_meant_however_it_is_escaped() {
             "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"delta\":\"{text}\"}}\n\n"
         )
     };
-    let dialects: [(Dialect, &dyn Fn(&str) -> String); 3] =
-        [(Dialect::Chat, &chat), (Dialect::Messages, &messages), (Dialect::Responses, &responses)];
-    for (dialect, event) in dialects {
+    for dialect in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        let event = |text: &str| {
+            if dialect == Dialect::Messages {
+                messages(text)
+            } else if dialect == Dialect::Responses {
+                responses(text)
+            } else {
+                chat(text)
+            }
+        };
         for text in ["你好", r"\u4f60\u597d", r"你\u597d"] {
             let mut stream = stream(dialect, StreamOptions::default());
             let mut out = Vec::new();

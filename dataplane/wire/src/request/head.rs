@@ -299,8 +299,15 @@ fn named(fields: &Fields, field: Field) -> Option<String> {
 fn seconds(fields: &Fields) -> Option<u32> {
     let value = fields.value(Field::Seconds);
     let seconds = match value {
-        Value::WholeOddly(seconds) => seconds,
-        _ => value.whole_number().or_else(|| text(fields, value)?.parse().ok())?,
+        Value::Whole(seconds) | Value::WholeOddly(seconds) => seconds,
+        Value::Text(_) => text(fields, value)?.parse().ok()?,
+        Value::Absent
+        | Value::Null
+        | Value::Bool(_)
+        | Value::MinusOne
+        | Value::Number
+        | Value::Object
+        | Value::Array { .. } => return None,
     };
     Some(seconds.try_into().unwrap_or(u32::MAX))
 }

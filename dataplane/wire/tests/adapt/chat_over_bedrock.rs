@@ -93,6 +93,16 @@ fn usage() -> Value {
 }
 
 #[test]
+fn a_bound_is_told_however_it_is_written() {
+    for bound in ["100", "1e2", "100.0"] {
+        let mut request = question(false);
+        request["max_tokens"] = serde_json::from_str(bound).unwrap();
+        let (said, _) = prepare(CLAUDE, &request);
+        assert_eq!(said["inferenceConfig"]["maxTokens"], 100, "{bound}");
+    }
+}
+
+#[test]
 fn recorded_frames_become_chunks_however_they_are_cut() {
     let input = fixture("bedrock/converse_stream.bin");
     let (out, state) = relay(&[&input]);

@@ -53,7 +53,9 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
 }
 
 fn tokens_max(request: &Object<'_, '_>) -> Option<u64> {
-    ["max_completion_tokens", "max_tokens"].iter().find_map(|name| read::member(request, name)?.as_u64())
+    ["max_completion_tokens", "max_tokens"]
+        .iter()
+        .find_map(|name| read::as_whole(read::member(request, name)?))
 }
 
 fn write_inference(

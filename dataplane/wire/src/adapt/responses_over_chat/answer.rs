@@ -189,12 +189,12 @@ impl Answer {
         }
         if let Some(raw) = delta.refusal() {
             self.output.message(PartKind::Refusal, raw)?;
-            self.seen(meant_bytes(raw.as_ref()));
+            self.seen(meant_bytes(raw));
         }
         for fragment in delta.fragments() {
             self.output.call(&fragment)?;
             let input = fragment.input.as_ref().map_or(0, |input| meant_bytes(input.as_ref()));
-            self.seen(input.saturating_add(meant_bytes(fragment.name.as_ref())));
+            self.seen(input.saturating_add(meant_bytes(fragment.name)));
         }
         Ok(())
     }

@@ -21,15 +21,13 @@ impl Bounds {
     /// Reads one more member, if it is a bound.
     #[inline]
     pub(super) fn take(&mut self, field: Field, value: Value) {
-        match field {
-            Field::MaxTokens => self.take_output("max_tokens", value),
-            Field::MaxCompletionTokens => self.take_output("max_completion_tokens", value),
-            Field::MaxOutputTokens => self.take_output("max_output_tokens", value),
-            Field::Count => self.take_count("n", value),
-            Field::BestOf => self.take_count("best_of", value),
-            Field::NumCompletions => self.take_count("num_completions", value),
-            Field::NumGenerations => self.take_count("num_generations", value),
-            _ => {}
+        let named = |names: &[(Field, &'static str)]| {
+            names.iter().find(|(bound, _)| *bound == field).map(|(_, name)| *name)
+        };
+        if let Some(name) = named(&OUTPUT) {
+            self.take_output(name, value);
+        } else if let Some(name) = named(&COUNTS) {
+            self.take_count(name, value);
         }
     }
 
@@ -58,3 +56,15 @@ impl Bounds {
         }
     }
 }
+
+const OUTPUT: [(Field, &str); 3] = [
+    (Field::MaxTokens, "max_tokens"),
+    (Field::MaxCompletionTokens, "max_completion_tokens"),
+    (Field::MaxOutputTokens, "max_output_tokens"),
+];
+const COUNTS: [(Field, &str); 4] = [
+    (Field::Count, "n"),
+    (Field::BestOf, "best_of"),
+    (Field::NumCompletions, "num_completions"),
+    (Field::NumGenerations, "num_generations"),
+];

@@ -136,13 +136,13 @@ impl Inside {
     pub(super) fn end(&mut self, field: Field, length: usize, value: Value) {
         let is_container = matches!(value, Value::Array { .. } | Value::Object);
         let [conversation, system, tools, functions] = &mut self.text;
-        match field {
-            Field::Conversation => *conversation = self.open_text.max(*conversation),
-            Field::System => *system = self.open_text.max(*system),
-            Field::Tools => *tools = length.max(*tools),
-            Field::Functions => *functions = length.max(*functions),
-            Field::Search => self.size.provider_tools = self.size.provider_tools.saturating_add(1),
-            Field::Other | Field::Metadata if is_container => self.other = self.other.saturating_add(length),
+        match (field, is_container) {
+            (Field::Conversation, _) => *conversation = self.open_text.max(*conversation),
+            (Field::System, _) => *system = self.open_text.max(*system),
+            (Field::Tools, _) => *tools = length.max(*tools),
+            (Field::Functions, _) => *functions = length.max(*functions),
+            (Field::Search, _) => self.size.provider_tools = self.size.provider_tools.saturating_add(1),
+            (Field::Other | Field::Metadata, true) => self.other = self.other.saturating_add(length),
             _ => {}
         }
     }
@@ -182,12 +182,12 @@ impl Inside {
     /// The name of a member below the root has ended.
     #[inline]
     pub(super) fn key_ends(&mut self, field: Field, depth: u32, name: &[u8]) {
-        self.key = match field {
-            Field::Conversation if self.arguments.is_none() => self.conversation_key(depth, name),
-            Field::Tools if depth == TOOL_DEPTH && name == b"type" => InnerKey::ToolType,
-            Field::StreamOptions if depth == 2 && name == b"include_usage" => InnerKey::IncludeUsage,
-            Field::StoredConversation if depth == 2 && name == b"id" => InnerKey::Id,
-            Field::Metadata if depth == 2 && name == b"user_id" => InnerKey::UserId,
+        self.key = match (field, depth) {
+            (Field::Conversation, _) if self.arguments.is_none() => self.conversation_key(depth, name),
+            (Field::Tools, TOOL_DEPTH) if name == b"type" => InnerKey::ToolType,
+            (Field::StreamOptions, 2) if name == b"include_usage" => InnerKey::IncludeUsage,
+            (Field::StoredConversation, 2) if name == b"id" => InnerKey::Id,
+            (Field::Metadata, 2) if name == b"user_id" => InnerKey::UserId,
             _ => InnerKey::Other,
         };
     }

@@ -204,3 +204,54 @@ fn the_end_user_is_read_where_the_dialect_names_one() {
         assert_eq!(head.model, "m");
     }
 }
+
+#[test]
+fn a_tier_that_may_be_dearer_is_known() {
+    for (dialect, member, want) in [
+        (Dialect::Chat, r#""service_tier":"priority""#, true),
+        (Dialect::Chat, r#""service_tier":"auto","service_tier":"sc\u0061le""#, true),
+        (Dialect::Chat, r#""service_tier":"flex""#, false),
+        (Dialect::Chat, r#""service_tier":null"#, false),
+        (Dialect::Responses, r#""service_tier":"priority","service_tier":"default""#, true),
+        (Dialect::Messages, r#""service_tier":"standard_only""#, false),
+        (Dialect::Messages, r#""speed":"fast""#, true),
+        (Dialect::Messages, r#""inference_geo":"us""#, true),
+    ] {
+        let head = scan(dialect, &format!(r#"{{"model":"m","messages":[],"input":[],{member}}}"#)).unwrap();
+        assert_eq!(head.has_tier, want, "{dialect:?} {member}");
+    }
+}
+
+#[test]
+fn tools_that_the_provider_runs_are_counted() {
+    for (dialect, members, want) in [
+        (Dialect::Responses, r#""tools":[{"type":"web_search"},{"type":"mcp","x":{"type":"mcp"}}]"#, 2),
+        (Dialect::Responses, r#""tools":[{"type":"function","name":"web_search"}]"#, 0),
+        (Dialect::Messages, r#""tools":[{"name":"s","type":"web_se\u0061rch_20250305"},{"name":"f"}]"#, 1),
+        (Dialect::Chat, r#""tools":[{"type":"function","function":{"name":"f"}}]"#, 0),
+        (Dialect::Chat, r#""web_search_options":{}"#, 1),
+    ] {
+        let head = scan(dialect, &format!(r#"{{"model":"m","messages":[],"input":[],{members}}}"#)).unwrap();
+        assert_eq!(head.input.provider_tools, want, "{dialect:?} {members}");
+    }
+}
+
+#[test]
+fn what_is_asked_of_pictures_and_videos_is_known() {
+    let wish = |dialect, members: &str| {
+        let head = scan(dialect, &format!(r#"{{"model":"m","prompt":"x",{members}}}"#)).unwrap();
+        head.media.map(|media| (media.picture.map(String::from), media.seconds))
+    };
+    let sort = Some("high/1024x1024".to_owned());
+    for (members, want) in [
+        (r#""quality":"high","size":"1024x1024""#, Some((sort, None))),
+        (r#""quality":"auto","size":"1024x1024""#, None),
+        (r#""size":"1024x1024""#, None),
+    ] {
+        assert_eq!(wish(Dialect::Images, members), want, "{members}");
+    }
+    for (seconds, want) in [("8", Some(8)), ("\"8\"", Some(8)), ("8.0", Some(8)), ("\"x\"", None)] {
+        let members = format!(r#""seconds":{seconds}"#);
+        assert_eq!(wish(Dialect::Videos, &members), want.map(|seconds| (None, Some(seconds))), "{seconds}");
+    }
+}

@@ -24,11 +24,19 @@ fn size_of(dialect: Dialect, body: &str) -> Rc<InputSize> {
 }
 
 /// The size of one content part.
-fn part(dialect: Dialect, part: serde_json::Value) -> Rc<InputSize> {
+fn part(dialect: Dialect, part: &serde_json::Value) -> Rc<InputSize> {
     let turn = json!([{"role": "user", "content": [part]}]);
     let body = match dialect {
         Dialect::Responses => json!({"model": "m", "input": turn}),
-        _ => json!({"model": "m", "messages": turn}),
+        Dialect::Chat
+        | Dialect::Messages
+        | Dialect::Embeddings
+        | Dialect::Speech
+        | Dialect::Transcription
+        | Dialect::Images
+        | Dialect::Videos
+        | Dialect::Gemini
+        | Dialect::Bedrock => json!({"model": "m", "messages": turn}),
     };
     size_of(dialect, &body.to_string())
 }
@@ -59,7 +67,7 @@ fn pictures_are_counted_in_every_dialect_with_their_size_where_it_is_there() {
             &known,
         ),
     ] {
-        let size = part(dialect, block.clone());
+        let size = part(dialect, &block);
         assert_eq!((size.pictures, &size.picture_sizes), (1, sizes), "{dialect:?} {block}");
         assert_eq!((size.files, size.files_elsewhere), (0, 0), "{dialect:?} {block}");
         assert!(size.text_bytes < 100 && size.other_bytes < 200, "{size:?}");
@@ -86,7 +94,7 @@ fn files_and_sound_are_counted_by_their_bytes() {
         ),
         (Dialect::Messages, json!({"type": "document", "source": {"type": "url", "url": "u"}}), (0, 0, 1, 0)),
     ] {
-        assert_eq!(of(part(dialect, block.clone())), want, "{dialect:?} {block}");
+        assert_eq!(of(part(dialect, &block)), want, "{dialect:?} {block}");
     }
     let text = r#"{"model":"m","messages":[{"content":[{"type":"document","source":{"type":"text","data":"x"}},
         {"type":"document","source":{"type":"content","content":[{"type":"text","text":"y"}]}}]}]}"#;
@@ -103,10 +111,10 @@ fn text_that_looks_like_a_picture_is_text() {
         json!({"type": "tool_use", "input": {"url": disguised, "data": disguised, "image": {"url": 1}}}),
         json!({"type": "tool_result", "content": disguised}),
     ] {
-        let size = part(Dialect::Messages, block);
+        let size = part(Dialect::Messages, &block);
         assert!(size.text_bytes >= 12_000 && size.pictures == 0, "{} {}", size.text_bytes, size.pictures);
     }
-    let around = part(Dialect::Messages, json!({"type": "tool_use", "input": {"a": vec![7; 1_000]}}));
+    let around = part(Dialect::Messages, &json!({"type": "tool_use", "input": {"a": vec![7; 1_000]}}));
     assert!(around.other_bytes >= 2_000, "numbers are read too");
 }
 
@@ -127,7 +135,7 @@ fn a_list_of_tokens_is_as_many_tokens() {
         let size = size_of(Dialect::Embeddings, &format!(r#"{{"model":"m","input":{input}}}"#));
         assert_eq!((size.numbers, size.text_bytes, size.other_bytes), (numbers, text_bytes, 0), "{input}");
     }
-    assert_eq!(part(Dialect::Chat, json!({"type": "text", "x": 7})).numbers, 0);
+    assert_eq!(part(Dialect::Chat, &json!({"type": "text", "x": 7})).numbers, 0);
 }
 
 #[test]
