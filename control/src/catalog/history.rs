@@ -1,5 +1,5 @@
 //! The prices that were in force at a moment: what an override said from its day on, and before the first of them
-//! what holds without any. Of the price list only today's is known, which stands for all of that time.
+//! what holds without any. Of the price list only today's is known, which is used for all of that time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use shared::prices::Prices;
 
 use super::merge::{Known, label_of_override};
+use super::prices::PeakHours;
 use crate::store::overrides::Override;
 
 /// Prices and their label.
@@ -16,6 +17,22 @@ pub(crate) struct Priced {
     pub(crate) label: Arc<str>,
 }
 
+/// Prices that no override changes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Standing {
+    /// The prices of peak hours, or of all hours.
+    pub(crate) priced: Priced,
+    /// The prices of all other hours.
+    pub(crate) off_peak: Option<(PeakHours, Priced)>,
+}
+
+impl Standing {
+    fn at(&self, at_ms: u64) -> &Priced {
+        let off_peak = self.off_peak.as_ref().filter(|(hours, _)| !hours.contains(at_ms));
+        off_peak.map_or(&self.priced, |(_, priced)| priced)
+    }
+}
+
 /// See the module. By provider and model.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History(HashMap<String, HashMap<String, Periods>>);
@@ -23,7 +40,7 @@ pub(crate) struct History(HashMap<String, HashMap<String, Periods>>);
 #[derive(Clone, Debug, Default)]
 struct Periods {
     /// What holds before the first of the others.
-    first: Option<Priced>,
+    first: Option<Standing>,
     /// From when on, in that order.
     later: Vec<(u64, Priced)>,
 }
@@ -48,7 +65,7 @@ impl History {
     /// The same prices at all times, for one model.
     pub(crate) fn of_one(provider: &str, model: &str, priced: Priced) -> Self {
         let mut history = Self::default();
-        history.periods(provider, model).first = Some(priced);
+        history.periods(provider, model).first = Some(Standing { priced, off_peak: None });
         history
     }
 
@@ -58,7 +75,7 @@ impl History {
         let begun = periods.later.partition_point(|(from_ms, _)| *from_ms <= at_ms);
         match begun.checked_sub(1) {
             Some(last) => periods.later.get(last).map(|(_, priced)| priced),
-            None => periods.first.as_ref(),
+            None => periods.first.as_ref().map(|standing| standing.at(at_ms)),
         }
     }
 

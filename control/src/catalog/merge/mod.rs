@@ -11,9 +11,9 @@ use shared::prices::Prices;
 use shared::routing::Model;
 
 use super::facts::Facts;
-use super::history::Priced;
+use super::history::{Priced, Standing};
 use super::listing::Offer;
-use super::prices::PriceList;
+use super::prices::{Listed, PriceList};
 use super::shelf::{Entry, Shelf};
 use crate::config::{Endpoint, Provider};
 use crate::store::overrides::{self, Override};
@@ -28,7 +28,7 @@ pub(crate) struct Known {
     pub(crate) owned_by: Option<String>,
     pub(crate) prices_from: Option<PricesFrom>,
     /// The prices that hold while no override says any.
-    pub(crate) without_override: Option<Priced>,
+    pub(crate) without_override: Option<Standing>,
     /// Every source that says something of it.
     pub(crate) sources: Vec<Source>,
 }
@@ -56,6 +56,9 @@ pub(crate) struct Merger {
     shelf: Arc<Shelf>,
     list: Arc<PriceList>,
     overrides: Overrides,
+    now_ms: u64,
+    /// When the peak hours of a vendor begin or end next.
+    next_hours_at_ms: Option<u64>,
     /// What endpoints are made of: models by provider.
     named: BTreeMap<String, BTreeSet<String>>,
     known: Vec<Known>,
@@ -84,6 +87,8 @@ impl Merger {
             shelf: Arc::clone(shelf),
             list: shelf.list(),
             overrides,
+            now_ms,
+            next_hours_at_ms: None,
             named: BTreeMap::new(),
             known: Vec::new(),
         })
@@ -111,25 +116,36 @@ impl Merger {
         let ids: BTreeSet<&str> = declared.chain(offered).chain(named).collect();
         let mut models = Vec::with_capacity(ids.len());
         for id in ids {
-            let known = self.known_of(provider, entry.as_deref(), id);
+            let listed = self.list.of(provider, id);
+            if let Some((hours, _)) = listed.as_ref().and_then(|listed| listed.off_peak.as_ref()) {
+                let next = hours.next_change(self.now_ms);
+                self.next_hours_at_ms = self.next_hours_at_ms.into_iter().chain(next).min();
+            }
+            let known = self.known_of(provider, entry.as_deref(), id, listed.as_ref());
             models.push(Arc::clone(&known.model));
             self.known.push(known);
         }
         models
     }
 
-    fn known_of(&self, provider: &Provider, entry: Option<&Entry>, id: &str) -> Known {
+    fn known_of(
+        &self,
+        provider: &Provider,
+        entry: Option<&Entry>,
+        id: &str,
+        listed: Option<&Listed>,
+    ) -> Known {
         let place = provider.models.binary_search_by(|model| model.id.as_str().cmp(id));
         let declared = place.ok().and_then(|place| provider.models.get(place));
         let offer: Option<&Offer> = entry.and_then(|entry| entry.models.get(id));
-        let listed = self.list.of(provider, id);
+        let listed_now = listed.map(|listed| listed.at(self.now_ms));
         let overriding = self.overrides.in_force.get(provider.id.as_str()).and_then(|models| models.get(id));
         let config = declared.map(|model| Facts::of_declared(model));
         let layers = [
             (Source::Override, overriding.map(|overriding| &overriding.facts)),
             (Source::Config, config.as_ref()),
             (Source::Upstream, offer.map(|offer| &offer.facts)),
-            (Source::List, listed.as_ref()),
+            (Source::List, listed_now.as_ref()),
         ];
         let said = || layers.iter().filter_map(|(source, facts)| Some((*source, (*facts)?)));
         let facts = said().fold(Facts::default(), |known, (_, facts)| known.or(facts));
@@ -146,7 +162,7 @@ impl Merger {
         let prices_from = priced.clone().next().map(|(source, _)| of(source));
         let without_override = priced
             .find(|(source, _)| *source != Source::Override)
-            .map(|(source, prices)| Priced { prices: prices.clone(), label: label(prices, &of(source)) });
+            .map(|(source, prices)| standing(prices, &of(source), listed));
         let sources = said().map(|(source, _)| source).collect();
         Known {
             provider: provider.id.clone(),
@@ -160,10 +176,22 @@ impl Merger {
         }
     }
 
-    /// Shows what was made known. The answer is when an override comes into force next.
+    /// Shows what was made known. Returns when prices change next: by an override that comes into force, or by the hour.
     pub(crate) fn finish(self) -> Option<u64> {
         self.shelf.show(self.known);
-        self.overrides.next_at_ms
+        self.overrides.next_at_ms.into_iter().chain(self.next_hours_at_ms).min()
+    }
+}
+
+/// The prices of a source that is no override; those of the list with their hours.
+fn standing(prices: &Prices, from: &PricesFrom, listed: Option<&Listed>) -> Standing {
+    let priced = |prices: &Prices| Priced { prices: prices.clone(), label: label(prices, from) };
+    let listed = listed.filter(|_| from.source == Source::List);
+    let peak = listed.and_then(Listed::prices).unwrap_or(prices);
+    let off_peak = listed.and_then(|listed| listed.off_peak.as_ref());
+    Standing {
+        priced: priced(peak),
+        off_peak: off_peak.map(|(hours, prices)| (hours.clone(), priced(prices))),
     }
 }
 

@@ -29,8 +29,12 @@ struct Setting {
 
 impl Setting {
     fn new() -> Self {
+        Self::of(YAML)
+    }
+
+    fn of(yaml: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("config.yaml"), YAML).unwrap();
+        std::fs::write(folder.path().join("config.yaml"), yaml).unwrap();
         let pairs = [
             ("LLMGW_API_KEY", "admin-key-0123456789"),
             ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="),
@@ -237,6 +241,36 @@ fn regional_addresses_have_their_surcharge_where_the_vendor_asks_one() {
     assert_eq!(long.1.get(Class::Output), Some(49_500_000_000), "$45 and 10 %, past 272,000 tokens");
     assert_eq!(long.1.get(Class::Searches), Some(10_000_000_000_000), "a search costs the same");
     assert_eq!(known["eu/gpt-5.5"].model.context_window, Some(1_050_000), "other facts stay");
+}
+
+#[test]
+fn prices_that_depend_on_the_hour_change_with_it_and_are_repriced_by_it() {
+    let setting = Setting::of("
+providers:
+  main: {registry_id: deepseek, api_key: k, models: [deepseek-v4-pro, {id: deepseek-flash, prices: {input: 7}}]}
+");
+    // Friday, 2026-11-20, from 00:30 on in UTC; peak hours begin at 01:00 and end at 04:00.
+    let (half_past_midnight, hour) = (1_795_134_600_000, 3_600_000);
+    let (off_peak, one) = (half_past_midnight, half_past_midnight + hour / 2);
+    for (now_ms, want, next) in [(off_peak, 660_000, one), (one, 1_320_000, one + 3 * hour)] {
+        let (known, next_ms) = setting.at(now_ms);
+        assert_eq!((input(&known["main/deepseek-v4-pro"]), next_ms), (Some(want), Some(next)));
+        assert_eq!(input(&known["main/deepseek-flash"]), Some(7_000_000), "the configuration knows no hours");
+        let history = History::new(&setting.shelf.known(), Vec::new());
+        let at = |at_ms| {
+            let priced = history.at("main", "deepseek-v4-pro", at_ms).unwrap();
+            (input_of(&priced.prices).unwrap(), priced.label.contains("in 1.32"))
+        };
+        assert_eq!(
+            (at(off_peak), at(one)),
+            ((660_000, false), (1_320_000, true)),
+            "whatever the time is now"
+        );
+    }
+    setting.say("o1", "deepseek-v4-pro", one - 1, priced(1));
+    let (known, next) = setting.at(off_peak);
+    assert_eq!((input(&known["main/deepseek-v4-pro"]), next), (Some(660_000), Some(one - 1)));
+    assert_eq!(input(&setting.at(one).0["main/deepseek-v4-pro"]), Some(1), "an override holds at all hours");
 }
 
 #[test]

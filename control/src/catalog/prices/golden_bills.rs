@@ -227,6 +227,13 @@ fn bills_of_the_other_vendors_are_those_of_their_price_pages() {
             ("$1.32, $0.044 and $3.96", "deepseek-v4-pro", all, 5_324_000_000),
         ],
     );
+    check(
+        "deepseek@off-peak",
+        &[
+            ("$0.15, $0.003 and $0.60", "deepseek-flash", all, 753_000_000),
+            ("$0.66, $0.022 and $1.98", "deepseek-v4-pro", all, 2_662_000_000),
+        ],
+    );
     // https://docs.x.ai/developers/models; the usage is that of .../prompt-caching/usage-and-pricing: 125 tokens in, 98 of
     // them cached, 48 out.
     let cached = chat(TokenCounts { input: 27, cache_read: 98, output: 48, ..NONE });

@@ -1,12 +1,16 @@
 //! The price list: what the vendors ask, and a few facts beside it, as of a date. One is embedded; a newer one may
 //! lie in the state directory as `prices.json`.
 
+mod hours;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use shared::prices::Prices;
 
+pub(crate) use self::hours::PeakHours;
 use crate::catalog::facts::Facts;
 use crate::catalog::file::read_bounded;
 use crate::config::Provider;
@@ -20,6 +24,9 @@ pub(crate) struct PriceList {
     /// The packages that it was made from, for people.
     #[serde(default, rename = "sources")]
     _sources: IgnoredAny,
+    /// Vendors that ask less in other hours of the week; `deepseek@off-peak` has the prices of those.
+    #[serde(default)]
+    peak_hours: BTreeMap<String, PeakHours>,
     /// By well-known provider (`registry_id`) or provider kind, then by model. What differs at regional addresses is in
     /// a list of its own, such as `vertex@regional`.
     lists: BTreeMap<String, BTreeMap<String, Facts>>,
@@ -64,12 +71,38 @@ impl PriceList {
     }
 
     /// Returns what the list says of a model of `provider`: its prices are those of the address that the provider uses.
-    pub(crate) fn of(&self, provider: &Provider, model: &str) -> Option<Facts> {
+    pub(crate) fn of(&self, provider: &Provider, model: &str) -> Option<Listed> {
         let vendor = provider.registry_id.as_deref().unwrap_or(provider.kind.name);
         let facts = self.lists.get(vendor)?.get(model)?;
         let regional = || self.lists.get(&format!("{vendor}{REGIONAL}"))?.get(model);
         let prices = if is_regional(provider) { regional() } else { None };
-        Some(Facts { prices: prices.unwrap_or(facts).prices.clone(), ..facts.clone() })
+        let facts = Facts { prices: prices.unwrap_or(facts).prices.clone(), ..facts.clone() };
+        let off_peak = || self.lists.get(&format!("{vendor}{OFF_PEAK}"))?.get(model)?.prices.clone();
+        let hours = self.peak_hours.get(vendor);
+        Some(Listed { facts, off_peak: hours.and_then(|hours| Some((hours.clone(), off_peak()?))) })
+    }
+}
+
+/// What the list says of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Listed {
+    /// With the prices of peak hours, where the vendor has such.
+    facts: Facts,
+    /// The prices of all other hours.
+    pub(crate) off_peak: Option<(PeakHours, Prices)>,
+}
+
+impl Listed {
+    /// What holds at a moment.
+    pub(crate) fn at(&self, at_ms: u64) -> Facts {
+        let off_peak = self.off_peak.as_ref().filter(|(hours, _)| !hours.contains(at_ms));
+        let prices = off_peak.map(|(_, prices)| prices).or(self.facts.prices.as_ref());
+        Facts { prices: prices.cloned(), ..self.facts.clone() }
+    }
+
+    /// The prices of peak hours, or of all hours.
+    pub(crate) fn prices(&self) -> Option<&Prices> {
+        self.facts.prices.as_ref()
     }
 }
 
@@ -81,6 +114,7 @@ fn is_regional(provider: &Provider) -> bool {
 }
 
 const REGIONAL: &str = "@regional";
+const OFF_PEAK: &str = "@off-peak";
 const REGIONAL_HOSTS: &[&str] = &["us.api.openai.com", "eu.api.openai.com"];
 
 const EMBEDDED: &str = include_str!("../prices.json");
@@ -91,7 +125,7 @@ mod golden_bills;
 
 #[cfg(test)]
 mod tests {
-    use shared::prices::{Prices, Schedule, Tier};
+    use shared::prices::{Schedule, Tier};
     use shared::usage::Class;
 
     use super::*;
@@ -141,7 +175,7 @@ mod tests {
         let kinds = shared::provider::KINDS.iter().map(|kind| kind.name);
         let known: Vec<&str> = entries.chain(kinds).collect();
         for (vendor, models) in &embedded.lists {
-            let base = vendor.strip_suffix(REGIONAL).unwrap_or(vendor);
+            let base = vendor.split_once('@').map_or(vendor.as_str(), |(base, _)| base);
             assert!(known.contains(&base), "{vendor}");
             assert!(models.keys().all(|model| embedded.lists[base].contains_key(model)), "{vendor}");
             for (id, facts) in models {
