@@ -195,6 +195,7 @@ fn settings(config: &Config) -> Result<Settings, StartError> {
         connections_max: server.connections_max,
         drain: server.drain,
         stream_keepalive: server.stream_keepalive,
+        usage_grace: server.usage_grace,
         cors_origins: server.cors_origins.clone(),
         metrics_public: server.metrics_public,
         quota_output_tokens: server.quota_output_tokens,

@@ -51,4 +51,5 @@ mod traps;
 mod trials;
 mod usage;
 mod usage_db;
+mod usage_grace;
 mod videos;

@@ -149,6 +149,7 @@ fn settings() -> Settings {
         connections_max: 100,
         drain: Duration::from_millis(100),
         stream_keepalive: None,
+        usage_grace: Duration::from_millis(100),
         cors_origins: Vec::new(),
         metrics_public: false,
         quota_output_tokens: 4_096,

@@ -31,6 +31,8 @@ pub struct Settings {
     pub drain: Duration,
     /// Silence after which a stream's head is committed early and keep-alives are sent (FAIL-6).
     pub stream_keepalive: Option<Duration>,
+    /// How long an upstream is read on for its usage after its client has left at the end of the answer; zero: not.
+    pub usage_grace: Duration,
     /// Origins that browsers may call from; empty: no CORS (ROUTE-3).
     pub cors_origins: Vec<HeaderValue>,
     /// `GET /metrics` needs no key (ROUTE-5).

@@ -136,6 +136,22 @@ impl Record {
         }
     }
 
+    /// Takes the exchange over from this record, which is closed then.
+    pub(crate) fn take(&mut self) -> Self {
+        Self {
+            worker: Rc::clone(&self.worker),
+            started: self.started,
+            event: self.event.take(),
+            model: self.model.take(),
+            free: self.free,
+            dialect: self.dialect,
+            input: std::mem::take(&mut self.input),
+            media: self.media.take(),
+            held: self.held.take(),
+            note: self.note.take(),
+        }
+    }
+
     /// Takes charge of what the exchange has reserved.
     pub(crate) fn hold(&mut self, reservation: Reservation) {
         if self.event.is_some() {

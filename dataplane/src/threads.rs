@@ -20,6 +20,7 @@ use tokio::sync::{mpsc, watch};
 use crate::inside::{self, Inside};
 use crate::pacing;
 use crate::plane::{Plane, Settings};
+use crate::relay::Tails;
 use crate::server::accept::{self, Door, Message};
 use crate::server::io::Order;
 use crate::upstream::dial::Tls;
@@ -93,6 +94,7 @@ fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, live: &Arc<Atomi
         .build_local(LocalOptions::default())?;
     runtime.block_on(async {
         tokio::task::spawn_local(Rc::clone(worker).sweep());
+        tokio::task::spawn_local(Tails::keep(worker.tails.inbox(), worker.plane.settings.usage_grace));
         while let Some(message) = inbox.recv().await {
             match message {
                 Message::Socket(tcp, peer) => accept::receive(worker, tcp, peer, live),

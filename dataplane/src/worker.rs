@@ -15,6 +15,7 @@ use tokio::time::Sleep;
 
 use crate::metrics::Counters;
 use crate::plane::Plane;
+use crate::relay::Tails;
 use crate::server::io::{Link, Order, Phase};
 use crate::upstream::pool::Pool;
 
@@ -26,6 +27,8 @@ pub(crate) struct Worker {
     usage: RefCell<Box<dyn UsageLog>>,
     clock: Rc<Cell<u32>>,
     links: RefCell<Vec<Weak<Link>>>,
+    /// Answers whose client has left before their usage came.
+    pub(crate) tails: Tails,
     /// Timers between two attempts.
     timers: RefCell<Vec<Pin<Box<Sleep>>>>,
     ids: (RandomState, Cell<u64>),
@@ -56,6 +59,7 @@ impl Worker {
             usage: RefCell::new(usage),
             clock: Rc::new(Cell::new(0)),
             links: RefCell::default(),
+            tails: Tails::default(),
             timers: RefCell::default(),
             ids: (RandomState::new(), Cell::new(0)),
             date: RefCell::new(http_date()),

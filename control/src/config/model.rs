@@ -97,6 +97,8 @@ pub struct Server {
     pub drain: Duration,
     /// Silence after which a waiting stream gets a keep-alive; none by default (FAIL-6).
     pub stream_keepalive: Option<Duration>,
+    /// How long an upstream is read on for its usage after its client has left (CAN-1, ADM-6).
+    pub usage_grace: Duration,
     /// Whether `/metrics` needs no key.
     pub metrics_public: bool,
     /// The local mode: the data plane without a key, on loopback only (AUTH-3).

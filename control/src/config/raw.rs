@@ -63,6 +63,9 @@ pub(super) struct Server {
     /// Keep-alives on streams that are silent for this long; 0 sends none.
     #[schemars(range(max = 3_600))]
     pub(super) stream_keepalive_seconds: Option<u64>,
+    /// How long an upstream is read on for the usage of an answer that has ended, when its client has left; 0: not.
+    #[schemars(range(max = 60_000))]
+    pub(super) usage_grace_ms: Option<u64>,
     /// Serve /metrics without a key.
     pub(super) metrics_public: Option<bool>,
     /// PEM file of further authorities trusted for upstreams.

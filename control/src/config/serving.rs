@@ -53,6 +53,12 @@ pub(super) fn server(layers: &mut Layers<'_>, file: &raw::File, notes: &mut Note
         workers: usize::try_from(workers).unwrap_or(1),
         drain: Duration::from_secs(count(layers, "LLMGW_DRAIN_SECONDS", raw.drain_seconds, DRAIN_SECONDS)),
         stream_keepalive: Some(keepalive).filter(|seconds| *seconds > 0).map(Duration::from_secs),
+        usage_grace: Duration::from_millis(count(
+            layers,
+            "LLMGW_USAGE_GRACE_MS",
+            raw.usage_grace_ms,
+            USAGE_GRACE_MS,
+        )),
         metrics_public: layers.flag("LLMGW_METRICS_PUBLIC", raw.metrics_public),
         unauthenticated_api,
         quota_output_tokens: layers.count("LLMGW_QUOTA_OUTPUT_TOKENS_DEFAULT", None, QUOTA_OUTPUT_TOKENS),
@@ -139,6 +145,7 @@ pub(super) fn logging(layers: &mut Layers<'_>, raw: &raw::Server, warnings: &mut
 }
 
 const DEFAULT_PORT: u64 = 8_787;
+const USAGE_GRACE_MS: u64 = 2_000;
 const QUOTA_OUTPUT_TOKENS: u64 = 4_096;
 const DRAIN_SECONDS: u64 = 30;
 const BODY_MEMORY_BYTES: u64 = 512 << 20;

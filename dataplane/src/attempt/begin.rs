@@ -9,7 +9,6 @@ use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
 use wire::adapt::{BadAnswer, Whole};
 use wire::envelope::StreamError;
-use wire::stream::AnswerStream;
 
 use super::failure::{Failure, broke_off, of_stream_error, secrets};
 use super::patience::Patience;

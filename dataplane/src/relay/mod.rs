@@ -10,10 +10,12 @@ use shared::port::{self, BoxError};
 mod early;
 mod inline;
 mod stream;
+mod tail;
 
 pub(crate) use self::early::{Early, Finished};
 pub(crate) use self::inline::{Coming, Inline, Source};
 pub(crate) use self::stream::{Parts, Relay, Scan};
+pub(crate) use self::tail::Tails;
 
 /// The body of a response.
 #[derive(Debug)]

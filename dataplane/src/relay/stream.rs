@@ -2,7 +2,8 @@
 //!
 //! It runs inside the client connection's task, and the upstream's connection inside it. Nothing is buffered
 //! between the two: a client that does not read is a relay that is not polled, and so an upstream that is not
-//! read. Dropping the relay is the client's leaving; the record then says cancelled.
+//! read. Dropping the relay is the client's leaving; the record then says cancelled. Where the answer has ended and only
+//! its usage is missing, the upstream is read on without the client (`tail.rs`).
 //!
 //! ```text
 //!   Flow --upstream ended well----------> End   (record closed before the last byte goes out)
@@ -53,6 +54,8 @@ pub(crate) struct Relay {
     timer: Option<Pin<Box<Sleep>>>,
     /// When the upstream was last heard, on the worker's coarse clock.
     heard: u32,
+    /// The client has left, and only usage is awaited.
+    is_tail: bool,
 }
 
 /// What a relay is made of.
@@ -122,6 +125,7 @@ impl Relay {
             ready,
             phase: Phase::Flow,
             timer: None,
+            is_tail: false,
         };
         relay.after_push();
         relay
@@ -275,6 +279,50 @@ impl Relay {
         Poll::Ready(())
     }
 
+    /// True if the answer has ended and its usage may still come.
+    pub(super) fn is_owed(&self) -> bool {
+        let Scan::Stream(stream) = &self.scan else { return false };
+        let state = stream.state();
+        let has_ended = state.finished && !state.done && state.error.is_none();
+        has_ended && state.usage.is_none() && self.phase == Phase::Flow && !self.record.is_closed()
+    }
+
+    /// Reads one more piece that goes to no client; returns its length, or `None` at the end.
+    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
+        let Some(Ok(bytes)) = std::task::ready!(self.body.poll_data(cx)) else { return Poll::Ready(None) };
+        let length = bytes.len();
+        if let Scan::Stream(stream) = &mut self.scan {
+            stream.push(bytes, &mut self.ready);
+        }
+        self.ready.clear();
+        Poll::Ready(Some(length))
+    }
+
+    /// What is left of the exchange, to be read on without the client.
+    fn take_tail(&mut self) -> Option<Box<Self>> {
+        let is_wanted = !self.worker.plane.settings.usage_grace.is_zero();
+        if !is_wanted || self.is_tail || !self.is_owed() {
+            return None;
+        }
+        let nothing = Scan::Whole(Box::new(WholeScan::new(self.dialect)));
+        Some(Box::new(Self {
+            worker: Rc::clone(&self.worker),
+            link: Rc::clone(&self.link),
+            provider: Arc::clone(&self.provider),
+            request_id: std::mem::take(&mut self.request_id),
+            record: self.record.take(),
+            body: std::mem::replace(&mut self.body, AnswerBody::Ended),
+            scan: std::mem::replace(&mut self.scan, nothing),
+            dialect: self.dialect,
+            trail: self.trail.take(),
+            ready: Vec::new(),
+            phase: Phase::Flow,
+            timer: None,
+            heard: self.heard,
+            is_tail: true,
+        }))
+    }
+
     /// Closes the record with what has passed so far.
     fn settle(&mut self, outcome: Outcome) {
         if self.record.is_closed() {
@@ -307,7 +355,10 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.settle(Outcome::Cancelled);
+        match self.take_tail() {
+            Some(tail) => self.worker.tails.take(tail),
+            None => self.settle(Outcome::Cancelled),
+        }
     }
 }
 

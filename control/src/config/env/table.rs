@@ -51,6 +51,7 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_WORKERS", Count(1, 1_024), "the available cores", "Threads of the data plane"),
     row("LLMGW_DRAIN_SECONDS", Count(0, 3_600), "30", "How long streams may go on after SIGTERM"),
     row("LLMGW_STREAM_KEEPALIVE_SECONDS", Count(0, 3_600), "0", "Keep-alives on silent streams; 0 sends none"),
+    row("LLMGW_USAGE_GRACE_MS", Count(0, 60_000), "2000", "How long usage is awaited when a client has left; 0: not"),
     row("LLMGW_ALLOW_UNAUTHENTICATED_API", Flag, "false", "The data plane without a key; loopback only"),
     row("LLMGW_QUOTA_OUTPUT_TOKENS_DEFAULT", Count(1, 1 << 32), "4096", "Output that a request without max_tokens reserves of quotas"),
     row("LLMGW_METRICS_PUBLIC", Flag, "false", "Serve /metrics without a key"),

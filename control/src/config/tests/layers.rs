@@ -19,6 +19,7 @@ fn every_setting_with_three_layers_takes_the_highest() {
         ("LLMGW_MAX_BODY_MEMORY_BYTES", "max_body_memory_bytes", "1048576", "2097152", "536870912"),
         ("LLMGW_DRAIN_SECONDS", "drain_seconds", "5", "6", "30"),
         ("LLMGW_STREAM_KEEPALIVE_SECONDS", "stream_keepalive_seconds", "7", "8", "0"),
+        ("LLMGW_USAGE_GRACE_MS", "usage_grace_ms", "7", "8", "2000"),
         ("LLMGW_METRICS_PUBLIC", "metrics_public", "true", "false", "false"),
         ("LLMGW_TRUST_SYSTEM_ROOTS", "trust_system_roots", "true", "false", "false"),
         ("LLMGW_EXTRA_CA_FILE", "extra_ca_file", "/a.pem", "/b.pem", ""),
