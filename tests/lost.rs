@@ -210,6 +210,20 @@ async fn what_a_failed_attempt_reports_is_lost_and_billed() {
 }
 
 #[tokio::test]
+async fn a_failed_attempt_of_a_service_tier_without_prices_has_no_known_cost() {
+    let mut response = failed_response();
+    response["response"]["service_tier"] = json!("priority");
+    let (gateway, [first, second]) = line("type: openai\nforce_api_support: true", 1).await;
+    first.always(Answer::events(&[event("response.failed", &response)]));
+    second.always(Answer::events(&chat::events(&["ok"])));
+    let body = json!({"model": "line", "stream": true, "input": "hi"}).to_string();
+    let served = gateway.client().post("/v1/responses", body).await;
+    let record = gateway.record_of(served.header("x-request-id").unwrap()).await;
+    let lost = &record["trace"][0]["lost"];
+    assert_eq!((&lost["tokens"]["input"], &lost["cost_micro_usd"]), (&json!(11), &Value::Null), "{record}");
+}
+
+#[tokio::test]
 async fn every_retry_keeps_what_it_lost_and_a_failed_exchange_is_billed_for_it() {
     let failing = failing().into_iter().find(|failing| failing.name == "an error status with usage").unwrap();
     let (gateway, [first, second]) = line(failing.members, 3).await;

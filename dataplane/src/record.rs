@@ -16,7 +16,7 @@ use shared::usage::{Lost, Note, Outcome, Provenance, StepResult, TokenCounts, Tr
 use wire::extras::Extras;
 use wire::request::{BYTES_PER_TOKEN, InputSize, MediaWish};
 
-use crate::attempt::Failure;
+use crate::attempt::{Failure, Used};
 use crate::metrics::add;
 use crate::worker::Worker;
 
@@ -275,7 +275,7 @@ impl Record {
 
     /// The attempt that began last has failed after `spent`. What its upstream reported as used is lost.
     pub(crate) fn end_step(&mut self, failure: &Failure, spent: Duration) {
-        let lost = failure.used.as_deref().map(|tokens| Box::new(self.lost(*tokens)));
+        let lost = failure.used.as_deref().map(|used| Box::new(self.lost(used)));
         self.note(|event| {
             event.tokens = TokenCounts::ZERO;
             event.provenance = Provenance::None;
@@ -289,25 +289,24 @@ impl Record {
     }
 
     /// What the attempt that began last used, at the prices of its target.
-    fn lost(&self, tokens: TokenCounts) -> Lost {
-        let units = Units::ZERO;
+    fn lost(&self, Used { tokens, extras }: &Used) -> Lost {
         let cost_nano_usd = match (&self.event, &self.model) {
             _ if self.free => Some(0),
             (Some(event), Some(model)) => {
                 let billed = Billed {
                     operation: event.operation,
                     provenance: Provenance::Reported,
-                    tokens: &tokens,
-                    units: &units,
-                    tier: None,
-                    picture: None,
-                    vendor_cost: None,
+                    tokens,
+                    units: &extras.units,
+                    tier: extras.tier.as_deref(),
+                    picture: extras.picture.as_deref(),
+                    vendor_cost: extras.vendor_cost_nano_usd,
                 };
                 price(&billed, model.prices.as_ref()).cost
             }
             (None, _) | (_, None) => None,
         };
-        Lost { tokens, units, cost_nano_usd }
+        Lost { tokens: *tokens, units: extras.units, cost_nano_usd }
     }
 
     /// The upstream's head has come `now`, in an attempt that began at `began`.

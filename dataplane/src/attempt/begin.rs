@@ -66,7 +66,8 @@ pub(super) async fn first_content(
         }
     };
     let state = stream.state();
-    Err(failure.having_used(state.usage.or(state.input)))
+    let tokens = state.usage.or(state.input);
+    Err(failure.having_used(tokens.map(|tokens| (tokens, state.extras.clone()))))
 }
 
 /// Reads a whole answer, or so much of a long native one that it may be relayed.
@@ -218,7 +219,7 @@ pub(super) async fn synthesize(
         Some(stream) => Ok(Begun::Whole(kept(Whole { body: stream.into(), ..whole }, pieces.room))),
         None => {
             let failure = invalid(provider, "a stream was asked for, and what came is none");
-            Err(failure.having_used(whole.usage))
+            Err(failure.having_used(whole.usage.map(|tokens| (tokens, whole.extras))))
         }
     }
 }

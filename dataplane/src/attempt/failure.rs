@@ -10,6 +10,7 @@ use shared::operation::Dialect;
 use shared::routing::{ProviderInstance, Renew};
 use shared::usage::{StepResult, TokenCounts};
 use wire::envelope::{self, Family, StreamError, UpstreamAnswer};
+use wire::extras::Extras;
 use wire::retry;
 
 use super::Task;
@@ -36,7 +37,14 @@ pub(crate) struct Failure {
     /// The access token was refused, and another one is there or on its way.
     pub(crate) renewing: bool,
     /// What the upstream reported as used all the same.
-    pub(crate) used: Option<Box<TokenCounts>>,
+    pub(crate) used: Option<Box<Used>>,
+}
+
+/// Consumption that an upstream reported of an attempt that failed.
+#[derive(Debug)]
+pub(crate) struct Used {
+    pub(crate) tokens: TokenCounts,
+    pub(crate) extras: Extras,
 }
 
 /// Bytes of an upstream's error body that are read.
@@ -59,9 +67,11 @@ impl Failure {
         }
     }
 
-    /// The same of an attempt of which the upstream reported that it used `tokens`.
-    pub(super) fn having_used(self, tokens: Option<TokenCounts>) -> Self {
-        Self { used: tokens.filter(|tokens| tokens.total() > 0).map(Box::new).or(self.used), ..self }
+    /// The same of an attempt of which the upstream reported what it used.
+    pub(super) fn having_used(self, used: Option<(TokenCounts, Extras)>) -> Self {
+        let used = used.filter(|(tokens, extras)| tokens.total() > 0 || !extras.units.is_empty());
+        let used = used.map(|(tokens, extras)| Box::new(Used { tokens, extras }));
+        Self { used: used.or(self.used), ..self }
     }
 }
 

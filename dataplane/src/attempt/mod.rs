@@ -26,7 +26,7 @@ mod patience;
 mod reading;
 mod verdict;
 
-pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, of_send_error, secrets, wait_asked_for};
+pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, Used, of_send_error, secrets, wait_asked_for};
 pub(crate) use self::reading::Reading;
 pub(crate) use self::verdict::Next;
 

@@ -5,6 +5,7 @@ use http::HeaderValue;
 use shared::operation::Dialect;
 use shared::usage::TokenCounts;
 use wire::adapt::{self, Answers, BadAnswer, Whole};
+use wire::extras::Extras;
 use wire::media::videos::Vendor;
 use wire::media::{Opaque, audio, images};
 use wire::native::{self, WholeScan};
@@ -113,7 +114,7 @@ impl Reading {
     }
 
     /// The usage in a whole body of the target that failed: an error, or an answer that cannot serve.
-    pub(super) fn usage_in(&self, body: &[u8]) -> Option<TokenCounts> {
+    pub(super) fn usage_in(&self, body: &[u8]) -> Option<(TokenCounts, Extras)> {
         adapt::usage_in(self.shape(), body)
     }
 

@@ -259,10 +259,10 @@ impl Rejection {
 }
 
 /// The usage in a whole body of a target that speaks `target`: an answer, good or bad, or an error.
-pub fn usage_in(target: Dialect, body: &[u8]) -> Option<TokenCounts> {
+pub fn usage_in(target: Dialect, body: &[u8]) -> Option<(TokenCounts, Extras)> {
     match target {
-        Dialect::Gemini => chat_over_gemini::usage_in(body),
-        Dialect::Bedrock => chat_over_bedrock::usage_in(body),
+        Dialect::Gemini => Some((chat_over_gemini::usage_in(body)?, Extras::default())),
+        Dialect::Bedrock => Some((chat_over_bedrock::usage_in(body)?, Extras::default())),
         Dialect::Chat
         | Dialect::Responses
         | Dialect::Messages
@@ -270,7 +270,10 @@ pub fn usage_in(target: Dialect, body: &[u8]) -> Option<TokenCounts> {
         | Dialect::Speech
         | Dialect::Transcription
         | Dialect::Images
-        | Dialect::Videos => native::whole_answer(target, body).usage,
+        | Dialect::Videos => {
+            let answer = native::whole_answer(target, body);
+            Some((answer.usage?, answer.extras))
+        }
     }
 }
 
