@@ -81,7 +81,7 @@ pub(super) async fn whole(
     let bytes_max = if passes { WHOLE_BYTES_MAX } else { UNDERSTOOD_BYTES_MAX };
     let Pieces { held, room, is_all } = read(task, provider, &mut body, patience, bytes_max).await?;
     match is_all {
-        true => Ok(Begun::Whole(kept(understand(task, provider, joined(held))?, room))),
+        true => Ok(Begun::Whole(kept(understand(task, provider, &joined(held))?, room))),
         false if passes => {
             let mut scan = task.reading.scan();
             held.iter().for_each(|bytes| scan.push(bytes));
@@ -166,7 +166,7 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
 }
 
 /// What a whole answer says, in the client's dialect.
-fn understand(task: &Task<'_>, provider: &ProviderInstance, body: Bytes) -> Result<Whole, Failure> {
+fn understand(task: &Task<'_>, provider: &ProviderInstance, body: &Bytes) -> Result<Whole, Failure> {
     task.reading.whole(body.clone()).map_err(|bad| {
         let failure = match bad {
             BadAnswer::Error(error) => of_stream_error(task, provider, &error),
@@ -177,7 +177,7 @@ fn understand(task: &Task<'_>, provider: &ProviderInstance, body: Bytes) -> Resu
             BadAnswer::Invalid(why) => invalid(provider, why),
             BadAnswer::Nothing(said) => nothing(provider, &said),
         };
-        failure.having_used(task.reading.usage_in(&body))
+        failure.having_used(task.reading.usage_in(body))
     })
 }
 
@@ -214,7 +214,7 @@ pub(super) async fn synthesize(
     if !pieces.is_all {
         return Err(invalid(provider, TOO_LONG));
     }
-    let whole = understand(task, provider, joined(pieces.held))?;
+    let whole = understand(task, provider, &joined(pieces.held))?;
     match task.reading.synthesize(&whole) {
         Some(stream) => Ok(Begun::Whole(kept(Whole { body: stream.into(), ..whole }, pieces.room))),
         None => {
