@@ -4,6 +4,7 @@
 //! depend on every item without depending on each other.
 
 pub mod access;
+pub mod address;
 pub mod build;
 pub mod clock;
 pub mod error_kind;

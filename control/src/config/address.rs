@@ -1,10 +1,11 @@
 //! Base URLs, taken apart and checked. Link-local and metadata addresses are refused here already; names are
 //! checked again when they are resolved.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use http::Uri;
 use http::uri::Authority;
+use shared::address::is_refused;
 use shared::provider::ProviderKind;
 use shared::provider::path::{Missing, Paths, Place};
 use shared::routing::{HttpVersion, Origin};
@@ -92,7 +93,7 @@ fn host(authority: &Authority) -> Result<String, String> {
         Ok(IpAddr::V4(address)) if address.is_unspecified() => {
             Err("0.0.0.0 is no address to connect to; write 127.0.0.1".to_owned())
         }
-        Ok(address) if refused(address) => {
+        Ok(address) if is_refused(address) || address.to_canonical().is_unspecified() => {
             Err("link-local, multicast and metadata addresses are never dialled".to_owned())
         }
         Ok(_) => Ok(bare.to_owned()),
@@ -117,24 +118,7 @@ fn name(host: &str) -> Result<String, String> {
     Ok(host.to_owned())
 }
 
-/// Whether an address is one that no upstream ever has, and whose misuse would be costly.
-fn refused(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => {
-            v4.is_link_local() || v4.is_broadcast() || v4.is_multicast() || v4 == ALIBABA_METADATA
-        }
-        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
-            Some(v4) => refused(IpAddr::V4(v4)) || v4.is_unspecified(),
-            None => {
-                v6.is_unicast_link_local() || v6.is_multicast() || v6.is_unspecified() || v6 == AWS_METADATA
-            }
-        },
-    }
-}
-
 const METADATA_NAMES: &[&str] = &["metadata.google.internal", "metadata.goog", "metadata", "instance-data"];
-const ALIBABA_METADATA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
-const AWS_METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
 #[cfg(test)]
 mod tests {
@@ -209,6 +193,9 @@ mod tests {
             ("http://[::ffff:169.254.169.254]/", "metadata"),
             ("http://[fd00:ec2::254]/", "metadata"),
             ("http://100.100.100.200/", "metadata"),
+            ("http://168.63.129.16/", "metadata"),
+            ("http://[64:ff9b::a9fe:a9fe]/", "metadata"),
+            ("http://[::]/", "never dialled"),
             ("http://0.0.0.0:11434/v1", "127.0.0.1"),
             ("http://2852039166/", "four decimal"),
             ("http://0xa9fea9fe/", "four decimal"),
