@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use crate::support::gateway::{ADMIN_KEY, Setup};
+use crate::support::raw::Raw;
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
 
 async fn gateway() -> (Gateway, Upstream) {
@@ -198,6 +199,41 @@ async fn the_local_mode_serves_and_never_administers() {
     }
     let admin = gateway.client().with("origin", "https://evil.example");
     assert_eq!(admin.chat(chat::request("m")).await.status, 200, "a valid key acts as itself");
+}
+
+#[tokio::test]
+async fn the_local_mode_answers_hosts_of_this_machine_alone() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_ALLOW_UNAUTHENTICATED_API", "true");
+    let gateway = setup.start().await;
+    for (host, status) in [
+        ("evil.example", 403),
+        ("evil.example:8787", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("192.168.1.5:8787", 403),
+        ("localhost:8787", 200),
+        ("LOCALHOST", 200),
+        ("app.localhost", 200),
+        ("127.0.0.1:8787", 200),
+        ("[::1]:8787", 200),
+    ] {
+        let local = Client::new(gateway.address(), None).with("host", host);
+        assert_eq!(local.chat(chat::request("m")).await.status, status, "{host}");
+        assert_eq!(local.get("/v1/models").await.unwrap().status, status, "{host}");
+        assert_eq!(local.get("/v1/key").await.unwrap().status, status, "{host}");
+        let key = gateway.client().with("host", host);
+        assert_eq!(key.chat(chat::request("m")).await.status, 200, "{host} with a key");
+    }
+    let refused = Client::new(gateway.address(), Some("any")).with("host", "evil.example");
+    let answer = refused.post("/v1/messages", chat::request("m")).await;
+    assert_eq!((answer.status, &answer.json()["error"]["type"]), (403, &json!("permission_error")));
+    let mut absolute = Raw::open(gateway.address()).await;
+    absolute
+        .send("GET http://evil.example/v1/models HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .await;
+    assert_eq!(absolute.reply().await.status, 403);
 }
 
 #[tokio::test]

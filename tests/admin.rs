@@ -27,7 +27,7 @@ async fn a_browser_signs_in_changes_something_and_signs_out() {
     let foreign = with_token.clone().with("origin", "http://evil.example");
     assert_eq!(foreign.post("/admin/api/principals", make).await.error_code(), "forbidden_origin");
     // The test's client calls the gateway by this name.
-    let own = with_token.clone().with("origin", "http://gateway.test");
+    let own = with_token.clone().with("host", "gateway.test").with("origin", "http://gateway.test");
     assert_eq!(own.post("/admin/api/principals", make).await.status, 201);
     // The data plane takes keys alone.
     assert_eq!(page.get("/v1/models").await.unwrap().status, 401);

@@ -17,6 +17,7 @@ mod bounds;
 mod cancel;
 mod catalog;
 mod clouds;
+mod cors;
 mod credentials;
 mod durability;
 mod failover;

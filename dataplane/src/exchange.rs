@@ -86,7 +86,10 @@ impl Exchange {
             add(&self.worker().counters.refused, 1);
             fault.into_response(family, self.id())
         });
-        cors::decorate(&self.worker().plane.settings.cors_origins, &parts.headers, response.headers_mut());
+        let origins = &self.worker().plane.settings.cors_origins;
+        let origins =
+            if origins.is_empty() || route::is_open_to_pages(path) { origins.as_slice() } else { &[] };
+        cors::decorate(origins, &parts.headers, response.headers_mut());
         response
     }
 
@@ -113,7 +116,7 @@ impl Exchange {
                 let message = format!("{} is not a method of this path. It takes {allow}.", parts.method);
                 Err(Fault { allow: Some(allow), ..Fault::new(ErrorKind::MethodNotAllowed, message) })
             }
-            Meaning::Stored => Err(self.stored(&parts.headers)),
+            Meaning::Stored => Err(self.stored(parts)),
             Meaning::OwnKey => Box::pin(self.own_key(parts)).await,
             Meaning::Elsewhere => Box::pin(self.elsewhere(parts, body)).await,
         }
@@ -137,7 +140,7 @@ impl Exchange {
         let snapshot = plane.snapshots.load();
         let access = match &self.caller.insider {
             Some(insider) => still_live(&insider.access)?,
-            None => authenticate(&snapshot, &self.caller.last_key, &parts.headers).map_err(Fault::closing)?,
+            None => authenticate(&snapshot, &self.caller.last_key, parts).map_err(Fault::closing)?,
         };
         authorize::operation(&access, operation).map_err(Fault::closing)?;
         match operation {
@@ -168,9 +171,9 @@ impl Exchange {
 
     /// Why nothing below `/responses` is served: the gateway stores no responses, and which of the providers has one
     /// its id does not tell. To ask each of them would show one what belongs to another.
-    fn stored(&self, headers: &HeaderMap) -> Fault {
+    fn stored(&self, parts: &Parts) -> Fault {
         let snapshot = self.worker().plane.snapshots.load();
-        let known = authenticate(&snapshot, &self.caller.last_key, headers)
+        let known = authenticate(&snapshot, &self.caller.last_key, parts)
             .and_then(|access| authorize::operation(&access, Operation::Responses));
         match known {
             Ok(()) => Fault::new(ErrorKind::NotFound, STORED).closing(),
@@ -183,8 +186,9 @@ impl Exchange {
         let plane = &self.worker().plane;
         let access = match &self.caller.insider {
             Some(insider) => still_live(&insider.access)?,
-            None => authenticate(&plane.snapshots.load(), &self.caller.last_key, &parts.headers)
-                .map_err(Fault::closing)?,
+            None => {
+                authenticate(&plane.snapshots.load(), &self.caller.last_key, parts).map_err(Fault::closing)?
+            }
         };
         let Some(fallback) = plane.fallback.get() else {
             return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());

@@ -113,7 +113,10 @@ impl Client {
         let driving = Driving(tokio::spawn(async move {
             let _ = connection.await;
         }));
-        let mut request = http::Request::builder().method(method).uri(path).header("host", "gateway.test");
+        let mut request = http::Request::builder().method(method).uri(path);
+        if !self.headers.iter().any(|(name, _)| name == "host") {
+            request = request.header("host", self.address.to_string());
+        }
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }

@@ -1,10 +1,12 @@
 //! Key header to [`Access`] (AUTH-1 to AUTH-3).
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
-use http::header::ORIGIN;
-use http::{HeaderMap, HeaderValue};
+use http::header::{HOST, ORIGIN};
+use http::request::Parts;
+use http::{HeaderValue, Uri};
 use shared::access::{Access, AccessTable, Role, presented};
 use shared::clock;
 use shared::error_kind::ErrorKind;
@@ -18,11 +20,12 @@ use crate::error::Fault;
 pub(crate) fn authenticate(
     snapshot: &Snapshot,
     last: &LastKey,
-    headers: &HeaderMap,
+    request: &Parts,
 ) -> Result<Arc<Access>, Fault> {
-    let Some(presented) = presented(headers).map_err(invalid)? else {
+    let local = |access| from_this_machine(request).map(|()| Arc::clone(access));
+    let Some(presented) = presented(&request.headers).map_err(invalid)? else {
         return match &snapshot.access.anonymous {
-            Some(local) => from_local_page(headers).map(|()| Arc::clone(local)),
+            Some(access) => local(access),
             None => Err(invalid(
                 "No API key was sent. Send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'.",
             )),
@@ -36,7 +39,7 @@ pub(crate) fn authenticate(
     }
     match &snapshot.access.anonymous {
         // SDKs insist on sending some key; in the local mode any will do.
-        Some(local) => from_local_page(headers).map(|()| Arc::clone(local)),
+        Some(access) => local(access),
         None => Err(invalid(NOT_VALID)),
     }
 }
@@ -94,23 +97,33 @@ pub(crate) fn is_administrator(access: &Access) -> bool {
     access.role == Role::Administrator
 }
 
-/// In the local mode a page from somewhere else must not use the visitor's models (AUTH-3): whatever sends a
-/// browser's `Origin` has to come from this machine.
-fn from_local_page(headers: &HeaderMap) -> Result<(), Fault> {
-    let foreign = |origin: &HeaderValue| {
-        let uri = origin.to_str().ok().and_then(|text| text.parse::<http::Uri>().ok());
-        let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default();
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let loopback = bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-        !(loopback || host.eq_ignore_ascii_case("localhost"))
+/// In the local mode a page from elsewhere must not use the visitor's models (AUTH-3). A browser names the page in
+/// `Origin`, but not always; a page whose own name was made to mean this machine (DNS rebinding) is then known by
+/// `Host`. Both must name this machine.
+fn from_this_machine(request: &Parts) -> Result<(), Fault> {
+    let headers = &request.headers;
+    let is_local = |value: &HeaderValue| {
+        let uri = value.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+        uri.as_ref().and_then(Uri::host).is_some_and(is_this_machine)
     };
-    if headers.get_all(ORIGIN).iter().any(foreign) {
-        return Err(Fault::new(
-            ErrorKind::ForbiddenOrigin,
-            "Without a key only pages from this machine may call the gateway.",
-        ));
+    let refusal = if !headers.get_all(ORIGIN).iter().all(is_local) {
+        "Without a key only pages from this machine may call the gateway."
+    } else if !headers.get_all(HOST).iter().all(is_local) || !request.uri.host().is_none_or(is_this_machine) {
+        "Without a key the Host header must be localhost or a loopback address."
+    } else {
+        return Ok(());
+    };
+    Err(Fault::new(ErrorKind::ForbiddenOrigin, refusal))
+}
+
+/// `*.localhost` is resolved to loopback by browsers themselves (RFC 6761).
+fn is_this_machine(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return address.to_canonical().is_loopback();
     }
-    Ok(())
+    let host = host.to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
 }
 
 fn invalid(message: &'static str) -> Fault {
@@ -120,6 +133,7 @@ fn invalid(message: &'static str) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::Request;
     use http::header::AUTHORIZATION;
 
     fn snapshot(keys: &[(&str, &str)], expires_at_ms: Option<u64>) -> Snapshot {
@@ -131,9 +145,8 @@ mod tests {
     }
 
     fn who(snapshot: &Snapshot, last: &LastKey, key: &str) -> Option<String> {
-        let bearer = HeaderValue::from_str(&format!("Bearer {key}")).unwrap();
-        let headers = HeaderMap::from_iter([(AUTHORIZATION, bearer)]);
-        authenticate(snapshot, last, &headers).ok().map(|access| access.key.to_string())
+        let request = Request::builder().header(AUTHORIZATION, format!("Bearer {key}")).body(()).unwrap();
+        authenticate(snapshot, last, &request.into_parts().0).ok().map(|access| access.key.to_string())
     }
 
     #[test]

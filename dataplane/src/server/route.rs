@@ -58,6 +58,15 @@ pub(crate) fn operation(path: &str) -> Option<Operation> {
     find(path).map(|(operation, _)| operation)
 }
 
+/// Returns true for the paths that pages of configured origins may call: those of the data plane without the
+/// metrics, and what is below `/v1/`, where the refusal is read by a client's SDK.
+pub(crate) fn is_open_to_pages(path: &str) -> bool {
+    match find(path) {
+        Some((operation, _)) => operation != Operation::Metrics,
+        None => path.starts_with("/v1/") || path == "/key" || path.starts_with("/responses/"),
+    }
+}
+
 /// What `method` on `path` means.
 pub(crate) fn meaning<'a>(method: &Method, path: &'a str) -> Meaning<'a> {
     let Some((operation, id)) = find(path) else { return other(method, path) };

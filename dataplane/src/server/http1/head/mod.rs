@@ -156,6 +156,8 @@ impl Framing {
             4 if name.eq_ignore_ascii_case("host") => {
                 self.hosts += 1;
                 host(value)?;
+                // The local mode judges it.
+                return Ok(false);
             }
             14 if name.eq_ignore_ascii_case("content-length") => {
                 let length = length(value).ok_or(Refusal::Invalid("Content-Length is not a number"))?;

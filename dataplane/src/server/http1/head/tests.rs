@@ -122,7 +122,7 @@ fn an_operation_gets_what_it_reads_and_anybody_else_gets_all() {
         let values = head.request.headers().values().map(|value| value.to_str().unwrap());
         values.collect::<Vec<_>>().join("")
     };
-    assert_eq!(values("/v1/messages"), "ghijkl");
+    assert_eq!(values("/v1/messages"), "aghijkl");
     assert_eq!(values("/admin/api/keys"), "abcdef0closeghijkl");
 }
 
