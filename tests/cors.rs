@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::support::client::Whole;
 use crate::support::gateway::Setup;
-use crate::support::{Answer, Client, Gateway, Upstream, Yaml};
+use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
 
 const PAGE: &str = "https://app.example";
 
@@ -21,6 +21,50 @@ async fn preflight(gateway: &Gateway, origin: &str, path: &str, asked: &str) -> 
         .with("access-control-request-method", "POST")
         .with("access-control-request-headers", asked);
     page.send("OPTIONS", path, Bytes::new()).await.unwrap()
+}
+
+/// The headers of the openai and anthropic packages in a browser that need permission.
+const OPENAI: &str = "authorization,content-type,openai-organization,openai-project,x-stainless-arch,\
+    x-stainless-lang,x-stainless-os,x-stainless-package-version,x-stainless-retry-count,x-stainless-runtime,\
+    x-stainless-runtime-version,x-stainless-timeout";
+const ANTHROPIC: &str = "anthropic-beta,anthropic-dangerous-direct-browser-access,anthropic-version,content-type,\
+    x-api-key,x-stainless-arch,x-stainless-helper-method,x-stainless-lang,x-stainless-os,\
+    x-stainless-package-version,x-stainless-retry-count,x-stainless-runtime,x-stainless-runtime-version,\
+    x-stainless-timeout";
+
+#[tokio::test]
+async fn a_preflight_lets_the_official_javascript_sdks_through() {
+    let (gateway, _upstream) = gateway().await;
+    for (path, asked) in [
+        ("/v1/chat/completions", OPENAI),
+        ("/v1/responses", OPENAI),
+        ("/v1/messages", ANTHROPIC),
+        ("/v1/messages/count_tokens", ANTHROPIC),
+    ] {
+        let answer = preflight(&gateway, PAGE, path, asked).await;
+        assert_eq!(answer.status, 204, "{path}");
+        assert_eq!(answer.header("access-control-allow-origin"), Some(PAGE), "{path}");
+        assert!(answer.header("access-control-allow-methods").unwrap().contains("POST"), "{path}");
+        let allowed = answer.header("access-control-allow-headers").unwrap_or_default();
+        for name in asked.split(',') {
+            assert!(allowed.split(',').any(|allowed| allowed.trim() == name), "{path}: {name} in {allowed}");
+        }
+        let foreign = preflight(&gateway, "https://evil.example", path, asked).await;
+        for name in ["origin", "methods", "headers"] {
+            assert_eq!(foreign.header(&format!("access-control-allow-{name}")), None, "{path}: {name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_reads_the_headers_of_an_answer() {
+    let (gateway, _upstream) = gateway().await;
+    let answer = gateway.client().with("origin", PAGE).chat(chat::request("m")).await;
+    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some(PAGE)));
+    let exposed = answer.header("access-control-expose-headers").unwrap();
+    for name in ["x-request-id", "x-llmgw-adapted", "x-llmgw-dropped", "retry-after"] {
+        assert!(exposed.split(", ").any(|exposed| exposed == name), "{name} in {exposed}");
+    }
 }
 
 #[tokio::test]

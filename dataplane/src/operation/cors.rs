@@ -2,7 +2,8 @@
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, ORIGIN, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ALLOW, ORIGIN,
+    VARY,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
@@ -32,12 +33,14 @@ pub(crate) fn decorate(origins: &[HeaderValue], request: &HeaderMap, response: &
     response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
     if response.contains_key(ACCESS_CONTROL_ALLOW_METHODS) {
-        response.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(TAKEN));
+        // SDKs add headers of their own from release to release. An origin that may send a key may send them all.
+        response.append(VARY, HeaderValue::from_static("access-control-request-headers"));
+        for asked in request.get_all(ACCESS_CONTROL_REQUEST_HEADERS) {
+            response.append(ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
+        }
         response.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     }
 }
 
-const EXPOSED: &str =
-    "x-request-id, x-llmgw-provider, x-llmgw-model, x-llmgw-attempts, x-llmgw-cost, retry-after";
-const TAKEN: &str = "authorization, content-type, x-api-key, x-request-id, x-llmgw-affinity-key, \
-     x-llmgw-fallback-timeout-ms, x-llmgw-tags, anthropic-version, anthropic-beta";
+const EXPOSED: &str = "x-request-id, x-llmgw-provider, x-llmgw-model, x-llmgw-attempts, x-llmgw-adapted, \
+     x-llmgw-dropped, x-llmgw-cost, x-llmgw-quota-warning, x-llmgw-token-count, retry-after, x-should-retry";
