@@ -20,8 +20,8 @@ impl Extras {
     /// Takes over what `later` reports. Counts never go down.
     pub(crate) fn replace_by(&mut self, later: Self) {
         self.raise(&later.units);
-        self.tier = later.tier.or(self.tier.take());
-        self.picture = later.picture.or(self.picture.take());
+        self.tier = later.tier.or_else(|| self.tier.take());
+        self.picture = later.picture.or_else(|| self.picture.take());
         self.vendor_cost_nano_usd = later.vendor_cost_nano_usd.or(self.vendor_cost_nano_usd);
     }
 
@@ -53,7 +53,7 @@ const STANDARD: [&str; 9] = [
 /// A term of a tier as records hold it: in lower case, at most 32 safe characters. `None` for a vendor's standard.
 pub(crate) fn term(raw: &[u8]) -> Option<Box<str>> {
     let is_standard = |name: &&str| raw.eq_ignore_ascii_case(name.as_bytes());
-    if STANDARD.iter().any(|name| is_standard(&name)) { None } else { word(raw) }
+    if STANDARD.iter().any(is_standard) { None } else { word(raw) }
 }
 
 /// A word in lower case, at most 32 safe characters; `None` if it is empty.

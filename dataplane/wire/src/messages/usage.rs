@@ -178,7 +178,7 @@ impl Usage {
 
     /// Each token in one class. `None` if neither input nor output was counted.
     pub(crate) fn counts(&self) -> Option<TokenCounts> {
-        self.get(Number::Input).or(self.get(Number::Output))?;
+        self.get(Number::Input).or_else(|| self.get(Number::Output))?;
         let of = |number| self.get(number).unwrap_or(0);
         let output = of(Number::Output);
         let reasoning = of(Number::Thinking).min(output);

@@ -51,7 +51,7 @@ impl Usage<'_> {
             matching.filter_map(|detail| detail.input_tokens).fold(0, u64::saturating_add)
         };
         let (short, hour) = (written(false), written(true));
-        let all = self.cache_write_input_tokens.unwrap_or(short.saturating_add(hour));
+        let all = self.cache_write_input_tokens.unwrap_or_else(|| short.saturating_add(hour));
         let cache_write_1h = hour.min(all);
         TokenCounts {
             input: self.input_tokens.unwrap_or(0),

@@ -73,7 +73,7 @@ enum Details {
     Completion,
     CacheCreation,
     Cost,
-    CostDetails,
+    Upstream,
     Tools,
 }
 
@@ -221,7 +221,7 @@ impl Details {
             (Self::Usage, b"cost_in_usd_ticks") => (Count::CostTicks, 0),
             (Self::Usage, b"estimated_cost") => (Count::Cost, 1),
             (Self::Usage, b"is_byok") => (Count::IsByok, 0),
-            (Self::CostDetails, b"upstream_inference_cost") => (Count::UpstreamCost, 0),
+            (Self::Upstream, b"upstream_inference_cost") => (Count::UpstreamCost, 0),
             (Self::Cost, b"total_cost") => (Count::Cost, 0),
             (Self::Prompt, b"cached_tokens") => (Count::CacheRead, 0),
             (Self::Prompt, b"cache_write_tokens") => (Count::CacheWrite, 0),
@@ -263,7 +263,7 @@ impl Details {
             (Self::Usage | Self::Prompt, b"cache_creation")
             | (Self::Prompt, b"cache_creation_token_details") => Self::CacheCreation,
             (Self::Usage, b"cost") => Self::Cost,
-            (Self::Usage, b"cost_details") => Self::CostDetails,
+            (Self::Usage, b"cost_details") => Self::Upstream,
             (Self::Usage, b"server_tool_use" | b"server_side_tool_usage_details") => Self::Tools,
             _ => Self::None,
         }
