@@ -38,15 +38,20 @@ fn failed_response() -> Value {
     }})
 }
 
+/// Attempts at each kind of stream and of whole answer.
 fn failing() -> Vec<Failing> {
-    let error = json!({"error": {"message": "It broke.", "type": "server_error", "code": null}});
-    let usage = json!({"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18});
-    let mut error_with_usage = error.clone();
-    error_with_usage["usage"] = usage.clone();
-    let chats = |stream| {
-        serde_json::from_str(&if stream { chat::stream_request("line") } else { chat::request("line") })
-    };
-    let (chat, stream): (Value, Value) = (chats(false).unwrap(), chats(true).unwrap());
+    let mut failing = failing_streams();
+    failing.extend(failing_answers());
+    failing
+}
+
+fn error() -> Value {
+    json!({"error": {"message": "It broke.", "type": "server_error", "code": null}})
+}
+
+fn failing_streams() -> Vec<Failing> {
+    let (error, stream): (Value, Value) =
+        (error(), serde_json::from_str(&chat::stream_request("line")).unwrap());
     let start = json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
         "model": "m", "content": [], "stop_reason": null, "usage": {"input_tokens": 11, "output_tokens": 7}}});
     let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
@@ -96,6 +101,15 @@ fn failing() -> Vec<Failing> {
             body: stream,
             answer: Answer::events(&[chat::event(&counted.to_string()), chat::event(&broken.to_string())]),
         },
+    ]
+}
+
+fn failing_answers() -> Vec<Failing> {
+    let chat: Value = serde_json::from_str(&chat::request("line")).unwrap();
+    let usage = json!({"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18});
+    let mut error_with_usage = error();
+    error_with_usage["usage"] = usage.clone();
+    vec![
         Failing {
             name: "an error status with usage",
             members: "type: compatible\nprotocols: [chat]",
