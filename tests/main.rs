@@ -34,6 +34,7 @@ mod lost;
 mod media;
 mod memory;
 mod messages;
+mod money;
 mod own_key;
 mod plain_secrets;
 mod prices;

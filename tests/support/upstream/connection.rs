@@ -40,8 +40,10 @@ where
         })
     };
     let mut ending = Ending::Open;
-    while ending == Ending::Open && arrived.recv().await.is_some() {
-        let answer = shared.next_answer();
+    while ending == Ending::Open
+        && let Some(request) = arrived.recv().await
+    {
+        let answer = shared.answer(&request);
         ending = tokio::select! {
             ending = carry_out(answer, &mut write, &shared) => ending,
             _ = gone.wait_for(|gone| *gone) => Ending::Close,
@@ -96,12 +98,12 @@ async fn read_requests<S: AsyncRead>(
     mut read: ReadHalf<S>,
     id: usize,
     shared: &Shared,
-    arrivals: &mpsc::UnboundedSender<()>,
+    arrivals: &mpsc::UnboundedSender<Received>,
 ) {
     let mut buffer = BytesMut::new();
     while let Some(received) = read_request(&mut read, &mut buffer, id).await {
-        shared.record.arrived(received);
-        let _ = arrivals.send(());
+        shared.record.arrived(received.clone());
+        let _ = arrivals.send(received);
     }
 }
 

@@ -37,18 +37,32 @@ pub(crate) struct Shared {
     script: Parked<Script>,
 }
 
+/// Makes the answer to a request.
+type Answering = Arc<dyn Fn(&Received) -> Answer + Send + Sync>;
+
 #[derive(Default)]
 struct Script {
     next: VecDeque<Answer>,
     otherwise: Option<Answer>,
+    answering: Option<Answering>,
 }
 
 impl Shared {
     /// The answer to the request that has just arrived.
-    pub(crate) fn next_answer(&self) -> Answer {
-        self.script.with(|script| {
-            script.next.pop_front().or_else(|| script.otherwise.clone()).unwrap_or_else(Answer::unscripted)
-        })
+    pub(crate) fn answer(&self, request: &Received) -> Answer {
+        let answering = match self.script.with(Script::next) {
+            Ok(answer) => return answer,
+            Err(answering) => answering,
+        };
+        answering.map_or_else(Answer::unscripted, |answering| answering(request))
+    }
+}
+
+impl Script {
+    /// The next answer of the script, or else who makes one.
+    fn next(&mut self) -> Result<Answer, Option<Answering>> {
+        let next = self.next.pop_front().or_else(|| self.otherwise.clone());
+        next.ok_or_else(|| self.answering.clone())
     }
 }
 
@@ -87,6 +101,18 @@ impl Upstream {
     pub(crate) fn always(&self, answer: Answer) -> &Self {
         self.shared.script.with(|script| script.otherwise = Some(answer));
         self
+    }
+
+    /// Answers every request that neither the script nor [`always`](Self::always) covers with what `answering` makes
+    /// of it.
+    pub(crate) fn answering(&self, answering: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> &Self {
+        self.shared.script.with(|script| script.answering = Some(Arc::new(answering)));
+        self
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// What a provider's `base_url` should say.
