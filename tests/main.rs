@@ -30,6 +30,7 @@ mod keys;
 mod kinds;
 mod labels;
 mod limits;
+mod logs;
 mod lost;
 mod media;
 mod memory;

@@ -461,7 +461,7 @@ fn log(event: &UsageEvent) {
         request.id = %event.request_id,
         operation = event.operation.name(),
         key.id = %event.key,
-        selector = %event.selector,
+        selector = &*event.selector,
         provider.id = event.provider.as_ref().map(ProviderId::as_str),
         model = event.model.as_ref().map(ModelId::as_str),
         status = event.status,

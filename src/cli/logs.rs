@@ -1,4 +1,12 @@
 //! Where log lines go and how they look.
+//!
+//! What clients and upstreams send may stand in a line, but it cannot end the line, begin another or drive a
+//! terminal: every line passes [`Lines`], which escapes what is not to be printed. For that reason lines have no
+//! colours: an escape sequence of ours could not be told from one that came from outside.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, Write};
 
 use control::config::{LogFormat, Logging};
 use tracing_subscriber::EnvFilter;
@@ -9,10 +17,104 @@ use super::{Failure, exit};
 pub(super) fn begin(logging: &Logging) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&logging.filter)
         .map_err(|error| Failure::new(exit::CONFIG, format!("LLMGW_LOG: {error}")))?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let result = match logging.format {
-        LogFormat::Text => lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init(),
+    let format = logging.format;
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(move || Lines { format, to: io::stderr() });
+    let result = match format {
+        LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
     result.map_err(|error| Failure::new(exit::INTERNAL, format!("the log cannot begin: {error}")))
+}
+
+/// Writes lines with everything escaped that is not to be printed. Each write is one whole line, as
+/// `tracing_subscriber` makes them.
+struct Lines<W> {
+    format: LogFormat,
+    to: W,
+}
+
+impl<W: Write> Write for Lines<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let (content, end) = text.strip_suffix('\n').map_or((&*text, ""), |content| (content, "\n"));
+        match escaped(content, self.format) {
+            Cow::Borrowed(_) => self.to.write_all(text.as_bytes())?,
+            Cow::Owned(mut content) => {
+                content.push_str(end);
+                self.to.write_all(content.as_bytes())?;
+            }
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// The content of a line with the escapes of its format. In JSON such characters stand only inside of strings.
+fn escaped(content: &str, format: LogFormat) -> Cow<'_, str> {
+    if !content.contains(is_unprintable) {
+        return content.into();
+    }
+    let mut text = String::with_capacity(content.len());
+    for character in content.chars() {
+        if !is_unprintable(character) {
+            text.push(character);
+            continue;
+        }
+        let code = u32::from(character);
+        // Writing to a string does not fail. All of these characters are in the basic plane.
+        let _ = match format {
+            LogFormat::Text => write!(text, "\\u{{{code:x}}}"),
+            LogFormat::Json => write!(text, "\\u{code:04x}"),
+        };
+    }
+    text.into()
+}
+
+/// Control characters (C0, DEL, C1), line and paragraph separators, and what changes the direction of text.
+fn is_unprintable(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(line: &str, format: LogFormat) -> String {
+        let mut lines = Lines { format, to: Vec::new() };
+        lines.write_all(line.as_bytes()).unwrap();
+        String::from_utf8(lines.to).unwrap()
+    }
+
+    #[test]
+    fn a_line_holds_only_what_can_be_printed() {
+        let unprintable = (0..0x20).chain(0x7f..0xa0).chain([0x61c, 0x200e, 0x200f]);
+        for code in unprintable.chain(0x2028..0x202f).chain(0x2066..0x206a) {
+            let character = char::from_u32(code).unwrap();
+            let text = written(&format!("a{character}b\n"), LogFormat::Text);
+            assert_eq!(text, format!("a\\u{{{code:x}}}b\n"));
+            let json = written(&format!("{{\"a\":\"{character}\"}}\n"), LogFormat::Json);
+            let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!(read["a"], character.to_string(), "JSON readers get the character itself");
+            assert!(!json.trim_end_matches('\n').contains(character), "{code:x}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_can_be_printed_is_not_changed() {
+        for line in ["", "\n", "INFO a: b c=\"d\\n\"\n", "größe 漢字 🙂\n", "without an end"] {
+            for format in [LogFormat::Text, LogFormat::Json] {
+                assert_eq!(written(line, format), line);
+            }
+        }
+    }
 }

@@ -250,6 +250,8 @@ impl Log {
             while let Ok(Some(line)) = lines.next_line().await {
                 if let Some((_, address)) = line.split_once("listening on ") {
                     let (_, address) = address.split_once("://").unwrap_or_default();
+                    // In a line of JSON the message ends with a quote.
+                    let address = address.split('"').next().unwrap_or_default();
                     found.send_replace(address.trim().parse().ok());
                 }
                 let mut text = into.lock().unwrap_or_else(PoisonError::into_inner);
