@@ -272,3 +272,38 @@ async fn a_gateway_without_work_sleeps() {
     let used = proc::cpu_time(gateway.pid()) - before;
     assert!(used < Duration::from_millis(90), "{used:?} in three seconds");
 }
+
+#[tokio::test]
+async fn a_body_that_upstreams_could_read_otherwise_is_refused() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let client = gateway.client();
+    for (path, input) in [
+        ("/v1/chat/completions", r#""messages":[]"#),
+        ("/v1/responses", r#""input":"hi""#),
+        ("/v1/messages", r#""max_tokens":5,"messages":[]"#),
+        ("/v1/messages/count_tokens", r#""messages":[]"#),
+        ("/v1/embeddings", r#""input":"hi""#),
+        ("/v1/images/generations", r#""prompt":"hi""#),
+    ] {
+        for (name, spelt) in [("Model", "Model"), ("MODEL", "MODEL"), ("\\u004dodel", "Model")] {
+            for model in ["", r#""model":"m","#] {
+                let answer = client.post(path, format!(r#"{{{model}"{name}":"other",{input}}}"#)).await;
+                let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+                assert_eq!(answer.status, 400, "{path} {name}");
+                assert!(message.contains(&format!("'{spelt}'")), "{path} {name}: {message}");
+            }
+        }
+        for byte in [0x00, b'\n', 0x1f, 0x80, 0xff] {
+            let mut body = format!(r#"{{"model":"m",{input},"tools":[{{"description":""#).into_bytes();
+            body.push(byte);
+            body.extend_from_slice(br#""}]}"#);
+            let answer = client.post(path, body).await;
+            let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+            assert_eq!(answer.status, 400, "{path} {byte:x}");
+            assert!(message.contains("not valid JSON"), "{path} {byte:x}: {message}");
+        }
+    }
+    assert_eq!(upstream.requests().len(), 0);
+}

@@ -22,6 +22,10 @@ pub enum What {
     TooDeep,
     /// This byte cannot stand here.
     Unexpected(u8),
+    /// This control character stands in a string without an escape.
+    RawControl(u8),
+    /// Not UTF-8 from here on.
+    NotUtf8,
     /// The document ended before the root object did.
     Truncated,
 }
@@ -35,6 +39,10 @@ impl fmt::Display for Fault {
             What::Unexpected(byte) => {
                 write!(f, "unexpected '{}' at byte {offset}", std::ascii::escape_default(byte))
             }
+            What::RawControl(byte) => {
+                write!(f, "the control character \\u{byte:04x} is not escaped at byte {offset}")
+            }
+            What::NotUtf8 => write!(f, "invalid UTF-8 at byte {offset}"),
             What::Truncated => write!(f, "the document ends too early, at byte {offset}"),
         }
     }

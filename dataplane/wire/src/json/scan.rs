@@ -2,13 +2,14 @@
 //!
 //! It tells a [`Sink`] where each token stands and keeps nothing but its place: one bit a level of nesting, so
 //! that pieces may be cut anywhere and any size of document passes in constant memory. The structure, numbers and
-//! literals are checked everywhere; what stands inside a string is not. A token that stands in one piece is told
+//! literals are checked everywhere; what stands inside a string only on request, by [`Scanner::push_strict`]. A token that stands in one piece is told
 //! at once; only one that a cut goes through is told in parts.
 
 use super::fault::{Fault, What};
 use super::limit::DEPTH_MAX;
 use super::scalar::{Scalar, ends_scalar, whole_length};
 use super::sink::{Deaf, Place, Sink, Text, Word};
+use super::strict::has_control;
 use super::text_end::{ends_escaping, text_length, text_length_from};
 
 /// The scanner. After a fault it is not to be pushed to again.
@@ -24,6 +25,8 @@ pub struct Scanner {
     skipped_depth: u32,
     /// One bit a level, the innermost lowest: set if the container is an object.
     objects: u128,
+    /// Control characters in strings are faults. Set for a piece that holds some, inside or outside of strings.
+    refuses_controls: bool,
     /// Bytes of all earlier pieces.
     before: usize,
 }
@@ -73,6 +76,13 @@ impl Scanner {
         Ok(())
     }
 
+    /// Reads the next piece, and refuses control characters in strings that have no escape.
+    pub fn push_strict<S: Sink>(&mut self, piece: &[u8], sink: &mut S) -> Result<(), Fault> {
+        // Most documents hold none at all, not even between their tokens.
+        self.refuses_controls = has_control(piece);
+        self.push(piece, sink)
+    }
+
     /// Whether the root object has closed.
     pub fn is_complete(&self) -> bool {
         self.state == State::End
@@ -99,7 +109,7 @@ impl Scanner {
         while let Some(&byte) = piece.get(at) {
             at = match (self.state, byte) {
                 (State::FirstKey | State::Key, b'"') => self.members(piece, at, sink)?,
-                (State::FirstValue | State::Value, b'"') => self.string(piece, at, false, sink),
+                (State::FirstValue | State::Value, b'"') => self.string(piece, at, false, sink)?,
                 (State::FirstValue | State::Value, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
                     self.scalar(piece, at, byte, sink)?
                 }
@@ -126,7 +136,7 @@ impl Scanner {
                     }
                     at
                 }
-                (State::KeyText | State::ValueText, _) => self.rest_of_text(piece, at, sink),
+                (State::KeyText | State::ValueText, _) => self.rest_of_text(piece, at, sink)?,
                 (State::Scalar, _) => self.rest_of_scalar(piece, at, sink)?,
                 (_, b' ' | b'\n' | b'\r' | b'\t') => at.wrapping_add(1),
                 _ => return Err(self.fault(byte, at)),
@@ -176,13 +186,13 @@ impl Scanner {
     #[inline]
     fn members<S: Sink>(&mut self, piece: &[u8], mut at: usize, sink: &mut S) -> Result<usize, Fault> {
         loop {
-            at = self.string(piece, at, true, sink);
+            at = self.string(piece, at, true, sink)?;
             if self.state != State::Colon || piece.get(at) != Some(&b':') {
                 return Ok(at);
             }
             at = self.go(State::Value, at);
             at = match piece.get(at) {
-                Some(b'"') => self.string(piece, at, false, sink),
+                Some(b'"') => self.string(piece, at, false, sink)?,
                 Some(&byte @ (b'-' | b'0'..=b'9' | b't' | b'f' | b'n')) => {
                     self.scalar(piece, at, byte, sink)?
                 }
@@ -201,18 +211,20 @@ impl Scanner {
 
     /// Reads a string, or as much of it as is there.
     #[inline(always)]
-    fn string<S: Sink>(&mut self, piece: &[u8], at: usize, key: bool, sink: &mut S) -> usize {
+    fn string<S: Sink>(&mut self, piece: &[u8], at: usize, key: bool, sink: &mut S) -> Result<usize, Fault> {
         let inside = at.wrapping_add(1);
         let rest = piece.get(inside..).unwrap_or_default();
         let Some((length, plain)) = text_length(rest) else {
+            self.check_controls(rest, inside)?;
             self.state = if key { State::KeyText } else { State::ValueText };
             self.escaping = ends_escaping(rest, false);
             sink.text_start(self.place(at), key);
             sink.piece(rest);
-            return piece.len();
+            return Ok(piece.len());
         };
         let next = inside.wrapping_add(length).wrapping_add(1);
         let raw = rest.get(..length).unwrap_or_default();
+        self.check_controls(raw, inside)?;
         let text = Text { start: self.place(at), raw, plain };
         if key {
             sink.whole_key(text);
@@ -220,24 +232,40 @@ impl Scanner {
             sink.whole_text(text);
         }
         self.state = if key { State::Colon } else { State::After };
-        next
+        Ok(next)
+    }
+
+    /// Looks for control characters in the part of a string that stands from `at` on.
+    #[inline]
+    fn check_controls(&self, text: &[u8], at: usize) -> Result<(), Fault> {
+        if self.refuses_controls && has_control(text) { Err(self.raw_control(text, at)) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn raw_control(&self, text: &[u8], at: usize) -> Fault {
+        let index = text.iter().position(|byte| *byte < b' ').unwrap_or_default();
+        let what = What::RawControl(text.get(index).copied().unwrap_or_default());
+        Fault { offset: self.place(at.wrapping_add(index)).offset, what }
     }
 
     /// Reads on inside a string that began in an earlier piece.
     #[cold]
-    fn rest_of_text<S: Sink>(&mut self, piece: &[u8], at: usize, sink: &mut S) -> usize {
+    fn rest_of_text<S: Sink>(&mut self, piece: &[u8], at: usize, sink: &mut S) -> Result<usize, Fault> {
         let key = self.state == State::KeyText;
         let rest = piece.get(at..).unwrap_or_default();
         let Some(length) = text_length_from(rest, 0, self.escaping) else {
+            self.check_controls(rest, at)?;
             self.escaping = ends_escaping(rest, self.escaping);
             sink.piece(rest);
-            return piece.len();
+            return Ok(piece.len());
         };
-        sink.piece(rest.get(..length).unwrap_or_default());
+        let text = rest.get(..length).unwrap_or_default();
+        self.check_controls(text, at)?;
+        sink.piece(text);
         let next = at.wrapping_add(length).wrapping_add(1);
         self.state = if key { State::Colon } else { State::After };
         sink.text_end(self.place(next), key);
-        next
+        Ok(next)
     }
 
     /// Reads a scalar that begins with `first`.

@@ -11,7 +11,7 @@ use shared::operation::Dialect;
 use super::fields::{Change, EDITS_MAX, Edit, Field, Fields, NAME_BYTES_MAX, Value};
 use super::input::InputSize;
 use super::shape::Shape;
-use crate::json::{DEPTH_MAX, Fault, Scanner, What, unescape, unescape_owned};
+use crate::json::{DEPTH_MAX, Fault, Scanner, Utf8Check, What, unescape, unescape_owned};
 use crate::multipart::Form;
 
 /// Reads a request body piece by piece.
@@ -19,6 +19,7 @@ use crate::multipart::Form;
 pub struct HeadScan {
     dialect: Dialect,
     scanner: Scanner,
+    utf8: Utf8Check,
     fields: Fields,
 }
 
@@ -119,6 +120,8 @@ pub enum ScanFault {
     ModelMissing,
     /// A `model` that is not a string, or not valid text.
     ModelNotString,
+    /// A member whose name differs from `model` in case alone: some upstreams read it as `model`.
+    ModelMisspelt([u8; 5]),
     /// A `model` longer than any name.
     ModelTooLong,
     /// No conversation: the name of its member.
@@ -168,12 +171,18 @@ impl Head {
 impl HeadScan {
     /// A scan before the first byte.
     pub fn new(dialect: Dialect) -> Self {
-        Self { dialect, scanner: Scanner::new(), fields: Fields::new(Shape::of(dialect)) }
+        let fields = Fields::new(Shape::of(dialect));
+        Self { dialect, scanner: Scanner::new(), utf8: Utf8Check::default(), fields }
     }
 
     /// Reads the next piece of the body.
     pub fn push(&mut self, segment: &[u8]) -> Result<(), ScanError> {
-        self.scanner.push(segment, &mut self.fields)?;
+        let structure = self.scanner.push_strict(segment, &mut self.fields).err();
+        let text = self.utf8.push(segment).err().map(|offset| Fault { offset, what: What::NotUtf8 });
+        // The first fault is told, wherever the body is cut.
+        if let Some(fault) = structure.into_iter().chain(text).min_by_key(|fault| fault.offset) {
+            return Err(fault.into());
+        }
         if self.fields.too_many_repeats() {
             return Err(ScanFault::TooManyRepeats.into());
         }
@@ -184,6 +193,9 @@ impl HeadScan {
     pub fn finish(self) -> Result<Head, ScanError> {
         self.scanner.finish()?;
         let mut fields = self.fields;
+        if let Some(name) = fields.odd_model {
+            return Err(ScanFault::ModelMisspelt(name).into());
+        }
         let state = provider_state(&fields);
         let affinity_key = text(&fields, fields.value(Field::Affinity));
         let prompt_cache_key = text(&fields, fields.value(Field::CacheKey));
@@ -331,7 +343,10 @@ fn text(fields: &Fields, value: Value) -> Option<String> {
 impl From<ScanFault> for ScanError {
     fn from(fault: ScanFault) -> Self {
         let param = match fault {
-            ScanFault::ModelMissing | ScanFault::ModelNotString | ScanFault::ModelTooLong => Some("model"),
+            ScanFault::ModelMissing
+            | ScanFault::ModelNotString
+            | ScanFault::ModelMisspelt(_)
+            | ScanFault::ModelTooLong => Some("model"),
             ScanFault::ConversationMissing(name)
             | ScanFault::ConversationUnfit(name, _)
             | ScanFault::BoundUnfit(name) => Some(name),
@@ -350,7 +365,9 @@ impl From<Fault> for ScanError {
         match fault.what {
             What::NotObject => ScanFault::NotObject.into(),
             What::TooDeep => ScanFault::TooDeep.into(),
-            What::Unexpected(_) | What::Truncated => ScanFault::NotJson(fault).into(),
+            What::Unexpected(_) | What::RawControl(_) | What::NotUtf8 | What::Truncated => {
+                ScanFault::NotJson(fault).into()
+            }
         }
     }
 }
@@ -365,6 +382,10 @@ impl fmt::Display for ScanError {
             }
             ScanFault::ModelMissing => f.write_str("Missing required member: 'model'."),
             ScanFault::ModelNotString => f.write_str("'model' must be a string."),
+            ScanFault::ModelMisspelt(name) => {
+                let name = String::from_utf8_lossy(&name);
+                write!(f, "Unknown member '{name}': write 'model' in lower case.")
+            }
             ScanFault::ModelTooLong => write!(f, "'model' is longer than {NAME_BYTES_MAX} bytes."),
             ScanFault::ConversationMissing(name) => write!(f, "Missing required member: '{name}'."),
             ScanFault::ConversationUnfit(name, kinds) => write!(f, "'{name}' must be {kinds}."),

@@ -42,6 +42,8 @@ pub(in crate::request) struct Fields {
     /// In the order of the body.
     pub(in crate::request) edits: Vec<Edit>,
     pub(in crate::request) has_options: bool,
+    /// The name of a member that differs from `model` in case alone.
+    pub(in crate::request) odd_model: Option<[u8; 5]>,
 
     pub(super) field: Field,
     value_start: usize,
@@ -167,6 +169,7 @@ impl Fields {
             texts: Vec::new(),
             edits: Vec::new(),
             has_options: false,
+            odd_model: None,
             field: Field::Other,
             value_start: 0,
             value_is_object: false,
@@ -370,6 +373,12 @@ impl Fields {
     pub(super) fn key_ends(&mut self, depth: u32, name: &[u8]) {
         if depth == 1 {
             self.field = (self.shape.named)(name);
+            if self.field == Field::Other
+                && let Some(name) = name.as_array::<5>()
+                && name.eq_ignore_ascii_case(b"model")
+            {
+                self.odd_model = Some(*name);
+            }
         } else {
             self.inside.key_ends(self.field, depth, name);
         }

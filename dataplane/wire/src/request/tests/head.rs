@@ -191,3 +191,91 @@ fn base64_data_is_no_text() {
     let text = scan(r#"{"model":"m","messages":[{"content":"data: is not always a URL"}]}"#).unwrap();
     assert_eq!(text.input.text_bytes, 25);
 }
+
+#[test]
+fn another_spelling_of_model_is_refused() {
+    for (member, spelt) in [
+        (r#""Model":"x""#, "Model"),
+        (r#""MODEL":"x""#, "MODEL"),
+        (r#""\u004dodel":"x""#, "Model"),
+        (r#""mod\u0045l":"x""#, "modEl"),
+        (r#""Model":null"#, "Model"),
+    ] {
+        for body in [
+            format!(r#"{{"model":"m",{member},"messages":[]}}"#),
+            format!(r#"{{{member},"messages":[],"model":"m"}}"#),
+            format!(r#"{{{member},"messages":[]}}"#),
+        ] {
+            let error = scan(&body).expect_err(&body);
+            assert_eq!(error.param, Some("model"), "{body}");
+            assert_eq!(error.to_string(), format!("Unknown member '{spelt}': write 'model' in lower case."));
+        }
+    }
+    let same = scan(r#"{"\u006dodel":"m","messages":[]}"#).unwrap();
+    assert_eq!(same.model, "m", "an escape spells the same name");
+    for member in [r#""models":["x"]"#, r#""model_id":"x""#, r#""metadata":{"Model":"x"}"#] {
+        scan(&format!(r#"{{"model":"m","messages":[],{member}}}"#)).expect(member);
+    }
+}
+
+/// The error of a body cut in two at `cut`.
+fn fault_of(body: &[u8], cut: usize) -> Option<String> {
+    let (first, second) = body.split_at(cut);
+    let mut scan = HeadScan::new(Dialect::Chat);
+    let scanned = scan.push(first).and_then(|()| scan.push(second)).and_then(|()| scan.finish());
+    scanned.err().map(|error| error.to_string())
+}
+
+#[test]
+fn strings_hold_utf8_and_no_raw_control_characters() {
+    let place = |marked: &[u8]| marked.iter().position(|byte| *byte == b'@').unwrap();
+    for body in [
+        br#"{"model":"m","messages":[{"role":"user","content":"a@b"}]}"#.as_slice(),
+        br#"{"model":"@","messages":[]}"#,
+        br#"{"model":"m","messages":[],"tools":[{"function":{"description":"\n@"}}]}"#,
+        br#"{"model":"m","messages":[],"other":{"a@":["x"]}}"#,
+        b"{\n\t\"model\": \"m\",\r\n\t\"messages\": [],\n\t\"user\": \"@\"\n}",
+    ] {
+        let at = place(body);
+        for byte in [0, 1, b'\t', b'\n', b'\r', 0x1b, 0x1f, 0x80, 0xc0, 0xff] {
+            let mut bad = body.to_vec();
+            bad[at] = byte;
+            for cut in 0..bad.len() {
+                let error = fault_of(&bad, cut).unwrap_or_else(|| panic!("{byte:x} cut at {cut}"));
+                let why = if byte < b' ' {
+                    format!(
+                        "The body is not valid JSON: the control character \\u{byte:04x} is not escaped at byte {at}."
+                    )
+                } else {
+                    format!("The body is not valid JSON: invalid UTF-8 at byte {at}.")
+                };
+                assert_eq!(error, why, "cut at {cut}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_of_two_faults_is_told_wherever_a_body_is_cut() {
+    for (body, why) in [
+        (b"{\"a\":\"\xff\",}".as_slice(), "invalid UTF-8 at byte 6"),
+        (b"{\"a\":\"\xc3\n\"}", "invalid UTF-8 at byte 6"),
+        (b"{\"a\":\"\xe6\xbc\",}", "invalid UTF-8 at byte 6"),
+        (b"{\"a\":\xff}", "unexpected '\\xff' at byte 5"),
+        (b"{\"a\",\"\xff\"}", "unexpected ',' at byte 4"),
+    ] {
+        for cut in 0..=body.len() {
+            let error = fault_of(body, cut).unwrap();
+            assert_eq!(error, format!("The body is not valid JSON: {why}."), "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn text_in_any_script_and_with_blanks_between_tokens_is_taken() {
+    let body =
+        "{\n\t\"model\": \"m\",\r\n\t\"messages\": [{\"content\": \"é漢🙂\u{7f}\u{85}\\n\\u0000\"}]\n}";
+    for cut in 0..body.len() {
+        assert_eq!(fault_of(body.as_bytes(), cut), None, "cut at {cut}");
+    }
+}
