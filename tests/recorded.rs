@@ -88,7 +88,8 @@ async fn sound_subtitles_and_vectors_pass_as_they_were_recorded() {
         let got = upstream.request(position).await;
         assert_eq!(String::from_utf8_lossy(&got.body), want.unwrap(), "{path}");
         let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
-        let told = (record["provenance"] == "reported").then(|| record["tokens"]["input"].as_u64().unwrap());
+        let counted = |class: &str| record["tokens"][class].as_u64().unwrap();
+        let told = (record["provenance"] == "reported").then(|| counted("input") + counted("audio_input"));
         assert_eq!(told, input, "{path} {receives}: {record}");
     }
 }

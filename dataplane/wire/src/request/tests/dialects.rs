@@ -240,18 +240,24 @@ fn tools_that_the_provider_runs_are_counted() {
 fn what_is_asked_of_pictures_and_videos_is_known() {
     let wish = |dialect, members: &str| {
         let head = scan(dialect, &format!(r#"{{"model":"m","prompt":"x",{members}}}"#)).unwrap();
-        head.media.map(|media| (media.picture.map(String::from), media.seconds))
+        head.media.map(|media| (media.picture.map(String::from), media.size.map(String::from), media.seconds))
     };
+    let size = || Some("1024x1024".to_owned());
     let sort = Some("high/1024x1024".to_owned());
     for (members, want) in [
-        (r#""quality":"high","size":"1024x1024""#, Some((sort, None))),
-        (r#""quality":"auto","size":"1024x1024""#, None),
-        (r#""size":"1024x1024""#, None),
+        (r#""quality":"high","size":"1024x1024""#, Some((sort, None, None))),
+        (r#""quality":"auto","size":"1024x1024""#, Some((None, size(), None))),
+        (r#""size":"1024x1024""#, Some((None, size(), None))),
+        (r#""quality":"high""#, None),
     ] {
         assert_eq!(wish(Dialect::Images, members), want, "{members}");
     }
     for (seconds, want) in [("8", Some(8)), ("\"8\"", Some(8)), ("8.0", Some(8)), ("\"x\"", None)] {
         let members = format!(r#""seconds":{seconds}"#);
-        assert_eq!(wish(Dialect::Videos, &members), want.map(|seconds| (None, Some(seconds))), "{seconds}");
+        assert_eq!(
+            wish(Dialect::Videos, &members),
+            want.map(|seconds| (None, None, Some(seconds))),
+            "{seconds}"
+        );
     }
 }
