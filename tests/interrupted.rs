@@ -72,7 +72,7 @@ async fn a_kill_leaves_one_interrupted_record_of_each_running_stream() {
 }
 
 #[tokio::test]
-async fn a_kill_leaves_one_interrupted_record_of_each_request_that_waits_for_its_whole_answer() {
+async fn a_kill_leaves_one_interrupted_record_of_each_stream_that_waits_for_its_first_byte() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::hang_forever());
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
@@ -80,7 +80,7 @@ async fn a_kill_leaves_one_interrupted_record_of_each_request_that_waits_for_its
     let mut clients = tokio::task::JoinSet::new();
     for client in [gateway.client(), key] {
         clients.spawn(async move {
-            client.send("POST", "/v1/chat/completions", chat::request("m").into()).await.is_ok()
+            client.send("POST", "/v1/chat/completions", chat::stream_request("m").into()).await.is_ok()
         });
     }
     upstream.request(1).await;
@@ -98,7 +98,7 @@ async fn the_interrupted_record_names_the_target_that_was_asked_last() {
     let gateway = Gateway::start(&Yaml::line(&[first.base_url(), second.base_url()])).await;
     let client = gateway.client().with("content-type", "application/json");
     let asking = tokio::spawn(async move {
-        client.send("POST", "/v1/chat/completions", chat::request("line").into()).await.is_ok()
+        client.send("POST", "/v1/chat/completions", chat::stream_request("line").into()).await.is_ok()
     });
     second.request(0).await;
     let gateway = gateway.restart().await;

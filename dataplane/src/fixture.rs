@@ -51,10 +51,6 @@ impl UsageLog for Log {
         Some(Note(0))
     }
 
-    fn notes_cheaply(&self) -> bool {
-        true
-    }
-
     fn strike(&mut self, _note: Note) {}
 }
 

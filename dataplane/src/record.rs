@@ -244,11 +244,12 @@ impl Record {
     }
 
     /// Notes the exchange as it is to be recorded if the process does not outlive it, in place of an earlier note: with
-    /// what it has reserved as used. False if it has to be noted and cannot be.
+    /// what it has reserved as used. Streams are noted, and whatever holds a part of a hard limit; for a short whole answer
+    /// a note would cost as much as its record. False if it has to be noted and cannot be.
     fn note_running(&mut self) -> bool {
         let Some(event) = &mut self.event else { return true };
         let has_to_be = self.held.as_ref().is_some_and(Held::is_hard);
-        if !has_to_be && !event.stream && !self.worker.notes_cheaply() {
+        if !has_to_be && !event.stream {
             return true;
         }
         let held = |metric| self.held.as_ref().and_then(|held| held.most(metric));

@@ -111,11 +111,6 @@ impl Worker {
         self.usage.borrow_mut().note(running)
     }
 
-    /// True if a note costs no system call.
-    pub(crate) fn notes_cheaply(&self) -> bool {
-        self.usage.borrow().notes_cheaply()
-    }
-
     /// The exchange has been recorded.
     pub(crate) fn strike_note(&self, note: Note) {
         self.usage.borrow_mut().strike(note);

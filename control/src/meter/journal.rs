@@ -167,10 +167,6 @@ impl UsageLog for Log {
         self.notes.write(running)
     }
 
-    fn notes_cheaply(&self) -> bool {
-        self.notes.are_mapped()
-    }
-
     fn strike(&mut self, note: Note) {
         self.notes.strike(note);
     }

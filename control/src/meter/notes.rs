@@ -52,11 +52,6 @@ impl Notes {
             _ => self.long.strike(slot & !IS_LONG),
         }
     }
-
-    /// True if a note costs no system call, as far as that is known before the first one.
-    pub(super) fn are_mapped(&self) -> bool {
-        self.short.files.last().is_none_or(|place| matches!(place, Place::Mapped(_)))
-    }
 }
 
 /// A sort of slots.
@@ -275,7 +270,6 @@ mod tests {
         assert_eq!(notes.write(&event(0)), None, "one past the bound");
         let files = SHORT.slots_max as usize / (FILE_BYTES / SHORT.slot_bytes);
         assert_eq!((notes_in(home.path()), all_records(home.path())), (files, SHORT.slots_max as usize));
-        assert!(notes.are_mapped());
         all.into_iter().for_each(|note| notes.strike(note));
         assert_eq!(all_records(home.path()), 0);
         drop(notes);

@@ -272,9 +272,6 @@ pub trait UsageLog: Send {
     /// struck, the next one records `running` as interrupted. `None` if there is no room, or the note cannot be written.
     fn note(&mut self, running: &UsageEvent) -> Option<Note>;
 
-    /// True if a note is a copy in memory; false if it is a system call, and only made where it has to be.
-    fn notes_cheaply(&self) -> bool;
-
     /// The exchange has been recorded otherwise.
     fn strike(&mut self, note: Note);
 }
