@@ -91,7 +91,10 @@ pub(crate) fn lost(packed: &[u8]) -> impl Iterator<Item = (usize, Lost)> + '_ {
 }
 
 fn which(record: &Record<'_>) -> u64 {
-    let counts = counted(&record.tokens, &record.units).any(|(class, count)| count > 0 && !is_fixed(class));
+    let TokenCounts { cache_write_1h, audio_input, audio_output, image_input, image_output, .. } =
+        record.tokens;
+    let tokens = cache_write_1h | audio_input | audio_output | image_input | image_output;
+    let counts = tokens > 0 || !record.units.is_empty();
     let texts = TEXTS.into_iter().filter(|(_, name)| !record.name(*name).is_empty());
     let flag = |is_there: bool, bit: u64| if is_there { bit } else { 0 };
     flag(counts, COUNTS)

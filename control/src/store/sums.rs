@@ -92,11 +92,18 @@ impl Sums {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        let mut list = self.list();
-        for (sum, more) in list.iter_mut().zip(other.list()) {
-            *sum = sum.saturating_add(more);
-        }
-        *self = Self::of_list(list);
+        *self = Self {
+            requests: self.requests.saturating_add(other.requests),
+            unpriced: self.unpriced.saturating_add(other.unpriced),
+            cost_nano_usd: self.cost_nano_usd.saturating_add(other.cost_nano_usd),
+            lost_nano_usd: self.lost_nano_usd.saturating_add(other.lost_nano_usd),
+            vendor_cost_nano_usd: self.vendor_cost_nano_usd.saturating_add(other.vendor_cost_nano_usd),
+            duration_us: self.duration_us.saturating_add(other.duration_us),
+            first_content_us: self.first_content_us.saturating_add(other.first_content_us),
+            first_contents: self.first_contents.saturating_add(other.first_contents),
+            tokens: self.tokens.plus(&other.tokens),
+            units: self.units.plus(&other.units),
+        };
     }
 
     pub(crate) fn figure(&self, figure: Figure) -> u64 {

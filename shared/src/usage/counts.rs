@@ -234,6 +234,23 @@ impl TokenCounts {
         }
     }
 
+    /// The sums of both, class by class.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+            cache_write_1h: self.cache_write_1h.saturating_add(other.cache_write_1h),
+            output: self.output.saturating_add(other.output),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+            audio_input: self.audio_input.saturating_add(other.audio_input),
+            audio_output: self.audio_output.saturating_add(other.audio_output),
+            image_input: self.image_input.saturating_add(other.image_input),
+            image_output: self.image_output.saturating_add(other.image_output),
+        }
+    }
+
     /// The sum of all classes.
     pub fn total(&self) -> u64 {
         self.list().into_iter().fold(0, u64::saturating_add)
@@ -298,6 +315,19 @@ impl Units {
     pub fn of_list(list: [u64; Self::COUNT]) -> Self {
         let [characters, audio_ms, video_ms, images, searches, tool_calls] = list;
         Self { characters, audio_ms, video_ms, images, searches, tool_calls }
+    }
+
+    /// The sums of both, class by class.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            characters: self.characters.saturating_add(other.characters),
+            audio_ms: self.audio_ms.saturating_add(other.audio_ms),
+            video_ms: self.video_ms.saturating_add(other.video_ms),
+            images: self.images.saturating_add(other.images),
+            searches: self.searches.saturating_add(other.searches),
+            tool_calls: self.tool_calls.saturating_add(other.tool_calls),
+        }
     }
 
     /// True if nothing was counted.
