@@ -169,7 +169,7 @@ proptest! {
                         Err(Full) => {
                             prop_assert!(!fits);
                             let wait = counter.wait_ms(least, LIMIT, now_ms);
-                            if period == Period::Minute && settled + least > LIMIT {
+                            if period == Period::Minute && least > LIMIT.saturating_sub(settled) {
                                 // Not a moment later than there is room, if no hold is settled.
                                 let at = now_ms + wait.unwrap();
                                 let (settled, reserved) = model.count(period, at);
