@@ -19,6 +19,11 @@ async fn serving(protocols: &str) -> (Gateway, Upstream) {
     (Gateway::start(&yaml).await, upstream)
 }
 
+/// Input of text and of sound.
+fn input_of(tokens: &Value) -> u64 {
+    ["input", "audio_input"].iter().map(|class| tokens[class].as_u64().unwrap()).sum()
+}
+
 #[tokio::test]
 async fn sound_subtitles_and_vectors_pass_as_they_were_recorded() {
     let (gateway, upstream) = serving("speech, transcription, embeddings").await;
@@ -88,8 +93,7 @@ async fn sound_subtitles_and_vectors_pass_as_they_were_recorded() {
         let got = upstream.request(position).await;
         assert_eq!(String::from_utf8_lossy(&got.body), want.unwrap(), "{path}");
         let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
-        let counted = |class: &str| record["tokens"][class].as_u64().unwrap();
-        let told = (record["provenance"] == "reported").then(|| counted("input") + counted("audio_input"));
+        let told = (record["provenance"] == "reported").then(|| input_of(&record["tokens"]));
         assert_eq!(told, input, "{path} {receives}: {record}");
     }
 }
