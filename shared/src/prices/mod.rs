@@ -1,6 +1,6 @@
 //! Prices, and the one function that computes a cost: for an exchange, for repricing and for reservations (ADM-6).
 //!
-//! A class without a price is unknown, never free. Prices are written in dollars ([`form`]) and held in femto-dollars
+//! A class without a price is unknown, never free. Prices are written in dollars and held in femto-dollars
 //! for one counted unit, so that no price loses a digit and a cost is rounded once.
 
 mod form;
