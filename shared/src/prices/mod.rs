@@ -229,11 +229,6 @@ impl Prices {
         Self { base: Schedule { rates, ..Schedule::default() }, tiers: Vec::new() }
     }
 
-    /// True if no class has a price.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// The schedule of a tier, the factor on tokens in millionths, and true if every term of the tier has prices.
     fn of_tier(&self, tier: Option<&str>) -> (&Schedule, u64, bool) {
         let (mut schedule, mut times, mut known) = (&self.base, ONE, true);

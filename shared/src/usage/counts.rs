@@ -108,11 +108,6 @@ impl Class {
         }
     }
 
-    /// True for the classes of [`TokenCounts`].
-    pub fn is_tokens(self) -> bool {
-        (self as usize) < TokenCounts::COUNT
-    }
-
     /// True for input tokens of every kind.
     pub fn is_input(self) -> bool {
         matches!(
