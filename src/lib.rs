@@ -194,6 +194,7 @@ fn settings(config: &Config) -> Result<Settings, StartError> {
         held_bytes_max: server.body_memory_bytes_max,
         connections_max: server.connections_max,
         drain: server.drain,
+        client_timeouts: server.client_timeouts,
         stream_keepalive: server.stream_keepalive,
         usage_grace: server.usage_grace,
         cors_origins: server.cors_origins.clone(),

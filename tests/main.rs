@@ -47,6 +47,7 @@ mod reported;
 mod responses;
 mod secrets;
 mod speech;
+mod stalled;
 mod streaming;
 mod support;
 mod tls;

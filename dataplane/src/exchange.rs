@@ -38,7 +38,7 @@ pub(crate) struct Caller {
     pub(crate) insider: Option<Insider>,
 }
 
-type ReplyFuture = Pin<Box<dyn Future<Output = Response<Reply>>>>;
+pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Response<Reply>>>>;
 
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

@@ -15,7 +15,7 @@ use shared::health::Circuit;
 use shared::id::{EndpointName, ModelId, ProviderId};
 use shared::operation::Dialect;
 use shared::operation_id::OperationIds;
-use shared::policy::{CircuitPolicy, RetryPolicy};
+use shared::policy::{CircuitPolicy, ClientTimeouts, RetryPolicy};
 use shared::port::{self, Body, Insider};
 use shared::provider;
 use shared::provider::quirks::Quirks;
@@ -144,6 +144,7 @@ fn settings() -> Settings {
         held_bytes_max: 1 << 24,
         connections_max: 100,
         drain: Duration::from_millis(100),
+        client_timeouts: ClientTimeouts::default(),
         stream_keepalive: None,
         usage_grace: Duration::from_millis(100),
         cors_origins: Vec::new(),

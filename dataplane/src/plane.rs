@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use rustls::ServerConfig;
 use shared::build::BuildIdentity;
+use shared::policy::ClientTimeouts;
 use shared::port::Handler;
 use shared::snapshot::SnapshotReader;
 use shared::usage::EndUsers;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub connections_max: usize,
     /// How long streams in flight may go on after the stop signal (OPS-3).
     pub drain: Duration,
+    /// How long clients may make no progress (LIM-5).
+    pub client_timeouts: ClientTimeouts,
     /// Silence after which a stream's head is committed early and keep-alives are sent (FAIL-6).
     pub stream_keepalive: Option<Duration>,
     /// How long an upstream is read on for its usage after its client has left at the end of the answer; zero: not.

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -71,13 +71,12 @@ pub fn new(params: Params) -> io::Result<Dataplane> {
         Dataplane { plane, doors: Vec::new(), threads: Vec::new(), stop: watch::Sender::new(false) };
     for (index, usage) in params.usage_logs.into_iter().enumerate() {
         let (sender, inbox) = mpsc::channel(INBOX_MAX);
-        let live = Arc::new(AtomicUsize::new(0));
-        dataplane.doors.push(Door { inbox: sender, live: Arc::clone(&live) });
+        dataplane.doors.push(Door { inbox: sender, live: Arc::default() });
         let (plane, counters) = (Arc::clone(&dataplane.plane), dataplane.plane.counters.get(index).cloned());
         let thread = std::thread::Builder::new().name(format!("data-{index}")).spawn(move || {
             // Made on its own thread: a worker never leaves it.
             let worker = Rc::new(Worker::new(plane, counters.unwrap_or_default(), usage));
-            if let Err(error) = run(&worker, inbox, &live) {
+            if let Err(error) = run(&worker, inbox) {
                 tracing::error!(%error, "a data-plane thread cannot run");
             }
         })?;
@@ -87,7 +86,7 @@ pub fn new(params: Params) -> io::Result<Dataplane> {
 }
 
 /// One worker's life: until its inbox closes.
-fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, live: &Arc<AtomicUsize>) -> io::Result<()> {
+fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
@@ -97,7 +96,7 @@ fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, live: &Arc<Atomi
         tokio::task::spawn_local(Tails::keep(worker.tails.inbox(), worker.plane.settings.usage_grace));
         while let Some(message) = inbox.recv().await {
             match message {
-                Message::Socket(tcp, peer) => accept::receive(worker, tcp, peer, live),
+                Message::Socket(tcp, peer, seat) => accept::receive(worker, tcp, peer, seat),
                 Message::Listen { listener, doors, stop } => match TcpListener::from_std(listener) {
                     Ok(listener) => {
                         let accepting = accept::accept(listener, Rc::clone(worker), doors, stop);
@@ -139,6 +138,7 @@ impl Dataplane {
     /// Serves `listener`; paths outside the data plane's table go to `fallback`.
     pub fn serve(&self, listener: StdListener, fallback: Arc<dyn Handler>) -> io::Result<SocketAddr> {
         listener.set_nonblocking(true)?;
+        accept::bound_stalls(&listener, self.plane.settings.client_timeouts.stall);
         let address = listener.local_addr()?;
         self.plane.fallback.set(fallback).ok();
         let stop = self.stop.subscribe();

@@ -43,9 +43,9 @@ impl std::fmt::Debug for Worker {
 }
 
 /// A request head must be complete after this many seconds.
-const HEAD_SECONDS_MAX: u32 = 28;
-/// A connection without a request is closed after this many seconds.
-const IDLE_SECONDS_MAX: u32 = 120;
+const HEAD_SECONDS_MAX: u64 = 28;
+/// An idle connection of HTTP/2 must have ended this many seconds after its GOAWAY.
+const GOAWAY_SECONDS_MAX: u64 = 10;
 
 /// Timers that a worker keeps: about one for each request that waits at the same time.
 const TIMERS_MAX: usize = 1_024;
@@ -152,15 +152,20 @@ impl Worker {
     }
 
     fn sweep_links(&self) {
+        let idle = self.plane.settings.client_timeouts.idle.as_secs();
         self.links.borrow_mut().retain(|link| {
             let Some(link) = link.upgrade() else { return false };
-            let limit = match link.phase() {
-                Phase::Idle => IDLE_SECONDS_MAX,
-                Phase::Head => HEAD_SECONDS_MAX,
-                Phase::Busy | Phase::Http2 | Phase::Inside => return true,
-            };
-            if link.seconds_in_phase() > limit {
-                link.command(Order::Close);
+            let seconds = u64::from(link.seconds_in_phase());
+            match link.phase() {
+                Phase::Idle if seconds > idle => link.command(Order::Close),
+                Phase::Head if seconds > HEAD_SECONDS_MAX => link.command(Order::Close),
+                Phase::Http2 if link.has_no_stream() && seconds > idle + GOAWAY_SECONDS_MAX => {
+                    link.command(Order::Close);
+                }
+                Phase::Http2 if link.has_no_stream() && seconds > idle && link.order.get() == Order::None => {
+                    link.command(Order::Finish);
+                }
+                Phase::Idle | Phase::Head | Phase::Busy | Phase::Http2 | Phase::Inside => {}
             }
             true
         });

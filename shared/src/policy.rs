@@ -50,6 +50,28 @@ impl Default for CircuitPolicy {
     }
 }
 
+/// How long a client may make no progress before its connection, stream or request is ended (LIM-5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientTimeouts {
+    /// A connection without a request.
+    pub idle: Duration,
+    /// A connection, or a stream of HTTP/2, that takes nothing of what waits for it.
+    pub stall: Duration,
+    /// A pause in a request body; also the time before its minimum rate holds.
+    pub body: Duration,
+}
+
+impl Default for ClientTimeouts {
+    /// Above the 90 s for which many clients keep a connection, and the 60 s that a reader may pause; below two minutes.
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(100),
+            stall: Duration::from_secs(100),
+            body: Duration::from_secs(30),
+        }
+    }
+}
+
 /// The failover budget when a request names none (FAIL-2).
 pub const FAILOVER_BUDGET_DEFAULT: Duration = Duration::from_millis(120_000);
 /// The longest `Retry-After` that a retry waits for; above it the request moves on (FAIL-4).

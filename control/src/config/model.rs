@@ -13,7 +13,7 @@ use http::{HeaderName, HeaderValue};
 use serde::Serialize;
 use shared::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use shared::operation::Dialect;
-use shared::policy::{CircuitPolicy, RetryPolicy};
+use shared::policy::{CircuitPolicy, ClientTimeouts, RetryPolicy};
 use shared::provider::ProviderKind;
 use shared::provider::quirks::Quirks;
 use shared::routing::{EchoOptions, Model, Origin};
@@ -95,6 +95,8 @@ pub struct Server {
     pub workers: usize,
     /// How long streams may go on after a request to stop (OPS-3).
     pub drain: Duration,
+    /// How long clients may make no progress (LIM-5).
+    pub client_timeouts: ClientTimeouts,
     /// Silence after which a waiting stream gets a keep-alive; none by default (FAIL-6).
     pub stream_keepalive: Option<Duration>,
     /// How long an upstream is read on for its usage after its client has left (CAN-1, ADM-6).

@@ -60,6 +60,15 @@ pub(super) struct Server {
     /// How long streams may go on after SIGTERM.
     #[schemars(range(max = 3_600))]
     pub(super) drain_seconds: Option<u64>,
+    /// How long a client connection may stay open without a request.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub(super) client_idle_seconds: Option<u64>,
+    /// How long a client may take nothing of what waits for it.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub(super) client_stall_seconds: Option<u64>,
+    /// Longest pause in a request body, and time before its minimum rate of 240 bytes a second holds.
+    #[schemars(range(min = 1, max = 86_400))]
+    pub(super) client_body_seconds: Option<u64>,
     /// Keep-alives on streams that are silent for this long; 0 sends none.
     #[schemars(range(max = 3_600))]
     pub(super) stream_keepalive_seconds: Option<u64>,

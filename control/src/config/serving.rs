@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::HeaderValue;
-use shared::policy::BODY_BYTES_MAX_DEFAULT;
+use shared::policy::{BODY_BYTES_MAX_DEFAULT, ClientTimeouts};
 use shared::usage::EndUsers;
 
 use super::descriptors;
@@ -52,6 +52,7 @@ pub(super) fn server(layers: &mut Layers<'_>, file: &raw::File, notes: &mut Note
         connections_max: usize::try_from(connections).unwrap_or(usize::MAX),
         workers: usize::try_from(workers).unwrap_or(1),
         drain: Duration::from_secs(count(layers, "LLMGW_DRAIN_SECONDS", raw.drain_seconds, DRAIN_SECONDS)),
+        client_timeouts: client_timeouts(layers, raw),
         stream_keepalive: Some(keepalive).filter(|seconds| *seconds > 0).map(Duration::from_secs),
         usage_grace: Duration::from_millis(count(
             layers,
@@ -81,6 +82,17 @@ fn bind(layers: &mut Layers<'_>, raw: &raw::Server, notes: &mut Notes) -> Option
     let host = layers.take("LLMGW_HOST", variable, written, IpAddr::V4(Ipv4Addr::LOCALHOST));
     let port = layers.count("LLMGW_PORT", raw.port, DEFAULT_PORT);
     u16::try_from(port).ok().filter(|_| !faulty).map(|port| SocketAddr::new(host, port))
+}
+
+fn client_timeouts(layers: &mut Layers<'_>, raw: &raw::Server) -> ClientTimeouts {
+    let default = ClientTimeouts::default();
+    let mut seconds =
+        |name, file, default: Duration| Duration::from_secs(layers.count(name, file, default.as_secs()));
+    ClientTimeouts {
+        idle: seconds("LLMGW_CLIENT_IDLE_SECONDS", raw.client_idle_seconds, default.idle),
+        stall: seconds("LLMGW_CLIENT_STALL_SECONDS", raw.client_stall_seconds, default.stall),
+        body: seconds("LLMGW_CLIENT_BODY_SECONDS", raw.client_body_seconds, default.body),
+    }
 }
 
 fn tls(layers: &mut Layers<'_>, raw: &raw::Server) -> Option<TlsFiles> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -28,7 +29,7 @@ pub(crate) struct Door {
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A connection that another worker accepted.
-    Socket(std::net::TcpStream, SocketAddr),
+    Socket(std::net::TcpStream, SocketAddr, Seat),
     /// Accept connections from now on.
     Listen { listener: std::net::TcpListener, doors: Vec<Door>, stop: watch::Receiver<bool> },
     /// Tell all connections.
@@ -41,6 +42,18 @@ pub(crate) enum Message {
 
 /// Pause after accept failed for want of descriptors or memory, so that the loop does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Has the kernel end every connection of `listener` whose client takes nothing for as long as `stall`, though bytes wait
+/// for it. The kernel alone sees what a client takes of what has been written: for the gateway a slow reader and one
+/// that reads nothing look the same for minutes.
+pub(crate) fn bound_stalls(listener: &std::net::TcpListener, stall: Duration) {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = SockRef::from(listener).set_tcp_user_timeout(Some(stall)) {
+        tracing::warn!(%error, "connections of clients that read nothing are not ended: the system refuses the time-out");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (listener, stall);
+}
 
 /// Accepts until `stop` turns true. Runs on the first worker.
 pub(crate) async fn accept(
@@ -78,65 +91,57 @@ fn dispatch(own: &Rc<Worker>, doors: &[Door], tcp: TcpStream, peer: SocketAddr) 
     if tcp.set_nodelay(true).is_err() {
         return;
     }
-    let Some(lease) = Lease::take(&own.plane) else {
+    let fewest = doors.iter().enumerate().min_by_key(|(_, door)| door.live.load(Ordering::Relaxed));
+    let Some((index, door)) = fewest else { return };
+    let Some(seat) = Seat::take(&own.plane, &door.live) else {
         tokio::task::spawn_local(refuse(tcp));
         return;
     };
-    let fewest = doors.iter().enumerate().min_by_key(|(_, door)| door.live.load(Ordering::Relaxed));
-    let Some((index, door)) = fewest else { return };
     if index == 0 {
-        spawn(own, tcp, peer, Arc::clone(&door.live), lease);
-        return;
-    }
-    // The lease is given back here and taken again there: between the two the cap may be passed by the few
-    // connections that are waiting.
-    drop(lease);
-    if let Ok(tcp) = tcp.into_std() {
-        // A worker that cannot take another 1,024 is past helping; the client sees its connection closed.
-        door.inbox.try_send(Message::Socket(tcp, peer)).ok();
+        spawn(own, tcp, peer, seat);
+    } else if let Ok(tcp) = tcp.into_std() {
+        // If the worker's queue is full, the connection is closed.
+        door.inbox.try_send(Message::Socket(tcp, peer, seat)).ok();
     }
 }
 
 /// Takes over a connection that another worker accepted.
-pub(crate) fn receive(
-    worker: &Rc<Worker>,
-    tcp: std::net::TcpStream,
-    peer: SocketAddr,
-    live: &Arc<AtomicUsize>,
-) {
-    match (TcpStream::from_std(tcp), Lease::take(&worker.plane)) {
-        (Ok(tcp), Some(lease)) => spawn(worker, tcp, peer, Arc::clone(live), lease),
-        (Ok(tcp), None) => {
-            tokio::task::spawn_local(refuse(tcp));
-        }
-        (Err(_), _) => {}
+pub(crate) fn receive(worker: &Rc<Worker>, tcp: std::net::TcpStream, peer: SocketAddr, seat: Seat) {
+    if let Ok(tcp) = TcpStream::from_std(tcp) {
+        spawn(worker, tcp, peer, seat);
     }
 }
 
-fn spawn(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, live: Arc<AtomicUsize>, lease: Lease) {
-    live.fetch_add(1, Ordering::Relaxed);
+fn spawn(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: Seat) {
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move {
         connection::serve(worker, tcp, peer).await;
-        live.fetch_sub(1, Ordering::Relaxed);
-        drop(lease);
+        drop(seat);
     });
 }
 
-/// One of the connections that the process may have (LIM-5).
-struct Lease(Arc<Plane>);
+/// One of the connections that the process may have (LIM-5), counted for its worker from the moment it is accepted: a
+/// burst is spread though no worker has seen any of it yet.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    plane: Arc<Plane>,
+    live: Arc<AtomicUsize>,
+}
 
-impl Lease {
-    fn take(plane: &Arc<Plane>) -> Option<Self> {
-        let lease = Self(Arc::clone(plane));
+impl Seat {
+    /// Takes a seat at the worker whose connections `live` counts; `None` if the process has none left.
+    fn take(plane: &Arc<Plane>, live: &Arc<AtomicUsize>) -> Option<Self> {
+        live.fetch_add(1, Ordering::Relaxed);
+        let seat = Self { plane: Arc::clone(plane), live: Arc::clone(live) };
         let before = plane.connections.fetch_add(1, Ordering::Relaxed);
-        (before < plane.settings.connections_max).then_some(lease)
+        (before < plane.settings.connections_max).then_some(seat)
     }
 }
 
-impl Drop for Lease {
+impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        self.plane.connections.fetch_sub(1, Ordering::Relaxed);
+        self.live.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

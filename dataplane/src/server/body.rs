@@ -15,6 +15,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use shared::error_kind::ErrorKind;
 use shared::port::{self, BoxError};
+use tokio::time::Instant;
 
 use crate::error::Fault;
 use crate::http1::TURN_BYTES;
@@ -81,8 +82,9 @@ pub(crate) struct Held {
 const SEGMENTS_FREE: usize = 64;
 /// What counts as small then.
 const CRUMB_BYTES: usize = 4 << 10;
-/// The longest pause between two pieces of a body.
-const PIECE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes a second that a body brings on average, once its first [`ClientTimeouts::body`](shared::policy::ClientTimeouts::body) are over. It bounds the time of a
+/// body that comes in crumbs; whoever sends slowly through a bad network is far above it.
+const BYTES_PER_SECOND_MIN: u64 = 240;
 
 impl Held {
     fn new(plane: &Arc<Plane>) -> Self {
@@ -131,7 +133,8 @@ pub(crate) async fn read(
     }
     let mut held = Held::new(plane);
     let mut turn = 0;
-    while let Some(frame) = next(&mut body).await? {
+    let mut pace = Pace { limit: plane.settings.client_timeouts.body, began: None };
+    while let Some(frame) = next(&mut body, &mut pace, held.bytes()).await? {
         let Ok(piece) = frame.into_data() else { continue };
         turn += piece.len();
         if held.bytes() + piece.len() as u64 > limit {
@@ -157,12 +160,32 @@ pub(crate) async fn read(
     Ok(plain)
 }
 
-async fn next(body: &mut Inbound) -> Result<Option<Frame<Bytes>>, Fault> {
+/// How long the pieces of a body may take.
+struct Pace {
+    limit: Duration,
+    /// When a piece was first waited for: a body that is there already costs no look at the clock.
+    began: Option<Instant>,
+}
+
+impl Pace {
+    /// When the next piece must have come, after the first `bytes`.
+    fn deadline(&mut self, bytes: u64) -> Instant {
+        let now = Instant::now();
+        let began = *self.began.get_or_insert(now);
+        (now + self.limit).min(began + self.limit + Duration::from_secs(bytes / BYTES_PER_SECOND_MIN))
+    }
+}
+
+async fn next(body: &mut Inbound, pace: &mut Pace, bytes: u64) -> Result<Option<Frame<Bytes>>, Fault> {
     let frame = match futures_now(body).await {
         Some(frame) => frame,
-        None => tokio::time::timeout(PIECE_TIMEOUT, body.frame()).await.map_err(|_| {
-            Fault::new(ErrorKind::RequestTimeout, "The rest of the request body did not come within 30 s.")
-                .closing()
+        None => tokio::time::timeout_at(pace.deadline(bytes), body.frame()).await.map_err(|_| {
+            let seconds = pace.limit.as_secs();
+            let message = format!(
+                "The request body comes too slowly: a pause of {seconds} s in it, or fewer than {BYTES_PER_SECOND_MIN} \
+                 bytes a second on average after the first {seconds} s."
+            );
+            Fault::new(ErrorKind::RequestTimeout, message).closing()
         })?,
     };
     frame.transpose().map_err(|error| {

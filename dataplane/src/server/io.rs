@@ -18,6 +18,8 @@ pub(crate) struct Link {
     phase: Cell<Phase>,
     /// When the phase began.
     since: Cell<u32>,
+    /// Streams of HTTP/2 that are open.
+    streams: Cell<u32>,
     /// The last write to the client did not go through.
     pub(crate) write_blocked: Cell<bool>,
     /// Set by the sweeper or by the drain; the connection's task acts on it.
@@ -35,7 +37,7 @@ pub(crate) enum Phase {
     Head,
     /// A request is being served.
     Busy,
-    /// An HTTP/2 connection; its library has its own limits.
+    /// An HTTP/2 connection. While it has no stream it is idle, since the last one ended.
     Http2,
     /// No connection: the request comes from inside the process.
     Inside,
@@ -58,6 +60,7 @@ impl Link {
         Self {
             phase: Cell::new(phase),
             since: Cell::new(clock.get()),
+            streams: Cell::new(0),
             write_blocked: Cell::new(false),
             order: Cell::new(Order::None),
             task: RefCell::new(None),
@@ -77,6 +80,22 @@ impl Link {
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.set(phase);
         self.since.set(self.clock.get());
+    }
+
+    /// A stream of HTTP/2 was opened.
+    pub(crate) fn begin_stream(&self) {
+        self.streams.update(|streams| streams.saturating_add(1));
+    }
+
+    /// A stream of HTTP/2 has ended; without another the connection is idle from now on.
+    pub(crate) fn end_stream(&self) {
+        self.streams.update(|streams| streams.saturating_sub(1));
+        self.enter(Phase::Http2);
+    }
+
+    /// True if the connection has no stream of HTTP/2.
+    pub(crate) fn has_no_stream(&self) -> bool {
+        self.streams.get() == 0
     }
 
     /// Remembers whom to wake when an order is given.

@@ -1,0 +1,177 @@
+//! HTTP/2 from clients. The frames are hyper's. A stream ends when its client takes nothing of the answer for too long,
+//! because it gives no window; how many streams a connection has decides when it counts as idle.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use shared::port::BoxError;
+use tokio::time::{Instant, Sleep};
+
+use super::body::Inbound;
+use super::connection::run;
+use super::io::{Link, Phase, ServerIo};
+use crate::exchange::{self, Caller};
+use crate::relay::Reply;
+use crate::upstream::HTTP2_WINDOW_BYTES;
+
+/// Bytes that hyper may buffer for the streams of a connection.
+const BUFFER_BYTES_MAX: usize = 128 << 10;
+/// Requests at once on one connection.
+const STREAMS_MAX: u32 = 128;
+/// The longest piece of an answer that is handed to hyper, which sends it in frames of this size at most. A client that
+/// has window for a part of a piece makes no progress that can be seen.
+const PIECE_BYTES_MAX: usize = 16 << 10;
+
+/// Serves a connection until it ends.
+pub(super) async fn serve(caller: Rc<Caller>, io: ServerIo) {
+    let link = Rc::clone(&caller.link);
+    link.enter(Phase::Http2);
+    let turn = Rc::<Cell<Turn>>::default();
+    let stall = caller.worker.plane.settings.client_timeouts.stall;
+    let streams = Streams { link: Rc::clone(&link), turn: Rc::clone(&turn), stall };
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let answering = exchange::respond(Rc::clone(&caller), request.map(Inbound::Http2));
+        answer(answering, Rc::clone(&turn))
+    });
+    let connection = http2::Builder::new(streams)
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(HTTP2_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_WINDOW_BYTES * 4)
+        .max_send_buf_size(BUFFER_BYTES_MAX)
+        .max_header_list_size(32 << 10)
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20))
+        .serve_connection(TokioIo::new(io), service);
+    run(&link, pin!(connection), |connection| connection.graceful_shutdown()).await;
+}
+
+async fn answer(
+    mut answering: exchange::ReplyFuture,
+    turn: Rc<Cell<Turn>>,
+) -> Result<http::Response<Pieces>, Infallible> {
+    let response = std::future::poll_fn(|cx| {
+        let response = answering.as_mut().poll(cx);
+        turn.set(Turn::Gateway);
+        response
+    })
+    .await;
+    Ok(response.map(|reply| Pieces { reply, rest: Bytes::new(), turn }))
+}
+
+/// The side that the stream which was polled last waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Turn {
+    /// The client, which has taken nothing since the poll before.
+    #[default]
+    Client,
+    /// The client, which has taken a piece.
+    ClientAgain,
+    /// The gateway or the upstream: there is no piece yet.
+    Gateway,
+}
+
+/// Runs the streams of one connection, each in a task of the worker.
+#[derive(Clone, Debug)]
+struct Streams {
+    link: Rc<Link>,
+    turn: Rc<Cell<Turn>>,
+    stall: Duration,
+}
+
+impl<F: Future<Output = ()> + 'static> Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        let streams = self.clone();
+        streams.link.begin_stream();
+        tokio::task::spawn_local(async move {
+            streams.watch(stream).await;
+            streams.link.end_stream();
+        });
+    }
+}
+
+impl Streams {
+    /// Drives a stream to its end. One that takes nothing for too long is dropped, which resets it and lets its upstream go.
+    async fn watch(&self, stream: impl Future<Output = ()>) {
+        let mut stream = pin!(stream);
+        let mut taken_at = Instant::now();
+        let mut timer: Option<Pin<Box<Sleep>>> = None;
+        std::future::poll_fn(|cx| {
+            self.turn.set(Turn::Client);
+            if stream.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            match self.turn.get() {
+                Turn::Gateway => {
+                    timer = None;
+                    return Poll::Pending;
+                }
+                Turn::ClientAgain => taken_at = Instant::now(),
+                Turn::Client => {}
+            }
+            loop {
+                let end = taken_at + self.stall;
+                let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
+                ready!(timer.as_mut().poll(cx));
+                if Instant::now() >= end {
+                    return Poll::Ready(());
+                }
+                timer.as_mut().reset(end);
+            }
+        })
+        .await;
+    }
+}
+
+/// An answer in pieces of a bounded size, which notes that a piece was taken.
+#[derive(Debug)]
+struct Pieces {
+    reply: Reply,
+    /// What is left of the piece before.
+    rest: Bytes,
+    turn: Rc<Cell<Turn>>,
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.rest.is_empty() {
+            self.turn.set(Turn::Gateway);
+            let frame = match ready!(Pin::new(&mut self.reply).poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                end => return Poll::Ready(end),
+            };
+            match frame.into_data() {
+                Ok(piece) => self.rest = piece,
+                Err(other) => return Poll::Ready(Some(Ok(other))),
+            }
+        }
+        self.turn.set(Turn::ClientAgain);
+        let length = self.rest.len().min(PIECE_BYTES_MAX);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.reply.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.rest.is_empty() { self.reply.size_hint() } else { SizeHint::default() }
+    }
+}
