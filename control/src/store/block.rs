@@ -120,8 +120,9 @@ impl Block {
         }
         let lost = more::lost(&record.lost).filter_map(|(place, lost)| {
             let step = { trace }.nth(place)?;
-            let provider = names.place(Name::Provider as usize, step.provider);
-            Some(LostAt { provider, model: names.place(Name::Model as usize, step.model), lost })
+            // As texts of a step: the next record may rely on where those of this one were found last.
+            let provider = names.place(STEP_PROVIDER, step.provider);
+            Some(LostAt { provider, model: names.place(STEP_MODEL, step.model), lost })
         });
         let lost = lost.collect();
         varint::put(&mut self.rows, u64::try_from(self.record.len()).unwrap_or(u64::MAX));
@@ -147,6 +148,10 @@ impl Block {
         self.names_read.clear();
     }
 }
+
+/// The numbers of a step's first texts, as in [`Step::put`](super::record::Step::put).
+const STEP_PROVIDER: usize = Name::COUNT;
+const STEP_MODEL: usize = Name::COUNT + 1;
 
 /// What stands for a request id in `requests`.
 pub(crate) fn request_hash(request_id: &str) -> u32 {
@@ -177,6 +182,7 @@ pub(crate) fn rows<'a>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::Step;
     use super::*;
 
     /// A record as the journal holds it.
@@ -206,5 +212,26 @@ mod tests {
             assert_eq!(read, pushed, "round {round}");
             block.clear();
         }
+    }
+
+    #[test]
+    fn a_record_after_one_with_a_failed_attempt_keeps_its_own_target() {
+        let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
+        let target = ["o", "k", "", "", "line", "line", "p1", "m1", "done", "", "r", "list", "", "", "", ""];
+        let lost = more::pack_lost([(0, &Lost { cost_nano_usd: Some(5), ..Lost::default() })]);
+        let mut failed = Vec::new();
+        Record { names: target, lost: lost.into(), ..Record::default() }.put(&mut failed, text);
+        for provider in ["p0", "p1"] {
+            let (model, result, status) = ("m0", "status", Some(500));
+            Step { provider, model, result, status, head_us: None, spent_us: None }.put(&mut failed, text);
+        }
+        let mut block = Block::default();
+        for bytes in [&failed, &journaled(target), &failed, &journaled(target)] {
+            let (record, trace) = Record::take(bytes, Texts::Inline).unwrap();
+            block.push(&record, trace);
+        }
+        let packed = names(&block.names().packed);
+        let read: Vec<_> = rows(&block.rows, &packed).map(|row| row.unwrap().0.names).collect();
+        assert_eq!(read, [target; 4]);
     }
 }
