@@ -289,3 +289,80 @@ async fn a_response_that_fails_after_content_is_billed_as_it_reports() {
         assert_eq!(record["cost_micro_usd"].as_f64(), Some(COST), "{path}");
     }
 }
+
+/// What an upstream without the price of cached input cannot be billed for: 6 tokens in, 4 cached, 5 out.
+fn cached_usage() -> Value {
+    json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 4}})
+}
+
+fn error_with(members: &Value) -> Answer {
+    let mut body = error();
+    body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    Answer::json(500, body.to_string())
+}
+
+async fn reprice(gateway: &Gateway, prices: Value) -> u64 {
+    let body =
+        json!({"from": 0, "to": "2100-01-01T00:00:00Z", "provider": "p0", "model": "m", "prices": prices});
+    let done = Admin(gateway.client()).done("POST", "usage/reprice", body).await;
+    done["changed"].as_u64().unwrap()
+}
+
+/// ADM-4, ADM-6: under limits that refuse and under limits that only count, in memory and after a restart.
+#[tokio::test]
+async fn an_unknown_cost_counts_as_what_was_reserved_for_every_attempt_that_reports_usage() {
+    for enforcement in ["hard", "warn"] {
+        let (gateway, [first, second]) = line("type: compatible\nprotocols: [chat]", 1).await;
+        let mut served: Value = serde_json::from_str(&chat::completion("ok")).unwrap();
+        served["usage"] = cached_usage();
+        first
+            .then(Answer::json(200, served.to_string()))
+            .then(error_with(&json!({"usage": cached_usage()})))
+            .then(error_with(&json!({})));
+        second.always(Answer::completion("ok"));
+        let admin = Admin(gateway.client());
+        let project = admin.project("blue").await;
+        let key = admin.key(json!({"project": project})).await;
+        let quota = json!({"subject": {"kind": "key", "id": key.id}, "metric": "cost_micro_usd", "window": "total",
+            "limit": 10_000_000, "enforcement": enforcement});
+        let quota = admin.create("quotas", quota).await;
+        let client = Client::new(gateway.address(), Some(&key.key));
+        assert_eq!(client.chat(chat::request("line")).await.header("x-llmgw-provider"), Some("p0"));
+        let reserved = used(&gateway, &quota).await;
+        assert!(reserved > 10_000, "{reserved} were reserved");
+        for (name, want) in
+            [("one that reports usage", 2 * reserved + 138), ("one that reports none", 2 * reserved + 276)]
+        {
+            assert_eq!(client.chat(chat::request("line")).await.header("x-llmgw-provider"), Some("p1"));
+            assert_eq!(used(&gateway, &quota).await, want, "{enforcement}, {name}");
+        }
+        gateway.records(3).await;
+        let gateway = gateway.restart().await;
+        assert_eq!(used(&gateway, &quota).await, 2 * reserved + 276, "{enforcement}, after a restart");
+        for changed in [2, 0] {
+            let prices = json!({"input": 3, "cached_input": 0.5, "output": 15});
+            assert_eq!(reprice(&gateway, prices).await, changed);
+            assert_eq!(used(&gateway, &quota).await, 2 * 95 + 276, "{enforcement}, repriced");
+        }
+        let gateway = gateway.restart().await;
+        assert_eq!(used(&gateway, &quota).await, 2 * 95 + 276, "{enforcement}, repriced, after a restart");
+    }
+}
+
+#[tokio::test]
+async fn a_failed_attempt_is_repriced_at_its_own_service_tier() {
+    let (gateway, [first, second]) = line("type: compatible\nprotocols: [chat]", 1).await;
+    let usage = json!({"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18});
+    first.always(error_with(&json!({"usage": usage, "service_tier": "priority"})));
+    second.always(Answer::completion("ok"));
+    let served = gateway.client().chat(chat::request("line")).await;
+    let id = served.header("x-request-id").unwrap();
+    let lost = gateway.record_of(id).await["trace"][0]["lost"].clone();
+    assert_eq!((&lost["tier"], &lost["cost_micro_usd"]), (&json!("priority"), &Value::Null), "{lost}");
+    let prices = json!({"input": 3, "output": 15, "tiers": {"priority": {"input": 6, "output": 30}}});
+    for changed in [1, 0] {
+        assert_eq!(reprice(&gateway, prices.clone()).await, changed);
+        let record = gateway.record_of(id).await;
+        assert_eq!(record["lost_micro_usd"].as_f64(), Some(2.0 * COST), "{record}");
+    }
+}

@@ -195,10 +195,7 @@ impl Record {
     pub(crate) fn report(&mut self, reported: Reported) {
         let characters = self.input.characters;
         let Extras { mut units, tier, picture, vendor_cost_nano_usd } = reported.extras;
-        let picture = picture.or_else(|| {
-            let media = self.media.as_ref()?;
-            media.picture.clone().or_else(|| media.size.clone())
-        });
+        let picture = picture.or_else(|| self.asked_picture());
         let seconds = self.media.as_ref().and_then(|media| media.seconds).unwrap_or(0);
         if units.video_ms == 0 {
             units.video_ms = u64::from(seconds).saturating_mul(1_000);
@@ -216,6 +213,12 @@ impl Record {
             event.units = Units { characters, ..units };
             (event.tier, event.picture, event.vendor_cost_nano_usd) = (tier, picture, vendor_cost_nano_usd);
         });
+    }
+
+    /// The sort of picture that the request asks for.
+    fn asked_picture(&self) -> Option<Box<str>> {
+        let media = self.media.as_ref()?;
+        media.picture.clone().or_else(|| media.size.clone())
     }
 
     /// An attempt at `target` begins: from now on input counts as used. The step is corrected when it ends. False if a
@@ -259,12 +262,13 @@ impl Record {
             _ if self.free => event.cost_nano_usd = Some(0),
             Some(reserved) => event.cost_nano_usd = Some(reserved),
             None => {
-                set_cost(event, self.model.as_deref());
+                let bill = set_cost(event, self.model.as_deref());
+                event.quota_nano_usd = counts_as(self.held.as_ref(), bill);
             }
         }
         let note = self.worker.note_usage(event);
         event.tokens.output = 0;
-        (event.cost_nano_usd, event.price) = (None, None);
+        (event.cost_nano_usd, event.price, event.quota_nano_usd) = (None, None, None);
         let is_noted = note.is_some();
         match note.and_then(|note| self.note.replace(note)) {
             Some(earlier) => self.worker.strike_note(earlier),
@@ -291,8 +295,9 @@ impl Record {
 
     /// What the attempt that began last used, at the prices of its target.
     fn lost(&self, Used { tokens, extras }: &Used) -> Lost {
-        let cost_nano_usd = match (&self.event, &self.model) {
-            _ if self.free => Some(0),
+        let picture = extras.picture.clone().or_else(|| self.asked_picture());
+        let bill = match (&self.event, &self.model) {
+            _ if self.free => Bill::FREE,
             (Some(event), Some(model)) => {
                 let billed = Billed {
                     operation: event.operation,
@@ -300,14 +305,22 @@ impl Record {
                     tokens,
                     units: &extras.units,
                     tier: extras.tier.as_deref(),
-                    picture: extras.picture.as_deref(),
+                    picture: picture.as_deref(),
                     vendor_cost: extras.vendor_cost_nano_usd,
                 };
-                price(&billed, model.prices.as_ref()).cost
+                price(&billed, model.prices.as_ref())
             }
-            (None, _) | (_, None) => None,
+            (None, _) | (_, None) => Bill::UNKNOWN,
         };
-        Lost { tokens: *tokens, units: extras.units, cost_nano_usd }
+        Lost {
+            tokens: *tokens,
+            units: extras.units,
+            cost_nano_usd: bill.cost,
+            tier: extras.tier.clone(),
+            picture,
+            vendor_cost_nano_usd: extras.vendor_cost_nano_usd,
+            quota_nano_usd: counts_as(self.held.as_ref(), bill),
+        }
     }
 
     /// The upstream's head has come `now`, in an attempt that began at `began`.
@@ -362,10 +375,7 @@ impl Record {
             event.cost_nano_usd = Some(0);
         } else {
             let bill = set_cost(&mut event, self.model.as_deref());
-            let held = self.held.as_ref();
-            let held = held.and_then(|held| held.most(Metric::CostMicroUsd));
-            // A class without a price never makes room: at least what is known of the cost counts.
-            event.quota_nano_usd = held.filter(|_| bill.cost.is_none()).map(|held| held.max(bill.known));
+            event.quota_nano_usd = counts_as(self.held.as_ref(), bill);
         }
         event.duration_us = micros(self.started.elapsed());
         self.worker.counters.observe(&event);
@@ -415,6 +425,16 @@ impl Held {
         self.reservation.held(metric).max(self.of_target.held(metric))
     }
 
+    /// The cost that is held. Quotas that only count decide where no hard one binds.
+    fn cost(&self) -> Option<u64> {
+        let softly = || {
+            let [all, target] =
+                [&self.reservation, &self.of_target].map(|part| part.held_softly(Metric::CostMicroUsd));
+            all.max(target)
+        };
+        self.most(Metric::CostMicroUsd).or_else(softly)
+    }
+
     fn leave_target(&mut self, event: &UsageEvent) {
         let nothing = Spent { cost_nano_usd: Some(0), ..Spent::default() };
         std::mem::take(&mut self.of_target).settle(&with_lost(nothing, event, self.first_step));
@@ -430,6 +450,15 @@ fn set_cost(event: &mut UsageEvent, model: Option<&Model>) -> Bill {
         if bill.by_vendor { Some(VENDOR_LABEL.into()) } else { model.and_then(|m| m.price_label.clone()) };
     event.price = label.filter(|_| used && bill.cost.is_some());
     bill
+}
+
+/// Returns the amount for quotas of cost of an attempt whose cost is unknown. A class without a price never makes room:
+/// it is the larger of the reservation and of the part that has a price.
+fn counts_as(held: Option<&Held>, bill: Bill) -> Option<u64> {
+    if bill.cost.is_some() {
+        return None;
+    }
+    Some(held?.cost()?.max(bill.known))
 }
 
 /// Returns what the exchange counts for in quotas, without failed attempts.

@@ -3,10 +3,12 @@
 //! ```text
 //!  which, [counts,] [tier,] [picture,] [tags,] [end user,] [upstream id,] [vendor's cost,] [lost]
 //!  counts   classes as bits, then the count of each
-//!  lost     length, then for each: place of the step, classes as bits, the count of each, cost
+//!  lost     length, then for each: place of the step, bits, the count of each class, cost,
+//!           [tier,] [picture,] [vendor's cost,] [amount for quotas]
 //! ```
 //!
-//! Each bit of `which` marks one of the others. Counts are the classes that the fixed part of a record lacks.
+//! Each bit of `which` marks one of the others. Counts are the classes that the fixed part of a record lacks. The bits of
+//! a lost attempt mark its classes and, above them, the parts in brackets, which earlier releases did not write.
 
 use std::borrow::Cow;
 
@@ -73,10 +75,24 @@ pub(crate) fn pack_lost<'a>(lost: impl IntoIterator<Item = (usize, &'a Lost)>) -
     for (place, lost) in lost {
         varint::put(&mut out, u64::try_from(place).unwrap_or(u64::MAX));
         let counts = counted(&lost.tokens, &lost.units).map(|(class, count)| (class, bounded(count)));
-        put_counts(&mut out, counts);
+        put_marked_counts(&mut out, counts, parts_of(lost));
         put_option(&mut out, lost.cost_nano_usd.map(bounded_cost));
+        [&lost.tier, &lost.picture].into_iter().flatten().for_each(|text| varint::put_text(&mut out, text));
+        let amounts = [lost.vendor_cost_nano_usd, lost.quota_nano_usd].into_iter().flatten();
+        amounts.for_each(|nano| varint::put(&mut out, bounded_cost(nano)));
     }
     out
+}
+
+/// The bits of the parts that `lost` has beside its counts and its cost.
+fn parts_of(lost: &Lost) -> u64 {
+    let parts = [
+        (LOST_TIER, lost.tier.is_some()),
+        (LOST_PICTURE, lost.picture.is_some()),
+        (LOST_VENDOR_COST, lost.vendor_cost_nano_usd.is_some()),
+        (LOST_QUOTA, lost.quota_nano_usd.is_some()),
+    ];
+    parts.into_iter().filter(|(_, is_there)| *is_there).fold(0, |bits, (bit, _)| bits | bit)
 }
 
 /// Returns what [`pack_lost`] packed; ends early at bytes that it did not write.
@@ -85,9 +101,27 @@ pub(crate) fn lost(packed: &[u8]) -> impl Iterator<Item = (usize, Lost)> + '_ {
     std::iter::from_fn(move || {
         let bytes = &mut rest;
         let place = usize::try_from(varint::take(bytes)?).ok()?;
-        let (tokens, units) = take_counts(bytes, &TokenCounts::ZERO)?;
-        Some((place, Lost { tokens, units, cost_nano_usd: take_option(bytes)? }))
+        Some((place, take_lost(bytes)?))
     })
+}
+
+fn take_lost(bytes: &mut &[u8]) -> Option<Lost> {
+    let (bits, tokens, units) = take_marked_counts(bytes, &TokenCounts::ZERO)?;
+    let cost_nano_usd = take_option(bytes)?;
+    let mut lost = Lost { tokens, units, cost_nano_usd, ..Lost::default() };
+    for (bit, text) in [(LOST_TIER, &mut lost.tier), (LOST_PICTURE, &mut lost.picture)] {
+        if bits & bit != 0 {
+            *text = Some(varint::take_text(bytes)?.into());
+        }
+    }
+    for (bit, nano) in
+        [(LOST_VENDOR_COST, &mut lost.vendor_cost_nano_usd), (LOST_QUOTA, &mut lost.quota_nano_usd)]
+    {
+        if bits & bit != 0 {
+            *nano = Some(varint::take(bytes)?);
+        }
+    }
+    Some(lost)
 }
 
 fn which(record: &Record<'_>) -> u64 {
@@ -110,13 +144,24 @@ fn is_fixed(class: Class) -> bool {
 }
 
 fn put_counts(out: &mut Vec<u8>, counts: impl Iterator<Item = (Class, u64)> + Clone) {
+    put_marked_counts(out, counts, 0);
+}
+
+/// Appends the counts with more bits beside those of the classes.
+fn put_marked_counts(out: &mut Vec<u8>, counts: impl Iterator<Item = (Class, u64)> + Clone, more: u64) {
     let counts = counts.filter(|(_, count)| *count > 0);
-    varint::put(out, counts.clone().fold(0, |bits, (class, _)| bits | 1 << (class as u64)));
+    varint::put(out, counts.clone().fold(more, |bits, (class, _)| bits | 1 << (class as u64)));
     counts.for_each(|(_, count)| varint::put(out, count));
 }
 
 /// The counts that [`put_counts`] wrote, beside those of `fixed`.
 fn take_counts(bytes: &mut &[u8], fixed: &TokenCounts) -> Option<(TokenCounts, Units)> {
+    let (_, tokens, units) = take_marked_counts(bytes, fixed)?;
+    Some((tokens, units))
+}
+
+/// All bits and counts that [`put_marked_counts`] wrote, beside the counts of `fixed`.
+fn take_marked_counts(bytes: &mut &[u8], fixed: &TokenCounts) -> Option<(u64, TokenCounts, Units)> {
     let bits = varint::take(bytes)?;
     let (mut tokens, mut units) = (fixed.list(), Units::ZERO.list());
     for (at, count) in tokens.iter_mut().chain(&mut units).enumerate() {
@@ -124,7 +169,7 @@ fn take_counts(bytes: &mut &[u8], fixed: &TokenCounts) -> Option<(TokenCounts, U
             *count = varint::take(bytes)?;
         }
     }
-    Some((TokenCounts::of_list(tokens), Units::of_list(units)))
+    Some((bits, TokenCounts::of_list(tokens), Units::of_list(units)))
 }
 
 const COUNTS: u64 = 1;
@@ -133,6 +178,12 @@ const VENDOR_COST: u64 = 1 << 6;
 const LOST: u64 = 1 << 7;
 const TEXTS: [(u64, Name); 4] =
     [(1 << 1, Name::Tier), (1 << 2, Name::Picture), (1 << 3, Name::Tags), (1 << 4, Name::EndUser)];
+
+/// The parts of a lost attempt. The lower bits are those of the classes, and of more that may come.
+const LOST_TIER: u64 = 1 << 24;
+const LOST_PICTURE: u64 = 1 << 25;
+const LOST_VENDOR_COST: u64 = 1 << 26;
+const LOST_QUOTA: u64 = 1 << 27;
 
 #[cfg(test)]
 mod tests {
@@ -152,7 +203,7 @@ mod tests {
         let lost = Lost {
             tokens: TokenCounts { input: 7, audio_input: 1, ..TokenCounts::ZERO },
             units: Units { searches: 2, ..Units::ZERO },
-            cost_nano_usd: None,
+            ..Lost::default()
         };
         let packed = pack_lost([(0, &lost), (3, &lost)]);
         let whole = Record {
@@ -190,6 +241,47 @@ mod tests {
         }
         let back: Vec<_> = super::lost(&packed).collect();
         assert_eq!(back, [(0, lost.clone()), (3, lost)]);
+    }
+
+    #[test]
+    fn failed_attempts_come_back_with_each_part_and_without() {
+        let tiers = [None, Some("priority"), Some("")];
+        let amounts = [None, Some(0), Some(1 << 40)];
+        let mut all = Vec::new();
+        for (at, tier) in tiers.into_iter().enumerate() {
+            for (cost_nano_usd, quota_nano_usd) in amounts.into_iter().zip(amounts.into_iter().rev()) {
+                let lost = Lost {
+                    tokens: TokenCounts { input: 300, image_output: 1, ..TokenCounts::ZERO },
+                    units: Units { tool_calls: 4, ..Units::ZERO },
+                    cost_nano_usd,
+                    tier: tier.map(Into::into),
+                    picture: tiers[(at + 1) % 3].map(Into::into),
+                    vendor_cost_nano_usd: amounts[at],
+                    quota_nano_usd,
+                };
+                all.push((all.len(), lost));
+            }
+        }
+        let packed = pack_lost(all.iter().map(|(place, lost)| (*place, lost)));
+        assert_eq!(lost(&packed).collect::<Vec<_>>(), all);
+        for cut in 0..packed.len() {
+            assert!(lost(&packed[..cut]).count() < all.len(), "{cut}");
+        }
+    }
+
+    #[test]
+    fn failed_attempts_that_earlier_releases_wrote_are_read() {
+        // Two attempts: 300 tokens of input and 5 of output for 7 nano-dollars; 2 searches of unknown cost.
+        let packed = [0, 0b1_0001, 0xac, 2, 5, 8, 3, 0x80, 0x80, 1, 2, 0];
+        let first = TokenCounts { input: 300, output: 5, ..TokenCounts::ZERO };
+        let first = Lost { tokens: first, cost_nano_usd: Some(7), ..Lost::default() };
+        let second = Lost { units: Units { searches: 2, ..Units::ZERO }, ..Lost::default() };
+        assert_eq!(lost(&packed).collect::<Vec<_>>(), [(0, first.clone()), (3, second.clone())]);
+        assert_eq!(
+            pack_lost([(0, &first), (3, &second)]),
+            packed,
+            "what has no more to say is written as before"
+        );
     }
 
     #[test]

@@ -210,10 +210,15 @@ impl Repricing {
     }
 
     fn cost_of_lost(&self, attempt: &Record<'_>, lost: &Lost) -> Option<u64> {
-        let (tokens, units) = (&lost.tokens, &lost.units);
-        let (operation, provenance) = (operation(attempt), Provenance::Reported);
-        let (tier, picture, vendor_cost) = (None, None, None);
-        let billed = Billed { operation, provenance, tokens, units, tier, picture, vendor_cost };
+        let billed = Billed {
+            operation: operation(attempt),
+            provenance: Provenance::Reported,
+            tokens: &lost.tokens,
+            units: &lost.units,
+            tier: lost.tier.as_deref(),
+            picture: lost.picture.as_deref(),
+            vendor_cost: lost.vendor_cost_nano_usd,
+        };
         self.bill(attempt, &billed).0.cost.map(bounded_cost)
     }
 

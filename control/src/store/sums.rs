@@ -68,6 +68,7 @@ impl Sums {
             unpriced: u64::from(lost.cost_nano_usd.is_none()),
             cost_nano_usd: cost,
             lost_nano_usd: cost,
+            vendor_cost_nano_usd: lost.vendor_cost_nano_usd.unwrap_or(0),
             tokens: lost.tokens,
             units: lost.units,
             ..Self::default()

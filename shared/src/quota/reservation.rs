@@ -88,18 +88,18 @@ impl Spent {
         }
     }
 
-    /// What a failed attempt counts for. Its cost counts as far as it is known.
+    /// The consumption of a failed attempt. An unknown cost counts as in [`Lost::quota_nano_usd`].
     pub fn of_lost(lost: &Lost) -> Self {
         let mut spent = Self { cost_nano_usd: Some(0), ..Self::default() };
         spent.add_lost(lost);
         spent
     }
 
-    /// Adds what a failed attempt used. Its cost counts as far as it is known.
+    /// Adds the consumption of a failed attempt. An unknown cost counts as in [`Lost::quota_nano_usd`].
     pub fn add_lost(&mut self, lost: &Lost) {
         self.input_tokens = self.input_tokens.saturating_add(lost.tokens.input_total());
         self.output_tokens = self.output_tokens.saturating_add(lost.tokens.output_total());
-        let lost = lost.cost_nano_usd.unwrap_or(0);
+        let lost = lost.cost_nano_usd.or(lost.quota_nano_usd).unwrap_or(0);
         self.cost_nano_usd = self.cost_nano_usd.map(|cost| cost.saturating_add(lost));
     }
 
@@ -146,7 +146,16 @@ impl Reservation {
 
     /// The most that is held of a metric under a hard quota.
     pub fn held(&self, metric: Metric) -> Option<u64> {
-        let parts = self.0.iter().filter(|part| part.quota.is_hard && part.quota.metric == metric);
+        self.held_under(metric, |quota| quota.is_hard)
+    }
+
+    /// The most that is held of a metric under a quota that only counts.
+    pub fn held_softly(&self, metric: Metric) -> Option<u64> {
+        self.held_under(metric, |quota| !quota.is_hard)
+    }
+
+    fn held_under(&self, metric: Metric, is_meant: impl Fn(&Quota) -> bool) -> Option<u64> {
+        let parts = self.0.iter().filter(|part| part.quota.metric == metric && is_meant(&part.quota));
         parts.map(|part| part.hold.amount()).max()
     }
 

@@ -85,7 +85,8 @@ pub struct UsageEvent {
     /// The label of the prices that made the cost; none where none were needed or known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Arc<str>>,
-    /// What it counts for in quotas of cost while its cost is not known: what it had reserved there.
+    /// The amount for quotas of cost while the cost is unknown: the larger of the reservation and of the part that has
+    /// a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_nano_usd: Option<u64>,
     /// From the request's head to the upstream's head, in microseconds.
@@ -206,6 +207,18 @@ pub struct Lost {
     /// Its cost in nano-dollars; absent where it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_nano_usd: Option<u64>,
+    /// Its service tier, as in [`UsageEvent::tier`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<Box<str>>,
+    /// The sort of picture or video that was made, as in [`UsageEvent::picture`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picture: Option<Box<str>>,
+    /// The cost that its vendor reported, in nano-dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor_cost_nano_usd: Option<u64>,
+    /// The amount for quotas of cost while the cost is unknown, as in [`UsageEvent::quota_nano_usd`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_nano_usd: Option<u64>,
 }
 
 /// What came of a target in the plan.

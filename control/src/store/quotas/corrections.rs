@@ -26,14 +26,27 @@ pub(crate) struct Corrections {
 #[derive(Debug)]
 pub(crate) struct Costs {
     served: Option<u64>,
-    lost: Vec<(usize, Option<u64>)>,
+    lost: Vec<LostCost>,
+}
+
+/// The cost of a failed attempt.
+#[derive(Debug)]
+struct LostCost {
+    /// The place of its step in the trace.
+    place: usize,
+    cost: Option<u64>,
+    /// The amount for quotas while the cost is unknown.
+    held: Option<u64>,
 }
 
 impl Costs {
     /// The costs of `record`.
     pub(crate) fn of(record: &Record<'_>) -> Self {
-        let lost = more::lost(&record.lost).map(|(place, lost)| (place, lost.cost_nano_usd)).collect();
-        Self { served: record.cost_nano_usd, lost }
+        let lost = more::lost(&record.lost).map(|(place, lost)| {
+            let (cost, held) = (lost.cost_nano_usd, lost.quota_nano_usd);
+            LostCost { place, cost, held }
+        });
+        Self { served: record.cost_nano_usd, lost: lost.collect() }
     }
 }
 
@@ -53,9 +66,9 @@ impl Corrections {
         };
         let (at_ms, after) = (record.started_at_ms, Costs::of(record));
         let served = (record.name(Name::Provider), record.name(Name::Model));
-        let lost = before.lost.iter().zip(&after.lost).filter_map(|((place, before), (_, after))| {
-            let step = { trace }.nth(*place)?;
-            Some((*before, *after, None, (step.provider, step.model)))
+        let lost = before.lost.iter().zip(&after.lost).filter_map(|(before, after)| {
+            let step = { trace }.nth(before.place)?;
+            Some((before.cost, after.cost, before.held, (step.provider, step.model)))
         });
         let all = std::iter::once((before.served, after.served, record.quota_nano_usd, served)).chain(lost);
         for (before, after, held, target) in all {

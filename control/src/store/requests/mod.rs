@@ -174,14 +174,26 @@ struct LostShown {
     tokens: [u64; TokenCounts::COUNT],
     #[serde(serialize_with = "units_by_class")]
     units: Units,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    picture: Option<Box<str>>,
     /// Null where it is unknown.
     cost_micro_usd: Option<MicroUsd>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vendor_cost_micro_usd: Option<MicroUsd>,
 }
 
 impl LostShown {
-    fn of(lost: &Lost) -> Self {
-        let cost_micro_usd = lost.cost_nano_usd.map(MicroUsd);
-        Self { tokens: lost.tokens.list(), units: lost.units, cost_micro_usd }
+    fn of(lost: Lost) -> Self {
+        Self {
+            tokens: lost.tokens.list(),
+            units: lost.units,
+            tier: lost.tier,
+            picture: lost.picture,
+            cost_micro_usd: lost.cost_nano_usd.map(MicroUsd),
+            vendor_cost_micro_usd: lost.vendor_cost_nano_usd.map(MicroUsd),
+        }
     }
 }
 
@@ -460,7 +472,7 @@ fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<Step> {
     let mut steps: Vec<Step> = trace.map(step).collect();
     for (place, lost) in more::lost(&record.lost) {
         if let Some(step) = steps.get_mut(place) {
-            step.lost = Some(LostShown::of(&lost));
+            step.lost = Some(LostShown::of(lost));
         }
     }
     steps
