@@ -8,61 +8,122 @@ use serde_json::Value;
 /// What an attempt used, by the name of the count in records.
 pub(super) type Counts = BTreeMap<String, u64>;
 
-/// The price of each count: its name in records, its name in prices, and the number of counted units that the
-/// written price is for.
-const PRICED: [(&str, &str, u128); 16] = [
-    ("input", "input", 1_000_000),
-    ("cache_read", "cached_input", 1_000_000),
-    ("cache_write", "cache_write", 1_000_000),
-    ("cache_write_1h", "cache_write_1h", 1_000_000),
-    ("output", "output", 1_000_000),
-    ("reasoning", "reasoning", 1_000_000),
-    ("audio_input", "audio_input", 1_000_000),
-    ("audio_output", "audio_output", 1_000_000),
-    ("image_input", "image_input", 1_000_000),
-    ("image_output", "image_output", 1_000_000),
+/// What an attempt reports: counts, its service tier, and the vendor's own cost in nano-dollars.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Used {
+    pub(super) counts: Counts,
+    pub(super) tier: Option<&'static str>,
+    pub(super) vendor_cost: Option<u64>,
+}
+
+/// Where counts come from, as far as it matters to the cost of sound, pictures and video.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The upstream reported them, or it is a conversation.
+    Reported,
+    /// The gateway estimated the tokens of a request about sound, pictures or video.
+    EstimatedMedia,
+    /// Nothing was used.
+    Nothing,
+}
+
+/// A cost in nano-dollars, and the sum of the parts that have a price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bill {
+    pub(super) cost: Option<u64>,
+    pub(super) known: u64,
+}
+
+/// The price of each token class: its name in records and its name in prices, per million.
+const TOKENS: [(&str, &str); 10] = [
+    ("input", "input"),
+    ("cache_read", "cached_input"),
+    ("cache_write", "cache_write"),
+    ("cache_write_1h", "cache_write_1h"),
+    ("output", "output"),
+    ("reasoning", "reasoning"),
+    ("audio_input", "audio_input"),
+    ("audio_output", "audio_output"),
+    ("image_input", "image_input"),
+    ("image_output", "image_output"),
+];
+/// The units that stand for tokens, and the number of counted units that the written price is for.
+const MEDIA: [(&str, &str, u128); 4] = [
     ("characters", "characters", 1_000_000),
     ("audio_ms", "audio_second", 1_000),
     ("video_ms", "video_second", 1_000),
     ("images", "image", 1),
-    ("searches", "search", 1),
-    ("tool_calls", "tool_call", 1),
 ];
-const MEDIA: [(&str, &str); 3] =
-    [("characters", "characters"), ("audio_ms", "audio_second"), ("images", "image")];
+const CALLS: [(&str, &str, u128); 2] = [("searches", "search", 1), ("tool_calls", "tool_call", 1)];
 const INPUT: [&str; 6] =
     ["input", "cache_read", "cache_write", "cache_write_1h", "audio_input", "image_input"];
+const MILLION: u128 = 1_000_000;
 
-/// The cost in nano-dollars, rounded once, half up; `None` where a count that is not zero has no price.
-pub(super) fn cost(counts: &Counts, prices: &Value) -> Option<u64> {
-    let of = |name: &str| u128::from(counts.get(name).copied().unwrap_or(0));
-    let input: u128 = INPUT.iter().map(|name| of(name)).sum();
-    let steps = prices["above"].as_array().cloned().unwrap_or_default();
-    let step = steps.iter().filter(|step| u128::from(step["input_tokens"].as_u64().unwrap()) < input);
-    let rates = step.max_by_key(|step| step["input_tokens"].as_u64()).unwrap_or(prices);
-    // In units of 10^-15 dollars: every price of the test is a whole number of them.
-    let mut femto = 0_u128;
-    let by_unit = MEDIA.iter().any(|(name, price)| of(name) > 0 && !rates[price].is_null());
-    for (name, price, per) in PRICED {
-        if of(name) == 0 {
-            continue;
-        }
-        let own = dollars(&rates[price]);
-        let own = own.or_else(|| (name == "reasoning").then(|| dollars(&rates["output"])).flatten());
-        let Some(price) = own else {
-            // Where sound and pictures are billed by the unit, estimated tokens are not billed too.
-            if by_unit { continue } else { return None }
-        };
-        assert_eq!(price % per, 0, "a price of the test has too many digits");
-        femto += of(name) * (price / per);
+/// The bill, rounded once, half up. The cost is unknown where a count that is not zero has no price, or the tier has none;
+/// then the vendor's own cost holds.
+pub(super) fn bill(used: &Used, source: Source, prices: &Value) -> Bill {
+    let nothing_counted = used.counts.values().all(|count| *count == 0);
+    if source == Source::Nothing || (nothing_counted && source == Source::Reported) {
+        return Bill { cost: Some(0), known: 0 };
     }
-    Some(u64::try_from((femto + 500_000) / 1_000_000).unwrap())
+    let by_prices = by_prices(used, source, prices);
+    match (by_prices.cost, used.vendor_cost) {
+        (None, Some(cost)) => Bill { cost: Some(cost), known: cost },
+        _ => by_prices,
+    }
 }
 
-/// A number of dollars in units of 10^-15, from its decimal text.
-fn dollars(written: &Value) -> Option<u128> {
+fn by_prices(used: &Used, source: Source, prices: &Value) -> Bill {
+    let of = |name: &str| u128::from(used.counts.get(name).copied().unwrap_or(0));
+    let (schedule, times, tier_is_known) = match used.tier {
+        None => (prices, MILLION, true),
+        Some(tier) => match &prices["tiers"][tier] {
+            Value::Null => (prices, MILLION, false),
+            tier if tier["times"].is_number() => (prices, decimal(&tier["times"], 6).unwrap(), true),
+            own => (own, MILLION, true),
+        },
+    };
+    let input: u128 = INPUT.iter().map(|name| of(name)).sum();
+    let steps = schedule["above"].as_array().cloned().unwrap_or_default();
+    let step = steps.iter().filter(|step| u128::from(step["input_tokens"].as_u64().unwrap()) < input);
+    let step = step.max_by_key(|step| step["input_tokens"].as_u64());
+    let rates = step.unwrap_or(schedule);
+    let too_long = schedule["input_tokens_max"].as_u64().is_some_and(|max| input > u128::from(max));
+    let mut is_whole = tier_is_known && (step.is_some() || !too_long);
+    // In units of 10^-15 dollars: every price of the test is a whole number of them.
+    let mut femto = 0_u128;
+    let by_unit = MEDIA.iter().any(|(name, price, _)| of(name) > 0 && !rates[price].is_null());
+    for (name, price, per) in MEDIA.into_iter().chain(CALLS).filter(|(name, _, _)| of(name) > 0) {
+        match decimal(&rates[price], 15) {
+            Some(price) => femto += of(name) * exactly(price, per),
+            None => is_whole = false,
+        }
+    }
+    is_whole &= by_unit || source == Source::Reported;
+    let mut tokens = 0_u128;
+    for (name, price) in TOKENS.into_iter().filter(|(name, _)| of(name) > 0) {
+        let own = decimal(&rates[price], 15);
+        let own = own.or_else(|| (name == "reasoning").then(|| decimal(&rates["output"], 15)).flatten());
+        match own {
+            Some(price) => tokens += of(name) * exactly(price, MILLION),
+            // Where sound and pictures are billed by the unit, estimated tokens are not billed too.
+            None => is_whole &= by_unit,
+        }
+    }
+    femto += tokens * times / MILLION;
+    let known = u64::try_from((femto + 500_000) / MILLION).unwrap();
+    Bill { cost: is_whole.then_some(known), known }
+}
+
+fn exactly(price: u128, per: u128) -> u128 {
+    assert_eq!(price % per, 0, "a price of the test has too many digits");
+    price / per
+}
+
+/// A number in units of 10 to the power of -`digits`, from its decimal text.
+fn decimal(written: &Value, digits: usize) -> Option<u128> {
     let text = written.as_number()?.to_string();
     let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
-    assert!(part.len() <= 9, "{text}");
-    Some(format!("{whole}{part:0<15}").parse().unwrap())
+    assert!(part.len() <= digits.min(9), "{text}");
+    Some(format!("{whole}{part:0<digits$}").parse().unwrap())
 }

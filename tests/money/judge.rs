@@ -2,125 +2,168 @@
 
 use serde_json::Value;
 
-use super::exact::{self, Counts};
-use super::sequence::{Done, Sequence};
+use super::exact::{Bill, Counts, Source, Used, bill};
+use super::prices_of;
+use super::sequence::{Done, Sequence, tokens};
 use crate::support::admin::Admin;
 use crate::support::wait;
 
-/// What the record of an exchange says.
-#[derive(Clone, Default)]
-pub(super) struct Stored {
-    pub(super) counts: Counts,
+/// What one attempt came to.
+#[derive(Clone)]
+pub(super) struct Part {
+    /// Empty if no target was tried.
+    pub(super) provider: &'static str,
+    used: Used,
+    source: Source,
+    /// In nano-dollars; `None` while it is unknown.
     pub(super) cost: Option<u64>,
-    /// The counts and the costs of failed attempts.
-    lost: Vec<(Counts, Option<u64>)>,
+    /// What it counts for in limits on cost while its cost is unknown.
+    pub(super) counts_as: u64,
 }
 
-impl Stored {
-    /// What it counts for in a limit; money in nano-dollars.
-    pub(super) fn amount(&self, metric: &str, outcome: &str) -> u64 {
-        let lost = self.lost.iter();
-        match metric {
-            "requests" => u64::from(outcome != "failed"),
-            "total_tokens" => {
-                let counts = lost.map(|(counts, _)| counts).chain([&self.counts]);
-                counts.map(|counts| tokens(counts).values().sum::<u64>()).sum()
-            }
-            _ => lost.filter_map(|(_, cost)| *cost).chain(self.cost).sum(),
-        }
+impl Part {
+    fn new(
+        provider: &'static str,
+        used: Used,
+        source: Source,
+        (prices, held): (&Value, Option<u64>),
+    ) -> Self {
+        let Bill { cost, known } = bill(&used, source, prices);
+        let counts_as = held.map_or(0, |held| held.max(known));
+        Self { provider, used, source, cost, counts_as }
+    }
+
+    pub(super) fn tokens(&self) -> u64 {
+        tokens(&self.used.counts)
+    }
+
+    pub(super) fn reprice(&mut self, prices: &Value) {
+        self.cost = bill(&self.used, self.source, prices).cost.or(self.cost);
     }
 }
 
-impl Sequence {
-    /// Compares a record with what must be in it.
-    pub(super) fn judge(&self, done: &Done, record: &Value) -> Stored {
-        let about = format!("seed {}: {} {record}", self.seed, done.request_id);
-        match done.outcome {
+impl Done {
+    /// Compares a record with what must be in it. The first record tells the counts that the gateway estimates.
+    pub(super) fn judge(&mut self, seed: u64, record: &Value, prices: impl Fn(&str) -> Value) {
+        let about = format!("seed {seed}: {} {record}", self.request_id);
+        match self.outcome {
             // The end may be noticed before the client's leaving.
             "left early" => {
                 assert!(["completed", "cancelled"].contains(&record["outcome"].as_str().unwrap()))
             }
             outcome => assert_eq!(record["outcome"], outcome, "{about}"),
         }
-        assert_eq!(record["key"], done.key.as_str(), "{about}");
+        assert_eq!(record["key"], self.key.as_str(), "{about}");
         let counts = counts_of(record);
-        match &done.counts {
+        match &self.used {
             // The tokens of sound and pictures are estimated; the units are exact.
-            Some(planned) if done.is_media => assert_eq!(units(&counts), *planned, "{about}"),
-            Some(planned) => assert_eq!(&counts, planned, "{about}"),
+            Some(planned) if self.operation.is_media() => {
+                assert_eq!(units(&counts), planned.counts, "{about}")
+            }
+            Some(planned) => assert_eq!(counts, planned.counts, "{about}"),
             None => assert_eq!(record["provenance"], "estimated", "{about}"),
         }
-        if let Some(provider) = done.provider {
+        let reported = self.used.clone().unwrap_or_default();
+        assert_eq!(record["tier"].as_str(), reported.tier, "{about}");
+        assert_eq!(nano(&record["vendor_cost_micro_usd"]), reported.vendor_cost, "{about}");
+        if let Some(provider) = self.provider {
             assert_eq!(record["provider"], provider, "{about}");
         }
-        let prices = done.provider.map(|provider| &self.prices[provider]);
-        let cost = match done.outcome {
-            // Under a limit on cost its reservation counts as used.
-            "interrupted" if self.bounds_cost(done.family) => nano(&record["cost_micro_usd"]),
-            _ => prices.map_or(Some(0), |prices| exact::cost(&counts, prices)),
+        if self.parts.is_empty() {
+            self.parts = self.first_parts(record, Used { counts, ..reported }, prices);
+        } else {
+            assert_eq!(counts, self.parts[0].used.counts, "{about}");
+        }
+        assert_eq!(nano(&record["cost_micro_usd"]), self.parts[0].cost, "{about}");
+        self.judge_lost(record, &about);
+    }
+
+    /// The attempt that served and the failed ones, by the prices of their time.
+    fn first_parts(&self, record: &Value, used: Used, prices: impl Fn(&str) -> Value) -> Vec<Part> {
+        let source = match record["provenance"].as_str() {
+            Some("none") => Source::Nothing,
+            Some("reported") => Source::Reported,
+            _ if self.operation.is_media() => Source::EstimatedMedia,
+            _ => Source::Reported,
         };
-        assert_eq!(nano(&record["cost_micro_usd"]), cost, "{about}");
-        Stored { counts, cost, lost: self.judge_lost(done, record) }
+        let provider = self.provider.unwrap_or("");
+        let mut served = Part::new(provider, used, source, (&prices(provider), self.held));
+        if self.is_held {
+            served.cost = self.held;
+        }
+        let lost = self.lost.iter().map(|lost| {
+            let (prices, used) = (prices(lost.provider), lost.used.clone());
+            Part::new(lost.provider, used, Source::Reported, (&prices, lost.held))
+        });
+        std::iter::once(served).chain(lost).collect()
     }
 
     /// Compares what a record says of failed attempts.
-    fn judge_lost(&self, done: &Done, record: &Value) -> Vec<(Counts, Option<u64>)> {
-        let about = format!("seed {}: {} {record}", self.seed, done.request_id);
-        let priced = |(provider, counts): &(&str, Counts)| {
-            (counts.clone(), exact::cost(counts, &self.prices[provider]))
-        };
-        let lost: Vec<(Counts, Option<u64>)> = done.lost.iter().map(priced).collect();
-        let known: u64 = lost.iter().filter_map(|(_, cost)| *cost).sum();
+    fn judge_lost(&self, record: &Value, about: &str) {
+        let lost = &self.parts[1..];
+        let known: u64 = lost.iter().filter_map(|part| part.cost).sum();
         assert_eq!(nano(&record["lost_micro_usd"]), Some(known), "{about}");
         if let Some(trace) = record["trace"].as_array() {
             let shown = trace.iter().map(|step| &step["lost"]).filter(|lost| !lost.is_null());
-            let shown: Vec<_> = shown.map(|lost| (counts_of(lost), nano(&lost["cost_micro_usd"]))).collect();
-            assert_eq!(shown, lost, "{about}");
+            let shown: Vec<_> = shown
+                .map(|lost| {
+                    let vendor_cost = nano(&lost["vendor_cost_micro_usd"]);
+                    let (tier, cost) = (lost["tier"].as_str(), nano(&lost["cost_micro_usd"]));
+                    (counts_of(lost), tier, vendor_cost, cost)
+                })
+                .collect();
+            let want: Vec<_> = lost
+                .iter()
+                .map(|part| {
+                    let Used { counts, tier, vendor_cost } = part.used.clone();
+                    (counts, tier, vendor_cost, part.cost)
+                })
+                .collect();
+            assert_eq!(shown, want, "{about}");
         }
-        lost
     }
+}
 
+impl Sequence {
     /// Compares records, sums and limits with what they must be.
-    pub(super) async fn check(&self, admin: &Admin) {
+    pub(super) async fn check(&mut self, admin: &Admin) {
         let path = format!("requests?project={}&limit=500", self.project);
         let records = wait::eventually(&path, async || {
             let list = admin.done("GET", &path, Value::Null).await["data"].as_array().unwrap().clone();
-            (list.len() == self.done.len()).then_some(list)
+            (list.len() >= self.done.len()).then_some(list)
         })
         .await;
-        let mut stored = Vec::new();
-        for done in &self.done {
+        assert_eq!(records.len(), self.done.len(), "seed {}", self.seed);
+        for done in &mut self.done {
             let record = records.iter().find(|record| record["request_id"] == done.request_id.as_str());
-            stored.push(self.judge(done, record.expect("a record")));
+            done.judge(self.seed, record.expect("a record"), prices_of);
         }
-        self.check_sums(admin, &stored).await;
-        for limit in &self.limits {
-            let shown = admin.done("GET", &format!("quotas/{}", limit.id), Value::Null).await;
-            let mine = self.done.iter().zip(&stored);
-            let mine = mine.filter(|(done, _)| limit.family.is_none_or(|family| family == done.family));
-            let used: u64 = mine.map(|(done, stored)| stored.amount(limit.metric, done.outcome)).sum();
-            let used = if limit.metric == "cost_micro_usd" { used.div_ceil(1_000) } else { used };
-            assert_eq!(shown["used"], used, "seed {}: {shown}", self.seed);
-            assert_eq!(shown["reserved"], 0, "seed {}: {shown}", self.seed);
-        }
+        self.check_sums(admin).await;
+        self.check_limits(admin).await;
     }
 
-    async fn check_sums(&self, admin: &Admin, stored: &[Stored]) {
+    async fn check_sums(&self, admin: &Admin) {
         let usage = admin.done("GET", &format!("usage?project={}", self.project), Value::Null).await;
         let totals = &usage["totals"];
         let about = format!("seed {}: {totals}", self.seed);
         assert_eq!(totals["requests"], self.done.len(), "{about}");
-        let lost: Vec<_> = stored.iter().flat_map(|stored| &stored.lost).collect();
-        let costs = stored.iter().map(|stored| stored.cost).chain(lost.iter().map(|(_, cost)| *cost));
-        assert_eq!(totals["requests_unpriced"], costs.clone().filter(Option::is_none).count(), "{about}");
-        assert_eq!(nano(&totals["cost_micro_usd"]), Some(costs.flatten().sum()), "{about}");
-        let known = lost.iter().filter_map(|(_, cost)| *cost).sum();
-        assert_eq!(nano(&totals["lost_micro_usd"]), Some(known), "{about}");
+        let parts = || self.done.iter().flat_map(|done| &done.parts);
+        let lost = self.done.iter().flat_map(|done| &done.parts[1..]);
+        assert_eq!(
+            totals["requests_unpriced"],
+            parts().filter(|part| part.cost.is_none()).count(),
+            "{about}"
+        );
+        for (name, sum) in [
+            ("cost_micro_usd", parts().filter_map(|part| part.cost).sum()),
+            ("lost_micro_usd", lost.filter_map(|part| part.cost).sum()),
+            ("vendor_cost_micro_usd", parts().filter_map(|part| part.used.vendor_cost).sum::<u64>()),
+        ] {
+            assert_eq!(nano(&totals[name]), Some(sum), "{name}, {about}");
+        }
         for part in ["tokens", "units"] {
             for (name, sum) in totals[part].as_object().unwrap().iter().filter(|(name, _)| *name != "total") {
-                let counts =
-                    stored.iter().map(|stored| &stored.counts).chain(lost.iter().map(|(counts, _)| counts));
-                let want: u64 = counts.filter_map(|counts| counts.get(name)).sum();
+                let want: u64 = parts().filter_map(|part| part.used.counts.get(name)).sum();
                 assert_eq!(sum, want, "{name}, {about}");
             }
         }
@@ -134,28 +177,15 @@ fn counts_of(shown: &Value) -> Counts {
     counts.filter(|(_, count)| *count > 0).collect()
 }
 
-/// The counts that are tokens.
-fn tokens(counts: &Counts) -> Counts {
-    counts
-        .iter()
-        .filter(|(name, _)| !UNITS.contains(&name.as_str()))
-        .map(|(name, n)| (name.clone(), *n))
-        .collect()
-}
-
 /// The counts that are not tokens.
 fn units(counts: &Counts) -> Counts {
-    counts
-        .iter()
-        .filter(|(name, _)| UNITS.contains(&name.as_str()))
-        .map(|(name, n)| (name.clone(), *n))
-        .collect()
+    let mut units = counts.clone();
+    units.retain(|name, count| tokens(&Counts::from([(name.clone(), *count)])) == 0);
+    units
 }
 
-const UNITS: [&str; 6] = ["characters", "audio_ms", "video_ms", "images", "searches", "tool_calls"];
-
 /// Micro-dollars with three decimals in nano-dollars.
-fn nano(micro: &Value) -> Option<u64> {
+pub(super) fn nano(micro: &Value) -> Option<u64> {
     let text = micro.as_number()?.to_string();
     let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
     Some(format!("{whole}{part:0<3}").parse().unwrap())

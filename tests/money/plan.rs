@@ -1,15 +1,17 @@
-//! What a sequence does: exchanges with every protocol, each with what its upstreams make of it.
+//! What a sequence does: exchanges with every protocol and kind of provider, each with what its upstreams make of it.
 
 use super::dice::Dice;
-use super::exact::Counts;
+use super::exact::{Counts, Used};
 use crate::support::Gate;
 
-/// A provider instance of the test's gateway: its id, the protocol that it speaks, and whether it has prices.
+/// A provider instance of the test's gateway: its id, its type in the configuration, the protocol that its upstream
+/// speaks, and the attempts at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Provider {
     pub(super) id: &'static str,
+    pub(super) kind: &'static str,
     pub(super) speaks: Speaks,
-    pub(super) is_priced: bool,
+    pub(super) attempts: usize,
 }
 
 /// The protocol of an upstream.
@@ -18,27 +20,46 @@ pub(super) enum Speaks {
     Chat,
     Messages,
     Responses,
+    Gemini,
+    Bedrock,
     Embeddings,
     Speech,
     Transcription,
     Images,
+    Videos,
 }
 
-pub(super) const ALPHA: Provider = Provider { id: "alpha", speaks: Speaks::Chat, is_priced: true };
-pub(super) const BETA: Provider = Provider { id: "beta", speaks: Speaks::Chat, is_priced: true };
-pub(super) const GAMMA: Provider = Provider { id: "gamma", speaks: Speaks::Messages, is_priced: true };
-pub(super) const DELTA: Provider = Provider { id: "delta", speaks: Speaks::Responses, is_priced: true };
-pub(super) const VECTOR: Provider = Provider { id: "vector", speaks: Speaks::Embeddings, is_priced: true };
-pub(super) const VOICE: Provider = Provider { id: "voice", speaks: Speaks::Speech, is_priced: true };
-pub(super) const EAR: Provider = Provider { id: "ear", speaks: Speaks::Transcription, is_priced: true };
-pub(super) const BRUSH: Provider = Provider { id: "brush", speaks: Speaks::Images, is_priced: true };
-pub(super) const DARK: Provider = Provider { id: "dark", speaks: Speaks::Chat, is_priced: false };
-pub(super) const PROVIDERS: [Provider; 9] = [ALPHA, BETA, GAMMA, DELTA, VECTOR, VOICE, EAR, BRUSH, DARK];
+const fn provider(id: &'static str, kind: &'static str, speaks: Speaks, attempts: usize) -> Provider {
+    Provider { id, kind, speaks, attempts }
+}
+
+pub(super) const ALPHA: Provider = provider("alpha", "compatible", Speaks::Chat, 2);
+pub(super) const BETA: Provider = provider("beta", "openai", Speaks::Chat, 1);
+/// Its cached input has no price.
+pub(super) const HAZY: Provider = provider("hazy", "local_server", Speaks::Chat, 3);
+const AZURE: Provider = provider("azure", "azure_openai", Speaks::Chat, 1);
+const GAMMA: Provider = provider("gamma", "anthropic", Speaks::Messages, 2);
+pub(super) const DELTA: Provider = provider("delta", "openai", Speaks::Responses, 2);
+const GEMINI: Provider = provider("gem", "gemini", Speaks::Gemini, 2);
+const VERTEX: Provider = provider("vert", "vertex", Speaks::Gemini, 1);
+const BEDROCK: Provider = provider("rock", "bedrock", Speaks::Bedrock, 2);
+const VECTOR: Provider = provider("vector", "compatible", Speaks::Embeddings, 2);
+const VOICE: Provider = provider("voice", "compatible", Speaks::Speech, 1);
+const EAR: Provider = provider("ear", "compatible", Speaks::Transcription, 1);
+const BRUSH: Provider = provider("brush", "compatible", Speaks::Images, 1);
+const FILM: Provider = provider("film", "openai", Speaks::Videos, 1);
+/// Its model has no price at all.
+pub(super) const DARK: Provider = provider("dark", "compatible", Speaks::Chat, 2);
+pub(super) const PROVIDERS: [Provider; 15] =
+    [ALPHA, BETA, HAZY, AZURE, GAMMA, DELTA, GEMINI, VERTEX, BEDROCK, VECTOR, VOICE, EAR, BRUSH, FILM, DARK];
 /// The members of the endpoint `line`, in order.
-pub(super) const LINE: [Provider; 3] = [ALPHA, BETA, GAMMA];
+pub(super) const LINE: [Provider; 4] = [ALPHA, HAZY, BETA, GAMMA];
+/// The targets of conversations that are named exactly.
+pub(super) const TALKING: [Provider; 10] =
+    [ALPHA, BETA, HAZY, AZURE, GAMMA, DELTA, GEMINI, VERTEX, BEDROCK, DARK];
 
 /// What a client asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Operation {
     Chat,
     Messages,
@@ -47,42 +68,52 @@ pub(super) enum Operation {
     Speech,
     Transcription,
     Images,
+    Videos,
 }
 
-/// What an upstream makes of a request.
+impl Operation {
+    /// True if it is about sound, pictures or video, whose tokens the gateway estimates.
+    pub(super) fn is_media(self) -> bool {
+        matches!(self, Self::Speech | Self::Transcription | Self::Images | Self::Videos)
+    }
+}
+
+/// What an upstream makes of an attempt.
 #[derive(Clone)]
 pub(super) enum Fate {
     /// A whole answer that reports this.
-    Served(Counts),
+    Served(Used),
     /// The answer of [`Fate::Served`], whose client leaves when it has ended and before its usage has come.
-    LeftEarly(Counts, Gate),
+    LeftEarly(Used, Gate),
     /// An error status.
     Status(u16),
     /// An error that reports this usage.
-    Lost(Counts),
+    Lost(Used),
     /// An error event before any content; of streams only.
     ErrorEvent,
     /// It breaks off after some content; of streams only.
     Cut,
     /// It falls silent after some content, and the client leaves; of streams only.
     Silent,
+    /// It says nothing, or not all of its answer, until the client leaves.
+    Unanswered { is_begun: bool },
 }
 
 impl Fate {
-    /// True if the request moves on to the next target.
+    /// True if the request goes on to another attempt.
     pub(super) fn moves_on(&self) -> bool {
         matches!(self, Self::Status(_) | Self::Lost(_) | Self::ErrorEvent)
     }
 }
 
-/// One request and its fate at each target.
+/// One request and the fates of its attempts at each target.
 #[derive(Clone)]
 pub(super) struct Exchange {
     pub(super) operation: Operation,
     pub(super) stream: bool,
     /// The targets in order; one of them is named exactly, several are the endpoint.
     pub(super) targets: Vec<Provider>,
-    pub(super) fates: Vec<Fate>,
+    pub(super) fates: Vec<Vec<Fate>>,
 }
 
 impl Exchange {
@@ -90,52 +121,97 @@ impl Exchange {
         let operation = dice.pick(&[
             Operation::Chat,
             Operation::Chat,
+            Operation::Chat,
             Operation::Messages,
+            Operation::Messages,
+            Operation::Responses,
             Operation::Responses,
             Operation::Embeddings,
             Operation::Speech,
             Operation::Transcription,
             Operation::Images,
+            Operation::Videos,
         ]);
         let targets = match operation {
             Operation::Embeddings => vec![VECTOR],
             Operation::Speech => vec![VOICE],
             Operation::Transcription => vec![EAR],
             Operation::Images => vec![BRUSH],
-            Operation::Responses if dice.chance(60) => vec![DELTA],
-            _ if dice.chance(40) => LINE.into(),
-            Operation::Chat | Operation::Responses => vec![dice.pick(&[ALPHA, BETA, GAMMA, DARK])],
-            Operation::Messages => vec![dice.pick(&[ALPHA, BETA, GAMMA, GAMMA, DARK])],
+            Operation::Videos => vec![FILM],
+            Operation::Chat | Operation::Messages | Operation::Responses if dice.chance(40) => LINE.into(),
+            // No client of Messages is served by a target that speaks Responses.
+            Operation::Messages => {
+                vec![dice.pick(&TALKING.map(|one| if one == DELTA { GAMMA } else { one }))]
+            }
+            Operation::Chat | Operation::Responses => vec![dice.pick(&TALKING)],
         };
         let streams = matches!(operation, Operation::Chat | Operation::Messages | Operation::Responses);
         let stream = streams && dice.chance(50);
-        let mut fates = Vec::new();
-        for provider in &targets {
-            let mut fate = fate(*provider, stream, dice);
-            let leaves = operation == Operation::Chat && provider.speaks == Speaks::Chat && dice.chance(20);
-            if let Fate::Served(counts) = &fate
-                && stream
-                && leaves
-            {
-                fate = Fate::LeftEarly(counts.clone(), Gate::new());
+        let mut exchange = Self { operation, stream, targets, fates: Vec::new() };
+        exchange.add_fates(dice);
+        exchange
+    }
+
+    fn add_fates(&mut self, dice: &mut Dice) {
+        for provider in self.targets.clone() {
+            let mut fates = Vec::new();
+            while fates.len() < provider.attempts {
+                let fate = self.fate(provider, dice);
+                let ends = !fate.moves_on();
+                fates.push(fate);
+                if ends {
+                    break;
+                }
             }
-            let ends = !fate.moves_on();
-            fates.push(fate);
+            let ends = fates.last().is_some_and(|fate| !fate.moves_on());
+            self.fates.push(fates);
             if ends {
                 break;
             }
         }
-        Self { operation, stream, targets, fates }
     }
 
-    /// True if it is about sound or pictures, whose tokens the gateway estimates.
-    pub(super) fn is_media(&self) -> bool {
-        matches!(self.operation, Operation::Speech | Operation::Transcription | Operation::Images)
+    fn fate(&self, provider: Provider, dice: &mut Dice) -> Fate {
+        let (speaks, stream) = (provider.speaks, self.stream);
+        let may_be_lost = match speaks {
+            Speaks::Chat => true,
+            Speaks::Messages | Speaks::Responses | Speaks::Gemini => stream,
+            _ => false,
+        };
+        match dice.below(100) {
+            0..=54 => {
+                let used = usage(speaks, dice);
+                let leaves = self.operation == Operation::Chat && speaks == Speaks::Chat && stream;
+                if leaves && dice.chance(20) {
+                    Fate::LeftEarly(used, Gate::new())
+                } else {
+                    Fate::Served(used)
+                }
+            }
+            55..=66 if may_be_lost => Fate::Lost(usage(speaks, dice)),
+            55..=74 => Fate::Status(dice.pick(&[500, 503, 429])),
+            75..=79 => Fate::Unanswered { is_begun: dice.chance(50) },
+            _ if !stream => Fate::Served(usage(speaks, dice)),
+            80..=86 if speaks != Speaks::Bedrock => Fate::ErrorEvent,
+            80..=93 => Fate::Cut,
+            _ => Fate::Silent,
+        }
     }
 
     /// True if an upstream answers with this status.
     pub(super) fn ends_in(&self, status: u16) -> bool {
-        self.fates.iter().any(|fate| matches!(fate, Fate::Status(planned) if *planned == status))
+        let mut fates = self.fates.iter().flatten();
+        fates.any(|fate| matches!(fate, Fate::Status(planned) if *planned == status))
+    }
+
+    /// The fate that ends it, if it is not refused.
+    pub(super) fn last(&self) -> Option<&Fate> {
+        self.fates.last()?.last()
+    }
+
+    /// True if it asks for the endpoint.
+    pub(super) fn is_line(&self) -> bool {
+        self.targets.len() > 1
     }
 
     /// The model that the request names.
@@ -147,49 +223,44 @@ impl Exchange {
     }
 }
 
-fn fate(provider: Provider, stream: bool, dice: &mut Dice) -> Fate {
-    match dice.below(100) {
-        0..=64 => Fate::Served(usage(provider, dice)),
-        65..=71 if provider.speaks == Speaks::Chat => Fate::Lost(usage(provider, dice)),
-        65..=71 if provider.speaks == Speaks::Messages && stream => Fate::Lost(usage(provider, dice)),
-        65..=79 => Fate::Status(dice.pick(&[500, 503, 429])),
-        _ if !stream => Fate::Served(usage(provider, dice)),
-        80..=86 => Fate::ErrorEvent,
-        87..=93 => Fate::Cut,
-        _ => Fate::Silent,
-    }
+/// What an upstream reports, in classes that its protocol has.
+fn usage(speaks: Speaks, dice: &mut Dice) -> Used {
+    let counts = counts(speaks, dice);
+    let named = matches!(speaks, Speaks::Chat | Speaks::Messages | Speaks::Responses);
+    let tier = if named && dice.chance(25) { Some(dice.pick(&["flex", "priority"])) } else { None };
+    let has_cost = speaks == Speaks::Chat && dice.chance(15);
+    Used { counts, tier, vendor_cost: has_cost.then(|| 1_000 * (1 + dice.below(100_000))) }
 }
 
-/// What `provider` reports, in classes that its protocol has.
-fn usage(provider: Provider, dice: &mut Dice) -> Counts {
+fn counts(speaks: Speaks, dice: &mut Dice) -> Counts {
     let size = dice.pick(&[10, 1_000, 100_000]);
-    let input = match provider.speaks {
-        // The characters and the pictures are those of the request.
-        Speaks::Speech | Speaks::Images => return Counts::new(),
+    let input = match speaks {
+        // The characters, the pictures and the length of a video are those of the request.
+        Speaks::Speech | Speaks::Images | Speaks::Videos => return Counts::new(),
         Speaks::Transcription => {
             return Counts::from([("audio_ms".to_owned(), 1_000 * (1 + dice.below(900)))]);
         }
-        Speaks::Chat | Speaks::Messages | Speaks::Responses | Speaks::Embeddings => 1 + dice.below(size),
+        _ => 1 + dice.below(size),
     };
     let mut counts = Counts::from([("input".to_owned(), input)]);
-    let mut some = |name: &str, percent: u64| {
-        if dice.chance(percent) {
-            counts.insert(name.to_owned(), 1 + dice.below(size));
+    let classes: &[(&str, u64)] = match speaks {
+        Speaks::Embeddings | Speaks::Speech | Speaks::Transcription | Speaks::Images | Speaks::Videos => &[],
+        Speaks::Chat | Speaks::Responses => &[("output", 100), ("cache_read", 30), ("reasoning", 30)],
+        Speaks::Messages => &[
+            ("output", 100),
+            ("cache_read", 30),
+            ("cache_write", 30),
+            ("cache_write_1h", 20),
+            ("searches", 10),
+        ],
+        Speaks::Gemini => &[("output", 100), ("cache_read", 30), ("reasoning", 30), ("audio_input", 20)],
+        Speaks::Bedrock => {
+            &[("output", 100), ("cache_read", 30), ("cache_write", 30), ("cache_write_1h", 20)]
         }
     };
-    match provider.speaks {
-        Speaks::Embeddings | Speaks::Speech | Speaks::Transcription | Speaks::Images => {}
-        Speaks::Chat | Speaks::Responses => {
-            some("output", 100);
-            some("cache_read", 30);
-            some("reasoning", 30);
-        }
-        Speaks::Messages => {
-            some("output", 100);
-            some("cache_read", 30);
-            some("cache_write", 30);
-            some("cache_write_1h", 20);
-            some("searches", 10);
+    for (name, percent) in classes {
+        if dice.chance(*percent) {
+            counts.insert((*name).to_owned(), 1 + dice.below(size));
         }
     }
     counts

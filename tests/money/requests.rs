@@ -4,9 +4,10 @@ use serde_json::json;
 
 use super::plan::{Exchange, Operation};
 
-/// The text of every request; the upstream finds its plan by the number in it.
+/// The text of every request; the upstream finds its plan by the number in it. All are of one length, so that requests of
+/// one operation to the same targets reserve the same.
 pub(super) fn text(number: u64) -> String {
-    format!("plan:{number}: Say hello.")
+    format!("plan:{number:012}: Say hello.")
 }
 
 /// The path, the content type and the body of a request.
@@ -27,6 +28,9 @@ pub(super) fn request(exchange: &Exchange, number: u64) -> (&'static str, &'stat
         Operation::Embeddings => ("/v1/embeddings", json!({"model": model, "input": text})),
         Operation::Speech => ("/v1/audio/speech", json!({"model": model, "input": text, "voice": "alloy"})),
         Operation::Images => ("/v1/images/generations", json!({"model": model, "prompt": text, "n": 2})),
+        Operation::Videos => {
+            ("/v1/videos/generations", json!({"model": model, "prompt": text, "seconds": 4}))
+        }
         Operation::Transcription => {
             let part = |name: &str, value: &str| {
                 format!("--b\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")

@@ -1,70 +1,95 @@
 //! One sequence: a project with keys and limits, and what happens to them.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::task::AbortHandle;
 
 use super::dice::Dice;
-use super::exact::Counts;
-use super::judge::Stored;
-use super::plan::{ALPHA, DARK, Exchange, Fate, Operation, PROVIDERS};
+use super::exact::{Counts, Used};
+use super::judge::Part;
+use super::limits::{Admission, Limit};
+use super::plan::{ALPHA, BETA, DARK, Exchange, Fate, HAZY, Operation};
 use super::requests::{request, text};
+use super::reserved::Reserved;
 use super::{Plans, prices_of};
 use crate::support::admin::{Admin, NewKey};
-use crate::support::client::Flow;
+use crate::support::client::{Failure, Flow};
 use crate::support::{Client, Gateway, wait};
 
 pub(super) struct Sequence {
     pub(super) seed: u64,
-    dice: Dice,
+    pub(super) dice: Dice,
     address: SocketAddr,
-    admin: Admin,
+    pub(super) admin: Admin,
     plans: Plans,
+    /// What requests reserve.
+    pub(super) reserved: Arc<Reserved>,
     pub(super) project: String,
-    keys: Vec<Key>,
+    pub(super) keys: Vec<Key>,
     families: u64,
     pub(super) limits: Vec<Limit>,
     pub(super) done: Vec<Done>,
-    /// The prices by provider, as they are now.
-    pub(super) prices: BTreeMap<&'static str, Value>,
 }
 
 #[derive(Clone)]
-struct Key {
-    issued: NewKey,
-    family: u64,
-}
-
-/// A hard limit in total.
-pub(super) struct Limit {
-    pub(super) id: String,
-    /// The family of a key; `None` for the project.
-    pub(super) family: Option<u64>,
-    pub(super) metric: &'static str,
-    /// In the unit of the metric; money in micro-dollars.
-    limit: u64,
+pub(super) struct Key {
+    pub(super) issued: NewKey,
+    pub(super) family: u64,
 }
 
 /// An exchange that has ended.
+#[derive(Clone)]
 pub(super) struct Done {
+    /// Its place among the exchanges of the sequence.
+    pub(super) number: usize,
     pub(super) request_id: String,
     pub(super) key: String,
     pub(super) family: u64,
+    pub(super) operation: Operation,
+    /// It asked for the endpoint.
+    pub(super) is_line: bool,
     pub(super) outcome: &'static str,
     pub(super) provider: Option<&'static str>,
     /// What the upstream reported; `None` where the gateway estimates.
-    pub(super) counts: Option<Counts>,
-    /// It is about sound or pictures, whose tokens are estimated.
-    pub(super) is_media: bool,
-    /// What failed attempts reported, by provider.
-    pub(super) lost: Vec<(&'static str, Counts)>,
-    /// What its record says once it is known.
-    stored: Option<Stored>,
+    pub(super) used: Option<Used>,
+    /// The cost that it held at the target that served.
+    pub(super) held: Option<u64>,
+    /// It was interrupted under a hard limit on cost, and counts for what it held.
+    pub(super) is_held: bool,
+    pub(super) lost: Vec<Lost>,
+    /// What it came to, the attempt that served first; empty until its record is known.
+    pub(super) parts: Vec<Part>,
+}
+
+/// A failed attempt that reported usage.
+#[derive(Clone)]
+pub(super) struct Lost {
+    pub(super) provider: &'static str,
+    pub(super) used: Used,
+    /// The cost that was held at its target.
+    pub(super) held: Option<u64>,
+}
+
+/// An exchange that runs when the process is killed.
+pub(super) enum Running {
+    /// A stream with some content.
+    Stream { _flow: Flow },
+    /// A request without an answer.
+    Whole(AbortHandle),
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Self::Whole(task) = self {
+            task.abort();
+        }
+    }
 }
 
 impl Sequence {
-    pub(super) async fn new(seed: u64, gateway: &Gateway, plans: Plans) -> Self {
+    pub(super) async fn new(seed: u64, gateway: &Gateway, plans: Plans, reserved: Arc<Reserved>) -> Self {
         let admin = Admin(gateway.client());
         let project = admin.project(&format!("sequence {seed}")).await;
         Self {
@@ -73,12 +98,12 @@ impl Sequence {
             address: gateway.address(),
             admin,
             plans,
+            reserved,
             project,
             keys: Vec::new(),
             families: 0,
             limits: Vec::new(),
             done: Vec::new(),
-            prices: PROVIDERS.iter().map(|provider| (provider.id, prices_of(*provider))).collect(),
         }
     }
 
@@ -86,9 +111,10 @@ impl Sequence {
         self.done.len()
     }
 
-    /// From now on what `provider` served costs what these prices say.
+    /// From now on what `provider` did costs what these prices say; what they do not cover keeps its cost.
     pub(super) fn reprice(&mut self, provider: &'static str, prices: &Value) {
-        self.prices.insert(provider, prices.clone());
+        let parts = self.done.iter_mut().flat_map(|done| &mut done.parts);
+        parts.filter(|part| part.provider == provider).for_each(|part| part.reprice(prices));
     }
 
     pub(super) async fn play(&mut self) {
@@ -99,11 +125,11 @@ impl Sequence {
             match self.dice.below(100) {
                 0..=59 => self.exchange().await,
                 60..=64 => self.mint().await,
-                65..=74 => self.rotate().await,
-                75..=79 => drop(self.revoke().await),
-                80..=84 => self.delete().await,
-                85..=94 => self.add_limit().await,
-                95..=97 => self.change_limit().await,
+                65..=71 => self.rotate().await,
+                72..=75 => drop(self.revoke().await),
+                76..=79 => self.delete().await,
+                80..=92 => self.add_limit().await,
+                93..=97 => self.change_limit().await,
                 _ => self.drop_limit().await,
             }
         }
@@ -144,116 +170,92 @@ impl Sequence {
         self.forget_dropped_limits().await;
     }
 
-    /// Limits go with the last key of their family; which those are, the list says. None of a living family may.
-    async fn forget_dropped_limits(&mut self) {
-        let mut kept = Vec::new();
-        for limit in std::mem::take(&mut self.limits) {
-            let found =
-                self.admin.call("GET", &format!("quotas/{}", limit.id), Value::Null).await.status == 200;
-            let is_alive = limit.family.is_none_or(|family| self.keys.iter().any(|key| key.family == family));
-            assert!(found || !is_alive, "seed {}: a limit of a living family is gone", self.seed);
-            if found {
-                kept.push(limit);
-            }
-        }
-        self.limits = kept;
-    }
-
-    async fn add_limit(&mut self) {
-        let key = self.dice.pick(&self.keys);
-        let (family, subject) = if self.dice.chance(50) {
-            (Some(key.family), json!({"kind": "key", "id": key.issued.id}))
-        } else {
-            (None, json!({"kind": "project", "id": self.project}))
-        };
-        let metric = self.dice.pick(&["requests", "total_tokens", "cost_micro_usd"]);
-        if self.limits.iter().any(|limit| limit.family == family && limit.metric == metric) {
-            return;
-        }
-        let limit = self.some_limit(metric);
-        let quota = json!({"subject": subject, "metric": metric, "window": "total", "limit": limit});
-        let id = self.admin.create("quotas", quota).await;
-        self.limits.push(Limit { id, family, metric, limit });
-    }
-
-    fn some_limit(&mut self, metric: &str) -> u64 {
-        match metric {
-            "requests" => 1 + self.dice.below(8),
-            "total_tokens" => 1_000 + self.dice.below(200_000),
-            _ => 100_000 + self.dice.below(1_000_000),
-        }
-    }
-
-    async fn change_limit(&mut self) {
-        if self.limits.is_empty() {
-            return;
-        }
-        let at = usize::try_from(self.dice.below(self.limits.len() as u64)).unwrap();
-        let limit = self.some_limit(self.limits[at].metric);
-        let path = format!("quotas/{}", self.limits[at].id);
-        self.admin.done("PATCH", &path, json!({"limit": limit})).await;
-        self.limits[at].limit = limit;
-    }
-
-    async fn drop_limit(&mut self) {
-        if let Some(limit) = self.limits.pop() {
-            self.admin.done("DELETE", &format!("quotas/{}", limit.id), Value::Null).await;
-        }
-    }
-
     /// The gateway has been started again.
     pub(super) fn moved_to(&mut self, gateway: &Gateway) {
         self.address = gateway.address();
         self.admin = Admin(gateway.client());
     }
 
-    /// Begins a stream that is running when the process is killed, if the limits have room for it.
-    pub(super) async fn leave_running(&mut self) -> Option<Flow> {
+    /// Begins an exchange that is running when the process is killed, if the limits have room for it: a stream, or a
+    /// request for a whole answer under a hard limit. Without one, the latter leaves no record.
+    pub(super) async fn leave_running(&mut self) -> Option<Running> {
         let key = self.keys.first()?.clone();
-        if self.admission(key.family) != Admission::Granted {
+        let stream = self.dice.chance(50);
+        if self.admission(key.family) != Admission::Granted || !(stream || self.bounds(key.family)) {
             return None;
         }
-        let (operation, targets, fates) = (Operation::Chat, vec![ALPHA], vec![Fate::Silent]);
-        let exchange = Exchange { operation, stream: true, targets, fates };
-        let number = self.seed * 1_000 + self.done.len() as u64;
+        let fate = if stream { Fate::Silent } else { Fate::Unanswered { is_begun: self.dice.chance(50) } };
+        let targets = vec![self.dice.pick(&[ALPHA, BETA, HAZY])];
+        let exchange = Exchange { operation: Operation::Chat, stream, targets, fates: vec![vec![fate]] };
+        let number = self.number();
         self.plans.add(number, exchange.clone());
-        let mut flow = self.open(&key, &exchange, number).await;
-        flow.event().await;
         let done = self.outcome(&key, &exchange, number, false);
-        self.done.push(Done { outcome: "interrupted", ..done });
-        Some(flow)
+        let is_held = self.bounds_cost(key.family);
+        let opening = self.open(&key, &exchange, number);
+        let running = if stream {
+            let mut flow = opening.await.unwrap();
+            flow.event().await;
+            Running::Stream { _flow: flow }
+        } else {
+            let running = Running::Whole(tokio::spawn(opening).abort_handle());
+            self.plans.asked(number, 1).await;
+            running
+        };
+        self.done.push(Done { outcome: "interrupted", is_held, ..done });
+        Some(running)
     }
 
-    async fn open(&self, key: &Key, exchange: &Exchange, number: u64) -> Flow {
+    fn number(&self) -> u64 {
+        self.seed * 1_000 + self.done.len() as u64
+    }
+
+    /// Sends a request; returns when the head of its answer is there.
+    fn open(
+        &self,
+        key: &Key,
+        exchange: &Exchange,
+        number: u64,
+    ) -> impl Future<Output = Result<Flow, Failure>> + use<> {
         let (path, content_type, body) = request(exchange, number);
         let client = Client::new(self.address, Some(&key.issued.key))
             .with("content-type", content_type)
             .with("x-request-id", &request_id(number));
-        client.open("POST", path, body.into()).await.unwrap()
+        async move { client.open("POST", path, body.into()).await }
     }
 
     async fn exchange(&mut self) {
         let key = self.dice.pick(&self.keys);
         let exchange = Exchange::random(&mut self.dice);
-        let number = self.seed * 1_000 + self.done.len() as u64;
+        let number = self.number();
         self.plans.add(number, exchange.clone());
         let admission = self.admission(key.family);
         let status = self.send(&key, &exchange, number).await;
         let refused = match admission {
             Admission::Granted => false,
             Admission::Refused => true,
-            Admission::Either => status == 429 && !exchange.ends_in(429),
+            Admission::Either => status == Some(429) && !exchange.ends_in(429),
         };
         let done = self.outcome(&key, &exchange, number, refused);
         self.done.push(done);
         self.learn().await;
     }
 
-    /// Sends the request and reads the answer as far as the plan says.
-    async fn send(&self, key: &Key, exchange: &Exchange, number: u64) -> u16 {
-        let mut flow = self.open(key, exchange, number).await;
+    /// Sends the request and reads the answer as far as the plan says. Returns the status; none if the client left before
+    /// it had one.
+    async fn send(&self, key: &Key, exchange: &Exchange, number: u64) -> Option<u16> {
+        let last = exchange.last();
+        let opening = self.open(key, exchange, number);
+        let mut flow = if let Some(Fate::Unanswered { .. }) = last {
+            let attempts = exchange.fates.iter().map(Vec::len).sum();
+            tokio::select! {
+                flow = opening => flow.unwrap(),
+                () = self.plans.asked(number, attempts) => return None,
+            }
+        } else {
+            opening.await.unwrap()
+        };
         let status = flow.status;
-        let last = exchange.fates.last().filter(|_| status == 200);
+        let last = last.filter(|_| status == 200);
         if let Some(Fate::Silent) = last {
             flow.event().await;
         } else if let Some(Fate::LeftEarly(_, gate)) = last {
@@ -265,124 +267,89 @@ impl Sequence {
         } else {
             flow.whole().await.unwrap();
         }
-        status
+        Some(status)
     }
 
-    /// Says if the limits have room for a request of this family.
-    fn admission(&self, family: u64) -> Admission {
-        let mut admission = Admission::Granted;
-        for limit in self.limits.iter().filter(|limit| limit.family.is_none_or(|of| of == family)) {
-            let used = self.used(limit);
-            let (limit, least) = match limit.metric {
-                "requests" => (limit.limit, 1),
-                "total_tokens" => (limit.limit, LEAST_TOKENS_MAX),
-                _ => (limit.limit * 1_000, LEAST_NANO_USD_MAX),
-            };
-            if used >= limit {
-                return Admission::Refused;
-            }
-            if used + least > limit {
-                admission = Admission::Either;
-            }
-        }
-        admission
-    }
-
-    /// What counts against a limit so far; money in nano-dollars.
-    fn used(&self, limit: &Limit) -> u64 {
-        let counted = self.done.iter().filter(|done| limit.family.is_none_or(|family| family == done.family));
-        counted
-            .map(|done| done.stored.as_ref().map_or(0, |stored| stored.amount(limit.metric, done.outcome)))
-            .sum()
-    }
-
-    /// True if a limit on cost binds the family, so that models without a price are passed over.
-    pub(super) fn bounds_cost(&self, family: u64) -> bool {
-        let mut limits = self.limits.iter().filter(|limit| limit.metric == "cost_micro_usd");
-        limits.any(|limit| limit.family.is_none_or(|of| of == family))
-    }
-
-    /// What must come of an exchange.
+    /// What must come of an exchange that begins now.
     fn outcome(&self, key: &Key, exchange: &Exchange, number: u64, refused: bool) -> Done {
         let failed = Done {
+            number: self.done.len(),
             request_id: request_id(number),
             key: key.issued.id.clone(),
             family: key.family,
+            operation: exchange.operation,
+            is_line: exchange.is_line(),
             outcome: "failed",
             provider: None,
-            counts: Some(Counts::new()),
-            is_media: false,
+            used: Some(Used::default()),
+            held: None,
+            is_held: false,
             lost: Vec::new(),
-            stored: None,
+            parts: Vec::new(),
         };
         if refused {
             return failed;
         }
         let without_price = self.bounds_cost(key.family);
         let mut lost = Vec::new();
-        for (provider, fate) in exchange.targets.iter().zip(&exchange.fates) {
+        for (provider, fates) in exchange.targets.iter().zip(&exchange.fates) {
             if *provider == DARK && without_price {
                 continue;
             }
-            if let Fate::Lost(counts) = fate {
-                lost.push((provider.id, counts.clone()));
-            }
-            if fate.moves_on() {
-                continue;
-            }
-            let (outcome, counts) = match fate {
-                Fate::Served(counts) if exchange.operation == Operation::Speech => {
-                    let characters = text(number).chars().count() as u64;
-                    ("completed", Some(with(counts, "characters", characters)))
+            let held = self.held(key.family, exchange, provider.id);
+            for fate in fates {
+                if let Fate::Lost(used) = fate {
+                    lost.push(Lost { provider: provider.id, used: used.clone(), held });
                 }
-                Fate::Served(counts) if exchange.operation == Operation::Images => {
-                    ("completed", Some(with(counts, "images", 2)))
+                if !fate.moves_on() {
+                    let (outcome, used) = ended(exchange.operation, fate, number);
+                    return Done { outcome, provider: Some(provider.id), used, held, lost, ..failed };
                 }
-                Fate::Served(counts) => ("completed", Some(counts.clone())),
-                Fate::LeftEarly(counts, _) => ("left early", Some(counts.clone())),
-                Fate::Cut => ("cut", None),
-                _ => ("cancelled", None),
-            };
-            let is_media = exchange.is_media();
-            return Done { outcome, provider: Some(provider.id), counts, is_media, lost, ..failed };
+            }
         }
         Done { lost, ..failed }
     }
 
     /// Reads what the newest record says, which later limits are judged by.
     async fn learn(&mut self) {
-        let newest = self.done.last().expect("an exchange");
+        let mut newest = self.done.last().expect("an exchange").clone();
         let path = format!("requests/{}", newest.request_id);
         let record = wait::eventually(&path, async || {
             let answer = self.admin.call("GET", &path, Value::Null).await;
             (answer.status == 200).then(|| answer.json())
         })
         .await;
-        let stored = self.judge(newest, &record);
-        self.done.last_mut().expect("an exchange").stored = Some(stored);
+        newest.judge(self.seed, &record, prices_of);
+        *self.done.last_mut().expect("an exchange") = newest;
     }
 }
 
-/// What the limits let pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Admission {
-    Granted,
-    Refused,
-    /// There is room for a small request, but perhaps not for this one.
-    Either,
-}
-
-fn with(counts: &Counts, name: &str, count: u64) -> Counts {
-    let mut counts = counts.clone();
-    counts.insert(name.to_owned(), count);
-    counts
+/// The outcome of an attempt that ends the exchange, and what its upstream reports.
+fn ended(operation: Operation, fate: &Fate, number: u64) -> (&'static str, Option<Used>) {
+    match fate {
+        Fate::Served(used) => {
+            let mut used = used.clone();
+            let unit = match operation {
+                Operation::Speech => Some(("characters", text(number).chars().count() as u64)),
+                Operation::Images => Some(("images", 2)),
+                Operation::Videos => Some(("video_ms", 4_000)),
+                _ => None,
+            };
+            used.counts.extend(unit.map(|(name, count)| (name.to_owned(), count)));
+            ("completed", Some(used))
+        }
+        Fate::LeftEarly(used, _) => ("left early", Some(used.clone())),
+        Fate::Cut => ("cut", None),
+        _ => ("cancelled", None),
+    }
 }
 
 fn request_id(number: u64) -> String {
     format!("money-{number}")
 }
 
-/// More tokens than a request of the test reserves at least: its text, and `max_tokens` where it has one.
-const LEAST_TOKENS_MAX: u64 = 200;
-/// More nano-dollars: two pictures are the dearest request of the test.
-const LEAST_NANO_USD_MAX: u64 = 100_000_000;
+/// The sum of the counts that are tokens.
+pub(super) fn tokens(counts: &Counts) -> u64 {
+    let units = ["characters", "audio_ms", "video_ms", "images", "searches", "tool_calls"];
+    counts.iter().filter(|(name, _)| !units.contains(&name.as_str())).map(|(_, count)| count).sum()
+}
