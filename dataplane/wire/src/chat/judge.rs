@@ -12,8 +12,9 @@ use super::answer::TEXT_KEYS;
 use crate::json::text_length;
 
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
-pub(super) static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
-pub(super) static TIER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"service_tier\""));
+static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
+/// The end of both `"error"` and `"service_tier"`.
+static NAME_END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"r\""));
 static FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"finish_reason\""));
 static TEXTS: LazyLock<[Finder<'static>; 5]> =
     LazyLock::new(|| TEXT_KEYS.map(|key| Finder::new(&format!("\"{key}\"")).into_owned()));
@@ -26,6 +27,15 @@ pub(super) fn needs_a_look(payload: &[u8]) -> bool {
 /// Whether `payload` may hold an error.
 pub(super) fn may_be_error(payload: &[u8]) -> bool {
     has_value(&ERROR, payload)
+}
+
+/// Returns true if the name of an error, or of a service tier in the first `tier_until` bytes, stands in `body`. Both
+/// names are found in one pass.
+pub(super) fn names_error_or_tier(body: &[u8], tier_until: usize) -> bool {
+    NAME_END.find_iter(body).any(|at| {
+        let name = body.get(..at.saturating_add(NAME_END.needle().len())).unwrap_or_default();
+        name.ends_with(b"\"error\"") || at < tier_until && name.ends_with(b"\"service_tier\"")
+    })
 }
 
 /// Where in `payload` the raw text stands under the given one of [`TEXT_KEYS`]. `None` if there is no text there.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use memchr::memmem::{Finder, FinderRev};
 
 use super::answer::{Answer, tree};
-use super::judge::{ERROR, TIER};
+use super::judge::names_error_or_tier;
 use crate::envelope::StreamError;
 use crate::native::WholeAnswer;
 
@@ -45,8 +45,7 @@ impl Scan {
 pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
     if body.trim_ascii_start().first() == Some(&b'{')
         && let Some((before, end)) = last_usage(body).and_then(|at| body.split_at_checked(at))
-        && ERROR.find(body).is_none()
-        && TIER.find(before).is_none()
+        && !names_error_or_tier(body, before.len())
         // In a string its quotes would be escaped, so this is a member; that the end alone is an object proves
         // that it is one of the outermost.
         && matches!(before.trim_ascii_end().last(), Some(b'{' | b','))

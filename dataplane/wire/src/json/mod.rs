@@ -19,7 +19,7 @@ pub(crate) use meaning::{Characters, Escapes, TextLength, meant_bytes};
 pub(crate) use scalar::{whole_decimal, whole_number};
 pub use scan::Scanner;
 pub use sink::{Place, Sink, Text, Word};
-pub(crate) use strict::Utf8Check;
+pub(crate) use strict::{Survey, Utf8Check};
 pub(crate) use text::escaped;
 pub use text::{quote, unescape, unescape_owned};
 pub(crate) use text_end::text_length;

@@ -2,14 +2,14 @@
 //!
 //! It tells a [`Sink`] where each token stands and keeps nothing but its place: one bit a level of nesting, so
 //! that pieces may be cut anywhere and any size of document passes in constant memory. The structure, numbers and
-//! literals are checked everywhere; what stands inside a string only on request, by [`Scanner::push_strict`]. A token that stands in one piece is told
-//! at once; only one that a cut goes through is told in parts.
+//! literals are checked everywhere; the inside of a string only on request, by [`Scanner::push_strict`]. A token that
+//! stands in one piece is told at once; only one that a cut goes through is told in parts.
 
 use super::fault::{Fault, What};
 use super::limit::DEPTH_MAX;
 use super::scalar::{Scalar, ends_scalar, whole_length};
 use super::sink::{Deaf, Place, Sink, Text, Word};
-use super::strict::has_control;
+use super::strict::Survey;
 use super::text_end::{ends_escaping, text_length, text_length_from};
 
 /// The scanner. After a fault it is not to be pushed to again.
@@ -76,10 +76,15 @@ impl Scanner {
         Ok(())
     }
 
-    /// Reads the next piece, and refuses control characters in strings that have no escape.
-    pub fn push_strict<S: Sink>(&mut self, piece: &[u8], sink: &mut S) -> Result<(), Fault> {
+    /// Reads the next piece, of which `survey` was made, and refuses unescaped control characters in strings.
+    pub(crate) fn push_strict<S: Sink>(
+        &mut self,
+        piece: &[u8],
+        survey: Survey,
+        sink: &mut S,
+    ) -> Result<(), Fault> {
         // Most documents hold none at all, not even between their tokens.
-        self.refuses_controls = has_control(piece);
+        self.refuses_controls = survey.has_control();
         self.push(piece, sink)
     }
 
@@ -238,7 +243,10 @@ impl Scanner {
     /// Looks for control characters in the part of a string that stands from `at` on.
     #[inline]
     fn check_controls(&self, text: &[u8], at: usize) -> Result<(), Fault> {
-        if self.refuses_controls && has_control(text) { Err(self.raw_control(text, at)) } else { Ok(()) }
+        if self.refuses_controls && Survey::of(text).has_control() {
+            return Err(self.raw_control(text, at));
+        }
+        Ok(())
     }
 
     #[cold]

@@ -11,7 +11,7 @@ use shared::operation::Dialect;
 use super::fields::{Change, EDITS_MAX, Edit, Field, Fields, NAME_BYTES_MAX, Value};
 use super::input::InputSize;
 use super::shape::Shape;
-use crate::json::{DEPTH_MAX, Fault, Scanner, Utf8Check, What, unescape, unescape_owned};
+use crate::json::{DEPTH_MAX, Fault, Scanner, Survey, Utf8Check, What, unescape, unescape_owned};
 use crate::multipart::Form;
 
 /// Reads a request body piece by piece.
@@ -177,8 +177,9 @@ impl HeadScan {
 
     /// Reads the next piece of the body.
     pub fn push(&mut self, segment: &[u8]) -> Result<(), ScanError> {
-        let structure = self.scanner.push_strict(segment, &mut self.fields).err();
-        let text = self.utf8.push(segment).err().map(|offset| Fault { offset, what: What::NotUtf8 });
+        let survey = Survey::of(segment);
+        let structure = self.scanner.push_strict(segment, survey, &mut self.fields).err();
+        let text = self.utf8.push(segment, survey).err().map(|offset| Fault { offset, what: What::NotUtf8 });
         // The first fault is told, wherever the body is cut.
         if let Some(fault) = structure.into_iter().chain(text).min_by_key(|fault| fault.offset) {
             return Err(fault.into());
