@@ -208,7 +208,7 @@ mod tests {
             for n in 0..200 {
                 // The first and the last moment of the day, among others.
                 let started_at_ms = today - age * DAY_MS + n * (DAY_MS - 1) / 199;
-                log.append(UsageEvent { started_at_ms, project: Some(ProjectId::new("prj")), ..event(n) });
+                log.append(&UsageEvent { started_at_ms, project: Some(ProjectId::new("prj")), ..event(n) });
             }
             process.settle();
             // A row of its own for each day.
@@ -235,8 +235,8 @@ mod tests {
         assert_eq!(used.requests, 7 * 200, "a new limit begins with all that the days know");
         assert!(!retention.is_due(), "it rests between two passes");
         // What is stored afterwards is beside what is left.
-        log.append(event(1));
-        log.append(UsageEvent { started_at_ms: today, ..event(2) });
+        log.append(&event(1));
+        log.append(&UsageEvent { started_at_ms: today, ..event(2) });
         process.settle();
         pass(&mut retention, &mut process, &keys);
         assert_eq!(count(&process, "SELECT sum(exchanges) FROM usage"), 4 * 200 + 2, "a row goes as a whole");
@@ -261,7 +261,7 @@ mod tests {
         let mut log = process.journal.log().unwrap();
         for n in 0..5_000 {
             let model = Some(ModelId::new(format!("m{n}{}", "x".repeat(400))));
-            log.append(UsageEvent { model, started_at_ms: n * 100_000, ..event(n) });
+            log.append(&UsageEvent { model, started_at_ms: n * 100_000, ..event(n) });
         }
         process.settle();
         let gauge = Arc::new(Pruning::default());

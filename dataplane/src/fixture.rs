@@ -39,8 +39,8 @@ pub(crate) struct Fixture {
 struct Log(mpsc::UnboundedSender<UsageEvent>);
 
 impl UsageLog for Log {
-    fn append(&mut self, event: UsageEvent) {
-        self.0.send(event).ok();
+    fn append(&mut self, event: &UsageEvent) {
+        self.0.send(event.clone()).ok();
     }
 
     fn has_room(&self) -> bool {

@@ -83,6 +83,8 @@ pub(crate) struct Opening<'a> {
 
 /// Bytes of a client's selector that are kept.
 const SELECTOR_BYTES_MAX: usize = 256;
+/// Steps of most traces.
+const STEPS_USUAL: usize = 2;
 /// The status of an exchange whose client left before it got one, as nginx logs it.
 const CLIENT_CLOSED: u16 = 499;
 
@@ -120,7 +122,7 @@ impl Record {
             quota_nano_usd: None,
             head_us: None,
             first_content_us: None,
-            trace: Vec::new(),
+            trace: Vec::with_capacity(STEPS_USUAL),
         };
         Self {
             worker: Rc::clone(worker),
@@ -387,7 +389,7 @@ impl Record {
             let spent = spent(&event);
             (with_lost(spent, &event, 0), with_lost(spent, &event, held.first_step))
         });
-        self.worker.log_usage(*event);
+        self.worker.log_usage(&event);
         if let (Some(held), Some((spent, at_target))) = (self.held.take(), spent) {
             add(&self.worker.counters.quota_warnings, u64::from(held.warnings().next().is_some()));
             held.reservation.settle(&spent);

@@ -31,7 +31,7 @@ pub(crate) struct Worker {
     pub(crate) tails: Tails,
     /// Timers between two attempts.
     timers: RefCell<Vec<Pin<Box<Sleep>>>>,
-    ids: (RandomState, Cell<u64>),
+    ids: RequestIds,
     /// The current second, as HTTP writes it.
     date: RefCell<HeaderValue>,
 }
@@ -61,7 +61,7 @@ impl Worker {
             links: RefCell::default(),
             tails: Tails::default(),
             timers: RefCell::default(),
-            ids: (RandomState::new(), Cell::new(0)),
+            ids: RequestIds::new(),
             date: RefCell::new(http_date()),
         }
     }
@@ -102,7 +102,7 @@ impl Worker {
     }
 
     /// Records an exchange. On return it survives a kill of the process.
-    pub(crate) fn log_usage(&self, event: UsageEvent) {
+    pub(crate) fn log_usage(&self, event: &UsageEvent) {
         self.usage.borrow_mut().append(event);
     }
 
@@ -123,19 +123,7 @@ impl Worker {
 
     /// A request id of our own: `req_` and 32 hexadecimal digits (FAIL-7).
     pub(crate) fn request_id(&self) -> HeaderValue {
-        let (hasher, counter) = &self.ids;
-        let number = counter.get();
-        counter.set(number.wrapping_add(2));
-        let digits = [hasher.hash_one(number), hasher.hash_one(number.wrapping_add(1))];
-        let mut text = [0_u8; 36];
-        let (prefix, hex) = text.split_at_mut(4);
-        prefix.copy_from_slice(b"req_");
-        for (digits, hex) in digits.iter().zip(hex.chunks_exact_mut(16)) {
-            for (byte, pair) in digits.to_be_bytes().into_iter().zip(hex.chunks_exact_mut(2)) {
-                pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
-            }
-        }
-        HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("req_"))
+        self.ids.next()
     }
 
     /// Runs once a second for as long as the worker lives: moves the clock, cuts slow heads and idle
@@ -186,6 +174,33 @@ fn http_date() -> HeaderValue {
 }
 
 /// A hexadecimal digit.
-fn digit(value: u8) -> u8 {
-    if value < 10 { b'0' + value } else { b'a' - 10 + value }
+/// Makes ids that differ: within a worker by their second half, between workers and processes by their first.
+struct RequestIds {
+    worker: u64,
+    number: Cell<u64>,
 }
+
+impl RequestIds {
+    fn new() -> Self {
+        let random = RandomState::new();
+        Self { worker: random.hash_one(0_u8), number: Cell::new(random.hash_one(1_u8)) }
+    }
+
+    fn next(&self) -> HeaderValue {
+        // An odd step comes back to the same number after 2^64 of them.
+        let number = self.number.get().wrapping_add(STEP);
+        self.number.set(number);
+        let mut text = [0_u8; 36];
+        let (prefix, digits) = text.split_at_mut(4);
+        prefix.copy_from_slice(b"req_");
+        let halves = [self.worker, number].map(u64::to_be_bytes);
+        for (byte, pair) in halves.as_flattened().iter().zip(digits.as_chunks_mut::<2>().0) {
+            *pair =
+                [byte >> 4, byte & 15].map(|value| if value < 10 { b'0' + value } else { b'a' - 10 + value });
+        }
+        HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("req_"))
+    }
+}
+
+/// 2^64 divided by the golden ratio, so that consecutive numbers look different.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -133,8 +133,8 @@ pub(crate) struct Log {
 }
 
 impl UsageLog for Log {
-    fn append(&mut self, event: UsageEvent) {
-        frame::put(&mut self.frame, &event);
+    fn append(&mut self, event: &UsageEvent) {
+        frame::put(&mut self.frame, event);
         if self.write() {
             self.bytes += u64::try_from(self.frame.len()).unwrap_or(u64::MAX);
             self.events += 1;

@@ -222,10 +222,10 @@ mod tests {
         let mut log = process.journal.log().unwrap();
         let notes: Vec<Note> = (0..4).map(|n| log.note(&event(n)).unwrap()).collect();
         let mut notes = notes.into_iter();
-        log.append(event(0));
+        log.append(&event(0));
         log.strike(notes.next().unwrap());
         // Killed between the record and the striking.
-        log.append(event(1));
+        log.append(&event(1));
         // As a kill leaves it: nothing is dropped in good order.
         let dir = home.path().join("journal");
         std::mem::forget(log);

@@ -159,7 +159,7 @@ mod tests {
         let tokens = TokenCounts { input: 5, cache_write_1h: 2, ..TokenCounts::default() };
         let lost = Lost { tokens, ..Lost::default() };
         let mut log = process.journal.log().unwrap();
-        log.append(UsageEvent {
+        log.append(&UsageEvent {
             project: Some(ProjectId::new("prj")),
             principal: Some(PrincipalId::new("ada")),
             endpoint: Some(EndpointName::new("line")),
@@ -167,7 +167,7 @@ mod tests {
             ..event(0)
         });
         // An administrator's, who acts as a human: 30 tokens at `p`.
-        log.append(UsageEvent { principal: Some(PrincipalId::new("ada")), ..event(1) });
+        log.append(&UsageEvent { principal: Some(PrincipalId::new("ada")), ..event(1) });
         process.settle();
         let mut statement = process.meter.db_mut().prepare("SELECT quota, used FROM quota_used").unwrap();
         let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, u64>(1)?)));

@@ -192,7 +192,7 @@ mod tests {
         let ready = paths(&home.path().join("journal")).len();
         assert_eq!(ready, 1 + AHEAD, "the log's own, and two that nobody has needed yet");
         for n in 0..10 * FILEFUL {
-            log.append(large(n));
+            log.append(&large(n));
             process.settle();
         }
         let made = paths(&home.path().join("journal")).len();
@@ -238,7 +238,7 @@ mod tests {
             let mut log = process.journal.log().unwrap();
             let start = round * 1_000;
             for n in start..start + 5 * FILEFUL {
-                log.append(large(n));
+                log.append(&large(n));
                 if n % 30 == 0 {
                     process.settle();
                 }
@@ -258,8 +258,8 @@ mod tests {
         let mut process = Process::start(home.path(), 100);
         process.settle();
         let mut log = process.journal.log().unwrap();
-        log.append(event(0));
-        log.append(UsageEvent { selector: "x".repeat(SEGMENT_BYTES).into(), ..event(1) });
+        log.append(&event(0));
+        log.append(&UsageEvent { selector: "x".repeat(SEGMENT_BYTES).into(), ..event(1) });
         append(&mut log, 2..4);
         assert_eq!(process.files(), 3);
         assert_eq!(read(&process.gauge().spilled), 0);
@@ -274,12 +274,12 @@ mod tests {
         let mut log = process.journal.log().unwrap();
         let (journal, away) = (home.path().join("journal"), home.path().join("away"));
         fs::rename(&journal, &away).unwrap();
-        (0..FILEFUL).for_each(|n| log.append(large(n)));
+        (0..FILEFUL).for_each(|n| log.append(&large(n)));
         let failed = read(&process.gauge().spilled);
         assert!(failed > 0 && log.has_room(), "{failed}");
         assert_eq!(read(&process.gauge().journal_failures), failed);
         fs::rename(&away, &journal).unwrap();
-        log.append(large(FILEFUL));
+        log.append(&large(FILEFUL));
         assert_eq!(read(&process.gauge().spilled), failed, "it is written again");
         drop(log);
         process.settle();

@@ -167,7 +167,7 @@ pub(crate) fn frames(path: &Path) -> Vec<Vec<u8>> {
 pub(crate) fn append(log: &mut Log, numbers: std::ops::Range<u64>) {
     for n in numbers {
         assert!(log.has_room());
-        log.append(event(n));
+        log.append(&event(n));
     }
 }
 
@@ -228,7 +228,7 @@ fn a_row_has_a_bound_of_bytes() {
     let mut process = Process::start(home.path(), 4);
     let mut log = process.journal.log().unwrap();
     let large = |n: u64| UsageEvent { request_id: format!("{n:05}{}", "x".repeat(4_000)).into(), ..event(n) };
-    (0..200).for_each(|n| log.append(large(n)));
+    (0..200).for_each(|n| log.append(&large(n)));
     process.settle();
     assert_eq!(process.stored(), [200; 3]);
     let most = process.sql("SELECT max(length(rows)) FROM usage");
@@ -328,9 +328,9 @@ fn a_record_longer_than_a_reading_is_stored_with_those_around_it() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path(), 100);
     let mut log = process.journal.log().unwrap();
-    log.append(event(0));
-    log.append(UsageEvent { selector: "x".repeat(300 << 10).into(), ..event(1) });
-    log.append(event(2));
+    log.append(&event(0));
+    log.append(&UsageEvent { selector: "x".repeat(300 << 10).into(), ..event(1) });
+    log.append(&event(2));
     process.settle();
     assert_eq!(process.stored(), [3; 3]);
     assert_eq!(read(&process.gauge().garbage_lines), 0);
@@ -367,7 +367,7 @@ fn a_full_file_is_left_for_another() {
     let mut log = process.journal.log().unwrap();
     let large = |n| UsageEvent { selector: "x".repeat(64 << 10).into(), ..event(n) };
     for n in 0..130 {
-        log.append(large(n));
+        log.append(&large(n));
     }
     assert_eq!(process.files(), 130_usize.div_ceil(15), "15 such records and no more fit into a mebibyte");
     assert!(read(&process.gauge().sealed_bytes) >= 7 << 20);
@@ -423,18 +423,18 @@ fn a_journal_that_cannot_be_written_stops_admission_before_anything_is_lost() {
     let mut process = Process::start(home.path(), 8);
     let mut log = process.journal.log().unwrap();
     log.go_on_written();
-    log.append(event(0));
+    log.append(&event(0));
     let full = || OpenOptions::new().append(true).open("/dev/full").unwrap();
     let good = log.written().replace_file(full());
     for n in 1..5 {
         assert!(log.has_room());
-        log.append(event(n));
+        log.append(&event(n));
     }
     assert!(!log.has_room(), "half of the queue is kept for exchanges on their way");
-    (5..9).for_each(|n| log.append(event(n)));
+    (5..9).for_each(|n| log.append(&event(n)));
     assert_eq!((read(&process.gauge().lost), read(&process.gauge().journal_failures)), (0, 8));
     assert_eq!(read(&process.gauge().spilled), 8);
-    log.append(event(99));
+    log.append(&event(99));
     assert_eq!(read(&process.gauge().lost), 1, "neither place had room");
     process.settle();
     assert!(log.has_room());
@@ -451,7 +451,7 @@ fn a_journal_that_is_too_large_stops_admission() {
     let home = TempDir::new().unwrap();
     let process = Process::start(home.path(), 8);
     let mut log = process.journal.log().unwrap();
-    log.append(event(0));
+    log.append(&event(0));
     let frame = u64::try_from(frames(&only_file(&process.dir))[0].len()).unwrap();
     add(&process.gauge().sealed_bytes, JOURNAL_BYTES_MAX - frame - 1);
     assert!(log.has_room());
@@ -465,14 +465,14 @@ fn what_is_left_of_a_torn_write_is_taken_away() {
     let mut process = Process::start(home.path(), 8);
     let mut log = process.journal.log().unwrap();
     log.go_on_written();
-    log.append(event(0));
+    log.append(&event(0));
     let path = only_file(&process.dir);
     let frame = fs::read(&path).unwrap();
     File::options().append(true).open(&path).unwrap().write_all(&frame[..frame.len() - 3]).unwrap();
     log.written().set_torn();
     process.settle();
     assert_eq!(process.stored(), [1; 3], "what is torn is not read");
-    log.append(event(1));
+    log.append(&event(1));
     assert_eq!(fs::metadata(&path).unwrap().len(), 2 * u64::try_from(frame.len()).unwrap());
     process.settle();
     assert_eq!((process.stored(), read(&process.gauge().garbage_lines)), ([2; 3], 0));
@@ -486,7 +486,7 @@ fn absurd_counts_are_kept_within_bounds() {
     let most = u64::MAX;
     let tokens = TokenCounts::of_list([most; TokenCounts::COUNT]);
     for n in 0..50 {
-        log.append(UsageEvent { tokens, duration_us: most, head_us: Some(most), ..event(n) });
+        log.append(&UsageEvent { tokens, duration_us: most, head_us: Some(most), ..event(n) });
     }
     process.settle();
     assert_eq!(process.stored(), [50; 3]);

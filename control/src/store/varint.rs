@@ -16,8 +16,11 @@ pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
 
 /// Appends a text.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
-    out.reserve(text.len().saturating_add(1));
-    put(out, u64::try_from(text.len()).unwrap_or(u64::MAX));
+    match u8::try_from(text.len()) {
+        Ok(0) => return out.push(0),
+        Ok(length @ ..0x80) => out.push(length),
+        _ => put(out, u64::try_from(text.len()).unwrap_or(u64::MAX)),
+    }
     out.extend_from_slice(text.as_bytes());
 }
 

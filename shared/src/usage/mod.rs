@@ -275,7 +275,7 @@ pub struct Note(pub u32);
 /// the process before it returns, without a lock, an fsync or waking another thread (STATE-5).
 pub trait UsageLog: Send {
     /// Records one exchange. Called before the client gets the last byte of its answer.
-    fn append(&mut self, event: UsageEvent);
+    fn append(&mut self, event: &UsageEvent);
 
     /// Whether more exchanges may begin: false while so many records wait to be stored that another could be
     /// lost. A request then gets 503 rather than an unrecorded answer.

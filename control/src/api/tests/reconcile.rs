@@ -39,7 +39,7 @@ fn with_records() -> Gateway {
         // On a day that no export of the tests has.
         exchange(5, DAY_TWO + 86_400_000, "gpt-5", [1, 0, 1], 7),
     ] {
-        gateway.log.append(event);
+        gateway.log.append(&event);
     }
     gateway.wait_stored(5);
     gateway

@@ -29,7 +29,7 @@ fn pages(gateway: &Gateway, query: &str, limit: usize) -> (Vec<Value>, Value) {
 fn pages_of_a_report_are_together_the_whole_of_it() {
     let mut gateway = Gateway::start();
     let events = exchanges();
-    events.iter().for_each(|event| gateway.log.append(event.clone()));
+    events.iter().for_each(|event| gateway.log.append(event));
     gateway.wait_stored(400);
     let (first, last) = (events[0].started_at_ms + 1, events[399].started_at_ms);
     for query in [
@@ -70,7 +70,7 @@ fn a_report_by_tag_and_end_user_agrees_with_the_records_in_any_bucket() {
         let team = tags.as_ref().map(|_| format!("t{}", n % 3));
         *want.entry((team, end_user.clone())).or_default() += event.tokens.input;
         let (tags, end_user) = (tags.map(Into::into), end_user.map(Into::into));
-        gateway.log.append(UsageEvent { tags, end_user, ..event });
+        gateway.log.append(&UsageEvent { tags, end_user, ..event });
     }
     gateway.wait_stored(400);
     for query in
@@ -107,7 +107,7 @@ fn a_month_by_day_of_very_many_keys_comes_in_pages() {
     for n in 0..10_500 {
         let started_at_ms = 1_700_000_000_000 + n % 3 * day;
         let key = KeyId::new(format!("k{:05}", n / 3));
-        gateway.log.append(UsageEvent { started_at_ms, key, ..event(n) });
+        gateway.log.append(&UsageEvent { started_at_ms, key, ..event(n) });
         // No more than the journal takes at once, however slow the disk is.
         if n % 1_500 == 1_499 {
             gateway.wait_stored(n + 1);
@@ -126,7 +126,7 @@ fn a_month_by_day_of_very_many_keys_comes_in_pages() {
 #[test]
 fn groups_are_sorted_by_any_figure() {
     let mut gateway = Gateway::start();
-    exchanges().iter().for_each(|event| gateway.log.append(event.clone()));
+    exchanges().iter().for_each(|event| gateway.log.append(event));
     for (sort, path) in [
         ("cost", "/cost_micro_usd"),
         ("requests", "/requests"),
@@ -158,7 +158,7 @@ fn a_report_counts_days_as_its_time_zone_does() {
     // Five days around the end of summer time in Berlin, an exchange every 7 minutes.
     let start = 1_792_706_400_000_u64;
     for n in 0..1_000 {
-        gateway.log.append(UsageEvent { started_at_ms: start + n * 420_011, ..event(n) });
+        gateway.log.append(&UsageEvent { started_at_ms: start + n * 420_011, ..event(n) });
     }
     gateway.wait_stored(1_000);
     for zone in ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/New_York", "Australia/Lord_Howe"] {
@@ -201,7 +201,7 @@ fn other_zones_than_utc_are_refused_where_only_days_are_kept() {
     let mut gateway = Gateway::start();
     let (old, new) = (1_600_000_000_000, 1_700_000_000_000);
     for started_at_ms in [old, new] {
-        gateway.log.append(UsageEvent { started_at_ms, ..event(1) });
+        gateway.log.append(&UsageEvent { started_at_ms, ..event(1) });
     }
     gateway.wait_stored(2);
     let path = gateway.home.path().join("state/gateway.db");
@@ -222,7 +222,7 @@ fn other_zones_than_utc_are_refused_where_only_days_are_kept() {
     assert_eq!(recent["totals"]["requests"], 1);
     assert_eq!(gateway.get("/admin/api/usage?bucket=day")["totals"]["requests"], 2);
     // While old records are being deleted, their hours are still there.
-    gateway.log.append(UsageEvent { started_at_ms: new - 5 * 86_400_000, ..event(3) });
+    gateway.log.append(&UsageEvent { started_at_ms: new - 5 * 86_400_000, ..event(3) });
     gateway.wait_stored(3);
     db.execute_batch("UPDATE usage SET first_ms = last_ms; DELETE FROM usage WHERE last_ms < 1699900000000")
         .unwrap();
@@ -236,7 +236,7 @@ fn other_zones_than_utc_are_refused_where_only_days_are_kept() {
 fn a_report_charges_a_mark_up_in_another_currency() {
     let mut gateway = Gateway::start();
     let events = exchanges();
-    events.iter().for_each(|event| gateway.log.append(event.clone()));
+    events.iter().for_each(|event| gateway.log.append(event));
     let plain = gateway.get("/admin/api/usage?group_by=key,model");
     assert!(plain["charge"].is_null() && plain["totals"]["amount"].is_null());
     let answer =
@@ -269,13 +269,13 @@ fn names_stand_beside_ids_and_outlive_what_they_name() {
     let (status, text, _) = gateway.send_json(Method::PUT, &member, r#"{"role": "member"}"#, &[]);
     assert!(status.is_success(), "{text}");
     let key = make("keys", &json!({"name": "nightly", "project": project, "acts_as": anna}).to_string());
-    gateway.log.append(UsageEvent {
+    gateway.log.append(&UsageEvent {
         key: KeyId::new(key.as_str()),
         project: Some(ProjectId::new(project.as_str())),
         principal: Some(PrincipalId::new(anna.as_str())),
         ..event(1)
     });
-    gateway.log.append(UsageEvent { key: KeyId::new("key_of_nobody"), ..event(2) });
+    gateway.log.append(&UsageEvent { key: KeyId::new("key_of_nobody"), ..event(2) });
     gateway.wait_stored(2);
     let names = json!({"key": "nightly", "project": "billing", "principal": "Anna",
         "principal_email": "anna@example.com"});

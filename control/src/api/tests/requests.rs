@@ -13,7 +13,7 @@ fn requests_are_paged_newest_first_without_gap_or_repeat() {
     let mut gateway = Gateway::start();
     // Three begin in each millisecond, so that time alone does not order them.
     for n in 0..100 {
-        gateway.log.append(UsageEvent { started_at_ms: 1_000_000 + n / 3, ..event(n) });
+        gateway.log.append(&UsageEvent { started_at_ms: 1_000_000 + n / 3, ..event(n) });
     }
     let (mut seen, mut path) = (Vec::new(), "/admin/api/requests?limit=7".to_owned());
     loop {
@@ -24,7 +24,7 @@ fn requests_are_paged_newest_first_without_gap_or_repeat() {
             seen.push((row["started_at_ms"].as_u64().unwrap(), id));
         }
         // What ends meanwhile does not move the pages.
-        gateway.log.append(UsageEvent { started_at_ms: 2_000_000, ..event(1_000) });
+        gateway.log.append(&UsageEvent { started_at_ms: 2_000_000, ..event(1_000) });
         match page["next_cursor"].as_str() {
             Some(cursor) => path = format!("/admin/api/requests?limit=7&cursor={cursor}"),
             None => break,
@@ -50,8 +50,8 @@ fn requests_are_filtered_by_everything_they_are_known_by() {
         error: Some(ErrorKind::UpstreamUnreachable),
         ..event(50)
     };
-    (0..3).for_each(|n| gateway.log.append(event(n)));
-    gateway.log.append(other);
+    (0..3).for_each(|n| gateway.log.append(&event(n)));
+    gateway.log.append(&other);
     for filter in [
         "key=key+2",
         "project=team",
@@ -90,7 +90,7 @@ fn one_request_is_shown_with_its_trace() {
         spent_us: None,
     };
     let trace = vec![step("a", StepResult::Unreachable), step("b", StepResult::Served)];
-    gateway.log.append(UsageEvent { request_id: "odd/id?".into(), trace, ..event(7) });
+    gateway.log.append(&UsageEvent { request_id: "odd/id?".into(), trace, ..event(7) });
     let shown = gateway.get("/admin/api/requests/odd%2Fid%3F");
     assert_eq!(
         shown,

@@ -17,7 +17,7 @@ fn a_search_without_time_goes_on_page_by_page_and_misses_nothing() {
             // Each row of the table reaches back into the two before it, and moments repeat.
             let started_at_ms = 1_000 + block * 10 + n % 7 - if n % 5 == 0 { 20 } else { 0 };
             let status = if (block * 50 + n) % 97 == 0 { 503 } else { 200 };
-            log.append(UsageEvent { started_at_ms, status, ..event(block * 50 + n) });
+            log.append(&UsageEvent { started_at_ms, status, ..event(block * 50 + n) });
         }
         process.settle();
         process.meter.usage_mut();
