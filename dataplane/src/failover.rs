@@ -40,7 +40,7 @@ pub(crate) struct Job {
     pub(crate) route: Route,
     /// It goes to the one target that it names, resting or not.
     pub(crate) forced: bool,
-    pub(crate) head: Head,
+    pub(crate) head: Box<Head>,
     pub(crate) body: Held,
     /// What the body is, where it is not JSON.
     pub(crate) content_type: Option<HeaderValue>,

@@ -13,6 +13,9 @@ const X_TAGS: HeaderName = HeaderName::from_static("x-llmgw-tags");
 /// Returns the tags of a request as its record has them: `job=7,team=a`, in the order of their names, so that the same
 /// tags are the same text.
 pub(crate) fn tags(headers: &HeaderMap) -> Result<Option<Box<str>>, Fault> {
+    if !has_own_fields(headers) {
+        return Ok(None);
+    }
     let mut tags: Vec<(&str, &str)> = Vec::new();
     for line in headers.get_all(X_TAGS) {
         let line = line.to_str().map_err(|_| unfit("it holds characters that are not ASCII"))?;
@@ -33,6 +36,12 @@ pub(crate) fn tags(headers: &HeaderMap) -> Result<Option<Box<str>>, Fault> {
     tags.sort_unstable();
     let pairs: Vec<String> = tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
     Ok(Some(pairs.join(",").into()))
+}
+
+/// Returns true if any field is meant for the gateway. Few requests have one, and one walk over the fields is cheaper than
+/// looking each of them up.
+pub(crate) fn has_own_fields(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name.as_str().starts_with("x-llmgw-"))
 }
 
 fn tag(pair: &str) -> Result<(&str, &str), Fault> {

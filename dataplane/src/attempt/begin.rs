@@ -81,7 +81,7 @@ pub(super) async fn whole(
     let bytes_max = if passes { WHOLE_BYTES_MAX } else { UNDERSTOOD_BYTES_MAX };
     let Pieces { held, room, is_all } = read(task, provider, &mut body, patience, bytes_max).await?;
     match is_all {
-        true => Ok(Begun::Whole(kept(understand(task, provider, &joined(held))?, room))),
+        true => Ok(Begun::Whole(Box::new(kept(understand(task, provider, &joined(held))?, room)))),
         false if passes => {
             let mut scan = task.reading.scan();
             held.iter().for_each(|bytes| scan.push(bytes));
@@ -216,7 +216,7 @@ pub(super) async fn synthesize(
     }
     let whole = understand(task, provider, &joined(pieces.held))?;
     match task.reading.synthesize(&whole) {
-        Some(stream) => Ok(Begun::Whole(kept(Whole { body: stream.into(), ..whole }, pieces.room))),
+        Some(stream) => Ok(Begun::Whole(Box::new(kept(Whole { body: stream.into(), ..whole }, pieces.room)))),
         None => {
             let failure = invalid(provider, "a stream was asked for, and what came is none");
             Err(failure.having_used(whole.usage.map(|tokens| (tokens, whole.extras))))

@@ -49,7 +49,7 @@ pub(crate) struct Task<'a> {
 #[derive(Debug)]
 pub(crate) enum Begun {
     /// All of it.
-    Whole(Whole),
+    Whole(Box<Whole>),
     /// Its first content, or the first part of a long whole answer, and where the rest comes from.
     Flowing { held: Vec<Bytes>, scan: Scan, body: AnswerBody },
 }

@@ -71,7 +71,8 @@ fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Rec
     headers.extend(notices);
     record.note(|event| event.status = StatusCode::OK.as_u16());
     *response.body_mut() = match success.begun {
-        Begun::Whole(Whole { body, usage, extras, output_bytes }) => {
+        Begun::Whole(whole) => {
+            let Whole { body, usage, extras, output_bytes } = *whole;
             record.report(Reported { tokens: usage, input: None, extras, output_bytes });
             if let Some(nano_usd) = record.close(Outcome::Completed) {
                 response.headers_mut().insert(X_COST, dollars(nano_usd));

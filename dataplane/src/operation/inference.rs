@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use shared::access::Access;
 use shared::clock;
 use shared::error_kind::ErrorKind;
@@ -115,7 +115,7 @@ impl Asked<'_> {
     /// Opens the record, and finds out what there is to do.
     pub(super) fn prepare(
         &self,
-        head: Head,
+        head: Box<Head>,
         body: Held,
         (started, started_at_ms): (Instant, u64),
     ) -> Result<(Job, Record), Fault> {
@@ -146,11 +146,7 @@ impl Asked<'_> {
             budget: budget(&head),
             head,
             body,
-            content_type: self
-                .headers
-                .get(CONTENT_TYPE)
-                .filter(|_| self.dialect == Dialect::Transcription)
-                .cloned(),
+            content_type: self.form_type(),
             forwarded: request::forwarded(self.dialect, self.headers),
             request_id: self.exchange.request_id.clone(),
         };
@@ -158,8 +154,20 @@ impl Asked<'_> {
     }
 }
 
+impl Asked<'_> {
+    /// The content type of a form, which names its boundary.
+    fn form_type(&self) -> Option<HeaderValue> {
+        let is_form = self.dialect == Dialect::Transcription;
+        if is_form { self.headers.get(CONTENT_TYPE).cloned() } else { None }
+    }
+}
+
 /// Reads the body, and what of it decides where the request goes.
-pub(super) async fn read(asked: Asked<'_>, incoming: Inbound, bytes_max: u64) -> Result<(Head, Held), Fault> {
+pub(super) async fn read(
+    asked: Asked<'_>,
+    incoming: Inbound,
+    bytes_max: u64,
+) -> Result<(Box<Head>, Held), Fault> {
     if asked.dialect == Dialect::Transcription {
         return Box::pin(read_form(asked, incoming, bytes_max)).await;
     }
@@ -169,7 +177,7 @@ pub(super) async fn read(asked: Asked<'_>, incoming: Inbound, bytes_max: u64) ->
         scan.push(piece).map_err(|error| of_scan_error(&error).closing())
     })
     .await?;
-    let mut head = scan.finish().map_err(|error| of_scan_error(&error))?;
+    let mut head = Box::new(scan.finish().map_err(|error| of_scan_error(&error))?);
     if head.state.background {
         return Err(Fault::new(ErrorKind::UnsupportedField, BACKGROUND).param("background"));
     }
@@ -182,7 +190,7 @@ const BACKGROUND: &str =
     "'background' is not served: llmgw answers while the client waits. Send it as false or not at all.";
 
 /// The same of a multipart form.
-async fn read_form(asked: Asked<'_>, incoming: Inbound, bytes_max: u64) -> Result<(Head, Held), Fault> {
+async fn read_form(asked: Asked<'_>, incoming: Inbound, bytes_max: u64) -> Result<(Box<Head>, Held), Fault> {
     let plane = &asked.exchange.worker().plane;
     let content_type = asked.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let boundary = content_type.and_then(multipart::boundary).ok_or_else(|| {
@@ -194,7 +202,7 @@ async fn read_form(asked: Asked<'_>, incoming: Inbound, bytes_max: u64) -> Resul
         scan.push(piece).map_err(|fault| of_form_fault(fault).closing())
     })
     .await?;
-    let mut head = Head::of_form(scan.finish().map_err(of_form_fault)?);
+    let mut head = Box::new(Head::of_form(scan.finish().map_err(of_form_fault)?));
     override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, asked.headers);
     Ok((head, body))
 }
@@ -206,8 +214,7 @@ fn of_form_fault(fault: FormFault) -> Fault {
 
 /// A request's own header wins over the same field in its body (FAIL-2).
 fn override_by_headers(affinity_key: &mut Option<String>, timeout_ms: &mut Option<u64>, headers: &HeaderMap) {
-    // Few requests have either: to walk over the fields once is cheaper than to look each of them up.
-    if !headers.keys().any(|name| name.as_str().starts_with("x-llmgw-")) {
+    if !labels::has_own_fields(headers) {
         return;
     }
     if let Some(key) = headers.get(X_AFFINITY_KEY).and_then(|value| value.to_str().ok()) {

@@ -44,7 +44,7 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
 
 async fn start(
     asked: Asked<'_>,
-    head: Head,
+    head: Box<Head>,
     body: Held,
     times: (Instant, u64),
 ) -> Result<Response<Reply>, Fault> {

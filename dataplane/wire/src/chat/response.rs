@@ -23,8 +23,8 @@ impl Scan {
     }
 
     /// The answer has ended.
-    pub(crate) fn finish(self) -> WholeAnswer {
-        let (seen, whole) = self.answer.finish();
+    pub(crate) fn finish(&self) -> WholeAnswer {
+        let seen = &self.answer.seen;
         let error = seen.error().map(|raw| {
             let value = tree(raw).unwrap_or_else(|| "The upstream answered with an error.".into());
             StreamError::of_member(&value)
@@ -33,7 +33,7 @@ impl Scan {
             usage: seen.token_counts(),
             extras: seen.extras(),
             error,
-            is_json: !self.broken && whole.is_ok(),
+            is_json: !self.broken && self.answer.finish().is_ok(),
             output_bytes: seen.text_bytes,
         }
     }

@@ -55,7 +55,7 @@ pub fn build(
     let shape = Shape::of(head.dialect);
     let ask = asks && (shape.asks_inline || (head.stream && shape.asks_usage));
     let quoted = preamble.filter(|text| !text.is_empty()).map(quote);
-    let model = naming.model().map(quote);
+    let mut model = naming.model().map(quote);
     let version = naming.version().unwrap_or_default();
     let is_model = |edit: &&Edit| matches!(edit.change, Change::Model { .. });
     let mut last_model = head.edits.iter().filter(is_model).count();
@@ -68,8 +68,11 @@ pub fn build(
                 let is_last = last_model == 0;
                 let missing =
                     if is_last { missing(shape, head, ask, quoted.as_deref()) } else { String::new() };
-                match &model {
-                    Some(model) if is_last => [model.as_str(), &version, &missing].concat().into(),
+                match &mut model {
+                    Some(model) if is_last => {
+                        model.extend([version.as_str(), &missing]);
+                        std::mem::take(model).into()
+                    }
                     Some(model) => Bytes::copy_from_slice(model.as_bytes()),
                     None => {
                         span.start = span.start.saturating_sub(key_bytes);

@@ -57,6 +57,9 @@ impl InputTokens {
 impl InputSize {
     /// Tokens that `model` probably counts.
     pub fn likely(&self, model: &str) -> InputTokens {
+        if self.is_text() {
+            return InputTokens { text: self.text_bytes.div_ceil(BYTES_PER_TOKEN), ..InputTokens::default() };
+        }
         let documents = self.files.saturating_add(self.file_bytes / PAGE_BYTES);
         let elsewhere = PAGES_UNKNOWN.saturating_mul(self.files_elsewhere);
         let pages = documents.saturating_add(elsewhere);
@@ -95,6 +98,21 @@ impl InputSize {
     pub fn audio_ms_max(&self) -> u64 {
         let other = self.audio_bytes.saturating_mul(1_000) / AUDIO_BYTES_MIN;
         self.audio_ms.saturating_add(other)
+    }
+
+    /// True if there is nothing but text, and bytes that only [`most`](Self::most) counts.
+    fn is_text(&self) -> bool {
+        let others = [
+            self.numbers,
+            self.pictures,
+            self.files,
+            self.file_bytes,
+            self.files_elsewhere,
+            self.stored_items,
+            self.audio_ms,
+            self.audio_bytes,
+        ];
+        others.into_iter().fold(0, |all, count| all | count) == 0
     }
 
     fn pictures(&self, model: &str, unknown: impl Fn(&Family) -> u64) -> u64 {

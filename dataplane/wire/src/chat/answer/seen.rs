@@ -121,13 +121,13 @@ impl Answer {
     pub(in crate::chat) fn of(document: &[u8]) -> Result<Seen, Fault> {
         let mut answer = Self::default();
         answer.push(document)?;
-        answer.scanner.finish()?;
+        answer.finish()?;
         Ok(answer.seen)
     }
 
-    pub(in crate::chat) fn finish(self) -> (Seen, Result<(), Fault>) {
-        let result = self.scanner.finish();
-        (self.seen, result)
+    /// Returns a fault unless the answer is whole.
+    pub(in crate::chat) fn finish(&self) -> Result<(), Fault> {
+        self.scanner.finish()
     }
 }
 

@@ -18,6 +18,9 @@ const USUAL_TIERS: [&[u8]; 8] =
     [b"", b"auto", b"default", b"standard", b"standard_only", b"flex", b"batch", b"global"];
 /// Bytes of an ordinary string inside the conversation that are looked at.
 pub(super) const GLANCE_BYTES: usize = 96;
+/// Bytes of all names, and changes to the body, of most requests.
+const TEXTS_BYTES_USUAL: usize = 64;
+const EDITS_USUAL: usize = 3;
 /// Bytes of all names together: more are repeats.
 const TEXTS_BYTES_MAX: usize = 16 * NAME_BYTES_MAX;
 
@@ -166,8 +169,8 @@ impl Fields {
             inside: Box::default(),
             conversation_id: Value::Absent,
             user_id: Value::Absent,
-            texts: Vec::new(),
-            edits: Vec::new(),
+            texts: Vec::with_capacity(TEXTS_BYTES_USUAL),
+            edits: Vec::with_capacity(EDITS_USUAL),
             has_options: false,
             odd_model: None,
             field: Field::Other,
