@@ -198,6 +198,7 @@ fn settings(config: &Config) -> Result<Settings, StartError> {
         stream_keepalive: server.stream_keepalive,
         usage_grace: server.usage_grace,
         cors_origins: server.cors_origins.clone(),
+        local_mode: server.unauthenticated_api,
         metrics_public: server.metrics_public,
         quota_output_tokens: server.quota_output_tokens,
         preamble: Some(config.preamble.as_str()).filter(|text| !text.is_empty()).map(Arc::from),

@@ -148,6 +148,7 @@ fn settings() -> Settings {
         stream_keepalive: None,
         usage_grace: Duration::from_millis(100),
         cors_origins: Vec::new(),
+        local_mode: false,
         metrics_public: false,
         quota_output_tokens: 4_096,
         preamble: None,

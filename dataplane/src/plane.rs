@@ -38,6 +38,8 @@ pub struct Settings {
     pub usage_grace: Duration,
     /// Origins that browsers may call from; empty: no CORS (ROUTE-3).
     pub cors_origins: Vec<HeaderValue>,
+    /// Callers on this machine need no key, and the `Host` of their requests is judged (AUTH-3).
+    pub local_mode: bool,
     /// `GET /metrics` needs no key (ROUTE-5).
     pub metrics_public: bool,
     /// What the output of a request without a bound of its own reserves of its caller's quotas (ADM-4).

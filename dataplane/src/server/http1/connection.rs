@@ -16,6 +16,8 @@ use crate::server::io::{Link, Order, Phase, ServerIo};
 pub(super) struct Connection {
     pub(super) reader: Reader<ServerIo>,
     pub(super) out: Out,
+    /// Operations read the `Host` of their requests.
+    keeps_host: bool,
     /// Bytes in which the end of a head was looked for.
     looked_at: usize,
     /// The client waits for a word before it sends the body.
@@ -37,8 +39,9 @@ const LEFT_BYTES_MAX: usize = 4 << 20;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl Connection {
-    pub(super) fn new(io: ServerIo) -> Self {
+    pub(super) fn new(io: ServerIo, keeps_host: bool) -> Self {
         Self {
+            keeps_host,
             reader: Reader::new(io, ROOM_MAX),
             out: Out::default(),
             looked_at: 0,
@@ -87,7 +90,7 @@ impl Connection {
         };
         self.looked_at = 0;
         let bytes = unread.split_to(end).freeze();
-        let head = Head::read(&bytes).map_err(|why| refused(why, &bytes))?;
+        let head = Head::read(&bytes, self.keeps_host).map_err(|why| refused(why, &bytes))?;
         self.reader.begin(head.body);
         self.owes_continue = head.expects_continue;
         Ok(Some(head))

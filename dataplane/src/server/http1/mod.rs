@@ -34,7 +34,7 @@ const WAITING_BYTES_MAX: usize = 64 << 10;
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(caller: &Rc<Caller>, io: ServerIo) {
-    let connection = Rc::new(RefCell::new(Connection::new(io)));
+    let connection = Rc::new(RefCell::new(Connection::new(io, caller.worker.plane.settings.local_mode)));
     // A fault ends the connection as it is: there is nobody to tell.
     if converse(caller, &connection).await.is_ok() {
         drop(close(&connection).await);

@@ -81,8 +81,8 @@ pub(super) fn path(bytes: &[u8]) -> &str {
 }
 
 impl Head {
-    /// Reads a whole head.
-    pub(super) fn read(bytes: &Bytes) -> Result<Self, Refusal> {
+    /// Reads a whole head. `keeps_host`: its operation reads the `Host`.
+    pub(super) fn read(bytes: &Bytes, keeps_host: bool) -> Result<Self, Refusal> {
         let mut fields = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut parsed = httparse::Request::new(&mut []);
         let status =
@@ -104,8 +104,13 @@ impl Head {
         let is_operation = route::operation(uri.path()).is_some();
         let mut headers = HeaderMap::with_capacity(HEADERS_USUAL);
         for field in parsed.headers.iter() {
-            let is_told = framing.field(field.name, field.value)?;
-            if is_operation && (is_told || is_unread(field.name)) {
+            let told = framing.field(field.name, field.value)?;
+            let is_kept = match told {
+                Told::Host => keeps_host,
+                Told::Connection => false,
+                Told::Nothing => !is_unread(field.name),
+            };
+            if is_operation && !is_kept {
                 continue;
             }
             let name = HeaderName::from_bytes(field.name.as_bytes());
@@ -149,15 +154,22 @@ struct Framing {
     expects_continue: bool,
 }
 
+/// The meaning of a field for the framing of a request.
+enum Told {
+    Host,
+    /// It is about the connection, and read nowhere else.
+    Connection,
+    Nothing,
+}
+
 impl Framing {
-    /// Looks at one field. Whether it is about the connection, which is told here and read nowhere else.
-    fn field(&mut self, name: &str, value: &[u8]) -> Result<bool, Refusal> {
+    /// Looks at one field.
+    fn field(&mut self, name: &str, value: &[u8]) -> Result<Told, Refusal> {
         match name.len() {
             4 if name.eq_ignore_ascii_case("host") => {
                 self.hosts += 1;
                 host(value)?;
-                // The local mode judges it.
-                return Ok(false);
+                return Ok(Told::Host);
             }
             14 if name.eq_ignore_ascii_case("content-length") => {
                 let length = length(value).ok_or(Refusal::Invalid("Content-Length is not a number"))?;
@@ -174,9 +186,9 @@ impl Framing {
             6 if name.eq_ignore_ascii_case("expect") => {
                 self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
             }
-            _ => return Ok(false),
+            _ => return Ok(Told::Nothing),
         }
-        Ok(true)
+        Ok(Told::Connection)
     }
 
     fn coding(&mut self, value: &[u8]) -> Result<(), Refusal> {

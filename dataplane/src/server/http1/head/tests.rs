@@ -41,7 +41,7 @@ fn read(pieces: &[&[u8]]) -> Option<Result<Head, Refusal>> {
     for piece in pieces {
         bytes.extend_from_slice(piece);
         match end(&bytes, known) {
-            Ok(Some(end)) => return Some(Head::read(&Bytes::copy_from_slice(&bytes[..end]))),
+            Ok(Some(end)) => return Some(Head::read(&Bytes::copy_from_slice(&bytes[..end]), false)),
             Ok(None) => known = bytes.len(),
             Err(refusal) => return Some(Err(refusal)),
         }
@@ -74,8 +74,8 @@ fn a_head_over_its_limits_is_too_large() {
     assert_eq!(end(&whole(HEAD_BYTES_MAX), 0), Ok(Some(HEAD_BYTES_MAX)));
     assert_eq!(end(&whole(HEAD_BYTES_MAX + 1), 0), Err(TOO_LARGE), "even where all of it came at once");
     let of = |fields: usize| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: 1\r\n".repeat(fields - 1));
-    assert!(Head::read(&of(HEADERS_MAX).into()).is_ok());
-    assert!(matches!(Head::read(&of(HEADERS_MAX + 1).into()), Err(Refusal::TooLarge(_))));
+    assert!(Head::read(&of(HEADERS_MAX).into(), false).is_ok());
+    assert!(matches!(Head::read(&of(HEADERS_MAX + 1).into(), false), Err(Refusal::TooLarge(_))));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn the_connection_goes_on_as_the_version_and_the_client_say() {
         ("HTTP/1.0", "connection: keep-alive\r\n", true),
     ] {
         let text = format!("GET / {line}\r\nHost: a\r\n{fields}\r\n");
-        assert_eq!(Head::read(&text.into()).unwrap().keep_alive, keep_alive, "{line} {fields}");
+        assert_eq!(Head::read(&text.into(), false).unwrap().keep_alive, keep_alive, "{line} {fields}");
     }
 }
 
@@ -116,14 +116,15 @@ fn an_operation_gets_what_it_reads_and_anybody_else_gets_all() {
     let fields = "Host: a\r\nUser-Agent: b\r\nACCEPT: c\r\naccept-encoding: d\r\naccept-language: e\r\nX-Stainless-OS: f\r\n\
         content-length: 0\r\nconnection: close\r\nauthorization: g\r\ncontent-type: h\r\nx-request-id: i\r\n\
         anthropic-version: j\r\norigin: k\r\naccept-charset: l\r\n\r\n";
-    let values = |path: &str| {
-        let head = Head::read(&format!("POST {path} HTTP/1.1\r\n{fields}").into()).unwrap();
+    let values = |path: &str, keeps_host| {
+        let head = Head::read(&format!("POST {path} HTTP/1.1\r\n{fields}").into(), keeps_host).unwrap();
         assert!(!head.keep_alive, "what is not kept is read all the same");
         let values = head.request.headers().values().map(|value| value.to_str().unwrap());
         values.collect::<Vec<_>>().join("")
     };
-    assert_eq!(values("/v1/messages"), "aghijkl");
-    assert_eq!(values("/admin/api/keys"), "abcdef0closeghijkl");
+    assert_eq!(values("/v1/messages", false), "ghijkl");
+    assert_eq!(values("/v1/messages", true), "aghijkl");
+    assert_eq!(values("/admin/api/keys", false), "abcdef0closeghijkl");
 }
 
 #[test]
