@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench relay -- [--quick] [--rounds N] [--only NAME,..] [--proxies NAME,..]
+//! cargo bench --bench relay -- --soak MINUTES
 //! ```
 //!
 //! The proxy under test has core 0 to itself; upstream and load share core 1. CPU time is what the kernel
@@ -25,7 +26,7 @@ use support::proxy::{Kind, Proxy, RIG_CORE, pin};
 use support::report::{self, Rounds};
 use support::scenario::{self, Drive, Scenario};
 use support::upstream::Upstream;
-use support::{floor, library, payload};
+use support::{floor, library, payload, soak};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -51,6 +52,8 @@ fn main() {
 struct Options {
     rounds: usize,
     quick: bool,
+    /// Minutes of the soak that is run instead.
+    soak: Option<u32>,
     only: Option<Vec<String>>,
     kinds: Vec<Kind>,
 }
@@ -70,6 +73,7 @@ impl Options {
         Self {
             rounds: value("--rounds").map_or(if quick { 1 } else { 5 }, |rounds| rounds.parse().unwrap()),
             quick,
+            soak: value("--soak").map(|minutes| minutes.parse().unwrap()),
             only: list("--only"),
             kinds: Kind::ALL.into_iter().filter(is_wanted).filter(|kind| kind.is_installed()).collect(),
         }
@@ -87,6 +91,9 @@ impl Options {
 async fn run(options: &Options) {
     let epoch = Instant::now();
     let upstream = Upstream::start(epoch).await;
+    if let Some(minutes) = options.soak {
+        return soak::run(minutes, &upstream, epoch).await;
+    }
     let scenarios: Vec<Scenario> = scenario::all().into_iter().filter(|s| options.takes(s)).collect();
     let needed = |kind: &&Kind| scenarios.iter().any(|scenario| scenario.kinds.contains(kind));
     let kinds: Vec<Kind> = options.kinds.iter().filter(needed).copied().collect();

@@ -13,5 +13,6 @@ pub(crate) mod proc;
 pub(crate) mod proxy;
 pub(crate) mod report;
 pub(crate) mod scenario;
+pub(crate) mod soak;
 pub(crate) mod threads;
 pub(crate) mod upstream;

@@ -111,6 +111,14 @@ impl Proxy {
     }
 }
 
+impl Proxy {
+    /// Open file descriptors.
+    pub(crate) fn descriptors(&self) -> usize {
+        let Some(child) = &self.child else { return 0 };
+        std::fs::read_dir(format!("/proc/{}/fd", child.id())).map_or(0, Iterator::count)
+    }
+}
+
 impl Drop for Proxy {
     fn drop(&mut self) {
         let Some(child) = &mut self.child else { return };
