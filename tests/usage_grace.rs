@@ -97,3 +97,19 @@ async fn an_answer_whose_usage_is_awaited_is_recorded_when_the_gateway_ends() {
     let records = gateway.records(1).await;
     assert_eq!((records.len(), &records[0]["outcome"]), (1, &json!("cancelled")));
 }
+
+/// Mistral does not know `stream_options`: its usage comes with the end of the answer or not at all.
+#[tokio::test]
+async fn an_upstream_that_cannot_be_asked_for_usage_is_closed_at_once() {
+    let upstream = Upstream::start().await;
+    upstream.always(finished().hang());
+    let provider =
+        json!({"registry_id": "mistral", "base_url": upstream.base_url(), "api_key": "k", "models": ["m"]});
+    let config = json!({"providers": {"up": provider}}).to_string();
+    let setup = Setup::new(&Yaml::new()).yaml(config).env("LLMGW_USAGE_GRACE_MS", "30000");
+    let gateway = setup.start().await;
+    leave_at_the_finish(&gateway).await;
+    upstream.closed(0).await;
+    let record = gateway.records(1).await.remove(0);
+    assert_eq!((&record["outcome"], &record["provenance"]), (&json!("cancelled"), &json!("estimated")));
+}

@@ -279,9 +279,13 @@ impl Relay {
         Poll::Ready(())
     }
 
-    /// True if the answer has ended and its usage may still come.
+    /// True if the answer has ended and its usage may still come. An upstream that cannot be asked for usage sends it with
+    /// the end of the answer, or not at all.
     pub(super) fn is_owed(&self) -> bool {
         let Scan::Stream(stream) = &self.scan else { return false };
+        if !self.provider.quirks.stream_options {
+            return false;
+        }
         let state = stream.state();
         let has_ended = state.finished && !state.done && state.error.is_none();
         has_ended && state.usage.is_none() && self.phase == Phase::Flow && !self.record.is_closed()
