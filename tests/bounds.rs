@@ -304,3 +304,31 @@ async fn a_request_that_goes_on_from_a_response_holds_as_much_as_that_was() {
     let passed = rig.fifty("/v1/responses", &unknown).await;
     assert!(passed <= 1, "{passed}");
 }
+
+#[tokio::test]
+async fn an_upload_in_wav_is_held_and_billed_by_the_length_in_its_header() {
+    let rig = Rig::over(PRICED, Answer::json(200, json!({"text": "ok"}).to_string())).await;
+    rig.limit("cost_micro_usd", 300).await;
+    // Of 8 bits and 8,000 samples a second: 44 bytes of header and two seconds.
+    let format = "\x01\0\x01\0@\x1f\0\0@\x1f\0\0\x01\0\x08\0";
+    let file = format!("RIFF\0\0\0\0WAVEfmt \x10\0\0\0{format}data\0\0\0\0{}", "\0".repeat(16_000));
+    let form = format!(
+        "--cut\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nup/ear\r\n--cut\r\n\
+         Content-Disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\n{file}\r\n--cut--\r\n"
+    );
+    let client = Client::new(rig.gateway.address(), Some(&rig.key.key));
+    let client = client.with("content-type", "multipart/form-data; boundary=cut");
+    let ask = async || client.send("POST", "/v1/audio/transcriptions", form.clone().into()).await.unwrap();
+    let answer = ask().await;
+    assert_eq!(answer.status, 200, "the bytes alone could be eight seconds: {:?}", answer.body);
+    let record = rig.gateway.record_of(answer.header("x-request-id").unwrap()).await;
+    assert_eq!((&record["units"]["audio_ms"], &record["cost_micro_usd"]), (&json!(2_005), &json!(200.5)));
+    assert_eq!(ask().await.status, 429, "two do not fit");
+    // The upstream's own count takes precedence.
+    let own = json!({"text": "ok", "usage": {"type": "duration", "seconds": 1}});
+    rig.upstream.then(Answer::json(200, own.to_string()));
+    let administrator = rig.gateway.client().with("content-type", "multipart/form-data; boundary=cut");
+    let answer = administrator.send("POST", "/v1/audio/transcriptions", form.into()).await.unwrap();
+    let record = rig.gateway.record_of(answer.header("x-request-id").unwrap()).await;
+    assert_eq!(record["units"]["audio_ms"], 1_000);
+}

@@ -199,6 +199,10 @@ impl Record {
         let Extras { mut units, tier, picture, vendor_cost_nano_usd } = reported.extras;
         let picture = picture.or_else(|| self.asked_picture());
         let seconds = self.media.as_ref().and_then(|media| media.seconds).unwrap_or(0);
+        if reported.tokens.is_none() && units.audio_ms == 0 && self.dialect == Dialect::Transcription {
+            // Of an upload that says how long it lasts.
+            units.audio_ms = self.input.audio_ms;
+        }
         if units.video_ms == 0 {
             units.video_ms = u64::from(seconds).saturating_mul(1_000);
         }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use memchr::memmem::{self, Finder};
 
 use super::disposition::part_name;
+use crate::tokens::{WAVE_HEAD_BYTES, wave_ms};
 
 /// Bytes of one part's header lines.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -25,6 +26,8 @@ pub struct Form {
     pub models: Vec<Range<usize>>,
     /// Bytes of all of it.
     pub bytes: u64,
+    /// How long the only file lasts, where that is uncompressed sound, in milliseconds.
+    pub wave_ms: Option<u64>,
 }
 
 /// Why a body is not a form with a model; `Display` is for the client.
@@ -84,7 +87,19 @@ pub struct FormScan {
     /// Bytes of the body that have been read.
     read: usize,
     parts: usize,
+    /// The last file, and the number of files so far.
+    file: File,
+    files: usize,
     form: Form,
+}
+
+/// A file of the form.
+#[derive(Debug, Default)]
+struct File {
+    /// Where its content began, while it goes on.
+    from: Option<usize>,
+    /// The first bytes of its content.
+    head: Vec<u8>,
 }
 
 /// Where in the form the scan stands.
@@ -126,6 +141,8 @@ impl Wanted {
     }
 }
 
+/// The name of the part that holds the sound.
+const FILE: &str = "file";
 const LINE_END: &[u8] = b"\r\n";
 const HEAD_END: &[u8] = b"\r\n\r\n";
 /// Spaces that may stand between a delimiter and its line end.
@@ -142,6 +159,8 @@ impl FormScan {
             kept: LINE_END.to_vec(),
             read: 0,
             parts: 0,
+            file: File::default(),
+            files: 0,
             form: Form::default(),
         }
     }
@@ -186,6 +205,10 @@ impl FormScan {
     /// Looks for a delimiter, first where it would begin in what came before. Returns the bytes read.
     fn skip(&mut self, piece: &[u8]) -> usize {
         let length = self.delimiter.needle().len();
+        if self.file.from.is_some() {
+            let room = WAVE_HEAD_BYTES.saturating_sub(self.file.head.len());
+            self.file.head.extend_from_slice(piece.get(..room).unwrap_or(piece));
+        }
         let reach = length.saturating_sub(1);
         let before = self.kept.len();
         self.kept.extend_from_slice(piece.get(..reach).unwrap_or(piece));
@@ -194,6 +217,7 @@ impl FormScan {
             None => self.delimiter.find(piece).map(|at| at.saturating_add(length)),
         };
         if let Some(end) = found {
+            self.file_ends(self.read.saturating_add(end).saturating_sub(length));
             self.enter(State::Line);
             return end;
         }
@@ -205,6 +229,15 @@ impl FormScan {
             self.kept.drain(..surplus);
         }
         piece.len()
+    }
+
+    /// The part that is skipped ends at `end`; if it is the form's only file, its length is known now.
+    fn file_ends(&mut self, end: usize) {
+        if let Some(from) = self.file.from.take() {
+            let length = u64::try_from(end.saturating_sub(from)).unwrap_or(u64::MAX);
+            let wave_ms = wave_ms(&self.file.head, length);
+            self.form.wave_ms = wave_ms.filter(|_| self.files == 1);
+        }
     }
 
     fn line(&mut self, piece: &[u8]) -> Result<usize, FormFault> {
@@ -229,8 +262,13 @@ impl FormScan {
     fn head(&mut self, piece: &[u8]) -> Result<usize, FormFault> {
         let (taken, found) = gather(&mut self.kept, piece, HEAD_END, HEAD_BYTES_MAX);
         if found == Found::End {
-            let wanted = part_name(&self.kept).and_then(|name| Wanted::named(&name));
+            let name = part_name(&self.kept);
+            let wanted = name.as_deref().and_then(Wanted::named);
             let from = self.read.saturating_add(taken);
+            if name.is_some_and(|name| name == FILE) {
+                self.files = self.files.saturating_add(1);
+                self.file = File { from: Some(from), head: Vec::new() };
+            }
             self.enter(wanted.map_or(State::Skip, |wanted| State::Value(wanted, from)));
         } else if found == Found::TooMuch {
             return Err(FormFault::HeadTooLong);

@@ -44,7 +44,8 @@ pub struct Head {
     pub affinity_key: Option<String>,
     /// `prompt_cache_key`: requests of one conversation have the same.
     pub prompt_cache_key: Option<String>,
-    /// The end user whom the request names: `user`, or `metadata.user_id` in Messages; cut to 8 KiB.
+    /// The end user whom the request names: `user` or `safety_identifier`, of both the last, or `metadata.user_id` in
+    /// Messages; cut to 8 KiB.
     pub end_user: Option<Box<str>>,
     /// The most tokens that any upstream could take for the client's bound on one answer.
     pub max_output_tokens: Option<u64>,
@@ -158,7 +159,10 @@ impl Head {
             count: None,
             has_tier: false,
             media: None,
-            input: Rc::new(InputSize { audio_bytes: form.bytes, ..InputSize::default() }),
+            input: Rc::new(match form.wave_ms {
+                Some(audio_ms) => InputSize { audio_ms, ..InputSize::default() },
+                None => InputSize { audio_bytes: form.bytes, ..InputSize::default() },
+            }),
             is_poll: false,
             state: ProviderState::default(),
             edits: form.models.into_iter().map(edit).collect(),

@@ -5,8 +5,10 @@ mod document;
 mod family;
 mod image;
 mod text;
+mod wave;
 
 pub(crate) use document::{PAGE_BYTES, PAGE_TOKENS, PAGES_UNKNOWN, decoded};
 pub use family::{Family, family_of};
 pub use image::{Size, size_of};
 pub use text::milli_tokens;
+pub(crate) use wave::{WAVE_HEAD_BYTES, wave_ms};

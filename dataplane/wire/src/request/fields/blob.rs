@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::tokens::{Size, decoded, size_of};
+use crate::tokens::{Size, decoded, size_of, wave_ms};
 
 /// Bytes of the string that are looked at: enough for the size of most pictures.
 pub(super) const HEAD_BYTES: usize = 4 * 1024;
@@ -71,17 +71,6 @@ fn start(head: &[u8]) -> Vec<u8> {
     let head = plain(head);
     let whole = head.len() / 4 * 4;
     decoded(head.get(..whole).unwrap_or_default())
-}
-
-/// How long sound lasts by its own header, of which the lower of two rates is taken.
-fn wave_ms(start: &[u8], bytes: u64) -> Option<u64> {
-    let number = |at: usize, length: usize| {
-        let bytes = start.get(at..at.checked_add(length)?)?;
-        Some(bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte)))
-    };
-    let by_samples = number(24, 4)?.saturating_mul(number(32, 2)?);
-    let rate = number(28, 4)?.min(by_samples);
-    bytes.saturating_mul(1_000).checked_div(rate)
 }
 
 #[cfg(test)]

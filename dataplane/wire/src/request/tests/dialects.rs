@@ -184,6 +184,8 @@ fn the_end_user_is_read_where_the_dialect_names_one() {
     for (dialect, members, want) in [
         (Dialect::Chat, r#""user":"ann\u0061""#, Some("anna")),
         (Dialect::Responses, r#""user":"anna","user":"bob""#, Some("bob")),
+        (Dialect::Chat, r#""safety_identifier":"anna""#, Some("anna")),
+        (Dialect::Responses, r#""user":"bob","safety_identifier":"anna""#, Some("anna")),
         (Dialect::Embeddings, r#""user":"anna""#, Some("anna")),
         (Dialect::Messages, r#""metadata":{"user_id":"anna","x":"y"}"#, Some("anna")),
         (

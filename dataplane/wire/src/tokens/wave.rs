@@ -1,0 +1,77 @@
+//! The length of uncompressed sound by the header of its RIFF file.
+
+/// Returns how long `bytes` of a WAV file last that begins with `head`, in milliseconds; `None` for anything else, and for
+/// compressed sound, whose header binds no decoder. Of the two rates in the header the lower is taken.
+pub(crate) fn wave_ms(head: &[u8], bytes: u64) -> Option<u64> {
+    if !head.starts_with(b"RIFF") || head.get(8..12) != Some(b"WAVE") {
+        return None;
+    }
+    let mut at = 12_usize;
+    loop {
+        let length = usize::try_from(number(head, at.checked_add(4)?, 4)?).ok()?;
+        let chunk = at.checked_add(8)?;
+        if head.get(at..chunk.min(at.checked_add(4)?)) == Some(b"fmt ") {
+            return by_format(head.get(chunk..)?, bytes);
+        }
+        // Chunks begin at even places.
+        at = chunk.checked_add(length.checked_add(length % 2)?)?;
+    }
+}
+
+fn by_format(format: &[u8], bytes: u64) -> Option<u64> {
+    let is_plain = PLAIN.contains(&number(format, 0, 2)?);
+    let by_samples = number(format, 4, 4)?.saturating_mul(number(format, 12, 2)?);
+    let rate = number(format, 8, 4)?.min(by_samples);
+    bytes.saturating_mul(1_000).checked_div(rate).filter(|_| is_plain)
+}
+
+/// A number of `length` bytes, little end first.
+fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at.checked_add(length)?)?;
+    Some(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+}
+
+/// Bytes of a file in which its format is looked for.
+pub(crate) const WAVE_HEAD_BYTES: usize = 512;
+/// Formats of a fixed number of bytes a second: PCM, floating point, A-law, mu-law, and PCM with an extension.
+const PLAIN: [u64; 5] = [1, 3, 6, 7, 0xfffe];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of 16 bits, one channel and 8,000 samples a second, with this format and something before it.
+    fn wave(format: u16, rate: u32, before: &[u8]) -> Vec<u8> {
+        let fmt = [
+            &format.to_le_bytes()[..],
+            &[1, 0],
+            &8_000_u32.to_le_bytes(),
+            &rate.to_le_bytes(),
+            &[2, 0, 16, 0],
+        ];
+        [b"RIFF\0\0\0\0WAVE", before, b"fmt \x10\0\0\0", &fmt.concat(), b"data\xff\xff\xff\xff"].concat()
+    }
+
+    #[test]
+    fn the_header_of_uncompressed_sound_tells_its_length() {
+        for (name, head, bytes, want) in [
+            ("PCM", wave(1, 16_000, b""), 16_000, Some(1_000)),
+            (
+                "a chunk of an odd length before the format",
+                wave(1, 16_000, b"JUNK\x03\0\0\0abc\0"),
+                32_000,
+                Some(2_000),
+            ),
+            ("a rate that is too high", wave(1, u32::MAX, b""), 16_000, Some(1_000)),
+            ("no rate", wave(1, 0, b""), 16_000, None),
+            ("MP3 in a WAV file", wave(0x55, 16_000, b""), 16_000, None),
+            ("a format that is too far away", wave(1, 16_000, b"LIST\0\xff\0\0"), 16_000, None),
+            ("another file", b"OggS............".to_vec(), 16_000, None),
+        ] {
+            assert_eq!(wave_ms(&head, bytes), want, "{name}");
+            for cut in 0..head.len().min(34) {
+                assert_eq!(wave_ms(&head[..cut], bytes), None, "{name} cut at {cut}");
+            }
+        }
+    }
+}
