@@ -164,10 +164,32 @@ fn an_export_has_every_exchange_once_in_either_format() {
         records[401].starts_with("\"'=cmd|' /C calc'!A0\",") && records[401].contains("\"a,\"\"b\"\"\nc\"")
     );
     let some = exported(&gateway, "format=jsonl&model=m3&outcome=completed&cost_micro_usd_min=1");
-    let nano = |event: &UsageEvent| event.cost_nano_usd.is_some_and(|nano| nano >= 1_000);
+    let is_dear = |event: &UsageEvent| event.cost_nano_usd.is_some_and(|nano| nano >= 1_000);
     let of_m3 = |event: &UsageEvent| event.model.as_ref().is_some_and(|model| model.as_str() == "m3");
-    let want = events.iter().filter(|e| of_m3(e) && nano(e) && e.outcome == Outcome::Completed).count();
+    let want = events.iter().filter(|e| of_m3(e) && is_dear(e) && e.outcome == Outcome::Completed).count();
     assert_eq!(some.lines().count(), want);
+    assert!(!records[0].ends_with(",currency"), "amounts have to be asked for");
+    let charge = "markup_percent=20&currency=EUR&rate=0.9";
+    let table = exported(&gateway, &format!("format=csv&{charge}"));
+    assert!(table.starts_with(&format!("{},amount,currency\r\n", records[0])));
+    let totals = gateway.get(&format!("/admin/api/usage?{charge}"))["totals"].clone();
+    let nano = |amount: &str| {
+        let (whole, part) = amount.split_once('.').unwrap_or((amount, ""));
+        format!("{whole}{part:0<18}").parse::<u128>().unwrap()
+    };
+    let amounts = exported(&gateway, &format!("format=jsonl&{charge}"));
+    let mut sum = 0;
+    for (line, row) in amounts.lines().zip(table.split("\r\n").skip(1)) {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(
+            (line["amount"].is_null(), &line["currency"]),
+            (line["cost_micro_usd"].is_null(), &json!("EUR"))
+        );
+        let amount = line["amount"].as_str().unwrap_or_default();
+        assert!(row.ends_with(&format!(",{amount},EUR")), "{row}");
+        sum += if amount.is_empty() { 0 } else { nano(amount) };
+    }
+    assert_eq!(sum, nano(totals["amount"].as_str().unwrap()), "as the report adds it up");
     let (status, _, param) =
         gateway.refusal(Method::GET, "/admin/api/usage/export?format=xml", &[("x-api-key", ADMIN)]);
     assert_eq!((status, param), (400, json!("format")));

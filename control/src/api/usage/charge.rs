@@ -55,6 +55,11 @@ impl Charge {
         Some(decimal(amount.checked_mul(u128::from(self.rate))?, AMOUNT_DECIMALS))
     }
 
+    /// The currency of the amounts.
+    pub(super) fn currency(&self) -> &str {
+        &self.currency
+    }
+
     pub(super) fn shown(&self) -> Shown {
         let (factor, free) = (u128::from(self.factor), u128::from(100 * PERCENT_UNIT));
         let markup = decimal(factor.abs_diff(free), PERCENT_DECIMALS);

@@ -7,19 +7,28 @@ use std::io::Write as _;
 use jiff::Timestamp;
 use shared::usage::{Class, TokenCounts, counted};
 
+use super::export::Charged;
 use crate::money::MicroUsd;
 use crate::store::more;
 use crate::store::names::OwnerNames;
 use crate::store::record::{Name, Record};
 
 /// The line of names.
-pub(super) fn head(out: &mut Vec<u8>) {
+pub(super) fn head(out: &mut Vec<u8>, is_charged: bool) {
     out.extend_from_slice(COLUMNS.as_bytes());
+    if is_charged {
+        out.extend_from_slice(CHARGED.as_bytes());
+    }
     out.extend_from_slice(b"\r\n");
 }
 
 /// One exchange; what is absent or not known is empty.
-pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, owners: &OwnerNames) {
+pub(super) fn line(
+    out: &mut Vec<u8>,
+    record: &Record<'_>,
+    owners: &OwnerNames,
+    charged: Option<&Charged<'_>>,
+) {
     text(out, record.request_id);
     let started = i64::try_from(record.started_at_ms).ok();
     let started = started.and_then(|ms| Timestamp::from_millisecond(ms).ok());
@@ -59,6 +68,10 @@ pub(super) fn line(out: &mut Vec<u8>, record: &Record<'_>, owners: &OwnerNames) 
     value(out, record.vendor_cost_nano_usd.map(MicroUsd));
     out.push(b',');
     text(out, record.upstream_id);
+    if let Some(Charged { amount, currency }) = charged {
+        value(out, amount.as_ref());
+        value(out, Some(currency));
+    }
     out.extend_from_slice(b"\r\n");
 }
 
@@ -106,6 +119,8 @@ const COLUMNS: &str = "request_id,started_at,started_at_ms,duration_us,operation
      cache_write_1h_tokens,audio_input_tokens,audio_output_tokens,image_input_tokens,image_output_tokens,characters,\
      audio_ms,video_ms,images,searches,tool_calls,tier,picture,tags,end_user,lost_micro_usd,vendor_cost_micro_usd,\
      upstream_id";
+
+const CHARGED: &str = ",amount,currency";
 
 /// The classes whose counts stand in the later columns, in their order.
 const LATER: [Class; 11] = [

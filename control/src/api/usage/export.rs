@@ -7,10 +7,12 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 use rusqlite::Connection;
+use serde::Serialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::charge::Charge;
 use super::csv;
 use crate::api::requests::{FLUSH_TIME_MAX, filter};
 use crate::api::stream::{self, Feed};
@@ -18,6 +20,7 @@ use crate::api::{ApiError, Call};
 use crate::store::error::StoreError;
 use crate::store::export::Progress;
 use crate::store::files::Files;
+use crate::store::more;
 use crate::store::names::{Labels, OwnerNames};
 use crate::store::record::Record;
 use crate::store::requests::Row;
@@ -47,6 +50,7 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
     let formats = [("csv", Format::Csv), ("jsonl", Format::JsonLines)];
     let format = query.choice("format", &formats)?.unwrap_or(Format::Csv);
+    let charge = Charge::take(&mut query)?;
     let filter = filter(app, &mut query)?;
     query.finish()?;
     let room = Arc::clone(&app.exports.room).try_acquire_owned().map_err(|_| {
@@ -57,7 +61,7 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let db = app.exports.files.reader().map_err(StoreError::from)?;
     let progress = Progress::start(&db, filter).map_err(StoreError::from)?;
     let (out, body) = stream::channel();
-    tokio::spawn(write(Writing { db, progress, labels: Labels::default(), format, room }, out));
+    tokio::spawn(write(Writing { db, progress, labels: Labels::default(), format, charge, room }, out));
     let mut response = Response::new(body);
     let (content_type, attachment) = match format {
         Format::Csv => {
@@ -78,6 +82,8 @@ struct Writing {
     progress: Progress,
     labels: Labels,
     format: Format,
+    /// What each exchange is charged as, if the amounts are asked for.
+    charge: Option<Charge>,
     room: OwnedSemaphorePermit,
 }
 
@@ -86,7 +92,7 @@ struct Writing {
 async fn write(mut writing: Writing, out: Feed) {
     let mut piece = Vec::new();
     if writing.format == Format::Csv {
-        csv::head(&mut piece);
+        csv::head(&mut piece, writing.charge.is_some());
     }
     loop {
         let made = tokio::task::spawn_blocking(move || writing.fill(piece)).await;
@@ -110,11 +116,11 @@ async fn write(mut writing: Writing, out: Feed) {
 impl Writing {
     /// Adds exchanges to `piece` until it is worth sending. The bool says whether there may be more.
     fn fill(mut self, mut piece: Vec<u8>) -> (Self, rusqlite::Result<(Vec<u8>, bool)>) {
-        let Self { db, progress, labels, format, .. } = &mut self;
+        let Self { db, progress, labels, format, charge, .. } = &mut self;
         while piece.len() < PIECE_BYTES {
             let each = |record: &Record<'_>| {
                 let owners = OwnerNames::of_record(db, labels, record)?;
-                line(*format, record, owners, &mut piece);
+                line(*format, record, (owners, charge.as_ref()), &mut piece);
                 Ok(())
             };
             match progress.step(db, each) {
@@ -127,14 +133,44 @@ impl Writing {
     }
 }
 
-fn line(format: Format, record: &Record<'_>, owners: OwnerNames, out: &mut Vec<u8>) {
+fn line(
+    format: Format,
+    record: &Record<'_>,
+    (owners, charge): (OwnerNames, Option<&Charge>),
+    out: &mut Vec<u8>,
+) {
+    let charged = charge.map(|charge| Charged::of(charge, record));
     match format {
-        Format::Csv => csv::line(out, record, &owners),
+        Format::Csv => csv::line(out, record, &owners, charged.as_ref()),
         Format::JsonLines => {
             // Writing into memory cannot fail.
-            let _ = serde_json::to_writer(&mut *out, &Row::of(record, owners, None));
+            let _ = serde_json::to_writer(&mut *out, &Line { row: Row::of(record, owners, None), charged });
             out.push(b'\n');
         }
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    row: Row,
+    #[serde(flatten)]
+    charged: Option<Charged<'a>>,
+}
+
+/// The charge for an exchange with its failed attempts.
+#[derive(Serialize)]
+pub(super) struct Charged<'a> {
+    /// `None` if nothing is known of the cost.
+    pub(super) amount: Option<String>,
+    pub(super) currency: &'a str,
+}
+
+impl<'a> Charged<'a> {
+    fn of(charge: &'a Charge, record: &Record<'_>) -> Self {
+        let lost = more::lost(&record.lost).filter_map(|(_, lost)| lost.cost_nano_usd);
+        let known = record.cost_nano_usd.into_iter().chain(lost).reduce(u64::saturating_add);
+        Self { amount: known.and_then(|cost| charge.amount(cost)), currency: charge.currency() }
     }
 }
 
