@@ -149,12 +149,18 @@ impl Gateway {
         value
     }
 
-    /// Returns when so many exchanges are stored.
+    /// Returns when so many exchanges are stored. Its patience is about the next ones, however many there are, and it leaves
+    /// the processor to the writer meanwhile.
     fn wait_stored(&self, count: u64) {
-        let until = Instant::now() + Duration::from_secs(60);
-        while self.get("/admin/api/state")["usage"]["stored"].as_u64() < Some(count) {
-            assert!(Instant::now() < until, "not stored");
-            std::thread::yield_now();
+        let (mut stored, mut since) = (0, Instant::now());
+        while stored < count {
+            let now = self.get("/admin/api/state")["usage"]["stored"].as_u64().unwrap_or(0);
+            if now > stored {
+                (stored, since) = (now, Instant::now());
+                continue;
+            }
+            assert!(since.elapsed() < Duration::from_secs(60), "{stored} of {count} are stored");
+            std::thread::park_timeout(Duration::from_millis(2));
         }
     }
 
