@@ -92,7 +92,7 @@ impl JsonSchema for Tier {
 fn schedule(generator: &mut SchemaGenerator) -> Map<String, Value> {
     let mut properties = rates();
     let pictures = json!({
-        "description": "The price of a generated picture by size, or by quality/size.",
+        "description": "The price of a generated picture, or of a second of video, by size, or by quality/size.",
         "type": "object",
         "additionalProperties": {"type": "number", "minimum": 0, "maximum": 10_000},
     });

@@ -85,7 +85,10 @@ impl<'a> Demand<'a> {
             audio: input.audio,
             output,
             units,
-            picture: self.head.media.as_ref().and_then(|media| media.picture.as_deref()),
+            picture: self.head.media.as_ref().and_then(|media| match self.head.dialect {
+                Dialect::Videos => media.size.as_deref(),
+                _ => media.picture.as_deref(),
+            }),
             has_tier: self.head.has_tier,
         }
     }

@@ -43,7 +43,7 @@ pub struct Schedule {
     pub input_tokens_max: Option<u64>,
     /// Prices of prompts with more input tokens than the number beside them, in ascending order. Nothing is inherited.
     pub above: Vec<(u64, Rates)>,
-    /// The price of one picture by `size` or `quality/size`, in femto-dollars; sorted.
+    /// The price of one picture, or of a second of video, by `size` or `quality/size`, in femto-dollars; sorted.
     pub pictures: Vec<(Box<str>, u64)>,
 }
 
@@ -253,15 +253,18 @@ impl Schedule {
         }
     }
 
-    /// The price of one unit of sound, video or a picture; a picture's by its quality and size where they have one.
+    /// The price of one unit of sound, video or a picture; that of a picture or a video by its quality and size where they
+    /// have one.
     fn media_rate(&self, rates: &Rates, class: Class, picture: Option<&str>) -> Option<u64> {
         let named =
             |name: &str| self.pictures.iter().find(|(known, _)| **known == *name).map(|(_, price)| *price);
-        let picture = picture.filter(|_| class == Class::Images);
+        let picture = picture.filter(|_| matches!(class, Class::Images | Class::VideoMs));
         let by_sort = picture.and_then(|sort| {
             let size = sort.rsplit('/').next().unwrap_or(sort);
             named(sort).or_else(|| named(size))
         });
+        // A video is counted in milliseconds and priced by the second.
+        let by_sort = by_sort.map(|price| if class == Class::VideoMs { price / 1_000 } else { price });
         by_sort.or_else(|| rates.get(class))
     }
 }

@@ -156,6 +156,10 @@ fn media_are_billed_by_the_unit_or_by_reported_tokens() {
     let filmed = Units { video_ms: 8_000, ..Units::default() };
     let film = serde_json::json!({"video_second": 0.4});
     assert_eq!(of(Operation::Videos, estimated, [0; 5], filmed, film), Some(3_200_000_000));
+    let by_size = serde_json::json!({"video_second": 0.3, "pictures": {"1024x1024": 0.5, "1280x720": 0.3}});
+    assert_eq!(of(Operation::Videos, estimated, [0; 5], filmed, by_size), Some(4_000_000_000), "by its size");
+    let other = serde_json::json!({"pictures": {"1280x720": 0.3}});
+    assert_eq!(of(Operation::Videos, estimated, [0; 5], filmed, other), None, "of a size without a price");
     assert_eq!(of(speech, Provenance::None, [0; 5], Units::default(), serde_json::json!({})), Some(0));
 }
 

@@ -1,6 +1,9 @@
 //! Bills by the embedded list and the one pricing function, to the nano-dollar. The prices are those of the vendors' price
-//! pages; the usage is that of examples in their documentation where a row has a second source, and otherwise whole
-//! units (a minute, a picture, a million tokens), so that the bill is the published price.
+//! pages. The usage is of three sorts, and each row's comment says which:
+//!
+//! - *published*: an example in the vendor's documentation, at the address beside it;
+//! - *published, completed*: as much of an example as the page shows, with round numbers for the rest;
+//! - *units*: whole units (a minute, a picture, a million tokens), so that the bill is the published price itself.
 
 use shared::operation::Operation;
 use shared::prices::{Billed, price};
@@ -78,14 +81,16 @@ const MILLION: u64 = 1_000_000;
 /// <https://developers.openai.com/api/docs/pricing>, standard, flex, priority and batch.
 #[test]
 fn openai_bills_are_those_of_its_price_page() {
-    // developers.openai.com/api/docs/guides/prompt-caching: 2,006 prompt tokens, 1,920 of them cached.
+    // Published: developers.openai.com/api/docs/guides/prompt-caching, repeated at docs.litellm.ai/docs/completion/prompt_caching:
+    // 2,006 prompt tokens, 1,920 of them cached, 300 of completion.
     let cached = chat(TokenCounts { input: 86, cache_read: 1_920, output: 300, ..NONE });
-    // developers.openai.com/api/docs/guides/reasoning: 1,186 output tokens, 1,024 of them reasoning.
+    // Published: developers.openai.com/api/docs/guides/reasoning: 75 tokens of input, 1,186 output tokens, 1,024 of them reasoning.
     let reasoned = chat(TokenCounts { input: 75, output: 162, reasoning: 1_024, ..NONE });
-    // API reference, audio/createTranscription: 14 audio tokens in, 45 out.
+    // Published: API reference, audio/createTranscription: 14 audio tokens in, 45 out.
     let heard = chat(TokenCounts { audio_input: 14, output: 45, ..NONE }).operation(Operation::Transcription);
-    // API reference, images/create: 10 text and 40 image tokens in, 50 out.
+    // Published: API reference, images/create: 10 text and 40 image tokens in, 50 out.
     let drawn = chat(TokenCounts { input: 10, image_input: 40, image_output: 50, ..NONE });
+    // Units, as all that follow.
     let long = chat(TokenCounts { input: 300_000, output: 1_000, ..NONE });
     let spoken = chat(TokenCounts { input: MILLION, audio_input: MILLION, audio_output: MILLION, ..NONE });
     let seconds = |audio_ms| units(Operation::Transcription, Units { audio_ms, ..Units::ZERO });
@@ -134,6 +139,13 @@ fn openai_bills_are_those_of_its_price_page() {
                 units(Operation::Videos, Units { video_ms: 8_000, ..Units::ZERO }),
                 800_000_000,
             ),
+            // $0.30 a second in 720p, and $0.50 in 1,024 by 1,792
+            (
+                "video in HD",
+                "sora-2-pro",
+                units(Operation::Videos, Units { video_ms: 8_000, ..Units::ZERO }).picture("1792x1024"),
+                4_000_000_000,
+            ),
         ],
     );
 }
@@ -141,7 +153,7 @@ fn openai_bills_are_those_of_its_price_page() {
 /// <https://platform.claude.com/docs/en/about-claude/pricing>.
 #[test]
 fn anthropic_bills_are_those_of_its_price_page() {
-    // platform.claude.com/docs/en/build-with-claude/prompt-caching, mixed lifetimes.
+    // Published: platform.claude.com/docs/en/build-with-claude/prompt-caching, mixed lifetimes.
     let mixed = chat(TokenCounts {
         input: 2_048,
         cache_read: 1_800,
@@ -150,12 +162,14 @@ fn anthropic_bills_are_those_of_its_price_page() {
         output: 503,
         ..NONE
     });
-    // The same page: a book is written to the cache and then read from it.
+    // Published: a book is written to the cache and then read from it; the same figures stand at
+    // platform.minimax.io/docs/api-reference/anthropic-api-compatible-cache.
     let written = chat(TokenCounts { input: 21, cache_write: 188_086, output: 393, ..NONE });
     let read = chat(TokenCounts { input: 21, cache_read: 188_086, output: 393, ..NONE });
-    // platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool.
+    // Published: platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool.
     let searched =
         chat(TokenCounts { input: 105, cache_read: 7_123, cache_write: 7_345, output: 6_039, ..NONE });
+    // Units.
     let long = chat(TokenCounts { input: 250_000, output: 1_000, ..NONE });
     check(
         "anthropic",
@@ -182,6 +196,7 @@ fn anthropic_bills_are_those_of_its_price_page() {
 /// <https://ai.google.dev/gemini-api/docs/pricing>.
 #[test]
 fn gemini_bills_are_those_of_its_price_page() {
+    // Units; the audio is published (32 tokens a second), and the picture (1,290 tokens).
     let prompt = |input| chat(TokenCounts { input, output: 1_000, ..NONE });
     let thought = chat(TokenCounts { input: MILLION, output: 500_000, reasoning: 500_000, ..NONE });
     check(
@@ -216,6 +231,7 @@ fn gemini_bills_are_those_of_its_price_page() {
 
 #[test]
 fn bills_of_the_other_vendors_are_those_of_their_price_pages() {
+    // Units, where no example is named.
     let all = chat(TokenCounts { input: MILLION, cache_read: MILLION, output: MILLION, ..NONE });
     let plain = chat(TokenCounts { input: MILLION, output: MILLION, ..NONE });
     let long = chat(TokenCounts { input: 250_000, output: 1_000, ..NONE });
@@ -234,8 +250,8 @@ fn bills_of_the_other_vendors_are_those_of_their_price_pages() {
             ("$0.66, $0.022 and $1.98", "deepseek-v4-pro", all, 2_662_000_000),
         ],
     );
-    // https://docs.x.ai/developers/models; the usage is that of .../prompt-caching/usage-and-pricing: 125 tokens in, 98 of
-    // them cached, 48 out.
+    // https://docs.x.ai/developers/models. Published: docs.x.ai/developers/advanced-api-usage/prompt-caching/usage-and-pricing:
+    // 125 tokens in, 98 of them cached, 48 out.
     let cached = chat(TokenCounts { input: 27, cache_read: 98, output: 48, ..NONE });
     check(
         "xai",
@@ -273,10 +289,21 @@ fn bills_of_the_other_vendors_are_those_of_their_price_pages() {
             ("$0.0375 and $0.15", "command-r7b-12-2024", plain, 187_500_000),
         ],
     );
-    // https://docs.perplexity.ai/getting-started/pricing. The usage and the total of $0.409393 are the documentation's: 33
+    // https://docs.perplexity.ai/getting-started/pricing. Published, with its total of $0.409393: 33
     // tokens in and 20,016 of citations at $2, 7,163 out at $8, 73,997 of reasoning at $3, 18 searches at $5 for a thousand.
     let researched = TokenCounts { input: 33 + 20_016, output: 7_163, reasoning: 73_997, ..NONE };
     check("perplexity", &[("search fee", "sonar-deep-research", chat(researched).searches(18), 409_393_000)]);
+    // docs.litellm.ai/docs/providers/minimax quotes $0.30, $0.375 for a cache write, $0.03 for a read and $1.20.
+    // Published: platform.minimax.io/docs/api-reference/anthropic-api-compatible-cache.
+    let written = chat(TokenCounts { input: 21, cache_write: 188_086, output: 393, ..NONE });
+    let read = chat(TokenCounts { input: 21, cache_read: 188_086, output: 393, ..NONE });
+    check(
+        "minimax",
+        &[
+            ("a cache written", "MiniMax-M2.1", written, 71_010_150),
+            ("a cache read", "MiniMax-M2.1", read, 6_120_480),
+        ],
+    );
     // https://platform.moonshot.ai/docs/pricing and https://docs.z.ai/guides/overview/pricing
     check("moonshot", &[("$3, $0.30 and $15", "kimi-k3", all, 18_300_000_000)]);
     check("zai", &[("$1.40, $0.26 and $4.40", "glm-5.3", all, 6_060_000_000)]);

@@ -223,6 +223,8 @@ impl Details {
             (Self::Usage, b"is_byok") => (Count::IsByok, 0),
             (Self::Upstream, b"upstream_inference_cost") => (Count::UpstreamCost, 0),
             (Self::Cost, b"total_cost") => (Count::Cost, 0),
+            // Perplexity: the fee of a search that nothing else counts.
+            (Self::Cost, b"request_cost") => (Count::Searches, 2),
             (Self::Prompt, b"cached_tokens") => (Count::CacheRead, 0),
             (Self::Prompt, b"cache_write_tokens") => (Count::CacheWrite, 0),
             (Self::Prompt, b"cache_creation_tokens" | b"cache_creation_input_tokens") => {
@@ -276,6 +278,9 @@ impl Count {
             Self::Cost | Self::UpstreamCost => scaled(raw, NANO),
             Self::AudioMs => scaled(raw, MILLI),
             Self::IsByok => Some(u64::from(raw == b"true")),
+            Self::Searches => {
+                whole_number(raw).or_else(|| scaled(raw, MILLI).map(|milli| milli.div_ceil(1_000)))
+            }
             Self::Prompt
             | Self::Completion
             | Self::Total
@@ -288,7 +293,6 @@ impl Count {
             | Self::AudioOutput
             | Self::ImageInput
             | Self::ImageOutput
-            | Self::Searches
             | Self::SearchCalls
             | Self::ToolCalls
             | Self::CostTicks => count(raw),

@@ -164,6 +164,19 @@ fn units_and_the_vendors_cost_are_read() {
             (units(3, 0, 0), Some(6_000_000)),
         ),
         (
+            "Perplexity, with a fee for one search",
+            json!({"prompt_tokens":8,"completion_tokens":439,"total_tokens":447,"search_context_size":"low",
+                "cost":{"input_tokens_cost":0.000008,"output_tokens_cost":0.000439,"request_cost":0.005,"total_cost":0.005447}}),
+            tokens(8, 439),
+            (units(1, 0, 0), Some(5_447_000)),
+        ),
+        (
+            "Perplexity without a search",
+            json!({"prompt_tokens":7,"completion_tokens":2,"cost":{"request_cost":0,"total_cost":0.001}}),
+            tokens(7, 2),
+            (Units::ZERO, Some(1_000_000)),
+        ),
+        (
             "xAI",
             json!({"input_tokens":9212,"output_tokens":3417,"cost_in_usd_ticks":318_319_005,"num_sources_used":0,
                 "server_side_tool_usage_details":{"web_search_calls":1,"x_search_calls":3,"code_interpreter_calls":2}}),
