@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: run.sh [--direct] [--only PART-OF-A-SUITE'S-NAME] [PATH-OF-LLMGW]
 #
-# The gateway as its clients see it: the official Python and Node SDKs of OpenAI and Anthropic, the Vercel AI SDK,
-# LangChain, and sessions of Claude Code, Codex, aider and opencode (on Linux on x86-64), against an upstream that
+# The gateway as its clients see it: the official Python and Node SDKs of OpenAI and Anthropic, the Node ones also on pages in
+# Chromium, the Vercel AI SDK, LangChain, and sessions of Claude Code, Codex, aider and opencode (on Linux on x86-64), against an upstream that
 # answers by script. Everything runs in a network of its own that has nothing but loopback, where the system allows
 # that. Without a path the gateway is built here (debug). With --direct the clients talk to the scripted upstream itself, which proves the checks.
 # The last line is `clients: N passed, N failed`; the exit code is not 0 when a check failed.

@@ -1,18 +1,28 @@
 #!/usr/bin/env bash
 # usage: setup.sh   installs the clients (Python packages from PyPI, Node packages from npm, every one with its hash)
-# into the user's cache, once, and prints that folder. About 2 GB on disk, most of it the four agents.
+# into the user's cache, once, and prints that folder. About 2 GB on disk, most of it the four agents. Chromium, which the
+# suite of the browser needs, is Debian's package: root installs it where it is missing.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${LLMGW_CLIENTS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/llmgw-clients}
 stamp=$(cat "$here/requirements.txt" "$here/aider.txt" "$here/package-lock.json" "$0" | sha256sum)
+
+say() { echo "setup: $*" >&2; }
+need() { command -v "$1" >/dev/null || { say "$1 is needed: $2"; exit 1; }; }
+
+# Where no browser can be installed, its suite is skipped, and the run says so.
+if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    say "installing chromium with apt-get"
+    { apt-get install -y -qq --no-install-recommends chromium ||
+        { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }; } >&2 ||
+        say "chromium cannot be installed"
+fi
 
 if [ -f "$dir/stamp" ] && [ "$(cat "$dir/stamp")" = "$stamp" ]; then
     echo "$dir"
     exit 0
 fi
 
-say() { echo "setup: $*" >&2; }
-need() { command -v "$1" >/dev/null || { say "$1 is needed: $2"; exit 1; }; }
 need python3 "Python 3.11 or newer"
 need npm "Node.js 20 or newer"
 

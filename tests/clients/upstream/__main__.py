@@ -1,7 +1,7 @@
 """usage: python -m upstream   serves on a free loopback port until it is killed; its first line says where.
 
 Below /openai, /anthropic, /google and /chat it is a vendor with that vendor's paths and its own key; below /direct it is all of
-them, and takes any key. `GET /-/state` tells how many answers are under way and what was asked last.
+them, and takes any key. `GET /-/state` tells how many answers are under way and what was asked last, `GET /-/page` is an empty page.
 """
 
 import http.server
@@ -40,6 +40,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/-/state":
             return self.reply(200, json.dumps(STATE))
+        if self.path == "/-/page":
+            return self.reply(200, "<!doctype html><title>A page</title>", "text/html")
         self.reply(404, json.dumps(chat.error(404, "There is nothing here.")))
 
     def do_POST(self):
