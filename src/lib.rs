@@ -8,18 +8,20 @@
 //!
 //! Control stops last, because it stores what the data plane recorded until the end.
 
+mod signals;
+
 use std::fmt;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use control::config::Config;
-use control::{Control, OpenError, OpenParams, State};
+use control::{Control, OpenError, OpenParams, State, regular_file};
 use dataplane::{Dataplane, Settings, tls};
+use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
-use tokio::runtime::Runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use self::signals::Signals;
 
 /// What this binary is.
 pub const BUILD: BuildIdentity = BuildIdentity {
@@ -35,7 +37,7 @@ pub struct Gateway {
     dataplane: Dataplane,
     control: Control,
     address: SocketAddr,
-    stop: StopSignal,
+    signals: Signals,
 }
 
 /// Why the gateway did not start. `Display` is one line that says what to do.
@@ -93,9 +95,7 @@ impl Gateway {
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
-        if config.logging.request_bodies {
-            tracing::warn!("LLMGW_LOG_REQUEST_BODIES is set, but this release writes no bodies");
-        }
+        let mut signals = Signals::catch().map_err(StartError::System)?;
         // A second start in one process finds the provider installed, which is as good.
         rustls::crypto::ring::default_provider().install_default().ok();
         let settings = settings(&config)?;
@@ -114,12 +114,19 @@ impl Gateway {
         let workers = config.server.workers.max(1);
         let usage_logs = (0..workers).map(|_| state.usage_log()).collect::<Result<Vec<_>, _>>()?;
         let (publisher, reader) = shared::snapshot::channel();
-        let params =
-            dataplane::Params { settings, build: BUILD, snapshots: reader.clone(), usage_logs, upstream_tls };
-        let dataplane = dataplane::new(params).map_err(StartError::System)?;
+        let dataplane = dataplane::new(dataplane::Params {
+            settings,
+            build: BUILD,
+            snapshots: reader.clone(),
+            usage_logs,
+            upstream_tls,
+            alarm: signals.alarm.clone(),
+        })
+        .map_err(StartError::System)?;
         let control = control::start(control::Params {
             state,
             config: Arc::new(config),
+            alarm: signals.alarm.clone(),
             warnings,
             publisher,
             reader,
@@ -130,9 +137,9 @@ impl Gateway {
         })
         .map_err(StartError::System)?;
         // Before the first request is served: from then on a signal drains.
-        let stop = StopSignal::listen().map_err(StartError::System)?;
+        signals.hold_stop().map_err(StartError::System)?;
         let address = dataplane.serve(listener, control.handler()).map_err(StartError::System)?;
-        Ok(Self { dataplane, control, address, stop })
+        Ok(Self { dataplane, control, address, signals })
     }
 
     /// Where it listens.
@@ -141,40 +148,51 @@ impl Gateway {
     }
 
     /// Blocks until SIGTERM or SIGINT, then drains (OPS-3): streams in flight end or are cut, and every
-    /// record is stored.
-    pub fn run_until_stopped(self) {
-        let Self { dataplane, control, stop, .. } = self;
-        let StopSignal { runtime, mut terminate, mut interrupt } = stop;
-        runtime.block_on(async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            tracing::info!("stopping: no new connections, streams in flight may end");
-            dataplane.stop().await;
-        });
+    /// record is stored. Returns at once when a thread has died: what was recorded is in the journal.
+    pub fn run_until_stopped(self) -> Result<(), ThreadDied> {
+        let Self { dataplane, control, mut signals, .. } = self;
+        let asked = signals.until_stopped(|| control.reload());
+        if !asked {
+            // Nothing is let go: the state stays locked until the process is gone.
+            std::mem::forget((dataplane, control));
+            return Err(ThreadDied::of(&signals.alarm));
+        }
+        tracing::info!("stopping: no new connections, streams in flight may end");
+        if !signals.unless_died(dataplane.stop()) {
+            std::mem::forget(control);
+            return Err(ThreadDied::of(&signals.alarm));
+        }
         control.stop();
+        if signals.alarm.cause().is_some() {
+            return Err(ThreadDied::of(&signals.alarm));
+        }
         tracing::info!("stopped");
+        Ok(())
     }
 }
 
-/// SIGTERM and SIGINT, caught from the moment this is made.
+/// A thread that the gateway cannot do without has ended. A supervisor should start the gateway again.
 #[derive(Debug)]
-struct StopSignal {
-    runtime: Runtime,
-    terminate: Signal,
-    interrupt: Signal,
-}
+pub struct ThreadDied(String);
 
-impl StopSignal {
-    fn listen() -> std::io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let context = runtime.enter();
-        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        drop(context);
-        Ok(Self { runtime, terminate, interrupt })
+impl ThreadDied {
+    fn of(alarm: &Alarm) -> Self {
+        Self(alarm.cause().unwrap_or("a thread ended").to_owned())
+    }
+
+    /// The exit code, as in sysexits.h.
+    pub fn exit_code(&self) -> u8 {
+        70
     }
 }
+
+impl fmt::Display for ThreadDied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; the gateway cannot go on and has to be started again", self.0)
+    }
+}
+
+impl std::error::Error for ThreadDied {}
 
 fn settings(config: &Config) -> Result<Settings, StartError> {
     let server = &config.server;
@@ -220,8 +238,12 @@ fn upstream_tls(config: &Config) -> Result<rustls::ClientConfig, StartError> {
     })
 }
 
+/// Certificates and keys: the system's own file of all authorities has a quarter of a mebibyte.
+const PEM_BYTES_MAX: u64 = 16 << 20;
+
 fn read(path: &Path) -> Result<Vec<u8>, StartError> {
-    fs::read(path).map_err(|error| StartError::File(format!("{} cannot be read: {error}", path.display())))
+    regular_file::read(path, PEM_BYTES_MAX)
+        .map_err(|error| StartError::File(format!("{} cannot be read: {error}", path.display())))
 }
 
 /// Hands the console's files to control, which knows neither crate nor folder.

@@ -14,5 +14,5 @@ pub(crate) fn run(keys: usize) {
     loaded.config.admin_keys.extend((0..keys).map(key));
     let gateway = Gateway::start(loaded.config, loaded.warnings).unwrap_or_else(|error| panic!("{error}"));
     eprintln!("listening on http://{}", gateway.address());
-    gateway.run_until_stopped();
+    gateway.run_until_stopped().unwrap_or_else(|error| panic!("{error}"));
 }

@@ -19,6 +19,7 @@ mod meter;
 mod money;
 mod publish;
 mod refusals;
+pub mod regular_file;
 mod retention;
 mod service;
 mod state;

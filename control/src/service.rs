@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,11 +13,13 @@ use http::request::Parts as Head;
 use http::{Request, Response};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, BoxFuture, Handler, HttpClient, KeyHolder};
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle as JoinTask;
 
 use crate::actor::Actor;
 use crate::api::backups::Backups;
@@ -31,7 +33,7 @@ use crate::config::Config;
 use crate::console::Asset;
 use crate::credential::{Keeper, Tokens};
 use crate::meter::writer::{Desk, Writer};
-use crate::publish::{Publisher, PublisherParams, Reloader, Touched};
+use crate::publish::{Publisher, PublisherParams, Reloader, Reloading, Touched};
 use crate::refusals::{self, Counter, Refusals, Refused};
 use crate::retention::Retention;
 use crate::state::{Parts, State};
@@ -45,6 +47,8 @@ pub struct Params {
     pub state: State,
     /// The configuration as it was at start-up.
     pub config: Arc<Config>,
+    /// Raised when a thread of the control plane ends early.
+    pub alarm: Alarm,
     /// What start-up warned of; shown in `GET /admin/api/state`.
     pub warnings: Vec<String>,
     /// Where snapshots go.
@@ -77,6 +81,7 @@ pub struct Control {
     thread: JoinHandle<()>,
     stop: oneshot::Sender<()>,
     readers: Vec<JoinHandle<()>>,
+    reloading: Reloading,
     writer: Writer,
     checkpoints: Checkpoints,
     lock: StateLock,
@@ -102,10 +107,10 @@ pub fn start(params: Params) -> io::Result<Control> {
         out: params.publisher,
     };
     let publisher = Publisher::start(publisher, meter.db_mut()).map_err(io::Error::other)?;
-    let (readers, reader_threads) = Readers::start(&files).map_err(io::Error::other)?;
-    let checkpoints = Checkpoints::start(files.clone())?;
+    let (readers, reader_threads) = Readers::start(&files, &params.alarm).map_err(io::Error::other)?;
+    let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
     let view = publisher.view();
-    let writer = Writer::start(Desk { meter, publisher, keys, retention })?;
+    let writer = Writer::start(Desk { meter, publisher, keys, retention }, &params.alarm)?;
     let scribe = writer.scribe();
     let file = scribe.clone();
     let reloader = Reloader::new(params.config, Box::new(move |routing| file.replace_file(routing)));
@@ -146,12 +151,18 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (visits, arriving) = mpsc::channel(VISITS_MAX + STRANGERS_MAX + HOLDERS_MAX);
     let (refusals, counter) = refusals::channel();
     let (stop, stopped) = oneshot::channel();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let thread = thread::Builder::new().name("llmgw-control".into()).spawn(move || {
-        runtime.block_on(run(Arc::new(app), (reloader, keeper, feed), arriving, (counter, stopped)))
+    let reloading = reloader.start(&params.alarm)?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().thread_keep_alive(Duration::MAX).build()?;
+    // From now on one thread for blocking work is there. Without any, tokio panics where the system refuses a new one.
+    runtime.block_on(runtime.spawn_blocking(|| ())).map_err(io::Error::other)?;
+    let alarm = params.alarm.clone();
+    let thread = params.alarm.spawn("llmgw-control", move || {
+        runtime.block_on(run(Arc::new(app), (keeper, feed, alarm), arriving, (counter, stopped)));
+        Ok(())
     })?;
     let door = Arc::new(Door { visits, gate, refusals, rooms: Rooms::new() });
-    Ok(Control { door, thread, stop, readers: reader_threads, writer, checkpoints, lock })
+    Ok(Control { door, thread, stop, readers: reader_threads, reloading, writer, checkpoints, lock })
 }
 
 impl Control {
@@ -160,11 +171,16 @@ impl Control {
         Arc::<Door>::clone(&self.door)
     }
 
+    /// Reads the configuration file again, though it looks unchanged, beside the caller's thread.
+    pub fn reload(&self) {
+        self.reloading.reload();
+    }
+
     /// Ends the control plane: stores all usage that is queued, then lets go of the state directory. Blocks for
     /// as long as that takes, a few seconds at most. The data plane's usage logs should be dropped before.
     pub fn stop(self) {
-        let Self { door, thread, stop, readers, writer, checkpoints, lock } = self;
-        drop(door);
+        let Self { door, thread, stop, readers, reloading, writer, checkpoints, lock } = self;
+        drop((door, reloading));
         let _ = stop.send(());
         for thread in std::iter::once(thread).chain(readers) {
             if thread.join().is_err() {
@@ -312,15 +328,15 @@ fn told((kind, message): (ErrorKind, &'static str)) -> ApiError {
 
 async fn run(
     app: Arc<App>,
-    (reloader, keeper, feed): (Reloader, Keeper, Option<PriceFeed>),
+    (keeper, feed, alarm): (Keeper, Option<PriceFeed>, Alarm),
     mut arriving: mpsc::Receiver<Visit>,
     (counter, mut stopped): (Counter, oneshot::Receiver<()>),
 ) {
-    let reloading = tokio::spawn(reloader.run());
-    let renewing = tokio::spawn(keeper.run());
-    let fetching = feed.map(|feed| tokio::spawn(feed.run()));
+    let renewing = spawn_vital(&alarm, "the renewal of access tokens", keeper.run());
+    let fetching = feed.map(|feed| spawn_vital(&alarm, "the price feed", feed.run()));
     let (stop_counting, counting_stops) = oneshot::channel();
-    let counting = tokio::spawn(counter.run(app.scribe.clone(), counting_stops));
+    let counting = counter.run(app.scribe.clone(), counting_stops);
+    let counting = spawn_vital(&alarm, "the audit of refused requests", counting);
     loop {
         let visit = tokio::select! {
             _ = &mut stopped => break,
@@ -329,13 +345,25 @@ async fn run(
         let Some(visit) = visit else { break };
         tokio::spawn(receive(Arc::clone(&app), visit));
     }
-    reloading.abort();
     renewing.abort();
     if let Some(fetching) = fetching {
         fetching.abort();
     }
     let _ = stop_counting.send(());
     let _ = counting.await;
+}
+
+/// Spawns a task that runs as long as the control plane: the runtime catches a panic in it, so a guard reports that.
+fn spawn_vital(
+    alarm: &Alarm,
+    part: &'static str,
+    task: impl Future<Output = ()> + Send + 'static,
+) -> JoinTask<()> {
+    let guard = alarm.guard(part);
+    tokio::spawn(async move {
+        let _guard = guard;
+        task.await;
+    })
 }
 
 async fn receive(app: Arc<App>, visit: Visit) {

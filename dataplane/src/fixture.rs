@@ -10,6 +10,7 @@ use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use shared::access::{Access, AccessTable, KeyHasher, Role};
+use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::health::Circuit;
 use shared::id::{EndpointName, ModelId, ProviderId};
@@ -118,6 +119,7 @@ impl Fixture {
             snapshots,
             usage_logs: vec![Box::new(Log(log))],
             upstream_tls: crate::tls::client(None, false).unwrap(),
+            alarm: Alarm::default(),
         })
         .unwrap();
         Self { dataplane, events }

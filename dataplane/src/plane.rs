@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use rustls::ServerConfig;
+use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::policy::ClientTimeouts;
 use shared::port::Handler;
@@ -56,6 +57,14 @@ pub struct Settings {
     pub tls: Option<Arc<ServerConfig>>,
 }
 
+/// Parts of a [`Plane`] that are made elsewhere.
+pub(crate) struct Shared {
+    pub(crate) build: BuildIdentity,
+    pub(crate) snapshots: SnapshotReader,
+    pub(crate) tls: Tls,
+    pub(crate) alarm: Alarm,
+}
+
 /// See the module.
 pub(crate) struct Plane {
     pub(crate) settings: Settings,
@@ -66,6 +75,7 @@ pub(crate) struct Plane {
     pub(crate) homes: Homes,
     pub(crate) fallback: OnceLock<Arc<dyn Handler>>,
     pub(crate) draining: AtomicBool,
+    pub(crate) alarm: Alarm,
     pub(crate) connections: AtomicUsize,
     pub(crate) counters: Vec<Arc<Counters>>,
     held_bytes: AtomicU64,
@@ -78,13 +88,8 @@ impl std::fmt::Debug for Plane {
 }
 
 impl Plane {
-    pub(crate) fn new(
-        settings: Settings,
-        build: BuildIdentity,
-        snapshots: SnapshotReader,
-        tls: Tls,
-        workers: usize,
-    ) -> Self {
+    pub(crate) fn new(settings: Settings, shared: Shared, workers: usize) -> Self {
+        let Shared { build, snapshots, tls, alarm } = shared;
         Self {
             homes: Homes::new(),
             voices: Voices::new(settings.voice_folder.clone()),
@@ -94,6 +99,7 @@ impl Plane {
             tls,
             fallback: OnceLock::new(),
             draining: AtomicBool::new(false),
+            alarm,
             connections: AtomicUsize::new(0),
             counters: (0..workers).map(|_| Arc::default()).collect(),
             held_bytes: AtomicU64::new(0),

@@ -5,9 +5,11 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::port::{Handler, HttpClient};
 use shared::snapshot::SnapshotReader;
@@ -19,7 +21,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::inside::{self, Inside};
 use crate::pacing;
-use crate::plane::{Plane, Settings};
+use crate::plane::{Plane, Settings, Shared};
 use crate::relay::Tails;
 use crate::server::accept::{self, Door, Message};
 use crate::server::io::Order;
@@ -38,6 +40,8 @@ pub struct Params {
     pub usage_logs: Vec<Box<dyn UsageLog>>,
     /// Trust roots for upstreams; ALPN is set here.
     pub upstream_tls: rustls::ClientConfig,
+    /// Raised when a worker ends early.
+    pub alarm: Alarm,
 }
 
 impl std::fmt::Debug for Params {
@@ -62,47 +66,60 @@ const DRAIN_LOOK: Duration = Duration::from_millis(20);
 /// How long cut connections get to end after the drain.
 const CUT_GRACE: Duration = Duration::from_millis(500);
 
-/// Starts the workers. They serve nobody until [`Dataplane::serve`].
+/// Starts the workers, and returns when all of them run. They serve nobody until [`Dataplane::serve`].
 pub fn new(params: Params) -> io::Result<Dataplane> {
     let tls = Tls::new(&params.upstream_tls);
     let workers = params.usage_logs.len();
-    let plane = Arc::new(Plane::new(params.settings, params.build, params.snapshots, tls, workers));
+    let shared =
+        Shared { build: params.build, snapshots: params.snapshots, tls, alarm: params.alarm.clone() };
+    let plane = Arc::new(Plane::new(params.settings, shared, workers));
     let mut dataplane =
         Dataplane { plane, doors: Vec::new(), threads: Vec::new(), stop: watch::Sender::new(false) };
+    let (begun, begins) = channel();
     for (index, usage) in params.usage_logs.into_iter().enumerate() {
         let (sender, inbox) = mpsc::channel(INBOX_MAX);
         dataplane.doors.push(Door { inbox: sender, live: Arc::default() });
         let (plane, counters) = (Arc::clone(&dataplane.plane), dataplane.plane.counters.get(index).cloned());
-        let thread = std::thread::Builder::new().name(format!("data-{index}")).spawn(move || {
+        let begun = begun.clone();
+        let thread = params.alarm.spawn(&format!("data-{index}"), move || {
             // Made on its own thread: a worker never leaves it.
             let worker = Rc::new(Worker::new(plane, counters.unwrap_or_default(), usage));
-            if let Err(error) = run(&worker, inbox) {
-                tracing::error!(%error, "a data-plane thread cannot run");
-            }
+            run(&worker, inbox, begun)
         })?;
         dataplane.threads.push(thread);
+    }
+    drop(begun);
+    for _ in 0..workers {
+        begins.recv().map_err(|_| io::Error::other("a thread of the data plane cannot run"))?;
     }
     Ok(dataplane)
 }
 
 /// One worker's life: until its inbox closes.
-fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>) -> io::Result<()> {
+fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, begun: Sender<()>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_keep_alive(Duration::MAX)
         .build_local(LocalOptions::default())?;
     runtime.block_on(async {
-        tokio::task::spawn_local(Rc::clone(worker).sweep());
-        tokio::task::spawn_local(Tails::keep(worker.tails.inbox(), worker.plane.settings.usage_grace));
+        // From now on one thread for blocking work is there. Without any, tokio panics where the system refuses a new one.
+        tokio::task::spawn_blocking(|| ()).await.map_err(io::Error::other)?;
+        begun.send(()).map_err(io::Error::other)?;
+        drop(begun);
+        let alarm = &worker.plane.alarm;
+        spawn_vital(alarm, "the sweeper of a worker", Rc::clone(worker).sweep());
+        let tails = Tails::keep(worker.tails.inbox(), worker.plane.settings.usage_grace);
+        spawn_vital(alarm, "the reader of late usage", tails);
         while let Some(message) = inbox.recv().await {
             match message {
                 Message::Socket(tcp, peer, seat) => accept::receive(worker, tcp, peer, seat),
                 Message::Listen { listener, doors, stop } => match TcpListener::from_std(listener) {
                     Ok(listener) => {
                         let accepting = accept::accept(listener, Rc::clone(worker), doors, stop);
-                        tokio::task::spawn_local(accepting);
+                        spawn_vital(alarm, "the acceptor of connections", accepting);
                     }
-                    Err(error) => tracing::error!(%error, "cannot listen"),
+                    Err(error) => return Err(error),
                 },
                 Message::Order(order) => worker.command_all(order),
                 Message::Visit(visit) => {
@@ -115,6 +132,15 @@ fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>) -> io::Result<()
         }
         Ok(())
     })
+}
+
+/// Spawns a task that a worker cannot do without: the runtime catches a panic in it, so a guard reports that.
+fn spawn_vital(alarm: &Alarm, part: &'static str, task: impl Future<Output = ()> + 'static) {
+    let guard = alarm.guard(part);
+    tokio::task::spawn_local(async move {
+        let _guard = guard;
+        task.await;
+    });
 }
 
 /// Threads for name resolution and decompression, per worker.

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod address;
+pub mod alarm;
 pub mod build;
 pub mod clock;
 pub mod error_kind;

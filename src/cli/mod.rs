@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 use control::config::Environment;
+#[cfg(target_os = "linux")]
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 /// A gateway for model inference.
 #[derive(Parser)]
@@ -108,7 +110,11 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
         }
     };
-    let environment = || Arc::new(Environment::of_process());
+    let environment = || {
+        let environment = Arc::new(Environment::of_process());
+        protect_memory(&environment);
+        environment
+    };
     let result = match arguments.command {
         Command::Serve => serve::run(&environment()),
         Command::Quickstart => quickstart::run(&environment()),
@@ -130,6 +136,18 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// Keeps the memory of this process, which holds keys and prompts, out of core dumps and from debuggers of its user.
+fn protect_memory(environment: &Environment) {
+    #[cfg(target_os = "linux")]
+    if !environment.allows_core_dumps()
+        && let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable)
+    {
+        let _ = writeln!(std::io::stderr(), "llmgw: core dumps cannot be forbidden: {error}");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = environment;
 }
 
 /// Writes to stdout. A reader that has gone away is no fault of ours.

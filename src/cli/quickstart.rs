@@ -35,8 +35,7 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), Failure> {
         found: &found,
         model,
     }))?;
-    gateway.run_until_stopped();
-    Ok(())
+    serve::until_stopped(gateway)
 }
 
 /// Writes the first configuration where there is none, and says which model servers went into it.

@@ -12,8 +12,15 @@ use llmgw::Gateway;
 pub(super) fn run(environment: &Arc<Environment>) -> Result<(), Failure> {
     let loaded = load(environment)?;
     let gateway = start(loaded)?;
-    gateway.run_until_stopped();
-    Ok(())
+    until_stopped(gateway)
+}
+
+/// Runs `gateway` until it is asked to stop, or one of its threads dies.
+pub(super) fn until_stopped(gateway: Gateway) -> Result<(), Failure> {
+    gateway.run_until_stopped().map_err(|error| {
+        tracing::error!("{error}");
+        Failure::new(error.exit_code(), error)
+    })
 }
 
 /// Loads the configuration, with the first fault as the failure's one line.

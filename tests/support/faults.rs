@@ -1,18 +1,29 @@
-//! A disk that fails, and a process that dies at a chosen moment: a library that stands before the system's own.
+//! A system that fails: a library whose calls take precedence over the system's own. A disk that fails or hangs, threads
+//! that cannot be made or die, a process that dies at a chosen moment.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// While the file `full` or `eio` is in the directory FAULTS, writes to `gateway.db` and to what is beside it fail in that
-/// way; with `all-full` or `readonly`, writes to the journal too. The process dies at its DIE_AT-th write to any database, or change of a name of one.
+/// way; with `all-full` or `readonly`, writes to the journal too. While `hang` is there, paths that begin with its content
+/// cannot be opened or looked at: the call never returns. While `no-threads` is there, no thread can be made; while
+/// `no-epoll` is there, the thread whose name is its content cannot wait for events. The process dies at its DIE_AT-th write to any database, or change of a name of one.
 const FAULTS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <dirent.h>
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -82,6 +93,57 @@ int rename(const char *from, const char *to) {
     REAL(rename);
     step(to);
     return real(from, to);
+}
+static int content(const char *fault, char *text, size_t size) {
+    char path[4096];
+    const char *dir = getenv("FAULTS");
+    if (!dir) return 0;
+    snprintf(path, sizeof path, "%s/%s", dir, fault);
+    int kept = errno, fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    errno = kept;
+    if (fd < 0) return 0;
+    ssize_t n = syscall(SYS_read, fd, text, size - 1);
+    syscall(SYS_close, fd);
+    text[n < 0 ? 0 : n] = 0;
+    return 1;
+}
+static void hang(const char *path) {
+    char text[4096];
+    if (!path || !content("hang", text, sizeof text) || strncmp(path, text, strlen(text)) != 0) return;
+    for (;;) pause();
+}
+int open64(const char *path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = va_arg(more, mode_t);
+    va_end(more);
+    hang(path);
+    return syscall(SYS_openat, AT_FDCWD, path, flags | O_LARGEFILE, mode);
+}
+int statx(int dir, const char *restrict path, int flags, unsigned mask, struct statx *restrict found) {
+    REAL(statx);
+    hang(path);
+    return real(dir, path, flags, mask, found);
+}
+DIR *opendir(const char *path) {
+    REAL(opendir);
+    hang(path);
+    return real(path);
+}
+int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*life)(void *), void *arg) {
+    REAL(pthread_create);
+    char text[8];
+    if (content("no-threads", text, sizeof text)) return EAGAIN;
+    return real(thread, how, life, arg);
+}
+int epoll_wait(int fd, struct epoll_event *events, int count, int timeout) {
+    REAL(epoll_wait);
+    char text[64], name[17] = {0};
+    if (content("no-epoll", text, sizeof text) && prctl(PR_GET_NAME, name) == 0 && strcmp(name, text) == 0) {
+        errno = EIO;
+        return -1;
+    }
+    return real(fd, events, count, timeout);
 }
 int unlink(const char *path) {
     REAL(unlink);

@@ -36,6 +36,8 @@ impl Setup {
             ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", ENCRYPTION_KEY),
             ("LLMGW_PORT", "0"),
             ("LLMGW_LOG", "info"),
+            // Else /proc shows a test that is not run by root neither descriptors nor memory of the process.
+            ("LLMGW_CORE_DUMPS", "true"),
         ];
         Self {
             yaml: yaml.text(),

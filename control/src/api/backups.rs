@@ -90,6 +90,7 @@ impl Making {
             let context = OrderContext { actor, status: StatusCode::NO_CONTENT, idempotency: None };
             let _ = scribe.write(Box::new(OrderOf::new(Finish { outcome }, context).0));
         };
+        #[expect(clippy::disallowed_methods, reason = "its end is the end of one backup, not of the gateway")]
         thread::Builder::new().name("llmgw-backup".into()).spawn(make).map(drop)
     }
 }
@@ -107,13 +108,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let backups = &call.app.backups;
     let Now { is_running, last_failure } = backups.now();
-    let dir = backups.dir.clone();
-    let listed = tokio::task::spawn_blocking(move || backup::list(&dir)).await;
-    let data = match listed {
-        Ok(Ok(data)) => data,
-        Ok(Err(error)) => return Err(failed(&error.to_string())),
-        Err(_) => return Err(failed("the directory could not be read")),
-    };
+    let data = backup::list_beside(backups.dir.clone()).await.map_err(|error| failed(&error.to_string()))?;
     json(&List { data, next_cursor: None, is_running, last_failure, kept: backups.kept })
 }
 

@@ -12,6 +12,7 @@ use tar::{Entry, EntryType};
 use super::manifest::{BUFFER_BYTES, DATABASE, Hasher, MANIFEST, Manifest, ManifestFile};
 use super::scratch::Scratch;
 use super::{BackupError, at};
+use crate::regular_file;
 use crate::store::copy;
 use crate::store::open::{APPLICATION_ID, USAGE_APPLICATION_ID};
 
@@ -54,7 +55,7 @@ pub(super) fn manifest(archive: &Path) -> Result<Manifest, BackupError> {
 
 /// Unpacks `archive` into the empty directory `dir`, as long as that takes no more than `bytes_max`.
 pub(super) fn unpack(archive: &Path, dir: &Path, bytes_max: u64) -> Result<Manifest, BackupError> {
-    let packed = archive.metadata().map_err(at(archive))?.len();
+    let packed = regular_file::open(archive).and_then(|file| file.metadata()).map_err(at(archive))?.len();
     let bytes_max = bytes_max.min(packed.saturating_mul(RATIO_MAX).max(BYTES_ALWAYS));
     let mut tar = open(archive, bytes_max.saturating_add(MANIFEST_BYTES_MAX + TAR_BYTES))?;
     let mut entries = tar.entries().map_err(broken(archive))?.raw(true);
@@ -80,7 +81,7 @@ pub(super) fn unpack(archive: &Path, dir: &Path, bytes_max: u64) -> Result<Manif
 type Packed = io::Take<zstd::Decoder<'static, io::BufReader<File>>>;
 
 fn open(archive: &Path, bytes_max: u64) -> Result<tar::Archive<Packed>, BackupError> {
-    let file = File::open(archive).map_err(at(archive))?;
+    let file = regular_file::open(archive).map_err(at(archive))?;
     let mut decoder = zstd::Decoder::new(file).map_err(at(archive))?;
     decoder.window_log_max(WINDOW_LOG_MAX).map_err(at(archive))?;
     Ok(tar::Archive::new(decoder.take(bytes_max)))

@@ -23,6 +23,7 @@ pub use archive::{BYTES_MAX, verify};
 pub use create::create;
 pub use manifest::{Manifest, ManifestFile};
 pub use restore::{RestoreParams, Restored, restore};
+pub(crate) use shelf::list_beside;
 pub use shelf::{Archive, list};
 
 use crate::store::error::OpenError;

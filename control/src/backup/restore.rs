@@ -10,6 +10,7 @@ use super::archive::{inspect, unpack};
 use super::manifest::{DATABASE, Manifest};
 use super::scratch::Scratch;
 use super::{BackupError, at};
+use crate::regular_file;
 use crate::store::lock::{self, StateLock};
 use crate::store::open::{make_directory, opens_with};
 
@@ -39,7 +40,7 @@ pub struct Restored {
 pub fn restore(params: RestoreParams<'_>) -> Result<Restored, BackupError> {
     let RestoreParams { archive, dir, bytes_max, encryption_key } = params;
     // An archive that is not there must not leave a directory behind.
-    File::open(archive).map_err(at(archive))?;
+    regular_file::open(archive).map_err(at(archive))?;
     make_directory(dir)?;
     for entry in fs::read_dir(dir).map_err(at(dir))? {
         let name = entry.map_err(at(dir))?.file_name();

@@ -11,6 +11,7 @@ use super::archive::manifest;
 use super::manifest::Manifest;
 use super::scratch::Scratch;
 use super::{BackupError, at};
+use crate::regular_file;
 
 /// An archive in the default directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,21 +24,33 @@ pub struct Archive {
     pub manifest: Option<Manifest>,
 }
 
-/// The archives of the state in `dir`, newest first.
+/// The archives of the state in `dir`, newest first. An error where their file system does not answer in time.
 pub fn list(dir: &Path) -> Result<Vec<Archive>, BackupError> {
-    let dir = dir.join(FOLDER);
-    let entries = match fs::read_dir(&dir) {
+    let folder = dir.join(FOLDER);
+    let path = folder.clone();
+    regular_file::in_time(move || list_now(&path)).map_err(at(&folder))?
+}
+
+/// As [`list`], of the archives in `dir` itself and beside the caller's task.
+pub(crate) async fn list_beside(dir: PathBuf) -> Result<Vec<Archive>, BackupError> {
+    let folder = dir.join(FOLDER);
+    let path = folder.clone();
+    regular_file::beside(move || list_now(&path)).await.map_err(at(&folder))?
+}
+
+fn list_now(dir: &Path) -> Result<Vec<Archive>, BackupError> {
+    let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(at(&dir))?,
+        other => other.map_err(at(dir))?,
     };
     let mut names = Vec::new();
     for entry in entries {
-        let name = entry.map_err(at(&dir))?.file_name();
+        let name = entry.map_err(at(dir))?.file_name();
         names.extend(name.into_string().ok().filter(|name| is_archive(name)));
     }
     names.sort_unstable_by(|one, other| other.cmp(one));
     names.truncate(LISTED_MAX);
-    names.into_iter().map(|name| look_at(&dir, name)).collect()
+    names.into_iter().map(|name| look_at(dir, name)).collect()
 }
 
 fn look_at(dir: &Path, name: String) -> Result<Archive, BackupError> {

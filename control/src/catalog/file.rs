@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::shelf::Entry;
+use crate::regular_file;
 
 /// What the file holds.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -59,17 +60,10 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// The whole of a file; none where there is none, an error where it is larger than `bytes_max`.
 pub(super) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut bytes = Vec::new();
-    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
-    if u64::try_from(bytes.len()).is_ok_and(|length| length <= bytes_max) {
-        Ok(Some(bytes))
-    } else {
-        Err(io::Error::other(format!("it is larger than {bytes_max} bytes")))
+    match regular_file::read_now(path, bytes_max) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

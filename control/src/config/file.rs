@@ -1,12 +1,13 @@
 //! Reads the YAML file: text, tree, schema, then the typed form of whatever fits, with every fault collected.
 
-use std::io::Read as _;
+use std::io;
 use std::path::{Path as FilePath, PathBuf};
 
 use super::fault::{Fault, Place};
 use super::raw;
 use super::schema;
 use super::yaml::{self, Path, Position, Spot, Step};
+use crate::regular_file;
 
 /// A file that was read, as far as it could be, and what is wrong with it.
 pub(super) struct Reading {
@@ -119,18 +120,11 @@ fn version(text: &str) -> Version {
 }
 
 fn text_of(file: &FilePath) -> Result<Option<String>, String> {
-    let open = match std::fs::File::open(file) {
-        Ok(open) => open,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+    let bytes = match regular_file::read(file, FILE_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("cannot be read: {error}")),
     };
-    let mut bytes = Vec::new();
-    open.take(FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| format!("cannot be read: {error}"))?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
-        return Err(format!("is larger than {FILE_BYTES_MAX} bytes"));
-    }
     String::from_utf8(bytes).map(Some).map_err(|_| "is not UTF-8".to_owned())
 }
 
@@ -189,7 +183,7 @@ fn compact(tree: &mut serde_json::Value) {
 }
 
 /// Bytes of a configuration file.
-const FILE_BYTES_MAX: u64 = 16 << 20;
+pub(super) const FILE_BYTES_MAX: u64 = 16 << 20;
 const NOTES_MAX: usize = 10_000;
 const FAULTS_MAX: usize = 100;
 /// Each position costs a pass over the text; this bounds all passes together to a few seconds (P21).

@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::env::Environment;
+use super::env::{CORE_DUMPS, Environment};
 use super::fault::{ConfigError, Fault};
 use super::file::{self, Reading, Version};
 use super::model::{Config, Routing};
 use super::seed::Seed;
 use super::{identity, plain, serving, validate};
+use crate::regular_file;
 
 /// A configuration that holds, and what deserves a word about it.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let (state_dir, file) = places(&mut layers);
     let seed = environment
         .path("LLMGW_CONFIG_SEED")
-        .filter(|_| !file.exists())
+        .filter(|_| !regular_file::is_there(&file))
         .map(|from| Seed { from, to: file.clone() });
     let source = seed.as_ref().map_or(file.as_path(), |seed| seed.from.as_path());
     let Reading { raw, mut notes, version } = file::read(source);
@@ -86,6 +87,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
         None,
         String::new(),
     );
+    layers.flag(CORE_DUMPS, None);
     let anonymous_provider_automation = layers.flag("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", None);
 
     faults.append(&mut layers.faults);
@@ -250,7 +252,7 @@ fn warn_of_missing(
     layers: &mut Layers<'_>,
     warnings: &mut Vec<String>,
 ) {
-    match (source.exists(), seeding, environment.path("LLMGW_CONFIG")) {
+    match (regular_file::is_there(source), seeding, environment.path("LLMGW_CONFIG")) {
         (true, _, _) | (false, false, None) => {}
         (false, true, _) => {
             layers.fault("LLMGW_CONFIG_SEED", format!("there is no file {}", source.display()))

@@ -133,8 +133,6 @@ pub struct Logging {
     pub format: LogFormat,
     /// One line a request, metadata only.
     pub requests: bool,
-    /// Prompts and answers too: an explicit, unsafe opt-in.
-    pub request_bodies: bool,
     /// What records hold of end users.
     pub end_users: EndUsers,
 }

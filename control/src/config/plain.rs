@@ -4,7 +4,6 @@
 //! No message quotes a value: a value is a secret.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use shared::secret::Secret;
 use super::model::{KeptKey, Provider, Routing};
 use super::registry;
 use crate::credential::fits_header;
+use crate::regular_file;
 
 /// The places of the file.
 #[derive(Clone, Debug)]
@@ -43,16 +43,19 @@ impl Plain {
 
     /// Reads the file; none if there is none.
     pub(crate) fn read(&self) -> io::Result<Option<Reading>> {
-        let file = match File::open(&self.file) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let mode = file.metadata()?.permissions().mode() & 0o777;
-        let mut bytes = Vec::new();
-        file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-        let bytes = Secret::new(bytes);
-        Ok(Some(Reading { mode, ..Reading::of(bytes.expose()) }))
+        let path = self.file.clone();
+        let read: io::Result<_> = regular_file::in_time(move || {
+            let file = regular_file::open(&path)?;
+            let mode = file.metadata()?.permissions().mode() & 0o777;
+            let mut bytes = Vec::new();
+            file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+            Ok((mode, Secret::new(bytes)))
+        })?;
+        match read {
+            Ok((mode, bytes)) => Ok(Some(Reading { mode, ..Reading::of(bytes.expose()) })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -122,7 +125,7 @@ fn key(value: Value) -> Result<Secret<String>, &'static str> {
 pub(super) fn fill(routing: &mut Routing, state_dir: &Path, warnings: &mut Vec<String>) {
     let plain = Plain::of(state_dir);
     let file = plain.file.display();
-    if plain.spent.exists() {
+    if regular_file::is_there(&plain.spent) {
         warnings.push(format!(
             "{} is left of an import that was interrupted and may hold keys in plain text; stop the gateway and run \
              'llmgw credentials import' again",

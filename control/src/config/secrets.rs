@@ -12,6 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::env::Environment;
+use crate::regular_file;
 
 /// The secrets that the environment lacks, and where they are kept.
 #[derive(Debug)]
@@ -96,11 +97,12 @@ pub fn keep_secrets(environment: &Environment, state_dir: &Path) -> Result<Kept,
 
 /// `NAME=VALUE` lines; comments, empty lines and a leading `export` are skipped.
 fn read(file: &Path) -> io::Result<Vec<(String, String)>> {
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
+    let bytes = match regular_file::read(file, BYTES_MAX) {
+        Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
+    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))?;
     // Whoever copied the file may have opened it to others.
     fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
@@ -133,6 +135,8 @@ fn random() -> io::Result<String> {
     Ok(BASE64_STANDARD.encode(bytes))
 }
 
+/// The file holds two lines.
+const BYTES_MAX: u64 = 1 << 20;
 const API_KEY: &str = "LLMGW_API_KEY";
 const ENCRYPTION_KEY: &str = "LLMGW_CREDENTIAL_ENCRYPTION_KEY";
 

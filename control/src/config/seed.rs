@@ -5,6 +5,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use super::file::FILE_BYTES_MAX;
+use crate::regular_file;
+
 /// A copy that is still to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
@@ -17,7 +20,7 @@ pub struct Seed {
 impl Seed {
     /// Makes the copy, whole or not at all. A file that has appeared there meanwhile stays as it is.
     pub fn plant(&self) -> io::Result<()> {
-        write_new(&self.to, &fs::read(&self.from)?)
+        write_new(&self.to, &regular_file::read(&self.from, FILE_BYTES_MAX)?)
     }
 }
 

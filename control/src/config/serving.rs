@@ -141,17 +141,16 @@ pub(super) fn logging(layers: &mut Layers<'_>, raw: &raw::Server, warnings: &mut
         filter,
         format: if format == "json" { LogFormat::Json } else { LogFormat::Text },
         requests: layers.flag("LLMGW_LOG_REQUESTS", raw.log_requests),
-        request_bodies: layers.flag("LLMGW_LOG_REQUEST_BODIES", raw.log_request_bodies),
         end_users: match end_users.as_str() {
             "plain" => EndUsers::Plain,
             "off" => EndUsers::Off,
             _ => EndUsers::Hashed,
         },
     };
-    if logging.request_bodies {
-        warnings.push(
-            "LLMGW_LOG_REQUEST_BODIES is on: prompts and answers go into the log, which is unsafe".to_owned(),
-        );
+    // The variable has its warning from the table.
+    let bodies = layers.flag("LLMGW_LOG_REQUEST_BODIES", raw.log_request_bodies);
+    if bodies && environment.flag("LLMGW_LOG_REQUEST_BODIES").is_none() {
+        warnings.push("server.log_request_bodies is true, but this release does not act on it".to_owned());
     }
     logging
 }

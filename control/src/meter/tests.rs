@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rusqlite::Connection;
+use shared::alarm::Alarm;
 use shared::id::{KeyId, ModelId, ProviderId};
 use shared::operation::Operation;
 use shared::usage::{Outcome, Provenance, TokenCounts, Units, UsageEvent, UsageLog as _};
@@ -549,7 +550,7 @@ fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
         let sql = "SELECT coalesce(sum(exchanges), 0) FROM usage";
         Connection::open(&db).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
     };
-    let writer = Writer::start(desk(meter, home.path())).unwrap();
+    let writer = Writer::start(desk(meter, home.path()), &Alarm::default()).unwrap();
     let mut log = journal.log().unwrap();
     append(&mut log, 0..1);
     let appended = Instant::now();
@@ -569,4 +570,19 @@ fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
     writer.stop();
     assert_eq!(count(), 60);
     assert_eq!(fs::read_dir(home.path().join("journal")).unwrap().count(), 0);
+}
+
+#[test]
+fn the_end_of_the_writer_thread_raises_the_alarm() {
+    let home = TempDir::new().unwrap();
+    let Process { meter, .. } = Process::start(home.path(), 100);
+    let (rung, ring) = std::sync::mpsc::channel();
+    let alarm = Alarm::new(move || rung.send(()).unwrap());
+    let writer = Writer::start(desk(meter, home.path()), &alarm).unwrap();
+    let scribe = writer.scribe();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let chore = |_: &mut Connection| -> rusqlite::Result<()> { panic!("on purpose") };
+    runtime.block_on(scribe.chore(chore)).unwrap_err();
+    ring.recv().unwrap();
+    assert_eq!(alarm.cause(), Some("thread llmgw-writer ended: it panicked"));
 }

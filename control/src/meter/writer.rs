@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use rusqlite::Connection;
+use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
 use super::ingest::{Meter, Round};
@@ -57,9 +58,12 @@ type Chore = Box<dyn FnOnce(&mut Connection) + Send>;
 
 impl Writer {
     /// Starts the thread.
-    pub(crate) fn start(desk: Desk) -> io::Result<Self> {
+    pub(crate) fn start(desk: Desk, alarm: &Alarm) -> io::Result<Self> {
         let (jobs, waiting) = bounded(JOBS_MAX);
-        let thread = thread::Builder::new().name("llmgw-writer".into()).spawn(move || run(desk, &waiting))?;
+        let thread = alarm.spawn("llmgw-writer", move || {
+            run(desk, &waiting);
+            Ok(())
+        })?;
         Ok(Self { jobs, thread })
     }
 

@@ -8,7 +8,7 @@ mod reload;
 mod routes;
 
 pub(crate) use publisher::{Publisher, PublisherParams, Touched};
-pub(crate) use reload::{Reloader, StatusCell};
+pub(crate) use reload::{Reloader, Reloading, StatusCell};
 
 #[cfg(test)]
 mod tests;

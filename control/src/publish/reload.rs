@@ -5,11 +5,14 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crossbeam_channel::{RecvTimeoutError, Sender, TrySendError, bounded};
+use shared::alarm::Alarm;
 use shared::clock::unix_ms;
 
 use crate::config::{Config, Routing, Version};
@@ -23,6 +26,8 @@ pub(crate) struct ReloadStatus {
     pub(crate) last_error: Option<(u64, String)>,
     /// How often a changed file has been published.
     pub(crate) reloads: u64,
+    /// When the look at the file began that has not ended yet.
+    began_at_ms: Option<u64>,
 }
 
 /// The status, shared with whoever shows it.
@@ -30,9 +35,15 @@ pub(crate) struct ReloadStatus {
 pub(crate) struct StatusCell(Arc<Mutex<ReloadStatus>>);
 
 impl StatusCell {
-    /// The status now.
+    /// The status now. A look that does not end counts as an error: its file system hangs.
     pub(crate) fn read(&self) -> ReloadStatus {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut status = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(began_at_ms) = status.began_at_ms
+            && unix_ms().saturating_sub(began_at_ms) > LOOK_MS_MAX
+        {
+            status.last_error = Some((began_at_ms, HANGS.to_owned()));
+        }
+        status
     }
 
     fn change(&self, change: impl FnOnce(&mut ReloadStatus)) {
@@ -49,12 +60,29 @@ pub(crate) struct Reloader {
     config: Arc<Config>,
     sink: Sink,
     status: StatusCell,
-    /// The content that was last read.
-    version: Version,
+    /// The content that was last read; none if it must be taken though it is the same.
+    version: Option<Version>,
     /// How the file looked when it was last read.
     read: Stamp,
     /// The file as it was at the last look, where that differs.
     moving: Option<Stamp>,
+}
+
+/// The reloader's thread. It ends after this is dropped; a read from a file system that hangs holds up neither that nor
+/// any other thread.
+#[derive(Debug)]
+pub(crate) struct Reloading {
+    wake: Sender<()>,
+}
+
+impl Reloading {
+    /// Has the file read now.
+    pub(crate) fn reload(&self) {
+        match self.wake.try_send(()) {
+            // A full channel: the thread has not begun with an earlier request.
+            Ok(()) | Err(TrySendError::Full(()) | TrySendError::Disconnected(())) => {}
+        }
+    }
 }
 
 /// What one look at the file led to.
@@ -80,7 +108,7 @@ impl Reloader {
     /// A reloader for the file of `config`, whose content is published already.
     pub(crate) fn new(config: Arc<Config>, sink: Sink) -> Self {
         let reloader = Self {
-            version: config.version,
+            version: Some(config.version),
             config,
             sink,
             status: StatusCell::default(),
@@ -97,12 +125,30 @@ impl Reloader {
         self.status.clone()
     }
 
-    /// Looks at the file every half second, for as long as the future is polled.
-    pub(crate) async fn run(mut self) {
-        loop {
-            tokio::time::sleep(PAUSE).await;
-            self.look();
-        }
+    /// Starts the thread that looks at the file every half second.
+    pub(crate) fn start(mut self, alarm: &Alarm) -> io::Result<Reloading> {
+        let (wake, woken) = bounded(1);
+        alarm.spawn("llmgw-reload", move || {
+            loop {
+                let woken = woken.recv_timeout(PAUSE);
+                self.status.change(|status| status.began_at_ms = Some(unix_ms()));
+                match woken {
+                    Ok(()) => _ = self.reload(),
+                    Err(RecvTimeoutError::Timeout) => _ = self.look(),
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                }
+                self.status.change(|status| status.began_at_ms = None);
+            }
+        })?;
+        Ok(Reloading { wake })
+    }
+
+    /// Reads the file and publishes what it says, though it looks unchanged: a file beside it may have changed.
+    pub(crate) fn reload(&mut self) -> Look {
+        self.moving = None;
+        self.read = Stamp::of(&self.config.file);
+        self.version = None;
+        self.take()
     }
 
     /// Looks once.
@@ -123,7 +169,7 @@ impl Reloader {
 
     fn take(&mut self) -> Look {
         let again = self.config.read_again();
-        if again.version == self.version {
+        if Some(again.version) == self.version {
             return Look::Same;
         }
         match again.result {
@@ -133,7 +179,7 @@ impl Reloader {
                     self.read = Stamp::default();
                     return Look::Moving;
                 }
-                self.version = again.version;
+                self.version = Some(again.version);
                 for warning in warnings {
                     tracing::warn!("{warning}");
                 }
@@ -146,7 +192,7 @@ impl Reloader {
                 Look::Published
             }
             Err(error) => {
-                self.version = again.version;
+                self.version = Some(again.version);
                 tracing::error!(
                     "the configuration file has changed and is not good; the last good one stays in force: {error}"
                 );
@@ -182,4 +228,8 @@ impl Stamp {
     }
 }
 
+/// A look takes microseconds.
+const LOOK_MS_MAX: u64 = 10_000;
+const HANGS: &str =
+    "the configuration file is being read for more than 10 s: its file system does not answer";
 const PAUSE: Duration = Duration::from_millis(500);

@@ -3,11 +3,12 @@
 //! moved is moved by the commit that finds it too long (`store/open.rs`).
 
 use std::io;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rusqlite::Connection;
+use shared::alarm::Alarm;
 
 use super::files::Files;
 
@@ -20,10 +21,12 @@ pub(crate) struct Checkpoints {
 
 impl Checkpoints {
     /// Starts the thread for these databases.
-    pub(crate) fn start(files: Files) -> io::Result<Self> {
+    pub(crate) fn start(files: Files, alarm: &Alarm) -> io::Result<Self> {
         let (go_on, end) = bounded(0);
-        let thread =
-            thread::Builder::new().name("llmgw-checkpoint".into()).spawn(move || run(&files, &end))?;
+        let thread = alarm.spawn("llmgw-checkpoint", move || {
+            run(&files, &end);
+            Ok(())
+        })?;
         Ok(Self { go_on, thread })
     }
 

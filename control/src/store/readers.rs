@@ -1,11 +1,12 @@
 //! Connections that read, each on a thread of its own, so that a slow question holds neither the control thread
 //! nor the writer.
 
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rusqlite::Connection;
+use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
 use super::error::StoreError;
@@ -21,14 +22,16 @@ type Question = Box<dyn FnOnce(&mut Connection) + Send>;
 
 impl Readers {
     /// Opens the connections and starts their threads.
-    pub(crate) fn start(files: &Files) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
+    pub(crate) fn start(files: &Files, alarm: &Alarm) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
         let (questions, waiting) = bounded(QUESTIONS_MAX);
         let mut threads = Vec::new();
         for _ in 0..THREADS {
             let mut db = files.reader()?;
             let waiting = waiting.clone();
-            let thread =
-                thread::Builder::new().name("llmgw-reader".into()).spawn(move || serve(&mut db, &waiting));
+            let thread = alarm.spawn("llmgw-reader", move || {
+                serve(&mut db, &waiting);
+                Ok(())
+            });
             threads.push(thread.map_err(|_| StoreError::Busy)?);
         }
         Ok((Self { questions }, threads))
@@ -90,7 +93,8 @@ mod tests {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("test.db");
         Connection::open(&path).unwrap().execute_batch("CREATE TABLE t (a INTEGER) STRICT").unwrap();
-        let (readers, threads) = Readers::start(&Files { main: path, usage: None }).unwrap();
+        let (readers, threads) =
+            Readers::start(&Files { main: path, usage: None }, &Alarm::default()).unwrap();
         let (go, wait) = bounded::<()>(0);
         let (started, starts) = bounded(THREADS);
         for _ in 0..THREADS {
@@ -110,7 +114,7 @@ mod tests {
         let written = loop {
             // Room comes back as the questions before are answered.
             match runtime.block_on(readers.ask(|db| db.execute("DELETE FROM t", []))) {
-                Err(StoreError::Busy) => thread::yield_now(),
+                Err(StoreError::Busy) => std::thread::yield_now(),
                 other => break other,
             }
         };

@@ -2,6 +2,7 @@
 //! nothing more is made when nobody hears it.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,6 +67,7 @@ impl Studio {
         let folder: Arc<Path> = folder.into();
         for number in 0..threads.max(1) {
             let (queue, folder) = (queue.clone(), Arc::clone(&folder));
+            #[expect(clippy::disallowed_methods, reason = "the thread survives panics of what it does")]
             std::thread::Builder::new()
                 .name(format!("voice-{number}"))
                 .spawn(move || Booth { folder: folder.to_path_buf(), speaker: None }.work(&queue))?;
@@ -90,18 +92,25 @@ struct Booth {
 
 impl Booth {
     fn work(mut self, queue: &Receiver<(Script, Listener)>) {
-        while let Ok((script, mut listener)) = queue.recv() {
-            let end = match self.perform(&script, &mut listener) {
-                Ok(true) => Sound::End,
-                Ok(false) => continue,
-                Err(why) => {
-                    // Whatever state it is in, it is not used again.
-                    self.speaker = None;
-                    Sound::Failed(why)
-                }
-            };
-            listener(end);
+        while let Ok((script, listener)) = queue.recv() {
+            // A panic ends one script, not the thread. Its listener is dropped, and so learns of it.
+            if catch_unwind(AssertUnwindSafe(|| self.serve(&script, listener))).is_err() {
+                self.speaker = None;
+            }
         }
+    }
+
+    fn serve(&mut self, script: &Script, mut listener: Listener) {
+        let end = match self.perform(script, &mut listener) {
+            Ok(true) => Sound::End,
+            Ok(false) => return,
+            Err(why) => {
+                // Whatever state it is in, it is not used again.
+                self.speaker = None;
+                Sound::Failed(why)
+            }
+        };
+        listener(end);
     }
 
     /// Says all of it; false if nobody listens any more.
@@ -174,6 +183,14 @@ mod tests {
             let again = hear(&studio, script(voice, "One, two, three."));
             assert!(again.len().abs_diff(first.len()) * 10 < first.len(), "{}", voice.id);
         }
+    }
+
+    #[test]
+    fn a_panic_ends_one_script_and_the_next_one_is_heard() {
+        let folder = tempfile::tempdir().unwrap();
+        let studio = Studio::open(folder.path(), 1).unwrap();
+        studio.say(script(&VOICES[0], "Hello."), Box::new(|_| panic!("on purpose"))).unwrap();
+        assert!(!hear(&studio, script(&VOICES[0], "Hello.")).is_empty());
     }
 
     #[test]

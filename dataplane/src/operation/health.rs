@@ -22,10 +22,13 @@ pub(crate) fn health(plane: &Plane) -> Response<Reply> {
     }))
 }
 
-/// Whether requests should be sent here: a snapshot is published and the gateway is not stopping.
+/// Ready for requests: a snapshot is published, the gateway is not stopping and no thread of it has died.
 pub(crate) fn ready(plane: &Plane) -> Result<Response<Reply>, Fault> {
     if plane.is_draining() {
         return Err(Fault::new(ErrorKind::Draining, "The gateway is stopping."));
+    }
+    if let Some(cause) = plane.alarm.cause() {
+        return Err(Fault::new(ErrorKind::Draining, format!("The gateway is stopping: {cause}.")));
     }
     if plane.snapshots.load().generation == 0 {
         return Err(Fault::new(ErrorKind::Overloaded, "The gateway is starting."));
@@ -37,4 +40,26 @@ fn ok(body: &serde_json::Value) -> Response<Reply> {
     let mut response = Response::new(Reply::full(Bytes::from(body.to_string())));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use shared::port;
+
+    use crate::fixture::{Fixture, echo, whole};
+
+    #[tokio::test]
+    async fn a_gateway_with_a_dead_thread_is_not_ready() {
+        let fixture = Fixture::start(vec![echo("up", shared::routing::EchoOptions::default())]);
+        let ready = || Request::get("/ready").body(port::full("")).unwrap();
+        assert_eq!(whole(fixture.send(ready()).await).await.0, 200);
+        fixture.dataplane.plane.alarm.raise("thread data-1", "it panicked");
+        let (status, body) = whole(fixture.send(ready()).await).await;
+        assert_eq!(status, 503);
+        assert!(
+            body["error"]["message"].as_str().unwrap().contains("thread data-1 ended: it panicked"),
+            "{body}"
+        );
+    }
 }

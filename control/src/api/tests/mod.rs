@@ -19,6 +19,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
+use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::port::{Body, BoxError, BoxFuture, Handler, HttpClient, HttpLimits, full};
 use shared::snapshot::{self, SnapshotPublisher, SnapshotReader};
@@ -82,6 +83,7 @@ impl Gateway {
         let control = start(Params {
             state,
             config: Arc::new(config),
+            alarm: Alarm::default(),
             warnings: vec!["a warning".into()],
             publisher: publisher.clone(),
             reader: reader.clone(),

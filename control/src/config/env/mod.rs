@@ -81,6 +81,9 @@ impl Environment {
         };
         match parse::value(variable.kind, value) {
             Ok(value) => {
+                if !variable.acted_on && !matches!(value, Value::Flag(false)) {
+                    self.warnings.push(format!("{name} is set, but this release does not act on it"));
+                }
                 self.values.insert(variable.name, value);
             }
             Err(message) => self.faults.push(Fault::variable(name, message)),
@@ -90,6 +93,11 @@ impl Environment {
     /// What deserves a word at start-up, though it keeps nobody from starting.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// True if core dumps and debuggers are allowed.
+    pub fn allows_core_dumps(&self) -> bool {
+        self.flag(CORE_DUMPS).unwrap_or(false)
     }
 
     /// Whether a seed is named, so that the configuration's place is not to be filled otherwise.
@@ -164,6 +172,7 @@ impl fmt::Debug for Environment {
 }
 
 const PREFIX: &str = "LLMGW_";
+pub(super) const CORE_DUMPS: &str = "LLMGW_CORE_DUMPS";
 /// Read by earlier releases; a start warns while one of them is set (CFG-7).
 const RETIRED: &[&str] = &["LLMGW_EXTENSION_URL", "LLMGW_EXTENSION_SECRET"];
 

@@ -15,6 +15,8 @@ pub struct Variable {
     pub(super) kind: Kind,
     /// What holds when it is unset, in words.
     pub default: &'static str,
+    /// False: it is checked, but this release does not act on it, and a start that sets it warns.
+    pub acted_on: bool,
 }
 
 impl Variable {
@@ -30,7 +32,11 @@ impl Variable {
 }
 
 const fn row(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Variable {
-    Variable { name, doc, kind, default }
+    Variable { name, doc, kind, default, acted_on: true }
+}
+
+const fn idle(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Variable {
+    Variable { name, doc, kind, default, acted_on: false }
 }
 
 /// The table.
@@ -65,26 +71,27 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_LOG", Text, "info", "Log filter, e.g. info,dataplane=debug"),
     row("LLMGW_LOG_FORMAT", Choice(&["text", "json"]), "text", "Shape of log lines"),
     row("LLMGW_LOG_REQUESTS", Flag, "false", "Log one line of metadata for each request"),
-    row("LLMGW_LOG_REQUEST_BODIES", Flag, "false", "UNSAFE: log prompts and answers"),
+    idle("LLMGW_LOG_REQUEST_BODIES", Flag, "false", "Capture prompts and answers"),
     row("LLMGW_END_USER", Choice(&["hash", "plain", "off"]), "hash", "How records hold the end users whom requests name"),
     row("LLMGW_GATEWAY_PREAMBLE", Text, "empty", "System text put before every request's own"),
-    row("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", Flag, "false", "Use curated providers that need no account"),
-    row("LLMGW_PARTNER_CLIENT_ID", Text, "none", "OAuth client id of the experimental partner connection"),
-    row("LLMGW_PARTNER_CLIENT_SECRET", Secret, "none", "Its secret; never stored"),
-    row("LLMGW_OAUTH_PUBLIC_BASE_URL", Origin, "none", "Public origin for OAuth in the browser"),
-    row("LLMGW_SSO_ENABLED", Flag, "false", "Trust identity headers of a reverse proxy"),
-    row("LLMGW_SSO_SHARED_SECRET", Secret, "none", "What the proxy sends in X-LLMGW-SSO-Secret"),
-    row("LLMGW_SSO_TRUSTED_PROXIES", Blocks, "127.0.0.0/8,::1/128", "Where the proxy may connect from"),
-    row("LLMGW_SSO_ADMIN_GROUP", Text, "llmgw-admin", "Members of this group administer"),
-    row("LLMGW_SSO_AUTO_PROVISION", Flag, "false", "Make unknown humans principals at first sight"),
-    row("LLMGW_SSO_USER_HEADER", Header, "x-forwarded-user", "Header with the user's id"),
-    row("LLMGW_SSO_EMAIL_HEADER", Header, "x-forwarded-email", "Header with the e-mail address"),
-    row("LLMGW_SSO_NAME_HEADER", Header, "x-forwarded-preferred-username", "Header with the name"),
-    row("LLMGW_SSO_GROUPS_HEADER", Header, "x-forwarded-groups", "Header with the groups"),
+    idle("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", Flag, "false", "Use curated providers that need no account"),
+    idle("LLMGW_PARTNER_CLIENT_ID", Text, "none", "OAuth client id of the experimental partner connection"),
+    idle("LLMGW_PARTNER_CLIENT_SECRET", Secret, "none", "Its secret; never stored"),
+    idle("LLMGW_OAUTH_PUBLIC_BASE_URL", Origin, "none", "Public origin for OAuth in the browser"),
+    idle("LLMGW_SSO_ENABLED", Flag, "false", "Trust identity headers of a reverse proxy"),
+    idle("LLMGW_SSO_SHARED_SECRET", Secret, "none", "What the proxy sends in X-LLMGW-SSO-Secret"),
+    idle("LLMGW_SSO_TRUSTED_PROXIES", Blocks, "127.0.0.0/8,::1/128", "Where the proxy may connect from"),
+    idle("LLMGW_SSO_ADMIN_GROUP", Text, "llmgw-admin", "Members of this group administer"),
+    idle("LLMGW_SSO_AUTO_PROVISION", Flag, "false", "Make unknown humans principals at first sight"),
+    idle("LLMGW_SSO_USER_HEADER", Header, "x-forwarded-user", "Header with the user's id"),
+    idle("LLMGW_SSO_EMAIL_HEADER", Header, "x-forwarded-email", "Header with the e-mail address"),
+    idle("LLMGW_SSO_NAME_HEADER", Header, "x-forwarded-preferred-username", "Header with the name"),
+    idle("LLMGW_SSO_GROUPS_HEADER", Header, "x-forwarded-groups", "Header with the groups"),
     row("LLMGW_PRICES_URL", Url, "none", "Where a newer price list is fetched once a day"),
     row("LLMGW_RETENTION_USAGE_DAYS", Count(1, 36_500), "90", "Days to keep usage"),
     row("LLMGW_RETENTION_AUDIT_DAYS", Count(1, 36_500), "365", "Days to keep audit records"),
-    row("LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS", Count(1, 36_500), "400", "Days to keep delivered outbox records"),
+    idle("LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS", Count(1, 36_500), "400", "Days to keep delivered outbox records"),
     row("LLMGW_USAGE_DB", Flag, "false", "Usage in a database of its own, usage.db; a start moves it there, or back"),
+    row("LLMGW_CORE_DUMPS", Flag, "false", "Allow core dumps and debuggers; memory holds keys and prompts"),
     row("LLMGW_BACKUP_KEEP", Count(1, 10_000), "7", "Verified archives kept in the default directory"),
 ];

@@ -1,0 +1,151 @@
+//! Reads files that an operator names: configuration, secrets, certificates, archives.
+//!
+//! Such a path may lead to a FIFO, a device or a file system that does not answer. So only regular files are opened,
+//! what is read has a bound, and whoever must not wait for ever waits on another thread for a bounded time.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use tokio::sync::oneshot;
+
+/// Opens `path` for reading, without waiting, if it is a regular file or a link to one.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(NO_WAIT).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() {
+        return Ok(file);
+    }
+    let what = match () {
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a FIFO",
+        () => "a device",
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, not a regular file")))
+}
+
+/// Returns the content of `path`. An error if it is no regular file, is larger than `bytes_max` or is not read in time.
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let path = path.to_owned();
+    in_time(move || read_now(&path, bytes_max))?
+}
+
+/// True unless nothing is at `path`; also where that is not found out in time, because a read then says so.
+pub(crate) fn is_there(path: &Path) -> bool {
+    let path = path.to_owned();
+    in_time(move || fs::exists(path).unwrap_or(true)).unwrap_or(true)
+}
+
+/// As [`read`], on the caller's thread.
+pub(crate) fn read_now(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length <= bytes_max) {
+        Ok(bytes)
+    } else {
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {bytes_max} bytes")))
+    }
+}
+
+/// Does `work`, which reads files, on another thread, and waits for it up to [`TIME_MAX`].
+pub fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    let (reply, done) = mpsc::sync_channel(1);
+    start(move || drop(reply.send(work())))?;
+    done.recv_timeout(TIME_MAX).map_err(|_| no_answer())
+}
+
+/// As [`in_time`], for tasks: nothing else on the caller's thread waits.
+pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    let (reply, done) = oneshot::channel();
+    start(move || drop(reply.send(work())))?;
+    match tokio::time::timeout(TIME_MAX, done).await {
+        Ok(Ok(outcome)) => Ok(outcome),
+        Ok(Err(_)) | Err(_) => Err(no_answer()),
+    }
+}
+
+fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let place = Place::take()?;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "its end is the end of one piece of work, not of the gateway"
+    )]
+    let started = thread::Builder::new().name("llmgw-file".into()).spawn(move || {
+        work();
+        drop(place);
+    });
+    started.map(drop)
+}
+
+/// One of the threads that may wait for files. A thread keeps it for as long as its file system does not answer.
+struct Place;
+
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+impl Place {
+    fn take() -> io::Result<Self> {
+        let place = Self;
+        if TAKEN.fetch_add(1, Ordering::Relaxed) < THREADS_MAX {
+            return Ok(place);
+        }
+        Err(io::Error::other(format!(
+            "{THREADS_MAX} reads of files wait already; a file system does not answer"
+        )))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        TAKEN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn no_answer() -> io::Error {
+    let seconds = TIME_MAX.as_secs();
+    io::Error::new(io::ErrorKind::TimedOut, format!("no answer from its file system within {seconds} s"))
+}
+
+/// A FIFO is opened without a writer, and a terminal does not become the process's own.
+const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_signed();
+const THREADS_MAX: usize = 16;
+/// A file of 16 MiB takes a tenth of a second.
+const TIME_MAX: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_read_and_only_up_to_the_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link, fifo) =
+            (folder.path().join("file"), folder.path().join("link"), folder.path().join("fifo"));
+        fs::write(&file, "12345").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        assert_eq!(read(&file, 5).unwrap(), b"12345");
+        assert_eq!(read(&link, 5).unwrap(), b"12345");
+        for (path, bytes_max, want) in [
+            (file.as_path(), 4, "it is larger than 4 bytes"),
+            (fifo.as_path(), 5, "it is a FIFO, not a regular file"),
+            (folder.path(), 5, "it is a directory, not a regular file"),
+            (Path::new("/dev/zero"), 5, "it is a device, not a regular file"),
+        ] {
+            assert_eq!(read(path, bytes_max).unwrap_err().to_string(), want, "{}", path.display());
+        }
+        assert_eq!(read(&folder.path().join("none"), 5).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

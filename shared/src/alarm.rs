@@ -1,0 +1,127 @@
+//! The alarm: raised when a part ends that the process cannot do without.
+//!
+//! A gateway that goes on without one of its threads refuses requests for ever, or loses records, and looks alive.
+//! So the end of such a part ends the process, and its supervisor starts it again. The first cause is kept.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+
+/// Raised once, by the first part that ends early. Clones share the state.
+#[derive(Clone)]
+pub struct Alarm(Arc<Inner>);
+
+struct Inner {
+    cause: OnceLock<String>,
+    ring: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alarm").field("cause", &self.cause()).finish_non_exhaustive()
+    }
+}
+
+impl Default for Alarm {
+    /// An alarm that only keeps its cause.
+    fn default() -> Self {
+        Self::new(|| ())
+    }
+}
+
+impl Alarm {
+    /// An alarm that calls `ring` when it is raised, from the thread that raises it.
+    pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Inner { cause: OnceLock::new(), ring: Box::new(ring) }))
+    }
+
+    /// Reports that `part` has ended and why.
+    pub fn raise(&self, part: &str, why: &str) {
+        if self.0.cause.set(format!("{part} ended: {why}")).is_ok() {
+            (self.0.ring)();
+        }
+    }
+
+    /// The part that ended first and why, if one has.
+    pub fn cause(&self) -> Option<&str> {
+        self.0.cause.get().map(String::as_str)
+    }
+
+    /// Returns a guard that raises the alarm if a panic unwinds through its owner, a part of the current thread.
+    pub fn guard(&self, part: &str) -> Guard {
+        let thread = thread::current();
+        Guard { alarm: self.clone(), part: format!("{part} of thread {}", thread.name().unwrap_or("main")) }
+    }
+
+    /// Starts a thread that raises the alarm if `life` panics or returns an error.
+    pub fn spawn(
+        &self,
+        name: &str,
+        life: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
+        let guard = Guard { alarm: self.clone(), part: format!("thread {name}") };
+        #[expect(clippy::disallowed_methods, reason = "the one place that starts guarded threads")]
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            if let Err(error) = life() {
+                guard.alarm.raise(&guard.part, &error.to_string());
+            }
+        })
+    }
+}
+
+/// Raises its alarm when it is dropped by a panic.
+#[derive(Debug)]
+pub struct Guard {
+    alarm: Alarm,
+    part: String,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.alarm.raise(&self.part, "it panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn counted() -> (Alarm, Arc<AtomicUsize>) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let rung = Arc::clone(&count);
+        (Alarm::new(move || _ = rung.fetch_add(1, Ordering::Relaxed)), count)
+    }
+
+    #[test]
+    fn a_thread_that_panics_or_fails_raises_it_once_and_one_that_returns_does_not() {
+        let (alarm, count) = counted();
+        alarm.spawn("good", || Ok(())).unwrap().join().unwrap();
+        assert_eq!((alarm.cause(), count.load(Ordering::Relaxed)), (None, 0));
+        alarm.spawn("bad", || Err(io::Error::other("no epoll"))).unwrap().join().unwrap();
+        alarm.spawn("worse", || panic!("on purpose")).unwrap().join().unwrap_err();
+        assert_eq!(alarm.cause(), Some("thread bad ended: no epoll"));
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        let (alarm, _) = counted();
+        let spawned = alarm.clone();
+        let task = move || {
+            let guard = spawned.guard("the acceptor");
+            catch_unwind(AssertUnwindSafe(|| {
+                let _guard = guard;
+                panic!("on purpose")
+            }))
+            .or(Ok(()))
+        };
+        alarm.spawn("caught", task).unwrap().join().unwrap();
+        assert_eq!(alarm.cause(), Some("the acceptor of thread caught ended: it panicked"));
+        let (alarm, count) = counted();
+        alarm.spawn("worse", || panic!("on purpose")).unwrap().join().unwrap_err();
+        assert_eq!(alarm.cause(), Some("thread worse ended: it panicked"));
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+    }
+}

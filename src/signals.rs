@@ -1,0 +1,92 @@
+//! What interrupts a running gateway: signals, and the alarm of a thread that has died.
+
+use std::sync::Arc;
+
+use shared::alarm::Alarm;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
+
+/// The signals that are caught from the moment this is made, and the alarm. SIGTERM and SIGINT end a gateway that still
+/// starts, so they are caught by [`Signals::hold_stop`].
+#[derive(Debug)]
+pub(crate) struct Signals {
+    runtime: Runtime,
+    pub(crate) alarm: Alarm,
+    caught: Caught,
+}
+
+#[derive(Debug)]
+struct Caught {
+    /// SIGTERM and SIGINT.
+    stop: Option<(Signal, Signal)>,
+    hangup: Signal,
+    /// SIGUSR1 and SIGUSR2.
+    user: (Signal, Signal),
+    died: Arc<Notify>,
+}
+
+impl Signals {
+    pub(crate) fn catch() -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let died = Arc::new(Notify::new());
+        let rung = Arc::clone(&died);
+        let alarm = Alarm::new(move || rung.notify_one());
+        let context = runtime.enter();
+        let user = (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
+        let caught = Caught { stop: None, hangup: signal(SignalKind::hangup())?, user, died };
+        drop(context);
+        Ok(Self { runtime, alarm, caught })
+    }
+
+    /// From now on SIGTERM and SIGINT no longer end the process; [`Signals::until_stopped`] reports them.
+    pub(crate) fn hold_stop(&mut self) -> std::io::Result<()> {
+        let _context = self.runtime.enter();
+        self.caught.stop = Some((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
+        Ok(())
+    }
+
+    /// Waits for SIGTERM or SIGINT and calls `reload` for each SIGHUP. Returns false at once if the alarm is raised.
+    pub(crate) fn until_stopped(&mut self, reload: impl Fn()) -> bool {
+        self.runtime.block_on(self.caught.until_stopped(reload))
+    }
+
+    /// Runs `work` to its end. Returns false at once if the alarm is raised; further signals change nothing.
+    pub(crate) fn unless_died(&self, work: impl Future<Output = ()>) -> bool {
+        self.runtime.block_on(async {
+            tokio::select! {
+                () = work => true,
+                () = self.caught.died.notified() => false,
+            }
+        })
+    }
+}
+
+impl Caught {
+    async fn until_stopped(&mut self, reload: impl Fn()) -> bool {
+        loop {
+            tokio::select! {
+                () = self.died.notified() => return false,
+                () = stopped(&mut self.stop) => return true,
+                _ = self.hangup.recv() => {
+                    tracing::info!("SIGHUP: the configuration file is read again");
+                    reload();
+                }
+                _ = self.user.0.recv() => tracing::info!("SIGUSR1 has no effect"),
+                _ = self.user.1.recv() => tracing::info!("SIGUSR2 has no effect"),
+            }
+        }
+    }
+}
+
+async fn stopped(signals: &mut Option<(Signal, Signal)>) {
+    match signals {
+        Some((terminate, interrupt)) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        }
+        None => std::future::pending().await,
+    }
+}

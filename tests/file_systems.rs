@@ -1,0 +1,149 @@
+//! Files that an operator names and that are no files, and file systems that do not answer: each is refused by name and in
+//! time, and nothing else waits for it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::supervision::Faulty;
+use crate::support::gateway::Setup;
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
+
+const ARCHIVE: &str = "llmgw-backup-20260101T000000Z.tar.zst";
+
+fn make_fifo(path: &Path) {
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
+/// What the command says, which must end with `code` and within the time that a read of a file may take.
+async fn said(setup: &Setup, arguments: &[&str], code: i32) -> String {
+    let output = setup.run(arguments).await;
+    let said =
+        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    said
+}
+
+async fn state(gateway: &Gateway) -> Value {
+    gateway.client().get("/admin/api/state").await.unwrap().json()
+}
+
+#[tokio::test]
+async fn a_fifo_among_the_backups_freezes_nothing() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let folder = gateway.state().join("backups");
+    std::fs::create_dir(&folder).unwrap();
+    let fifo = folder.join(ARCHIVE);
+    make_fifo(&fifo);
+    let list = gateway.client().get("/admin/api/backups").await.unwrap().json();
+    assert_eq!(
+        (&list["data"][0]["name"], &list["data"][0]["manifest"]),
+        (&json!(ARCHIVE), &Value::Null),
+        "{list}"
+    );
+    assert!(said(gateway.setup(), &["backup", "list"], 0).await.contains("cannot be read"));
+    for verb in ["verify", "restore"] {
+        let refused = said(gateway.setup(), &["backup", verb, fifo.to_str().unwrap()], 74).await;
+        assert!(refused.contains("it is a FIFO, not a regular file"), "{verb}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn backups_whose_file_system_hangs_freeze_neither_the_api_nor_the_end() {
+    let faulty = Faulty::new();
+    let mut gateway = faulty.apply(Setup::new(&Yaml::one("http://127.0.0.1:9/v1"))).start().await;
+    let folder = gateway.state().join("backups");
+    std::fs::create_dir(&folder).unwrap();
+    faulty.begin("hang", folder.to_str().unwrap());
+    let (client, asked) = (gateway.client(), Instant::now());
+    let listing = tokio::spawn(async move { client.get("/admin/api/backups").await.unwrap() });
+    assert_eq!(state(&gateway).await["auth_required"], true);
+    assert!(!listing.is_finished(), "the API answers while the list waits");
+    assert_eq!(wait::within(2 * wait::PATIENCE, "the list", listing).await.unwrap().status, 500);
+    assert!(asked.elapsed() > Duration::from_secs(5), "the file system did hang");
+    assert!(gateway.log().contains("no answer from its file system"), "{}", gateway.log());
+    let refused = said(gateway.setup(), &["backup", "list"], 74).await;
+    assert!(refused.contains("no answer from its file system"), "{refused}");
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.exit().await.code(), Some(0), "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn a_configuration_that_becomes_a_fifo_leaves_the_last_good_one() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("hello"));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let place = gateway.setup().config_path();
+    let fifo = place.with_extension("fifo");
+    make_fifo(&fifo);
+    std::fs::rename(&fifo, &place).unwrap();
+    wait::eventually("the refusal", async || {
+        gateway.log().contains("it is a FIFO, not a regular file").then_some(())
+    })
+    .await;
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    assert!(state(&gateway).await["reload"]["last_error"].as_str().unwrap().contains("FIFO"));
+    gateway.write_config(Yaml::one(upstream.base_url()).policies("retry_max_attempts: 1").text());
+    wait::eventually("a good one again", async || {
+        state(&gateway).await["reload"]["last_error"].is_null().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_configuration_whose_file_system_hangs_freezes_neither_the_api_nor_the_end() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("hello"));
+    let faulty = Faulty::new();
+    let mut gateway = faulty.apply(Setup::new(&Yaml::one(upstream.base_url()))).start().await;
+    faulty.begin("hang", gateway.setup().config_path().to_str().unwrap());
+    let told = wait::eventually_within(2 * wait::PATIENCE, "the state tells", async || {
+        state(&gateway).await["reload"]["last_error"].as_str().map(str::to_owned)
+    })
+    .await;
+    assert!(told.contains("its file system does not answer"), "{told}");
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.exit().await.code(), Some(0), "{}", gateway.log());
+}
+
+#[tokio::test]
+async fn what_is_no_file_is_refused_at_the_start_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    make_fifo(&fifo);
+    let good = folder.path().join("good.pem");
+    std::fs::write(&good, "").unwrap();
+    let (fifo, good) = (fifo.to_str().unwrap(), good.to_str().unwrap());
+    for (variables, what) in [
+        (vec![("LLMGW_EXTRA_CA_FILE", "/dev/zero")], "/dev/zero"),
+        (vec![("LLMGW_EXTRA_CA_FILE", fifo)], fifo),
+        (vec![("LLMGW_TLS_CERT_FILE", fifo), ("LLMGW_TLS_KEY_FILE", good)], fifo),
+        (vec![("LLMGW_TLS_CERT_FILE", good), ("LLMGW_TLS_KEY_FILE", "/dev/zero")], "/dev/zero"),
+        (vec![("LLMGW_CONFIG", "/dev/zero")], "/dev/zero"),
+        (vec![("LLMGW_CONFIG", fifo)], fifo),
+        (vec![("LLMGW_CONFIG", "/nowhere/config.yaml"), ("LLMGW_CONFIG_SEED", fifo)], fifo),
+    ] {
+        let mut setup = Setup::new(&Yaml::one("http://127.0.0.1:9/v1"));
+        for (name, value) in &variables {
+            setup = setup.env(name, *value);
+        }
+        let refused = said(&setup, &["serve"], 78).await;
+        assert!(refused.contains(what) && refused.contains("not a regular file"), "{variables:?}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_configuration_whose_file_system_hangs_ends_the_start_by_name() {
+    let faulty = Faulty::new();
+    let setup = faulty.apply(Setup::new(&Yaml::one("http://127.0.0.1:9/v1")));
+    faulty.begin("hang", setup.config_path().to_str().unwrap());
+    let refused =
+        wait::within(3 * wait::PATIENCE, "the end", setup.command(&["serve"]).output()).await.unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(78), "{said}");
+    assert!(said.contains("config.yaml") && said.contains("no answer from its file system"), "{said}");
+}

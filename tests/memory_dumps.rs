@@ -1,0 +1,55 @@
+//! What the memory of the process, which holds keys and prompts, is protected from.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::gateway::Setup;
+use crate::support::{Yaml, wait};
+
+/// The end of a gateway that gets SIGABRT while cores of any size may be written to its own folder.
+async fn aborted(setup: &Setup) -> ExitStatus {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = setup.command(&["serve"]);
+    let mut shell = tokio::process::Command::new("sh");
+    shell
+        .args(["-c", "ulimit -c unlimited 2>/dev/null; exec \"$0\" serve"])
+        .arg(gateway.as_std().get_program());
+    shell.env_clear().envs(gateway.as_std().get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.current_dir(folder.path()).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let mut child = shell.spawn().unwrap();
+    let database = setup.state().join("journal");
+    wait::eventually("the gateway", async || database.exists().then_some(())).await;
+    let pid = Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()).unwrap();
+    kill_process(pid, Signal::ABORT).unwrap();
+    wait::within(wait::PATIENCE, "its end", child.wait()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_process_that_aborts_leaves_no_memory_behind() {
+    let yaml = Yaml::one("http://127.0.0.1:9/v1");
+    let status = aborted(&Setup::new(&yaml).without("LLMGW_CORE_DUMPS")).await;
+    assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()));
+    assert!(!status.core_dumped(), "{status:?}");
+    let allowed = aborted(&Setup::new(&yaml).env("LLMGW_CORE_DUMPS", "true")).await;
+    assert_eq!(allowed.signal(), Some(Signal::ABORT.as_raw()));
+    if !allowed.core_dumped() {
+        println!(
+            "core dumps: this machine makes none for any process, so only the switch's absence is shown"
+        );
+    }
+}
+
+/// A process that is not dumpable belongs to root in /proc, but reads its own limits all the same.
+#[tokio::test]
+async fn a_protected_process_still_reads_what_it_needs_of_proc() {
+    let setup = Setup::new(&Yaml::new()).without("LLMGW_CORE_DUMPS");
+    let shown = setup.run(&["config", "show"]).await;
+    let allowed = setup.env("LLMGW_CORE_DUMPS", "true").run(&["config", "show"]).await;
+    let connections = |output: &std::process::Output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().find(|line| line.starts_with("LLMGW_MAX_CONNECTIONS ")).unwrap().to_owned()
+    };
+    assert_eq!(connections(&shown), connections(&allowed), "from /proc/self/limits");
+}

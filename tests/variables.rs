@@ -1,0 +1,250 @@
+//! Every variable of the table is acted on, or a start that sets it warns that it is not. A new row fails the first test
+//! until it has its proof here.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::support::admin::Admin;
+use crate::support::gateway::Setup;
+use crate::support::raw::Raw;
+use crate::support::tls::Authority;
+use crate::support::{Answer, Client, Upstream, Yaml, chat, wait};
+
+/// How a variable is shown to be acted on.
+enum Proof {
+    /// By this test, in this file, which sets it.
+    Test(&'static str, &'static str),
+    /// A start with this value warns that it is not acted on.
+    Warned(&'static str),
+}
+
+use Proof::{Test, Warned};
+
+const PROOFS: &[(&str, Proof)] = &[
+    ("LLMGW_API_KEY", Test("process.rs", "start_up_names_the_secret_that_is_wrong_and_never_shows_it")),
+    ("LLMGW_API_KEYS", Test("access.rs", "each_further_static_key_is_an_administrator")),
+    (
+        "LLMGW_CREDENTIAL_ENCRYPTION_KEY",
+        Test("process.rs", "another_encryption_key_is_refused_and_the_state_stays_whole"),
+    ),
+    (
+        "LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY",
+        Test("credentials.rs", "another_key_takes_over_and_the_old_one_opens_nothing"),
+    ),
+    ("LLMGW_HOST", Test("access.rs", "the_local_mode_is_refused_on_an_open_address")),
+    ("LLMGW_PORT", Test("process.rs", "the_healthcheck_tells_the_living_from_the_dead")),
+    ("LLMGW_STATE_DIR", Test("process.rs", "a_state_directory_that_cannot_be_is_refused")),
+    ("LLMGW_CONFIG", Test("variables.rs", "a_seed_becomes_the_configuration")),
+    ("LLMGW_CONFIG_SEED", Test("variables.rs", "a_seed_becomes_the_configuration")),
+    ("LLMGW_MAX_REQUEST_BODY_BYTES", Test("limits.rs", "the_body_limit_is_exact_to_the_byte")),
+    ("LLMGW_MAX_BODY_MEMORY_BYTES", Test("limits.rs", "what_is_said_in_another_protocol_is_counted_in_both")),
+    ("LLMGW_MAX_CONNECTIONS", Test("variables.rs", "one_connection_too_many_is_refused")),
+    ("LLMGW_WORKERS", Test("supervision.rs", "a_worker_that_dies_ends_the_process_with_an_error")),
+    ("LLMGW_DRAIN_SECONDS", Test("process.rs", "a_stop_cuts_what_does_not_finish")),
+    ("LLMGW_CLIENT_IDLE_SECONDS", Test("stalled.rs", "idle_http2_connections_are_asked_to_leave")),
+    ("LLMGW_CLIENT_STALL_SECONDS", Test("stalled.rs", "an_http2_stream_without_window_is_reset")),
+    ("LLMGW_CLIENT_BODY_SECONDS", Test("stalled.rs", "a_request_body_in_crumbs_comes_to_an_end")),
+    ("LLMGW_STREAM_KEEPALIVE_SECONDS", Test("messages.rs", "a_silent_stream_is_kept_alive_by_pings")),
+    ("LLMGW_USAGE_GRACE_MS", Test("usage_grace.rs", "without_a_grace_the_upstream_is_closed_at_once")),
+    ("LLMGW_ALLOW_UNAUTHENTICATED_API", Test("access.rs", "the_local_mode_serves_and_never_administers")),
+    (
+        "LLMGW_QUOTA_OUTPUT_TOKENS_DEFAULT",
+        Test("variables.rs", "output_without_a_bound_reserves_the_default"),
+    ),
+    ("LLMGW_METRICS_PUBLIC", Test("variables.rs", "public_metrics_need_no_key")),
+    ("LLMGW_TLS_CERT_FILE", Test("tls.rs", "clients_negotiate_either_http_and_stream")),
+    ("LLMGW_TLS_KEY_FILE", Test("tls.rs", "clients_negotiate_either_http_and_stream")),
+    ("LLMGW_EXTRA_CA_FILE", Test("http2.rs", "tls_upstreams_need_a_certificate_that_is_trusted")),
+    ("LLMGW_TRUST_SYSTEM_ROOTS", Test("variables.rs", "the_systems_authorities_are_trusted_when_asked_for")),
+    ("LLMGW_LOG", Test("providers.rs", "secrets_are_in_no_answer_no_file_and_no_log")),
+    ("LLMGW_LOG_FORMAT", Test("logs.rs", "a_selector_forges_nothing_in_the_json_log")),
+    ("LLMGW_LOG_REQUESTS", Test("access.rs", "administrators_appear_by_the_names_of_their_keys")),
+    ("LLMGW_LOG_REQUEST_BODIES", Warned("true")),
+    ("LLMGW_END_USER", Test("labels.rs", "end_users_are_kept_as_the_operator_wants")),
+    ("LLMGW_GATEWAY_PREAMBLE", Test("variables.rs", "the_preamble_goes_before_every_conversation")),
+    ("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", Warned("true")),
+    ("LLMGW_PARTNER_CLIENT_ID", Warned("client")),
+    ("LLMGW_PARTNER_CLIENT_SECRET", Warned("never-shown-secret")),
+    ("LLMGW_OAUTH_PUBLIC_BASE_URL", Warned("https://llmgw.example.com")),
+    ("LLMGW_SSO_ENABLED", Warned("true")),
+    ("LLMGW_SSO_SHARED_SECRET", Warned("never-shown-secret")),
+    ("LLMGW_SSO_TRUSTED_PROXIES", Warned("10.0.0.0/8")),
+    ("LLMGW_SSO_ADMIN_GROUP", Warned("admins")),
+    ("LLMGW_SSO_AUTO_PROVISION", Warned("true")),
+    ("LLMGW_SSO_USER_HEADER", Warned("x-user")),
+    ("LLMGW_SSO_EMAIL_HEADER", Warned("x-email")),
+    ("LLMGW_SSO_NAME_HEADER", Warned("x-name")),
+    ("LLMGW_SSO_GROUPS_HEADER", Warned("x-groups")),
+    ("LLMGW_PRICES_URL", Test("prices.rs", "a_newer_price_list_is_fetched_at_the_start_and_kept")),
+    (
+        "LLMGW_RETENTION_USAGE_DAYS",
+        Test("../control/src/retention.rs", "whole_days_go_with_their_hours_and_days_stay_longer"),
+    ),
+    (
+        "LLMGW_RETENTION_AUDIT_DAYS",
+        Test("../control/src/retention.rs", "a_large_backlog_goes_in_many_short_steps"),
+    ),
+    ("LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS", Warned("30")),
+    ("LLMGW_USAGE_DB", Test("usage_db.rs", "usage_moves_into_a_file_of_its_own_and_back_and_is_the_same")),
+    ("LLMGW_CORE_DUMPS", Test("memory_dumps.rs", "a_process_that_aborts_leaves_no_memory_behind")),
+    ("LLMGW_BACKUP_KEEP", Test("backup.rs", "the_api_makes_lists_and_prunes")),
+];
+
+#[tokio::test]
+async fn every_variable_is_acted_on_or_warned_of() {
+    let names: BTreeSet<&str> = control::config::VARIABLES.iter().map(|variable| variable.name).collect();
+    let proved: BTreeSet<&str> = PROOFS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, proved, "each variable of the table has one proof");
+    assert_eq!(PROOFS.len(), proved.len());
+
+    let mut setup = Setup::new(&Yaml::one("http://127.0.0.1:9/v1"));
+    let mut silent = 0;
+    for (name, proof) in PROOFS {
+        match proof {
+            Test(file, test) => {
+                let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
+                let text = std::fs::read_to_string(&path).unwrap();
+                assert!(text.contains(&format!("fn {test}")), "{name}: {file} has no {test}");
+                let sets =
+                    file.starts_with("..") || *file == "usage_db.rs" || text.contains(&format!("\"{name}\""));
+                assert!(sets, "{name}: {file} does not set it");
+            }
+            Warned(value) => {
+                setup = setup.env(name, *value);
+                silent += 1;
+            }
+        }
+    }
+    let gateway = setup.start().await;
+    let state = gateway.client().get("/admin/api/state").await.unwrap().json();
+    let warnings: Vec<&str> =
+        state["warnings"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    assert_eq!(warnings.len(), silent, "{warnings:?}");
+    for (name, proof) in PROOFS {
+        let warning = format!("{name} is set, but this release does not act on it");
+        let is_warned = matches!(proof, Warned(_));
+        assert_eq!(warnings.contains(&warning.as_str()), is_warned, "{name}: {warnings:?}");
+        assert_eq!(gateway.log().contains(&warning), is_warned, "{name}: {}", gateway.log());
+    }
+    assert!(!gateway.log().contains("never-shown-secret"));
+}
+
+#[tokio::test]
+async fn the_file_and_the_variable_say_the_same_of_logged_bodies() {
+    let yaml = "server: {log_request_bodies: true}\n";
+    let gateway = Setup::new(&Yaml::new()).yaml(yaml).start().await;
+    let state = gateway.client().get("/admin/api/state").await.unwrap().json();
+    assert_eq!(
+        state["warnings"],
+        json!(["server.log_request_bodies is true, but this release does not act on it"])
+    );
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let not_part = readme.split("what they configure is not part of this release").nth(1).unwrap();
+    let listed = not_part.split("\n\n").next().unwrap();
+    for (name, proof) in PROOFS {
+        assert_eq!(listed.contains(&format!("`{name}`")), matches!(proof, Warned(_)), "README: {name}");
+    }
+}
+
+#[tokio::test]
+async fn a_seed_becomes_the_configuration() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("seeded"));
+    let folder = tempfile::tempdir().unwrap();
+    let (seed, place) = (folder.path().join("seed.yaml"), folder.path().join("new").join("config.yaml"));
+    std::fs::write(&seed, Yaml::one(upstream.base_url()).text()).unwrap();
+    let gateway = Setup::new(&Yaml::new())
+        .env("LLMGW_CONFIG", place.to_str().unwrap())
+        .env("LLMGW_CONFIG_SEED", seed.to_str().unwrap())
+        .start()
+        .await;
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    assert_eq!(std::fs::read(seed).unwrap(), std::fs::read(place).unwrap());
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_refused() {
+    let setup = Setup::new(&Yaml::one("http://127.0.0.1:9/v1")).env("LLMGW_MAX_CONNECTIONS", "1");
+    let gateway = setup.start().await;
+    let mut first = Raw::open(gateway.address()).await;
+    let request = "GET /health HTTP/1.1\r\nhost: gateway.test\r\n\r\n";
+    wait::eventually("the one place", async || {
+        first.send(request).await;
+        let answer = first.reply_within(std::time::Duration::from_millis(300)).await;
+        if answer.status == 200 {
+            return Some(());
+        }
+        first = Raw::open(gateway.address()).await;
+        None
+    })
+    .await;
+    let reply = Raw::open(gateway.address()).await.reply().await;
+    assert!(reply.status == 503 && reply.closed, "{reply:?}");
+}
+
+#[tokio::test]
+async fn output_without_a_bound_reserves_the_default() {
+    for (default, served) in [("5", true), ("4096", false)] {
+        let upstream = Upstream::start().await;
+        upstream.always(Answer::hang_forever());
+        let setup =
+            Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_QUOTA_OUTPUT_TOKENS_DEFAULT", default);
+        let gateway = setup.start().await;
+        let admin = Admin(gateway.client());
+        let project = admin.project("blue").await;
+        let key = admin.key(json!({"project": project})).await;
+        let quota = json!({"subject": {"kind": "key", "id": key.id}, "metric": "output_tokens", "window": "total",
+            "limit": 12});
+        admin.create("quotas", quota).await;
+        let client = Client::new(gateway.address(), Some(&key.key));
+        let body = json!({"model": "up/m", "messages": [{"role": "user", "content": "hi"}]}).to_string();
+        let (waiting, first) = (client.clone(), body.clone());
+        let waits = tokio::spawn(async move { waiting.chat(first).await });
+        wait::eventually("the first request upstream", async || {
+            (upstream.requests().len() == 1).then_some(())
+        })
+        .await;
+        upstream.always(Answer::completion("ok"));
+        let answer = client.chat(body).await;
+        assert_eq!(answer.status, if served { 200 } else { 429 }, "{default}: {answer:?}");
+        waits.abort();
+    }
+}
+
+#[tokio::test]
+async fn public_metrics_need_no_key() {
+    for (public, status) in [("true", 200), ("false", 401)] {
+        let setup = Setup::new(&Yaml::new()).env("LLMGW_METRICS_PUBLIC", public);
+        let gateway = setup.start().await;
+        let answer = Client::new(gateway.address(), None).get("/metrics").await.unwrap();
+        assert_eq!(answer.status, status, "{public}");
+    }
+}
+
+#[tokio::test]
+async fn the_systems_authorities_are_trusted_when_asked_for() {
+    let authority = Authority::new(&[b"http/1.1"]);
+    let upstream = Upstream::start_tls(authority.acceptor()).await;
+    upstream.always(Answer::completion("behind TLS"));
+    for (trust, status) in [("true", 200), ("false", 502)] {
+        let gateway = Setup::new(&Yaml::one(upstream.base_url()))
+            .env("SSL_CERT_FILE", authority.ca_file().to_str().unwrap())
+            .env("LLMGW_TRUST_SYSTEM_ROOTS", trust)
+            .start()
+            .await;
+        assert_eq!(gateway.client().chat(chat::request("m")).await.status, status, "{trust}");
+    }
+}
+
+#[tokio::test]
+async fn the_preamble_goes_before_every_conversation() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_GATEWAY_PREAMBLE", "Answer in verse.");
+    let gateway = setup.start().await;
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    let sent = upstream.requests().last().unwrap().json();
+    assert_eq!(sent["messages"][0]["content"], "Answer in verse.", "{sent}");
+}
