@@ -121,10 +121,7 @@ async fn names(admin: &Admin) -> Vec<String> {
 #[tokio::test]
 async fn a_failing_disk_refuses_changes_clearly_and_recovers() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(library) = faults::library(dir.path()) else {
-        println!("P20: skipped, there is no C compiler to make the disk fail with");
-        return;
-    };
+    let Some(library) = faults::library(dir.path()) else { return };
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let setup = Setup::new(&Yaml::one(upstream.base_url()))
@@ -145,7 +142,7 @@ async fn a_failing_disk_refuses_changes_clearly_and_recovers() {
             assert!(message.contains(mention) && !message.contains("panicked"), "{message}");
         }
         let chat = gateway.client().chat(chat::request("m")).await;
-        assert_eq!(chat.status, 200, "{fault}: clients do not notice: {:?}", chat.body);
+        assert_eq!(chat.status, 200, "{fault}: the journal has room: {:?}", chat.body);
         assert_eq!(gateway.client().get("/health").await.unwrap().status, 200);
         std::fs::remove_file(&flag).unwrap();
         let mended = Instant::now();
@@ -168,6 +165,69 @@ async fn a_failing_disk_refuses_changes_clearly_and_recovers() {
     assert_eq!(integrity(&setup), "ok");
     let verified = setup.without("LD_PRELOAD").run(&["audit", "verify"]).await;
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+}
+
+/// P20, STATE-5: on a full disk requests are served as long as something durable takes their records, and not one longer.
+#[tokio::test]
+async fn every_answer_on_a_full_disk_is_recorded_after_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(library) = faults::library(dir.path()) else { return };
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let setup = Setup::new(&Yaml::one(upstream.base_url()))
+        .env("LLMGW_WORKERS", "1")
+        .env("LD_PRELOAD", library.to_str().unwrap())
+        .env("FAULTS", dir.path().to_str().unwrap());
+    let gateway = setup.start().await;
+    let flag = dir.path().join("all-full");
+    std::fs::write(&flag, "").unwrap();
+    let answered = Arc::new(Mutex::new(BTreeSet::new()));
+    let mut clients = JoinSet::new();
+    for client in 0..8 {
+        clients.spawn(chat_until_refused(gateway.client(), client, Arc::clone(&answered)));
+    }
+    wait::within(6 * wait::PATIENCE, "a refusal for each client", clients.join_all()).await;
+    let refused = gateway.client().get("/ready").await.unwrap();
+    assert_eq!((refused.status, refused.error_code()), (503, "overloaded".to_owned()), "{refused:?}");
+    assert_eq!(gateway.client().get("/health").await.unwrap().status, 200);
+
+    let gateway = gateway.kill().await.launch().await;
+    assert_eq!(gateway.client().get("/ready").await.unwrap().status, 503, "the disk is still full");
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 503);
+    std::fs::remove_file(&flag).unwrap();
+    wait::eventually("room again", async || {
+        (gateway.client().get("/ready").await.unwrap().status == 200).then_some(())
+    })
+    .await;
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    let answered = answered.lock().unwrap().clone();
+    let recorded = wait::eventually("all records", async || {
+        let ids = request_ids(&gateway).await;
+        (ids.len() > answered.len()).then_some(ids)
+    })
+    .await;
+    let distinct: BTreeSet<&String> = recorded.iter().collect();
+    assert_eq!(distinct.len(), recorded.len(), "no record is doubled");
+    let lost = answered.iter().filter(|id| !distinct.contains(id)).count();
+    assert_eq!(lost, 0, "of {} answers", answered.len());
+    figure("P20", format!("full disk and kill -9: {} answers, 0 lost, 0 doubled", answered.len()));
+}
+
+/// Sends chats with long records, and writes down which were answered, until one is refused.
+async fn chat_until_refused(client: Client, number: usize, answered: Arc<Mutex<BTreeSet<String>>>) {
+    let tags: Vec<String> = (0..8).map(|tag| format!("{tag:032}={}", "v".repeat(64))).collect();
+    let client = client.with("x-llmgw-tags", &tags.join(","));
+    for request in 0.. {
+        let id = format!("full-{number}-{request}");
+        let chat = chat::request("m").into();
+        let client = client.clone().with("x-request-id", &id);
+        let answer = client.send("POST", "/v1/chat/completions", chat).await.unwrap();
+        if answer.status != 200 {
+            assert_eq!(answer.status, 503, "{answer:?}");
+            return;
+        }
+        answered.lock().unwrap().insert(id);
+    }
 }
 
 #[tokio::test]

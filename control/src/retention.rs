@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn whole_days_go_with_their_hours_and_days_stay_longer() {
         let home = tempfile::TempDir::new().unwrap();
-        let mut process = Process::start(home.path(), 100);
+        let mut process = Process::start(home.path());
         let key = shared::secret::Secret::new([1; 32]);
         crate::vault::make_keys(process.meter.db_mut(), &key).unwrap();
         let keys = crate::vault::open_keys(process.meter.db_mut(), &key).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn a_large_backlog_goes_in_many_short_steps() {
         let home = tempfile::TempDir::new().unwrap();
-        let mut process = Process::start(home.path(), 100);
+        let mut process = Process::start(home.path());
         let key = shared::secret::Secret::new([1; 32]);
         crate::vault::make_keys(process.meter.db_mut(), &key).unwrap();
         let keys = crate::vault::open_keys(process.meter.db_mut(), &key).unwrap();

@@ -12,7 +12,7 @@ use shared::usage::UsageLog;
 
 use crate::meter::gauge::Gauge;
 use crate::meter::ingest::Meter;
-use crate::meter::journal::{Inbox, Journal, QUEUE_MAX};
+use crate::meter::journal::{Inbox, Journal};
 use crate::store::error::OpenError;
 use crate::store::files::Files;
 use crate::store::lock::StateLock;
@@ -61,7 +61,7 @@ impl State {
         let usage = settle(params.dir, &mut opened.writer, params.usage_db)?;
         let dir = params.dir.join(JOURNAL);
         let (journal, inbox) =
-            Journal::open(dir.clone(), QUEUE_MAX).map_err(|source| OpenError::Io { path: dir, source })?;
+            Journal::open(dir.clone()).map_err(|source| OpenError::Io { path: dir, source })?;
         Ok(Self { lock: opened.lock, usage, writer: opened.writer, keys: opened.keys, journal, inbox })
     }
 

@@ -132,7 +132,7 @@ impl Exchange {
         let plane = &self.worker().plane;
         match operation {
             Operation::Health => return Ok(health::health(plane)),
-            Operation::Ready => return health::ready(plane),
+            Operation::Ready => return health::ready(self.worker()),
             Operation::Metrics if plane.settings.metrics_public => return Ok(metrics::render(plane)),
             Operation::Responses if asks_for_websocket(&parts.headers) => return Err(websocket_refused()),
             _ => {}

@@ -40,13 +40,16 @@ pub(crate) struct Fixture {
 struct Log(mpsc::UnboundedSender<UsageEvent>);
 
 impl UsageLog for Log {
-    fn append(&mut self, event: &UsageEvent) {
+    fn append(&mut self, event: &UsageEvent) -> bool {
         self.0.send(event.clone()).ok();
+        true
     }
 
     fn has_room(&self) -> bool {
         true
     }
+
+    fn tend(&mut self) {}
 
     fn note(&mut self, _running: &UsageEvent) -> Option<Note> {
         Some(Note(0))

@@ -64,6 +64,15 @@ pub(crate) struct Reported {
     pub(crate) output_bytes: u64,
 }
 
+/// The end of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closed {
+    /// The cost of the exchange, where that is known and the record was still open.
+    pub(crate) cost_nano_usd: Option<u64>,
+    /// False if no usage log took the record: the client must not get a complete answer.
+    pub(crate) is_recorded: bool,
+}
+
 /// What a record begins with.
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
@@ -372,10 +381,11 @@ impl Record {
         self.close(Outcome::Failed);
     }
 
-    /// Sends the event, and returns its cost in nano-dollars, where that is known. Called before the client has the last
-    /// byte; later calls do nothing.
-    pub(crate) fn close(&mut self, outcome: Outcome) -> Option<u64> {
-        let mut event = self.event.take()?;
+    /// Sends the event. Called before the client has the last byte; later calls do nothing.
+    pub(crate) fn close(&mut self, outcome: Outcome) -> Closed {
+        let Some(mut event) = self.event.take() else {
+            return Closed { cost_nano_usd: None, is_recorded: true };
+        };
         event.outcome = outcome;
         if self.free {
             event.cost_nano_usd = Some(0);
@@ -393,16 +403,17 @@ impl Record {
             let spent = spent(&event);
             (with_lost(spent, &event, 0), with_lost(spent, &event, held.first_step))
         });
-        self.worker.log_usage(&event);
+        let is_recorded = self.worker.log_usage(&event);
         if let (Some(held), Some((spent, at_target))) = (self.held.take(), spent) {
             add(&self.worker.counters.quota_warnings, u64::from(held.warnings().next().is_some()));
             held.reservation.settle(&spent);
             held.of_target.settle(&at_target);
         }
-        if let Some(note) = self.note.take() {
+        // The note of an exchange that has no record stays: the next start makes one of it.
+        if let Some(note) = self.note.take().filter(|_| is_recorded) {
             self.worker.strike_note(note);
         }
-        cost_nano_usd
+        Closed { cost_nano_usd, is_recorded }
     }
 
     /// Whether the event has been sent.

@@ -101,9 +101,11 @@ impl Worker {
         }
     }
 
-    /// Records an exchange. On return it survives a kill of the process.
-    pub(crate) fn log_usage(&self, event: &UsageEvent) {
-        self.usage.borrow_mut().append(event);
+    /// Records an exchange. Returns true if it survives a kill of the process from now on; otherwise the client must not
+    /// get a complete answer.
+    #[must_use]
+    pub(crate) fn log_usage(&self, event: &UsageEvent) -> bool {
+        self.usage.borrow_mut().append(event)
     }
 
     /// Notes how an exchange is to be recorded if the process is killed before it ends.
@@ -116,7 +118,7 @@ impl Worker {
         self.usage.borrow_mut().strike(note);
     }
 
-    /// Whether another exchange can be recorded.
+    /// Returns true if another exchange can be recorded.
     pub(crate) fn can_log_usage(&self) -> bool {
         self.usage.borrow().has_room()
     }
@@ -127,7 +129,7 @@ impl Worker {
     }
 
     /// Runs once a second for as long as the worker lives: moves the clock, cuts slow heads and idle
-    /// connections, closes idle upstream connections.
+    /// connections, closes idle upstream connections, looks for room for usage records where there is none.
     pub(crate) async fn sweep(self: Rc<Self>) {
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {
@@ -136,6 +138,7 @@ impl Worker {
             self.date.replace(http_date());
             self.sweep_links();
             self.pool.sweep(self.now());
+            self.usage.borrow_mut().tend();
         }
     }
 

@@ -120,9 +120,10 @@ struct Usage {
     /// Exchanges stored since the start.
     stored: u64,
     stored_at_ms: u64,
-    /// Events that the journal could not take and that crossed in memory.
-    spilled: u64,
+    /// Events that no journal file took; their clients got no complete answer.
     lost: u64,
+    /// False while requests get 503 because their usage could not be recorded for want of room.
+    has_room: bool,
     /// Exchanges whose sums were too large for the table.
     rejected: u64,
     journal_segments: u64,
@@ -146,8 +147,8 @@ impl Usage {
             queued: app.journal.queued(),
             stored: read(&gauge.stored),
             stored_at_ms: read(&gauge.stored_at_ms),
-            spilled: read(&gauge.spilled),
             lost: read(&gauge.lost),
+            has_room: read(&gauge.logs_stuck) == 0,
             rejected: read(&gauge.rejected),
             journal_segments: read(&gauge.segments),
             journal_waiting_bytes: read(&gauge.sealed_bytes),

@@ -2,14 +2,15 @@
 //! program has left between them.
 //!
 //! ```text
-//!  FF FE FF 75   no text holds such bytes     4     75: in any file, 76: in this file alone
+//!  FF FE FF 77   no text holds such bytes     4     75: in a note, 76: of an earlier release
 //!  length        of the record                4, little end first
-//!  digest        of length and record         4, little end first; with 76 also of which file it is
+//!  digest        of length and record         4, little end first; with 77 also of the file and the place in it
 //!  record        see store/record.rs
 //! ```
 //!
-//! A file that was used before may hold again what it held then, if the machine lost power at the wrong moment. So
-//! the frames of such files are bound to them: under another name they are none.
+//! A file that was used before may hold again what it held then, if the machine lost power at the wrong moment, and a disk
+//! or a repair may write a block twice. So a frame is bound to its file and to its place there: elsewhere it is garbage,
+//! and no record counts twice. Earlier releases bound frames to files only.
 
 use shared::error_kind::ErrorKind;
 use shared::usage::{Outcome, TokenCounts, TraceStep, Units, UsageEvent};
@@ -57,20 +58,33 @@ pub(super) fn put_interrupted(out: &mut Vec<u8>, running: &UsageEvent, bytes_max
     }
 }
 
-/// Writes the header of the frame that [`put`] made; bound to `file`, if there is one.
-pub(super) fn close(frame: &mut [u8], file: Option<FileId>) {
-    let Some((header, record)) = frame.split_first_chunk_mut::<HEADER>() else { return };
-    let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
-    let kind = if file.is_some() { BOUND } else { FREE };
-    let [a, b, c] = MARKER;
-    let [d, e, f, g] = length.to_le_bytes();
-    let [h, i, j, k] = sum_of(file, length, record).to_le_bytes();
-    *header = [a, b, c, kind, d, e, f, g, h, i, j, k];
+/// A place in a journal file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    pub(super) file: FileId,
+    /// Bytes from its beginning.
+    pub(super) at: u64,
 }
 
-/// The record of a frame that [`put`] made.
-pub(super) fn record_of(frame: &[u8]) -> &[u8] {
-    frame.get(HEADER..).unwrap_or_default()
+/// Writes the header of the frame that [`put`] made; bound to `spot`, if there is one.
+pub(super) fn close(frame: &mut [u8], spot: Option<Spot>) {
+    let kind = if spot.is_some() { PLACED } else { FREE };
+    close_as(kind, frame, spot);
+}
+
+/// As [`close`] of an earlier release.
+#[cfg(test)]
+pub(super) fn close_as_before(frame: &mut [u8], file: FileId) {
+    close_as(BOUND, frame, Some(Spot { file, at: 0 }));
+}
+
+fn close_as(kind: u8, frame: &mut [u8], spot: Option<Spot>) {
+    let Some((header, record)) = frame.split_first_chunk_mut::<HEADER>() else { return };
+    let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
+    let [a, b, c] = MARKER;
+    let [d, e, f, g] = length.to_le_bytes();
+    let [h, i, j, k] = sum_of(kind, spot, length, record).to_le_bytes();
+    *header = [a, b, c, kind, d, e, f, g, h, i, j, k];
 }
 
 /// What a run of bytes begins with.
@@ -86,8 +100,8 @@ pub(super) enum Frame<'a> {
     Part(usize),
 }
 
-/// Looks at the beginning of `bytes`, which are of `file` or of none.
-pub(super) fn first(bytes: &[u8], file: Option<FileId>) -> Frame<'_> {
+/// Looks at the beginning of `bytes`, which are at `spot` of the journal, or else in a note.
+pub(super) fn first(bytes: &[u8], spot: Option<Spot>) -> Frame<'_> {
     let Some((&kind, rest)) = bytes.strip_prefix(&MARKER).and_then(<[u8]>::split_first) else {
         let zeros = blank(bytes);
         if zeros > 0 {
@@ -97,11 +111,14 @@ pub(super) fn first(bytes: &[u8], file: Option<FileId>) -> Frame<'_> {
         let begun = MARKER.starts_with(bytes);
         return if begun { Frame::Part(HEADER) } else { Frame::Garbage(after_marker(bytes)) };
     };
-    let file = match kind {
-        FREE => None,
-        BOUND if file.is_some() => file,
-        _ => return Frame::Garbage(after_marker(bytes)),
+    let is_ours = match kind {
+        FREE => spot.is_none(),
+        BOUND | PLACED => spot.is_some(),
+        _ => false,
     };
+    if !is_ours {
+        return Frame::Garbage(after_marker(bytes));
+    }
     let Some((&length, rest)) = rest.split_first_chunk::<4>() else { return Frame::Part(HEADER) };
     let Some((&sum, rest)) = rest.split_first_chunk::<4>() else { return Frame::Part(HEADER) };
     let stated = u32::from_le_bytes(length);
@@ -111,7 +128,7 @@ pub(super) fn first(bytes: &[u8], file: Option<FileId>) -> Frame<'_> {
     }
     match rest.get(..length) {
         None => Frame::Part(HEADER + length),
-        Some(record) if sum_of(file, stated, record) == u32::from_le_bytes(sum) => {
+        Some(record) if sum_of(kind, spot, stated, record) == u32::from_le_bytes(sum) => {
             Frame::Whole(record, HEADER + length)
         }
         Some(_) => Frame::Garbage(after_marker(bytes)),
@@ -138,11 +155,14 @@ fn blank(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len())
 }
 
-/// The digest of a record; the lowest bits of what tells files apart are left to the length.
-fn sum_of(file: Option<FileId>, length: u32, record: &[u8]) -> u32 {
+/// The digest of a record. Length, place and number of the file have bits of their own.
+fn sum_of(kind: u8, spot: Option<Spot>, length: u32, record: &[u8]) -> u32 {
     let length = u64::from(length);
-    match file {
-        Some(FileId { origin, number }) => wide_digest(origin ^ (number << 24) ^ length, record),
+    match spot {
+        Some(Spot { file: FileId { origin, number }, at }) => {
+            let place = if kind == PLACED { at.rotate_left(PLACE_SHIFT) } else { 0 };
+            wide_digest(origin ^ (number << NUMBER_SHIFT) ^ place ^ length, record)
+        }
         None => digest(length, record),
     }
 }
@@ -205,10 +225,16 @@ fn step_of(step: &TraceStep) -> Step<'_> {
 }
 
 const MARKER: [u8; 3] = [0xff, 0xfe, 0xff];
-/// Follows the marker of a frame that counts wherever it stands.
+/// Follows the marker of a frame of a note.
 const FREE: u8 = b'u';
-/// And of one that counts in its own file alone.
+/// Of one that counts in its own file, wherever it stands there: of an earlier release.
 const BOUND: u8 = b'v';
+/// Of one that counts at its place in its own file alone.
+const PLACED: u8 = b'w';
+/// Longer than the length of any record.
+const NUMBER_SHIFT: u32 = 24;
+/// So that places, which have fewer than 24 bits, are the highest of a digest's seed.
+const PLACE_SHIFT: u32 = 40;
 /// Marker, length and digest.
 pub(super) const HEADER: usize = 12;
 /// Longer than any record.

@@ -12,10 +12,10 @@ pub(crate) struct Gauge {
     pub(crate) stored: AtomicU64,
     /// Events that wait in the journal, when the writer thread last looked.
     pub(crate) waiting: AtomicU64,
-    /// Events that the journal did not take, and that went to the writer thread through memory.
-    pub(crate) spilled: AtomicU64,
-    /// Events that found neither journal nor queue. Admission stops long before.
+    /// Events that no file took. Their clients got no complete answer.
     pub(crate) lost: AtomicU64,
+    /// Logs without a reserve. While there is one, no exchanges begin.
+    pub(crate) logs_stuck: AtomicU64,
     /// Events whose sums no table takes.
     pub(crate) rejected: AtomicU64,
     /// Runs of bytes in the journal that are no events.

@@ -1,8 +1,6 @@
-//! The meter: reads on in the journal files, takes from the queue what no file took, and stores it all in
-//! batches, one transaction each.
+//! The meter: reads on in the journal files and stores what is new in batches, one transaction each.
 //!
-//! A batch that cannot be stored is tried again with growing pauses; nothing is taken from the queue meanwhile,
-//! so that what waits stays bounded by the queue and the journal.
+//! A batch that cannot be stored is tried again with growing pauses; what waits is bounded by the journal.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use shared::clock::unix_ms;
 use shared::quota::Counters;
 
@@ -39,8 +37,6 @@ pub(crate) struct Meter {
     is_lost: bool,
     /// Whether what earlier processes left has been looked at.
     is_caught_up: bool,
-    /// Records taken from the queue and not stored yet.
-    batch: Vec<Box<[u8]>>,
     /// Files that were deleted or renamed, which a loss of power may undo.
     left: Vec<FileId>,
     /// Files that are gone for good, and whose marks can go.
@@ -55,6 +51,8 @@ pub(crate) struct Meter {
 struct Trouble {
     retry_at: Instant,
     pause: Duration,
+    /// There is no room on the disk.
+    is_full: bool,
 }
 
 /// What a round found to do.
@@ -82,7 +80,6 @@ impl Meter {
             tracked: Vec::new(),
             is_lost: false,
             is_caught_up: false,
-            batch: Vec::new(),
             left: Vec::new(),
             gone: Vec::new(),
             buffer: Vec::new(),
@@ -98,7 +95,8 @@ impl Meter {
 
     /// Whether it is time for a round: enough waits to be worth a transaction, or something has waited enough.
     pub(crate) fn is_due(&mut self) -> bool {
-        if !self.is_caught_up || self.trouble.is_some() || self.holds_some() {
+        self.refill();
+        if !self.is_caught_up || self.trouble.is_some() {
             return true;
         }
         self.track_new();
@@ -116,7 +114,7 @@ impl Meter {
 
     /// Whether something waits, due or not.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.holds_some() || self.tracked.iter().any(|tracked| tracked.waiting_bytes(Instant::now()) > 0)
+        self.tracked.iter().any(|tracked| tracked.waiting_bytes(Instant::now()) > 0)
     }
 
     /// Stores what there is, as far as one transaction goes.
@@ -130,7 +128,7 @@ impl Meter {
         match self.work() {
             Ok(round) => {
                 self.sweep();
-                self.inbox.spares.refill();
+                self.refill();
                 self.count_waiting();
                 round
             }
@@ -168,7 +166,8 @@ impl Meter {
         if paths.is_empty() {
             return Ok(0);
         }
-        let files = paths.iter().map(|path| Ok((path, fs::read(path)?))).collect::<io::Result<Vec<_>>>()?;
+        let files =
+            paths.iter().map(|path| Ok((path, notes::read(path)?))).collect::<io::Result<Vec<_>>>()?;
         let records = files.iter().flat_map(|(path, bytes)| notes::records(path, bytes));
         let noted: Vec<_> = records.filter_map(|bytes| Record::take(bytes, Texts::Inline)).collect();
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -196,12 +195,12 @@ impl Meter {
     /// Whether everything that was offered is stored.
     pub(crate) fn is_done(&self) -> bool {
         let left = |tracked: &Tracked| tracked.segment.is_sealed() || tracked.waiting_events() > 0;
-        self.inbox.segments.is_empty() && !self.holds_some() && !self.tracked.iter().any(left)
+        self.inbox.segments.is_empty() && !self.tracked.iter().any(left)
     }
 
-    /// Events that would be gone with the process: not stored, and in no file.
-    pub(crate) fn unstored(&self) -> usize {
-        self.batch.len() + self.inbox.queue.len()
+    /// Events that wait in the journal.
+    pub(crate) fn unstored(&self) -> u64 {
+        self.tracked.iter().map(Tracked::waiting_events).sum()
     }
 
     /// Folds the write-ahead log into the database, and takes files away that were not needed; for the end of the
@@ -229,8 +228,12 @@ impl Meter {
         &self.db
     }
 
-    fn holds_some(&self) -> bool {
-        !self.batch.is_empty() || !self.inbox.queue.is_empty()
+    /// Makes journal files ahead. Room that is back on a full disk is the database's first: without it, what the journal
+    /// holds would never make room.
+    fn refill(&mut self) {
+        if !self.trouble.is_some_and(|trouble| trouble.is_full) {
+            self.inbox.spares.refill();
+        }
     }
 
     fn track_new(&mut self) {
@@ -275,20 +278,13 @@ impl Meter {
 
     /// One transaction.
     fn store(&mut self) -> rusqlite::Result<Round> {
-        let missing = BATCH_MAX.saturating_sub(self.batch.len());
-        self.batch.extend(self.inbox.queue.try_iter().take(missing));
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let Self { usage, charges, .. } = self;
         let mut add = |record: &Record<'_>, trace: Trace<'_>, is_charged: bool| {
             usage.add(&tx, record, trace)?;
             if is_charged { Ok(()) } else { charges.count(&tx, record, trace) }
         };
-        for record in &self.batch {
-            if let Some((record, trace)) = Record::take(record, Texts::Inline) {
-                add(&record, trace, false)?;
-            }
-        }
-        let mut room = BATCH_MAX.saturating_sub(self.batch.len());
+        let mut room = BATCH_MAX;
         let now = Instant::now();
         let mut garbage = 0;
         for tracked in self.tracked.iter_mut().filter(|tracked| tracked.waiting_bytes(now) > 0) {
@@ -317,7 +313,6 @@ impl Meter {
     fn committed(&mut self, stored: Stored, garbage: u64) {
         self.charges.committed();
         self.tracked.iter_mut().for_each(Tracked::commit);
-        self.batch.clear();
         self.gone.clear();
         self.stored_at = Some(Instant::now());
         add(&self.gauge.stored, stored.added);
@@ -362,14 +357,14 @@ impl Meter {
     }
 
     fn count_waiting(&self) {
-        let waiting = self.tracked.iter().map(Tracked::waiting_events).sum();
-        self.gauge.waiting.store(waiting, Ordering::Relaxed);
+        self.gauge.waiting.store(self.unstored(), Ordering::Relaxed);
     }
 
     /// Notes a failure. Gives the pause until the next try.
     fn fail(&mut self, error: &rusqlite::Error) -> Duration {
         let pause = self.trouble.map_or(PAUSE_MIN, |trouble| (trouble.pause * 2).min(PAUSE_MAX));
-        self.trouble = Some(Trouble { retry_at: Instant::now() + pause, pause });
+        let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+        self.trouble = Some(Trouble { retry_at: Instant::now() + pause, pause, is_full });
         if self.gauge.fail(error.to_string()) {
             tracing::error!("usage records cannot be stored and wait: {error}");
         }

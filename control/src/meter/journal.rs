@@ -1,8 +1,12 @@
 //! The usage journal: where a data-plane thread leaves its events.
 //!
 //! A copy into the pages of a file of its own, or one write(2), makes an event survive the end of the process, and
-//! the writer thread reads it from there: nothing else crosses from one thread to the other while the file can be
-//! written. No lock, no fsync, nothing that waits. Every bound is a constant at the end of this file.
+//! the writer thread reads it from there: nothing crosses from one thread to the other in memory. No lock, no fsync,
+//! nothing that waits. Every bound is a constant at the end of this file.
+//!
+//! Exchanges begin only while each log has a *reserve*: an empty file with all of its room allocated. When the disk is full
+//! and the current file too, the exchanges that are under way are recorded in the reserve, and no others begin until the
+//! writer thread could make another file. What no file takes is lost, and its client gets no complete answer.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -11,16 +15,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use shared::usage::{Note, UsageEvent, UsageLog};
 
-use super::frame;
+use super::frame::{self, Spot};
 use super::gauge::{Gauge, add, read};
 use super::notes::{Notes, is_notes};
-use super::segment::{Place, SEGMENT_BYTES, Segment, create, create_written, file_id};
+use super::segment::{Place, SEGMENT_BYTES, Segment, Spare, create, create_long, file_id, is_full};
 use super::spares::{self, Exchange, Spares};
-#[cfg(test)]
-use super::written::Written;
 use crate::store::marks::FileId;
 use crate::vault::random;
 
@@ -28,8 +30,6 @@ use crate::vault::random;
 #[derive(Debug)]
 pub(crate) struct Journal {
     dir: PathBuf,
-    /// Records that could not be written to a file.
-    queue: Sender<Box<[u8]>>,
     /// New segments; one every [`SEGMENT_BYTES`] of events, so its length needs no bound of its own.
     segments: Sender<Arc<Segment>>,
     exchange: Exchange,
@@ -40,7 +40,6 @@ pub(crate) struct Journal {
 #[derive(Debug)]
 pub(crate) struct Inbox {
     pub(crate) dir: PathBuf,
-    pub(crate) queue: Receiver<Box<[u8]>>,
     pub(crate) segments: Receiver<Arc<Segment>>,
     pub(crate) spares: Spares,
     /// What earlier processes noted of exchanges that may not have ended.
@@ -49,48 +48,57 @@ pub(crate) struct Inbox {
 
 impl Journal {
     /// Opens the journal in `dir` and offers what earlier processes left to the reader.
-    pub(crate) fn open(dir: PathBuf, queue_max: usize) -> io::Result<(Self, Inbox)> {
+    pub(crate) fn open(dir: PathBuf) -> io::Result<(Self, Inbox)> {
         DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-        let (queue, queued) = bounded(queue_max);
         let (segments, fresh) = unbounded();
         let gauge = Arc::new(Gauge::default());
         let (notes, left_over): (Vec<_>, Vec<_>) =
-            left_over(&dir)?.into_iter().partition(|path| is_notes(path));
-        for path in left_over {
+            left_over(&dir)?.into_iter().partition(|(path, _)| is_notes(path));
+        for (path, bytes) in left_over {
             let Some(id) = file_id(&path) else {
                 tracing::warn!("{} is no file of the usage journal and is left alone", path.display());
                 continue;
             };
-            let bytes = fs::metadata(&path)?.len();
+            if bytes > LEFT_BYTES_MAX {
+                tracing::error!(
+                    "{} has {bytes} bytes, more than the gateway writes to a file of the usage journal; records are read \
+                     from its first {LEFT_BYTES_MAX} bytes, and it is deleted",
+                    path.display()
+                );
+            }
+            let bytes = bytes.min(LEFT_BYTES_MAX);
             add(&gauge.sealed_bytes, bytes);
             add(&gauge.segments, 1);
             let _ = segments.send(Arc::new(Segment::left_over(path, id, bytes)));
         }
         let (exchange, spares) = spares::exchange(dir.clone(), origin()?);
-        let inbox = Inbox { dir: dir.clone(), queue: queued, segments: fresh, spares, notes };
-        Ok((Self { dir, queue, segments, exchange, gauge }, inbox))
+        let notes = notes.into_iter().map(|(path, _)| path).collect();
+        let inbox = Inbox { dir: dir.clone(), segments: fresh, spares, notes };
+        Ok((Self { dir, segments, exchange, gauge }, inbox))
     }
 
-    /// A log for one thread.
+    /// Returns a log for one thread. On a full disk it has no room until there is some.
     pub(crate) fn log(&self) -> io::Result<Log> {
         let id = FileId { origin: origin()?, number: 0 };
-        let (place, segment) = create(&self.dir, id)?;
-        announce(&segment, &self.segments, &self.gauge);
-        Ok(Log {
-            place,
-            segment,
-            bytes: 0,
-            events: 0,
-            next: FileId { number: 1, ..id },
-            is_stuck: false,
+        let mut log = Log {
+            current: None,
+            reserve: None,
+            next: id,
             notes: Notes::new(&self.dir, id.origin),
             frame: Vec::with_capacity(1_024),
-            queue: self.queue.clone(),
             segments: self.segments.clone(),
             exchange: self.exchange.clone(),
             gauge: Arc::clone(&self.gauge),
             dir: self.dir.clone(),
-        })
+        };
+        add(&log.gauge.logs_stuck, 1);
+        match log.open_files() {
+            Err(error) if is_full(&error) => {
+                tracing::error!("requests get 503 until there is room for the usage journal: {error}");
+            }
+            opened => opened?,
+        }
+        Ok(log)
     }
 
     /// Where the files are.
@@ -98,10 +106,9 @@ impl Journal {
         &self.dir
     }
 
-    /// Events that wait to be stored, in the files when the writer thread last looked, and in the queue now.
+    /// Events that waited to be stored when the writer thread last looked.
     pub(crate) fn queued(&self) -> usize {
-        let in_files = usize::try_from(read(&self.gauge.waiting)).unwrap_or(usize::MAX);
-        self.queue.len().saturating_add(in_files)
+        usize::try_from(read(&self.gauge.waiting)).unwrap_or(usize::MAX)
     }
 
     /// Counts and failures.
@@ -113,53 +120,54 @@ impl Journal {
 /// The log of one thread.
 #[derive(Debug)]
 pub(crate) struct Log {
-    place: Place,
-    segment: Arc<Segment>,
-    /// Bytes of whole frames in the file.
-    bytes: u64,
-    /// How many frames that is.
-    events: u64,
+    current: Option<Current>,
+    /// For the exchanges that are under way when the current file is full and no other can be had.
+    reserve: Option<Spare>,
     /// What the next file is called that this thread makes itself.
     next: FileId,
-    /// There is no room in the file, and no other can be had.
-    is_stuck: bool,
     notes: Notes,
     frame: Vec<u8>,
-    queue: Sender<Box<[u8]>>,
     segments: Sender<Arc<Segment>>,
     exchange: Exchange,
     gauge: Arc<Gauge>,
     dir: PathBuf,
 }
 
+/// The file that is appended to.
+#[derive(Debug)]
+struct Current {
+    place: Place,
+    segment: Arc<Segment>,
+    /// Bytes of whole frames in the file.
+    bytes: u64,
+    /// How many frames that is.
+    events: u64,
+    /// Something could not be appended, and a part of it may be there.
+    is_torn: bool,
+}
+
 impl UsageLog for Log {
-    fn append(&mut self, event: &UsageEvent) {
+    fn append(&mut self, event: &UsageEvent) -> bool {
         frame::put(&mut self.frame, event);
-        if self.write() {
-            self.bytes += u64::try_from(self.frame.len()).unwrap_or(u64::MAX);
-            self.events += 1;
-            self.segment.written(self.bytes, self.events);
-            return;
-        }
-        add(&self.gauge.journal_failures, 1);
-        if self.queue.try_send(frame::record_of(&self.frame).into()).is_ok() {
-            add(&self.gauge.spilled, 1);
-        } else {
+        let is_written = self.write_here() || (self.rotate() && self.write_here());
+        if !is_written {
             self.lose();
         }
+        is_written
     }
 
     fn has_room(&self) -> bool {
-        let is_good = !self.is_stuck
-            && match &self.place {
-                Place::Mapped(_) => true,
-                Place::Written(file) => file.is_good(),
-            };
-        if is_good {
-            read(&self.gauge.sealed_bytes).saturating_add(self.bytes) < JOURNAL_BYTES_MAX
-        } else {
-            // Half of the queue is for the exchanges that are on their way already.
-            self.queue.len() < self.queue.capacity().unwrap_or(0) / 2
+        let current = self.current.as_ref().map_or(0, |current| current.bytes);
+        read(&self.gauge.logs_stuck) == 0
+            && read(&self.gauge.sealed_bytes).saturating_add(current) < JOURNAL_BYTES_MAX
+    }
+
+    fn tend(&mut self) {
+        if self.reserve.is_none()
+            && let Some(spare) = self.exchange.take()
+        {
+            tracing::info!("there is room for the usage journal again");
+            self.keep(spare);
         }
     }
 
@@ -173,90 +181,142 @@ impl UsageLog for Log {
 }
 
 impl Log {
-    /// Says so in the log, ever more rarely.
-    fn lose(&self) {
+    /// Makes the first file and the reserve.
+    fn open_files(&mut self) -> io::Result<()> {
+        let id = self.next.take();
+        let first = create(&self.dir, id)?;
+        self.go_on(first);
+        let id = self.next.take();
+        let reserve = create(&self.dir, id)?;
+        self.keep(reserve);
+        Ok(())
+    }
+
+    fn keep(&mut self, reserve: Spare) {
+        if self.reserve.replace(reserve).is_none() {
+            self.gauge.logs_stuck.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the reserve. From now on no exchanges begin.
+    fn take_reserve(&mut self) -> Option<Spare> {
+        let reserve = self.reserve.take()?;
+        add(&self.gauge.logs_stuck, 1);
+        Some(reserve)
+    }
+
+    /// Logs the loss, ever more rarely. A reserve that could not be written to is no reserve.
+    fn lose(&mut self) {
+        if let Some(reserve) = self.take_reserve() {
+            reserve.remove();
+        }
+        add(&self.gauge.journal_failures, 1);
         let lost = self.gauge.lost.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if lost.is_power_of_two() {
-            tracing::error!(lost, "usage records are lost: neither the journal nor the queue takes them");
+            tracing::error!(
+                lost,
+                "the usage journal takes no more records; the exchanges that are under way fail"
+            );
         }
     }
 
-    /// Writes the frame to the file, or to the next one; false if it is not there now.
-    fn write(&mut self) -> bool {
-        if !self.has_place() && !self.rotate() {
-            return false;
-        }
-        frame::close(&mut self.frame, Some(self.segment.id));
-        match &mut self.place {
-            Place::Mapped(map) => map.append(&self.frame),
-            Place::Written(file) => file.append(self.bytes, &self.frame),
-        }
+    /// Writes the frame to the current file. False if there is none, or it has no room.
+    fn write_here(&mut self) -> bool {
+        self.current.as_mut().is_some_and(|current| current.append(&mut self.frame))
     }
 
-    /// Whether the frame belongs into the file.
-    fn has_place(&self) -> bool {
-        match &self.place {
-            Place::Mapped(map) => self.frame.len() <= map.room(),
-            Place::Written(_) => self.bytes < SEGMENT_BYTES as u64,
-        }
-    }
-
-    /// Goes on in another file. If there is none, the next event tries again.
+    /// Goes on in another file.
     fn rotate(&mut self) -> bool {
-        match self.next_file() {
-            Ok((place, segment)) => self.go_on(place, segment),
-            Err(error) if !self.is_stuck => {
+        let next = self.next_file().or_else(|error| {
+            let reserve = self.take_reserve();
+            if reserve.is_some() {
                 tracing::error!(
-                    "the usage journal cannot begin a new file; records go to the database alone: {error}"
+                    "the usage journal cannot begin a new file; requests get 503 until it can: {error}"
                 );
-                self.is_stuck = true;
             }
-            Err(_) => {}
-        }
-        !self.is_stuck
+            reserve.ok_or(error)
+        });
+        next.map(|spare| self.go_on(spare)).is_ok()
     }
 
-    fn go_on(&mut self, place: Place, segment: Arc<Segment>) {
-        let full = std::mem::replace(&mut self.place, place);
-        let sealed = std::mem::replace(&mut self.segment, segment);
-        if let Place::Mapped(map) = full {
-            self.exchange.give(map, sealed.id);
+    fn go_on(&mut self, Spare { place, segment }: Spare) {
+        announce(&segment, &self.segments, &self.gauge);
+        let next = Current { place, segment, bytes: 0, events: 0, is_torn: false };
+        if let Some(full) = self.current.replace(next) {
+            self.leave(full);
         }
-        seal(&self.gauge, &sealed);
-        announce(&self.segment, &self.segments, &self.gauge);
-        (self.bytes, self.events, self.is_stuck) = (0, 0, false);
     }
 
-    /// A file with room for the frame: one that is ready, or else one that is made now.
-    fn next_file(&mut self) -> io::Result<(Place, Arc<Segment>)> {
+    fn leave(&mut self, full: Current) {
+        let Current { place, segment, .. } = full;
+        if let Place::Mapped(map) = place {
+            self.exchange.give(map, segment.id);
+        }
+        seal(&self.gauge, &segment);
+    }
+
+    /// Returns a file with room for the frame: one that is ready, or else one that is made now.
+    fn next_file(&mut self) -> io::Result<Spare> {
         let is_ordinary = self.frame.len() <= SEGMENT_BYTES;
         if let Some(spare) = is_ordinary.then(|| self.exchange.take()).flatten() {
-            return Ok((Place::Mapped(spare.map), spare.segment));
+            return Ok(spare);
         }
         let id = self.next.take();
-        if is_ordinary { create(&self.dir, id) } else { create_written(&self.dir, id) }
+        if is_ordinary { create(&self.dir, id) } else { create_long(&self.dir, id) }
     }
 
-    /// Goes on in a file that is written with write(2), as everywhere on some file systems.
+    /// As after a write that failed.
     #[cfg(test)]
-    pub(super) fn go_on_written(&mut self) -> &mut Written {
-        let (place, segment) = create_written(&self.dir, self.next.take()).unwrap();
-        self.go_on(place, segment);
-        self.written()
+    pub(super) fn tear(&mut self) {
+        self.current.as_mut().unwrap().is_torn = true;
     }
 
+    /// Goes on in a file that is written with write(2), as everywhere on some file systems; returns that file.
     #[cfg(test)]
-    pub(super) fn written(&mut self) -> &mut Written {
-        match &mut self.place {
-            Place::Written(written) => written,
+    pub(super) fn go_on_written(&mut self) -> &mut fs::File {
+        let id = self.next.take();
+        self.go_on(create_long(&self.dir, id).unwrap());
+        match &mut self.current.as_mut().unwrap().place {
+            Place::Written(file) => file,
             Place::Mapped(_) => panic!("the file is mapped"),
         }
     }
 }
 
+impl Current {
+    /// Closes the frame that [`frame::put`] made, and appends it. False if there is no room.
+    fn append(&mut self, frame: &mut [u8]) -> bool {
+        let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
+        let end = self.bytes.saturating_add(length);
+        let is_alone = self.bytes == 0 && matches!(self.place, Place::Written(_));
+        let fits = end <= SEGMENT_BYTES as u64 || is_alone;
+        if !fits || self.is_torn {
+            return false;
+        }
+        frame::close(frame, Some(Spot { file: self.segment.id, at: self.bytes }));
+        if let Err(error) = self.place.append(frame) {
+            tracing::error!("{} cannot be written: {error}", self.segment.path.display());
+            self.is_torn = true;
+            return false;
+        }
+        self.bytes = end;
+        self.events += 1;
+        self.segment.written(self.bytes, self.events);
+        true
+    }
+}
+
 impl Drop for Log {
     fn drop(&mut self) {
-        seal(&self.gauge, &self.segment);
+        if let Some(current) = self.current.take() {
+            seal(&self.gauge, &current.segment);
+        }
+        match self.reserve.take() {
+            Some(reserve) => reserve.remove(),
+            None => {
+                self.gauge.logs_stuck.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
     }
 }
 
@@ -277,15 +337,23 @@ fn origin() -> io::Result<u64> {
     Ok(random::<8>().map(u64::from_be_bytes).map_err(io::Error::other)? >> 1)
 }
 
-/// The files of the journal, oldest name first.
-fn left_over(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-    paths.sort();
-    Ok(paths)
+/// The regular files in the folder of the journal and their bytes, oldest name first.
+fn left_over(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let metadata = fs::symlink_metadata(&path)?;
+        if metadata.is_file() {
+            files.push((path, metadata.len()));
+        } else {
+            tracing::warn!("{} is no regular file and is left alone", path.display());
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
-/// Events that wait for the writer thread while the journal cannot be written. A place costs 16 bytes while it
-/// is empty.
-pub(crate) const QUEUE_MAX: usize = 16_384;
 /// Bytes of files that are not stored yet; above it no more exchanges begin.
 pub(super) const JOURNAL_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of a file that an earlier process may have written: as far as a file goes, and the longest record.
+const LEFT_BYTES_MAX: u64 = (SEGMENT_BYTES + frame::HEADER + frame::RECORD_BYTES_MAX) as u64;

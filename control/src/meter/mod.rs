@@ -3,7 +3,7 @@
 //! ```text
 //!  data-plane thread                       writer thread
 //!  append: a copy into its own file        reads on in each file on a timer, one transaction a batch: the
-//!    '--- if that fails: queue               events, their sums, and how far each file is stored;
+//!                                            events, their sums, and how far each file is stored;
 //!                                            a file that is complete and stored is used again, or deleted
 //! ```
 //!
@@ -21,7 +21,6 @@ pub(crate) mod segment;
 mod spares;
 mod tracked;
 pub(crate) mod writer;
-mod written;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -10,7 +10,7 @@
 //! where the file system holds that (`mapped`), and one pwrite(2) each elsewhere.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -163,6 +163,13 @@ pub(super) fn is_notes(path: &Path) -> bool {
     slot_bytes(path).is_some()
 }
 
+/// Returns what is in the file of notes `path`, as far as the gateway writes to one.
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Returns the records in the file of notes `path`, whose content is `bytes`.
 pub(super) fn records<'a>(path: &Path, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let slot_bytes = slot_bytes(path).unwrap_or(SHORT.slot_bytes);
@@ -218,7 +225,7 @@ mod tests {
     #[test]
     fn what_is_noted_and_not_recorded_is_recorded_once_by_the_next_process() {
         let home = TempDir::new().unwrap();
-        let process = Process::start(home.path(), 100);
+        let process = Process::start(home.path());
         let mut log = process.journal.log().unwrap();
         let notes: Vec<Note> = (0..4).map(|n| log.note(&event(n)).unwrap()).collect();
         let mut notes = notes.into_iter();
@@ -232,7 +239,7 @@ mod tests {
         drop(process);
         assert_eq!(notes_in(&dir), 1);
         for start in 0..3 {
-            let mut next = Process::start(home.path(), 100);
+            let mut next = Process::start(home.path());
             next.meter.begin();
             assert_eq!((next.sql(INTERRUPTED), next.sql(ALL)), (2, 4), "start {start}");
             assert_eq!(notes_in(&dir), 0);
@@ -243,7 +250,7 @@ mod tests {
     fn notes_that_were_stored_are_not_stored_again_when_their_file_comes_back() {
         let home = TempDir::new().unwrap();
         let dir = home.path().join("journal");
-        let mut process = Process::start(home.path(), 100);
+        let mut process = Process::start(home.path());
         let mut notes = Notes::new(&dir, 7);
         let _kept: Vec<_> = (0..3).map(|n| notes.write(&event(n)).unwrap()).collect();
         let mut bytes = fs::read(notes.short.path(0)).unwrap();
@@ -253,7 +260,7 @@ mod tests {
             fs::write(dir.join(format!("again{}", SHORT.extension)), &bytes).unwrap();
             process = {
                 drop(process);
-                Process::start(home.path(), 100)
+                Process::start(home.path())
             };
             process.meter.begin();
             assert_eq!(process.sql(ALL), 3);

@@ -10,24 +10,34 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use rusqlite::Connection;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use shared::alarm::Alarm;
 use shared::id::{KeyId, ModelId, ProviderId};
 use shared::operation::Operation;
 use shared::usage::{Outcome, Provenance, TokenCounts, Units, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
-use super::frame::{self, Frame};
+use super::frame::{self, Frame, Spot};
 use super::gauge::{Gauge, add, read};
 use super::ingest::{Meter, Round};
 use super::journal::{JOURNAL_BYTES_MAX, Journal, Log};
-use super::segment::file_id;
+use super::segment::{file_id, file_name};
+use super::spares::AHEAD as SPARES_AHEAD;
 use super::writer::{Desk, Writer};
 use crate::config::{self, Environment};
 use crate::publish::{Publisher, PublisherParams};
 use crate::retention::Retention;
+use crate::store::marks::FileId;
 use crate::store::migrate::migrate;
 use crate::store::requests::{Bounds, Filter, page};
 use crate::vault;
+
+/// Reports that a test cannot run here. In CI that is a failure.
+#[expect(clippy::disallowed_methods, reason = "a test does not read its environment from the configuration")]
+pub(crate) fn skipped(why: &str) {
+    assert!(std::env::var_os("CI").is_none(), "skipped, which CI does not allow: {why}");
+    eprintln!("SKIPPED: {why}");
+}
 
 /// A finished exchange; `n` tells it from others.
 pub(crate) fn event(n: u64) -> UsageEvent {
@@ -74,18 +84,18 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(home: &Path, queue_max: usize) -> Self {
+    pub(crate) fn start(home: &Path) -> Self {
         let (db, dir) = (home.join("test.db"), home.join("journal"));
         let mut writer = Connection::open(&db).unwrap();
         writer.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
         // These tests end no machine, only processes.
         writer.pragma_update(None, "synchronous", "OFF").unwrap();
         migrate(&mut writer).unwrap();
-        Self::with(writer, db, dir, queue_max)
+        Self::with(writer, db, dir)
     }
 
-    fn with(writer: Connection, db: PathBuf, dir: PathBuf, queue_max: usize) -> Self {
-        let (journal, inbox) = Journal::open(dir.clone(), queue_max).unwrap();
+    fn with(writer: Connection, db: PathBuf, dir: PathBuf) -> Self {
+        let (journal, inbox) = Journal::open(dir.clone()).unwrap();
         let meter = Meter::new(writer, inbox, Arc::clone(journal.gauge()), Arc::default());
         Self { journal, meter, db, dir }
     }
@@ -155,27 +165,33 @@ pub(crate) fn only_file(dir: &Path) -> PathBuf {
 
 /// The frames of a file that holds nothing else.
 pub(crate) fn frames(path: &Path) -> Vec<Vec<u8>> {
-    let (bytes, id) = (fs::read(path).unwrap(), file_id(path));
-    let (mut rest, mut frames) = (bytes.as_slice(), Vec::new());
-    while let Frame::Whole(_, length) = frame::first(rest, id) {
-        frames.push(rest[..length].to_vec());
-        rest = &rest[length..];
+    let (bytes, file) = (fs::read(path).unwrap(), file_id(path).unwrap());
+    let (mut at, mut frames) = (0, Vec::new());
+    let spot = |at: usize| Some(Spot { file, at: at as u64 });
+    while let Frame::Whole(_, length) = frame::first(&bytes[at..], spot(at)) {
+        frames.push(bytes[at..at + length].to_vec());
+        at += length;
     }
-    assert!(rest.iter().all(|byte| *byte == 0));
+    assert!(bytes[at..].iter().all(|byte| *byte == 0));
     frames
 }
 
 pub(crate) fn append(log: &mut Log, numbers: std::ops::Range<u64>) {
     for n in numbers {
         assert!(log.has_room());
-        log.append(&event(n));
+        assert!(log.append(&event(n)));
     }
+}
+
+/// A record of 64 KiB.
+pub(crate) fn large(n: u64) -> UsageEvent {
+    UsageEvent { selector: "x".repeat(64 << 10).into(), ..event(n) }
 }
 
 #[test]
 fn events_become_rows_and_their_file_goes_when_all_are_stored() {
     let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path(), 100);
+    let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     append(&mut log, 0..10);
     process.settle();
@@ -194,7 +210,7 @@ fn events_become_rows_and_their_file_goes_when_all_are_stored() {
 #[test]
 fn more_than_one_transaction_takes_is_stored_in_several() {
     let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path(), 4);
+    let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     append(&mut log, 0..3_000);
     assert_eq!(process.meter.round(), Round::More);
@@ -207,13 +223,13 @@ fn more_than_one_transaction_takes_is_stored_in_several() {
     drop(log);
     process.settle();
     assert_eq!((process.stored(), process.files()), ([3_010; 3], 0));
-    assert_eq!(read(&process.gauge().spilled), 0);
+    assert_eq!(read(&process.gauge().lost), 0);
 }
 
 #[test]
 fn exchanges_one_at_a_time_share_a_row() {
     let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path(), 4);
+    let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     for n in 0..200 {
         append(&mut log, n..n + 1);
@@ -226,10 +242,10 @@ fn exchanges_one_at_a_time_share_a_row() {
 #[test]
 fn a_row_has_a_bound_of_bytes() {
     let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path(), 4);
+    let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     let large = |n: u64| UsageEvent { request_id: format!("{n:05}{}", "x".repeat(4_000)).into(), ..event(n) };
-    (0..200).for_each(|n| log.append(&large(n)));
+    (0..200).for_each(|n| assert!(log.append(&large(n))));
     process.settle();
     assert_eq!(process.stored(), [200; 3]);
     let most = process.sql("SELECT max(length(rows)) FROM usage");
@@ -239,12 +255,12 @@ fn a_row_has_a_bound_of_bytes() {
 #[test]
 fn a_process_that_is_killed_before_it_stored_loses_nothing() {
     let home = TempDir::new().unwrap();
-    let process = Process::start(home.path(), 100);
+    let process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     append(&mut log, 0..10);
     std::mem::forget(log);
     drop(process);
-    let mut process = Process::start(home.path(), 100);
+    let mut process = Process::start(home.path());
     process.settle();
     assert_eq!((process.stored(), process.files()), ([10; 3], 0));
 }
@@ -253,14 +269,14 @@ fn a_process_that_is_killed_before_it_stored_loses_nothing() {
 fn a_process_that_is_killed_after_it_stored_doubles_nothing() {
     let home = TempDir::new().unwrap();
     for round in 0..3 {
-        let mut process = Process::start(home.path(), 100);
+        let mut process = Process::start(home.path());
         let mut log = process.journal.log().unwrap();
         append(&mut log, round * 10..round * 10 + 5);
         process.settle();
         append(&mut log, round * 10 + 5..round * 10 + 10);
         std::mem::forget(log);
     }
-    let mut process = Process::start(home.path(), 100);
+    let mut process = Process::start(home.path());
     process.settle();
     assert_eq!((process.stored(), process.files()), ([30; 3], 0));
 }
@@ -268,7 +284,7 @@ fn a_process_that_is_killed_after_it_stored_doubles_nothing() {
 #[test]
 fn what_was_cut_off_or_scrawled_over_is_passed_over_and_the_rest_is_stored() {
     let home = TempDir::new().unwrap();
-    let process = Process::start(home.path(), 100);
+    let process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     append(&mut log, 0..10);
     std::mem::forget(log);
@@ -276,8 +292,9 @@ fn what_was_cut_off_or_scrawled_over_is_passed_over_and_the_rest_is_stored() {
     drop(process);
     let mut frames = frames(&path);
     let half = frames[3].len() / 2;
-    frames[3].truncate(half);
-    frames[5] = b"\xff\x00 no frame \xff\xfe\xff".to_vec();
+    frames[3][half..].fill(0);
+    let scrawl = b"\xff\x00 no frame \xff\xfe\xff";
+    frames[5][..scrawl.len()].copy_from_slice(scrawl);
     frames[6][20] ^= 1;
     // It says that it goes on far beyond the end.
     frames[8][6] = 0x0f;
@@ -285,7 +302,7 @@ fn what_was_cut_off_or_scrawled_over_is_passed_over_and_the_rest_is_stored() {
     fs::write(&path, frames.concat()).unwrap();
     fs::write(path.with_file_name("notes.txt"), "not ours").unwrap();
 
-    let mut process = Process::start(home.path(), 100);
+    let mut process = Process::start(home.path());
     process.settle();
     assert_eq!(process.stored(), [6; 3]);
     assert!(read(&process.gauge().garbage_lines) >= 4);
@@ -295,7 +312,7 @@ fn what_was_cut_off_or_scrawled_over_is_passed_over_and_the_rest_is_stored() {
 #[test]
 fn a_last_record_cut_at_any_byte_costs_only_itself() {
     let home = TempDir::new().unwrap();
-    let process = Process::start(home.path(), 100);
+    let process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     append(&mut log, 0..3);
     std::mem::forget(log);
@@ -313,7 +330,7 @@ fn a_last_record_cut_at_any_byte_costs_only_itself() {
             let mut left = whole[..cut].to_vec();
             left.resize(size, 0);
             fs::write(&copy, &left).unwrap();
-            let mut process = Process::start(home.path(), 100);
+            let mut process = Process::start(home.path());
             process.settle();
             let is_whole = left.starts_with(&whole);
             let stored = if is_whole { 3 } else { 2 };
@@ -327,7 +344,7 @@ fn a_last_record_cut_at_any_byte_costs_only_itself() {
 #[test]
 fn a_record_longer_than_a_reading_is_stored_with_those_around_it() {
     let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path(), 100);
+    let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     log.append(&event(0));
     log.append(&UsageEvent { selector: "x".repeat(300 << 10).into(), ..event(1) });
@@ -340,7 +357,7 @@ fn a_record_longer_than_a_reading_is_stored_with_those_around_it() {
 #[test]
 fn a_file_that_comes_back_after_its_end_is_not_stored_again() {
     let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path(), 100);
+    let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     append(&mut log, 0..10);
     let path = only_file(&process.dir);
@@ -351,11 +368,11 @@ fn a_file_that_comes_back_after_its_end_is_not_stored_again() {
     assert_eq!(process.files(), 0);
     drop(process);
     fs::write(&path, content).unwrap();
-    let mut process = Process::start(home.path(), 100);
+    let mut process = Process::start(home.path());
     process.settle();
     assert_eq!((process.stored(), process.files()), ([10; 3], 0));
     drop(process);
-    let mut process = Process::start(home.path(), 100);
+    let mut process = Process::start(home.path());
     append(&mut process.journal.log().unwrap(), 10..11);
     process.settle();
     assert_eq!(process.sql("SELECT count(*) FROM usage_journal"), 1, "the mark of the lost file is gone");
@@ -364,9 +381,8 @@ fn a_file_that_comes_back_after_its_end_is_not_stored_again() {
 #[test]
 fn a_full_file_is_left_for_another() {
     let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path(), 1_000);
+    let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
-    let large = |n| UsageEvent { selector: "x".repeat(64 << 10).into(), ..event(n) };
     for n in 0..130 {
         log.append(&large(n));
     }
@@ -390,7 +406,7 @@ fn a_database_that_is_full_keeps_events_waiting_and_recovers() {
     db.execute_batch("VACUUM").unwrap();
     let pages: i64 = db.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
     db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).unwrap();
-    let mut process = Process::with(db, path, dir, 50);
+    let mut process = Process::with(db, path, dir);
     let mut log = process.journal.log().unwrap();
     append(&mut log, 0..200);
     let mut failures = 0;
@@ -418,39 +434,94 @@ fn a_database_that_is_full_keeps_events_waiting_and_recovers() {
     assert_eq!(process.files(), 0);
 }
 
-#[test]
-fn a_journal_that_cannot_be_written_stops_admission_before_anything_is_lost() {
-    let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path(), 8);
-    let mut log = process.journal.log().unwrap();
-    log.go_on_written();
-    log.append(&event(0));
-    let full = || OpenOptions::new().append(true).open("/dev/full").unwrap();
-    let good = log.written().replace_file(full());
-    for n in 1..5 {
-        assert!(log.has_room());
-        log.append(&event(n));
+/// A disk that takes no new files: the folder of the journal is away while this lives.
+struct NoFolder {
+    journal: PathBuf,
+    away: PathBuf,
+}
+
+impl NoFolder {
+    fn under(home: &Path) -> Self {
+        let (journal, away) = (home.join("journal"), home.join("away"));
+        fs::rename(&journal, &away).unwrap();
+        Self { journal, away }
     }
-    assert!(!log.has_room(), "half of the queue is kept for exchanges on their way");
-    (5..9).for_each(|n| log.append(&event(n)));
-    assert_eq!((read(&process.gauge().lost), read(&process.gauge().journal_failures)), (0, 8));
-    assert_eq!(read(&process.gauge().spilled), 8);
-    log.append(&event(99));
-    assert_eq!(read(&process.gauge().lost), 1, "neither place had room");
+}
+
+impl Drop for NoFolder {
+    fn drop(&mut self) {
+        fs::rename(&self.away, &self.journal).unwrap();
+    }
+}
+
+#[test]
+fn without_a_file_to_go_on_in_no_exchanges_begin_and_those_under_way_are_recorded() {
+    let home = TempDir::new().unwrap();
+    let mut process = Process::start(home.path());
+    let mut log = process.journal.log().unwrap();
+    let other = process.journal.log().unwrap();
+    let gone = NoFolder::under(home.path());
+    let mut appended = 0;
+    while log.has_room() {
+        assert!(log.append(&large(appended)));
+        appended += 1;
+    }
+    assert!(!other.has_room(), "all threads stop at once");
+    assert_eq!(appended, 16, "15 fill a file");
+    while log.append(&large(appended)) {
+        appended += 1;
+    }
+    assert_eq!(appended, 30, "the reserve is as large as a file");
+    assert_eq!(read(&process.gauge().lost), 1);
+    drop(gone);
+    std::mem::forget(log);
+    drop(process);
+    process = Process::start(home.path());
     process.settle();
+    assert_eq!(process.stored(), [30; 3], "what was taken outlives the process");
+}
+
+#[test]
+fn exchanges_begin_again_once_a_file_could_be_made() {
+    let home = TempDir::new().unwrap();
+    let mut process = Process::start(home.path());
+    let mut log = process.journal.log().unwrap();
+    let gone = NoFolder::under(home.path());
+    (0..16).for_each(|n| assert!(log.append(&large(n))));
+    log.tend();
+    assert!(!log.has_room(), "there is still no file");
+    drop(gone);
+    process.settle();
+    log.tend();
     assert!(log.has_room());
-    drop(log.written().replace_file(good));
-    append(&mut log, 9..11);
-    assert_eq!(read(&process.gauge().journal_failures), 9, "it is written again");
+    append(&mut log, 16..20);
     drop(log);
     process.settle();
-    assert_eq!((process.stored(), process.files()), ([11; 3], 0));
+    assert_eq!((process.stored(), process.files()), ([20; 3], 0));
+}
+
+#[test]
+fn a_record_that_no_file_takes_is_reported_and_stops_admission() {
+    let home = TempDir::new().unwrap();
+    let mut process = Process::start(home.path());
+    let mut log = process.journal.log().unwrap();
+    *log.go_on_written() = OpenOptions::new().append(true).open("/dev/full").unwrap();
+    assert!(log.append(&event(0)), "another file takes it");
+    *log.go_on_written() = OpenOptions::new().append(true).open("/dev/full").unwrap();
+    let gone = NoFolder::under(home.path());
+    assert!(log.append(&event(1)), "the reserve takes it");
+    assert!(!log.has_room());
+    drop(gone);
+    drop(log);
+    process.settle();
+    assert_eq!((process.stored(), process.files()), ([2; 3], 0));
+    assert_eq!(read(&process.gauge().logs_stuck), 0, "a log that has ended stops nobody");
 }
 
 #[test]
 fn a_journal_that_is_too_large_stops_admission() {
     let home = TempDir::new().unwrap();
-    let process = Process::start(home.path(), 8);
+    let process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     log.append(&event(0));
     let frame = u64::try_from(frames(&only_file(&process.dir))[0].len()).unwrap();
@@ -461,28 +532,105 @@ fn a_journal_that_is_too_large_stops_admission() {
 }
 
 #[test]
-fn what_is_left_of_a_torn_write_is_taken_away() {
+fn nothing_is_appended_behind_a_torn_write() {
     let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path(), 8);
+    let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     log.go_on_written();
     log.append(&event(0));
     let path = only_file(&process.dir);
     let frame = fs::read(&path).unwrap();
     File::options().append(true).open(&path).unwrap().write_all(&frame[..frame.len() - 3]).unwrap();
-    log.written().set_torn();
+    log.tear();
     process.settle();
     assert_eq!(process.stored(), [1; 3], "what is torn is not read");
-    log.append(&event(1));
-    assert_eq!(fs::metadata(&path).unwrap().len(), 2 * u64::try_from(frame.len()).unwrap());
+    append(&mut log, 1..2);
+    assert_eq!(process.files(), 2, "another file is begun");
+    drop(log);
     process.settle();
-    assert_eq!((process.stored(), read(&process.gauge().garbage_lines)), ([2; 3], 0));
+    assert_eq!((process.stored(), process.files()), ([2; 3], 0));
+    assert_eq!(read(&process.gauge().garbage_lines), 0);
+}
+
+/// A frame that a disk or a repair has written twice counts once.
+#[test]
+fn a_frame_that_stands_twice_in_a_file_counts_once() {
+    let home = TempDir::new().unwrap();
+    let process = Process::start(home.path());
+    let mut log = process.journal.log().unwrap();
+    append(&mut log, 0..10);
+    std::mem::forget(log);
+    let path = only_file(&process.dir);
+    drop(process);
+    let mut frames = frames(&path);
+    frames.extend(frames.clone());
+    frames.push(frames[3].clone());
+    fs::write(&path, frames.concat()).unwrap();
+    let mut process = Process::start(home.path());
+    process.settle();
+    assert_eq!((process.stored(), process.files()), ([10; 3], 0));
+    assert!(read(&process.gauge().garbage_lines) > 0);
+}
+
+/// Before frames were bound to their place they were bound to their file alone.
+#[test]
+fn frames_of_an_earlier_release_are_read() {
+    let home = TempDir::new().unwrap();
+    let dir = home.path().join("journal");
+    fs::create_dir(&dir).unwrap();
+    let file = FileId { origin: 7, number: 1 };
+    let mut bytes = Vec::new();
+    for n in 0..3 {
+        let mut frame = Vec::new();
+        frame::put(&mut frame, &event(n));
+        frame::close_as_before(&mut frame, file);
+        bytes.extend(frame);
+    }
+    fs::write(dir.join(file_name(file)), bytes).unwrap();
+    let mut process = Process::start(home.path());
+    process.settle();
+    assert_eq!((process.stored(), process.files()), ([3; 3], 0));
+}
+
+/// Nothing that the gateway wrote is that long, and reading 64 GiB of zeros takes minutes.
+#[test]
+fn a_file_of_absurd_length_is_read_as_far_as_the_gateway_writes() {
+    let home = TempDir::new().unwrap();
+    let process = Process::start(home.path());
+    let mut log = process.journal.log().unwrap();
+    append(&mut log, 0..10);
+    std::mem::forget(log);
+    let path = only_file(&process.dir);
+    let sparse =
+        |path: &Path| File::options().create(true).append(true).open(path).unwrap().set_len(64 << 30);
+    sparse(&path).unwrap();
+    sparse(&path.with_extension("short-notes")).unwrap();
+    drop(process);
+    let mut process = Process::start(home.path());
+    process.meter.begin();
+    assert!(read(&process.gauge().sealed_bytes) < JOURNAL_BYTES_MAX);
+    assert_eq!((process.stored(), process.files()), ([10; 3], 0));
+}
+
+#[test]
+fn what_is_no_regular_file_in_the_journal_is_left_alone() {
+    let home = TempDir::new().unwrap();
+    let dir = home.path().join("journal");
+    fs::create_dir(&dir).unwrap();
+    for name in [file_name(FileId { origin: 7, number: 1 }), "0000000000000007-000.short-notes".to_owned()] {
+        let path = dir.join(name);
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    }
+    let mut process = Process::start(home.path());
+    process.meter.begin();
+    assert_eq!(process.stored(), [0; 3]);
+    assert_eq!(paths(&dir).len(), 2 + SPARES_AHEAD);
 }
 
 #[test]
 fn absurd_counts_are_kept_within_bounds() {
     let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path(), 100);
+    let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     let most = u64::MAX;
     let tokens = TokenCounts::of_list([most; TokenCounts::COUNT]);
@@ -495,9 +643,9 @@ fn absurd_counts_are_kept_within_bounds() {
 }
 
 #[test]
-fn many_threads_and_a_small_queue_lose_and_double_nothing() {
+fn many_threads_lose_and_double_nothing() {
     let home = TempDir::new().unwrap();
-    let mut process = Process::start(home.path(), 64);
+    let mut process = Process::start(home.path());
     let mut logs: Vec<Log> = (0..4).map(|_| process.journal.log().unwrap()).collect();
     logs[0].go_on_written();
     let threads: Vec<_> = (0_u64..)
@@ -545,7 +693,7 @@ fn desk(mut meter: Meter, home: &Path) -> Desk {
 #[test]
 fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
     let home = TempDir::new().unwrap();
-    let Process { journal, meter, db, .. } = Process::start(home.path(), 100);
+    let Process { journal, meter, db, .. } = Process::start(home.path());
     let count = || -> i64 {
         let sql = "SELECT coalesce(sum(exchanges), 0) FROM usage";
         Connection::open(&db).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()

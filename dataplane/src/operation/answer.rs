@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::routing::Target;
 use shared::usage::Outcome;
@@ -15,6 +16,7 @@ use wire::stream::{StreamOptions, Trouble};
 
 use crate::admit::quota;
 use crate::attempt::Begun;
+use crate::error::Fault;
 use crate::exchange::{Exchange, X_REQUEST_ID};
 use crate::failover::{self, Job, Served, Unserved};
 use crate::record::{Record, Reported};
@@ -40,7 +42,8 @@ pub(super) fn respond(
     record: Record,
 ) -> Response<Reply> {
     match outcome {
-        Ok(served) => answer(exchange, dialect, served, record),
+        Ok(served) => answer(exchange, dialect, served, record)
+            .unwrap_or_else(|fault| fault.into_response(Family::of(dialect), exchange.id())),
         Err(unserved) => {
             let mut response = unserved.fault.into_response(Family::of(dialect), exchange.id());
             if let Some(target) = &unserved.target {
@@ -53,7 +56,13 @@ pub(super) fn respond(
     }
 }
 
-fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Record) -> Response<Reply> {
+/// The response to a request that was served. Fails if the whole answer is there and cannot be recorded.
+fn answer(
+    exchange: &Exchange,
+    dialect: Dialect,
+    served: Served,
+    mut record: Record,
+) -> Result<Response<Reply>, Fault> {
     let Served { success, target, adapted_from, trail, attempts, notices } = served;
     let mut response = Response::new(Reply::full(bytes::Bytes::new()));
     let headers = response.headers_mut();
@@ -74,7 +83,11 @@ fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Rec
         Begun::Whole(whole) => {
             let Whole { body, usage, extras, output_bytes } = *whole;
             record.report(Reported { tokens: usage, input: None, extras, output_bytes });
-            if let Some(nano_usd) = record.close(Outcome::Completed) {
+            let closed = record.close(Outcome::Completed);
+            if !closed.is_recorded {
+                return Err(no_record());
+            }
+            if let Some(nano_usd) = closed.cost_nano_usd {
                 response.headers_mut().insert(X_COST, dollars(nano_usd));
             }
             Reply::full(body)
@@ -92,7 +105,13 @@ fn answer(exchange: &Exchange, dialect: Dialect, served: Served, mut record: Rec
             held,
         }))),
     };
-    response
+    Ok(response)
+}
+
+/// The refusal of a request whose usage cannot be recorded.
+pub(super) fn no_record() -> Fault {
+    let message = "The gateway cannot record usage at the moment, so it takes no requests. Try again.";
+    Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(2)).closing()
 }
 
 /// Who answers, in whose words, and after how many attempts.
@@ -156,13 +175,14 @@ pub(super) async fn run_with_keepalive(
     }
     let late = Exchange::clone(exchange);
     let finished = Box::pin(async move {
-        match failover.await {
-            (Ok(served), record) => match answer(&late, dialect, served, record).into_body().into_relay() {
-                Ok(relay) => Finished::Relay(relay),
-                Err(whole) => Finished::Whole(whole),
-            },
-            (Err(unserved), _) => {
-                let fault = unserved.fault;
+        let answered = match failover.await {
+            (Ok(served), record) => answer(&late, dialect, served, record),
+            (Err(unserved), _) => Err(unserved.fault),
+        };
+        match answered.map(|response| response.into_body().into_relay()) {
+            Ok(Ok(relay)) => Finished::Relay(relay),
+            Ok(Err(whole)) => Finished::Whole(whole),
+            Err(fault) => {
                 let message = fault.message.to_string();
                 let trouble = Trouble { row: fault.kind.row(), message: &message, request_id: late.id() };
                 Finished::Whole(native::stream(dialect, StreamOptions::default()).trouble(trouble))

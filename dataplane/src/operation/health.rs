@@ -9,6 +9,7 @@ use shared::error_kind::ErrorKind;
 use crate::error::Fault;
 use crate::plane::Plane;
 use crate::relay::Reply;
+use crate::worker::Worker;
 
 /// The process lives, and what was built. Says nothing about providers.
 pub(crate) fn health(plane: &Plane) -> Response<Reply> {
@@ -22,8 +23,10 @@ pub(crate) fn health(plane: &Plane) -> Response<Reply> {
     }))
 }
 
-/// Ready for requests: a snapshot is published, the gateway is not stopping and no thread of it has died.
-pub(crate) fn ready(plane: &Plane) -> Result<Response<Reply>, Fault> {
+/// Answers 200 if requests should be sent here: a snapshot is published, usage can be recorded, the gateway is not
+/// stopping and no thread of it has died.
+pub(crate) fn ready(worker: &Worker) -> Result<Response<Reply>, Fault> {
+    let plane = &worker.plane;
     if plane.is_draining() {
         return Err(Fault::new(ErrorKind::Draining, "The gateway is stopping."));
     }
@@ -33,8 +36,14 @@ pub(crate) fn ready(plane: &Plane) -> Result<Response<Reply>, Fault> {
     if plane.snapshots.load().generation == 0 {
         return Err(Fault::new(ErrorKind::Overloaded, "The gateway is starting."));
     }
+    if !worker.can_log_usage() {
+        return Err(Fault::new(ErrorKind::Overloaded, UNRECORDED));
+    }
     Ok(ok(&json!({"status": "ready"})))
 }
+
+const UNRECORDED: &str = "Usage cannot be recorded: the disk of the state directory is full or fails, or too many records \
+    wait for the database. Requests get 503 until that is mended.";
 
 fn ok(body: &serde_json::Value) -> Response<Reply> {
     let mut response = Response::new(Reply::full(Bytes::from(body.to_string())));

@@ -49,7 +49,7 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
     let (started, started_at_ms) = (Instant::now(), clock::unix_ms());
     let worker = asked.exchange.worker();
     if !worker.can_log_usage() {
-        return Err(no_record());
+        return Err(answer::no_record());
     }
     let (head, body) = read(asked, incoming, worker.plane.settings.body_bytes_max).await?;
     let (job, mut record) = asked.prepare(head, body, (started, started_at_ms))?;
@@ -61,12 +61,6 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
             answer::respond(asked.exchange, asked.dialect, outcome, record)
         }
     })
-}
-
-/// Nothing is begun that cannot be recorded.
-pub(super) fn no_record() -> Fault {
-    let message = "The gateway cannot record usage at the moment, so it takes no requests. Try again.";
-    Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(2)).closing()
 }
 
 /// Says where a request would go.

@@ -8,7 +8,8 @@
 //! ```text
 //!   Flow --upstream ended well----------> End   (record closed before the last byte goes out)
 //!    |----upstream broke off------------> Flush --client has it all--> Abort
-//!    '----error event of the upstream---> Flush
+//!    |----error event of the upstream---> Flush
+//!    '----no usage log takes the record-> Abort (without the end of the answer)
 //! ```
 
 use std::future::Future as _;
@@ -179,7 +180,7 @@ impl Relay {
             self.body = AnswerBody::Ended;
             self.phase = Phase::Flush { polls: 0 };
         } else if state.done && !self.record.is_closed() {
-            self.settle(Outcome::Completed);
+            self.complete();
             self.timer = None;
         }
     }
@@ -199,9 +200,9 @@ impl Relay {
             return;
         }
         if whole {
-            self.settle(Outcome::Completed);
             self.body.recycle(&self.worker, &self.provider);
             self.phase = Phase::End;
+            self.complete();
         } else {
             self.break_off(ErrorKind::UpstreamCut, CUT);
         }
@@ -327,10 +328,20 @@ impl Relay {
         }))
     }
 
-    /// Closes the record with what has passed so far.
-    fn settle(&mut self, outcome: Outcome) {
+    /// Closes the record of an answer that has ended well. One without a durable record is not completed: its last piece
+    /// is withheld.
+    fn complete(&mut self) {
+        if !self.settle(Outcome::Completed) {
+            self.ready.clear();
+            self.body = AnswerBody::Ended;
+            self.phase = Phase::Abort;
+        }
+    }
+
+    /// Closes the record with what has passed so far. False if it is not durable.
+    fn settle(&mut self, outcome: Outcome) -> bool {
         if self.record.is_closed() {
-            return;
+            return true;
         }
         let reported = match &mut self.scan {
             Scan::Stream(stream) => {
@@ -353,7 +364,7 @@ impl Relay {
             trail.ends(tokens);
         }
         self.record.report(reported);
-        self.record.close(outcome);
+        self.record.close(outcome).is_recorded
     }
 }
 
@@ -361,7 +372,9 @@ impl Drop for Relay {
     fn drop(&mut self) {
         match self.take_tail() {
             Some(tail) => self.worker.tails.take(tail),
-            None => self.settle(Outcome::Cancelled),
+            None => {
+                self.settle(Outcome::Cancelled);
+            }
         }
     }
 }

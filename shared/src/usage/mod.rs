@@ -274,12 +274,16 @@ pub struct Note(pub u32);
 /// Takes usage events from one data-plane thread. An implementation makes the event durable against a kill of
 /// the process before it returns, without a lock, an fsync or waking another thread (STATE-5).
 pub trait UsageLog: Send {
-    /// Records one exchange. Called before the client gets the last byte of its answer.
-    fn append(&mut self, event: &UsageEvent);
+    /// Records one exchange. Called before the client gets the last byte of its answer. False if the record is not
+    /// durable: then the client must not get that byte.
+    fn append(&mut self, event: &UsageEvent) -> bool;
 
-    /// Whether more exchanges may begin: false while so many records wait to be stored that another could be
-    /// lost. A request then gets 503 rather than an unrecorded answer.
+    /// Returns true while more exchanges may begin: there is durable room for their records, and not too many wait to be
+    /// stored. Otherwise a request gets 503 rather than an unrecorded answer.
     fn has_room(&self) -> bool;
+
+    /// Looks for room where there is none. Called about once a second.
+    fn tend(&mut self);
 
     /// Notes an exchange that is about to go upstream, as durably as a record: if the process ends before the note is
     /// struck, the next one records `running` as interrupted. `None` if there is no room, or the note cannot be written.

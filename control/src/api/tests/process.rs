@@ -21,7 +21,7 @@ fn state_tells_how_the_gateway_is_doing() {
     assert_eq!(state["counts"]["keys"], 1);
     assert_eq!(state["reload"]["last_error"], Value::Null);
     assert!(state["reload"]["last_ok_at_ms"].as_u64().unwrap() > 1_700_000_000_000);
-    (0..5).for_each(|n| gateway.log.append(&event(n)));
+    (0..5).for_each(|n| assert!(gateway.log.append(&event(n))));
     gateway.get("/admin/api/requests");
     let usage = &gateway.get("/admin/api/state")["usage"];
     assert_eq!((&usage["stored"], &usage["queued"], &usage["lost"]), (&json!(5), &json!(0), &json!(0)));

@@ -29,7 +29,7 @@ fn pages(gateway: &Gateway, query: &str, limit: usize) -> (Vec<Value>, Value) {
 fn pages_of_a_report_are_together_the_whole_of_it() {
     let mut gateway = Gateway::start();
     let events = exchanges();
-    events.iter().for_each(|event| gateway.log.append(event));
+    events.iter().for_each(|event| assert!(gateway.log.append(event)));
     gateway.wait_stored(400);
     let (first, last) = (events[0].started_at_ms + 1, events[399].started_at_ms);
     for query in [
@@ -126,7 +126,7 @@ fn a_month_by_day_of_very_many_keys_comes_in_pages() {
 #[test]
 fn groups_are_sorted_by_any_figure() {
     let mut gateway = Gateway::start();
-    exchanges().iter().for_each(|event| gateway.log.append(event));
+    exchanges().iter().for_each(|event| assert!(gateway.log.append(event)));
     for (sort, path) in [
         ("cost", "/cost_micro_usd"),
         ("requests", "/requests"),
@@ -236,7 +236,7 @@ fn other_zones_than_utc_are_refused_where_only_days_are_kept() {
 fn a_report_charges_a_mark_up_in_another_currency() {
     let mut gateway = Gateway::start();
     let events = exchanges();
-    events.iter().for_each(|event| gateway.log.append(event));
+    events.iter().for_each(|event| assert!(gateway.log.append(event)));
     let plain = gateway.get("/admin/api/usage?group_by=key,model");
     assert!(plain["charge"].is_null() && plain["totals"]["amount"].is_null());
     let answer =

@@ -50,7 +50,7 @@ fn requests_are_filtered_by_everything_they_are_known_by() {
         error: Some(ErrorKind::UpstreamUnreachable),
         ..event(50)
     };
-    (0..3).for_each(|n| gateway.log.append(&event(n)));
+    (0..3).for_each(|n| assert!(gateway.log.append(&event(n))));
     gateway.log.append(&other);
     for filter in [
         "key=key+2",

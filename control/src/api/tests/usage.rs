@@ -42,7 +42,7 @@ pub(super) fn exchanges() -> Vec<UsageEvent> {
 fn usage_is_exact_at_any_edge() {
     let mut gateway = Gateway::start();
     let events = exchanges();
-    events.iter().for_each(|event| gateway.log.append(event));
+    events.iter().for_each(|event| assert!(gateway.log.append(event)));
     let (first, last) = (events[0].started_at_ms, events[399].started_at_ms);
     let (hour, day) = (3_600_000, 86_400_000);
     let noon = first.div_ceil(hour) * hour;
@@ -89,7 +89,7 @@ fn usage_is_exact_at_any_edge() {
 fn usage_is_grouped_by_names_and_time() {
     let mut gateway = Gateway::start();
     let events = exchanges();
-    events.iter().for_each(|event| gateway.log.append(event));
+    events.iter().for_each(|event| assert!(gateway.log.append(event)));
     for (bucket, length) in [("hour", 3_600_000), ("day", 86_400_000)] {
         let answer =
             gateway.get(&format!("/admin/api/usage?group_by=model,key&bucket={bucket}&outcome=completed"));
@@ -139,7 +139,7 @@ pub(super) fn exported(gateway: &Gateway, query: &str) -> String {
 fn an_export_has_every_exchange_once_in_either_format() {
     let mut gateway = Gateway::start();
     let events = exchanges();
-    events.iter().for_each(|event| gateway.log.append(event));
+    events.iter().for_each(|event| assert!(gateway.log.append(event)));
     gateway.log.append(&UsageEvent {
         request_id: "=cmd|' /C calc'!A0".into(),
         selector: "a,\"b\"\nc".into(),
@@ -201,7 +201,7 @@ fn a_third_export_waits_and_one_whose_client_went_makes_room() {
     let mut gateway = Gateway::start();
     // More than the pieces that wait and the one that is being made can hold.
     let long = |n: u64| UsageEvent { selector: format!("{n}{}", "x".repeat(60 << 10)).into(), ..event(n) };
-    (0..60).for_each(|n| gateway.log.append(&long(n)));
+    (0..60).for_each(|n| assert!(gateway.log.append(&long(n))));
     gateway.wait_stored(60);
     let begin = || {
         let request = Request::get("/admin/api/usage/export?format=jsonl").header("x-api-key", ADMIN);
@@ -228,7 +228,7 @@ fn a_third_export_waits_and_one_whose_client_went_makes_room() {
 fn repricing_makes_costs_known_once_and_twice_is_the_same() {
     let mut gateway = Gateway::start();
     let events = exchanges();
-    events.iter().for_each(|event| gateway.log.append(event));
+    events.iter().for_each(|event| assert!(gateway.log.append(event)));
     let (first, last) = (events[0].started_at_ms, events[399].started_at_ms);
     let middle = events[200].started_at_ms;
     let body = format!(

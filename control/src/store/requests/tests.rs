@@ -10,7 +10,7 @@ use crate::meter::tests::{Process, event};
 #[test]
 fn a_search_without_time_goes_on_page_by_page_and_misses_nothing() {
     let home = tempfile::TempDir::new().unwrap();
-    let mut process = Process::start(home.path(), 100);
+    let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
     for block in 0..20 {
         for n in 0..50 {

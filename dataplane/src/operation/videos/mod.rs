@@ -23,7 +23,7 @@ use wire::media::videos::About;
 
 pub(super) use self::find::holder;
 use super::answer;
-use super::inference::{Asked, no_record, read};
+use super::inference::{Asked, read};
 use crate::attempt::Begun;
 use crate::error::Fault;
 use crate::failover::{self, Served};
@@ -49,7 +49,7 @@ async fn start(
     times: (Instant, u64),
 ) -> Result<Response<Reply>, Fault> {
     if !asked.exchange.worker().can_log_usage() {
-        return Err(no_record());
+        return Err(answer::no_record());
     }
     let (job, mut record) = asked.prepare(head, body, times)?;
     match failover::run(&job, &mut record).await {
@@ -83,7 +83,9 @@ fn started(asked: Asked<'_>, served: Served, mut record: Record) -> Result<Respo
     };
     let status = StatusCode::ACCEPTED;
     record.note(|event| event.status = status.as_u16());
-    record.close(Outcome::Completed);
+    if !record.close(Outcome::Completed).is_recorded {
+        return Err(answer::no_record());
+    }
     let mut response = json(about(&operation, begun).started());
     *response.status_mut() = status;
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(POLL_AFTER.as_secs()));
