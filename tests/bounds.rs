@@ -24,7 +24,7 @@ impl Rig {
         // Only OpenAI's own API makes videos.
         let kind = if members == PRICED { "type: openai" } else { "type: compatible" };
         let text = yaml.text().replace("type: compatible", kind);
-        let gateway = Setup::new(&yaml).yaml(text).start().await;
+        let gateway = Setup::new(&yaml).yaml(text).at_noon().start().await;
         let admin = Admin(gateway.client());
         let project = admin.project("blue").await;
         let key = admin.key(json!({"project": project})).await;

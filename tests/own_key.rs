@@ -15,7 +15,7 @@ async fn gateway() -> (Gateway, Upstream) {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let yaml = Yaml::new().provider_with("up", upstream.base_url(), PRICES);
-    (Gateway::start(&yaml).await, upstream)
+    (Setup::new(&yaml).at_noon().start().await, upstream)
 }
 
 /// What the holder reads when `requests` requests of theirs are counted.
@@ -84,7 +84,8 @@ async fn a_key_holder_reads_its_limits_and_its_usage_and_nothing_else() {
 async fn every_caller_gets_a_clear_answer_about_its_key() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
-    let setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_API_KEYS", "ops=ops-key-0123456789");
+    let setup =
+        Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_API_KEYS", "ops=ops-key-0123456789").at_noon();
     let gateway = setup.start().await;
     let ops = Client::new(gateway.address(), Some("ops-key-0123456789"));
     assert_eq!(ops.chat(chat::request("m")).await.status, 200);

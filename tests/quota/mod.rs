@@ -38,7 +38,7 @@ impl Rig {
     }
 
     async fn with(setup: Setup, upstream: Upstream) -> Self {
-        let gateway = setup.start().await;
+        let gateway = setup.at_noon().start().await;
         let admin = Admin(gateway.client());
         let project = admin.project("blue").await;
         let key = admin.key(json!({"project": project})).await;

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::skipped;
+
 /// While the file `full` or `eio` is in the directory FAULTS, writes to `gateway.db` and to what is beside it fail in that
 /// way; with `all-full` or `readonly`, writes to the journal and new files there too. What SQLite maps into memory
 /// (`-shm`) is spared: a full disk has its blocks already. While `hang` is there, paths that begin with its content
@@ -181,10 +183,4 @@ pub(crate) fn library(dir: &Path) -> Option<PathBuf> {
         }
     }
     Some(library)
-}
-
-/// Reports that a test cannot run here. In CI that is a failure.
-fn skipped(why: &str) {
-    assert!(std::env::var_os("CI").is_none(), "skipped, which CI does not allow: {why}");
-    eprintln!("SKIPPED: {why}");
 }

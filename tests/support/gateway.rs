@@ -13,6 +13,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
+use super::clock;
 use super::memory::Memory;
 use super::{Client, Yaml, wait};
 
@@ -50,6 +51,11 @@ impl Setup {
     pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.environment.insert(name.to_owned(), value.into());
         self
+    }
+
+    /// Sets the gateway's clock to half past twelve, far from the boundaries of an hour and a day.
+    pub(crate) fn at_noon(self) -> Self {
+        clock::at_noon().into_iter().fold(self, |setup, (name, value)| setup.env(name, value))
     }
 
     /// Leaves an environment variable unset.

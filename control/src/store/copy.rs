@@ -24,6 +24,11 @@ impl Moment {
     /// The state in `dir` now. Two files are of one moment when nothing is on its way from one to the other; if
     /// that does not come, quotas have counted what is in none of them, or will when the state is opened.
     pub(crate) fn of(dir: &Path) -> rusqlite::Result<Self> {
+        Self::of_after(dir, || thread::park_timeout(BETWEEN_TRIES))
+    }
+
+    /// As [`Self::of`]; `wait` is called after each try that found something on its way.
+    pub(super) fn of_after(dir: &Path, mut wait: impl FnMut()) -> rusqlite::Result<Self> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -37,7 +42,7 @@ impl Moment {
             if is_apart(&db)? == apart && (is_settled || tries >= TRIES_MAX) {
                 return Ok(Self { db });
             }
-            thread::park_timeout(BETWEEN_TRIES);
+            wait();
         }
     }
 

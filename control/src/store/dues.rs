@@ -162,13 +162,15 @@ mod tests {
         for _ in 0..10 {
             quota_used(&db, "quo", 0, 2).unwrap();
             std::fs::write(&copy, "").unwrap();
-            let moment = std::thread::scope(|scope| {
-                let moment = scope.spawn(|| Moment::of(dir.path()).unwrap());
-                std::thread::yield_now();
-                deliver(&mut db).unwrap();
-                moment.join().unwrap()
+            let mut waits = 0;
+            let moment = Moment::of_after(dir.path(), || {
+                waits += 1;
+                if waits == 3 {
+                    deliver(&mut db).unwrap();
+                }
             });
-            moment.copy("main", &copy).unwrap();
+            moment.unwrap().copy("main", &copy).unwrap();
+            assert_eq!(waits, 3, "it is no moment before all that is due is counted");
             let copied = Connection::open(&copy).unwrap();
             let taken = |db: &Connection| -> i64 { db.query_row(TAKEN, [], |row| row.get(0)).unwrap() };
             assert_eq!((taken(&copied), counted(&copied)), (taken(&db), counted(&db)));

@@ -1,0 +1,66 @@
+//! A clock for gateways in tests that count by the hour or the day: it begins at half past twelve (UTC), so that no test
+//! crosses the boundary of such a window, whenever it runs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::skipped;
+
+/// Adds CLOCK_OFFSET seconds to what the system says of the time of day. Durations are left alone.
+const CLOCK: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+
+static time_t offset(void) {
+    const char *seconds = getenv("CLOCK_OFFSET");
+    return seconds ? (time_t)atoll(seconds) : 0;
+}
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int result = real(clock, now);
+    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += offset();
+    return result;
+}
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    static int (*real)(struct timeval *, void *);
+    if (!real) real = (int (*)(struct timeval *, void *))dlsym(RTLD_NEXT, "gettimeofday");
+    int result = real(now, zone);
+    if (result == 0 && now) now->tv_sec += offset();
+    return result;
+}
+"#;
+
+/// The environment of a process whose clock shows half past twelve now. Empty where there is no C compiler.
+pub(crate) fn at_noon() -> Vec<(&'static str, String)> {
+    static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let Some(library) = LIBRARY.get_or_init(|| library(Path::new(env!("CARGO_TARGET_TMPDIR")))) else {
+        return Vec::new();
+    };
+    let second_of_day = i64::try_from(shared::clock::unix_ms() / 1_000 % 86_400).unwrap();
+    let offset = NOON_SECONDS - second_of_day;
+    vec![("LD_PRELOAD", library.to_str().unwrap().to_owned()), ("CLOCK_OFFSET", offset.to_string())]
+}
+
+/// The library, compiled. Each process that runs tests makes one of its own.
+fn library(dir: &Path) -> Option<PathBuf> {
+    let name = format!("clock-{}", std::process::id());
+    let (source, library) = (dir.join(format!("{name}.c")), dir.join(format!("{name}.so")));
+    std::fs::write(&source, CLOCK).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl");
+    match compiler.status() {
+        Ok(status) => assert!(status.success(), "the library compiles"),
+        Err(error) => {
+            skipped(&format!("there is no C compiler to set the gateway's clock with: {error}"));
+            return None;
+        }
+    }
+    Some(library)
+}
+
+const NOON_SECONDS: i64 = 12 * 3_600 + 1_800;
