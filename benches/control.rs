@@ -131,7 +131,7 @@ fn fill(folder: &Path, events: impl Iterator<Item = UsageEvent>) {
     let state = State::open(OpenParams { dir: &folder.join("state"), encryption_key: &key, usage_db: false })
         .unwrap();
     let mut log = state.usage_log().unwrap();
-    events.for_each(|event| log.append(&event));
+    events.for_each(|event| assert!(log.append(&event)));
 }
 
 /// A gateway that has stored so many exchanges.
