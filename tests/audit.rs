@@ -32,7 +32,11 @@ async fn a_row_that_was_tampered_with_is_named() {
     assert!(verify(&setup, 0).await.contains("10 rows"));
     change("DELETE FROM audit WHERE id = 10");
     assert!(verify(&setup, 1).await.contains("row 10 is missing"));
-    // The gateway starts all the same, and its next row hides nothing.
+    // A start refuses rows that the gateway did not write, until an operator accepts them; the next row hides nothing.
+    let refused = setup.run(&["serve"]).await;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(74) && said.contains("table audit"), "{said}");
+    rusqlite::Connection::open(&database).unwrap().execute_batch("DELETE FROM row_sums").unwrap();
     let gateway = setup.start().await;
     assert_eq!(client_of(&gateway).post("/admin/api/principals", r#"{"name": "later"}"#).await.status, 201);
     assert!(verify(gateway.setup(), 1).await.contains("missing"));

@@ -22,6 +22,7 @@ mod credentials;
 mod durability;
 mod failover;
 mod file_systems;
+mod flipped;
 mod harness;
 mod http;
 mod http2;

@@ -12,13 +12,22 @@ pub(crate) fn digest(seed: u64, bytes: &[u8]) -> u32 {
 
 /// Another one, of sixteen bytes a step: each waits for the one before, so half of them is half of the time.
 pub(crate) fn wide_digest(seed: u64, bytes: &[u8]) -> u32 {
+    ended(wide_state(seed, bytes))
+}
+
+/// The same, longer.
+pub(crate) fn long_digest(seed: u64, bytes: &[u8]) -> u64 {
+    mix(wide_state(seed, bytes))
+}
+
+fn wide_state(seed: u64, bytes: &[u8]) -> u64 {
     let (pairs, tail) = bytes.as_chunks();
     let mut state = begun(seed, bytes);
     for pair in pairs.iter().chain([&padded(tail)]) {
         let both = u128::from_le_bytes(*pair);
         state = fold(state ^ low(both), high(both) ^ SALT);
     }
-    ended(state)
+    state
 }
 
 fn begun(seed: u64, bytes: &[u8]) -> u64 {

@@ -6,7 +6,8 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::files::is_apart;
+use super::files::{MAIN, is_apart};
+use super::row_sums;
 
 /// Every migration in order; the first one makes version 1.
 pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
@@ -23,6 +24,8 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0011_usage_due.sql", include_str!("migrations/0011_usage_due.sql")),
     ("0012_quota_scopes.sql", include_str!("migrations/0012_quota_scopes.sql")),
     ("0013_usage_units.sql", include_str!("migrations/0013_usage_units.sql")),
+    ("0014_row_sums.sql", include_str!("migrations/0014_row_sums.sql")),
+    ("0015_usage_row_sums.sql", include_str!("migrations/0015_usage_row_sums.sql")),
 ];
 
 /// The newest version that this binary knows.
@@ -59,6 +62,7 @@ fn run(db: &mut Connection, is_meant: impl Fn(&str) -> bool) -> rusqlite::Result
         if is_meant(name) {
             tx.execute_batch(sql)?;
         }
+        row_sums::forget(&tx, MAIN)?;
         tx.pragma_update(None, "user_version", number)?;
         tx.commit()?;
         tracing::debug!(migration = name, "database migrated");

@@ -39,6 +39,7 @@ pub(crate) mod reprice;
 pub(crate) mod requests;
 pub(crate) mod retention;
 pub(crate) mod rollup;
+pub(crate) mod row_sums;
 pub(crate) mod sealed;
 pub(crate) mod sums;
 pub(crate) mod trail;

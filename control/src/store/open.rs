@@ -22,6 +22,7 @@ use super::error::OpenError;
 use super::files::{Files, MAIN, USAGE};
 use super::lock::StateLock;
 use super::migrate;
+use super::row_sums;
 use crate::vault::{self, Keys, KeysError};
 
 /// An opened state directory.
@@ -41,7 +42,7 @@ pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Open
     let lock = StateLock::take(dir)?;
     let path = dir.join(DATABASE);
     if path.try_exists().map_err(|source| OpenError::Io { path: path.clone(), source })? {
-        check(&path, encryption_key)?;
+        check_rows(&path, check(&path, encryption_key)?)?;
         check_usage(dir)?;
     } else {
         nothing_left_over(dir, &path)?;
@@ -53,7 +54,7 @@ pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Open
     if migrate::version(&writer).map_err(sql)? < VERSION_WITH_AUDIT {
         chain::begin(&writer, &keys, shared::clock::unix_ms()).map_err(sql)?;
     }
-    migrate::migrate(&mut writer).map_err(sql)?;
+    migrate::migrate(&mut writer).and_then(|()| row_sums::keep(&mut writer, MAIN)).map_err(sql)?;
     close_to_others(dir, 0o700);
     close_to_others(&path, 0o600);
     Ok(Opened { lock, writer, path, keys })
@@ -119,10 +120,23 @@ pub(crate) fn tune_writer(db: &Connection, schema: &str) -> rusqlite::Result<()>
 }
 
 /// Looks at an existing database without writing to it.
-pub(crate) fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<(), OpenError> {
+pub(crate) fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Connection, OpenError> {
     let db = check_file(path, APPLICATION_ID, CHECK_KEYS)?;
     vault::open_keys(&db, encryption_key).map_err(|error| keys_error(path, error))?;
-    Ok(())
+    Ok(db)
+}
+
+/// Compares the rows of a database that is whole with the sums that were kept of them.
+pub(crate) fn check_rows(path: &Path, db: Connection) -> Result<(), OpenError> {
+    let bytes = fs::metadata(path).map_err(|source| OpenError::Io { path: path.into(), source })?.len();
+    let skipped = if bytes <= CHECKED_BYTES_MAX { &[][..] } else { LARGE_TABLES };
+    match row_sums::changed(&db, MAIN, skipped).map_err(|source| sql_error(path, source))? {
+        Some(table) => Err(OpenError::Damaged {
+            path: path.into(),
+            detail: format!("the rows of table {table} are not those that the gateway wrote"),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Looks at `usage.db`, where that holds the usage. One that is gone is no fault.
@@ -130,11 +144,13 @@ fn check_usage(dir: &Path) -> Result<(), OpenError> {
     let main = dir.join(DATABASE);
     let files = Files::of(dir).map_err(|source| sql_error(&main, source))?;
     match &files.usage {
-        Some(path) if path.exists() => match check_file(path, USAGE_APPLICATION_ID, CHECK_MARKS) {
-            Ok(_) => Ok(()),
-            Err(OpenError::Damaged { path, detail }) => Err(OpenError::UsageDamaged { path, detail }),
-            Err(error) => Err(error),
-        },
+        Some(path) if path.exists() => {
+            let checked = check_file(path, USAGE_APPLICATION_ID, CHECK_MARKS);
+            match checked.and_then(|db| check_rows(path, db)) {
+                Err(OpenError::Damaged { path, detail }) => Err(OpenError::UsageDamaged { path, detail }),
+                checked => checked,
+            }
+        }
         Some(_) | None => Ok(()),
     }
 }
@@ -295,6 +311,8 @@ const WAL_BYTES_KEPT: i64 = 16 << 20;
 /// `store/checkpoints.rs` has moved it long before.
 const WAL_PAGES_MAX: i64 = 4_096;
 const CHECKED_BYTES_MAX: u64 = 256 << 20;
-const CHECK_ALL: &str = "PRAGMA quick_check(1)";
+/// Tables of a database that is larger than that whose rows are not compared with their sums.
+const LARGE_TABLES: &[&str] = &["usage"];
+const CHECK_ALL: &str = "PRAGMA integrity_check(1)";
 const CHECK_KEYS: &str = "PRAGMA quick_check('vault')";
 const CHECK_MARKS: &str = "PRAGMA quick_check('usage_journal')";

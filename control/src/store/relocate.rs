@@ -24,6 +24,7 @@ use super::open::{
     DATABASE, USAGE_APPLICATION_ID, close_to_others, connect_writer, new_file, put_in_place, remove,
     sql_error,
 };
+use super::row_sums;
 
 /// Where usage is now.
 #[derive(Debug)]
@@ -53,6 +54,9 @@ pub(crate) fn settle(dir: &Path, db: &mut Connection, wants_apart: bool) -> Resu
             warning = Some(format!("{} is not of this state and not used", places.usage.display()));
         }
     }
+    if apart != wants_apart {
+        row_sums::forget(db, MAIN).map_err(|source| sql_error(&main, source))?;
+    }
     match (apart, wants_apart) {
         (false, true) if places.usage.exists() => return Err(OpenError::UsageStray { path: places.usage }),
         (false, true) => places.told("into usage.db", || places.move_out(db))?,
@@ -62,8 +66,10 @@ pub(crate) fn settle(dir: &Path, db: &mut Connection, wants_apart: bool) -> Resu
     let files = Files { main, usage: wants_apart.then(|| places.usage.clone()) };
     if let Some(usage) = &files.usage {
         places.prepare(usage)?;
-        files.attach_to_writer(db).map_err(|source| sql_error(usage, source))?;
+        let attached = files.attach_to_writer(db).and_then(|()| row_sums::keep(db, SCHEMA));
+        attached.map_err(|source| sql_error(usage, source))?;
     }
+    row_sums::keep(db, MAIN).map_err(|source| sql_error(&files.main, source))?;
     Ok(Settled { files, warning, is_lost })
 }
 
@@ -165,6 +171,7 @@ impl Places {
     /// Counts what is due, and makes the file whole in itself.
     fn fold(&self, db: &mut Connection) -> rusqlite::Result<()> {
         attach(db, &self.usage)?;
+        row_sums::forget(db, SCHEMA)?;
         dues::deliver(db)?;
         detach(db)?;
         let usage = connect_writer(&self.usage)?;

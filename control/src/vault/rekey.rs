@@ -11,8 +11,10 @@ use shared::secret::Secret;
 
 use super::{KeysError, open_keys, reseal_data_key};
 use crate::store::error::OpenError;
+use crate::store::files::MAIN;
 use crate::store::lock::StateLock;
 use crate::store::open::{DATABASE, check, connect_writer, sql_error};
+use crate::store::row_sums;
 use crate::store::sealed::survey;
 use crate::store::vault::{forget_pages, leave_nothing_behind};
 
@@ -96,7 +98,7 @@ pub fn rekey(params: RekeyParams<'_>) -> Result<Rekeyed, RekeyError> {
     let _lock = StateLock::take(params.dir)?;
     let sql = |source| RekeyError::Open(sql_error(&path, source));
     match check(&path, params.new) {
-        Ok(()) => {
+        Ok(_) => {
             // An earlier run may have been killed before it had cleaned up.
             let db = connect_writer(&path).map_err(sql)?;
             forget_pages(&db).map_err(sql)?;
@@ -108,7 +110,7 @@ pub fn rekey(params: RekeyParams<'_>) -> Result<Rekeyed, RekeyError> {
     let old = params.old.ok_or(RekeyError::NoOldKey)?;
     check(&path, old)?;
     let mut db = connect_writer(&path).map_err(sql)?;
-    leave_nothing_behind(&db).map_err(sql)?;
+    row_sums::keep(&mut db, MAIN).and_then(|()| leave_nothing_behind(&db)).map_err(sql)?;
     let opened = replace(&mut db, old, params.new, sql)?;
     forget_pages(&db).map_err(sql)?;
     Ok(Rekeyed::Done(opened))

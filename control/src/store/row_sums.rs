@@ -1,0 +1,269 @@
+//! Sums of the rows of each table, kept with every change and compared at each start: what a failing disk has changed in
+//! a row is noticed before it is served.
+//!
+//! The sum of a table is that of the digests of its rows, in no order. Temporary triggers of the connection that writes
+//! change it in the statement that changes a row, so that each commit has both. Tables without sums are those of an earlier
+//! release, of a new database, or of one whose tables have just been migrated or moved: [`keep`] computes them.
+
+use rusqlite::functions::FunctionFlags;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::digest::long_digest;
+
+/// Computes the sums of a schema that has none, and keeps them from now on with each change of this connection.
+pub(crate) fn keep(db: &mut Connection, schema: &str) -> rusqlite::Result<()> {
+    let Some(sums) = sums_of(db, schema)? else { return Ok(()) };
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if known(&tx, schema)?.is_empty() {
+        for (name, sum) in computed(&tx, schema, &[])? {
+            tx.execute(&format!("INSERT INTO {schema}.{sums} (name, sum) VALUES (?, ?)"), (name, sum))?;
+        }
+    }
+    tx.commit()?;
+    watch(db, schema, sums)
+}
+
+/// Forgets the sums of a schema, whose tables are about to be made or moved.
+pub(crate) fn forget(db: &Connection, schema: &str) -> rusqlite::Result<()> {
+    match sums_of(db, schema)? {
+        Some(sums) => db.execute(&format!("DELETE FROM {schema}.{sums}"), []).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Returns the first table whose rows are not those that the gateway wrote. Tables in `skipped` are not read.
+pub(crate) fn changed(db: &Connection, schema: &str, skipped: &[&str]) -> rusqlite::Result<Option<String>> {
+    let known = known(db, schema)?;
+    if known.is_empty() {
+        return Ok(None);
+    }
+    let is_read = |name: &str| !skipped.contains(&name);
+    let found = computed(db, schema, skipped)?;
+    let lost = known.iter().find(|one| is_read(&one.0) && !found.contains(one));
+    let more = found.iter().find(|one| !known.contains(one));
+    Ok(lost.or(more).map(|(name, _)| name.clone()))
+}
+
+/// The name of a table, and its sum.
+type Sum = (String, i64);
+
+/// The sums that are kept; none where the schema is of an earlier release.
+fn known(db: &Connection, schema: &str) -> rusqlite::Result<Vec<Sum>> {
+    let Some(sums) = sums_of(db, schema)? else { return Ok(Vec::new()) };
+    let mut statement = db.prepare(&format!("SELECT name, sum FROM {schema}.{sums}"))?;
+    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+/// The sums of all tables but those in `skipped`, of what they are (`sqlite_schema`), and of the version.
+fn computed(db: &Connection, schema: &str, skipped: &[&str]) -> rusqlite::Result<Vec<Sum>> {
+    let mut sums = vec![
+        (VERSION.to_owned(), db.pragma_query_value(Some(schema), VERSION, |row| row.get(0))?),
+        (SCHEMA_TABLE.to_owned(), sum(db, &format!("SELECT type, name, sql FROM {schema}.{SCHEMA_TABLE}"))?),
+    ];
+    for name in tables(db, schema)? {
+        if !skipped.contains(&name.as_str()) {
+            let rows = sum(db, &format!("SELECT {} FROM {schema}.{name}", columns(db, schema, &name, "")?))?;
+            sums.push((name, rows));
+        }
+    }
+    Ok(sums)
+}
+
+/// The sum of the digests of what a statement selects.
+fn sum(db: &Connection, sql: &str) -> rusqlite::Result<i64> {
+    let mut statement = db.prepare(sql)?;
+    let columns = statement.column_count();
+    let mut rows = statement.query([])?;
+    let mut sum = 0_i64;
+    while let Some(row) = rows.next()? {
+        sum = sum.wrapping_add(digest((0..columns).map(|column| row.get_ref(column)))?);
+    }
+    Ok(sum)
+}
+
+/// The digest of a row: of each value, and of its type.
+fn digest<'a>(values: impl Iterator<Item = rusqlite::Result<ValueRef<'a>>>) -> rusqlite::Result<i64> {
+    let mut state = 0;
+    for value in values {
+        state = match value? {
+            ValueRef::Null => long_digest(state ^ 1, &[]),
+            ValueRef::Integer(number) => long_digest(state ^ 2, &number.to_le_bytes()),
+            ValueRef::Real(number) => long_digest(state ^ 3, &number.to_bits().to_le_bytes()),
+            ValueRef::Text(text) => long_digest(state ^ 4, text),
+            ValueRef::Blob(blob) => long_digest(state ^ 5, blob),
+        };
+    }
+    Ok(state.cast_signed())
+}
+
+/// Makes the triggers of each table that has none yet.
+fn watch(db: &Connection, schema: &str, sums: &str) -> rusqlite::Result<()> {
+    // Without it REPLACE would take rows away unseen.
+    db.pragma_update(None, "recursive_triggers", true)?;
+    for (name, sign) in [(PLUS, 1_i64), (MINUS, -1)] {
+        db.create_scalar_function(name, -1, FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS, {
+            move |context| {
+                let sum: i64 = context.get(0)?;
+                let row = digest((1..context.len()).map(|at| Ok(context.get_raw(at))))?;
+                Ok(sum.wrapping_add(row.wrapping_mul(sign)))
+            }
+        })?;
+    }
+    for table in tables(db, schema)? {
+        let (new, old) = (columns(db, schema, &table, "NEW.")?, columns(db, schema, &table, "OLD.")?);
+        for (event, sum) in [
+            ("INSERT", format!("{PLUS}(sum, {new})")),
+            ("DELETE", format!("{MINUS}(sum, {old})")),
+            ("UPDATE", format!("{PLUS}({MINUS}(sum, {old}), {new})")),
+        ] {
+            db.execute_batch(&format!(
+                "CREATE TEMP TRIGGER IF NOT EXISTS {schema}_{table}_{event} AFTER {event} ON {schema}.{table} \
+                 BEGIN UPDATE {sums} SET sum = {sum} WHERE name = '{table}'; END"
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// The tables of a schema without those of sums.
+fn tables(db: &Connection, schema: &str) -> rusqlite::Result<Vec<String>> {
+    let mut statement = db.prepare(&format!(
+        "SELECT name FROM {schema}.{SCHEMA_TABLE} WHERE type = 'table' AND name NOT LIKE 'sqlite_%' \
+         AND name NOT IN ('{MAIN_SUMS}', '{USAGE_SUMS}') ORDER BY name"
+    ))?;
+    statement.query_map([], |row| row.get(0))?.collect()
+}
+
+/// The columns of a table as a list in SQL, each after `prefix`.
+fn columns(db: &Connection, schema: &str, table: &str, prefix: &str) -> rusqlite::Result<String> {
+    let mut statement = db.prepare("SELECT name FROM pragma_table_info(?, ?)")?;
+    let columns = statement
+        .query_map([table, schema], |row| Ok(format!("{prefix}\"{}\"", row.get::<_, String>(0)?)))?;
+    Ok(columns.collect::<rusqlite::Result<Vec<_>>>()?.join(", "))
+}
+
+/// The table of sums, if the schema has one. Triggers know it by its name alone, so `usage.db` has another one than
+/// `gateway.db`, which may have both.
+fn sums_of(db: &Connection, schema: &str) -> rusqlite::Result<Option<&'static str>> {
+    let mut statement = db.prepare(&format!("SELECT 1 FROM {schema}.{SCHEMA_TABLE} WHERE name = ?"))?;
+    for sums in [MAIN_SUMS, USAGE_SUMS] {
+        if statement.exists([sums])? {
+            return Ok(Some(sums));
+        }
+    }
+    Ok(None)
+}
+
+const MAIN_SUMS: &str = "row_sums";
+const USAGE_SUMS: &str = "usage_row_sums";
+const SCHEMA_TABLE: &str = "sqlite_schema";
+const VERSION: &str = "user_version";
+const PLUS: &str = "row_sum_plus";
+const MINUS: &str = "row_sum_minus";
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use shared::secret::Secret;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::store::error::OpenError;
+    use crate::store::files::{MAIN, SCHEMA};
+    use crate::store::open::{Opened, open};
+    use crate::store::relocate::settle;
+
+    const PROJECT: &str = "INSERT INTO projects VALUES (?1, ?1, 0, NULL, NULL, NULL, 1, 0, 0, NULL)";
+    const KEY: &str = "INSERT INTO keys (id, name, project, hash, prefix, state, version, created_at_ms, updated_at_ms) \
+        VALUES (?1, 'k', ?2, CAST(?1 AS BLOB), 'p', 'active', 1, 0, 0)";
+    const QUOTA: &str = "INSERT INTO quotas (id, kind, subject, metric, period, amount, hard, version, created_at_ms, \
+        updated_at_ms) VALUES ('q', 'project', 'a', 'requests', 'total', 9, 1, 1, 0, 0)";
+    const MARK: &str = "REPLACE INTO usage_journal (origin, number, bytes) VALUES (1, 1, ?)";
+
+    fn opened(dir: &Path) -> Result<Opened, OpenError> {
+        open(dir, &Secret::new([1; 32]))
+    }
+
+    /// Changes of every sort.
+    fn change(db: &mut Connection) {
+        let tx = db.transaction().unwrap();
+        for project in ["a", "b"] {
+            tx.execute(PROJECT, [project]).unwrap();
+            tx.execute(KEY, [&format!("key of {project}"), project]).unwrap();
+        }
+        for bytes in 0..3 {
+            tx.execute(MARK, [bytes]).unwrap();
+        }
+        tx.commit().unwrap();
+        db.execute("UPDATE projects SET name = name || id", []).unwrap();
+        db.execute(QUOTA, []).unwrap();
+        db.execute("INSERT INTO quota_used (quota, window_start_ms, used) VALUES ('q', 0, 5)", []).unwrap();
+        db.execute("DELETE FROM quotas", []).unwrap();
+        db.execute("DELETE FROM keys WHERE project = 'a'", []).unwrap();
+        let tx = db.transaction().unwrap();
+        tx.execute("DELETE FROM usage_journal", []).unwrap();
+        tx.rollback().unwrap();
+    }
+
+    #[test]
+    fn sums_follow_every_change() {
+        let dir = TempDir::new().unwrap();
+        let mut writer = opened(dir.path()).unwrap().writer;
+        let before = known(&writer, MAIN).unwrap();
+        change(&mut writer);
+        assert_ne!(known(&writer, MAIN).unwrap(), before);
+        assert_eq!(changed(&writer, MAIN, &[]).unwrap(), None);
+        let used: i64 = writer.query_row("SELECT count(*) FROM quota_used", [], |row| row.get(0)).unwrap();
+        assert_eq!(used, 0, "it went with its quota");
+    }
+
+    #[test]
+    fn a_row_that_the_gateway_did_not_write_is_found_by_the_next_start() {
+        let dir = TempDir::new().unwrap();
+        let Opened { mut writer, path, lock, .. } = opened(dir.path()).unwrap();
+        change(&mut writer);
+        drop((writer, lock));
+        drop(opened(dir.path()).unwrap());
+        for (table, sql) in [
+            ("projects", "UPDATE projects SET name = name || 'q'"),
+            ("usage_journal", "DELETE FROM usage_journal"),
+            ("row_sums", "UPDATE row_sums SET sum = sum + 1 WHERE name = 'quotas'"),
+            ("row_sums", "DELETE FROM row_sums WHERE name = 'quotas'"),
+            ("sqlite_schema", "CREATE INDEX more ON projects (name)"),
+        ] {
+            let whole = std::fs::read(&path).unwrap();
+            Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+            let refused = opened(dir.path()).err().map(|error| error.to_string()).unwrap_or_default();
+            let named = if table == "row_sums" { "quotas" } else { table };
+            assert!(refused.contains("gateway.db") && refused.contains(named), "{sql}: {refused}");
+            std::fs::write(&path, whole).unwrap();
+        }
+        Connection::open(&path).unwrap().execute_batch("DELETE FROM quotas; DELETE FROM row_sums").unwrap();
+        let writer = opened(dir.path()).unwrap().writer;
+        assert!(!known(&writer, MAIN).unwrap().is_empty(), "without any, they are made of what is there");
+    }
+
+    #[test]
+    fn usage_has_its_sums_in_either_file() {
+        let dir = TempDir::new().unwrap();
+        for apart in [true, true, false, false, true] {
+            let Opened { mut writer, lock, .. } = opened(dir.path()).unwrap();
+            let files = settle(dir.path(), &mut writer, apart).unwrap().files;
+            for bytes in 0..3 {
+                writer.execute(MARK, [bytes]).unwrap();
+            }
+            writer.execute(PROJECT, [projects(&writer).to_string()]).unwrap();
+            for schema in [Some(MAIN), files.usage.as_ref().map(|_| SCHEMA)].into_iter().flatten() {
+                assert!(!known(&writer, schema).unwrap().is_empty(), "{schema}, {apart}");
+                assert_eq!(changed(&writer, schema, &[]).unwrap(), None, "{schema}, {apart}");
+            }
+            drop((writer, lock));
+        }
+    }
+
+    fn projects(db: &Connection) -> i64 {
+        db.query_row("SELECT count(*) FROM projects", [], |row| row.get(0)).unwrap()
+    }
+}
