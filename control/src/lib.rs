@@ -15,6 +15,10 @@ mod connection;
 mod console;
 mod credential;
 pub mod detect;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+#[expect(clippy::expect_used, clippy::indexing_slicing, reason = "a broken promise must panic")]
+pub mod fuzzing;
 mod meter;
 mod money;
 mod publish;

@@ -12,6 +12,9 @@ mod exchange;
 mod failover;
 #[cfg(test)]
 mod fixture;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod http1;
 mod inside;
 mod metrics;

@@ -54,7 +54,7 @@ pub(super) fn manifest(archive: &Path) -> Result<Manifest, BackupError> {
 }
 
 /// Unpacks `archive` into the empty directory `dir`, as long as that takes no more than `bytes_max`.
-pub(super) fn unpack(archive: &Path, dir: &Path, bytes_max: u64) -> Result<Manifest, BackupError> {
+pub(crate) fn unpack(archive: &Path, dir: &Path, bytes_max: u64) -> Result<Manifest, BackupError> {
     let packed = regular_file::open(archive).and_then(|file| file.metadata()).map_err(at(archive))?.len();
     let bytes_max = bytes_max.min(packed.saturating_mul(RATIO_MAX).max(BYTES_ALWAYS));
     let mut tar = open(archive, bytes_max.saturating_add(MANIFEST_BYTES_MAX + TAR_BYTES))?;

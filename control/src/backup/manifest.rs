@@ -106,5 +106,5 @@ pub(super) const FORMAT: u32 = 1;
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const DATABASE: &str = crate::store::open::DATABASE;
 /// Everything that an archive may hold beside the manifest. The database comes first and is restored last.
-pub(super) const NAMES: [&str; 3] = [DATABASE, USAGE, "catalog.json"];
+pub(crate) const NAMES: [&str; 3] = [DATABASE, USAGE, "catalog.json"];
 pub(super) const BUFFER_BYTES: usize = 64 << 10;

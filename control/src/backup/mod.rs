@@ -8,11 +8,11 @@
 //! An archive has its name only after it was read back and found whole. Secrets inside are sealed as they are in
 //! the state; the key that opens them, administrator keys, the configuration file and `secrets.json` are in none.
 
-mod archive;
+pub(crate) mod archive;
 mod create;
-mod manifest;
+pub(crate) mod manifest;
 mod restore;
-mod scratch;
+pub(crate) mod scratch;
 mod shelf;
 
 use std::fmt;

@@ -9,13 +9,13 @@ use crate::vault::random;
 
 /// A directory of our own.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
     /// Makes `path` anew; what an earlier process has left there goes.
-    pub(super) fn at(path: PathBuf) -> io::Result<Self> {
+    pub(crate) fn at(path: PathBuf) -> io::Result<Self> {
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
@@ -25,12 +25,12 @@ impl Scratch {
     }
 
     /// One that nobody else knows, where the system keeps such things.
-    pub(super) fn somewhere() -> io::Result<Self> {
+    pub(crate) fn somewhere() -> io::Result<Self> {
         let name: [u8; 8] = random().map_err(io::Error::other)?;
         Self::at(std::env::temp_dir().join(format!("llmgw-{:016x}", u64::from_be_bytes(name))))
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }

@@ -29,7 +29,7 @@ mod serving;
 mod show;
 mod stored;
 mod validate;
-mod yaml;
+pub(crate) mod yaml;
 
 pub use env::{Environment, VARIABLES, Variable};
 pub use fault::{ConfigError, Fault, Place};

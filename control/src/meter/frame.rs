@@ -23,7 +23,7 @@ use crate::store::record::{Name, Record, Step, bounded, bounded_cost};
 use crate::store::varint;
 
 /// Makes `out` the frame of `event`, but for its header.
-pub(super) fn put(out: &mut Vec<u8>, event: &UsageEvent) {
+pub(crate) fn put(out: &mut Vec<u8>, event: &UsageEvent) {
     out.clear();
     out.extend_from_slice(&[0; HEADER]);
     let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
@@ -38,7 +38,7 @@ pub(super) fn put(out: &mut Vec<u8>, event: &UsageEvent) {
 
 /// Makes `out` the frame, but for its header, of `running` as the next process records it: interrupted. The trace is in
 /// it only where it shows what failed attempts used and the frame gets no longer than `bytes_max`.
-pub(super) fn put_interrupted(out: &mut Vec<u8>, running: &UsageEvent, bytes_max: usize) {
+pub(crate) fn put_interrupted(out: &mut Vec<u8>, running: &UsageEvent, bytes_max: usize) {
     let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
     let mut record = record(running);
     record.set_name(Name::Outcome, Outcome::Interrupted.name());
@@ -60,21 +60,21 @@ pub(super) fn put_interrupted(out: &mut Vec<u8>, running: &UsageEvent, bytes_max
 
 /// A place in a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
-    pub(super) file: FileId,
+pub(crate) struct Spot {
+    pub(crate) file: FileId,
     /// Bytes from its beginning.
-    pub(super) at: u64,
+    pub(crate) at: u64,
 }
 
 /// Writes the header of the frame that [`put`] made; bound to `spot`, if there is one.
-pub(super) fn close(frame: &mut [u8], spot: Option<Spot>) {
+pub(crate) fn close(frame: &mut [u8], spot: Option<Spot>) {
     let kind = if spot.is_some() { PLACED } else { FREE };
     close_as(kind, frame, spot);
 }
 
 /// As [`close`] of an earlier release.
 #[cfg(test)]
-pub(super) fn close_as_before(frame: &mut [u8], file: FileId) {
+pub(crate) fn close_as_before(frame: &mut [u8], file: FileId) {
     close_as(BOUND, frame, Some(Spot { file, at: 0 }));
 }
 
@@ -89,7 +89,7 @@ fn close_as(kind: u8, frame: &mut [u8], spot: Option<Spot>) {
 
 /// What a run of bytes begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame<'a> {
+pub(crate) enum Frame<'a> {
     /// A record; the frame is this long.
     Whole(&'a [u8], usize),
     /// So many bytes of something else.
@@ -101,7 +101,7 @@ pub(super) enum Frame<'a> {
 }
 
 /// Looks at the beginning of `bytes`, which are at `spot` of the journal, or else in a note.
-pub(super) fn first(bytes: &[u8], spot: Option<Spot>) -> Frame<'_> {
+pub(crate) fn first(bytes: &[u8], spot: Option<Spot>) -> Frame<'_> {
     let Some((&kind, rest)) = bytes.strip_prefix(&MARKER).and_then(<[u8]>::split_first) else {
         let zeros = blank(bytes);
         if zeros > 0 {
@@ -136,7 +136,7 @@ pub(super) fn first(bytes: &[u8], spot: Option<Spot>) -> Frame<'_> {
 }
 
 /// Bytes up to the next marker but the first, or to the end.
-pub(super) fn after_marker(bytes: &[u8]) -> usize {
+pub(crate) fn after_marker(bytes: &[u8]) -> usize {
     let rest = bytes.get(1..).unwrap_or_default();
     next_marker(rest).map_or(bytes.len(), |at| at + 1)
 }
@@ -236,9 +236,9 @@ const NUMBER_SHIFT: u32 = 24;
 /// So that places, which have fewer than 24 bits, are the highest of a digest's seed.
 const PLACE_SHIFT: u32 = 40;
 /// Marker, length and digest.
-pub(super) const HEADER: usize = 12;
+pub(crate) const HEADER: usize = 12;
 /// Longer than any record.
-pub(super) const RECORD_BYTES_MAX: usize = 4 << 20;
+pub(crate) const RECORD_BYTES_MAX: usize = 4 << 20;
 /// A trace that is longer than this is cut.
 const TRACE_END_MAX: usize = 512 << 10;
 /// In the year 10889.

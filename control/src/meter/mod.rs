@@ -10,7 +10,7 @@
 //! An event is in a file until it is stored, and the transaction that stores it moves that file's mark, so it is
 //! never in neither place and never in the table twice.
 
-mod frame;
+pub(crate) mod frame;
 pub(crate) mod gauge;
 pub(crate) mod ingest;
 pub(crate) mod journal;

@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use super::{Position, Spot, Step};
 
 /// Where `path` leads in `text`, or the nearest node above it that exists.
-pub(in crate::config) fn locate(text: &str, path: &[Step], spot: Spot) -> Position {
+pub(crate) fn locate(text: &str, path: &[Step], spot: Spot) -> Position {
     for length in (0..=path.len()).rev() {
         let Some(path) = path.get(..length) else { continue };
         let found = RefCell::new(false);

@@ -12,20 +12,20 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-pub(super) use locate::locate;
+pub(crate) use locate::locate;
 
 /// One step from a node to a node inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Key(String),
     Item(usize),
 }
 
 /// Where a node is, from the document down.
-pub(super) type Path = Vec<Step>;
+pub(crate) type Path = Vec<Step>;
 
 /// `path` as people write it: `endpoints.fast.failover[2].model`.
-pub(super) fn path_text(path: &[Step]) -> String {
+pub(crate) fn path_text(path: &[Step]) -> String {
     let mut text = String::new();
     for step in path {
         match step {
@@ -39,14 +39,14 @@ pub(super) fn path_text(path: &[Step]) -> String {
 
 /// Line and column, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Position {
-    pub(super) line: usize,
-    pub(super) column: usize,
+pub(crate) struct Position {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
 }
 
 /// What is looked for at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spot {
+pub(crate) enum Spot {
     /// The key, or the item itself.
     Key,
     /// The key's second occurrence.
@@ -55,21 +55,21 @@ pub(super) enum Spot {
 
 /// A document as a tree.
 #[derive(Debug)]
-pub(super) struct Document {
-    pub(super) tree: Value,
+pub(crate) struct Document {
+    pub(crate) tree: Value,
     /// Keys that occur more than once in their map.
-    pub(super) repeats: Vec<Path>,
+    pub(crate) repeats: Vec<Path>,
 }
 
 /// Text that is not YAML, or not such as we take.
 #[derive(Debug)]
-pub(super) struct Broken {
-    pub(super) position: Position,
-    pub(super) message: String,
+pub(crate) struct Broken {
+    pub(crate) position: Position,
+    pub(crate) message: String,
 }
 
 /// Parses `text`. An empty document is an empty map.
-pub(super) fn parse(text: &str) -> Result<Document, Broken> {
+pub(crate) fn parse(text: &str) -> Result<Document, Broken> {
     let whole = |line, message| Broken { position: Position { line, column: 1 }, message };
     if let Some(line) = too_deep(text) {
         return Err(whole(line, format!("is nested deeper than {DEPTH_MAX} levels")));

@@ -541,7 +541,7 @@ fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
 #[test]
 fn the_end_of_the_writer_thread_raises_the_alarm() {
     let home = TempDir::new().unwrap();
-    let Process { meter, .. } = Process::start(home.path(), 100);
+    let Process { meter, .. } = Process::start(home.path());
     let (rung, ring) = std::sync::mpsc::channel();
     let alarm = Alarm::new(move || rung.send(()).unwrap());
     let writer = Writer::start(desk(meter, home.path()), &alarm).unwrap();

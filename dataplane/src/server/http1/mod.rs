@@ -27,6 +27,9 @@ use crate::exchange::{self, Caller};
 use crate::http1::{Body, Fault};
 use crate::relay::Reply;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::head::hold_head;
+
 /// How long a client may take to hear why its request was refused.
 const LINGER: Duration = Duration::from_secs(1);
 /// An answer's body is not asked for more while so much of it waits for the client.

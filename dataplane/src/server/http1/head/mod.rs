@@ -232,5 +232,21 @@ fn length(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
+/// Panics where a head breaks a promise; see `fuzzing.rs` of the crate.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn hold_head(input: &[u8]) {
+    let bytes = Bytes::copy_from_slice(input);
+    let _ = path(&bytes);
+    let Ok(Some(end)) = end(&bytes, 0) else { return };
+    for known in 0..end {
+        assert!(matches!(self::end(&bytes, known), Ok(Some(found)) if found == end), "cut at {known}");
+    }
+    let Ok(head) = Head::read(&bytes.slice(..end), true) else { return };
+    for (name, value) in head.request.headers() {
+        assert!(!value.as_bytes().iter().any(|byte| b"\r\n\0".contains(byte)), "{name}");
+    }
+    assert!(head.http11 || head.body != Body::chunked(), "HTTP/1.0 has no chunks");
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,4 @@
+//! Fuzzes what `records` promises in `control/src/fuzzing.rs`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| control::fuzzing::records(input));
