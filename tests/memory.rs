@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::figure::{figure, is_full};
 use crate::support::gateway::ADMIN_KEY;
 use crate::support::raw::{self, Raw};
-use crate::support::{Answer, Gateway, Upstream, Yaml, chat, proc, wait};
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
 
 const MIB: u64 = 1 << 20;
 
@@ -81,13 +81,22 @@ async fn settled(gateway: &Gateway, upstream: &Upstream) -> u64 {
     let (mut before, mut quiet) = (u64::MAX, 0);
     wait::eventually("an upstream that is slowed to a stop", async || {
         let now = upstream.sent_bytes();
-        let is_quiet = now == before && proc::is_at_rest(gateway.pid());
+        let is_quiet = now == before && is_at_rest(gateway.pid());
         quiet = if is_quiet { quiet + 1 } else { 0 };
         before = now;
         tokio::time::sleep(Duration::from_millis(100)).await;
         (quiet >= 4).then_some(now)
     })
     .await
+}
+
+/// True if no thread of the process runs, or waits for a processor or a disk.
+fn is_at_rest(pid: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    let mut texts = threads.flatten().map(|thread| std::fs::read_to_string(thread.path().join("stat")));
+    // The state follows the name, which ends with the last parenthesis.
+    texts
+        .all(|text| text.is_ok_and(|text| text.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S"))))
 }
 
 /// P4, STR-1: a reader may stop for as long as it likes (60 s on a stream of 1 GB in a full run).

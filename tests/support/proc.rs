@@ -21,15 +21,6 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// True if no thread of the process runs, or waits for a processor or a disk.
-pub(crate) fn is_at_rest(pid: u32) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
-    let mut texts = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("stat")));
-    // The state follows the name, which ends with the last parenthesis.
-    texts
-        .all(|text| text.is_ok_and(|text| text.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S"))))
-}
-
 /// The scheduler's account of each thread is in nanoseconds, where `/proc/PID/stat` counts in 10 ms.
 fn threads_cpu_time(pid: u32) -> Duration {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
