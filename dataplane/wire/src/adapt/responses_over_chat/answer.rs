@@ -258,7 +258,8 @@ fn too_large() -> StreamError {
     let bytes = OUTPUT_BYTES_MAX / (1024 * 1024);
     StreamError {
         message: format!(
-            "The upstream's answer is too large to be adapted: more than {bytes} MiB, or 64 KiB of a tool call without a name."
+            "The upstream's answer is too large to be adapted: more than {bytes} MiB, 1,024 tool \
+             calls, 1 KiB of the id or the name of one, or 64 KiB of one without a name."
         ),
         status: Some(502),
         ..StreamError::default()

@@ -9,6 +9,10 @@ use crate::adapt::write::number;
 
 /// Bytes of a call's input that are kept back until its name has come.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
+/// Calls of one answer. Each fragment is looked for among all of them.
+const CALLS_MAX: usize = 1_024;
+/// Bytes of an id or a name.
+const NAME_BYTES_MAX: usize = 1_024;
 
 /// One element of `tool_calls`. Text is as it is escaped.
 #[derive(Debug, Default)]
@@ -58,10 +62,14 @@ impl Calls {
     }
 
     /// Where the call stands that a fragment belongs to; a new one if it belongs to none.
-    pub(super) fn place_of(&mut self, fragment: &Fragment<'_>, seed: &str) -> usize {
+    pub(super) fn place_of(&mut self, fragment: &Fragment<'_>, seed: &str) -> Result<usize, Full> {
+        if fragment.id.len() > NAME_BYTES_MAX {
+            return Err(Full);
+        }
         match self.known(fragment) {
-            Some(place) => place,
-            None => self.add(fragment, seed),
+            Some(place) => Ok(place),
+            None if self.0.len() >= CALLS_MAX => Err(Full),
+            None => Ok(self.add(fragment, seed)),
         }
     }
 
@@ -114,7 +122,8 @@ impl Call {
         self.custom |= fragment.custom;
         self.name.extend_from_slice(fragment.name);
         let waits = self.name.is_empty();
-        if waits && self.input.len().saturating_add(input.len()) > WAITING_BYTES_MAX {
+        let is_too_much = waits && self.input.len().saturating_add(input.len()) > WAITING_BYTES_MAX;
+        if is_too_much || self.name.len() > NAME_BYTES_MAX {
             return Err(Full);
         }
         self.input.extend_from_slice(input);
@@ -166,5 +175,25 @@ impl Call {
 
     fn input_name(&self) -> &'static str {
         if self.custom { "input" } else { "arguments" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_as_many_calls_as_its_bound_and_no_more() {
+        let (mut calls, long) = (Calls::default(), [b'x'; NAME_BYTES_MAX + 1]);
+        let fragment = |index: u64| Fragment { index: Some(index), ..Fragment::default() };
+        for place in 0..CALLS_MAX {
+            assert_eq!(calls.place_of(&fragment(place as u64), "seed"), Ok(place));
+        }
+        assert_eq!(calls.place_of(&fragment(CALLS_MAX as u64), "seed"), Err(Full));
+        assert_eq!(calls.place_of(&fragment(7), "seed"), Ok(7), "a call that is known goes on");
+        let fragment = |id, name| Fragment { id, name, ..fragment(7) };
+        assert_eq!(calls.place_of(&fragment(&long, b""), "seed"), Err(Full));
+        let call = calls.get_mut(7).unwrap();
+        assert_eq!(call.wait(&fragment(b"", &long), b""), Err(Full));
     }
 }

@@ -16,7 +16,7 @@ pub(super) const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What an item counts beside its text.
 const ITEM_BYTES: usize = 256;
 
-/// The answer is larger than [`OUTPUT_BYTES_MAX`].
+/// The answer is larger than [`OUTPUT_BYTES_MAX`], or has more tool calls, or larger names, than are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -141,7 +141,7 @@ impl Output {
     pub(super) fn call(&mut self, fragment: &Fragment<'_>) -> Result<(), Full> {
         self.close_reasoning();
         self.close_message();
-        let place = self.calls.place_of(fragment, &self.echo.seed);
+        let place = self.calls.place_of(fragment, &self.echo.seed)?;
         let input = fragment.input.as_deref().unwrap_or_default();
         self.keep(input.len())?;
         let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
