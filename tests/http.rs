@@ -8,7 +8,8 @@ use bytes::Bytes;
 use crate::support::figure::figure;
 use crate::support::gateway::ADMIN_KEY;
 use crate::support::raw::{self, Raw};
-use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
+use crate::support::upstream::Step;
+use crate::support::{Answer, Client, Gate, Gateway, Upstream, Yaml, chat};
 
 async fn gateway() -> (Gateway, Upstream) {
     let upstream = Upstream::start().await;
@@ -125,6 +126,124 @@ fn wrong_chunks() -> Vec<(&'static str, String)> {
             with(&format!("{length:x};{}\r\n{body}\r\n0\r\n\r\n", "x".repeat(64 << 10))),
         ),
     ]
+}
+
+/// `body` in chunked codings that another parser might read differently: what is behind a size, and trailers.
+fn codings_in_doubt(body: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let length = body.len();
+    let sized =
+        |size: &[u8]| [format!("{length:x}").as_bytes(), size, body.as_bytes(), b"\r\n0\r\n\r\n"].concat();
+    let ended = |trailers: &[u8]| [format!("{length:x}\r\n{body}\r\n0\r\n").as_bytes(), trailers].concat();
+    let extended = body
+        .as_bytes()
+        .iter()
+        .flat_map(|byte| [format!("1;{}\r\n", "x".repeat(1 << 10)).as_bytes(), &[*byte], b"\r\n"].concat());
+    let many: String = (0..100).map(|index| format!("x-{index}: 1\r\n")).collect();
+    vec![
+        ("two carriage returns after a size", sized(b"\r\r\n")),
+        ("a form feed after a size", sized(b"\x0c\r\n")),
+        ("a vertical tab after a size", sized(b"\x0b\r\n")),
+        ("a word after a size", sized(b" x\r\n")),
+        ("a comma after a size", sized(b",1\r\n")),
+        ("a bare CR in an extension", sized(b";a\rb\r\n")),
+        ("a NUL in an extension", sized(b";a\0b\r\n")),
+        ("a DEL in an extension", sized(b";a\x7f\r\n")),
+        ("a bare LF after an extension", sized(b";a\n")),
+        ("extensions of 1 KiB without end", extended.chain(*b"0\r\n\r\n").collect()),
+        ("a request line as trailer", ended(b"GET /x HTTP/1.1\r\n\r\n")),
+        ("a bare CR in a trailer", ended(b"A: b\rTransfer-Encoding: x\r\n\r\n")),
+        ("a NUL in a trailer's name", ended(b"A\0: b\r\n\r\n")),
+        ("a NUL in a trailer's value", ended(b"A: b\0\r\n\r\n")),
+        ("a trailer without a colon", ended(b"A\r\n\r\n")),
+        ("a space before a trailer's colon", ended(b"A : b\r\n\r\n")),
+        ("a folded trailer", ended(b"A: b\r\n c\r\n\r\n")),
+        ("a trailer that ends in a bare LF", ended(b"A: b\n\r\n")),
+        ("a bare LF for the empty line", ended(b"\n")),
+        ("a hundred trailers", ended(format!("{many}\r\n").as_bytes())),
+    ]
+}
+
+const CHUNKED: &str = "host: a\r\ntransfer-encoding: chunked\r\n";
+
+/// LIM-5, P10: the codings of requests, each with a second request behind it.
+#[tokio::test]
+async fn a_chunked_request_that_could_be_read_otherwise_is_refused() {
+    let (gateway, upstream) = gateway().await;
+    let head = format!("{LINE}\r\nauthorization: Bearer {ADMIN_KEY}\r\n{CHUNKED}\r\n");
+    let send = async |coding: &[u8]| {
+        let mut connection = Raw::open(gateway.address()).await;
+        connection.send([head.as_bytes(), coding, smuggled().as_bytes()].concat()).await;
+        connection.reply_within(Duration::from_secs(5)).await
+    };
+    for (name, coding) in codings_in_doubt(&chat::request("m")) {
+        let reply = send(&coding).await;
+        assert!(reply.status == 400 && reply.closed && reply.answers() == 1, "{name}: {reply:?}");
+        assert!(reply.text.contains("bad_http"), "{name}: {reply:?}");
+        assert_eq!(upstream.requests().len(), 0, "{name}");
+    }
+    let body = chat::request("m");
+    let plain = format!("{:x} \t; a=\"b\" ;c\r\n{body}\r\n0;last\r\nX-Sum: 1\r\nx-b:\r\n\r\n", body.len());
+    let reply = send(plain.as_bytes()).await;
+    assert_eq!((reply.status, reply.answers()), (200, 2), "{reply:?}");
+}
+
+/// LIM-5: the codings of answers. Nothing that ends in doubt is passed on as whole.
+#[tokio::test]
+async fn a_chunked_answer_that_could_be_read_otherwise_is_an_error() {
+    let upstream = Upstream::start().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let head =
+        |kind: &str| format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
+    for (name, coding) in codings_in_doubt(&chat::completion("never whole")) {
+        upstream.then(Answer::new().send([head("application/json").as_bytes(), &coding].concat()));
+        let reply = gateway.client().chat(chat::request("m")).await;
+        assert_eq!(reply.status, 502, "{name}: {reply:?}");
+    }
+    let events = String::from_utf8(chat::events(&["a"]).concat()).unwrap();
+    for (name, coding) in codings_in_doubt(&events) {
+        // A chunk of content passes before the doubt begins.
+        let content = chat::content("begun");
+        let begun =
+            [head("text/event-stream").as_bytes(), format!("{:x}\r\n", content.len()).as_bytes()].concat();
+        let whole = [begun.as_slice(), &content, b"\r\n"].concat();
+        let gate = Gate::new();
+        upstream.then(Answer::new().send(whole).wait(&gate).send(coding));
+        let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
+        flow.event().await;
+        gate.open(1);
+        let (events, _) = flow.rest().await;
+        let last = events.last().map(|event| String::from_utf8_lossy(&event.bytes).into_owned());
+        let is_error = last.as_ref().is_some_and(|last| last.contains("\"error\""));
+        assert!(is_error, "{name}: {last:?}");
+    }
+}
+
+/// LIM-5: interim answers (1xx) are bounded for each answer, in number and in bytes.
+#[tokio::test]
+async fn interim_answers_without_end_are_an_error() {
+    let upstream = Upstream::start().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let small = "HTTP/1.1 102 Processing\r\n\r\n";
+    let large = format!("HTTP/1.1 103 Early Hints\r\nlink: {}\r\n\r\n", "x".repeat(8 << 10));
+    for (name, interim) in [("small", small), ("large", &large)] {
+        upstream.then(Answer { steps: vec![Step::Repeat(Bytes::from(interim.repeat(64)))] });
+        let before = upstream.sent_bytes();
+        let reply = gateway.client().chat(chat::request("m")).await;
+        assert_eq!(reply.status, 502, "{name}: {reply:?}");
+        assert!(reply.json()["error"]["message"].as_str().unwrap().contains("interim"), "{name}: {reply:?}");
+        let sent = upstream.sent_bytes() - before;
+        assert!(sent < 64 << 20, "{name}: {sent} bytes were taken");
+        let completion = Answer::completion("after a while");
+        let patient = completion.steps.iter().fold(Answer::new().send(small.repeat(100)), |answer, step| {
+            Answer { steps: answer.steps.into_iter().chain([step.clone()]).collect() }
+        });
+        upstream.then(patient);
+        assert_eq!(
+            gateway.client().chat(chat::request("m")).await.status,
+            200,
+            "{name}: a hundred are none too many"
+        );
+    }
 }
 
 /// P10: each case with a second request behind it, which must never be executed.

@@ -147,6 +147,42 @@ async fn a_reader_that_pauses_costs_nothing_and_loses_nothing() {
     );
 }
 
+/// LIM-5: a body counts as held for about as much as it takes, however it is cut.
+#[tokio::test]
+async fn a_body_in_chunks_of_one_byte_costs_its_size() {
+    const BYTES: usize = 4 << 20;
+    const BODIES: u64 = 2;
+    let (gateway, _upstream) = behind(Answer::completion("ok")).await;
+    assert_eq!(
+        gateway.client().chat(large_request(BYTES)).await.status,
+        200,
+        "a large body first, for warmth"
+    );
+    let memory = gateway.memory();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {ADMIN_KEY}\r\n\
+         transfer-encoding: chunked\r\n\r\n"
+    );
+    let begun = r#"{"model":"m","messages":[{"role":"user","content":""#;
+    let mut bodies = Vec::new();
+    for _ in 0..BODIES {
+        let mut connection = Raw::open(gateway.address()).await;
+        connection.send(format!("{head}{:x}\r\n{begun}\r\n", begun.len())).await;
+        connection.send("1\r\nx\r\n".repeat(BYTES)).await;
+        bodies.push(connection);
+    }
+    wait::eventually("all that was sent is held", async || {
+        let metrics = gateway.client().get("/metrics").await.unwrap();
+        let text = String::from_utf8(metrics.body.to_vec()).unwrap();
+        let held = text.lines().find_map(|line| line.strip_prefix("llmgw_held_body_bytes ")).unwrap();
+        (held.parse::<u64>().unwrap() >= BODIES * BYTES as u64).then_some(())
+    })
+    .await;
+    let grown = memory.kept();
+    assert!(grown <= 2 * BODIES * BYTES as u64, "{} KiB for {BODIES} bodies of 4 MiB", grown >> 10);
+    figure("LIM-5", format!("{BODIES} bodies of 4 MiB in chunks of one byte: memory +{} KiB", grown >> 10));
+}
+
 /// P6: one line of 64 MiB.
 #[tokio::test]
 async fn an_endless_line_passes_without_being_held() {

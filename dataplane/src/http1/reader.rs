@@ -119,12 +119,18 @@ impl<Io: AsyncRead + Unpin> Reader<Io> {
             }
             Body::Chunked(chunked) => {
                 let decoded = chunked.decode(&mut self.unread)?;
-                if *chunked == Chunked::Ended {
+                if chunked.has_ended() {
                     self.body = Body::Ended;
                 }
                 let data = self.unread.split_to(decoded.data);
                 self.unread.advance(decoded.used - decoded.data);
-                return Ok((!data.is_empty()).then(|| data.freeze()));
+                // As a part of the buffer it would keep all the framing in memory, which nothing counts.
+                let is_mostly_framing = data.len() < decoded.used / 2;
+                return Ok(match data.is_empty() {
+                    true => None,
+                    false if is_mostly_framing => Some(Bytes::copy_from_slice(&data)),
+                    false => Some(data.freeze()),
+                });
             }
         };
         Ok((count > 0).then(|| self.unread.split_to(count).freeze()))

@@ -18,14 +18,31 @@ pub(crate) struct Connection {
     out: Out,
     /// The request went out whole and the answer allows another.
     reusable: bool,
+    /// What has come before the head of the answer.
+    interim: Interim,
 }
+
+/// Interim answers (1xx) to one request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Interim {
+    count: usize,
+    bytes: usize,
+}
+
+/// Interim answers to one request: upstreams that send them to say that they are still at work do so every few seconds.
+const INTERIM_MAX: usize = 100;
 
 /// Room once an upstream sends faster than it is read; also what a slow client makes the gateway hold.
 const ROOM_MAX: usize = 64 << 10;
 
 impl Connection {
     pub(crate) fn new(io: UpstreamIo) -> Self {
-        Self { reader: Reader::new(io, ROOM_MAX), out: Out::default(), reusable: true }
+        Self {
+            reader: Reader::new(io, ROOM_MAX),
+            out: Out::default(),
+            reusable: true,
+            interim: Interim::default(),
+        }
     }
 
     /// Where a request is written before it is [sent](Self::send).
@@ -36,6 +53,7 @@ impl Connection {
     /// Sends what has been written and waits for the head of the answer. `each` sees its fields.
     pub(crate) async fn send(&mut self, each: &mut dyn FnMut(&str, &[u8])) -> Result<Head, Fault> {
         self.reusable = false;
+        self.interim = Interim::default();
         self.reader.refresh();
         std::future::poll_fn(|cx| {
             // An upstream may refuse a request before it has read all of it, so both directions are polled.
@@ -69,7 +87,7 @@ impl Connection {
                 self.reader.unread.advance(head.bytes);
                 match head.status {
                     101 => return Poll::Ready(Err(Fault::Invalid("it switched protocols unasked"))),
-                    100..=199 => {}
+                    100..=199 => self.interim.add(head.bytes)?,
                     _ => {
                         self.reader.begin(head.body);
                         return Poll::Ready(Ok(head));
@@ -104,5 +122,17 @@ impl Connection {
     pub(crate) fn rest(&mut self) {
         self.reader.rest();
         self.out.rest();
+    }
+}
+
+impl Interim {
+    /// Counts one more, or refuses it.
+    fn add(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.count += 1;
+        self.bytes += bytes;
+        if self.count > INTERIM_MAX || self.bytes > HEAD_BYTES_MAX {
+            return Err(Fault::Invalid("it sent interim answers (1xx) without end"));
+        }
+        Ok(())
     }
 }
