@@ -39,6 +39,7 @@ mod memory;
 mod memory_dumps;
 mod messages;
 mod money;
+mod names;
 mod own_key;
 mod plain_secrets;
 mod prices;

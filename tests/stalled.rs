@@ -1,5 +1,5 @@
 //! Clients that make no progress (LIM-5): those that read nothing, those that ask nothing, and those that send a body in
-//! crumbs. They end in bounded time; whoever is only slow does not. The times are short here; with `LLMGW_TEST_FULL=1`
+//! crumbs. They end in bounded time; those that are only slow do not. The times are short here; with `LLMGW_TEST_FULL=1`
 //! they are the defaults, with 500 clients of each sort.
 
 use std::net::SocketAddr;

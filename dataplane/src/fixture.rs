@@ -58,6 +58,11 @@ impl UsageLog for Log {
     fn strike(&mut self, _note: Note) {}
 }
 
+/// A usage log that keeps nothing.
+pub(crate) fn usage_log() -> Box<dyn UsageLog> {
+    Box::new(Log(mpsc::unbounded_channel().0))
+}
+
 /// An echo with the models `m` and `only-ID`.
 pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
     let own = format!("only-{id}");

@@ -1,6 +1,7 @@
 //! What all workers share: settings, the snapshot reader, TLS, and a few counters that bound the whole
 //! process.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,6 +18,7 @@ use shared::usage::EndUsers;
 
 use crate::metrics::Counters;
 use crate::plan::home::Homes;
+use crate::server::unpack::Unpackers;
 use crate::upstream::dial::Tls;
 use crate::upstream::voice::Voices;
 
@@ -72,6 +74,7 @@ pub(crate) struct Plane {
     pub(crate) snapshots: SnapshotReader,
     pub(crate) tls: Tls,
     pub(crate) voices: Voices,
+    pub(crate) unpackers: Unpackers,
     pub(crate) homes: Homes,
     pub(crate) fallback: OnceLock<Arc<dyn Handler>>,
     pub(crate) draining: AtomicBool,
@@ -88,9 +91,10 @@ impl std::fmt::Debug for Plane {
 }
 
 impl Plane {
-    pub(crate) fn new(settings: Settings, shared: Shared, workers: usize) -> Self {
+    pub(crate) fn new(settings: Settings, shared: Shared, workers: usize) -> io::Result<Self> {
         let Shared { build, snapshots, tls, alarm } = shared;
-        Self {
+        Ok(Self {
+            unpackers: Unpackers::start(workers)?,
             homes: Homes::new(),
             voices: Voices::new(settings.voice_folder.clone()),
             settings,
@@ -103,7 +107,7 @@ impl Plane {
             connections: AtomicUsize::new(0),
             counters: (0..workers).map(|_| Arc::default()).collect(),
             held_bytes: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Milliseconds on the process's monotonic clock; what circuits count in.

@@ -26,6 +26,7 @@ use crate::relay::Tails;
 use crate::server::accept::{self, Door, Message};
 use crate::server::io::Order;
 use crate::upstream::dial::Tls;
+use crate::upstream::resolve::Resolver;
 use crate::worker::Worker;
 
 /// What the data plane is made of. There are as many workers as usage logs.
@@ -68,11 +69,11 @@ const CUT_GRACE: Duration = Duration::from_millis(500);
 
 /// Starts the workers, and returns when all of them run. They serve nobody until [`Dataplane::serve`].
 pub fn new(params: Params) -> io::Result<Dataplane> {
-    let tls = Tls::new(&params.upstream_tls);
+    let tls = Tls::new(&params.upstream_tls, Resolver::start()?);
     let workers = params.usage_logs.len();
     let shared =
         Shared { build: params.build, snapshots: params.snapshots, tls, alarm: params.alarm.clone() };
-    let plane = Arc::new(Plane::new(params.settings, shared, workers));
+    let plane = Arc::new(Plane::new(params.settings, shared, workers)?);
     let mut dataplane =
         Dataplane { plane, doors: Vec::new(), threads: Vec::new(), stop: watch::Sender::new(false) };
     let (begun, begins) = channel();
@@ -143,7 +144,7 @@ fn spawn_vital(alarm: &Alarm, part: &'static str, task: impl Future<Output = ()>
     });
 }
 
-/// Threads for name resolution and decompression, per worker.
+/// Threads for token counts, the voice and what else takes long, per worker.
 const BLOCKING_THREADS_MAX: usize = 16;
 
 /// Binds `address` with room for a burst of clients: the kernel drops what does not fit into the queue.

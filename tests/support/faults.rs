@@ -171,8 +171,13 @@ int unlink(const char *path) {
 
 /// The library, compiled. `None` where there is no C compiler; the test is skipped then.
 pub(crate) fn library(dir: &Path) -> Option<PathBuf> {
-    let (source, library) = (dir.join("faults.c"), dir.join("faults.so"));
-    std::fs::write(&source, FAULTS).unwrap();
+    compile(dir, "faults", FAULTS)
+}
+
+/// As [`library`], from `code`, under `name`.
+pub(crate) fn compile(dir: &Path, name: &str, code: &str) -> Option<PathBuf> {
+    let (source, library) = (dir.join(name).with_extension("c"), dir.join(name).with_extension("so"));
+    std::fs::write(&source, code).unwrap();
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl");
     match compiler.status() {

@@ -154,3 +154,38 @@ async fn refuse(mut tcp: TcpStream) {
     );
     tokio::time::timeout(Duration::from_secs(1), tcp.write_all(answer.as_bytes())).await.ok();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{Fixture, usage_log};
+
+    #[tokio::test]
+    async fn a_burst_is_spread_before_any_worker_has_seen_it() {
+        let fixture = Fixture::start(Vec::new());
+        let worker = Rc::new(Worker::new(Arc::clone(&fixture.dataplane.plane), Arc::default(), usage_log()));
+        let (inbox, mut other) = mpsc::channel(16);
+        let doors = [mpsc::channel(16).0, inbox].map(|inbox| Door { inbox, live: Arc::default() });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::task::LocalSet::new()
+            .run_until(async {
+                let mut clients = Vec::new();
+                for _ in 0..10 {
+                    clients.push(TcpStream::connect(address).await.unwrap());
+                    let (tcp, peer) = listener.accept().await.unwrap();
+                    dispatch(&worker, &doors, tcp, peer);
+                }
+                assert_eq!(doors.each_ref().map(|door| door.live.load(Ordering::Relaxed)), [5, 5]);
+                while let Ok(message) = other.try_recv() {
+                    drop(message);
+                }
+                assert_eq!(
+                    doors[1].live.load(Ordering::Relaxed),
+                    0,
+                    "a connection that ends gives its place back"
+                );
+            })
+            .await;
+    }
+}

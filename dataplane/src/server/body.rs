@@ -1,7 +1,6 @@
 //! Request bodies: read under the limit, kept as the slices in which they came, counted against the process's
 //! budget, decompressed where the client compressed them (LIM-1, LIM-2, LIM-5).
 
-use std::io::Read;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,7 +8,6 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http::header::CONTENT_ENCODING;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -22,6 +20,7 @@ use crate::http1::TURN_BYTES;
 use crate::plane::Plane;
 use crate::room::{NoRoom, Room};
 use crate::server::http1::RequestBody;
+use crate::server::unpack::{self, Encoding};
 
 /// Where the body of a request comes from.
 #[derive(Debug)]
@@ -78,20 +77,21 @@ pub(crate) struct Held {
 }
 
 /// After this many segments small ones are copied together, so that a body sent byte by byte costs its size
-/// and not a multiple of it.
-const SEGMENTS_FREE: usize = 64;
+/// and not a multiple of it: each keeps the buffer that it was read into.
+const SEGMENTS_FREE: usize = 8;
 /// What counts as small then.
 const CRUMB_BYTES: usize = 4 << 10;
-/// Bytes a second that a body brings on average, once its first [`ClientTimeouts::body`](shared::policy::ClientTimeouts::body) are over. It bounds the time of a
-/// body that comes in crumbs; whoever sends slowly through a bad network is far above it.
+/// Bytes a second that a body must bring on average after its first seconds
+/// ([`ClientTimeouts::body`](shared::policy::ClientTimeouts::body)). This bounds the time of a body that comes in crumbs; a
+/// client behind a bad network is far above it.
 const BYTES_PER_SECOND_MIN: u64 = 240;
 
 impl Held {
-    fn new(plane: &Arc<Plane>) -> Self {
+    pub(super) fn new(plane: &Arc<Plane>) -> Self {
         Self { segments: Vec::new(), crumbs: BytesMut::new(), room: Room::new(plane) }
     }
 
-    fn push(&mut self, piece: Bytes) -> Result<(), Fault> {
+    pub(super) fn push(&mut self, piece: Bytes) -> Result<(), Fault> {
         if !self.room.take(piece.len() as u64) {
             return Err(Fault::from(NoRoom).closing());
         }
@@ -112,7 +112,7 @@ impl Held {
         self.room.bytes()
     }
 
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         if !self.crumbs.is_empty() {
             self.segments.push(self.crumbs.split().freeze());
         }
@@ -153,7 +153,7 @@ pub(crate) async fn read(
     if encoding == Encoding::Identity {
         return Ok(held);
     }
-    let plain = decode(plane, encoding, held, limit).await?;
+    let plain = unpack::unpack(plane, encoding, held, limit).await?;
     for segment in &plain.segments {
         each(segment)?;
     }
@@ -204,112 +204,9 @@ async fn futures_now(body: &mut Inbound) -> Option<Option<Result<Frame<Bytes>, B
     .await
 }
 
-fn too_large(limit: u64) -> Fault {
+pub(super) fn too_large(limit: u64) -> Fault {
     Fault::new(ErrorKind::BodyTooLarge, format!("The request body is larger than {limit} bytes.")).closing()
 }
-
-/// How a body is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Encoding {
-    Identity,
-    Gzip,
-    Deflate,
-    Zstd,
-    Brotli,
-}
-
-impl Encoding {
-    fn of(headers: &HeaderMap) -> Result<Self, Fault> {
-        let mut values = headers.get_all(CONTENT_ENCODING).iter();
-        let Some(value) = values.next() else { return Ok(Self::Identity) };
-        let name = value.as_bytes().trim_ascii().to_ascii_lowercase();
-        let known = match name.as_slice() {
-            b"" | b"identity" => Some(Self::Identity),
-            b"gzip" | b"x-gzip" => Some(Self::Gzip),
-            b"deflate" => Some(Self::Deflate),
-            b"zstd" => Some(Self::Zstd),
-            b"br" => Some(Self::Brotli),
-            _ => None,
-        };
-        known.filter(|_| values.next().is_none()).ok_or_else(|| {
-            Fault::new(
-                ErrorKind::UnsupportedEncoding,
-                "The Content-Encoding of the request is not one of gzip, deflate, zstd, br and identity.",
-            )
-            .closing()
-        })
-    }
-
-    fn reader<'a>(self, source: impl Read + 'a) -> std::io::Result<Box<dyn Read + 'a>> {
-        Ok(match self {
-            Self::Identity => Box::new(source),
-            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(source)),
-            Self::Deflate => Box::new(flate2::read::ZlibDecoder::new(source)),
-            Self::Zstd => {
-                let mut decoder = zstd::stream::read::Decoder::new(source)?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-                Box::new(decoder)
-            }
-            Self::Brotli => Box::new(brotli_decompressor::Decompressor::new(source, 4096)),
-        })
-    }
-}
-
-/// A frame may ask for a window of this many bits, 8 MiB: what RFC 9659 lets HTTP use.
-const ZSTD_WINDOW_LOG_MAX: u32 = 23;
-
-/// Decompresses on the blocking pool, because a body of the largest size takes tens of milliseconds.
-async fn decode(plane: &Arc<Plane>, encoding: Encoding, packed: Held, limit: u64) -> Result<Held, Fault> {
-    let plain = Held::new(plane);
-    tokio::task::spawn_blocking(move || decode_now(encoding, &packed, plain, limit)).await.unwrap_or_else(
-        |_| Err(Fault::new(ErrorKind::Internal, "The request body could not be decompressed.")),
-    )
-}
-
-fn decode_now(encoding: Encoding, packed: &Held, mut plain: Held, limit: u64) -> Result<Held, Fault> {
-    let broken = |error: std::io::Error| {
-        Fault::new(ErrorKind::InvalidRequest, format!("The request body cannot be decompressed: {error}."))
-    };
-    let source = Segments { left: &packed.segments, at: 0 };
-    let mut reader = encoding.reader(source).map_err(broken)?;
-    loop {
-        let mut piece = vec![0; DECODED_PIECE_BYTES];
-        let count = reader.read(&mut piece).map_err(broken)?;
-        if count == 0 {
-            plain.finish();
-            return Ok(plain);
-        }
-        if plain.bytes() + count as u64 > limit {
-            return Err(too_large(limit));
-        }
-        piece.truncate(count);
-        plain.push(Bytes::from(piece))?;
-    }
-}
-
-/// Reads segments one after the other.
-struct Segments<'a> {
-    left: &'a [Bytes],
-    at: usize,
-}
-
-impl Read for Segments<'_> {
-    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
-        while let Some((first, rest)) = self.left.split_first() {
-            let mut unread = first.get(self.at..).unwrap_or_default();
-            if unread.is_empty() {
-                (self.left, self.at) = (rest, 0);
-                continue;
-            }
-            let count = unread.read(room)?;
-            self.at += count;
-            return Ok(count);
-        }
-        Ok(0)
-    }
-}
-
-const DECODED_PIECE_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -23,6 +23,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::client::TlsStream;
 use tower_service::Service;
 
+use super::resolve::Resolver;
 use crate::pacing;
 
 /// Why no connection came about.
@@ -69,18 +70,21 @@ pub(crate) enum UpstreamIo {
 /// The client side of TLS: one connector for each set of protocols that ALPN may offer.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
+    resolver: Resolver,
     auto: HttpsConnector<Tcp>,
     http1: HttpsConnector<Tcp>,
     http2: HttpsConnector<Tcp>,
 }
 
 impl Tls {
-    pub(crate) fn new(config: &ClientConfig) -> Self {
+    pub(crate) fn new(config: &ClientConfig, resolver: Resolver) -> Self {
+        let tcp = || Tcp(resolver.clone());
         let builder = || HttpsConnectorBuilder::new().with_tls_config(config.clone()).https_only();
         Self {
-            auto: builder().enable_all_versions().wrap_connector(Tcp),
-            http1: builder().enable_http1().wrap_connector(Tcp),
-            http2: builder().enable_http2().wrap_connector(Tcp),
+            auto: builder().enable_all_versions().wrap_connector(tcp()),
+            http1: builder().enable_http1().wrap_connector(tcp()),
+            http2: builder().enable_http2().wrap_connector(tcp()),
+            resolver,
         }
     }
 
@@ -115,7 +119,7 @@ pub(crate) async fn dial(origin: &Origin, tls: &Tls) -> Result<(UpstreamIo, bool
         if origin.tls {
             return tls.connect(origin).await;
         }
-        let tcp = connect_tcp(&origin.host, origin.port).await?;
+        let tcp = connect_tcp(&tls.resolver, &origin.host, origin.port).await?;
         Ok((UpstreamIo::Plain(tcp), origin.http == HttpVersion::Http2))
     };
     tokio::time::timeout(DIAL_TIMEOUT, connect).await.unwrap_or(Err(DialError::TimedOut))
@@ -138,8 +142,8 @@ pub(crate) async fn dial_metadata() -> Result<UpstreamIo, DialError> {
 const METADATA_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What the TLS connectors dial with, so that their sockets pass the same checks.
-#[derive(Clone, Copy, Debug)]
-struct Tcp;
+#[derive(Clone, Debug)]
+struct Tcp(Resolver);
 
 impl Service<Uri> for Tcp {
     type Response = TokioIo<TcpStream>;
@@ -151,17 +155,18 @@ impl Service<Uri> for Tcp {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
+        let resolver = self.0.clone();
         Box::pin(async move {
             let host = uri.host().unwrap_or_default();
             let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
-            connect_tcp(host, uri.port_u16().unwrap_or(443)).await.map(TokioIo::new)
+            connect_tcp(&resolver, host, uri.port_u16().unwrap_or(443)).await.map(TokioIo::new)
         })
     }
 }
 
-async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, DialError> {
+async fn connect_tcp(resolver: &Resolver, host: &str, port: u16) -> Result<TcpStream, DialError> {
     let mut last = DialError::Io(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
-    for address in resolve(host, port).await.map_err(DialError::Io)? {
+    for address in addresses(resolver, host, port).await.map_err(DialError::Io)? {
         if is_refused(address.ip()) {
             last = DialError::Refused(address.ip());
             continue;
@@ -181,12 +186,14 @@ pub(crate) async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
     socket.connect(address).await
 }
 
-async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+async fn addresses(resolver: &Resolver, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     // A literal address needs no resolver and so no other thread.
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    Ok(tokio::net::lookup_host((host, port)).await?.collect())
+    let mut found = resolver.resolve(host).await?.to_vec();
+    found.iter_mut().for_each(|address| address.set_port(port));
+    Ok(found)
 }
 
 impl AsyncRead for UpstreamIo {

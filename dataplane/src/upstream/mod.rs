@@ -22,6 +22,7 @@ pub(crate) mod http1;
 pub(crate) mod outgoing;
 pub(crate) mod pool;
 pub(crate) mod request;
+pub(crate) mod resolve;
 pub(crate) mod voice;
 
 use self::dial::{DialError, UpstreamIo, dial};

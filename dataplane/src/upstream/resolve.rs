@@ -1,0 +1,183 @@
+//! Names to addresses. The system's resolver blocks for as long as a name server lets it, and cannot be stopped: so each
+//! look-up has a thread of its own, there is one for a host at a time, and a request waits no longer than a bound. A name
+//! server that hangs holds up its own names alone.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+/// A handle of the thread that keeps account of the look-ups, which ends when the last of these is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolver(mpsc::Sender<Message>);
+
+/// Addresses of a host; their ports mean nothing.
+type Found = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
+/// Looks a host up. It blocks.
+type LookUp = fn(&str) -> io::Result<Arc<[SocketAddr]>>;
+
+enum Message {
+    /// A request needs the addresses of a host.
+    Asked(Box<str>, oneshot::Sender<Found>),
+    /// A look-up has ended.
+    Found(Box<str>, Found),
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Asked(host, _) | Self::Found(host, _)) = self;
+        f.debug_tuple("Message").field(host).finish()
+    }
+}
+
+/// How long a request waits for the addresses of its upstream.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Look-ups, each of another host, at the same time.
+const LOOK_UPS_MAX: usize = 64;
+/// Messages that wait for the thread.
+const MESSAGES_MAX: usize = 4_096;
+
+impl Resolver {
+    /// Starts the thread.
+    pub(crate) fn start() -> io::Result<Self> {
+        Self::over(|host| Ok((host, 0).to_socket_addrs()?.collect()))
+    }
+
+    fn over(look_up: LookUp) -> io::Result<Self> {
+        let (sender, inbox) = mpsc::channel(MESSAGES_MAX);
+        let desk = Desk { running: HashMap::new(), results: sender.downgrade(), look_up };
+        std::thread::Builder::new().name("names".into()).spawn(move || desk.run(inbox))?;
+        Ok(Self(sender))
+    }
+
+    /// Returns the addresses of `host`, in the system's order.
+    pub(crate) async fn resolve(&self, host: &str) -> io::Result<Arc<[SocketAddr]>> {
+        let (sender, found) = oneshot::channel();
+        self.0.try_send(Message::Asked(host.into(), sender)).map_err(|_| too_many())?;
+        match tokio::time::timeout(LOOK_UP_TIMEOUT, found).await {
+            Ok(Ok(Ok(addresses))) => Ok(addresses),
+            Ok(Ok(Err(error))) => Err(io::Error::new(error.kind(), error.to_string())),
+            Ok(Err(_)) => Err(too_many()),
+            Err(_) => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("the look-up of the name had no answer within {} s", LOOK_UP_TIMEOUT.as_secs()),
+            )),
+        }
+    }
+}
+
+fn too_many() -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, "too many names are being looked up")
+}
+
+/// The account of the look-ups that run.
+struct Desk {
+    /// The requests that wait, by host.
+    running: HashMap<Box<str>, Vec<oneshot::Sender<Found>>>,
+    /// Where a look-up leaves its result. It does not keep the thread alive.
+    results: mpsc::WeakSender<Message>,
+    look_up: LookUp,
+}
+
+impl Desk {
+    fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
+        while let Some(message) = inbox.blocking_recv() {
+            match message {
+                Message::Asked(host, asker) => self.ask(host, asker),
+                Message::Found(host, found) => self.answer(&host, &found),
+            }
+        }
+    }
+
+    fn ask(&mut self, host: Box<str>, asker: oneshot::Sender<Found>) {
+        if let Some(askers) = self.running.get_mut(&host) {
+            if askers.len() == askers.capacity() {
+                askers.retain(|asker| !asker.is_closed());
+            }
+            return askers.push(asker);
+        }
+        if self.running.len() >= LOOK_UPS_MAX {
+            // Dropping the sender tells the request.
+            return;
+        }
+        let (look_up, results, name) = (self.look_up, self.results.clone(), host.clone());
+        let thread = std::thread::Builder::new().name("name".into()).spawn(move || {
+            let found = look_up(&name).map_err(Arc::new);
+            if let Some(results) = results.upgrade() {
+                results.blocking_send(Message::Found(name, found)).ok();
+            }
+        });
+        match thread {
+            Ok(_) => drop(self.running.insert(host, vec![asker])),
+            // Without a thread of its own it holds the others up, which is better than no answer.
+            Err(_) => drop(asker.send((self.look_up)(&host).map_err(Arc::new))),
+        }
+    }
+
+    fn answer(&mut self, host: &str, found: &Found) {
+        for asker in self.running.remove(host).unwrap_or_default() {
+            asker.send(found.clone()).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    static LOOK_UPS_OF_ONE: AtomicUsize = AtomicUsize::new(0);
+
+    /// Never has an answer for names that begin with `hangs`.
+    fn scripted(host: &str) -> io::Result<Arc<[SocketAddr]>> {
+        if host == "hangs-for-many" {
+            LOOK_UPS_OF_ONE.fetch_add(1, Ordering::Relaxed);
+        }
+        while host.starts_with("hangs") {
+            std::thread::park();
+        }
+        match host {
+            "unknown" => Err(io::Error::new(io::ErrorKind::NotFound, "no such name")),
+            _ => Ok([([127, 0, 0, 1], 0).into()].into()),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_without_an_answer_holds_up_no_other() {
+        let resolver = Resolver::over(scripted).unwrap();
+        let mut hanging = JoinSet::new();
+        for _ in 0..1_000 {
+            let resolver = resolver.clone();
+            hanging.spawn(async move { resolver.resolve("hangs-for-many").await });
+        }
+        tokio::task::yield_now().await;
+        assert_eq!(resolver.resolve("known").await.unwrap().len(), 1);
+        assert!(LOOK_UPS_OF_ONE.load(Ordering::Relaxed) <= 1, "all of them wait for one look-up");
+        drop(hanging);
+    }
+
+    #[tokio::test]
+    async fn look_ups_are_bounded_and_end_by_themselves() {
+        let resolver = Resolver::over(scripted).unwrap();
+        let mut hanging = JoinSet::new();
+        let mut hang = |index: usize| {
+            let (resolver, host) = (resolver.clone(), format!("hangs-{index}"));
+            hanging.spawn(async move { resolver.resolve(&host).await });
+        };
+        (1..LOOK_UPS_MAX).for_each(&mut hang);
+        tokio::task::yield_now().await;
+        assert_eq!(resolver.resolve("known").await.unwrap().len(), 1, "there is room for one more");
+        assert_eq!(resolver.resolve("unknown").await.unwrap_err().to_string(), "no such name");
+        hang(0);
+        tokio::task::yield_now().await;
+        assert_eq!(resolver.resolve("known").await.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        drop(hanging);
+    }
+}

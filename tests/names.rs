@@ -1,0 +1,131 @@
+//! Names of upstreams that have no answer (LIM-5): a provider's name server that hangs is that provider's trouble alone.
+//! The resolver is the system's, with a library before it in which some names hang.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use rustix::process::Signal;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::support::client::{Failure, Whole};
+use crate::support::gateway::Setup;
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat, faults, wait};
+
+/// Names that begin with `hangs` have no answer while the file NAMES_HANG is there, and say so in NAMES_ASKED; every name
+/// below `test` is this machine.
+const NAMES: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **res) {
+    static __typeof__(&getaddrinfo) real;
+    if (!real) real = (__typeof__(&getaddrinfo))dlsym(RTLD_NEXT, "getaddrinfo");
+    if (node && strncmp(node, "hangs", 5) == 0) {
+        close(open(getenv("NAMES_ASKED"), O_CREAT | O_WRONLY, 0600));
+        while (access(getenv("NAMES_HANG"), F_OK) == 0) usleep(10000);
+    }
+    if (node && strstr(node, ".test")) node = "127.0.0.1";
+    return real(node, service, hints, res);
+}
+"#;
+
+/// A gateway of one worker with the providers `hung`, whose name hangs, and `good`.
+struct Rig {
+    dir: TempDir,
+    gateway: Gateway,
+    upstream: Upstream,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let library = faults::compile(dir.path(), "names", NAMES).expect("a C compiler");
+        std::fs::write(hang(dir.path()), "").unwrap();
+        let upstream = Upstream::start().await;
+        upstream.always(Answer::completion("ok"));
+        let url = |host: &str| upstream.base_url().replace("127.0.0.1", host);
+        let yaml = Yaml::new().provider_with("hung", url("hangs.test"), "models: [m]").provider_with(
+            "good",
+            url("works.test"),
+            "models: [m]",
+        );
+        let setup = Setup::new(&yaml)
+            .env("LD_PRELOAD", library.to_str().unwrap())
+            .env("NAMES_HANG", hang(dir.path()).to_str().unwrap())
+            .env("NAMES_ASKED", asked(dir.path()).to_str().unwrap())
+            .env("LLMGW_DRAIN_SECONDS", "0")
+            .env("LLMGW_WORKERS", "1");
+        Self { gateway: setup.start().await, upstream, dir }
+    }
+
+    /// Forty requests for the provider whose name hangs, once the look-up has begun.
+    async fn forty_that_hang(&self) -> JoinSet<Result<Whole, Failure>> {
+        let mut hung = JoinSet::new();
+        for _ in 0..40 {
+            let client = self.gateway.client().with("content-type", "application/json");
+            let body = Bytes::from(chat::request("hung/m"));
+            hung.spawn(async move { client.send("POST", "/v1/chat/completions", body).await });
+        }
+        let asked = asked(self.dir.path());
+        wait::eventually("a look-up that hangs", async || asked.exists().then_some(())).await;
+        let client = self.gateway.client();
+        wait::eventually("forty requests", async || {
+            let metrics = client.get("/metrics").await.ok()?;
+            let text = String::from_utf8(metrics.body.to_vec()).ok()?;
+            let count = text.lines().find_map(|line| line.strip_prefix("llmgw_connections "))?;
+            (count.parse::<usize>().ok()? > 40).then_some(())
+        })
+        .await;
+        hung
+    }
+}
+
+fn hang(dir: &Path) -> PathBuf {
+    dir.join("hang")
+}
+
+fn asked(dir: &Path) -> PathBuf {
+    dir.join("asked")
+}
+
+#[tokio::test]
+async fn a_name_server_that_hangs_holds_up_its_own_provider_alone() {
+    let rig = Rig::start().await;
+    let hung = rig.forty_that_hang().await;
+    let client = rig.gateway.client();
+    assert_eq!(client.chat(chat::request("good/m")).await.status, 200, "another name is looked up");
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(chat::request("good/m").as_bytes()).unwrap();
+    let unpacked = client.with("content-encoding", "gzip").chat(packed.finish().unwrap()).await;
+    assert_eq!(unpacked.status, 200, "a body is unpacked");
+    assert_eq!(rig.upstream.requests().len(), 2);
+    for answer in hung.join_all().await {
+        let answer = answer.unwrap();
+        assert_eq!(
+            (answer.status, answer.error_code().as_str()),
+            (502, "upstream_unreachable"),
+            "{answer:?}"
+        );
+    }
+    std::fs::remove_file(hang(rig.dir.path())).unwrap();
+    wait::eventually("the provider whose name has an answer again", async || {
+        (rig.gateway.client().chat(chat::request("hung/m")).await.status == 200).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_name_server_that_hangs_does_not_hold_up_the_end() {
+    let mut rig = Rig::start().await;
+    let hung = rig.forty_that_hang().await;
+    rig.gateway.signal(Signal::TERM);
+    assert!(rig.gateway.exit().await.success());
+    drop(hung);
+}
