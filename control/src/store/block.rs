@@ -175,9 +175,18 @@ pub(crate) fn rows<'a>(
     packed: &'a [u8],
     names: &'a [&'a str],
 ) -> impl Iterator<Item = Option<(Record<'a>, Trace<'a>)>> {
+    pieces(packed).map(|bytes| record(bytes, names))
+}
+
+/// Returns the bytes of each exchange of a block that was read.
+pub(crate) fn pieces(packed: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = packed;
-    let next = move || varint::take_bytes(&mut rest);
-    std::iter::from_fn(next).map(|bytes| Record::take(bytes, Texts::Listed(names)))
+    std::iter::from_fn(move || varint::take_bytes(&mut rest))
+}
+
+/// Reads one of the [`pieces`] of a block with these names.
+pub(crate) fn record<'a>(bytes: &'a [u8], names: &'a [&'a str]) -> Option<(Record<'a>, Trace<'a>)> {
+    Record::take(bytes, Texts::Listed(names))
 }
 
 #[cfg(test)]

@@ -26,21 +26,21 @@ pub(crate) struct Label {
 /// Names that were looked up, so that each is looked up once.
 #[derive(Debug, Default)]
 pub(crate) struct Labels {
-    known: HashMap<(Named, String), Label>,
+    known: HashMap<Named, HashMap<String, Label>>,
 }
 
 impl Labels {
     /// Returns what `id` is called; a label without a name where nothing is known of it.
     pub(crate) fn find(&mut self, db: &Connection, named: Named, id: &str) -> rusqlite::Result<Label> {
-        let key = (named, id.to_owned());
-        if let Some(label) = self.known.get(&key) {
+        let known = self.known.entry(named).or_default();
+        if let Some(label) = known.get(id) {
             return Ok(label.clone());
         }
         let label = read(db, named, id)?;
-        if self.known.len() >= LABELS_MAX {
-            self.known.clear();
+        if known.len() >= LABELS_MAX {
+            known.clear();
         }
-        self.known.insert(key, label.clone());
+        known.insert(id.to_owned(), label.clone());
         Ok(label)
     }
 }
@@ -99,7 +99,7 @@ fn read(db: &Connection, named: Named, id: &str) -> rusqlite::Result<Label> {
 
 /// Before the name of an administrator in the id of their key.
 const ADMINISTRATOR: &str = "admin:";
-/// Labels that are remembered.
+/// Labels of each sort that are remembered.
 const LABELS_MAX: usize = 20_000;
 
 const KEY: &str = "SELECT name, NULL AS email FROM keys WHERE id = ?";

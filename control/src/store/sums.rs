@@ -171,11 +171,24 @@ impl Sums {
         }
     }
 
-    /// Reads the first columns of a row of [`SELECTED`].
+    /// The number of columns in [`SELECTED`].
+    pub(crate) const SELECTED: usize = USUAL.len() + 1;
+
+    /// Reads the first columns of a row, which are those of [`SELECTED`].
     pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         let mut list = [0; Self::COUNT];
-        for (at, sum) in list.iter_mut().enumerate() {
-            *sum = row.get(at)?;
+        let selected = &*SELECTED;
+        for (at, place) in selected.usual.iter().enumerate() {
+            if let Some(sum) = list.get_mut(*place) {
+                *sum = row.get(at)?;
+            }
+        }
+        if let Some(rare) = row.get_ref(selected.usual.len())?.as_str_or_null()? {
+            for (place, sum) in selected.rare.iter().zip(rare.split(' ')) {
+                if let Some(place) = list.get_mut(*place) {
+                    *place = sum.parse().unwrap_or_default();
+                }
+            }
         }
         Ok(Self::of_list(list))
     }
@@ -186,12 +199,39 @@ pub(crate) fn columns() -> impl Iterator<Item = &'static str> + Clone {
     FIXED.into_iter().chain(Class::ALL.into_iter().map(Class::column))
 }
 
-/// The sums over rows of the tables.
-pub(crate) static SELECTED: LazyLock<String> = LazyLock::new(|| {
-    let sums: Vec<String> = columns().map(|column| format!("sum({column})")).collect();
-    sums.join(", ")
+/// The columns of sums as [`Sums::read`] takes them. Those that are zero in nearly every row come as one text, which is
+/// NULL where all of them are: reading a column takes longer than looking whether it is zero.
+#[derive(Debug)]
+pub(crate) struct Selected {
+    pub(crate) sql: String,
+    /// The places in [`columns`] of those that have a column of their own, and of those in the text.
+    usual: Vec<usize>,
+    rare: Vec<usize>,
+}
+
+pub(crate) static SELECTED: LazyLock<Selected> = LazyLock::new(|| {
+    let (usual, rare): (Vec<_>, Vec<_>) = columns().enumerate().partition(|(_, name)| USUAL.contains(name));
+    let names = |some: &[(usize, &'static str)]| some.iter().map(|(_, name)| *name).collect::<Vec<_>>();
+    let (any, text) = (names(&rare).join(" | "), names(&rare).join(" || ' ' || "));
+    let sql = format!("{}, CASE WHEN {any} THEN {text} END", names(&usual).join(", "));
+    let places = |some: Vec<(usize, &str)>| some.into_iter().map(|(place, _)| place).collect();
+    Selected { sql, usual: places(usual), rare: places(rare) }
 });
 
+/// The columns that are seldom zero.
+const USUAL: [&str; 11] = [
+    "requests",
+    "unpriced",
+    "cost_nano_usd",
+    "duration_us",
+    "first_content_us",
+    "first_contents",
+    "input_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+];
 const FIXED: [&str; 8] = [
     "requests",
     "unpriced",

@@ -2,20 +2,24 @@
 //! time or a bucket cuts, the exchanges themselves are read, so that the answer is exact at any edge and fast over
 //! any length. An answer comes in pages, in the order of buckets and names or sorted by a figure.
 
-use std::collections::BTreeMap;
+mod groups;
+mod records;
+mod strip;
+
 use std::time::Instant;
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
+use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
 
-use super::block;
+use self::groups::{Groups, Key};
+use self::records::Records;
+use self::strip::Strip;
 use super::calendar::{Calendar, Span};
 use super::dimension::{Dimension, Marks};
-use super::requests::{Column, has_names};
+use super::requests::Column;
 use super::rollup::{DAY_HOURS, HOUR_MS, first_hour_of_day};
 use super::signed;
-use super::sums::{Figure, SELECTED, Sums};
+use super::sums::{Figure, Sums};
 use super::window::Window;
 
 /// What is asked.
@@ -167,19 +171,8 @@ type Found = (Vec<Group>, Option<Cursor>);
 
 fn in_order(db: &Connection, question: &Question, part: &Part) -> rusqlite::Result<Found> {
     let mut groups = Groups::new(part.cursor.clone(), part.limit.saturating_add(1));
-    let mut spans = Spans::new(db, question, part.cursor.as_ref())?;
-    let mut left = None;
-    while let Some(span) = spans.next(db)? {
-        add_span(db, question, span, part.until, &mut groups)?;
-        if groups.map.len() > part.limit {
-            break;
-        }
-        if Instant::now() >= part.page_until {
-            left = spans.next(db)?.map(|(bucket, _)| bucket.start_ms);
-            break;
-        }
-    }
-    let cut = groups.map.len() > part.limit;
+    let left = Reading { question, until: part.until, pause: part.page_until }.add(db, &mut groups)?;
+    let cut = groups.is_full();
     let mut groups: Vec<Group> = groups.into_groups().collect();
     groups.truncate(part.limit);
     let last = groups.last().filter(|_| cut);
@@ -196,15 +189,12 @@ fn sorted(
     order: Order,
 ) -> rusqlite::Result<Option<Found>> {
     let mut groups = Groups::new(None, SORTED_MAX + 1);
-    let mut spans = Spans::new(db, question, None)?;
-    while let Some(span) = spans.next(db)? {
-        add_span(db, question, span, part.until, &mut groups)?;
-        if groups.map.len() > SORTED_MAX {
-            return Ok(None);
-        }
-        if Instant::now() >= part.until {
-            return Err(too_slow());
-        }
+    let left = Reading { question, until: part.until, pause: part.until }.add(db, &mut groups)?;
+    if groups.is_full() {
+        return Ok(None);
+    }
+    if left.is_some() {
+        return Err(too_slow());
     }
     let rank = |value: u64| if order.descending { u64::MAX - value } else { value };
     let mut ranked: Vec<(u64, Group)> =
@@ -296,142 +286,63 @@ fn only_days_before(db: &Connection) -> rusqlite::Result<Option<u64>> {
     Ok(Some(kept.saturating_mul(HOUR_MS)))
 }
 
-/// The smallest groups after a cursor, by the first moment of the bucket and the names.
-struct Groups {
-    map: BTreeMap<Key, Sums>,
-    after: Option<Cursor>,
-    most: usize,
+/// Reads the groups of a question.
+struct Reading<'a> {
+    question: &'a Question,
+    /// The question is given up then.
+    until: Instant,
+    /// Reading ends then with the bucket that is being read.
+    pause: Instant,
 }
 
-type Key = (u64, Vec<Option<String>>);
-
-impl Groups {
-    fn new(after: Option<Cursor>, most: usize) -> Self {
-        Self { map: BTreeMap::new(), after, most }
-    }
-
-    /// Adds to a group. One that is pushed out never comes back: only smaller ones take its place.
-    fn add(&mut self, key: Key, sums: &Sums) {
-        if self.after.as_ref().is_none_or(|after| after.is_before(&key)) {
-            self.map.entry(key).or_default().add(sums);
-            if self.map.len() > self.most {
-                self.map.pop_last();
+impl Reading<'_> {
+    /// Adds groups until all are added or there is no room for more. Returns the bucket to go on with if the time was
+    /// over before.
+    fn add(&self, db: &Connection, groups: &mut Groups) -> rusqlite::Result<Option<u64>> {
+        let mut spans = Spans::new(db, self.question, groups.after())?;
+        while let Some((bucket, part)) = spans.next(db)? {
+            match self.strip(bucket, part.start_ms, spans.to_ms) {
+                Some(strip) => {
+                    spans.at_ms = strip.add(db, self.question, bucket, self.pause, groups)?;
+                }
+                None => self.add_span(db, bucket, part, groups)?,
+            }
+            if groups.is_full() {
+                break;
+            }
+            if Instant::now() >= self.pause {
+                return Ok(spans.next(db)?.map(|(bucket, _)| bucket.start_ms));
             }
         }
+        Ok(None)
     }
 
-    fn into_groups(self) -> impl Iterator<Item = Group> {
-        self.map.into_iter().map(|((bucket_ms, names), sums)| Group { bucket_ms, names, sums })
+    /// Returns the sums from `start_ms` on that answer the question for many buckets in one go.
+    fn strip(&self, bucket: Span, start_ms: u64, end_ms: u64) -> Option<Strip> {
+        if self.question.is_of_records() {
+            return None;
+        }
+        Strip::of_buckets(&self.question.calendar, bucket, start_ms, end_ms)
     }
-}
 
-/// Adds what a part of a bucket holds.
-fn add_span(
-    db: &Connection,
-    question: &Question,
-    (bucket, part): (Span, Span),
-    until: Instant,
-    groups: &mut Groups,
-) -> rusqlite::Result<()> {
-    if question.is_of_records() {
-        return Rows { part, until }.add(db, question, bucket, groups);
-    }
-    let window = Window::of(part.start_ms, part.end_ms);
-    add_sums(db, question, ("usage_day", window.days), bucket, groups)?;
-    for hours in window.hours {
-        add_sums(db, question, ("usage_hour", hours), bucket, groups)?;
-    }
-    for (start_ms, end_ms) in window.edges {
-        let rows = Rows { part: Span { start_ms, end_ms }, until };
-        rows.add(db, question, bucket, groups)?;
-    }
-    Ok(())
-}
-
-/// Adds the sums that a table has of some hours.
-fn add_sums(
-    db: &Connection,
-    question: &Question,
-    (table, (start, end)): (&'static str, (u64, u64)),
-    bucket: Span,
-    groups: &mut Groups,
-) -> rusqlite::Result<()> {
-    if start >= end {
-        return Ok(());
-    }
-    let columns: Vec<Column> = question.group_by.iter().filter_map(Dimension::column).collect();
-    let names: Vec<&str> = columns.iter().map(Column::name).collect();
-    let mut values: Vec<Value> = [start, end].map(|hour| signed(hour).into()).into();
-    let mut wanted = vec!["hour >= ? AND hour < ?".to_owned()];
-    for (column, name) in &question.filters {
-        wanted.push(format!("{} = ?", column.name()));
-        values.push(name.clone().into());
-    }
-    let in_bucket = groups.after.as_ref().filter(|after| after.bucket_ms == bucket.start_ms);
-    if let Some(last) = in_bucket.and_then(|after| after.names.as_ref()).filter(|_| !names.is_empty()) {
-        wanted.push(format!("({}) > ({})", names.join(", "), vec!["?"; names.len()].join(", ")));
-        values.extend(last.iter().map(|name| Value::from(name.clone().unwrap_or_default())));
-    }
-    values.push(signed(u64::try_from(groups.most).unwrap_or(u64::MAX)).into());
-    // Grouping by a constant column is grouping by nothing.
-    let (names, wanted) = ([&["hour * 0"], names.as_slice()].concat().join(", "), wanted.join(" AND "));
-    let selected = &*SELECTED;
-    let sql = format!(
-        "SELECT {selected}, {names} FROM {table} WHERE {wanted} GROUP BY {names} ORDER BY {names} LIMIT ?"
-    );
-    let mut statement = db.prepare_cached(&sql)?;
-    let mut rows = statement.query(params_from_iter(values))?;
-    while let Some(row) = rows.next()? {
-        let names = (0..columns.len()).map(|at| row.get(Sums::COUNT + 1 + at).map(named));
-        groups.add((bucket.start_ms, names.collect::<rusqlite::Result<_>>()?), &Sums::read(row)?);
-    }
-    Ok(())
-}
-
-fn named(name: String) -> Option<String> {
-    Some(name).filter(|name| !name.is_empty())
-}
-
-/// The exchanges of a time.
-struct Rows {
-    part: Span,
-    until: Instant,
-}
-
-impl Rows {
-    /// Adds the exchanges that began in that time.
-    fn add(
+    /// Adds a part of a bucket.
+    fn add_span(
         &self,
         db: &Connection,
-        question: &Question,
         bucket: Span,
+        part: Span,
         groups: &mut Groups,
     ) -> rusqlite::Result<()> {
-        if self.part.start_ms >= self.part.end_ms {
-            return Ok(());
+        let (question, until) = (self.question, self.until);
+        if question.is_of_records() {
+            return Records { part, until }.add(db, question, bucket, groups);
         }
-        let mut statement = db.prepare_cached(BLOCKS)?;
-        let mut blocks = statement.query([self.part.start_ms, self.part.end_ms].map(signed))?;
-        while let Some(block) = blocks.next()? {
-            if Instant::now() >= self.until {
-                return Err(too_slow());
-            }
-            let names = block::names(block.get_ref("names")?.as_blob()?);
-            if !question.marks.may_fit(&names) {
-                continue;
-            }
-            for (record, trace) in block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten() {
-                if !self.part.contains(record.started_at_ms) || !question.marks.fit(&record) {
-                    continue;
-                }
-                Sums::of_attempts(&record, trace, |attempt, sums| {
-                    if has_names(attempt, &question.filters) {
-                        let names = question.group_by.iter().map(|dimension| dimension.of(attempt));
-                        let names = names.map(|name| named(name.to_owned())).collect();
-                        groups.add((bucket.start_ms, names), sums);
-                    }
-                });
-            }
+        let window = Window::of(part.start_ms, part.end_ms);
+        for strip in [Strip::days(window.days)].into_iter().chain(window.hours.map(Strip::hours)) {
+            strip.add(db, question, bucket, until, groups)?;
+        }
+        for (start_ms, end_ms) in window.edges {
+            Records { part: Span { start_ms, end_ms }, until }.add(db, question, bucket, groups)?;
         }
         Ok(())
     }
@@ -445,9 +356,11 @@ fn too_slow() -> rusqlite::Error {
 /// Groups that can be sorted.
 pub(crate) const SORTED_MAX: usize = 100_000;
 
-const BLOCKS: &str = "SELECT names, rows FROM usage WHERE last_ms >= ? AND first_ms < ?";
 const NEXT_HOUR: &str = "SELECT (SELECT min(hour) FROM usage_hour WHERE hour >= ?), \
      (SELECT min(hour) FROM usage_day WHERE hour >= ?)";
 const FIRST_HOURS: &str = "SELECT (SELECT min(hour) FROM usage_hour), (SELECT min(hour) FROM usage_day)";
 const FIRST_MS: &str = "SELECT first_ms FROM usage ORDER BY last_ms LIMIT 1";
 const LAST_MS: &str = "SELECT last_ms FROM usage ORDER BY last_ms DESC LIMIT 1";
+
+#[cfg(test)]
+mod tests;

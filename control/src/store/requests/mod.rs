@@ -247,17 +247,36 @@ pub(crate) fn page(
         if !filter.may_pass(&names) {
             continue;
         }
-        let id: i64 = block.get("id")?;
-        let rows = block::rows(block.get_ref("rows")?.as_blob()?, &names);
-        for (at, row) in (0..).zip(rows) {
-            let Some((record, _)) = row else { continue };
-            let place = Cursor { started_at_ms: record.started_at_ms, id: (id << BLOCK_BITS) + at };
-            if filter.passes(&record) && cursor.is_none_or(|cursor| place < cursor) {
-                newest.offer(place, &record);
-            }
-        }
+        let packed = block.get_ref("rows")?.as_blob()?;
+        let passing = Passing { filter, cursor, block: block.get("id")?, names: &names };
+        newest.take_block(&passing, packed);
     }
     newest.page(limit, None).named(db)
+}
+
+/// The exchanges of a block that belong to a page.
+struct Passing<'a> {
+    filter: &'a Filter,
+    cursor: Option<Cursor>,
+    /// The id of the block.
+    block: i64,
+    names: &'a [&'a str],
+}
+
+impl Passing<'_> {
+    /// Returns their places and bytes, newest first.
+    fn of<'a>(&self, packed: &'a [u8]) -> Vec<(Cursor, &'a [u8])> {
+        let place = |(at, bytes): (i64, &'a [u8])| {
+            let record = block::record(bytes, self.names)?.0;
+            let id = (self.block << BLOCK_BITS) + at;
+            let place = Cursor { started_at_ms: record.started_at_ms, id };
+            let passes = self.filter.passes(&record) && self.cursor.is_none_or(|cursor| place < cursor);
+            passes.then_some((place, bytes))
+        };
+        let mut places: Vec<_> = (0..).zip(block::pieces(packed)).filter_map(place).collect();
+        places.sort_unstable_by_key(|(place, _)| Reverse(*place));
+        places
+    }
 }
 
 impl Page {
@@ -373,14 +392,20 @@ impl Newest {
         is_full && self.rows.peek().is_some_and(|Reverse(oldest)| last_ms < oldest.place.started_at_ms)
     }
 
-    fn offer(&mut self, place: Cursor, record: &Record<'_>) {
-        if self.rows.len() >= self.limit {
-            if self.rows.peek().is_none_or(|Reverse(oldest)| place < oldest.place) {
-                return;
+    /// Takes the exchanges of a block that are newer than the oldest row, or for which there is room.
+    fn take_block(&mut self, passing: &Passing<'_>, packed: &[u8]) {
+        for (place, bytes) in passing.of(packed) {
+            if self.rows.len() >= self.limit {
+                if self.rows.peek().is_none_or(|Reverse(oldest)| place < oldest.place) {
+                    return;
+                }
+                self.rows.pop();
             }
-            self.rows.pop();
+            if let Some((record, _)) = block::record(bytes, passing.names) {
+                let row = Row::of(&record, OwnerNames::default(), None);
+                self.rows.push(Reverse(Entry { place, row }));
+            }
         }
-        self.rows.push(Reverse(Entry { place, row: Row::of(record, OwnerNames::default(), None) }));
     }
 
     /// The page of what was found, when looking has ended at `end`: what is before that may not be all there is.

@@ -1,0 +1,55 @@
+//! The groups of a page while it is read.
+
+use std::collections::BTreeMap;
+
+use super::{Cursor, Group};
+use crate::store::sums::Sums;
+
+/// The smallest groups after a cursor, by the first moment of the bucket and the names.
+pub(super) struct Groups {
+    map: BTreeMap<Key, Sums>,
+    after: Option<Cursor>,
+    most: usize,
+}
+
+/// The first moment of a bucket, and the names of a group.
+pub(super) type Key = (u64, Vec<Option<String>>);
+
+impl Groups {
+    /// Keeps up to `most` groups after a cursor.
+    pub(super) fn new(after: Option<Cursor>, most: usize) -> Self {
+        Self { map: BTreeMap::new(), after, most }
+    }
+
+    pub(super) fn after(&self) -> Option<&Cursor> {
+        self.after.as_ref()
+    }
+
+    /// True if groups of later buckets have no place.
+    pub(super) fn is_full(&self) -> bool {
+        self.map.len() >= self.most
+    }
+
+    /// Adds to a group. One that is pushed out never comes back: only smaller ones take its place.
+    pub(super) fn add(&mut self, key: Key, sums: &Sums) {
+        if self.after.as_ref().is_some_and(|after| !after.is_before(&key)) {
+            return;
+        }
+        if self.is_full() && self.map.last_key_value().is_some_and(|(last, _)| *last < key) {
+            return;
+        }
+        self.map.entry(key).or_default().add(sums);
+        if self.map.len() > self.most {
+            self.map.pop_last();
+        }
+    }
+
+    pub(super) fn into_groups(self) -> impl Iterator<Item = Group> {
+        self.map.into_iter().map(|((bucket_ms, names), sums)| Group { bucket_ms, names, sums })
+    }
+}
+
+/// Returns the name of a group, which is empty in the tables where an exchange has none.
+pub(super) fn named(name: String) -> Option<String> {
+    Some(name).filter(|name| !name.is_empty())
+}

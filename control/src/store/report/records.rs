@@ -1,0 +1,61 @@
+//! Reading the exchanges of a time one by one, where sums do not know what is asked.
+
+use std::time::Instant;
+
+use rusqlite::Connection;
+
+use super::groups::{Groups, named};
+use super::{Question, too_slow};
+use crate::store::block;
+use crate::store::calendar::Span;
+use crate::store::requests::has_names;
+use crate::store::signed;
+use crate::store::sums::Sums;
+
+/// The exchanges of a time.
+pub(super) struct Records {
+    pub(super) part: Span,
+    /// Reading is given up then.
+    pub(super) until: Instant,
+}
+
+impl Records {
+    /// Adds the exchanges that began in that time, which is in `bucket`.
+    pub(super) fn add(
+        &self,
+        db: &Connection,
+        question: &Question,
+        bucket: Span,
+        groups: &mut Groups,
+    ) -> rusqlite::Result<()> {
+        if self.part.start_ms >= self.part.end_ms {
+            return Ok(());
+        }
+        let mut statement = db.prepare_cached(BLOCKS)?;
+        let mut blocks = statement.query([self.part.start_ms, self.part.end_ms].map(signed))?;
+        while let Some(block) = blocks.next()? {
+            if Instant::now() >= self.until {
+                return Err(too_slow());
+            }
+            let names = block::names(block.get_ref("names")?.as_blob()?);
+            if !question.marks.may_fit(&names) {
+                continue;
+            }
+            for (record, trace) in block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten() {
+                if !self.part.contains(record.started_at_ms) || !question.marks.fit(&record) {
+                    continue;
+                }
+                Sums::of_attempts(&record, trace, |attempt, sums| {
+                    if has_names(attempt, &question.filters) {
+                        let names = question.group_by.iter().map(|dimension| dimension.of(attempt));
+                        let names = names.map(|name| named(name.to_owned())).collect();
+                        groups.add((bucket.start_ms, names), sums);
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+const BLOCKS: &str = "SELECT names, rows FROM usage WHERE last_ms >= ? AND first_ms < ?";

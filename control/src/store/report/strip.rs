@@ -1,0 +1,156 @@
+//! Reading the tables of sums: some whole hours or whole days, row by row in one statement, however many buckets
+//! they belong to. Rows are grouped here and not by SQL, which would sort each of them with all its columns.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, params_from_iter};
+
+use super::groups::{Groups, named};
+use super::{Column, Dimension, Question};
+use crate::store::calendar::{Bucket, Calendar, Span};
+use crate::store::rollup::{DAY_HOURS, HOUR_MS};
+use crate::store::signed;
+use crate::store::sums::{SELECTED, Sums};
+
+/// Consecutive hours whose sums are read from one table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Strip {
+    table: &'static str,
+    /// Milliseconds that a row stands for.
+    unit_ms: u64,
+    /// The first hour.
+    start: u64,
+    /// The first hour after it.
+    end: u64,
+}
+
+impl Strip {
+    /// Whole days of UTC.
+    pub(super) fn days((start, end): (u64, u64)) -> Self {
+        Self { table: "usage_day", unit_ms: DAY_HOURS * HOUR_MS, start, end }
+    }
+
+    /// Whole hours.
+    pub(super) fn hours((start, end): (u64, u64)) -> Self {
+        Self { table: "usage_hour", unit_ms: HOUR_MS, start, end }
+    }
+
+    /// The whole hours or days from `start_ms` on up to `end_ms`, if the buckets of `calendar` are made of nothing
+    /// else. `start_ms` is in `bucket`.
+    pub(super) fn of_buckets(calendar: &Calendar, bucket: Span, start_ms: u64, end_ms: u64) -> Option<Self> {
+        let hours = (start_ms / HOUR_MS, end_ms / HOUR_MS);
+        let strip = match calendar.bucket? {
+            Bucket::Day | Bucket::Week | Bucket::Month if calendar.is_utc() => {
+                Self::days((hours.0, hours.1 - hours.1 % DAY_HOURS))
+            }
+            Bucket::Hour | Bucket::Day => Self::hours(hours),
+            // Mostly made of whole days of UTC, which are fewer rows.
+            Bucket::Week | Bucket::Month => return None,
+        };
+        let is_whole = start_ms.is_multiple_of(strip.unit_ms) && strip.divides(bucket);
+        (is_whole && strip.start < strip.end).then_some(strip)
+    }
+
+    fn divides(&self, bucket: Span) -> bool {
+        bucket.start_ms.is_multiple_of(self.unit_ms) && bucket.end_ms.is_multiple_of(self.unit_ms)
+    }
+
+    /// Adds the sums of the strip, which begins in `bucket`. Returns the moment up to which everything is added: the
+    /// strip may end early before a bucket that is not made of its rows, and before one that is not needed because
+    /// `groups` is full or `until` is over.
+    pub(super) fn add(
+        &self,
+        db: &Connection,
+        question: &Question,
+        bucket: Span,
+        until: Instant,
+        groups: &mut Groups,
+    ) -> rusqlite::Result<u64> {
+        let end_ms = self.end.saturating_mul(HOUR_MS);
+        if self.start >= self.end {
+            return Ok(end_ms);
+        }
+        let columns: Vec<Column> = question.group_by.iter().filter_map(Dimension::column).collect();
+        let mut statement = db.prepare_cached(&self.sql(&columns, question))?;
+        let names = question.filters.iter().map(|(_, name)| Value::from(name.clone()));
+        let hours = [self.start, self.end].map(|hour| Value::from(signed(hour)));
+        let mut rows = statement.query(params_from_iter(hours.into_iter().chain(names)))?;
+        let mut tally = Tally::new(bucket, columns.len());
+        while let Some(row) = rows.next()? {
+            let at_ms = row.get::<_, u64>(Sums::SELECTED)?.saturating_mul(HOUR_MS);
+            if !tally.bucket.contains(at_ms) {
+                tally.leave(groups);
+                let next = question.calendar.span(at_ms);
+                if groups.is_full() || Instant::now() >= until || !self.divides(next) {
+                    return Ok(next.start_ms);
+                }
+                tally.bucket = next;
+            }
+            tally.add(row, groups)?;
+        }
+        tally.leave(groups);
+        Ok(end_ms)
+    }
+
+    fn sql(&self, names: &[Column], question: &Question) -> String {
+        let names = names.iter().map(Column::name);
+        let selected: Vec<&str> = [SELECTED.sql.as_str(), "hour"].into_iter().chain(names).collect();
+        let filters: String =
+            question.filters.iter().map(|(column, _)| format!(" AND {} = ?", column.name())).collect();
+        let (selected, table) = (selected.join(", "), self.table);
+        format!("SELECT {selected} FROM {table} WHERE hour >= ? AND hour < ?{filters} ORDER BY hour")
+    }
+}
+
+/// The groups of one bucket while its rows are read.
+struct Tally {
+    bucket: Span,
+    /// The number of names that a group has.
+    names: usize,
+    /// By the names, each behind its length.
+    sums: HashMap<Box<[u8]>, (Vec<Option<String>>, Sums)>,
+    key: Vec<u8>,
+}
+
+impl Tally {
+    fn new(bucket: Span, names: usize) -> Self {
+        Self { bucket, names, sums: HashMap::new(), key: Vec::new() }
+    }
+
+    fn add(&mut self, row: &Row<'_>, groups: &mut Groups) -> rusqlite::Result<()> {
+        self.key.clear();
+        for at in self.places() {
+            let name = row.get_ref(at)?.as_bytes()?;
+            self.key.extend_from_slice(&name.len().to_ne_bytes());
+            self.key.extend_from_slice(name);
+        }
+        let sums = Sums::read(row)?;
+        if let Some((_, so_far)) = self.sums.get_mut(self.key.as_slice()) {
+            so_far.add(&sums);
+            return Ok(());
+        }
+        if self.sums.len() >= TALLY_MAX {
+            self.leave(groups);
+        }
+        let names = self.places().map(|at| row.get(at).map(named)).collect::<rusqlite::Result<_>>()?;
+        self.sums.insert(self.key.as_slice().into(), (names, sums));
+        Ok(())
+    }
+
+    /// The columns of the names.
+    fn places(&self) -> std::ops::Range<usize> {
+        let first = Sums::SELECTED + 1;
+        first..first + self.names
+    }
+
+    fn leave(&mut self, groups: &mut Groups) {
+        for (_, (names, sums)) in self.sums.drain() {
+            groups.add((self.bucket.start_ms, names), &sums);
+        }
+    }
+}
+
+/// Groups that are held before they are added to the others.
+const TALLY_MAX: usize = 10_000;

@@ -1,0 +1,76 @@
+//! The work that a report takes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use shared::id::{KeyId, ModelId};
+use shared::usage::{UsageEvent, UsageLog as _};
+
+use super::*;
+use crate::meter::tests::{Process, event};
+use crate::store::calendar::Bucket;
+
+const HOURS: u64 = 240;
+const KEYS: u64 = 10;
+
+/// Ten days of usage, with a row for each hour and key.
+fn ten_days(home: &std::path::Path) -> Process {
+    let mut process = Process::start(home);
+    let mut log = process.journal.log().unwrap();
+    for n in 0..HOURS * KEYS {
+        log.append(&UsageEvent {
+            started_at_ms: n / KEYS * HOUR_MS,
+            key: KeyId::new(format!("key_{}", n % KEYS)),
+            model: Some(ModelId::new(format!("m{}", n % 3))),
+            ..event(n)
+        });
+    }
+    process.settle();
+    process
+}
+
+/// Returns the groups of a question by hours, or as `calendar` says, and the steps of SQLite's machine that it took.
+fn steps(db: &mut Connection, calendar: Calendar) -> (Vec<Group>, u64) {
+    let counted = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&counted);
+    let each = move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        false
+    };
+    db.progress_handler(1, Some(each)).unwrap();
+    let question = Question {
+        from_ms: 0,
+        to_ms: HOURS * HOUR_MS,
+        calendar,
+        group_by: vec![Dimension::Column(Column::Model)],
+        filters: Vec::new(),
+        marks: Marks::default(),
+    };
+    let groups = sums(db, &question, Instant::now() + Duration::from_secs(60)).unwrap();
+    (groups, counted.load(Ordering::Relaxed))
+}
+
+#[test]
+fn a_report_reads_each_sum_once_however_many_buckets_it_has() {
+    let home = tempfile::TempDir::new().unwrap();
+    let mut process = ten_days(home.path());
+    let db = process.meter.db_mut();
+    let columns = u64::try_from(Sums::COUNT).unwrap() + 2;
+    let utc = |bucket| Calendar { bucket: Some(bucket), zone: TimeZone::UTC };
+    let abroad = |bucket| Calendar { bucket: Some(bucket), zone: TimeZone::get("Europe/Berlin").unwrap() };
+    for (calendar, rows, buckets) in [
+        (utc(Bucket::Hour), HOURS * KEYS, HOURS),
+        (abroad(Bucket::Hour), HOURS * KEYS, HOURS),
+        (abroad(Bucket::Day), HOURS * KEYS, 11),
+        (utc(Bucket::Day), HOURS / 24 * KEYS * 3, 10),
+    ] {
+        let (groups, steps) = steps(db, calendar.clone());
+        assert_eq!(groups.len() as u64, buckets * 3, "{calendar:?}");
+        assert_eq!(groups.iter().map(|group| group.sums.requests).sum::<u64>(), HOURS * KEYS);
+        // For each row its columns, those that are rare twice, and what moves on to the next.
+        let most = rows * (2 * columns + 6) + 1_000;
+        assert!(steps < most, "{calendar:?}: {steps} steps for {rows} rows");
+    }
+}
