@@ -180,6 +180,30 @@ pub(crate) fn verify(db: &Connection, keys: &Keys) -> rusqlite::Result<Result<Ch
     })
 }
 
+/// Verifies up to `rows_max` rows from before `before_ms` at the beginning of the chain. Returns the last of them.
+pub(super) fn oldest(
+    db: &Connection,
+    keys: &Keys,
+    ends: &Ends,
+    before_ms: i64,
+    rows_max: u32,
+) -> rusqlite::Result<Result<Link, ChainBroken>> {
+    let signer = Signer::new(keys);
+    let mut statement = db.prepare_cached(OLDEST)?;
+    let mut found = statement.query([rows_max])?;
+    let mut before = ends.before_first;
+    while let Some(row) = found.next()? {
+        if row.get::<_, i64>("at_ms")? >= before_ms {
+            break;
+        }
+        match next(row, &signer, &before, ends)? {
+            Ok(link) => before = link,
+            Err(broken) => return Ok(Err(broken)),
+        }
+    }
+    Ok(Ok(before))
+}
+
 fn next(
     row: &Row<'_>,
     signer: &Signer,
@@ -226,3 +250,4 @@ const MAC_BYTES: usize = 32;
 const LINK_BYTES: usize = ID_BYTES + MAC_BYTES;
 const NEWEST: &str = "SELECT id, mac FROM audit ORDER BY id DESC LIMIT 1";
 const ALL: &str = "SELECT * FROM audit ORDER BY id";
+const OLDEST: &str = "SELECT * FROM audit ORDER BY id LIMIT ?";

@@ -111,20 +111,22 @@ pub(crate) fn append(
     }
 }
 
-/// Forgets the oldest rows from before `before_ms`, up to `rows_max` of them, and tells how many. The chain begins
-/// after them then, and goes on to verify. One that was tampered with is left as it is.
+/// Forgets the oldest rows from before `before_ms`, up to `rows_max` of them, and returns how many. The chain begins
+/// after them then, and goes on to verify. A chain that was tampered with is left as it is, at its ends and from the
+/// first of these rows on that was changed.
 pub(crate) fn forget(tx: &Connection, keys: &Keys, before_ms: u64, rows_max: u32) -> rusqlite::Result<u64> {
     let Some(ends) = chain::ends(tx, keys)? else { return Ok(0) };
-    let mut last = None;
-    let mut statement = tx.prepare_cached(OLDEST)?;
-    let mut rows = statement.query([rows_max])?;
-    while let Some(row) = rows.next()? {
-        if row.get::<_, u64>("at_ms")? >= before_ms {
-            break;
+    let before_ms = i64::try_from(before_ms).unwrap_or(i64::MAX);
+    let before_first = match chain::oldest(tx, keys, &ends, before_ms, rows_max)? {
+        Ok(link) => link,
+        Err(broken) => {
+            tracing::error!("old rows of the audit are kept, because {broken}; run 'llmgw audit verify'");
+            return Ok(0);
         }
-        last = Some(Link { id: row.get("id")?, mac: row.get("mac")? });
+    };
+    if before_first == ends.before_first {
+        return Ok(0);
     }
-    let Some(before_first) = last else { return Ok(0) };
     let forgotten = tx.prepare_cached(FORGET)?.execute([before_first.id])?;
     chain::set_ends(tx, keys, Ends { before_first, ..ends })?;
     Ok(u64::try_from(forgotten).unwrap_or(u64::MAX))
@@ -133,7 +135,6 @@ pub(crate) fn forget(tx: &Connection, keys: &Keys, before_ms: u64, rows_max: u32
 const APPEND: &str = "INSERT INTO audit \
      (id, at_ms, actor, action, object_kind, object_id, outcome, address, request_id, detail, mac) VALUES \
      (:id, :at, :actor, :action, :kind, :object, :outcome, :address, :request, :detail, :mac)";
-const OLDEST: &str = "SELECT id, at_ms, mac FROM audit ORDER BY id LIMIT ?";
 const FORGET: &str = "DELETE FROM audit WHERE id <= ?";
 
 #[cfg(test)]

@@ -167,6 +167,18 @@ fn old_rows_are_forgotten_and_the_rest_still_verifies() {
 }
 
 #[test]
+fn an_old_row_that_was_changed_is_kept_as_evidence() {
+    for change in ["UPDATE audit SET actor = 'x' WHERE id = 3", "DELETE FROM audit WHERE id = 2"] {
+        let (_dir, state) = chained();
+        state.writer.execute(change, []).unwrap();
+        let before = verified(&state);
+        assert!(before.is_err());
+        assert_eq!(forget(&state.writer, &state.keys, minute(6), 100).unwrap(), 0);
+        assert_eq!(verified(&state), before, "{change}");
+    }
+}
+
+#[test]
 fn a_database_from_before_the_audit_gets_a_chain() {
     let dir = TempDir::new().unwrap();
     drop(opened(&dir));
