@@ -199,7 +199,7 @@ fn cookies(parts: &Parts) -> impl Iterator<Item = &str> {
 
 fn set_cookie(id: &str, life: Duration, is_secure: bool) -> Result<HeaderValue, ApiError> {
     let (life, secure) = (life.as_secs(), if is_secure { "; Secure" } else { "" });
-    let text = format!("{COOKIE_NAME}={id}; Path=/; Max-Age={life}; HttpOnly; SameSite=Strict{secure}");
+    let text = format!("{COOKIE_NAME}={id}; Path={PATH}; Max-Age={life}; HttpOnly; SameSite=Strict{secure}");
     let mut value = HeaderValue::from_str(&text)
         .map_err(|_| ApiError::new(ErrorKind::Internal, "The session has no cookie."))?;
     value.set_sensitive(true);
@@ -227,6 +227,8 @@ fn too_many(wait_ms: u64) -> ApiError {
 }
 
 const COOKIE_NAME: &str = "llmgw_session";
+/// Nothing else needs the cookie, the data plane least of all.
+const PATH: &str = "/admin/api";
 /// Cookies of that name that are looked at.
 const COOKIES_MAX: usize = 4;
 const CSRF_HEADER: &str = "x-csrf-token";

@@ -20,7 +20,7 @@ impl Gateway {
         assert_eq!(status, StatusCode::CREATED, "{session}");
         let cookie = cookie.unwrap();
         let (pair, attributes) = cookie.split_once("; ").unwrap();
-        assert_eq!(attributes, "Path=/; Max-Age=43200; HttpOnly; SameSite=Strict");
+        assert_eq!(attributes, "Path=/admin/api; Max-Age=43200; HttpOnly; SameSite=Strict");
         (pair.to_owned(), session["csrf_token"].as_str().unwrap().to_owned())
     }
 
@@ -66,7 +66,10 @@ fn a_session_is_opened_used_and_ended() {
     let (status, _, response) = gateway.call(Method::DELETE, SESSION, &[cookie, csrf]);
     assert_eq!(status, 204);
     assert!(
-        response.headers()["set-cookie"].to_str().unwrap().starts_with("llmgw_session=; Path=/; Max-Age=0;")
+        response.headers()["set-cookie"]
+            .to_str()
+            .unwrap()
+            .starts_with("llmgw_session=; Path=/admin/api; Max-Age=0;")
     );
     assert_eq!(gateway.call(Method::GET, SESSION, &[cookie]).0, 401);
     let (_, by_key, _) = gateway.call(Method::GET, SESSION, &[cookie, ("x-api-key", ADMIN)]);
