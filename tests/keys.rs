@@ -245,6 +245,36 @@ async fn a_repeated_request_mints_one_key() {
 }
 
 #[tokio::test]
+async fn a_repeated_request_hands_out_no_key_that_may_not_be_revealed() {
+    let rig = Rig::start().await;
+    let repeating = |name: &str| Admin(rig.admin.0.clone().with("idempotency-key", name));
+    let hidden = json!({"name": "hidden", "project": rig.project, "recoverable": false});
+    let first = repeating("hidden").done("POST", "keys", hidden.clone()).await;
+    assert_eq!(rig.chat(first["key"].as_str().unwrap()).await, 200);
+    let again = repeating("hidden").call("POST", "keys", hidden).await;
+    assert_eq!((again.status, again.header("idempotency-replayed")), (201, Some("true")));
+    assert_eq!((&again.json()["id"], &again.json()["key"]), (&first["id"], &Value::Null));
+
+    let key = rig.key().await;
+    let rotate = format!("keys/{}/rotate", key.id);
+    let first = repeating("rotate").done("POST", &rotate, json!({})).await;
+    let id = first["id"].as_str().unwrap();
+    assert_eq!(
+        repeating("rotate").done("POST", &rotate, json!({})).await["key"],
+        first["key"],
+        "recoverable"
+    );
+    rig.admin.done("PATCH", &format!("keys/{id}"), json!({"state": "revoked"})).await;
+    let again = repeating("rotate").done("POST", &rotate, json!({})).await;
+    assert_eq!((&again["id"], &again["key"]), (&json!(id), &Value::Null), "revoked");
+
+    let audit = rig.admin.done("GET", &format!("audit?action=key.replay&object=key/{id}"), Value::Null).await;
+    let revealed: Vec<&Value> =
+        audit["data"].as_array().unwrap().iter().map(|row| &row["detail"]["after"]["revealed"]).collect();
+    assert_eq!(revealed, [&json!(false), &json!(true)]);
+}
+
+#[tokio::test]
 async fn what_a_key_or_project_cannot_be_is_refused_by_name() {
     let rig = Rig::start().await;
     let project = &rig.project;

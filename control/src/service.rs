@@ -113,7 +113,8 @@ pub fn start(params: Params) -> io::Result<Control> {
     let writer = Writer::start(Desk { meter, publisher, keys, retention }, &params.alarm)?;
     let scribe = writer.scribe();
     let file = scribe.clone();
-    let reloader = Reloader::new(params.config, Box::new(move |routing| file.replace_file(routing)));
+    let reloader =
+        Reloader::new(params.config, Box::new(move |routing, report| file.replace_file(routing, report)));
     let renewing = scribe.clone();
     let publish = Box::new(move || renewing.publish(Touched::ROUTING));
     let keeper = Keeper::new(tokens.clone(), Arc::clone(&params.http), publish);

@@ -1,6 +1,5 @@
 //! A data plane over a snapshot built by hand, for tests that go through its doors.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,7 +107,7 @@ impl Fixture {
         providers.sort_by(|a, b| a.id.cmp(&b.id));
         let key_hasher = KeyHasher::new(&Secret::new([7; 32]));
         let administrator = Arc::new(Access::new("admin", Role::Administrator));
-        let keys = HashMap::from([(key_hasher.hash(ADMIN.as_bytes()), administrator)]);
+        let keys = [(key_hasher.hash(ADMIN.as_bytes()), administrator)].into_iter().collect();
         let (publisher, snapshots) = snapshot::channel();
         publisher.publish(Snapshot {
             generation: 1,

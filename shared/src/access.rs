@@ -3,7 +3,7 @@
 //! A presented key is never stored or compared in plain: its HMAC-SHA-256 under a key of the database
 //! (AUTH-6) is looked up in a table, so a near miss takes the same path as any other wrong key.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,20 +13,11 @@ use ring::hmac;
 use serde::Serialize;
 
 use crate::id::{KeyId, PrincipalId, ProjectId};
+pub use crate::key_table::{KeyHash, KeyTable};
 use crate::operation::Operation;
 use crate::quota::Quota;
 use crate::routing::Target;
 use crate::secret::Secret;
-
-/// HMAC-SHA-256 of a presented key.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct KeyHash(pub [u8; 32]);
-
-impl fmt::Debug for KeyHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyHash({:02x}{:02x}…)", self.0[0], self.0[1])
-    }
-}
 
 /// Hashes presented keys under the key of the database (AUTH-6). Made once; hashing needs no more set-up.
 #[derive(Clone)]
@@ -145,7 +136,7 @@ impl Allowlist {
 #[derive(Debug, Default)]
 pub struct AccessTable {
     /// By hash. Lookup time does not depend on how much of a wrong key is right.
-    pub keys: HashMap<KeyHash, Arc<Access>>,
+    pub keys: KeyTable,
     /// Who an unauthenticated caller is, when the local mode is on.
     pub anonymous: Option<Arc<Access>>,
     /// The limits that count what administrators and the local mode use, and refuse them nothing.

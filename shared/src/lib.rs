@@ -12,6 +12,7 @@ pub mod error_kind;
 pub mod health;
 pub mod id;
 pub mod key_format;
+pub mod key_table;
 pub mod operation;
 pub mod operation_id;
 pub mod policy;

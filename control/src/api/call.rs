@@ -180,7 +180,7 @@ impl Command for FirstTime {
 pub(crate) fn json(value: &impl Serialize) -> Result<Response<Body>, ApiError> {
     let body = serde_json::to_vec(value)
         .map_err(|_| ApiError::new(ErrorKind::Internal, "The answer could not be written as JSON."))?;
-    Ok(response(Answer { status: StatusCode::OK, body, version: None, replayed: false }))
+    Ok(response(Answer { status: StatusCode::OK, body, version: None, replayed: false, published: true }))
 }
 
 /// A JSON answer about one object that has a version.
@@ -202,6 +202,9 @@ fn response(answer: Answer) -> Response<Body> {
     }
     if answer.replayed {
         headers.insert("idempotency-replayed", HeaderValue::from_static("true"));
+    }
+    if !answer.published {
+        headers.insert("x-llmgw-published", HeaderValue::from_static("false"));
     }
     response
 }

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  orders that wait -> BEGIN IMMEDIATE
-//!                        each:  SAVEPOINT, replay or apply, audit row, RELEASE      (refused: ROLLBACK TO)
+//!                        each:  SAVEPOINT, replay or apply, audit row, RELEASE   (refused, failed: ROLLBACK TO)
 //!                      COMMIT -> publish -> replies
 //! ```
 //!
@@ -28,20 +28,21 @@ pub(crate) mod refusals;
 pub(crate) mod usage;
 
 #[cfg(test)]
+mod execute_tests;
+#[cfg(test)]
 mod tests;
 
 use rusqlite::{Connection, TransactionBehavior};
 use serde::Serialize;
 
-pub(crate) use order::{Answer, Idempotency, Order, OrderContext, OrderOf, Reply, Stage};
+pub(crate) use order::{Answer, Idempotency, Order, OrderContext, OrderOf, Reply, Settled, Stage};
 pub(crate) use refusal::Refusal;
 
 use crate::actor::Actor;
 use crate::catalog::shelf::Shelf;
 use crate::config::{Environment, Routing};
-use crate::publish::{Publisher, Touched};
+use crate::publish::{Publisher, Touched, TouchedAccess};
 use crate::store::audit;
-use crate::store::error::StoreError;
 use crate::vault::Keys;
 
 /// What a change of the state means.
@@ -51,6 +52,16 @@ pub(crate) trait Command: Send + 'static {
 
     /// Changes rows. Whatever it has changed before a refusal is undone.
     fn apply(self, write: &Write<'_>) -> Result<Done<Self::Output>, Refusal>;
+
+    /// Returns the answer as it is kept for a repeated request: without what is shown once.
+    fn kept(output: &Self::Output) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(output)
+    }
+
+    /// Completes a kept answer for a repeated request. Returns an entry for the audit if that shows a secret.
+    fn replayed(_write: &Write<'_>, kept: Vec<u8>) -> Result<(Vec<u8>, Option<audit::Entry>), Refusal> {
+        Ok((kept, None))
+    }
 }
 
 /// What a command works with.
@@ -93,17 +104,32 @@ pub(crate) struct Bench<'a> {
     pub(crate) publisher: &'a mut Publisher,
 }
 
-/// Carries out `orders` in one commit and answers each.
-pub(crate) fn execute(bench: &mut Bench<'_>, mut orders: Vec<Box<dyn Order>>) {
-    let outcome = write(bench, &mut orders).and_then(|touched| {
-        bench.publisher.touch(touched, bench.db)?;
-        Ok(())
-    });
-    if let Err(error) = &outcome {
-        tracing::error!("a change could not be made: {error}");
-    }
+/// Carries out `orders` in one commit and answers each. One that fails is undone alone. Returns the keys whose access
+/// was changed.
+pub(crate) fn execute(bench: &mut Bench<'_>, mut orders: Vec<Box<dyn Order>>) -> TouchedAccess {
+    let (settled, access) = match write(bench, &mut orders) {
+        Ok(touched) => {
+            let access = touched.access.clone();
+            (publish(bench, touched), access)
+        }
+        Err(error) => {
+            tracing::error!("a change could not be made: {error}");
+            (Settled::Failed(error.sqlite_error_code()), TouchedAccess::Nothing)
+        }
+    };
     for order in orders {
-        order.settle(outcome.as_ref().err().map(StoreError::of));
+        order.settle(settled);
+    }
+    access
+}
+
+fn publish(bench: &mut Bench<'_>, touched: Touched) -> Settled {
+    match bench.publisher.touch(touched, bench.db) {
+        Ok(()) => Settled::Published,
+        Err(error) => {
+            tracing::error!("a change was made and could not be put in force yet: {error}");
+            Settled::Unpublished
+        }
     }
 }
 
@@ -121,16 +147,24 @@ fn write(bench: &mut Bench<'_>, orders: &mut [Box<dyn Order>]) -> rusqlite::Resu
             catalog: bench.publisher.catalog(),
             now_ms,
         };
-        match order.run(&stage)? {
+        match order.run(&stage) {
             order::Ran::Changed(more) => {
                 touched = touched.and(more);
                 savepoint.commit()?;
             }
             order::Ran::Refused(entry) => {
-                drop(savepoint);
+                savepoint.finish()?;
                 if let Some((actor, entry)) = entry {
                     audit::append(&tx, bench.keys, &actor, now_ms, &entry)?;
                 }
+            }
+            order::Ran::Failed(error) => {
+                // A full disk and the like end the whole transaction; then nothing is left to go on with.
+                if savepoint.is_autocommit() {
+                    return Err(error);
+                }
+                tracing::error!("a change could not be made: {error}");
+                savepoint.finish()?;
             }
         }
     }

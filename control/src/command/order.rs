@@ -20,10 +20,21 @@ use crate::vault::Keys;
 /// A command that somebody waits for, whatever its type.
 pub(crate) trait Order: Send {
     /// Carries it out inside a savepoint.
-    fn run(&mut self, stage: &Stage<'_>) -> rusqlite::Result<Ran>;
+    fn run(&mut self, stage: &Stage<'_>) -> Ran;
 
-    /// Answers, once what it did is committed and published, or has failed with `error`.
-    fn settle(self: Box<Self>, error: Option<StoreError>);
+    /// Answers.
+    fn settle(self: Box<Self>, settled: Settled);
+}
+
+/// What came of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// Committed and published.
+    Published,
+    /// Committed; a later publication takes it in.
+    Unpublished,
+    /// Not committed.
+    Failed(Option<rusqlite::ErrorCode>),
 }
 
 /// Where an order runs.
@@ -44,6 +55,8 @@ pub(crate) enum Ran {
     Changed(Touched),
     /// Nothing is to be kept but this audit record.
     Refused(Option<(Actor, audit::Entry)>),
+    /// The database failed.
+    Failed(rusqlite::Error),
 }
 
 /// Who gives an order, and how it is to be answered.
@@ -74,6 +87,8 @@ pub(crate) struct Answer {
     pub(crate) version: Option<u64>,
     /// Whether it is the answer to an earlier request with the same idempotency key.
     pub(crate) replayed: bool,
+    /// False if the change is stored and not yet in force.
+    pub(crate) published: bool,
 }
 
 /// What comes back from the writer thread.
@@ -105,24 +120,31 @@ impl<C: Command> OrderOf<C> {
     fn apply(&mut self, stage: &Stage<'_>, command: C) -> Result<Touched, Refusal> {
         let Stage { db, keys, file, environment, catalog, now_ms } = *stage;
         let context = &self.context;
+        let write = Write { db, keys, file, environment, catalog, actor: &context.actor, now_ms };
         if let Some(asked) = &context.idempotency
             && let Some(answer) = idempotency::replay(stage, &context.actor, asked)?
         {
-            self.reply = Reply::Answer(answer);
+            let (body, entry) = C::replayed(&write, answer.body)?;
+            if let Some(entry) = entry {
+                audit::append(db, keys, &context.actor, now_ms, &entry)?;
+            }
+            self.reply = Reply::Answer(Answer { body, ..answer });
             return Ok(Touched::NOTHING);
         }
-        let write = Write { db, keys, file, environment, catalog, actor: &context.actor, now_ms };
         let done = command.apply(&write)?;
         audit::append(db, keys, &context.actor, now_ms, &done.audit)?;
-        let body = if context.status == StatusCode::NO_CONTENT {
-            Vec::new()
+        let (body, kept) = if context.status == StatusCode::NO_CONTENT {
+            (Vec::new(), Vec::new())
         } else {
-            serde_json::to_vec(&done.output)
-                .map_err(|_| Refusal::new(ErrorKind::Internal, "The answer could not be written as JSON."))?
+            let unwritten = |_| Refusal::new(ErrorKind::Internal, "The answer could not be written as JSON.");
+            let kept = context.idempotency.as_ref().map(|_| C::kept(&done.output)).transpose();
+            let body = serde_json::to_vec(&done.output).map_err(unwritten)?;
+            (body, kept.map_err(unwritten)?.unwrap_or_default())
         };
-        let answer = Answer { status: context.status, body, version: done.version, replayed: false };
+        let answer =
+            Answer { status: context.status, body, version: done.version, replayed: false, published: true };
         if let Some(asked) = &context.idempotency {
-            idempotency::keep(stage, &context.actor, asked, &answer)?;
+            idempotency::keep(stage, &context.actor, asked, &Answer { body: kept, ..answer.clone() })?;
         }
         self.reply = Reply::Answer(answer);
         Ok(done.touched)
@@ -130,24 +152,34 @@ impl<C: Command> OrderOf<C> {
 }
 
 impl<C: Command> Order for OrderOf<C> {
-    fn run(&mut self, stage: &Stage<'_>) -> rusqlite::Result<Ran> {
-        let Some(command) = self.command.take() else { return Ok(Ran::Refused(None)) };
+    fn run(&mut self, stage: &Stage<'_>) -> Ran {
+        let Some(command) = self.command.take() else { return Ran::Refused(None) };
         match self.apply(stage, command) {
-            Ok(touched) => Ok(Ran::Changed(touched)),
+            Ok(touched) => Ran::Changed(touched),
             Err(Refusal::Told { kind, message, param, audit }) => {
                 self.reply = Reply::Refused { kind, message, param };
-                Ok(Ran::Refused(audit.map(|entry| (self.context.actor.clone(), *entry))))
+                Ran::Refused(audit.map(|entry| (self.context.actor.clone(), *entry)))
             }
             Err(Refusal::Seal) => {
                 let message = UNSEALED.into();
                 self.reply = Reply::Refused { kind: ErrorKind::Internal, message, param: None };
-                Ok(Ran::Refused(None))
+                Ran::Refused(None)
             }
-            Err(Refusal::Sql(error)) => Err(error),
+            Err(Refusal::Sql(error)) => {
+                self.reply = Reply::Failed(StoreError::of(&error));
+                Ran::Failed(error)
+            }
         }
     }
 
-    fn settle(self: Box<Self>, error: Option<StoreError>) {
-        let _ = self.slot.send(error.map_or(self.reply, Reply::Failed));
+    fn settle(self: Box<Self>, settled: Settled) {
+        let reply = match (settled, self.reply) {
+            (Settled::Failed(code), _) => Reply::Failed(StoreError::Shared(code)),
+            (Settled::Unpublished, Reply::Answer(answer)) => {
+                Reply::Answer(Answer { published: false, ..answer })
+            }
+            (Settled::Published | Settled::Unpublished, reply) => reply,
+        };
+        let _ = self.slot.send(reply);
     }
 }

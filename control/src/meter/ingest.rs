@@ -17,6 +17,7 @@ use super::journal::Inbox;
 use super::notes;
 use super::quota::Charges;
 use super::tracked::Tracked;
+use crate::publish::TouchedAccess;
 use crate::store::dues;
 use crate::store::marks::{self, FileId};
 use crate::store::record::{Record, Texts, Trace};
@@ -187,9 +188,9 @@ impl Meter {
         Ok(stored.added)
     }
 
-    /// An administrator has changed something; limits may be among it.
-    pub(crate) fn forget_rules(&mut self) {
-        self.charges.forget_rules();
+    /// The access of keys has changed, and with it perhaps their limits.
+    pub(crate) fn access_changed(&mut self, access: &TouchedAccess) {
+        self.charges.access_changed(&self.db, access);
     }
 
     /// Whether everything that was offered is stored.

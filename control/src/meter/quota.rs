@@ -10,6 +10,7 @@ use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters, Spent};
 use shared::usage::Outcome;
 
+use crate::publish::TouchedAccess;
 use crate::store::dues;
 use crate::store::more;
 use crate::store::quotas::Rules;
@@ -40,9 +41,18 @@ impl Charges {
         Self { counters, rules: None, sums: HashMap::new(), late: Vec::new() }
     }
 
-    /// Limits may have changed.
-    pub(crate) fn forget_rules(&mut self) {
-        self.rules = None;
+    /// The access of keys has changed, and with it perhaps their limits.
+    pub(crate) fn access_changed(&mut self, db: &Connection, access: &TouchedAccess) {
+        let is_current = match (&mut self.rules, access) {
+            (None, _) | (_, TouchedAccess::Nothing) => true,
+            (Some(rules), TouchedAccess::Some(changed)) if changed.limits_gone.is_empty() => {
+                changed.keys.iter().all(|key| rules.refresh(db, key).is_ok())
+            }
+            (Some(_), TouchedAccess::Some(_) | TouchedAccess::All) => false,
+        };
+        if !is_current {
+            self.rules = None;
+        }
     }
 
     /// Counts an exchange that is being stored.
@@ -56,7 +66,7 @@ impl Charges {
             Some(rules) => rules,
             None => self.rules.insert(Rules::load(db)?),
         };
-        if rules.all.is_empty() {
+        if rules.is_empty() {
             return Ok(());
         }
         let at_ms = record.started_at_ms;

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::ingest::{Meter, Round};
 use crate::command::{Bench, Order, execute};
 use crate::config::Routing;
-use crate::publish::{Publisher, Touched};
+use crate::publish::{Publisher, Report, Touched};
 use crate::retention::Retention;
 use crate::store::error::StoreError;
 use crate::vault::Keys;
@@ -44,9 +44,9 @@ enum Job {
     Flush(oneshot::Sender<()>),
     /// Change the state.
     Write(Box<dyn Order>),
-    /// Publish what the configuration file says now.
-    File(Box<Routing>),
-    /// Publish anew, because something beside the database has changed.
+    /// Publish the changed configuration file, and report when it is in force.
+    File(Box<Routing>, Report),
+    /// Publish again, because something beside the database has changed.
     Publish(Touched),
     /// A short piece of work on the rows of usage.
     Chore(Chore),
@@ -124,8 +124,8 @@ impl Scribe {
     }
 
     /// Has the content of the changed configuration file published. False if that must be tried again.
-    pub(crate) fn replace_file(&self, routing: Routing) -> bool {
-        self.0.try_send(Job::File(Box::new(routing))).is_ok()
+    pub(crate) fn replace_file(&self, routing: Routing, report: Report) -> bool {
+        self.0.try_send(Job::File(Box::new(routing), report)).is_ok()
     }
 }
 
@@ -153,7 +153,7 @@ fn run(mut desk: Desk, jobs: &Receiver<Job>) {
                 flush(meter, round);
                 let _ = reply.send(());
             }
-            Ok(Job::Write(_) | Job::File(_) | Job::Publish(_) | Job::Chore(_))
+            Ok(Job::Write(_) | Job::File(..) | Job::Publish(_) | Job::Chore(_))
             | Err(RecvTimeoutError::Timeout) => {}
             Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return finish(meter),
         }
@@ -169,7 +169,7 @@ impl Desk {
         loop {
             match job {
                 Ok(Job::Write(order)) => orders.push(order),
-                Ok(Job::File(routing)) => self.replace_file(*routing),
+                Ok(Job::File(routing, report)) => self.replace_file(*routing, report),
                 Ok(Job::Publish(touched)) => self.publish(touched),
                 Ok(Job::Chore(chore)) => chore(self.meter.usage_mut()),
                 other => {
@@ -189,8 +189,8 @@ impl Desk {
             return;
         }
         let Self { meter, publisher, keys, .. } = self;
-        execute(&mut Bench { db: meter.db_mut(), keys, publisher }, orders);
-        meter.forget_rules();
+        let access = execute(&mut Bench { db: meter.db_mut(), keys, publisher }, orders);
+        meter.access_changed(&access);
     }
 
     fn publish(&mut self, touched: Touched) {
@@ -199,8 +199,8 @@ impl Desk {
         }
     }
 
-    fn replace_file(&mut self, routing: Routing) {
-        if let Err(error) = self.publisher.replace_file(routing, self.meter.db_mut()) {
+    fn replace_file(&mut self, routing: Routing, report: Report) {
+        if let Err(error) = self.publisher.replace_file(routing, report, self.meter.db_mut()) {
             tracing::error!("the changed configuration could not be put in force yet: {error}");
         }
     }

@@ -1,39 +1,117 @@
 //! The access half of a snapshot: who may call, by the hash of their key.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use shared::access::{Access, AccessTable, Allowlist, KeyHash, KeyHasher, Role};
+use shared::access::{Access, AccessTable, Allowlist, KeyHash, KeyHasher, KeyTable, Role};
 use shared::id::{KeyId, PrincipalId, ProjectId};
 use shared::quota::Counters;
 
 use super::quotas::Book;
+use super::touched::ChangedKeys;
 use crate::config::{AdminKey, Config};
 use crate::store::keys::{self, Opening};
 use crate::store::projects;
+use crate::store::quotas::Rules;
 
-/// Every key that opens the data plane: the static ones of `config`, then the project keys of the database.
-/// Keys draw on `counters` for the limits that bind them.
-pub(crate) fn table(
-    config: &Config,
-    hasher: &KeyHasher,
-    counters: &Counters,
-    db: &Connection,
-) -> rusqlite::Result<AccessTable> {
-    let book = Book::read(db, counters)?;
-    let unbound = book.unbound();
-    let caller = |key: &str, role| Arc::new(Access { quotas: unbound.clone(), ..Access::new(key, role) });
-    let mut table = AccessTable {
-        keys: project_keys(&book, db)?,
-        anonymous: config.server.unauthenticated_api.then(|| caller("local", Role::Local)),
-        unbound: unbound.clone(),
-    };
-    // Static keys come last: nothing that is stored takes the place of one.
-    for AdminKey { id, key } in &config.admin_keys {
-        table.keys.insert(hasher.hash(key.expose().as_bytes()), caller(id, Role::Administrator));
+/// The access half as it was published last.
+#[derive(Debug, Default)]
+pub(super) struct AccessHalf {
+    pub(super) table: Arc<AccessTable>,
+    /// The keys that end, in the order in which they do.
+    ends: BTreeSet<(u64, KeyHash)>,
+}
+
+impl AccessHalf {
+    /// Reads every key that opens the data plane: the static ones of `config`, then the project keys of the database.
+    /// Keys draw on `counters` for the limits that bind them.
+    pub(super) fn read(
+        config: &Config,
+        hasher: &KeyHasher,
+        counters: &Counters,
+        db: &Connection,
+    ) -> rusqlite::Result<Self> {
+        let book = Book::read(Rules::load(db)?, db, counters)?;
+        book.keep_only_its(counters);
+        let unbound = book.unbound();
+        let caller = |key: &str, role| Arc::new(Access { quotas: unbound.clone(), ..Access::new(key, role) });
+        let mut half = Self { table: Arc::default(), ends: BTreeSet::new() };
+        let mut keys = half.project_keys(&book, db)?;
+        // Static keys come last: nothing that is stored takes the place of one.
+        for AdminKey { id, key } in &config.admin_keys {
+            keys.insert(hasher.hash(key.expose().as_bytes()), caller(id, Role::Administrator));
+        }
+        let anonymous = config.server.unauthenticated_api.then(|| caller("local", Role::Local));
+        half.table = Arc::new(AccessTable { keys, anonymous, unbound: unbound.clone() });
+        Ok(half)
     }
-    Ok(table)
+
+    fn project_keys(&mut self, book: &Book, db: &Connection) -> rusqlite::Result<KeyTable> {
+        let mut projects = HashMap::new();
+        for row in projects::enabled(db)? {
+            projects.insert(row.id.clone(), Project::of(row));
+        }
+        let mut table = KeyTable::default();
+        keys::each_open(db, shared::clock::unix_ms(), |key| {
+            if let Some(project) = projects.get(&key.project) {
+                self.open(&mut table, key, project, book);
+            }
+        })?;
+        Ok(table)
+    }
+
+    /// Reads some keys again. Returns false if that cannot be done one by one, and all have to be read.
+    pub(super) fn change(
+        &mut self,
+        changed: &ChangedKeys,
+        counters: &Counters,
+        db: &Connection,
+    ) -> rusqlite::Result<bool> {
+        let now_ms = shared::clock::unix_ms();
+        let mut openings = Vec::new();
+        for id in &changed.keys {
+            // The table does not find a key by its id, and a deleted one has no row with its hash.
+            let Some(key) = keys::opening(db, id, now_ms)? else { return Ok(false) };
+            openings.push(key);
+        }
+        let book = Book::read(Rules::load_of(db, &openings)?, db, counters)?;
+        let mut table = self.table.keys.clone();
+        for key in openings {
+            if table.get(&key.hash).is_some_and(|access| access.role != Role::Project) {
+                continue;
+            }
+            table.remove(&key.hash);
+            let project = projects::find(db, &key.project)?.filter(|project| !project.disabled);
+            if let Some(project) = project.filter(|_| key.is_open) {
+                self.open(&mut table, key, &Project::of(project), &book);
+            }
+        }
+        self.leave_out_ended(&mut table, now_ms);
+        changed.limits_gone.iter().for_each(|id| counters.remove(id));
+        let AccessTable { anonymous, unbound, .. } = &*self.table;
+        self.table =
+            Arc::new(AccessTable { keys: table, anonymous: anonymous.clone(), unbound: unbound.clone() });
+        Ok(true)
+    }
+
+    fn open(&mut self, table: &mut KeyTable, key: Opening, project: &Project, book: &Book) {
+        self.ends.extend(key.expires_at_ms.map(|end| (end, key.hash)));
+        table.insert(key.hash, Arc::new(access(key, project, book)));
+    }
+
+    /// Takes keys out of the table that ended before `now_ms`.
+    fn leave_out_ended(&mut self, table: &mut KeyTable, now_ms: u64) {
+        while let Some(&(end, hash)) = self.ends.first()
+            && end <= now_ms
+        {
+            self.ends.pop_first();
+            let has_ended = |access: &Arc<Access>| access.expires_at_ms.is_some_and(|end| end <= now_ms);
+            if table.get(&hash).is_some_and(has_ended) {
+                table.remove(&hash);
+            }
+        }
+    }
 }
 
 /// What all keys of a project have in common.
@@ -42,22 +120,10 @@ struct Project {
     allowlist: Option<Arc<Allowlist>>,
 }
 
-fn project_keys(book: &Book, db: &Connection) -> rusqlite::Result<HashMap<KeyHash, Arc<Access>>> {
-    let projects = projects::enabled(db)?;
-    let projects: HashMap<String, Project> = projects
-        .into_iter()
-        .map(|row| {
-            let project = Project { id: ProjectId::new(row.id.as_str()), allowlist: said(row.allowlist) };
-            (row.id, project)
-        })
-        .collect();
-    let mut keys = HashMap::new();
-    keys::each_open(db, shared::clock::unix_ms(), |key| {
-        if let Some(project) = projects.get(&key.project) {
-            keys.insert(key.hash, Arc::new(access(key, project, book)));
-        }
-    })?;
-    Ok(keys)
+impl Project {
+    fn of(row: projects::Project) -> Self {
+        Self { id: ProjectId::new(row.id), allowlist: said(row.allowlist) }
+    }
 }
 
 fn access(key: Opening, project: &Project, book: &Book) -> Access {

@@ -6,9 +6,11 @@ mod publisher;
 mod quotas;
 mod reload;
 mod routes;
+mod touched;
 
-pub(crate) use publisher::{Publisher, PublisherParams, Touched};
-pub(crate) use reload::{Reloader, Reloading, StatusCell};
+pub(crate) use publisher::{Publisher, PublisherParams};
+pub(crate) use reload::{Reloader, Reloading, Report, StatusCell};
+pub(crate) use touched::{ChangedKeys, Touched, TouchedAccess};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

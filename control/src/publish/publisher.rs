@@ -3,16 +3,19 @@
 //! taken over as it is.
 
 use std::sync::Arc;
+use std::{fmt, mem};
 
 use rusqlite::Connection;
-use shared::access::{AccessTable, KeyHasher};
+use shared::access::KeyHasher;
 use shared::health::Board;
 use shared::operation_id::OperationIds;
 use shared::quota::Counters;
 use shared::snapshot::{Snapshot, SnapshotPublisher};
 
-use super::access;
+use super::access::AccessHalf;
+use super::reload::Report;
 use super::routes::{self, Routes, Signing};
+use super::touched::{Touched, TouchedAccess};
 use crate::catalog::merge::Merger;
 use crate::catalog::shelf::Shelf;
 use crate::config::{Config, Environment, Routing};
@@ -21,28 +24,7 @@ use crate::credential::Tokens;
 use crate::store::endpoints;
 use crate::vault::Keys;
 
-/// What a commit changed, as far as snapshots are concerned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Touched {
-    /// Keys, projects, principals, quotas.
-    pub(crate) access: bool,
-    /// Providers, endpoints, models, prices.
-    pub(crate) routing: bool,
-}
-
-impl Touched {
-    pub(crate) const NOTHING: Self = Self { access: false, routing: false };
-    pub(crate) const ACCESS: Self = Self { access: true, routing: false };
-    pub(crate) const ROUTING: Self = Self { access: false, routing: true };
-
-    /// Both together.
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self { access: self.access || other.access, routing: self.routing || other.routing }
-    }
-}
-
-/// See the module.
-#[derive(Debug)]
+/// Makes and publishes snapshots.
 pub(crate) struct Publisher {
     config: Arc<Config>,
     /// Providers and endpoints of the configuration file as it is now.
@@ -65,10 +47,18 @@ pub(crate) struct Publisher {
     hasher: KeyHasher,
     operation_ids: OperationIds,
     out: SnapshotPublisher,
-    access: Arc<AccessTable>,
+    access: AccessHalf,
     routes: Routes,
     /// Touched and not yet published, because reading it failed.
     owed: Touched,
+    /// To be called when the file that was taken in last is published.
+    report: Option<Report>,
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher").field("owed", &self.owed).finish_non_exhaustive()
+    }
 }
 
 /// What a publisher is started with.
@@ -88,7 +78,7 @@ impl Publisher {
         let PublisherParams { config, keys, catalog, tokens, counters, out } = params;
         let kept_keys = KeptKeys::read(db, &keys)?;
         let mut publisher = Self {
-            access: Arc::default(),
+            access: AccessHalf::default(),
             routes: Routes::default(),
             catalog,
             tokens,
@@ -98,6 +88,7 @@ impl Publisher {
             holdings: Holdings::default(),
             view: ViewCell::default(),
             owed: Touched::NOTHING,
+            report: None,
             config,
             board: Arc::new(Board::default()),
             counters,
@@ -130,9 +121,15 @@ impl Publisher {
         self.view.clone()
     }
 
-    /// The file has changed.
-    pub(crate) fn replace_file(&mut self, file: Routing, db: &Connection) -> rusqlite::Result<()> {
+    /// Publishes a changed file; `report` is called when it is in force.
+    pub(crate) fn replace_file(
+        &mut self,
+        file: Routing,
+        report: Report,
+        db: &Connection,
+    ) -> rusqlite::Result<()> {
         self.file = self.kept_keys.fill(file);
+        self.report = Some(report);
         self.touch(Touched::ROUTING, db)
     }
 
@@ -140,28 +137,50 @@ impl Publisher {
     /// with the next one that succeeds.
     pub(crate) fn touch(&mut self, touched: Touched, db: &Connection) -> rusqlite::Result<()> {
         let now_ms = shared::clock::unix_ms();
-        self.owed = self.owed.and(touched);
+        self.owed = mem::take(&mut self.owed).and(touched);
         self.owed.routing |= self.is_due(now_ms);
         if self.owed == Touched::NOTHING {
             return Ok(());
         }
-        if self.owed.access {
-            self.access = Arc::new(access::table(&self.config, &self.hasher, &self.counters, db)?);
+        if let Err(error) = self.read_access(db) {
+            // Some of the keys may be read already and others not.
+            self.owed.access = TouchedAccess::All;
+            return Err(error);
         }
         if self.owed.routing {
-            self.holdings.refresh(db, &self.keys, &self.config.environment)?;
-            let (routing, view) = merge(&self.file, &self.holdings, endpoints::all(db)?);
-            self.catalog.keep(&routing.providers.iter().map(|provider| provider.id.as_str()).collect());
-            let mut merger = Merger::new(&self.catalog, db, now_ms)?.with_endpoints(&routing.endpoints);
-            self.tokens.want(routes::grants(&routing));
-            let signing = Signing { tokens: &self.tokens, now_ms };
-            let policies = (&self.config.policies, &*self.board);
-            self.routes = routes::routes(&routing, policies, &signing, &mut merger);
-            self.next_change_at_ms = merger.finish();
-            self.view.write(view);
+            self.read_routing(db, now_ms)?;
         }
         self.owed = Touched::NOTHING;
         self.publish();
+        if let Some(report) = self.report.take() {
+            report();
+        }
+        Ok(())
+    }
+
+    fn read_access(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let is_read = match &self.owed.access {
+            TouchedAccess::Nothing => true,
+            TouchedAccess::Some(changed) => self.access.change(changed, &self.counters, db)?,
+            TouchedAccess::All => false,
+        };
+        if !is_read {
+            self.access = AccessHalf::read(&self.config, &self.hasher, &self.counters, db)?;
+        }
+        Ok(())
+    }
+
+    fn read_routing(&mut self, db: &Connection, now_ms: u64) -> rusqlite::Result<()> {
+        self.holdings.refresh(db, &self.keys, &self.config.environment)?;
+        let (routing, view) = merge(&self.file, &self.holdings, endpoints::all(db)?);
+        self.catalog.keep(&routing.providers.iter().map(|provider| provider.id.as_str()).collect());
+        let mut merger = Merger::new(&self.catalog, db, now_ms)?.with_endpoints(&routing.endpoints);
+        self.tokens.want(routes::grants(&routing));
+        let signing = Signing { tokens: &self.tokens, now_ms };
+        let policies = (&self.config.policies, &*self.board);
+        self.routes = routes::routes(&routing, policies, &signing, &mut merger);
+        self.next_change_at_ms = merger.finish();
+        self.view.write(view);
         Ok(())
     }
 
@@ -181,7 +200,7 @@ impl Publisher {
             providers: Arc::clone(&self.routes.providers),
             endpoints: Arc::clone(&self.routes.endpoints),
             routes: Arc::clone(&self.routes.routes),
-            access: Arc::clone(&self.access),
+            access: Arc::clone(&self.access.table),
             key_hasher: self.hasher.clone(),
             operation_ids: self.operation_ids.clone(),
         });

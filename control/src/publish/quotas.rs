@@ -11,7 +11,7 @@ use shared::quota::{Counter, Counters, Period, Quota, Subject};
 use crate::meter::quota::parts;
 use crate::store::quotas::{self, Row, Rules};
 
-/// All limits, by the callers whose requests they count.
+/// Limits, by the callers whose requests they count.
 pub(super) struct Book {
     rules: Rules,
     quotas: HashMap<String, Arc<Quota>>,
@@ -20,12 +20,11 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// Reads the limits. A counter that is not there yet is made, and restored.
-    pub(super) fn read(db: &Connection, counters: &Counters) -> rusqlite::Result<Self> {
-        let rules = Rules::load(db)?;
-        let mut quotas = HashMap::with_capacity(rules.all.len());
+    /// Makes the limits of `rules`. A counter that is not there yet is made, and restored.
+    pub(super) fn read(rules: Rules, db: &Connection, counters: &Counters) -> rusqlite::Result<Self> {
+        let mut quotas = HashMap::new();
         let mut sliding = HashSet::new();
-        for row in &rules.all {
+        for row in rules.all() {
             let counter = match counters.get(&row.id) {
                 Some(counter) => counter,
                 None => {
@@ -38,12 +37,17 @@ impl Book {
             quotas.insert(row.id.clone(), Arc::new(quota(row, counter)));
         }
         restore_minutes(db, &rules, &quotas, &sliding)?;
-        counters.retain(|id| quotas.contains_key(id));
         let is_everywhere =
             |row: &&Arc<Row>| matches!(row.counted.subject.kind, Subject::Provider | Subject::Gateway);
-        let everywhere = rules.all.iter().filter(is_everywhere);
-        let everywhere = everywhere.filter_map(|row| quotas.get(&row.id).cloned()).collect();
+        let mut everywhere: Vec<&Arc<Row>> = rules.all().filter(is_everywhere).collect();
+        everywhere.sort_by(|one, other| one.id.cmp(&other.id));
+        let everywhere = everywhere.into_iter().filter_map(|row| quotas.get(&row.id).cloned()).collect();
         Ok(Self { rules, quotas, everywhere })
+    }
+
+    /// Forgets the counters of all other limits.
+    pub(super) fn keep_only_its(&self, counters: &Counters) {
+        counters.retain(|id| self.quotas.contains_key(id));
     }
 
     /// The limits of a key of this project that acts as this human.

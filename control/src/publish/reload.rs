@@ -51,9 +51,12 @@ impl StatusCell {
     }
 }
 
-/// Takes providers and endpoints of a changed file, to be published. False: it cannot now, and is to be asked
-/// again.
-pub(crate) type Sink = Box<dyn FnMut(Routing) -> bool + Send>;
+/// Takes providers and endpoints of a changed file, to be published, and calls the report once they are. Returns
+/// false if it cannot take them now and is to be asked again.
+pub(crate) type Sink = Box<dyn FnMut(Routing, Report) -> bool + Send>;
+
+/// Reports that a changed file is in force.
+pub(crate) type Report = Box<dyn FnOnce() + Send>;
 
 /// Looks at the file and hands on what is new and good.
 pub(crate) struct Reloader {
@@ -62,8 +65,8 @@ pub(crate) struct Reloader {
     status: StatusCell,
     /// The content that was last read; none if it must be taken though it is the same.
     version: Option<Version>,
-    /// How the file looked when it was last read.
-    read: Stamp,
+    /// How the file looked when it was last read; none if it is to be read in any case.
+    read: Option<Stamp>,
     /// The file as it was at the last look, where that differs.
     moving: Option<Stamp>,
 }
@@ -92,8 +95,8 @@ pub(crate) enum Look {
     Same,
     /// It has changed and may still be changing.
     Moving,
-    /// It was read, was good, and is published.
-    Published,
+    /// It was read, was good, and is being published.
+    HandedOn,
     /// It was read and is not good; the last good snapshot stays.
     Refused,
 }
@@ -112,8 +115,8 @@ impl Reloader {
             config,
             sink,
             status: StatusCell::default(),
-            // Unlike any file, so that the first looks read once more and find what has changed since.
-            read: Stamp { inode: u64::MAX, ..Stamp::default() },
+            // The first looks read once more and find what has changed since.
+            read: None,
             moving: None,
         };
         reloader.status.change(|status| status.last_ok_at_ms = unix_ms());
@@ -146,7 +149,7 @@ impl Reloader {
     /// Reads the file and publishes what it says, though it looks unchanged: a file beside it may have changed.
     pub(crate) fn reload(&mut self) -> Look {
         self.moving = None;
-        self.read = Stamp::of(&self.config.file);
+        self.read = Some(Stamp::of(&self.config.file));
         self.version = None;
         self.take()
     }
@@ -154,7 +157,7 @@ impl Reloader {
     /// Looks once.
     pub(crate) fn look(&mut self) -> Look {
         let now = Stamp::of(&self.config.file);
-        if now == self.read {
+        if self.read == Some(now) {
             self.moving = None;
             return Look::Same;
         }
@@ -163,7 +166,7 @@ impl Reloader {
             return Look::Moving;
         }
         self.moving = None;
-        self.read = now;
+        self.read = Some(now);
         self.take()
     }
 
@@ -174,22 +177,14 @@ impl Reloader {
         }
         match again.result {
             Ok((routing, warnings)) => {
-                if !(self.sink)(routing) {
+                let report = self.report(warnings);
+                if !(self.sink)(routing, report) {
                     // As if it had not been read.
-                    self.read = Stamp::default();
+                    self.read = None;
                     return Look::Moving;
                 }
                 self.version = Some(again.version);
-                for warning in warnings {
-                    tracing::warn!("{warning}");
-                }
-                tracing::info!("the configuration file has changed and is in force");
-                self.status.change(|status| {
-                    status.last_ok_at_ms = unix_ms();
-                    status.last_error = None;
-                    status.reloads += 1;
-                });
-                Look::Published
+                Look::HandedOn
             }
             Err(error) => {
                 self.version = Some(again.version);
@@ -200,6 +195,24 @@ impl Reloader {
                 Look::Refused
             }
         }
+    }
+}
+
+impl Reloader {
+    fn report(&self, warnings: Vec<String>) -> Report {
+        let (status, read_at_ms) = (self.status.clone(), unix_ms());
+        Box::new(move || {
+            for warning in warnings {
+                tracing::warn!("{warning}");
+            }
+            tracing::info!("the configuration file has changed and is in force");
+            status.change(|status| {
+                status.last_ok_at_ms = unix_ms();
+                // The file may have been changed again meanwhile, and be no good.
+                status.last_error = status.last_error.take().filter(|(at_ms, _)| *at_ms > read_at_ms);
+                status.reloads += 1;
+            });
+        })
     }
 }
 

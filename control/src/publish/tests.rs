@@ -20,9 +20,9 @@ use crate::store::credentials;
 use crate::store::migrate::migrate;
 use crate::vault::{make_keys, open_keys};
 
-const KEY: [u8; 32] = [5; 32];
+pub(crate) const KEY: [u8; 32] = [5; 32];
 
-fn config(folder: &Path, yaml: &str, further: &[(&str, &str)]) -> Arc<Config> {
+pub(crate) fn config(folder: &Path, yaml: &str, further: &[(&str, &str)]) -> Arc<Config> {
     std::fs::write(folder.join("config.yaml"), yaml).unwrap();
     let key = BASE64_STANDARD.encode([1; 32]);
     let mut pairs = vec![
@@ -44,7 +44,7 @@ fn of(yaml: &str, further: &[(&str, &str)]) -> Arc<Snapshot> {
     reader.load()
 }
 
-fn started(config: &Arc<Config>, out: SnapshotPublisher) -> (Publisher, Connection) {
+pub(crate) fn started(config: &Arc<Config>, out: SnapshotPublisher) -> (Publisher, Connection) {
     let mut db = Connection::open_in_memory().unwrap();
     migrate(&mut db).unwrap();
     let encryption_key = Secret::new(KEY);
@@ -152,7 +152,7 @@ impl Watched {
         let (publisher, reader) = channel();
         let config = config(folder.path(), yaml, &[]);
         let (mut publisher, db) = started(&config, publisher);
-        let sink = move |routing| publisher.replace_file(routing, &db).is_ok();
+        let sink = move |routing, report| publisher.replace_file(routing, report, &db).is_ok();
         let mut reloader = Reloader::new(config, Box::new(sink));
         assert_eq!(settled(&mut reloader), Look::Same, "nothing has changed since the start");
         Self { folder, reader, reloader, writes: 0 }
@@ -187,7 +187,7 @@ fn a_good_edit_is_published_and_a_bad_one_is_not() {
     assert_eq!((watched.providers(), watched.reader.load().generation), (vec!["a".to_owned()], 1));
     let status = watched.reloader.status();
 
-    assert_eq!(watched.write("providers: {a: {type: echo}, b: {type: echo}}\n"), Look::Published);
+    assert_eq!(watched.write("providers: {a: {type: echo}, b: {type: echo}}\n"), Look::HandedOn);
     assert_eq!((watched.providers().len(), watched.reader.load().generation), (2, 2));
     assert_eq!((status.read().reloads, status.read().last_error), (1, None));
 
@@ -201,7 +201,7 @@ fn a_good_edit_is_published_and_a_bad_one_is_not() {
     assert!(error.contains("config.yaml:1:") && error.contains("ecco"), "{error}");
     assert_eq!(watched.reloader.look(), Look::Same, "told once");
 
-    assert_eq!(watched.write("providers: {c: {type: echo}}\n"), Look::Published);
+    assert_eq!(watched.write("providers: {c: {type: echo}}\n"), Look::HandedOn);
     assert_eq!((watched.providers(), watched.reader.load().generation), (vec!["c".to_owned()], 3));
     assert_eq!((status.read().reloads, status.read().last_error), (2, None));
 }
@@ -221,7 +221,7 @@ fn a_file_that_is_still_being_written_is_left_alone() {
     assert_eq!(watched.reloader.look(), Look::Moving);
     watched.put("providers: {a: {type: echo}, b: {type: echo}}\n");
     assert_eq!(watched.reloader.look(), Look::Moving, "the empty file between was never taken");
-    assert_eq!(watched.reloader.look(), Look::Published);
+    assert_eq!(watched.reloader.look(), Look::HandedOn);
     assert_eq!((watched.providers().len(), watched.reader.load().generation), (2, 2));
 }
 
@@ -232,15 +232,56 @@ fn a_file_that_is_gone_leaves_the_routes_and_one_that_returns_counts_again() {
     assert_eq!(settled(&mut watched.reloader), Look::Refused);
     assert_eq!(watched.providers(), ["a"]);
     assert!(watched.reloader.status().read().last_error.unwrap().1.contains("the file is gone"));
-    assert_eq!(watched.write("providers: {b: {type: echo}}\n"), Look::Published);
+    assert_eq!(watched.write("providers: {b: {type: echo}}\n"), Look::HandedOn);
     assert_eq!(watched.providers(), ["b"]);
+}
+
+#[test]
+fn a_changed_file_is_reported_when_it_is_in_force_and_not_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "providers: {a: {type: echo}}\n", &[]);
+    let (publisher, reader) = channel();
+    let (mut publisher, db) = started(&config, publisher);
+    let waiting = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let queue = Arc::clone(&waiting);
+    let sink = move |routing, report: Report| {
+        queue.lock().unwrap().push((routing, report));
+        true
+    };
+    let mut reloader = Reloader::new(config, Box::new(sink));
+    settled(&mut reloader);
+    let status = reloader.status();
+    std::fs::write(folder.path().join("config.yaml"), "providers: {b: {type: echo}}\n").unwrap();
+    assert_eq!(settled(&mut reloader), Look::HandedOn);
+    assert_eq!(status.read().reloads, 0, "it waits in a queue");
+
+    let (routing, report) = waiting.lock().unwrap().pop().unwrap();
+    db.execute_batch("ALTER TABLE endpoints RENAME TO elsewhere").unwrap();
+    publisher.replace_file(routing, report, &db).unwrap_err();
+    assert_eq!(status.read().reloads, 0, "it could not be published");
+    db.execute_batch("ALTER TABLE elsewhere RENAME TO endpoints").unwrap();
+    publisher.touch(Touched::NOTHING, &db).unwrap();
+    assert_eq!((status.read().reloads, reader.load().providers[0].id.as_str()), (1, "b"));
+}
+
+#[test]
+fn a_file_that_goes_while_the_queue_is_full_is_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "providers: {a: {type: echo}}\n", &[]);
+    let mut reloader = Reloader::new(config, Box::new(|_, _| false));
+    settled(&mut reloader);
+    std::fs::write(folder.path().join("config.yaml"), "providers: {b: {type: echo}}\n").unwrap();
+    assert_eq!(settled(&mut reloader), Look::Moving, "the queue is full");
+    std::fs::remove_file(folder.path().join("config.yaml")).unwrap();
+    assert_eq!(settled(&mut reloader), Look::Refused);
+    assert!(reloader.status().read().last_error.unwrap().1.contains("the file is gone"));
 }
 
 #[test]
 fn policies_do_not_reload() {
     let mut watched = Watched::new("providers: {a: {type: echo}}\n");
     let edit = "providers: {a: {type: echo, models: [m]}}\npolicies: {defaults: {retry_max_attempts: 9}}\n";
-    assert_eq!(watched.write(edit), Look::Published);
+    assert_eq!(watched.write(edit), Look::HandedOn);
     let snapshot = watched.reader.load();
     assert_eq!((snapshot.providers[0].models.len(), snapshot.providers[0].retry.attempts_max), (1, 2));
 }
@@ -279,6 +320,107 @@ fn the_database_is_published_with_the_file_and_knows_its_owners() {
     db.execute("DELETE FROM projects", []).unwrap();
     publisher.touch(Touched::ROUTING, &db).unwrap();
     assert!(reader.load().providers[2].shared_with.is_empty(), "a project that is gone shares nothing");
+}
+
+const PEOPLE: &str = "INSERT INTO projects (id, name, disabled, version, created_at_ms, updated_at_ms)
+     VALUES ('blue', 'blue', 0, 1, 1, 1);
+     INSERT INTO quotas VALUES ('q-blue', 'project', 'blue', NULL, NULL, 'requests', 'day', 9, 1, 1, 1, 1);";
+
+fn put_key(db: &Connection, id: &str, state: &str, expires_at_ms: Option<u64>) {
+    let sql = "REPLACE INTO keys (id, name, project, hash, prefix, state, expires_at_ms, family, version, \
+               created_at_ms, updated_at_ms) VALUES (?1, 'k', 'blue', ?2, '', ?3, ?4, ?1, 1, 1, 1)";
+    db.execute(sql, rusqlite::params![id, hash(id).0, state, expires_at_ms]).unwrap();
+}
+
+/// What stands for the hash of the key with this id.
+fn hash(id: &str) -> shared::access::KeyHash {
+    let digest = ring::digest::digest(&ring::digest::SHA256, id.as_bytes());
+    shared::access::KeyHash(digest.as_ref().try_into().unwrap())
+}
+
+#[test]
+fn keys_are_published_one_by_one_as_all_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "", &[]);
+    let (out, reader) = channel();
+    let (mut publisher, db) = started(&config, out);
+    db.execute_batch(PEOPLE).unwrap();
+    for id in ["a", "b", "c"] {
+        put_key(&db, id, "active", None);
+    }
+    publisher.touch(Touched::ACCESS, &db).unwrap();
+    let all = reader.load();
+    let b = Arc::clone(all.access.keys.get(&hash("b")).unwrap());
+    assert_eq!((all.access.keys.len(), b.quotas.len()), (5, 1), "two keys are static");
+
+    let in_a_moment = shared::clock::unix_ms() + 1;
+    put_key(&db, "a", "revoked", None);
+    put_key(&db, "d", "active", None);
+    put_key(&db, "e", "active", Some(in_a_moment));
+    db.execute_batch(
+        "INSERT INTO quotas VALUES ('q-d', 'key', 'd', NULL, NULL, 'requests', 'day', 3, 1, 1, 1, 1)",
+    )
+    .unwrap();
+    publisher.touch(Touched::keys(["a", "d", "e"].map(str::to_owned)), &db).unwrap();
+    let some = reader.load();
+    let find = |id: &str| some.access.keys.get(&hash(id)).cloned();
+    assert!(find("a").is_none() && Arc::ptr_eq(&find("b").unwrap(), &b), "b was not touched");
+    let limits =
+        |id: &str| find(id).unwrap().quotas.iter().map(|quota| quota.id.to_string()).collect::<Vec<_>>();
+    assert_eq!(
+        (limits("c"), limits("d")),
+        (vec!["q-blue".to_owned()], vec!["q-d".to_owned(), "q-blue".to_owned()])
+    );
+    let counter = |id: &str| Arc::clone(&find(id).unwrap().quotas.last().unwrap().counter);
+    assert!(Arc::ptr_eq(&counter("c"), &counter("d")), "both count for their project");
+    assert!(all.access.keys.get(&hash("a")).is_some(), "what is published stays as it is");
+
+    while shared::clock::unix_ms() <= in_a_moment {}
+    publisher.touch(Touched::keys(["b".to_owned()]), &db).unwrap();
+    assert!(reader.load().access.keys.get(&hash("e")).is_none(), "its time is over");
+
+    put_key(&db, "c", "revoked", None);
+    db.execute("DELETE FROM keys WHERE id = 'c'", []).unwrap();
+    publisher.touch(Touched::keys(["c".to_owned()]), &db).unwrap();
+    assert!(reader.load().access.keys.get(&hash("c")).is_none(), "a key that is revoked and deleted at once");
+    db.execute("UPDATE projects SET disabled = 1", []).unwrap();
+    publisher.touch(Touched::keys(["d".to_owned()]), &db).unwrap();
+    assert!(reader.load().access.keys.get(&hash("d")).is_none());
+}
+
+/// ADM-9: among a hundred thousand keys one more is published without a look at the others.
+#[test]
+fn a_key_is_published_in_as_many_steps_among_very_many_keys_as_among_few() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "", &[]);
+    let (out, reader) = channel();
+    let (mut publisher, mut db) = started(&config, out);
+    db.execute_batch(PEOPLE).unwrap();
+    let steps = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let count = Arc::clone(&steps);
+    let each = move || {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        false
+    };
+    db.progress_handler(1, Some(each)).unwrap();
+    let mut taken = Vec::new();
+    for (id, more) in [("first", 10), ("second", 20_000)] {
+        db.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
+             INSERT INTO keys (id, name, project, hash, prefix, state, family, version, created_at_ms, updated_at_ms)
+             SELECT ?1 || i, 'k', 'blue', randomblob(32), '', 'active', ?1 || i, 1, 1, 1 FROM n",
+            rusqlite::params![id, more],
+        )
+        .unwrap();
+        publisher.touch(Touched::ACCESS, &db).unwrap();
+        put_key(&db, id, "active", None);
+        let before = steps.load(std::sync::atomic::Ordering::Relaxed);
+        publisher.touch(Touched::keys([id.to_owned()]), &db).unwrap();
+        taken.push(steps.load(std::sync::atomic::Ordering::Relaxed) - before);
+        assert!(reader.load().access.keys.get(&hash(id)).is_some());
+    }
+    assert!(taken[1] <= taken[0] + 100, "{taken:?}");
+    assert_eq!(reader.load().access.keys.len(), 20_014);
 }
 
 #[test]
@@ -342,6 +484,6 @@ fn keys_that_the_database_keeps_are_those_of_the_file_and_one_without_is_not_use
     let want = [("bare", "", false), ("kept", "of-the-table", true), ("written", "of-the-file", true)];
     let want = want.map(|(id, key, ready)| (id.to_owned(), key.to_owned(), ready));
     assert_eq!(found(&reader.load()), want);
-    publisher.replace_file(config.routing.clone(), &db).unwrap();
+    publisher.replace_file(config.routing.clone(), Box::new(|| ()), &db).unwrap();
     assert_eq!(found(&reader.load()), want, "after a reload too");
 }

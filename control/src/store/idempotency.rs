@@ -1,5 +1,5 @@
-//! The table `idempotency`: answers that a repeated request gets again. They may hold a secret that is shown
-//! once, so they are sealed.
+//! The table `idempotency`: answers that a repeated request gets again, sealed. A secret that is shown once is in
+//! none of them.
 
 use http::StatusCode;
 use rusqlite::{OptionalExtension as _, named_params};
@@ -35,7 +35,7 @@ pub(crate) fn replay(
     }
     let body = stage.keys.open(&place(&asked.key), &body)?;
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-    Ok(Some(Answer { status, body: body.expose().clone(), version, replayed: true }))
+    Ok(Some(Answer { status, body: body.expose().clone(), version, replayed: true, published: true }))
 }
 
 /// Keeps an answer for the next time.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
-use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Statement, named_params};
 use serde::Serialize;
 use shared::access::{Allowlist, KeyHash};
 
@@ -249,6 +249,16 @@ pub(crate) fn family(db: &Connection, id: &str) -> rusqlite::Result<Option<Strin
     db.prepare_cached(FAMILY)?.query_row([id], |row| row.get("family")).optional()
 }
 
+/// Returns the keys of a family that are there.
+pub(crate) fn in_family(db: &Connection, family: &str) -> rusqlite::Result<Vec<String>> {
+    db.prepare_cached(IN_FAMILY)?.query_map([family], |row| row.get("id"))?.collect()
+}
+
+/// Returns every key of a family, deleted ones too while the family has others.
+pub(crate) fn of_family(db: &Connection, family: &str) -> rusqlite::Result<Vec<String>> {
+    db.prepare_cached(OF_FAMILY)?.query_map([family], |row| row.get("id"))?.collect()
+}
+
 /// Notes that a key was used in an hour since the Unix epoch. It writes once an hour and key.
 pub(crate) fn mark_used(tx: &Connection, id: &str, hour: u64) -> rusqlite::Result<()> {
     tx.prepare_cached(MARK_USED)?.execute(named_params! {":id": id, ":hour": hour})?;
@@ -269,29 +279,64 @@ pub(crate) struct Opening {
     pub(crate) acts_as: Option<String>,
     pub(crate) expires_at_ms: Option<u64>,
     pub(crate) allowlist: Allowlist,
+    /// True if it is active and acts for no disabled human. Its project may be disabled.
+    pub(crate) is_open: bool,
 }
 
-/// Gives `take` every key that is active and acts as nobody who is disabled. Whether its project is enabled is
-/// for the caller to know.
+/// Calls `take` with every key that is open.
 pub(crate) fn each_open(db: &Connection, now_ms: u64, mut take: impl FnMut(Opening)) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(OPEN)?;
-    // Looking columns up by name in each row would take most of the time.
-    let place = |column| statement.column_index(column);
-    let (id, hash, project) = (place("id")?, place("hash")?, place("project")?);
-    let (acts_as, expires_at_ms) = (place("acts_as")?, place("expires_at_ms")?);
-    let lists = allowlist::places(&statement)?;
-    let mut rows = statement.query([now_ms])?;
+    let columns = OpeningColumns::of(&statement)?;
+    let mut rows = statement.query(named_params! {":now": now_ms})?;
     while let Some(row) = rows.next()? {
-        take(Opening {
-            id: row.get(id)?,
-            hash: KeyHash(row.get(hash)?),
-            project: row.get(project)?,
-            acts_as: row.get(acts_as)?,
-            expires_at_ms: row.get(expires_at_ms)?,
-            allowlist: allowlist::at(row, &lists)?,
-        });
+        take(columns.read(row)?);
     }
     Ok(())
+}
+
+/// Returns a key, open or not.
+pub(crate) fn opening(db: &Connection, id: &str, now_ms: u64) -> rusqlite::Result<Option<Opening>> {
+    let mut statement = db.prepare_cached(OPENING)?;
+    let columns = OpeningColumns::of(&statement)?;
+    statement.query_row(named_params! {":id": id, ":now": now_ms}, |row| columns.read(row)).optional()
+}
+
+/// The places of the columns of an [`Opening`]: looking them up by name in each row would take most of the time.
+struct OpeningColumns {
+    id: usize,
+    hash: usize,
+    project: usize,
+    acts_as: usize,
+    expires_at_ms: usize,
+    lists: [usize; 3],
+    is_open: usize,
+}
+
+impl OpeningColumns {
+    fn of(statement: &Statement<'_>) -> rusqlite::Result<Self> {
+        let place = |column| statement.column_index(column);
+        Ok(Self {
+            id: place("id")?,
+            hash: place("hash")?,
+            project: place("project")?,
+            acts_as: place("acts_as")?,
+            expires_at_ms: place("expires_at_ms")?,
+            lists: allowlist::places(statement)?,
+            is_open: place("is_open")?,
+        })
+    }
+
+    fn read(&self, row: &Row<'_>) -> rusqlite::Result<Opening> {
+        Ok(Opening {
+            id: row.get(self.id)?,
+            hash: KeyHash(row.get(self.hash)?),
+            project: row.get(self.project)?,
+            acts_as: row.get(self.acts_as)?,
+            expires_at_ms: row.get(self.expires_at_ms)?,
+            allowlist: allowlist::at(row, &self.lists)?,
+            is_open: row.get(self.is_open)?,
+        })
+    }
 }
 
 const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at_ms, models, endpoints, routes, \
@@ -326,7 +371,14 @@ const REMEMBER: &str = "INSERT INTO former_keys (id, family) VALUES (?, ?)";
 const FORGET_FAMILY: &str = "DELETE FROM former_keys WHERE family = ?";
 const FAMILY: &str = "SELECT family FROM keys WHERE id = ?1 \
      UNION ALL SELECT family FROM former_keys WHERE id = ?1";
-const OPEN: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes \
+const IN_FAMILY: &str = "SELECT id FROM keys WHERE family = ?";
+const OF_FAMILY: &str = "SELECT id FROM keys WHERE family = ?1 \
+     UNION ALL SELECT id FROM former_keys WHERE family = ?1";
+const OPEN: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes, 1 AS is_open \
      FROM keys LEFT JOIN principals ON principals.id = acts_as \
-     WHERE state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > ?) \
+     WHERE state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > :now) \
      AND coalesce(principals.disabled, 0) = 0";
+const OPENING: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes, \
+     state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > :now) \
+     AND coalesce(principals.disabled, 0) = 0 AS is_open \
+     FROM keys LEFT JOIN principals ON principals.id = acts_as WHERE keys.id = :id";

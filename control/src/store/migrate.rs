@@ -26,6 +26,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0013_usage_units.sql", include_str!("migrations/0013_usage_units.sql")),
     ("0014_row_sums.sql", include_str!("migrations/0014_row_sums.sql")),
     ("0015_usage_row_sums.sql", include_str!("migrations/0015_usage_row_sums.sql")),
+    ("0016_idempotency.sql", include_str!("migrations/0016_idempotency.sql")),
 ];
 
 /// The newest version that this binary knows.

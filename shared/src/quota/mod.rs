@@ -191,6 +191,11 @@ impl Counters {
         Arc::clone(counters.entry(id.into()).or_insert_with(|| Arc::new(counter)))
     }
 
+    /// Forgets the counter of a quota.
+    pub fn remove(&self, id: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
     /// Forgets the counters of all quotas but these.
     pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| is_kept(id));

@@ -1,5 +1,7 @@
 //! Changing and deleting keys.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 use shared::quota::Subject;
 
@@ -9,7 +11,7 @@ use super::issue::check_acts_as;
 use crate::api::Change;
 use crate::command::allowlist::AllowlistEdit;
 use crate::command::{Command, Done, Refusal, Write, quotas};
-use crate::publish::Touched;
+use crate::publish::{ChangedKeys, Touched};
 use crate::store::audit::Entry;
 use crate::store::keys::{self, Key, KeyState};
 use crate::store::quotas::Of;
@@ -54,7 +56,8 @@ impl Command for Edit {
             _ => "key.edit",
         };
         let audit = Entry::done(action, "key", &after.id).before(json!(before)).after(json!(after));
-        Ok(Done { version: Some(after.version), output: after, audit, touched: Touched::ACCESS })
+        let touched = Touched::keys([before.id]);
+        Ok(Done { version: Some(after.version), output: after, audit, touched })
     }
 }
 
@@ -105,7 +108,14 @@ impl Command for Delete {
         } else {
             Vec::new()
         };
-        let touched = if quotas.is_empty() { Touched::NOTHING } else { Touched::ACCESS };
+        // A revoked key opens nothing already.
+        let touched = match quotas.as_slice() {
+            [] => Touched::NOTHING,
+            gone => Touched::changed(ChangedKeys {
+                keys: BTreeSet::new(),
+                limits_gone: gone.iter().map(|quota| quota.id.clone()).collect(),
+            }),
+        };
         let audit =
             Entry::done("key.delete", "key", &before.id).before(json!({"key": before, "quotas": quotas}));
         Ok(Done { output: (), version: None, audit, touched })

@@ -6,6 +6,7 @@ use shared::access::{Allowlist, KeyHasher};
 use shared::key_format::{key_of, shown_part};
 use shared::secret::Secret;
 
+use super::replay;
 use crate::command::allowlist::AllowlistEdit;
 use crate::command::{Command, Done, Refusal, Write, quotas};
 use crate::publish::Touched;
@@ -85,7 +86,16 @@ impl Command for Create {
         issued.limits = quotas::create_of_key(write, &issued.shown.family, limits)?;
         let audit = Entry::done("key.create", "key", &issued.shown.id)
             .after(json!({"key": issued.shown, "quotas": issued.limits}));
-        Ok(Done { version: Some(1), output: issued, audit, touched: Touched::ACCESS })
+        let touched = Touched::keys([issued.shown.id.clone()]);
+        Ok(Done { version: Some(1), output: issued, audit, touched })
+    }
+
+    fn kept(issued: &Issued) -> serde_json::Result<Vec<u8>> {
+        replay::kept(issued)
+    }
+
+    fn replayed(write: &Write<'_>, kept: Vec<u8>) -> Result<(Vec<u8>, Option<Entry>), Refusal> {
+        replay::replayed(write, kept)
     }
 }
 

@@ -3,6 +3,7 @@
 mod edges;
 mod edit;
 mod issue;
+mod replay;
 mod reveal;
 mod rotate;
 

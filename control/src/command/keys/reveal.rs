@@ -42,7 +42,8 @@ impl Command for Reveal {
     }
 }
 
-fn open(write: &Write<'_>, id: &str) -> Result<Secret<String>, Refusal> {
+/// Returns the key of a sealed copy, if the caller may see it.
+pub(super) fn open(write: &Write<'_>, id: &str) -> Result<Secret<String>, Refusal> {
     let key = expect(write, id, None)?;
     if !is_for(&key, &write.actor.who) {
         return Err(Refusal::new(

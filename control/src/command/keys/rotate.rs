@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::edges::{Edge, follow};
-use super::expect;
 use super::issue::{Issued, check_place, issue};
+use super::{expect, replay};
 use crate::command::{Command, Done, Refusal, Write};
 use crate::publish::Touched;
 use crate::store::audit::Entry;
@@ -61,6 +61,15 @@ impl Command for Rotate {
         let audit = Entry::done("key.rotate", "key", &before.id)
             .before(json!(before))
             .after(json!({"old": after, "new": issued.shown}));
-        Ok(Done { version: Some(1), output: issued, audit, touched: Touched::ACCESS })
+        let touched = Touched::keys([before.id, issued.shown.id.clone()]);
+        Ok(Done { version: Some(1), output: issued, audit, touched })
+    }
+
+    fn kept(issued: &Issued) -> serde_json::Result<Vec<u8>> {
+        replay::kept(issued)
+    }
+
+    fn replayed(write: &Write<'_>, kept: Vec<u8>) -> Result<(Vec<u8>, Option<Entry>), Refusal> {
+        replay::replayed(write, kept)
     }
 }

@@ -6,7 +6,7 @@ use shared::quota::{Metric, Period, Subject};
 use super::endpoints::{check_model, exists as endpoint_exists};
 use super::{Command, Done, Refusal, Write};
 use crate::connection::lookup;
-use crate::publish::Touched;
+use crate::publish::{ChangedKeys, Touched};
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;
 use crate::store::quotas::{self, Counted, Enforcement, KeyLimit, Of, Row};
@@ -63,7 +63,8 @@ impl Command for Create {
             quotas::add_used(write.db, &row.id, start_ms, spent.amount(row.metric).unwrap_or(0))?;
         }
         let audit = Entry::done("quota.create", "quota", &row.id).after(json!(row));
-        Ok(Done { version: Some(1), output: row, audit, touched: Touched::ACCESS })
+        let touched = touched_by(write, &row.counted.subject, None)?;
+        Ok(Done { version: Some(1), output: row, audit, touched })
     }
 }
 
@@ -82,7 +83,8 @@ impl Command for Edit {
         check_twin(write, &after)?;
         quotas::put(write.db, &after)?;
         let audit = Entry::done("quota.edit", "quota", &after.id).before(json!(before)).after(json!(after));
-        Ok(Done { version: Some(after.version), output: after, audit, touched: Touched::ACCESS })
+        let touched = touched_by(write, &after.counted.subject, None)?;
+        Ok(Done { version: Some(after.version), output: after, audit, touched })
     }
 }
 
@@ -93,8 +95,20 @@ impl Command for Delete {
         let before = expect(write, &self.id, self.if_version)?;
         quotas::delete(write.db, &before.id)?;
         let audit = Entry::done("quota.delete", "quota", &before.id).before(json!(before));
-        Ok(Done { output: (), version: None, audit, touched: Touched::ACCESS })
+        let touched = touched_by(write, &before.counted.subject, Some(before.id))?;
+        Ok(Done { output: (), version: None, audit, touched })
     }
+}
+
+/// Returns the parts of a snapshot that hold the limits of a subject, one of which may be `gone`.
+fn touched_by(write: &Write<'_>, subject: &Of, gone: Option<String>) -> Result<Touched, Refusal> {
+    Ok(match subject.kind {
+        Subject::Key => Touched::changed(ChangedKeys {
+            keys: keys::in_family(write.db, &subject.id)?.into_iter().collect(),
+            limits_gone: gone.into_iter().collect(),
+        }),
+        Subject::Project | Subject::Principal | Subject::Provider | Subject::Gateway => Touched::ACCESS,
+    })
 }
 
 fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<Row, Refusal> {

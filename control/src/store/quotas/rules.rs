@@ -6,28 +6,84 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use shared::quota::Subject;
 
-use super::{ALL, Of, Row};
+use super::{ALL, Of, Row, of_subject};
+use crate::store::keys::{self, Opening};
 use crate::store::record::{Name, Record};
 
-/// All limits, by the key, project or human that they bind.
+/// Limits by their subjects, in the order of their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    pub(crate) all: Vec<Arc<Row>>,
     by_subject: HashMap<Of, Vec<Arc<Row>>>,
 }
 
 impl Rules {
+    /// Loads all limits.
     pub(crate) fn load(db: &Connection) -> rusqlite::Result<Self> {
         let mut rules = Self::default();
-        for row in db.prepare_cached(ALL)?.query_map([], Row::of)? {
-            let row = Arc::new(row?);
-            rules.by_subject.entry(row.counted.subject.clone()).or_default().push(Arc::clone(&row));
-            rules.all.push(row);
-        }
-        if rules.all.iter().any(|row| row.counted.subject.kind == Subject::Key) {
+        rules.add(db.prepare_cached(ALL)?.query_map([], Row::of)?)?;
+        if rules.by_subject.keys().any(|of| of.kind == Subject::Key) {
             rules.load_families(db)?;
         }
         Ok(rules)
+    }
+
+    /// Loads the limits that may count a request of one of these keys.
+    pub(crate) fn load_of(db: &Connection, openings: &[Opening]) -> rusqlite::Result<Self> {
+        let mut rules = Self::default();
+        rules.add(db.prepare_cached(EVERYWHERE)?.query_map([], Row::of)?)?;
+        for key in openings {
+            rules.refresh(db, &key.id)?;
+            let owners = [(Subject::Project, Some(&key.project)), (Subject::Principal, key.acts_as.as_ref())];
+            for (kind, id) in owners {
+                let Some(id) = id else { continue };
+                let of = Of { kind, id: id.clone() };
+                if !rules.by_subject.contains_key(&of) {
+                    rules.set(&of, of_subject(db, &of)?.into_iter().map(Arc::new).collect());
+                }
+            }
+        }
+        Ok(rules)
+    }
+
+    /// Loads again the limits of the family of a key.
+    pub(crate) fn refresh(&mut self, db: &Connection, key: &str) -> rusqlite::Result<()> {
+        let Some(family) = keys::family(db, key)? else { return Ok(()) };
+        let of = Of { kind: Subject::Key, id: family };
+        let rows: Vec<_> = of_subject(db, &of)?.into_iter().map(Arc::new).collect();
+        for id in keys::of_family(db, &of.id)? {
+            self.set(&Of { kind: Subject::Key, id }, rows.clone());
+        }
+        self.set(&of, rows);
+        Ok(())
+    }
+
+    fn add(&mut self, rows: impl Iterator<Item = rusqlite::Result<Row>>) -> rusqlite::Result<()> {
+        for row in rows {
+            let row = Arc::new(row?);
+            self.by_subject.entry(row.counted.subject.clone()).or_default().push(row);
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, of: &Of, rows: Vec<Arc<Row>>) {
+        if rows.is_empty() {
+            self.by_subject.remove(of);
+        } else {
+            self.by_subject.insert(of.clone(), rows);
+        }
+    }
+
+    /// True if nothing is limited.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_subject.is_empty()
+    }
+
+    /// Returns every limit once.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Row>> {
+        // The limits of a family stand at each of its keys.
+        let own =
+            |(of, rows): (&Of, &'_ Vec<Arc<Row>>)| rows.first().is_some_and(|row| row.counted.subject == *of);
+        self.by_subject.iter().filter(move |entry| own(*entry)).flat_map(|(_, rows)| rows)
     }
 
     /// Adds each key of a family with limits, because records and requests name the key.
@@ -79,6 +135,7 @@ impl Rules {
 /// The subject of the limits of the whole gateway.
 const GATEWAY: Of = Of { kind: Subject::Gateway, id: String::new() };
 
+const EVERYWHERE: &str = "SELECT * FROM quotas WHERE kind IN ('provider', 'gateway') ORDER BY id";
 const LIMITED_KEYS: &str = "SELECT id, family FROM keys \
      WHERE family IN (SELECT subject FROM quotas WHERE kind = 'key') \
      UNION ALL SELECT id, family FROM former_keys \

@@ -1,0 +1,104 @@
+//! What is committed, published and answered when an order fails among others, and when publication fails.
+
+use http::StatusCode;
+use serde_json::json;
+use shared::snapshot::{SnapshotReader, channel};
+use tokio::sync::oneshot::Receiver;
+
+use super::*;
+use crate::actor::Who;
+use crate::publish::tests::{config, started};
+use crate::vault::open_keys;
+use shared::secret::Secret;
+
+/// Runs some SQL, whose errors are the database's.
+struct Sql(&'static str, Touched);
+
+impl Command for Sql {
+    type Output = serde_json::Value;
+
+    fn apply(self, write: &Write<'_>) -> Result<Done<Self::Output>, Refusal> {
+        write.db.execute_batch(self.0)?;
+        let audit = audit::Entry::done("test.sql", "test", self.0);
+        Ok(Done { output: json!({"sql": self.0}), version: None, audit, touched: self.1 })
+    }
+}
+
+struct Room {
+    _folder: tempfile::TempDir,
+    db: Connection,
+    keys: Keys,
+    publisher: Publisher,
+    reader: SnapshotReader,
+}
+
+impl Room {
+    fn open() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "", &[]);
+        let (out, reader) = channel();
+        let (publisher, db) = started(&config, out);
+        let keys = open_keys(&db, &Secret::new(crate::publish::tests::KEY)).unwrap();
+        db.execute_batch("CREATE TABLE t (a INTEGER UNIQUE) STRICT").unwrap();
+        Self { _folder: folder, db, keys, publisher, reader }
+    }
+
+    fn execute(&mut self, orders: Vec<Box<dyn Order>>) -> TouchedAccess {
+        let Self { db, keys, publisher, .. } = self;
+        execute(&mut Bench { db, keys, publisher }, orders)
+    }
+
+    fn count(&self, sql: &str) -> i64 {
+        self.db.query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+}
+
+fn order(sql: &'static str, touched: Touched) -> (Box<dyn Order>, Receiver<Reply>) {
+    let actor = Actor { who: Who::admin(), address: None, request_id: None };
+    let context = OrderContext { actor, status: StatusCode::OK, idempotency: None };
+    let (order, reply) = OrderOf::new(Sql(sql, touched), context);
+    (Box::new(order), reply)
+}
+
+#[test]
+fn an_order_whose_sql_fails_is_undone_alone() {
+    let mut room = Room::open();
+    let scripts = [
+        "INSERT INTO t VALUES (1)",
+        "INSERT INTO t VALUES (2); INSERT INTO t VALUES (1)",
+        "INSERT INTO nowhere VALUES (1)",
+        "INSERT INTO t VALUES (3)",
+    ];
+    let (orders, mut replies): (Vec<_>, Vec<_>) =
+        scripts.into_iter().map(|sql| order(sql, Touched::NOTHING)).unzip();
+    room.execute(orders);
+    let answered: Vec<bool> =
+        replies.iter_mut().map(|reply| matches!(reply.try_recv(), Ok(Reply::Answer(_)))).collect();
+    assert_eq!(answered, [true, false, false, true]);
+    assert!(matches!(order_failed(&mut room), Reply::Failed(_)), "the next one is served as ever");
+    assert_eq!((room.count("SELECT sum(a) FROM t"), room.count("SELECT count(*) FROM t")), (4, 2));
+    assert_eq!(room.count("SELECT count(*) FROM audit WHERE action = 'test.sql'"), 2);
+}
+
+fn order_failed(room: &mut Room) -> Reply {
+    let (order, mut reply) = order("INSERT INTO t VALUES (1)", Touched::NOTHING);
+    room.execute(vec![order]);
+    reply.try_recv().unwrap()
+}
+
+#[test]
+fn a_change_that_is_committed_and_not_published_says_so_and_is_published_later() {
+    let mut room = Room::open();
+    let before = room.reader.load().generation;
+    let (hide, mut hidden) = order("ALTER TABLE endpoints RENAME TO elsewhere", Touched::ROUTING);
+    room.execute(vec![hide]);
+    let Ok(Reply::Answer(answer)) = hidden.try_recv() else { panic!("it was committed") };
+    assert_eq!((answer.status, answer.published), (StatusCode::OK, false));
+    assert_eq!((room.reader.load().generation, room.publisher.is_owing()), (before, true));
+
+    let (show, mut shown) = order("ALTER TABLE elsewhere RENAME TO endpoints", Touched::NOTHING);
+    room.execute(vec![show]);
+    let Ok(Reply::Answer(answer)) = shown.try_recv() else { panic!("it was committed") };
+    assert!(answer.published);
+    assert_eq!((room.reader.load().generation, room.publisher.is_owing()), (before + 1, false));
+}
