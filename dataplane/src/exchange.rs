@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use http::header::{CONNECTION, UPGRADE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
+use shared::answer_head::X_REQUEST_ID;
 use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
 use shared::port::{BoxError, Insider, KeyHolder, full};
@@ -39,8 +40,6 @@ pub(crate) struct Caller {
 }
 
 pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Response<Reply>>>>;
-
-pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Answers one request. Boxed, so that a connection keeps no room for it while it relays or idles; kept small,
 /// because it is copied when it is made.

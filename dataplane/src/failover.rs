@@ -195,10 +195,6 @@ fn far(started: Instant, budget: Duration) -> tokio::time::Instant {
 }
 
 /// The result of one target.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one short-lived value a request; a box would be an allocation for each"
-)]
 enum Step {
     Served { success: Success, adapted_from: Option<Dialect> },
     Moved,

@@ -198,12 +198,24 @@ impl RequestIds {
         prefix.copy_from_slice(b"req_");
         let halves = [self.worker, number].map(u64::to_be_bytes);
         for (byte, pair) in halves.as_flattened().iter().zip(digits.as_chunks_mut::<2>().0) {
-            *pair =
-                [byte >> 4, byte & 15].map(|value| if value < 10 { b'0' + value } else { b'a' - 10 + value });
+            *pair = HEX.get(usize::from(*byte)).copied().unwrap_or_default();
         }
         HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("req_"))
     }
 }
+
+/// Each byte as two digits.
+#[expect(clippy::indexing_slicing, reason = "a wrong index fails the build")]
+static HEX: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [DIGITS[byte / 16], DIGITS[byte % 16]];
+        byte += 1;
+    }
+    pairs
+};
 
 /// 2^64 divided by the golden ratio, so that consecutive numbers look different.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod address;
 pub mod alarm;
+pub mod answer_head;
 pub mod build;
 pub mod clock;
 pub mod error_kind;

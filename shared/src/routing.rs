@@ -11,6 +11,7 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderName, HeaderValue};
 
 use crate::access::Access;
+use crate::answer_head::AnswerHead;
 use crate::health::{Circuit, UpstreamIdentity};
 use crate::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use crate::operation::Dialect;
@@ -207,6 +208,8 @@ pub struct Model {
     pub prices: Option<Prices>,
     /// The label of `prices` in records: [`Prices::label`].
     pub price_label: Option<Arc<str>>,
+    /// The head of its answers. A model of which only the id is known has none.
+    pub answer_head: Option<AnswerHead>,
 }
 
 impl Model {
@@ -224,6 +227,7 @@ impl Model {
             output_tokens_max: None,
             prices: None,
             price_label: None,
+            answer_head: None,
         }
     }
 }

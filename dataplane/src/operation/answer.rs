@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use shared::answer_head::{AnswerHead, X_ATTEMPTS, X_MODEL, X_PROVIDER, X_REQUEST_ID};
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::routing::Target;
@@ -17,14 +18,11 @@ use wire::stream::{StreamOptions, Trouble};
 use crate::admit::quota;
 use crate::attempt::Begun;
 use crate::error::Fault;
-use crate::exchange::{Exchange, X_REQUEST_ID};
+use crate::exchange::Exchange;
 use crate::failover::{self, Job, Served, Unserved};
 use crate::record::{Record, Reported};
 use crate::relay::{Early, Finished, Parts, Relay, Reply};
 
-const X_PROVIDER: HeaderName = HeaderName::from_static("x-llmgw-provider");
-const X_MODEL: HeaderName = HeaderName::from_static("x-llmgw-model");
-const X_ATTEMPTS: HeaderName = HeaderName::from_static("x-llmgw-attempts");
 const X_DROPPED: HeaderName = HeaderName::from_static("x-llmgw-dropped");
 const X_ADAPTED: HeaderName = HeaderName::from_static("x-llmgw-adapted");
 /// What the answer cost, in dollars; where that is known before the head is sent.
@@ -49,7 +47,7 @@ pub(super) fn respond(
             if let Some(target) = &unserved.target {
                 name_target(response.headers_mut(), target);
             }
-            response.headers_mut().insert(X_ATTEMPTS, count(unserved.attempts));
+            response.headers_mut().insert(X_ATTEMPTS, HeaderValue::from(unserved.attempts));
             response.headers_mut().extend(unserved.notices);
             response
         }
@@ -66,17 +64,17 @@ fn answer(
     let Served { success, target, adapted_from, trail, attempts, notices } = served;
     let mut response = Response::new(Reply::full(bytes::Bytes::new()));
     let headers = response.headers_mut();
-    if success.content_type.as_bytes().starts_with(b"text/event-stream") {
+    let is_stream = success.content_type.as_bytes().starts_with(b"text/event-stream");
+    *headers = head(&target, success.content_type, adapted_from, attempts);
+    if is_stream {
         stream_headers(headers);
     }
-    headers.insert(CONTENT_TYPE, success.content_type);
     if let Some(processing_ms) = success.processing_ms {
         headers.insert(PROCESSING_MS, processing_ms);
     }
     if let Some(names) = success.dropped {
         headers.insert(X_DROPPED, *names);
     }
-    describe(headers, &target, adapted_from, attempts);
     headers.extend(notices);
     record.note(|event| event.status = StatusCode::OK.as_u16());
     *response.body_mut() = match success.begun {
@@ -114,23 +112,21 @@ pub(super) fn no_record() -> Fault {
     Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(2)).closing()
 }
 
-/// Who answers, in whose words, and after how many attempts.
-pub(super) fn describe(
-    headers: &mut HeaderMap,
+/// Returns the headers that name the target, the protocol that the answer was adapted from, and the attempts.
+pub(super) fn head(
     target: &Target,
+    content_type: HeaderValue,
     adapted_from: Option<Dialect>,
     attempts: u32,
-) {
-    name_target(headers, target);
-    headers.insert(X_ATTEMPTS, count(attempts));
+) -> HeaderMap {
+    let mut headers = match &target.model.answer_head {
+        Some(head) => head.headers(content_type, attempts),
+        None => AnswerHead::new(&target.provider.id, &target.model.id).headers(content_type, attempts),
+    };
     if let Some(from) = adapted_from {
         headers.insert(X_ADAPTED, HeaderValue::from_static(from.name()));
     }
-}
-
-/// A number as a header's value; the usual one is at hand.
-fn count(attempts: u32) -> HeaderValue {
-    if attempts == 1 { HeaderValue::from_static("1") } else { HeaderValue::from(attempts) }
+    headers
 }
 
 /// Nano-dollars as dollars with six decimals, or nine where six are not exact.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use serde::Serialize;
+use shared::answer_head::AnswerHead;
 use shared::id::{ModelId, ProviderId};
 use shared::prices::Prices;
 use shared::routing::Model;
@@ -169,7 +170,7 @@ impl Merger {
             audio: facts.audio,
             created: offer.and_then(|offer| offer.created),
             owned_by: offer.and_then(|offer| offer.owned_by.clone()),
-            model: Arc::new(model(id, facts, prices_from.as_ref())),
+            model: Arc::new(model(&provider.id, id, facts, prices_from.as_ref())),
             prices_from,
             without_override,
             sources,
@@ -195,8 +196,10 @@ fn standing(prices: &Prices, from: &PricesFrom, listed: Option<&Listed>) -> Stan
     }
 }
 
-fn model(id: &str, facts: Facts, prices_from: Option<&PricesFrom>) -> Model {
+fn model(provider: &ProviderId, id: &str, facts: Facts, prices_from: Option<&PricesFrom>) -> Model {
+    let id = ModelId::new(id);
     Model {
+        answer_head: Some(AnswerHead::new(provider, &id)),
         display_name: facts.display_name,
         vision: facts.vision,
         tools: facts.tools,
@@ -206,7 +209,7 @@ fn model(id: &str, facts: Facts, prices_from: Option<&PricesFrom>) -> Model {
         output_tokens_max: facts.max_output_tokens,
         price_label: facts.prices.as_ref().zip(prices_from).map(|(prices, from)| label(prices, from)),
         prices: facts.prices,
-        ..Model::bare(ModelId::new(id))
+        ..Model::bare(id)
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
+use shared::answer_head::JSON;
 use shared::clock;
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
@@ -89,7 +90,7 @@ fn started(asked: Asked<'_>, served: Served, mut record: Record) -> Result<Respo
     let mut response = json(about(&operation, begun).started());
     *response.status_mut() = status;
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(POLL_AFTER.as_secs()));
-    answer::describe(response.headers_mut(), &target, adapted_from, attempts);
+    response.headers_mut().extend(answer::head(&target, JSON, adapted_from, attempts));
     response.headers_mut().extend(notices);
     Ok(response)
 }
