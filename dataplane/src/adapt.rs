@@ -166,6 +166,7 @@ fn traits(target: &Target) -> Traits<'_> {
             .output_tokens_max
             .map_or(plain.output_tokens_default, |most| most.min(OUTPUT_TOKENS_UNASKED_MAX)),
         tool_ids: quirks.tool_ids,
+        word_tool_names: quirks.word_tool_names,
         stream_options: quirks.stream_options,
         json_schema: quirks.json_schema,
         strict_tools: quirks.strict_tools,

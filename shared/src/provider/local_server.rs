@@ -19,5 +19,5 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     headers: &[],
     models: &[],
     timeout: Duration::from_secs(30),
-    quirks: Quirks { leading_system: true, ..Quirks::PLAIN },
+    quirks: Quirks { leading_system: true, word_tool_names: false, ..Quirks::PLAIN },
 };

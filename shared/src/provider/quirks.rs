@@ -9,6 +9,8 @@ pub struct Quirks {
     pub output_limit: OutputLimit,
     /// What ids of tool calls look like.
     pub tool_ids: ToolIds,
+    /// Names of tools are words of at most 64 characters.
+    pub word_tool_names: bool,
     /// `stream_options` is known, so that usage can be asked for on a stream. Who does not know it sends usage unasked,
     /// or refuses the request.
     pub stream_options: bool,
@@ -71,6 +73,7 @@ impl Quirks {
     pub const PLAIN: Self = Self {
         output_limit: OutputLimit::MaxTokens,
         tool_ids: ToolIds::Word,
+        word_tool_names: true,
         stream_options: true,
         json_schema: true,
         strict_tools: true,

@@ -14,10 +14,7 @@ pub(super) fn call_id<'a>(id: &'a str, prefix: &str) -> Cow<'a, str> {
     if (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(fits) {
         return Cow::Borrowed(id);
     }
-    let hash = fnv_1a(id.as_bytes());
-    let letters =
-        (0..24_u32).map(|letter| LETTERS.get(five_bits(hash, letter)).copied().map_or('0', char::from));
-    Cow::Owned(prefix.chars().chain(letters).collect())
+    Cow::Owned(prefix.to_owned() + &letters(id.as_bytes(), 24))
 }
 
 /// `id` as a target whose ids have this `form` takes it.
@@ -25,12 +22,16 @@ pub(super) fn fitting<'a>(form: ToolIds, id: &'a str, prefix: &str) -> Cow<'a, s
     match form {
         ToolIds::Word => call_id(id, prefix),
         ToolIds::Nine if id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) => id.into(),
-        ToolIds::Nine => {
-            let hash = fnv_1a(id.as_bytes());
-            let letter = |position| LETTERS.get(five_bits(hash, position)).copied().map_or('0', char::from);
-            Cow::Owned((0..9_u32).map(letter).collect())
-        }
+        ToolIds::Nine => Cow::Owned(letters(id.as_bytes(), 9)),
     }
+}
+
+/// So many letters and digits that stand for `text`; at most 25 differ.
+pub(super) fn letters(text: &[u8], count: u32) -> String {
+    let hash = fnv_1a(text);
+    (0..count)
+        .map(|position| LETTERS.get(five_bits(hash, position)).copied().map_or('0', char::from))
+        .collect()
 }
 
 fn five_bits(hash: u128, position: u32) -> usize {

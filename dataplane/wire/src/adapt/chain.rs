@@ -32,6 +32,7 @@ pub(super) fn prepare(
         files: true,
         leading_system: false,
         stops_max: None,
+        word_tool_names: false,
         ..*asking.target
     };
     let target = Traits { files: true, stops_max: asking.target.stops_max, ..between };

@@ -19,7 +19,9 @@ mod messages_over_chat;
 mod path;
 mod read;
 mod responses_over_chat;
+mod schema;
 mod signed;
+mod tool_names;
 mod write;
 
 use std::fmt::Debug;
@@ -113,6 +115,8 @@ pub struct Traits<'a> {
     pub output_tokens_default: u64,
     /// What ids of tool calls must look like.
     pub tool_ids: ToolIds,
+    /// Names of tools are words of at most 64 characters.
+    pub word_tool_names: bool,
     /// A stream can be asked for its usage by `stream_options`.
     pub stream_options: bool,
     /// Answers can be held to a JSON schema.
@@ -159,6 +163,7 @@ impl<'a> Traits<'a> {
             output_limit_field: "max_tokens",
             output_tokens_default: 4096,
             tool_ids: ToolIds::Word,
+            word_tool_names: true,
             stream_options: true,
             json_schema: true,
             strict_tools: true,

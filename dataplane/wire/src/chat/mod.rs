@@ -2,11 +2,13 @@
 
 mod answer;
 mod chunk;
+mod finish;
 mod judge;
 mod response;
 mod synthesize;
 mod usage;
 
+pub(crate) use finish::Finish;
 pub(crate) use response::{Scan, read_whole, whole_answer};
 pub use synthesize::synthesize_stream;
 pub use usage::token_counts;

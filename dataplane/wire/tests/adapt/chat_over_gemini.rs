@@ -318,8 +318,10 @@ proptest! {
 
     #[test]
     fn conversations_keep_their_meaning(turns in proptest::collection::vec(turn(), 1..6)) {
-        let messages: Vec<Value> = turns.iter().flat_map(|turn| turn.0.clone()).collect();
-        let want: Vec<Value> = turns.iter().flat_map(|turn| turn.1.clone()).collect();
+        let first = (vec![json!({"role": "user", "content": "Hi"})], vec![json!(["user", {"text": "Hi"}])]);
+        let turns = || std::iter::once(&first).chain(&turns);
+        let messages: Vec<Value> = turns().flat_map(|turn| turn.0.clone()).collect();
+        let want: Vec<Value> = turns().flat_map(|turn| turn.1.clone()).collect();
         let (sent, _) = prepare(&json!({"model": "fast", "messages": messages}));
         let got: Vec<Value> = sent["contents"].as_array().unwrap().iter().flat_map(|content| {
             let role = content["role"].clone();

@@ -33,5 +33,6 @@ mod responses_over_chat;
 #[path = "../hold/responses_reader.rs"]
 mod responses_reader;
 mod round_trip;
+mod tool_calls;
 mod traps;
 mod vectors;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shared::usage::TokenCounts;
 
-use super::{Call, Identity, write_signature, write_usage};
+use super::{Call, Identity, in_old_words, write_signature, write_usage};
 use crate::envelope::{StreamError, event_of};
 use crate::extras::Extras;
 use crate::json::{Writer, meant_bytes};
@@ -18,6 +18,8 @@ pub(in crate::adapt) struct Chunks {
     before_delta: Vec<u8>,
     /// The client asked for usage: every chunk before the one that has it says `null`.
     include_usage: bool,
+    /// Calls are told in the old form, which has room for one.
+    functions: bool,
     secrets: Vec<String>,
     json: Writer,
     state: StreamState,
@@ -35,6 +37,7 @@ impl Chunks {
             before_delta: [before.as_slice(), br#"{"index":0,"delta":{"#].concat(),
             before,
             include_usage,
+            functions: identity.functions,
             secrets,
             json: Writer::default(),
             state: StreamState::default(),
@@ -89,6 +92,13 @@ impl Chunks {
 
     /// A call begins, with what is known of its arguments.
     pub(in crate::adapt) fn call(&mut self, choice: u64, index: u64, call: &Call<'_>) {
+        if self.functions {
+            return self.function_call(
+                choice,
+                index,
+                &[("name", &call.name), ("arguments", &call.arguments)],
+            );
+        }
         self.output(call.bytes());
         self.begin(choice).name("tool_calls").list().object().name("index").number(index);
         call.write(&mut self.json);
@@ -98,6 +108,9 @@ impl Chunks {
 
     /// More of a call's arguments.
     pub(in crate::adapt) fn arguments(&mut self, choice: u64, index: u64, fragment: &str) {
+        if self.functions {
+            return self.function_call(choice, index, &[("arguments", fragment)]);
+        }
         if !fragment.is_empty() {
             self.output(fragment.len());
             let json = self.begin(choice).name("tool_calls").list().object().name("index").number(index);
@@ -107,7 +120,22 @@ impl Chunks {
         }
     }
 
+    /// A piece of a call in the old form. Only the first call of an answer has a place.
+    fn function_call(&mut self, choice: u64, index: u64, members: &[(&str, &str)]) {
+        if index > 0 {
+            return;
+        }
+        self.output(members.iter().map(|(_, text)| text.len()).sum());
+        let json = self.begin(choice).name("function_call").object();
+        for (name, text) in members {
+            json.name(name).text(text);
+        }
+        json.end_object();
+        self.end(None);
+    }
+
     pub(in crate::adapt) fn finish(&mut self, choice: u64, reason: &str) {
+        let reason = if self.functions { in_old_words(reason) } else { reason };
         self.begin(choice);
         self.end(Some(reason));
     }

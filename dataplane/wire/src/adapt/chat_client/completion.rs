@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use shared::usage::TokenCounts;
 
-use super::{Identity, write_signature, write_usage};
+use super::{Identity, in_old_words, write_signature, write_usage};
 use crate::adapt::Whole;
 use crate::extras::Extras;
 use crate::json::Writer;
@@ -22,11 +22,15 @@ pub(in crate::adapt) struct Call<'a> {
 
 impl Call<'_> {
     pub(super) fn write(&self, json: &mut Writer) {
-        json.name("id").text(&self.id).name("type").text("function").name("function").object();
-        json.name("name").text(&self.name).name("arguments").text(&self.arguments).end_object();
+        json.name("id").text(&self.id).name("type").text("function");
+        self.write_function(json.name("function"));
         if let Some(signature) = &self.signature {
             write_signature(signature, json);
         }
+    }
+
+    fn write_function(&self, json: &mut Writer) {
+        json.object().name("name").text(&self.name).name("arguments").text(&self.arguments).end_object();
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -49,7 +53,7 @@ pub(in crate::adapt) struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    fn write(&self, json: &mut Writer) {
+    fn write(&self, functions: bool, json: &mut Writer) {
         json.object().name("index").number(self.index).name("message").object();
         json.name("role").text("assistant").name("content");
         if self.content.is_empty() && !self.calls.is_empty() {
@@ -64,14 +68,17 @@ impl Choice<'_> {
         if !self.thinking_blocks.is_empty() {
             json.name("thinking_blocks").list().raw(&self.thinking_blocks).end_list();
         }
-        if !self.calls.is_empty() {
-            self.write_calls(json);
+        match self.calls.first() {
+            Some(call) if functions => call.write_function(json.name("function_call")),
+            Some(_) => self.write_calls(json),
+            None => {}
         }
         if let Some(signature) = &self.signature {
             write_signature(signature, json);
         }
         json.end_object().name("logprobs").raw(b"null");
-        json.name("finish_reason").text(self.finish_reason).end_object();
+        json.name("finish_reason");
+        json.text(if functions { in_old_words(self.finish_reason) } else { self.finish_reason }).end_object();
     }
 
     fn write_calls(&self, json: &mut Writer) {
@@ -101,7 +108,7 @@ pub(in crate::adapt) fn completion(
     identity.write("chat.completion", &mut json);
     json.name("choices").list();
     for choice in choices {
-        choice.write(&mut json);
+        choice.write(identity.functions, &mut json);
     }
     json.end_list();
     if let Some(usage) = usage {

@@ -10,14 +10,18 @@ mod tools;
 
 pub(super) use chunks::Chunks;
 pub(super) use completion::{Call, Choice, completion};
-pub(super) use message::{Message, messages};
+pub(super) use message::{Asked, Message, messages};
 pub(super) use part::{CacheMark, Part};
 pub(super) use question::{Format, copy_stop, effort, format, refuse_listed, wants_usage};
 pub(super) use tools::{Mode, Tools, tools};
 
-use shared::usage::TokenCounts;
+use std::borrow::Cow;
 
-use crate::adapt::Asking;
+use shared::usage::TokenCounts;
+use simd_json::tape::Object;
+
+use crate::adapt::tool_names::ToolNames;
+use crate::adapt::{Asking, read};
 use crate::json::Writer;
 
 /// What every answer to one request carries.
@@ -31,15 +35,22 @@ pub(super) struct Identity {
     pub(super) created: u64,
     /// The selector that the client sent.
     pub(super) model: String,
+    /// The client knows calls in the old form alone, by `function_call`.
+    pub(super) functions: bool,
+    /// The client's names of tools that the target knows by others.
+    pub(super) names: ToolNames,
 }
 
 impl Identity {
-    pub(super) fn of(asking: &Asking<'_>) -> Self {
+    /// Of the answers to `request`, whose tools the target knows by `names`.
+    pub(super) fn of(asking: &Asking<'_>, request: &Object<'_, '_>, names: ToolNames) -> Self {
         Self {
             id: format!("chatcmpl-{}", asking.seed),
             seed: asking.seed.to_owned(),
             created: asking.now_s,
             model: asking.selector.to_owned(),
+            functions: calls_functions(request),
+            names,
         }
     }
 
@@ -48,10 +59,28 @@ impl Identity {
         format!("call_{}_{position}", self.seed)
     }
 
+    /// The client's name of the tool that the target calls `name`.
+    pub(super) fn tool_name<'a>(&self, name: Cow<'a, str>) -> Cow<'a, str> {
+        match self.names.restore(&name) {
+            restored if restored == name => name,
+            restored => Cow::Owned(restored.to_owned()),
+        }
+    }
+
     fn write(&self, object: &str, json: &mut Writer) {
         json.name("id").text(&self.id).name("object").text(object);
         json.name("created").number(self.created).name("model").text(&self.model);
     }
+}
+
+/// Whether the client of `request` offers its tools in the old form, and reads calls in that form alone.
+pub(super) fn calls_functions(request: &Object<'_, '_>) -> bool {
+    read::member(request, "tools").is_none() && read::member(request, "functions").is_some()
+}
+
+/// The `finish_reason` that a client of the old form knows.
+fn in_old_words(reason: &str) -> &str {
+    if reason == "tool_calls" { "function_call" } else { reason }
 }
 
 /// Usage as a chat client expects it: cached and audio input within the prompt, reasoning, audio and images within the

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use super::losses::LOSSES;
 use super::media::{Names, write_media};
 use super::thinking::{is_signed, write_signed};
-use crate::adapt::chat_client::{CacheMark, Message, Part};
+use crate::adapt::chat_client::{Asked, CacheMark, Message, Part};
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Rejection, Traits, call_id, read};
 use crate::json::Writer;
 
 /// A conversation as it is read, message by message.
 #[derive(Debug)]
-pub(super) struct Contents<'i> {
+pub(super) struct Contents<'n, 'i> {
     family: Family,
     /// The target takes calls and results only where tools are offered; else they are told as text.
     has_tools: bool,
@@ -19,11 +20,15 @@ pub(super) struct Contents<'i> {
     messages: Writer,
     /// Whose message is open.
     role: Option<&'static str>,
+    /// How the target knows the tools.
+    tool_names: &'n mut ToolNames,
     /// The functions that were called, by the ids of the calls.
     names: HashMap<&'i str, &'i str>,
     documents: Names,
     /// Calls that had no id.
     functions: u64,
+    /// Ids of calls from before the user spoke, whose results become text.
+    left_out: Vec<String>,
 }
 
 /// What is known of a model by its name.
@@ -52,9 +57,10 @@ impl Family {
     }
 }
 
-impl<'i> Contents<'i> {
-    pub(super) fn new(family: Family, has_tools: bool) -> Self {
+impl<'n, 'i> Contents<'n, 'i> {
+    pub(super) fn new(family: Family, has_tools: bool, tool_names: &'n mut ToolNames) -> Self {
         Self {
+            tool_names,
             family,
             has_tools,
             system: Writer::default(),
@@ -63,6 +69,7 @@ impl<'i> Contents<'i> {
             names: HashMap::new(),
             documents: Names::default(),
             functions: 0,
+            left_out: Vec::new(),
         }
     }
 
@@ -95,14 +102,21 @@ impl<'i> Contents<'i> {
     }
 
     /// Writes the members of the request.
-    pub(super) fn write(mut self, json: &mut Writer) {
-        if self.role.is_some() {
-            self.messages.end_list().end_object();
+    pub(super) fn write(mut self, json: &mut Writer) -> Result<(), Rejection> {
+        if self.role.is_none() && !self.system.is_empty() {
+            // The target demands a message to answer to: system text that stands alone is the user's.
+            self.begin("user");
+            self.messages.bytes(&std::mem::take(&mut self.system).finish());
         }
+        if self.role.is_none() {
+            return Err(Rejection::malformed("messages", "must hold a message that says something."));
+        }
+        self.messages.end_list().end_object();
         json.name("messages").list().bytes(&self.messages.finish()).end_list();
         if !self.system.is_empty() {
             json.name("system").list().bytes(&self.system.finish()).end_list();
         }
+        Ok(())
     }
 
     fn system(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
@@ -141,6 +155,9 @@ impl<'i> Contents<'i> {
         if read::member(&message.members, "audio").is_some() {
             return Err(read::refuse(LOSSES, "messages.*.audio", format!("{}.audio", message.path)));
         }
+        if self.role.is_none() {
+            return self.leave_out(message);
+        }
         if self.family.is_claude && is_signed(&message.members) {
             self.begin("assistant");
             write_signed(&message.members, &mut self.messages);
@@ -152,13 +169,7 @@ impl<'i> Contents<'i> {
             self.text("assistant", refusal);
         }
         for call in message.calls(LOSSES)? {
-            let id = call.id.map_or_else(
-                || {
-                    self.functions = self.functions.saturating_add(1);
-                    function_id(self.functions)
-                },
-                |id| call_id::call_id(id, PREFIX).into_owned(),
-            );
+            let id = self.id_of(&call);
             self.names.extend(call.id.map(|id| (id, call.name)));
             if !self.has_tools {
                 self.text("assistant", &format!("Called {} with {}", call.name, call.arguments));
@@ -166,21 +177,44 @@ impl<'i> Contents<'i> {
             }
             self.begin("assistant");
             let json = self.messages.object().name("toolUse").object();
-            json.name("toolUseId").text(&id).name("name").text(call.name);
+            json.name("toolUseId").text(&id).name("name").text(&self.tool_names.fit(call.name));
             json.name("input").raw(call.arguments.as_bytes()).end_object().end_object();
         }
         Ok(())
     }
 
+    /// The id by which the target knows a call.
+    fn id_of(&mut self, call: &Asked<'_, '_>) -> String {
+        match call.id {
+            Some(id) => call_id::call_id(id, PREFIX).into_owned(),
+            None => {
+                self.functions = self.functions.saturating_add(1);
+                function_id(self.functions)
+            }
+        }
+    }
+
+    /// The target refuses a conversation that does not begin with the user: what the assistant said before goes.
+    fn leave_out(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+        for call in message.calls(LOSSES)? {
+            let id = self.id_of(&call);
+            self.names.extend(call.id.map(|id| (id, call.name)));
+            self.left_out.push(id);
+        }
+        Ok(())
+    }
+
     fn result(&mut self, message: &Message<'_, 'i>, id: &str) -> Result<(), Rejection> {
-        if !self.has_tools {
+        let known = call_id::call_id(id, PREFIX);
+        let left_out = self.left_out.iter().any(|left_out| *left_out == known);
+        if !self.has_tools || left_out {
             let name = self.names.get(id).copied().or_else(|| message.word("name")).unwrap_or("the call");
             self.text("user", &format!("Result of {name}: {}", message.text()?));
             return Ok(());
         }
         self.begin("user");
         let json = self.messages.object().name("toolResult").object();
-        json.name("toolUseId").text(&call_id::call_id(id, PREFIX)).name("content").list();
+        json.name("toolUseId").text(&known).name("content").list();
         for part in message.parts()? {
             match part.text {
                 Some(text) if text.trim().is_empty() => {}

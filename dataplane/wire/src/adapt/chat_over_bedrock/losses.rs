@@ -7,7 +7,7 @@ pub(super) static LOSSES: &[Loss] = &[
     mapped("model", "stands in the path of the request to the target"),
     mapped("messages", "`messages`; neighbours of one role become one message, and blank text is left out"),
     // The messages.
-    mapped("messages.*.role=system", "`system`, wherever it stands"),
+    mapped("messages.*.role=system", "`system`, wherever it stands; alone it is sent as the user's"),
     mapped("messages.*.role=developer", "as `system`"),
     mapped("messages.*.role=user", "a message of the role `user`"),
     mapped(
@@ -33,7 +33,10 @@ pub(super) static LOSSES: &[Loss] = &[
     hint("messages.*.annotations", "dropped"),
     hint("messages.*.extra_content", "dropped: it means something to another vendor"),
     rejected("messages.*.audio", "names audio that another provider keeps."),
-    mapped("messages.*.tool_calls.*[function]", "a `toolUse`; text, where the request offers no tools"),
+    mapped(
+        "messages.*.tool_calls.*[function]",
+        "a `toolUse`; text, where the request offers no tools; one from before the user spoke is left out, and its result becomes text",
+    ),
     mapped(
         "messages.*.tool_calls.*[function].function.arguments",
         "`input`; refused unless they are a JSON object",
@@ -63,11 +66,14 @@ pub(super) static LOSSES: &[Loss] = &[
     hint("messages.*.content.*.cache_control", "a `cachePoint` after the part, at Claude and Nova"),
     hint("messages.*.content.*.prompt_cache_breakpoint", "dropped: use `cache_control`"),
     // Tools.
-    mapped("tools.*[function]", "a `toolSpec`, with `parameters` as `inputSchema.json`"),
+    mapped(
+        "tools.*[function]",
+        "a `toolSpec`, with `parameters` as `inputSchema.json`, which get `type` where it is missing; a name that the target refuses is replaced by a short one, the same in every turn, and the answer's calls bear the client's",
+    ),
     hint("tools.*.function.strict", "dropped: most models refuse it"),
     hint("tools.*.cache_control", "a `cachePoint` after the tool, at Claude and Nova"),
     rejected("tools.*[custom]", "is a tool that takes free text, which the target has not."),
-    mapped("functions", "as `tools`"),
+    mapped("functions", "as `tools`; the answer then calls by `function_call`, of several calls the first"),
     mapped("function_call", "as `tool_choice`"),
     mapped(
         "tool_choice",

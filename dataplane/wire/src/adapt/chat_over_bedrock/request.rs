@@ -11,7 +11,8 @@ use crate::adapt::chat_client::{
     Format, Identity, Mode, Tools, copy_stop, format, messages, refuse_listed, tools, wants_usage,
 };
 use crate::adapt::loss::unknown;
-use crate::adapt::{Asking, Prepared, Rejection, Traits, read};
+use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
+use crate::adapt::{Asking, Prepared, Rejection, Traits, read, schema};
 use crate::json::{self, Writer};
 
 /// Says a chat request to Converse.
@@ -31,20 +32,21 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let tokens_max = tokens_max(&request);
     let around = Around { messages: &messages, mode: tools.mode, tokens_max };
     let thinking = Thinking::of(&request, target, family, &around);
-    let mut contents = Contents::new(family, !tools.functions.is_empty());
+    let mut names = ToolNames::new(Rule::Word(WORD_MAX));
+    let mut contents = Contents::new(family, !tools.functions.is_empty(), &mut names);
     for message in &messages {
         contents.message(message)?;
     }
     let mut json = Writer::default();
     json.object();
-    contents.write(&mut json);
+    contents.write(&mut json)?;
     write_inference(&request, target, &thinking, &mut json)?;
-    write_tools(&tools, family, &mut json);
+    write_tools(&tools, family, &mut names, &mut json);
     write_format(&request, target, &mut json)?;
     write_fields(&request, target, &thinking, &mut json);
     json.end_object();
     let answers = BedrockAnswers {
-        identity: Identity::of(asking),
+        identity: Identity::of(asking, &request, names),
         include_usage: wants_usage(&request),
         thinking_blocks: thinking.wanted,
     };
@@ -88,22 +90,20 @@ fn write_inference(
 }
 
 /// Writes `toolConfig`, if there are tools.
-fn write_tools(tools: &Tools<'_, '_>, family: Family, json: &mut Writer) {
+fn write_tools(tools: &Tools<'_, '_>, family: Family, names: &mut ToolNames, json: &mut Writer) {
     if tools.functions.is_empty() {
         return;
     }
     json.name("toolConfig").object().name("tools").list();
     for function in &tools.functions {
-        json.object().name("toolSpec").object().name("name").text(function.name);
+        json.object().name("toolSpec").object().name("name").text(&names.fit(function.name));
         let description = read::member_text(&function.members, "description");
         if let Some(description) = description.filter(|text| !text.is_empty()) {
             json.name("description").text(description);
         }
-        json.name("inputSchema").object().name("json");
-        match read::member(&function.members, "parameters") {
-            Some(schema) => json.tree(schema),
-            None => json.raw(br#"{"type":"object","properties":{}}"#),
-        };
+        let mut input = Vec::new();
+        schema::write_object(read::member(&function.members, "parameters"), &mut input);
+        json.name("inputSchema").object().name("json").raw(&input);
         json.end_object().end_object().end_object();
         family.write_cache_point(function.cache_mark, json);
     }
@@ -113,7 +113,7 @@ fn write_tools(tools: &Tools<'_, '_>, family: Family, json: &mut Writer) {
         Mode::Auto => drop(json.name("toolChoice").raw(br#"{"auto":{}}"#)),
         Mode::Required => drop(json.name("toolChoice").raw(br#"{"any":{}}"#)),
         Mode::Named(name) => {
-            json.name("toolChoice").object().name("tool").object().name("name").text(name);
+            json.name("toolChoice").object().name("tool").object().name("name").text(&names.fit(name));
             json.end_object().end_object();
         }
     }
@@ -128,12 +128,12 @@ fn write_format(request: &Object<'_, '_>, target: &Traits<'_>, json: &mut Writer
         }
         Format::Schema(inner) => inner,
     };
-    let schema = inner.as_ref().and_then(|inner| read::member(inner, "schema"));
-    let (Some(inner), Some(schema)) = (&inner, schema) else {
+    let wanted = inner.as_ref().and_then(|inner| read::member(inner, "schema"));
+    let (Some(inner), Some(wanted)) = (&inner, wanted) else {
         return Err(Rejection::malformed("response_format.json_schema.schema", "is missing."));
     };
     let mut text = Vec::new();
-    json::write(schema, &mut text);
+    json::write(wanted, &mut text);
     json.name("outputConfig").object().name("textFormat").object().name("type").text("json_schema");
     json.name("structure").object().name("jsonSchema").object().name("schema");
     // The target wants the schema as text; written JSON is.

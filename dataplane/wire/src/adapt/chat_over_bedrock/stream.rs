@@ -198,7 +198,7 @@ impl Told {
         let id = call.tool_use_id.map(|id| id.0).filter(|id| !id.is_empty());
         let call = Call {
             id: id.unwrap_or_else(|| self.identity.call_id(self.calls).into()),
-            name: call.name.map(|name| name.0).unwrap_or_default(),
+            name: self.identity.tool_name(call.name.map(|name| name.0).unwrap_or_default()),
             ..Call::default()
         };
         self.chunks.call(0, self.calls, &call);

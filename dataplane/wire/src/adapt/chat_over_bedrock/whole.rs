@@ -90,7 +90,7 @@ fn whole_call<'a>(call: ToolUse<'a>, position: u64, identity: &Identity) -> Call
     let id = call.tool_use_id.map(|id| id.0).filter(|id| !id.is_empty());
     Call {
         id: id.unwrap_or_else(|| identity.call_id(position).into()),
-        name: call.name.map(|name| name.0).unwrap_or_default(),
+        name: identity.tool_name(call.name.map(|name| name.0).unwrap_or_default()),
         // JSON without its white space is text as before.
         arguments: String::from_utf8(arguments).unwrap_or_default().into(),
         signature: None,

@@ -155,7 +155,7 @@ impl<'a> FunctionCall<'a> {
         let id = self.id.map(|id| id.0).filter(|id| !id.is_empty());
         Call {
             id: id.unwrap_or_else(|| identity.call_id(position).into()),
-            name: self.name.map(|name| name.0).unwrap_or_default(),
+            name: identity.tool_name(self.name.map(|name| name.0).unwrap_or_default()),
             // JSON without its white space is text as before.
             arguments: String::from_utf8(arguments).unwrap_or_default().into(),
             signature: signature.map(|signature| signature.0),

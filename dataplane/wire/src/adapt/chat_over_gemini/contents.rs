@@ -4,19 +4,27 @@ use std::collections::HashMap;
 
 use super::losses::{AUDIO_REFERENCE, LOSSES, refuse};
 use crate::adapt::chat_client::Message;
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Rejection, Traits, read};
 use crate::json::{self, Writer};
 
 /// A conversation as it is read, message by message.
 #[derive(Debug)]
-pub(super) struct Contents<'i> {
+pub(super) struct Contents<'n, 'i> {
     /// Texts of the system.
     system: Vec<&'i str>,
     contents: Writer,
     /// Whose content is open.
     role: Option<&'static str>,
+    /// How the target knows the tools.
+    tool_names: &'n mut ToolNames,
     /// The functions that were called, by the ids of the calls.
     names: HashMap<&'i str, &'i str>,
+    /// The user has said something.
+    user_spoke: bool,
+    /// Calls from before the user spoke, which the target refuses: by their ids, or by the function's name where they
+    /// have none. Their results become text.
+    left_out: Vec<&'i str>,
     /// The target refuses calls without signatures.
     signs_calls: bool,
 }
@@ -24,13 +32,16 @@ pub(super) struct Contents<'i> {
 /// What Gemini takes in place of a signature for calls that it did not make, or that lost theirs on the way.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-impl<'i> Contents<'i> {
-    pub(super) fn new(target: &Traits<'_>) -> Self {
+impl<'n, 'i> Contents<'n, 'i> {
+    pub(super) fn new(target: &Traits<'_>, tool_names: &'n mut ToolNames) -> Self {
         Self {
+            tool_names,
             system: Vec::new(),
             contents: Writer::default(),
             role: None,
             names: HashMap::new(),
+            user_spoke: false,
+            left_out: Vec::new(),
             signs_calls: target.model.contains("gemini-3"),
         }
     }
@@ -39,14 +50,16 @@ impl<'i> Contents<'i> {
     pub(super) fn message(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
         match message.role {
             "system" | "developer" => {
-                self.system.extend(message.text_parts()?.into_iter().map(|(text, _)| text));
+                let texts = message.text_parts()?.into_iter().map(|(text, _)| text);
+                self.system.extend(texts.filter(|text| !text.is_empty()));
                 Ok(())
             }
             "user" => self.user(message),
             "assistant" => self.assistant(message),
             "tool" => self.tool(message),
             "function" => {
-                self.result(None, message.needed_text("name")?, &message.text()?);
+                let name = message.needed_text("name")?;
+                self.result((None, name), name, &message.text()?);
                 Ok(())
             }
             _ => Err(Rejection::malformed(format!("{}.role", message.path), "is no role of a chat message.")),
@@ -54,16 +67,17 @@ impl<'i> Contents<'i> {
     }
 
     /// Writes the members of the request.
-    pub(super) fn write(mut self, json: &mut Writer) {
+    pub(super) fn write(mut self, json: &mut Writer) -> Result<(), Rejection> {
         if self.role.is_none() {
-            // The target wants somebody to answer to.
+            // The target demands a content to answer to: system text that stands alone is the user's.
             for text in std::mem::take(&mut self.system) {
                 self.part("user").name("text").text(text).end_object();
             }
         }
-        if self.role.is_some() {
-            self.contents.end_list().end_object();
+        if self.role.is_none() {
+            return Err(Rejection::malformed("messages", "must hold a message that says something."));
         }
+        self.contents.end_list().end_object();
         json.name("contents").list().bytes(&self.contents.finish()).end_list();
         if !self.system.is_empty() {
             json.name("systemInstruction").object().name("parts").list();
@@ -72,11 +86,15 @@ impl<'i> Contents<'i> {
             }
             json.end_list().end_object();
         }
+        Ok(())
     }
 
     fn user(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
         for part in message.parts()? {
             if let Some(text) = part.text {
+                if text.is_empty() {
+                    continue;
+                }
                 self.part("user").name("text").text(text).end_object();
             } else {
                 let media = part.media(LOSSES)?;
@@ -109,17 +127,22 @@ impl<'i> Contents<'i> {
 
     fn calls(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
         for (position, call) in message.calls(LOSSES)?.into_iter().enumerate() {
+            self.names.extend(call.id.map(|id| (id, call.name)));
+            if !self.user_spoke {
+                self.left_out.push(call.id.unwrap_or(call.name));
+                continue;
+            }
             let waived = (self.signs_calls && position == 0).then_some(NO_SIGNATURE);
+            let name = self.tool_names.fit(call.name);
             let json = self.part("model").name("functionCall").object();
             if let Some(id) = call.id {
                 json.name("id").text(id);
             }
-            json.name("name").text(call.name).name("args").raw(call.arguments.as_bytes()).end_object();
+            json.name("name").text(&name).name("args").raw(call.arguments.as_bytes()).end_object();
             if let Some(signature) = call.signature().or(waived) {
                 json.name("thoughtSignature").text(signature);
             }
             json.end_object();
-            self.names.extend(call.id.map(|id| (id, call.name)));
         }
         Ok(())
     }
@@ -130,16 +153,24 @@ impl<'i> Contents<'i> {
             let why = "is the id of no call before it, whose name the target wants to know.";
             return Err(Rejection::malformed(format!("{}.tool_call_id", message.path), why));
         };
-        self.result(Some(id), name, &message.text()?);
+        self.result((Some(id), id), name, &message.text()?);
         Ok(())
     }
 
-    fn result(&mut self, id: Option<&str>, name: &str, text: &str) {
+    /// The result of the call with this id, if it had one; it may have been left out under the second name.
+    fn result(&mut self, (id, call): (Option<&str>, &str), name: &str, text: &str) {
+        if let Some(at) = self.left_out.iter().position(|left_out| *left_out == call) {
+            self.left_out.swap_remove(at);
+            let said = format!("Result of {name}: {text}");
+            self.part("user").name("text").text(&said).end_object();
+            return;
+        }
+        let name = self.tool_names.fit(name);
         let json = self.part("user").name("functionResponse").object();
         if let Some(id) = id {
             json.name("id").text(id);
         }
-        json.name("name").text(name).name("response");
+        json.name("name").text(&name).name("response");
         if json::parse(&mut text.as_bytes().to_vec()).is_ok() {
             json.raw(text.trim_matches([' ', '\t', '\n', '\r']).as_bytes());
         } else {
@@ -150,6 +181,7 @@ impl<'i> Contents<'i> {
 
     /// Begins a part of what `role` says.
     fn part(&mut self, role: &'static str) -> &mut Writer {
+        self.user_spoke |= role == "user";
         if self.role != Some(role) {
             if self.role.replace(role).is_some() {
                 self.contents.end_list().end_object();

@@ -5,7 +5,7 @@ use crate::adapt::{Fate, Loss, Rejection, read};
 /// The table.
 pub(super) static LOSSES: &[Loss] = &[
     mapped("model", "stands in the path of the request to the target"),
-    mapped("messages", "`contents`; neighbours of one role become one content"),
+    mapped("messages", "`contents`; neighbours of one role become one content, and empty text is left out"),
     // The messages.
     mapped(
         "messages.*.role=system",
@@ -27,7 +27,10 @@ pub(super) static LOSSES: &[Loss] = &[
     hint("messages.*.annotations", "dropped"),
     rejected(AUDIO_REFERENCE, "names audio that another provider keeps."),
     mapped("messages.*.extra_content", "`google.thought_signature` as `thoughtSignature` of the last text"),
-    mapped("messages.*.tool_calls.*[function]", "a `functionCall`"),
+    mapped(
+        "messages.*.tool_calls.*[function]",
+        "a `functionCall`; one from before the user spoke is left out, and its result becomes text",
+    ),
     mapped(
         "messages.*.tool_calls.*[function].function.arguments",
         "`args`; refused unless they are a JSON object",
@@ -60,11 +63,14 @@ pub(super) static LOSSES: &[Loss] = &[
     hint("messages.*.content.*.cache_control", "dropped: the target caches by itself"),
     hint("messages.*.content.*.prompt_cache_breakpoint", "dropped: the target caches by itself"),
     // Tools.
-    mapped("tools.*[function]", "`functionDeclarations`, with `parameters` as `parametersJsonSchema`"),
+    mapped(
+        "tools.*[function]",
+        "`functionDeclarations`, with `parameters` as `parametersJsonSchema`, which get `type` where it is missing; a name that the target refuses is replaced by a short one, the same in every turn, and the answer's calls bear the client's",
+    ),
     hint("tools.*.function.strict", "dropped"),
     hint("tools.*.cache_control", "dropped"),
     rejected("tools.*[custom]", "is a tool that takes free text, which the target has not."),
-    mapped("functions", "as `tools`"),
+    mapped("functions", "as `tools`; the answer then calls by `function_call`, of several calls the first"),
     mapped("function_call", "as `tool_choice`"),
     mapped(
         "tool_choice",

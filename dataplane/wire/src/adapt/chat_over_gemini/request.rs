@@ -8,7 +8,8 @@ use super::losses::LOSSES;
 use super::whole::GeminiAnswers;
 use crate::adapt::chat_client::{Identity, Mode, messages, refuse_listed, tools, wants_usage};
 use crate::adapt::loss::unknown;
-use crate::adapt::{Asking, Prepared, Rejection, Traits, read};
+use crate::adapt::tool_names::{Rule, ToolNames};
+use crate::adapt::{Asking, Prepared, Rejection, Traits, read, schema};
 use crate::json::{self, Writer};
 
 /// Says a chat request to generateContent.
@@ -17,39 +18,48 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let tape = json::parse(&mut body).map_err(read::refuse_fault)?;
     let request = read::object(tape.as_value(), String::new)?;
     refuse_listed(&request, LOSSES)?;
-    let body = write_request(&request, asking.target)?.into();
-    let answers = GeminiAnswers { identity: Identity::of(asking), include_usage: wants_usage(&request) };
+    let mut names = ToolNames::new(Rule::Google);
+    let body = write_request(&request, asking.target, &mut names)?.into();
+    let identity = Identity::of(asking, &request, names);
+    let answers = GeminiAnswers { identity, include_usage: wants_usage(&request) };
     let dropped = unknown(&request, LOSSES);
     Ok(Prepared { body, answers: Box::new(answers), dropped })
 }
 
-fn write_request(request: &Object<'_, '_>, target: &Traits<'_>) -> Result<Vec<u8>, Rejection> {
-    let mut contents = Contents::new(target);
+fn write_request(
+    request: &Object<'_, '_>,
+    target: &Traits<'_>,
+    names: &mut ToolNames,
+) -> Result<Vec<u8>, Rejection> {
+    let mut contents = Contents::new(target, names);
     for message in messages(request)? {
         contents.message(&message)?;
     }
     let mut json = Writer::default();
     json.object();
-    contents.write(&mut json);
+    contents.write(&mut json)?;
     write_config(request, target, &mut json)?;
-    write_tools(request, &mut json)?;
+    write_tools(request, names, &mut json)?;
     json.end_object();
     Ok(json.finish())
 }
 
 /// Writes `tools` and `toolConfig`, if there are tools.
-fn write_tools(request: &Object<'_, '_>, json: &mut Writer) -> Result<(), Rejection> {
+fn write_tools(request: &Object<'_, '_>, names: &mut ToolNames, json: &mut Writer) -> Result<(), Rejection> {
     let tools = tools(request, LOSSES)?;
     if tools.functions.is_empty() {
         return Ok(());
     }
     json.name("tools").list().object().name("functionDeclarations").list();
     for function in &tools.functions {
-        json.object().name("name").text(function.name);
-        for (name, theirs) in [("description", "description"), ("parameters", "parametersJsonSchema")] {
-            if let Some(value) = read::member(&function.members, name) {
-                json.name(theirs).tree(value);
-            }
+        json.object().name("name").text(&names.fit(function.name));
+        if let Some(description) = read::member(&function.members, "description") {
+            json.name("description").tree(description);
+        }
+        if let Some(parameters) = read::member(&function.members, "parameters") {
+            let mut input = Vec::new();
+            schema::write_object(Some(parameters), &mut input);
+            json.name("parametersJsonSchema").raw(&input);
         }
         json.end_object();
     }
@@ -63,7 +73,7 @@ fn write_tools(request: &Object<'_, '_>, json: &mut Writer) -> Result<(), Reject
     };
     json.name("toolConfig").object().name("functionCallingConfig").object().name("mode").text(mode);
     if let Some(name) = name {
-        json.name("allowedFunctionNames").list().text(name).end_list();
+        json.name("allowedFunctionNames").list().text(&names.fit(name)).end_list();
     }
     json.end_object().end_object();
     Ok(())

@@ -1,5 +1,6 @@
 //! What every answer to one request has in common.
 
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{self, Members};
 use crate::adapt::{Answers, Asking, BadAnswer, Whole};
 use crate::stream::AnswerStream;
@@ -35,10 +36,12 @@ pub(super) struct Form {
     head: Vec<u8>,
     tail: Vec<u8>,
     pub(super) wishes: Wishes,
+    /// The client's names of tools that the target knows by others.
+    pub(super) names: ToolNames,
 }
 
 impl Form {
-    pub(super) fn new(asking: &Asking<'_>, wishes: Wishes) -> Self {
+    pub(super) fn new(asking: &Asking<'_>, wishes: Wishes, names: ToolNames) -> Self {
         let mut head = Vec::new();
         Members::open(&mut head).text("id", &format!("chatcmpl-{}", asking.seed));
         head.extend_from_slice(br#","object":"chat.completion"#);
@@ -47,7 +50,7 @@ impl Form {
         tail.extend_from_slice(br#","model":"#);
         write::string(&mut tail, asking.selector);
         tail.extend_from_slice(br#","choices":["#);
-        Self { head, tail, wishes }
+        Self { head, tail, wishes, names }
     }
 
     /// The beginning of a whole answer, up to its choice.

@@ -12,7 +12,7 @@ pub(super) static LOSSES: &[Loss] = &[
         "`system`, wherever it stands; in its place where the target takes that (Claude 5); the user's if nobody else speaks",
     ),
     mapped("messages.*.role=developer", "as `system`"),
-    mapped("messages.*.role=user", "a `user` message; text that is empty is left out"),
+    mapped("messages.*.role=user", "a `user` message; text that is empty or blank is left out"),
     mapped("messages.*.role=assistant", "an `assistant` message; one that says nothing is left out"),
     mapped("messages.*.role=tool", "a `tool_result` block of a `user` message"),
     mapped("messages.*.role=function", "as `tool`, with the id of the call before it"),
@@ -57,7 +57,10 @@ pub(super) static LOSSES: &[Loss] = &[
     rejected(INPUT_AUDIO, "is audio, which the target cannot hear"),
     rejected(VIDEO, "is a video, which the target cannot see"),
     // Tools.
-    mapped("tools.*[function]", "`tools`, with `parameters` as `input_schema`"),
+    mapped(
+        "tools.*[function]",
+        "`tools`, with `parameters` as `input_schema`; a name that the target refuses is replaced by a short one, the same in every turn, and the answer's calls bear the client's",
+    ),
     hint("tools.*.function.strict", "`strict` where the target can be"),
     mapped("tools.*.cache_control", "the same on the tool"),
     rejected(CUSTOM_TOOL, "is a tool that takes free text, which the target has not"),

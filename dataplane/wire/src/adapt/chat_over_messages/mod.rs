@@ -27,6 +27,7 @@ pub(super) const PAIR: Adaptation = Adaptation {
 };
 
 fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
-    let (body, wishes, dropped) = request::write(asking)?;
-    Ok(Prepared { body: body.into(), answers: Box::new(form::Form::new(asking, wishes)), dropped })
+    let said = request::write(asking)?;
+    let answers = Box::new(form::Form::new(asking, said.wishes, said.names));
+    Ok(Prepared { body: said.body.into(), answers, dropped: said.dropped })
 }

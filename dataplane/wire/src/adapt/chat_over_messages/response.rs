@@ -117,13 +117,13 @@ impl<'a> Message<'a> {
         }
         match self.calls.as_slice() {
             [] => {}
-            [call, ..] if form.wishes.functions => call.write_function(message.key("function_call")),
+            [call, ..] if form.wishes.functions => call.write_function(form, message.key("function_call")),
             calls => {
                 let list = message.key("tool_calls");
                 list.push(b'[');
                 for call in calls {
                     write::comma(list);
-                    call.write(list);
+                    call.write(form, list);
                 }
                 list.push(b']');
             }
@@ -143,17 +143,18 @@ impl<'a> Message<'a> {
 }
 
 impl Call<'_> {
-    fn write(&self, out: &mut Vec<u8>) {
+    fn write(&self, form: &Form, out: &mut Vec<u8>) {
         let mut call = Members::open(out);
         call.raw("id", self.id.get());
         call.text("type", "function");
-        self.write_function(call.key("function"));
+        self.write_function(form, call.key("function"));
         call.close();
     }
 
-    fn write_function(&self, out: &mut Vec<u8>) {
+    fn write_function(&self, form: &Form, out: &mut Vec<u8>) {
         let mut function = Members::open(out);
-        function.raw("name", self.name.get());
+        let name = form.names.restore_escaped(said::inner(Some(self.name)).unwrap_or_default().as_bytes());
+        quoted(&String::from_utf8_lossy(&name), function.key("name"));
         // It was cut out of UTF-8 at ASCII bytes.
         write::string(function.key("arguments"), &String::from_utf8_lossy(&self.arguments));
         function.close();

@@ -13,6 +13,7 @@ use super::said::{self, Block, Said};
 use super::usage::Usage;
 use crate::adapt::alike::Alike;
 use crate::adapt::events::{self, Events};
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write;
 use crate::envelope::{self, StreamError};
 use crate::json::meant_bytes;
@@ -26,6 +27,7 @@ const OPEN_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct ChatChunks {
     wishes: Wishes,
+    names: ToolNames,
     secrets: Vec<String>,
     events: Events,
     /// Deltas that differ in their text alone.
@@ -57,6 +59,7 @@ impl ChatChunks {
     pub(super) fn new(form: &Form, secrets: Vec<String>) -> Self {
         Self {
             wishes: form.wishes,
+            names: form.names.clone(),
             secrets,
             events: Events::default(),
             alike: Alike::new(Varying::Blanks),
@@ -272,7 +275,8 @@ impl ChatChunks {
         self.output(name.len());
         let call = self.calls;
         self.calls = call.saturating_add(1);
-        self.chunks.call(call, id, name);
+        let name = self.names.restore_escaped(name.as_bytes());
+        self.chunks.call(call, id, &String::from_utf8_lossy(&name));
         self.open.push(OpenCall { block, call, has_arguments: false });
         // Some vendors send the input whole, and at once.
         let input = begun

@@ -7,6 +7,7 @@ use super::event::{Event, Item, ItemKind, Piece, Response};
 use super::whole::whole;
 use crate::adapt::alike::Alike;
 use crate::adapt::events::Events;
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{Members, number};
 use crate::adapt::{Answers, Asking, BadAnswer, Whole};
 use crate::envelope::{self, StreamError, event_of};
@@ -22,6 +23,8 @@ pub(super) struct Common {
     pub(super) created_s: u64,
     /// The client asked for the usage of its stream.
     pub(super) include_usage: bool,
+    /// The client's names of tools that the target knows by others.
+    pub(super) names: ToolNames,
 }
 
 impl Common {
@@ -42,9 +45,9 @@ pub(super) struct ResponsesAnswers {
 }
 
 impl ResponsesAnswers {
-    pub(super) fn new(asking: &Asking<'_>, include_usage: bool) -> Self {
+    pub(super) fn new(asking: &Asking<'_>, include_usage: bool, names: ToolNames) -> Self {
         let (seed, selector) = (asking.seed.into(), asking.selector.into());
-        Self { common: Common { seed, selector, created_s: asking.now_s, include_usage } }
+        Self { common: Common { seed, selector, created_s: asking.now_s, include_usage, names } }
     }
 }
 
@@ -56,6 +59,7 @@ impl Answers for ResponsesAnswers {
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
         let answer = Answer {
             chunks: Chunks::new(&self.common),
+            names: self.common.names.clone(),
             include_usage: self.common.include_usage,
             state: StreamState::default(),
             begun: false,
@@ -128,6 +132,7 @@ fn is_terminal(kind: &[u8]) -> bool {
 #[derive(Debug)]
 struct Answer {
     chunks: Chunks,
+    names: ToolNames,
     include_usage: bool,
     state: StreamState,
     /// The role has been told.
@@ -291,7 +296,8 @@ impl Answer {
             return Err(TooMany);
         }
         self.seen(meant_bytes(item.name()));
-        let called = Called { index: self.calls.len(), id: item.call_id(), name: item.name(), custom };
+        let name = self.names.restore_escaped(item.name());
+        let called = Called { index: self.calls.len(), id: item.call_id(), name: &name, custom };
         self.chunks.call(called);
         self.calls.push(Call { output_index, custom, told: false });
         Ok(())

@@ -39,7 +39,10 @@ pub(super) static LOSSES: &[Loss] = &[
     mapped("stream", "`stream`; the answer's chunks are made of the events"),
     hint("stream_options.include_usage", "the answer's last chunk; the target always tells it"),
     hint("stream_options.include_obfuscation", "padding against eavesdroppers is not added"),
-    mapped("tools.*[function]", "flat; `strict` is false where it is left out, as in chat"),
+    mapped(
+        "tools.*[function]",
+        "flat; `strict` is false where it is left out, as in chat; a name that the target refuses is replaced by a short one, the same in every turn, and the answer's calls bear the client's",
+    ),
     mapped("tools.*[custom]", "flat"),
     rejected("tools.*.type", "is a kind of tool that chat does not have."),
     mapped("tool_choice", "flat"),

@@ -4,15 +4,20 @@ use super::losses::refuse;
 use super::request::kind;
 use crate::adapt::call_id::call_id;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{Members, comma, string};
 use crate::adapt::{Flaw, Rejection};
 use crate::json::Tree;
 
 /// Writes the items that the messages of `request` are.
-pub(super) fn write(request: &Object<'_, '_>, out: &mut Vec<u8>) -> Result<(), Rejection> {
+pub(super) fn write(
+    request: &Object<'_, '_>,
+    names: &mut ToolNames,
+    out: &mut Vec<u8>,
+) -> Result<(), Rejection> {
     let messages =
         member(request, "messages").ok_or_else(|| Rejection::malformed("messages", "is missing."))?;
-    let mut items = Items { out, custom: Vec::new() };
+    let mut items = Items { out, names, custom: Vec::new() };
     items.out.push(b'[');
     for (position, message) in read::array(messages, || "messages".to_owned())?.iter().enumerate() {
         items.message(position, &read::object(message, || format!("messages.{position}"))?)?;
@@ -23,6 +28,7 @@ pub(super) fn write(request: &Object<'_, '_>, out: &mut Vec<u8>) -> Result<(), R
 
 struct Items<'a, 'i> {
     out: &'a mut Vec<u8>,
+    names: &'a mut ToolNames,
     /// Ids of calls that took free text: their results are items of another type.
     custom: Vec<&'i str>,
 }
@@ -101,7 +107,7 @@ impl<'i> Items<'_, 'i> {
         let mut item = Members::open(self.out);
         item.text("type", item_kind);
         item.text("call_id", &call_id(id, "call_"));
-        item.text("name", read::needed_text(&called, "name", || inner.clone())?);
+        item.text("name", &self.names.fit(read::needed_text(&called, "name", || inner.clone())?));
         item.text(input, read::needed_text(&called, input, || inner.clone())?);
         item.close();
         Ok(())

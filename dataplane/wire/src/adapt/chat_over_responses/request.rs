@@ -8,6 +8,7 @@ use super::losses::check;
 use super::{messages, tools};
 use crate::adapt::loss::unknown;
 use crate::adapt::read::{self, Object, member, member_text, members};
+use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::write::Members;
 use crate::adapt::{Asking, Prepared, Rejection};
 use crate::json;
@@ -24,8 +25,9 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
         check(name, value)?;
     }
     let mut body = Vec::with_capacity(asking.body.len().saturating_add(256));
-    write(&request, asking.target.model, &mut body)?;
-    let answers = Box::new(ResponsesAnswers::new(asking, wants_usage(&request)));
+    let mut names = ToolNames::new(Rule::Word(WORD_MAX));
+    write(&request, asking.target.model, &mut names, &mut body)?;
+    let answers = Box::new(ResponsesAnswers::new(asking, wants_usage(&request), names));
     let dropped = unknown(&request, super::losses::LOSSES);
     Ok(Prepared { body: Bytes::from(body), answers, dropped })
 }
@@ -35,10 +37,15 @@ fn wants_usage(request: &Object<'_, '_>) -> bool {
     options.and_then(|options| member(&options, "include_usage")?.as_bool()) == Some(true)
 }
 
-fn write(request: &Object<'_, '_>, model: &str, body: &mut Vec<u8>) -> Result<(), Rejection> {
+fn write(
+    request: &Object<'_, '_>,
+    model: &str,
+    names: &mut ToolNames,
+    body: &mut Vec<u8>,
+) -> Result<(), Rejection> {
     let mut responses = Members::open(body);
     responses.text("model", model);
-    messages::write(request, responses.key("input"))?;
+    messages::write(request, names, responses.key("input"))?;
     responses.raw("store", "false");
     let limit = ["max_completion_tokens", "max_tokens"].into_iter().find_map(|name| member(request, name));
     match limit {
@@ -53,7 +60,7 @@ fn write(request: &Object<'_, '_>, model: &str, body: &mut Vec<u8>) -> Result<()
             responses.tree(name, value);
         }
     }
-    tools::write(request, &mut responses)?;
+    tools::write(request, names, &mut responses)?;
     text(request, &mut responses)?;
     if let Some(effort) = member(request, "reasoning_effort") {
         let mut reasoning = Members::open(responses.key("reasoning"));

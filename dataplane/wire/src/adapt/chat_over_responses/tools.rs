@@ -4,12 +4,17 @@ use simd_json::prelude::ValueAsScalar as _;
 
 use super::losses::refuse;
 use super::request::kind;
-use crate::adapt::Rejection;
 use crate::adapt::read::{self, Object, as_text, member};
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{Members, comma};
+use crate::adapt::{Rejection, schema};
 
 /// Writes `tools` and `tool_choice`.
-pub(super) fn write(request: &Object<'_, '_>, responses: &mut Members<'_>) -> Result<(), Rejection> {
+pub(super) fn write(
+    request: &Object<'_, '_>,
+    names: &mut ToolNames,
+    responses: &mut Members<'_>,
+) -> Result<(), Rejection> {
     let Some(tools) = member(request, "tools") else { return Ok(()) };
     let tools = read::array(tools, || "tools".to_owned())?;
     if tools.is_empty() {
@@ -19,13 +24,18 @@ pub(super) fn write(request: &Object<'_, '_>, responses: &mut Members<'_>) -> Re
     out.push(b'[');
     for (position, tool) in tools.iter().enumerate() {
         comma(out);
-        write_tool(&read::object(tool, || format!("tools.{position}"))?, position, out)?;
+        write_tool(&read::object(tool, || format!("tools.{position}"))?, position, names, out)?;
     }
     out.push(b']');
-    write_choice(request, responses)
+    write_choice(request, names, responses)
 }
 
-fn write_tool(tool: &Object<'_, '_>, position: usize, out: &mut Vec<u8>) -> Result<(), Rejection> {
+fn write_tool(
+    tool: &Object<'_, '_>,
+    position: usize,
+    names: &mut ToolNames,
+    out: &mut Vec<u8>,
+) -> Result<(), Rejection> {
     let (kind, nested) = match kind(tool) {
         Some(kind @ ("function" | "custom")) => (kind, member(tool, kind)),
         Some(_) | None => return Err(refuse("tools.*.type", format!("tools.{position}.type"))),
@@ -35,15 +45,12 @@ fn write_tool(tool: &Object<'_, '_>, position: usize, out: &mut Vec<u8>) -> Resu
     let nested = read::object(nested, path)?;
     let mut flat = Members::open(out);
     flat.text("type", kind);
-    flat.text("name", read::needed_text(&nested, "name", path)?);
+    flat.text("name", &names.fit(read::needed_text(&nested, "name", path)?));
     if let Some(description) = member(&nested, "description").filter(|text| !read::is_empty(*text)) {
         flat.tree("description", description);
     }
     if kind == "function" {
-        match member(&nested, "parameters") {
-            Some(parameters) => flat.tree("parameters", parameters),
-            None => flat.raw("parameters", r#"{"type":"object","properties":{}}"#),
-        }
+        schema::write_object(member(&nested, "parameters"), flat.key("parameters"));
         // Left out it would be true, and refuse schemas that are not closed.
         let strict = member(&nested, "strict").and_then(|strict| strict.as_bool()) == Some(true);
         flat.raw("strict", if strict { "true" } else { "false" });
@@ -67,7 +74,11 @@ fn write_format(format: &Object<'_, '_>, out: &mut Vec<u8>) {
     flat.close();
 }
 
-fn write_choice(request: &Object<'_, '_>, responses: &mut Members<'_>) -> Result<(), Rejection> {
+fn write_choice(
+    request: &Object<'_, '_>,
+    names: &mut ToolNames,
+    responses: &mut Members<'_>,
+) -> Result<(), Rejection> {
     let Some(choice) = member(request, "tool_choice") else { return Ok(()) };
     if as_text(choice).is_some() {
         responses.tree("tool_choice", choice);
@@ -75,7 +86,7 @@ fn write_choice(request: &Object<'_, '_>, responses: &mut Members<'_>) -> Result
     }
     let choice = read::object(choice, || "tool_choice".to_owned())?;
     if kind(&choice) != Some("allowed_tools") {
-        return write_named(&choice, "tool_choice", responses.key("tool_choice"));
+        return write_named(&choice, "tool_choice", names, responses.key("tool_choice"));
     }
     let missing = || Rejection::malformed("tool_choice.allowed_tools", "is missing.");
     let allowed = member(&choice, "allowed_tools").and_then(|allowed| allowed.as_object());
@@ -92,7 +103,7 @@ fn write_choice(request: &Object<'_, '_>, responses: &mut Members<'_>) -> Result
     for (position, tool) in read::array(tools, || path.to_owned())?.iter().enumerate() {
         comma(out);
         let path = format!("{path}.{position}");
-        write_named(&read::object(tool, || path.clone())?, &path, out)?;
+        write_named(&read::object(tool, || path.clone())?, &path, names, out)?;
     }
     out.push(b']');
     flat.close();
@@ -100,7 +111,12 @@ fn write_choice(request: &Object<'_, '_>, responses: &mut Members<'_>) -> Result
 }
 
 /// `{type, name}` of a tool that chat names one deeper.
-fn write_named(tool: &Object<'_, '_>, path: &str, out: &mut Vec<u8>) -> Result<(), Rejection> {
+fn write_named(
+    tool: &Object<'_, '_>,
+    path: &str,
+    names: &mut ToolNames,
+    out: &mut Vec<u8>,
+) -> Result<(), Rejection> {
     let Some(kind @ ("function" | "custom")) = kind(tool) else {
         return Err(refuse("tool_choice.type", format!("{path}.type")));
     };
@@ -108,7 +124,7 @@ fn write_named(tool: &Object<'_, '_>, path: &str, out: &mut Vec<u8>) -> Result<(
     let nested = member(tool, kind).and_then(|nested| nested.as_object()).ok_or_else(missing)?;
     let mut flat = Members::open(out);
     flat.text("type", kind);
-    flat.text("name", read::needed_text(&nested, "name", || format!("{path}.{kind}"))?);
+    flat.text("name", &names.fit(read::needed_text(&nested, "name", || format!("{path}.{kind}"))?));
     flat.close();
     Ok(())
 }

@@ -5,6 +5,7 @@ use bytes::{BufMut as _, BytesMut};
 use super::answer::{Common, failure};
 use super::chunks::{kind_and_input, put_usage};
 use super::event::{Item, ItemKind, Response};
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{BadAnswer, Whole};
 use crate::envelope::StreamError;
 use crate::json::meant_bytes;
@@ -32,7 +33,7 @@ pub(super) fn whole(common: &Common, body: &[u8]) -> Result<Whole, BadAnswer> {
         return Err(error.unwrap_or(BadAnswer::Invalid("it holds no output")));
     }
     let mut message = Message::default();
-    response.items().for_each(|(_, item)| message.take(&item));
+    response.items().for_each(|(_, item)| message.take(&item, &common.names));
     let usage = response.token_counts();
     let mut head = Vec::new();
     common.put_head("chat.completion", response.created_s().unwrap_or(common.created_s), &mut head);
@@ -49,7 +50,7 @@ pub(super) fn whole(common: &Common, body: &[u8]) -> Result<Whole, BadAnswer> {
 }
 
 impl Message {
-    fn take(&mut self, item: &Item<'_>) {
+    fn take(&mut self, item: &Item<'_>, names: &ToolNames) {
         match item.kind() {
             ItemKind::Message => {
                 for part in item.content() {
@@ -67,13 +68,13 @@ impl Message {
                     self.output_bytes = self.output_bytes.saturating_add(meant_bytes(thought));
                 }
             }
-            ItemKind::Function => self.call(item, false),
-            ItemKind::Custom => self.call(item, true),
+            ItemKind::Function => self.call(item, false, names),
+            ItemKind::Custom => self.call(item, true, names),
             ItemKind::Other => {}
         }
     }
 
-    fn call(&mut self, item: &Item<'_>, custom: bool) {
+    fn call(&mut self, item: &Item<'_>, custom: bool, names: &ToolNames) {
         let (kind, input) = kind_and_input(custom);
         if !self.calls.is_empty() {
             self.calls.push(b',');
@@ -86,7 +87,7 @@ impl Message {
             b"\",\"",
             kind,
             b"\":{\"name\":\"",
-            item.name(),
+            &*names.restore_escaped(item.name()),
             b"\",\"",
             input,
             b"\":\"",

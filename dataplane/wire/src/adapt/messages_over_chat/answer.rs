@@ -9,7 +9,7 @@ use super::request::{elements, member, text_member};
 use super::{ChatAnswers, Ending};
 use crate::adapt::call_id::call_id;
 use crate::adapt::{BadAnswer, Whole};
-use crate::chat;
+use crate::chat::{self, Finish};
 use crate::json::{self, Tree, quote};
 
 /// Says the answer in `body`.
@@ -25,13 +25,16 @@ pub(super) fn whole(answers: &ChatAnswers, body: &[u8]) -> Result<Whole, BadAnsw
     let message = member(choice, "message").ok_or(BadAnswer::Invalid("its choice has no message"))?;
 
     let mut content = Content { blocks: Vec::new(), count: 0 };
-    let finish = text_member(choice, "finish_reason");
+    let finish = text_member(choice, "finish_reason").and_then(|reason| Finish::of(reason.as_bytes()));
+    if let Some(failure) = finish.and_then(Finish::failure) {
+        return Err(BadAnswer::Error(failure.error()));
+    }
     content.said(answers, message);
     let calls = member(message, "tool_calls").and_then(elements).unwrap_or_default();
-    let cut = finish == Some("length");
+    let cut = finish.is_some_and(Finish::is_cut);
     let mut written = 0_usize;
     for call in &calls {
-        match content.call(*call, &answers.seed, written) {
+        match content.call(*call, answers, written) {
             Ok(()) => written = written.saturating_add(1),
             // The answer ended in the middle of the arguments; it is said to be too short.
             Err(_) if cut => break,
@@ -119,13 +122,15 @@ impl Content {
         }
     }
 
-    fn call(&mut self, call: Tree<'_, '_>, seed: &str, position: usize) -> Result<(), BadAnswer> {
+    fn call(&mut self, call: Tree<'_, '_>, answers: &ChatAnswers, position: usize) -> Result<(), BadAnswer> {
         let function = member(call, "function").ok_or(BadAnswer::Invalid("a tool call names no function"))?;
         let name =
             text_member(function, "name").ok_or(BadAnswer::Invalid("a tool call names no function"))?;
         let id = text_member(call, "id").filter(|id| !id.is_empty());
-        let id =
-            id.map_or_else(|| format!("toolu_{seed}_{position}"), |id| call_id(id, "toolu_").into_owned());
+        let id = id.map_or_else(
+            || format!("toolu_{}_{position}", answers.seed),
+            |id| call_id(id, "toolu_").into_owned(),
+        );
         let input = match member(function, "arguments") {
             None => "{}".to_owned(),
             Some(arguments) => match arguments.into_string() {
@@ -142,7 +147,7 @@ impl Content {
             "{\"type\":\"tool_use\",\"id\":",
             &quote(&id),
             ",\"name\":",
-            &quote(name),
+            &quote(answers.names.restore(name)),
             ",\"input\":",
             &input,
             "}",

@@ -7,6 +7,7 @@
 //! Waiting --its turn, and its name is known--> Open --arguments whole, and another waits--> Done
 //! ```
 
+use super::ChatAnswers;
 use super::chunk::CallDelta;
 use super::event::Events;
 use crate::adapt::call_id::call_id;
@@ -57,7 +58,7 @@ impl Calls {
     pub(super) fn take(
         &mut self,
         piece: &CallDelta<'_>,
-        seed: &str,
+        answers: &ChatAnswers,
         out: &mut Events,
     ) -> Result<(), TooMuch> {
         let at = self.find(piece)?;
@@ -89,18 +90,18 @@ impl Calls {
                 State::Done => {}
             }
         }
-        self.go_on(false, seed, out);
+        self.go_on(false, answers, out);
         Ok(())
     }
 
     /// Opens what waits: as long as the open call is whole, or at the end every one.
-    pub(super) fn go_on(&mut self, end: bool, seed: &str, out: &mut Events) {
+    pub(super) fn go_on(&mut self, end: bool, answers: &ChatAnswers, out: &mut Events) {
         while end || !self.is_busy() {
             let mut rest = self.calls.iter().skip(self.turn);
             let next = rest.position(|call| call.state == State::Waiting && call.name.is_some());
             let Some(next) = next.map(|next| self.turn.saturating_add(next)) else { break };
             self.close();
-            self.open(next, seed, out);
+            self.open(next, answers, out);
         }
     }
 
@@ -158,15 +159,16 @@ impl Calls {
         Ok(self.calls.len().saturating_sub(1))
     }
 
-    fn open(&mut self, at: usize, seed: &str, out: &mut Events) {
+    fn open(&mut self, at: usize, answers: &ChatAnswers, out: &mut Events) {
         let Some(call) = self.calls.get_mut(at) else { return };
         let id = match &call.id {
             Some(id) => call_id(id, "toolu_").into_owned(),
-            None => format!("toolu_{seed}_{at}"),
+            None => format!("toolu_{}_{at}", answers.seed),
         };
         call.state = State::Open;
         self.latest = Some(at);
-        out.tool(&quote(&id), &quote(call.name.as_deref().unwrap_or_default()));
+        let name = answers.names.restore(call.name.as_deref().unwrap_or_default());
+        out.tool(&quote(&id), &quote(name));
         let waiting = std::mem::take(&mut call.waiting);
         self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.len());
         if !waiting.is_empty() {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::event::Block;
-use crate::chat::UsageReader;
+use crate::chat::{Finish, UsageReader};
 use crate::extras::term;
 use crate::json;
 
@@ -106,8 +106,8 @@ impl<'a> Choice<'a> {
         self.index.is_none_or(|index| matches!(index.get(), "0" | "0.0" | "\"0\""))
     }
 
-    pub(super) fn finish(&self) -> Option<String> {
-        string(self.finish_reason?).filter(|reason| !reason.is_empty())
+    pub(super) fn finish(&self) -> Option<Finish> {
+        Finish::of(between_quotes(self.finish_reason?)?.as_bytes())
     }
 
     pub(super) fn stop(&self) -> Option<String> {

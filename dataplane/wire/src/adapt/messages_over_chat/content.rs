@@ -164,7 +164,7 @@ fn tool_use(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Re
     writer.raw("{\"id\":");
     writer.text(&fitting(writer.target.tool_ids, required(block, "id", path)?, "call_"));
     writer.raw(",\"type\":\"function\",\"function\":{\"name\":");
-    writer.text(required(block, "name", path)?);
+    writer.tool_name(required(block, "name", path)?);
     writer.raw(",\"arguments\":");
     match member(block, "input") {
         Some(input) if input.as_object().is_some() => writer.value_as_text(input),

@@ -17,7 +17,9 @@ mod user;
 
 use shared::operation::Dialect;
 
+use super::tool_names::ToolNames;
 use super::{Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, Whole};
+use crate::chat::Finish;
 use crate::json::quote;
 use crate::stream::AnswerStream;
 
@@ -39,6 +41,7 @@ fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
         seed: asking.seed.to_owned(),
         thinking: said.thinking,
         stops: said.stops,
+        names: said.names,
         input_tokens: asking.input_tokens,
     };
     Ok(Prepared { body: said.body.into(), answers: Box::new(answers), dropped: said.dropped })
@@ -57,6 +60,8 @@ struct ChatAnswers {
     thinking: bool,
     /// The client's stop sequences.
     stops: Vec<String>,
+    /// The client's names of tools that the target knows by others.
+    names: ToolNames,
     /// What the input is taken for until the upstream says it.
     input_tokens: u64,
 }
@@ -74,8 +79,8 @@ impl Answers for ChatAnswers {
 /// What both kinds of answers end with.
 #[derive(Clone, Copy, Debug)]
 struct Ending<'a> {
-    /// Chat's `finish_reason`, if it named one.
-    finish: Option<&'a str>,
+    /// The meaning of chat's `finish_reason`, if it named one. An answer that failed has no ending.
+    finish: Option<Finish>,
     /// The stop sequence that the upstream says it met.
     stop: Option<&'a str>,
     has_calls: bool,
@@ -88,12 +93,13 @@ impl Ending<'_> {
     /// `"stop_reason":..,"stop_sequence":..`
     fn write(&self, stops: &[String], out: &mut Vec<u8>) {
         let sequence = self.stop.filter(|stop| stops.iter().any(|asked| asked == stop));
-        let length = self.finish == Some("length");
+        let is_cut = self.finish.is_some_and(Finish::is_cut);
         let reason = match self.finish {
-            _ if self.has_calls && !(length && self.call_is_cut) => "tool_use",
+            _ if self.has_calls && !(is_cut && self.call_is_cut) => "tool_use",
             _ if self.has_refusal => "refusal",
-            Some("content_filter") => "refusal",
-            Some("length") => "max_tokens",
+            Some(Finish::Filtered) => "refusal",
+            Some(Finish::Length) => "max_tokens",
+            Some(Finish::ContextFull) => "model_context_window_exceeded",
             _ if sequence.is_some() => "stop_sequence",
             _ => "end_turn",
         };

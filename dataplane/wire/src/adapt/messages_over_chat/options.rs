@@ -3,8 +3,8 @@
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 
 use super::request::{Writer, elements, member, refused, text_member};
-use crate::adapt::Rejection;
 use crate::adapt::path::Path;
+use crate::adapt::{Rejection, schema};
 use crate::json::Tree;
 
 /// `,"max_tokens":..` and what else there is.
@@ -87,13 +87,13 @@ fn format(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> 
     if !writer.target.json_schema {
         return Err(refused(&path, "its answers cannot be held to a schema"));
     }
-    let schema = member(format, "schema").filter(|schema| schema.as_object().is_some());
-    let schema = schema.ok_or_else(|| path.member("schema").reject("must be a JSON schema"))?;
+    let held_to = member(format, "schema").filter(|schema| schema.as_object().is_some());
+    let held_to = held_to.ok_or_else(|| path.member("schema").reject("must be a JSON schema"))?;
     writer.raw(
         ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"output\",\"schema\":",
     );
-    writer.value(schema);
-    writer.raw(",\"strict\":true}}");
+    writer.value(held_to);
+    writer.raw(if schema::is_strict(held_to) { ",\"strict\":true}}" } else { "}}" });
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use super::{content, options, tools};
 use crate::adapt::loss::unknown;
 use crate::adapt::path::Path;
 use crate::adapt::read::refuse_fault;
+use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::{Asking, Fate, Rejection, Traits};
 use crate::json::{self, Tree};
 
@@ -20,6 +21,7 @@ pub(super) struct Said {
     pub(super) thinking: bool,
     pub(super) stops: Vec<String>,
     pub(super) trail: Trail,
+    pub(super) names: ToolNames,
     pub(super) dropped: Vec<String>,
 }
 
@@ -29,7 +31,10 @@ pub(super) fn say(asking: &Asking<'_>, trail: Trail) -> Result<Said, Rejection> 
     let tape = json::parse(&mut document).map_err(refuse_fault)?;
     let body = tape.as_value();
     refuse(body)?;
-    let mut writer = Writer { target: asking.target, out: Vec::with_capacity(asking.body.len()), trail };
+    let rule = if asking.target.word_tool_names { Rule::Word(WORD_MAX) } else { Rule::Any };
+    let names = ToolNames::new(rule);
+    let out = Vec::with_capacity(asking.body.len());
+    let mut writer = Writer { target: asking.target, out, trail, names };
     writer.raw("{\"model\":");
     writer.text(asking.target.model);
     content::messages(&mut writer, body)?;
@@ -41,6 +46,7 @@ pub(super) fn say(asking: &Asking<'_>, trail: Trail) -> Result<Said, Rejection> 
         thinking: wants_thinking(body),
         stops: options::stops(body),
         trail: writer.trail,
+        names: writer.names,
         dropped: body.as_object().map(|members| unknown(&members, LOSSES)).unwrap_or_default(),
     })
 }
@@ -108,6 +114,7 @@ pub(super) struct Writer<'a> {
     pub(super) target: &'a Traits<'a>,
     pub(super) out: Vec<u8>,
     pub(super) trail: Trail,
+    pub(super) names: ToolNames,
 }
 
 impl Writer<'_> {
@@ -120,6 +127,12 @@ impl Writer<'_> {
     pub(super) fn text(&mut self, text: &str) {
         // Writing to memory cannot fail.
         let _ = serde_json::to_writer(&mut self.out, text);
+    }
+
+    /// The name of a tool as the target takes it.
+    pub(super) fn tool_name(&mut self, name: &str) {
+        let name = self.names.fit(name);
+        self.text(&name);
     }
 
     /// A value as the client wrote it.

@@ -19,6 +19,7 @@ use super::event::{Block, Events};
 use super::{ChatAnswers, Ending};
 use crate::adapt::alike::Alike;
 use crate::adapt::events;
+use crate::chat::Finish;
 use crate::envelope::{StreamError, error_event, messages_stream_error};
 use crate::native::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
@@ -36,7 +37,7 @@ pub(super) struct MessagesFromChat {
     calls: Calls,
     /// Text that came while a call was open, as it is escaped.
     late: String,
-    finish: Option<String>,
+    finish: Option<Finish>,
     stop: Option<String>,
     has_refusal: bool,
     phase: Phase,
@@ -209,7 +210,7 @@ impl MessagesFromChat {
             self.text(refusal)?;
         }
         for call in delta.tool_calls.iter().flatten() {
-            self.calls.take(call, &self.answers.seed, &mut self.out)?;
+            self.calls.take(call, &self.answers, &mut self.out)?;
             if !self.calls.is_busy() {
                 self.flush_late();
             }
@@ -274,16 +275,20 @@ impl MessagesFromChat {
     }
 
     fn finish(&mut self) {
+        if let Some(failure) = self.finish.and_then(Finish::failure) {
+            self.error(&failure.error());
+            return;
+        }
         self.begin();
         let outputs = self.out.outputs();
-        self.calls.go_on(true, &self.answers.seed, &mut self.out);
+        self.calls.go_on(true, &self.answers, &mut self.out);
         let call_is_cut = self.calls.is_cut();
         self.flush_late();
         self.state.content |= self.out.outputs() > outputs;
         self.state.output_bytes = self.out.output_bytes();
         self.out.close();
         let ending = Ending {
-            finish: self.finish.as_deref(),
+            finish: self.finish,
             stop: self.stop.as_deref(),
             has_calls: self.calls.any(),
             call_is_cut,

@@ -313,6 +313,7 @@ fn stop_reasons_are_said_in_anthropics_words() {
         (text.clone(), finish("stop"), "end_turn", json!(null)),
         (text.clone(), finish("eos"), "end_turn", json!(null)),
         (text.clone(), finish("length"), "max_tokens", json!(null)),
+        (text.clone(), finish("model_length"), "model_context_window_exceeded", json!(null)),
         (text.clone(), finish("content_filter"), "refusal", json!(null)),
         (delta(json!({"refusal": "no"})), finish("stop"), "refusal", json!(null)),
         (text.clone(), at_stop, "stop_sequence", json!("END")),
@@ -324,6 +325,21 @@ fn stop_reasons_are_said_in_anthropics_words() {
     for (output, end, reason, sequence) in rows {
         let (events, _) = stream_of(&asked, &[output, end.clone()]);
         assert_eq!(ending(&events), &json!({"stop_reason": reason, "stop_sequence": sequence}), "{end}");
+    }
+}
+
+#[test]
+fn an_answer_that_failed_is_never_a_complete_one() {
+    let asked = request(json!({}));
+    for (reason, status) in [("error", 502), ("abort", 502), ("insufficient_system_resource", 503)] {
+        let text = delta(json!({"content": "half an ans"}));
+        let (events, state) = stream_of(&asked, &[text, finish(reason)]);
+        assert_eq!(events.last().unwrap()["type"], "error", "{reason}");
+        assert!(events.iter().all(|event| event["type"] != "message_stop"), "{reason}");
+        assert_eq!((state.error.unwrap().status, state.done), (Some(status), false), "{reason}");
+        let body = json!({"choices": [{"finish_reason": reason, "message": {"content": "half an ans"}}]});
+        let error = whole(&asked, &body).unwrap_err();
+        assert!(matches!(error, BadAnswer::Error(error) if error.status == Some(status)), "{reason}");
     }
 }
 

@@ -3,8 +3,8 @@
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 
 use super::request::{Writer, elements, member, refused, required, text_member};
-use crate::adapt::Rejection;
 use crate::adapt::path::Path;
+use crate::adapt::{Rejection, schema};
 use crate::json::Tree;
 
 /// `,"tools":[..],"tool_choice":..`, if there are any tools.
@@ -38,19 +38,19 @@ fn one(writer: &mut Writer<'_>, tool: Tree<'_, '_>, path: &Path<'_>) -> Result<(
         return Err(refused(&path.member("allowed_callers"), "only the model itself can call tools"));
     }
     writer.raw("{\"type\":\"function\",\"function\":{\"name\":");
-    writer.text(required(tool, "name", path)?);
+    writer.tool_name(required(tool, "name", path)?);
     if let Some(description) = text_member(tool, "description").filter(|text| !text.is_empty()) {
         writer.raw(",\"description\":");
         writer.text(description);
     }
     writer.raw(",\"parameters\":");
-    match member(tool, "input_schema") {
-        Some(schema) if schema.as_object().is_some() => writer.value(schema),
-        Some(_) => return Err(path.member("input_schema").reject("must be a JSON schema")),
-        None => writer.raw("{\"type\":\"object\",\"properties\":{}}"),
+    let input = member(tool, "input_schema");
+    if input.is_some_and(|input| input.as_object().is_none()) {
+        return Err(path.member("input_schema").reject("must be a JSON schema"));
     }
+    schema::write_object(input, &mut writer.out);
     let strict = member(tool, "strict").and_then(|strict| strict.as_bool()) == Some(true);
-    if strict && writer.target.strict_tools {
+    if strict && writer.target.strict_tools && input.is_some_and(schema::is_strict) {
         writer.raw(",\"strict\":true");
     }
     writer.raw("}}");
@@ -66,7 +66,7 @@ fn tool_choice(writer: &mut Writer<'_>, choice: Tree<'_, '_>) -> Result<(), Reje
         "none" => writer.raw("\"none\""),
         "tool" => {
             writer.raw("{\"type\":\"function\",\"function\":{\"name\":");
-            writer.text(required(choice, "name", &path)?);
+            writer.tool_name(required(choice, "name", &path)?);
             writer.raw("}}");
         }
         _ => return Err(path.member("type").reject("must be 'auto', 'any', 'tool' or 'none'")),

@@ -2,14 +2,15 @@
 
 use bytes::Bytes;
 
-use super::chunk::{Chunk, Delta, Finish};
+use super::chunk::{Chunk, Delta};
 use super::echo::Echo;
 use super::feed::Status;
 use super::items::{Full, OUTPUT_BYTES_MAX, Output, PartKind};
 use crate::adapt::alike::Alike;
 use crate::adapt::events::Events;
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Answers, BadAnswer, Whole};
-use crate::chat::UsageReader;
+use crate::chat::{Finish, UsageReader};
 use crate::envelope::StreamError;
 use crate::extras::Extras;
 use crate::json::meant_bytes;
@@ -20,11 +21,13 @@ use crate::stream::{AnswerStream, StreamState, Trouble};
 #[derive(Debug)]
 pub(super) struct ChatAnswers {
     echo: Echo,
+    /// The client's names of tools that the target knows by others.
+    names: ToolNames,
 }
 
 impl ChatAnswers {
-    pub(super) fn new(echo: Echo) -> Self {
-        Self { echo }
+    pub(super) fn new(echo: Echo, names: ToolNames) -> Self {
+        Self { echo, names }
     }
 }
 
@@ -39,11 +42,11 @@ impl Answers for ChatAnswers {
         let (reported, tier) = (chunk.usage(), chunk.tier());
         let choice = chunk.choice().ok_or(BadAnswer::Invalid("it holds no choice"))?;
         let finish = choice.finish();
-        if finish == Some(Finish::Failed) {
-            return Err(BadAnswer::Error(ended_with_an_error()));
+        if let Some(failure) = finish.and_then(Finish::failure) {
+            return Err(BadAnswer::Error(failure.error()));
         }
         let (usage, extras) = (reported.as_ref().and_then(UsageReader::counts), extras_of(reported, tier));
-        let mut answer = Answer::new(self.echo.clone());
+        let mut answer = Answer::new(self.echo.clone(), self.names.clone());
         let told = choice.said().is_none_or(|said| answer.delta(&said).is_ok());
         let status = status_of(finish);
         if !told || answer.output.finish(status, usage.unwrap_or_default()).is_err() {
@@ -54,7 +57,7 @@ impl Answers for ChatAnswers {
     }
 
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
-        let answer = Answer::new(self.echo.clone());
+        let answer = Answer::new(self.echo.clone(), self.names.clone());
         Box::new(ResponsesStream { events: Events::default(), answer, secrets, stopped: false })
     }
 }
@@ -126,9 +129,9 @@ struct Answer {
 }
 
 impl Answer {
-    fn new(echo: Echo) -> Self {
+    fn new(echo: Echo, names: ToolNames) -> Self {
         let (state, alike) = (StreamState::default(), Alike::new(Varying::Padding));
-        Self { output: Output::new(echo), state, finish: None, alike }
+        Self { output: Output::new(echo, names), state, finish: None, alike }
     }
 
     /// Reads one event. True if nothing comes after it.
@@ -209,8 +212,8 @@ impl Answer {
 
     /// The upstream has said that this is all.
     fn finish(&mut self, secrets: &[String]) -> bool {
-        if self.finish == Some(Finish::Failed) {
-            return self.fail(&ended_with_an_error(), secrets);
+        if let Some(failure) = self.finish.and_then(Finish::failure) {
+            return self.fail(&failure.error(), secrets);
         }
         let status = status_of(self.finish);
         match self.output.finish(status, self.state.usage.unwrap_or_default()) {
@@ -240,9 +243,9 @@ fn extras_of(reported: Option<UsageReader>, tier: Option<Box<str>>) -> Extras {
 
 fn status_of(finish: Option<Finish>) -> Status<'static> {
     match finish {
-        Some(Finish::Length) => Status::Incomplete("max_output_tokens"),
+        Some(Finish::Length | Finish::ContextFull) => Status::Incomplete("max_output_tokens"),
         Some(Finish::Filtered) => Status::Incomplete("content_filter"),
-        Some(Finish::Stop | Finish::Failed) | None => Status::Completed,
+        Some(Finish::Stop | Finish::Failed(_)) | None => Status::Completed,
     }
 }
 
@@ -268,10 +271,5 @@ fn too_large() -> StreamError {
 
 fn unreadable() -> StreamError {
     let message = "The upstream sent an event that is no chunk of a chat completion.".to_owned();
-    StreamError { message, status: Some(502), ..StreamError::default() }
-}
-
-fn ended_with_an_error() -> StreamError {
-    let message = "The upstream ended its answer with an error that it did not name.".to_owned();
     StreamError { message, status: Some(502), ..StreamError::default() }
 }

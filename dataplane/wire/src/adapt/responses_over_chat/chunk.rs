@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::calls::Fragment;
-use crate::chat::UsageReader;
+use crate::chat::{Finish, UsageReader};
 use crate::envelope::StreamError;
 use crate::extras::term;
 use crate::json;
@@ -78,15 +78,6 @@ struct Called<'a> {
     input: Option<&'a RawValue>,
 }
 
-/// How an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finish {
-    Stop,
-    Length,
-    Filtered,
-    Failed,
-}
-
 impl<'a> Chunk<'a> {
     pub(super) fn read(document: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(document)
@@ -130,13 +121,7 @@ impl<'a> Chunk<'a> {
 
 impl<'a> Choice<'a> {
     pub(super) fn finish(&self) -> Option<Finish> {
-        Some(match text(self.finish_reason?)? {
-            b"" => return None,
-            b"length" | b"model_length" => Finish::Length,
-            b"content_filter" => Finish::Filtered,
-            b"error" | b"abort" | b"insufficient_system_resource" => Finish::Failed,
-            _ => Finish::Stop,
-        })
+        Finish::of(text(self.finish_reason?)?)
     }
 
     /// What is said in it.

@@ -9,6 +9,7 @@ use shared::usage::TokenCounts;
 use super::calls::{Call, Calls, Fragment};
 use super::echo::Echo;
 use super::feed::{Feed, Status, event_head, write_response};
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::number;
 
 /// Bytes of one answer that are kept.
@@ -24,6 +25,7 @@ pub(super) struct Full;
 #[derive(Debug)]
 pub(super) struct Output {
     echo: Echo,
+    names: ToolNames,
     feed: Feed,
     begun: bool,
     items: Vec<Item>,
@@ -69,9 +71,10 @@ const IN_PROGRESS: &str = "in_progress";
 
 impl Output {
     /// A response without output.
-    pub(super) fn new(echo: Echo) -> Self {
+    pub(super) fn new(echo: Echo, names: ToolNames) -> Self {
         Self {
             echo,
+            names,
             feed: Feed::default(),
             begun: false,
             items: Vec::new(),
@@ -162,6 +165,7 @@ impl Output {
     fn announce(&mut self, place: usize) -> Result<(), Full> {
         let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
         let input = std::mem::take(&mut call.input);
+        call.name = self.names.restore_escaped(&call.name).as_ref().into();
         let index = self.add(Body::Call(place))?;
         if let Some(call) = self.calls.get_mut(place) {
             call.item = Some(index);

@@ -71,7 +71,10 @@ pub(super) static LOSSES: &[Loss] = &[
     rejected("input.*[item_reference]", "names an item kept by a provider. Send the item itself."),
     rejected("input.*.type", "is an item that needs a target with a native Responses API."),
     // Tools.
-    mapped("tools.*[function]", "nested under `function`; `strict` where it is true and the target knows it"),
+    mapped(
+        "tools.*[function]",
+        "nested under `function`; `strict` where it is true and the target knows it; a name that the target refuses is replaced by a short one, the same in every turn, and the answer's calls bear the client's",
+    ),
     hint("tools.*[function].defer_loading", "the tool is there from the first"),
     hint("tools.*[function].output_schema", "the target does not check outputs"),
     rejected(

@@ -5,6 +5,7 @@ use shared::provider::quirks::ToolIds;
 use super::losses::refuse;
 use crate::adapt::call_id::fitting;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{Members, comma, string};
 use crate::adapt::{Rejection, Traits};
 use crate::json::{self, Tree};
@@ -14,6 +15,7 @@ use crate::json::{self, Tree};
 pub(super) struct Messages<'a, 'i> {
     target: &'a Traits<'a>,
     out: &'a mut Vec<u8>,
+    names: &'a mut ToolNames,
     /// An assistant message that may get more.
     turn: Option<Turn<'i>>,
     /// Of which item each message is made; none for the instructions.
@@ -74,8 +76,8 @@ pub(super) fn write<'i>(request: &Object<'_, 'i>, messages: &mut Messages<'_, 'i
 
 /// Where what stands at `rest` below `messages` came from.
 pub(super) fn origin(request: &Object<'_, '_>, target: &Traits<'_>, rest: &str) -> Option<String> {
-    let mut written = Vec::new();
-    let mut messages = Messages::new(target, &mut written);
+    let (mut written, mut names) = (Vec::new(), ToolNames::default());
+    let mut messages = Messages::new(target, &mut names, &mut written);
     write(request, &mut messages).ok()?;
     let (index, rest) = rest.split_once('.').unwrap_or((rest, ""));
     let Some(item) = *messages.sources.get(index.parse::<usize>().ok()?)? else {
@@ -92,8 +94,8 @@ pub(super) fn origin(request: &Object<'_, '_>, target: &Traits<'_>, rest: &str) 
 
 impl<'a, 'i> Messages<'a, 'i> {
     /// Messages before the first, to be written to `out`.
-    pub(super) fn new(target: &'a Traits<'a>, out: &'a mut Vec<u8>) -> Self {
-        Self { target, out, turn: None, sources: Vec::new() }
+    pub(super) fn new(target: &'a Traits<'a>, names: &'a mut ToolNames, out: &'a mut Vec<u8>) -> Self {
+        Self { target, out, names, turn: None, sources: Vec::new() }
     }
 
     fn system(&self) -> &'static str {
@@ -274,7 +276,7 @@ impl<'a, 'i> Messages<'a, 'i> {
             calls.push(b'[');
             for call in &turn.calls {
                 comma(calls);
-                call.write(calls, self.target.tool_ids);
+                call.write(calls, self.target.tool_ids, self.names);
             }
             calls.push(b']');
         }
@@ -283,13 +285,13 @@ impl<'a, 'i> Messages<'a, 'i> {
 }
 
 impl Call<'_> {
-    fn write(&self, out: &mut Vec<u8>, ids: ToolIds) {
+    fn write(&self, out: &mut Vec<u8>, ids: ToolIds, names: &mut ToolNames) {
         let (kind, input) = self.kind;
         let mut call = Members::open(out);
         call.text("id", &fitting(ids, self.id, "call_"));
         call.text("type", kind);
         let mut inner = Members::open(call.key(kind));
-        inner.text("name", self.name);
+        inner.text("name", &names.fit(self.name));
         inner.text(input, self.input);
         inner.close();
         call.close();

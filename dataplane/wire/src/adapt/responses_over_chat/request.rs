@@ -9,6 +9,7 @@ use super::losses::{check, refuse};
 use super::messages::{self, Messages};
 use super::tools;
 use crate::adapt::read::{self, Object, member, members};
+use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::write::Members;
 use crate::adapt::{Asking, Prepared, Rejection, Traits};
 use crate::json;
@@ -22,15 +23,22 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
         check(name, value)?;
     }
     let mut body = Vec::with_capacity(asking.body.len().saturating_add(256));
-    write(&request, asking.target, &mut body)?;
-    let answers = Box::new(ChatAnswers::new(Echo::new(&request, asking)));
+    let rule = if asking.target.word_tool_names { Rule::Word(WORD_MAX) } else { Rule::Any };
+    let mut names = ToolNames::new(rule);
+    write(&request, asking.target, &mut names, &mut body)?;
+    let answers = Box::new(ChatAnswers::new(Echo::new(&request, asking), names));
     Ok(Prepared { body: Bytes::from(body), answers, dropped: Vec::new() })
 }
 
-fn write(request: &Object<'_, '_>, target: &Traits<'_>, body: &mut Vec<u8>) -> Result<(), Rejection> {
+fn write(
+    request: &Object<'_, '_>,
+    target: &Traits<'_>,
+    names: &mut ToolNames,
+    body: &mut Vec<u8>,
+) -> Result<(), Rejection> {
     let mut chat = Members::open(body);
     chat.text("model", target.model);
-    let mut messages = Messages::new(target, chat.key("messages"));
+    let mut messages = Messages::new(target, names, chat.key("messages"));
     messages::write(request, &mut messages)?;
     if let Some(limit) = member(request, "max_output_tokens") {
         chat.tree(target.output_limit_field, limit);
@@ -40,7 +48,7 @@ fn write(request: &Object<'_, '_>, target: &Traits<'_>, body: &mut Vec<u8>) -> R
             chat.tree(name, value);
         }
     }
-    tools::write(request, target, &mut chat)?;
+    tools::write(request, target, names, &mut chat)?;
     format(request, target, &mut chat)?;
     reasoning(request, target, &mut chat)?;
     for name in ["prewarm", "comparison_response_id"] {

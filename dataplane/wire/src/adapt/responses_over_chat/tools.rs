@@ -4,14 +4,16 @@ use simd_json::prelude::ValueAsScalar as _;
 
 use super::losses::refuse;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{Members, comma};
-use crate::adapt::{Rejection, Traits};
+use crate::adapt::{Rejection, Traits, schema};
 use crate::json::Tree;
 
 /// Writes `tools`, `tool_choice` and `parallel_tool_calls`; the latter two mean nothing without tools.
 pub(super) fn write(
     request: &Object<'_, '_>,
     target: &Traits<'_>,
+    names: &mut ToolNames,
     chat: &mut Members<'_>,
 ) -> Result<(), Rejection> {
     let Some(tools) = member(request, "tools") else { return Ok(()) };
@@ -30,11 +32,11 @@ pub(super) fn write(
             continue;
         }
         comma(out);
-        write_tool(&tool, position, target, out)?;
+        write_tool((&tool, position), target, names, out)?;
     }
     out.push(b']');
     if let Some(choice) = choice {
-        choice.write(chat);
+        choice.write(names, chat);
     }
     if let Some(parallel) = member(request, "parallel_tool_calls") {
         chat.tree("parallel_tool_calls", parallel);
@@ -43,23 +45,23 @@ pub(super) fn write(
 }
 
 fn write_tool(
-    tool: &Object<'_, '_>,
-    position: usize,
+    (tool, position): (&Object<'_, '_>, usize),
     target: &Traits<'_>,
+    names: &mut ToolNames,
     out: &mut Vec<u8>,
 ) -> Result<(), Rejection> {
     let path = || format!("tools.{position}");
     match read::needed_text(tool, "type", path)? {
-        "function" => write_function(tool, position, target, out),
-        "custom" if target.custom_tools => write_custom(tool, position, out),
+        "function" => write_function((tool, position), target, names, out),
+        "custom" if target.custom_tools => write_custom(tool, position, names, out),
         _ => Err(refuse("tools.*.type", format!("tools.{position}.type"))),
     }
 }
 
 fn write_function(
-    tool: &Object<'_, '_>,
-    position: usize,
+    (tool, position): (&Object<'_, '_>, usize),
     target: &Traits<'_>,
+    names: &mut ToolNames,
     out: &mut Vec<u8>,
 ) -> Result<(), Rejection> {
     for (name, field) in
@@ -73,14 +75,11 @@ fn write_function(
     let mut outer = Members::open(out);
     outer.raw("type", r#""function""#);
     let mut function = Members::open(outer.key("function"));
-    function.text("name", name);
+    function.text("name", &names.fit(name));
     if let Some(description) = member(tool, "description") {
         function.tree("description", description);
     }
-    match member(tool, "parameters") {
-        Some(parameters) => function.tree("parameters", parameters),
-        None => function.raw("parameters", r#"{"type":"object","properties":{}}"#),
-    }
+    schema::write_object(member(tool, "parameters"), function.key("parameters"));
     let strict = member(tool, "strict").and_then(|strict| strict.as_bool()) == Some(true);
     if strict && target.strict_tools {
         function.raw("strict", "true");
@@ -96,12 +95,17 @@ fn is_direct(callers: Tree<'_, '_>) -> bool {
     callers.is_some_and(|callers| callers.iter().all(|caller| caller.as_str() == Some("direct")))
 }
 
-fn write_custom(tool: &Object<'_, '_>, position: usize, out: &mut Vec<u8>) -> Result<(), Rejection> {
+fn write_custom(
+    tool: &Object<'_, '_>,
+    position: usize,
+    names: &mut ToolNames,
+    out: &mut Vec<u8>,
+) -> Result<(), Rejection> {
     let name = read::needed_text(tool, "name", || format!("tools.{position}"))?;
     let mut outer = Members::open(out);
     outer.raw("type", r#""custom""#);
     let mut custom = Members::open(outer.key("custom"));
-    custom.text("name", name);
+    custom.text("name", &names.fit(name));
     if let Some(description) = member(tool, "description") {
         custom.tree("description", description);
     }
@@ -184,14 +188,14 @@ impl<'i> Choice<'i> {
         tools.iter().any(|(kind, name)| has("type", kind) && has("name", name))
     }
 
-    fn write(&self, chat: &mut Members<'_>) {
+    fn write(&self, names: &mut ToolNames, chat: &mut Members<'_>) {
         match self {
             Self::Mode(mode) | Self::Allowed { mode, .. } => chat.text("tool_choice", mode),
             Self::Named { kind, name } => {
                 let mut choice = Members::open(chat.key("tool_choice"));
                 choice.text("type", kind);
                 let mut inner = Members::open(choice.key(kind));
-                inner.text("name", name);
+                inner.text("name", &names.fit(name));
                 inner.close();
                 choice.close();
             }

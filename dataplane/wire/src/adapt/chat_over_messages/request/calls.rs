@@ -8,6 +8,7 @@ use simd_json::tape::Object;
 use super::content::{Content, cache_control, cache_of};
 use super::messages::Message;
 use crate::adapt::chat_over_messages::losses::{CUSTOM_CALL, refuse};
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::Members;
 use crate::adapt::{Rejection, call_id, read};
 use crate::json::Tree;
@@ -39,13 +40,14 @@ impl Calls {
     pub(super) fn write(
         &mut self,
         message: &Message<'_, '_>,
+        names: &mut ToolNames,
         content: &mut Content<'_>,
     ) -> Result<(), Rejection> {
         if let Some(call) = message.member("function_call") {
             let path = || message.path("function_call");
             self.counted = self.counted.saturating_add(1);
             let call = read::object(call, path)?;
-            tool_use(&call, &function_id(self.counted), path, (content, None))?;
+            tool_use(&call, (&function_id(self.counted), names), path, (content, None))?;
         }
         let Some(calls) = message.member("tool_calls") else { return Ok(()) };
         for (position, call) in read::array(calls, || message.path("tool_calls"))?.iter().enumerate() {
@@ -59,7 +61,7 @@ impl Calls {
             let inner = || format!("{}.function", path());
             let function = read::member(&call, "function");
             let function = function.ok_or_else(|| Rejection::malformed(inner(), "is missing."))?;
-            tool_use(&read::object(function, inner)?, &id, inner, (content, cache_of(&call)))?;
+            tool_use(&read::object(function, inner)?, (&id, names), inner, (content, cache_of(&call)))?;
         }
         Ok(())
     }
@@ -71,7 +73,7 @@ fn function_id(counted: u64) -> String {
 
 fn tool_use(
     function: &Object<'_, '_>,
-    id: &str,
+    (id, names): (&str, &mut ToolNames),
     path: impl Fn() -> String,
     (content, cache): (&mut Content<'_>, Option<Tree<'_, '_>>),
 ) -> Result<(), Rejection> {
@@ -81,7 +83,7 @@ fn tool_use(
     let mut block = Members::open(content.block());
     block.text("type", "tool_use");
     block.text("id", id);
-    block.text("name", name);
+    block.text("name", &names.fit(name));
     match arguments {
         Arguments::Written(json) => block.raw("input", json),
         Arguments::Read(value) => block.tree("input", value),

@@ -14,9 +14,9 @@ pub(super) struct Content<'i> {
 }
 
 impl<'i> Content<'i> {
-    /// Adds text, unless it is empty: the target refuses that.
+    /// Adds text, unless it is empty or blank: the target refuses both.
     pub(super) fn text(&mut self, text: &'i str, cache: Option<Tree<'_, '_>>) {
-        if text.is_empty() {
+        if text.trim().is_empty() {
             return;
         }
         if cache.is_none() && self.is_empty() {

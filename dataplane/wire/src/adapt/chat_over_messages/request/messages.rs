@@ -10,6 +10,7 @@ use super::content::{Content, cache_control, cache_of};
 use super::parts;
 use super::thinking;
 use crate::adapt::chat_over_messages::losses::{AUDIO, refuse};
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{self, Members};
 use crate::adapt::{Rejection, Traits, read};
 use crate::json::Tree;
@@ -18,6 +19,7 @@ use crate::json::Tree;
 pub(super) fn write(
     messages: &Array<'_, '_>,
     target: &Traits<'_>,
+    names: &mut ToolNames,
     body: &mut Members<'_>,
 ) -> Result<(), Rejection> {
     let out = body.key("messages");
@@ -30,6 +32,7 @@ pub(super) fn write(
         content: Content::default(),
         system: Content::default(),
         calls: Calls::default(),
+        names,
     };
     let last = messages.len().saturating_sub(1);
     for (position, message) in messages.iter().enumerate() {
@@ -105,6 +108,8 @@ struct Talk<'a, 'i> {
     /// All system text that does not stand between turns.
     system: Content<'i>,
     calls: Calls,
+    /// How the target knows the tools.
+    names: &'a mut ToolNames,
 }
 
 impl<'i> Talk<'_, 'i> {
@@ -185,7 +190,7 @@ impl<'i> Talk<'_, 'i> {
         if let Some(refusal) = message.member("refusal").and_then(read::as_text) {
             self.content.text(refusal, None);
         }
-        self.calls.write(message, &mut self.content)
+        self.calls.write(message, self.names, &mut self.content)
     }
 
     fn result(&mut self, message: &Message<'_, 'i>, id: &str) -> Result<(), Rejection> {

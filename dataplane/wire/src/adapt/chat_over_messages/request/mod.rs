@@ -12,7 +12,9 @@ use simd_json::tape::Object;
 
 use super::form::Wishes;
 use super::losses::{JSON_OBJECT, STOP, TEMPERATURE, refuse, refused};
+use crate::adapt::chat_client::calls_functions;
 use crate::adapt::loss::unknown;
+use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::write::{self, Members};
 use crate::adapt::{Asking, Rejection, Traits, read};
 use crate::json::{self, Tree};
@@ -28,8 +30,22 @@ struct Ask<'a, 't, 'i> {
     target: &'a Traits<'a>,
 }
 
-/// The body for the target, what the client wants to see in the answer, and what no table knows.
-pub(super) fn write(asking: &Asking<'_>) -> Result<(Vec<u8>, Wishes, Vec<String>), Rejection> {
+/// Characters of a tool's name that the target takes.
+const NAME_LENGTH_MAX: usize = 128;
+
+/// A request in the target's words.
+pub(super) struct Written {
+    pub(super) body: Vec<u8>,
+    /// What the client wants to see in the answer.
+    pub(super) wishes: Wishes,
+    /// How the target knows the tools.
+    pub(super) names: ToolNames,
+    /// Members that no table knows.
+    pub(super) dropped: Vec<String>,
+}
+
+/// Says the request in the target's words.
+pub(super) fn write(asking: &Asking<'_>) -> Result<Written, Rejection> {
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let request = read::object(tape.as_value(), String::new)?;
@@ -37,14 +53,18 @@ pub(super) fn write(asking: &Asking<'_>) -> Result<(Vec<u8>, Wishes, Vec<String>
     ask.refuse_what_cannot_be_said()?;
     let mut out = Vec::with_capacity(asking.body.len().saturating_add(256));
     let mut body = Members::open(&mut out);
-    let thinking = ask.write(&mut body)?;
+    // Clouds that run Claude speak an older Messages.
+    let most = if ask.target.messages_version.is_some() { WORD_MAX } else { NAME_LENGTH_MAX };
+    let mut names = ToolNames::new(Rule::Word(most));
+    let thinking = ask.write(&mut names, &mut body)?;
     body.close();
     let wishes = Wishes {
         include_usage: ask.flag_in("stream_options", "include_usage"),
         thinking_blocks: thinking.wanted,
-        functions: ask.member("tools").is_none() && ask.member("functions").is_some(),
+        functions: calls_functions(&request),
     };
-    Ok((out, wishes, unknown(&request, crate::adapt::chat_over_messages::losses::LOSSES)))
+    let dropped = unknown(&request, crate::adapt::chat_over_messages::losses::LOSSES);
+    Ok(Written { body: out, wishes, names, dropped })
 }
 
 impl<'t, 'i> Ask<'_, 't, 'i> {
@@ -68,7 +88,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         Ok(())
     }
 
-    fn write(&self, body: &mut Members<'_>) -> Result<Thinking<'t, 'i>, Rejection> {
+    fn write(&self, names: &mut ToolNames, body: &mut Members<'_>) -> Result<Thinking<'t, 'i>, Rejection> {
         let messages =
             self.member("messages").ok_or_else(|| Rejection::malformed("messages", "is missing."))?;
         let messages = read::array(messages, || "messages".to_owned())?;
@@ -80,8 +100,8 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
             None => body.text("model", self.target.model),
         }
         write::number(body.key("max_tokens"), max_tokens);
-        messages::write(&messages, self.target, body)?;
-        tools.write(body);
+        messages::write(&messages, self.target, names, body)?;
+        tools.write(names, body);
         if !thinking.is_on() {
             self.sampling(body)?;
         }

@@ -6,9 +6,10 @@ use simd_json::tape::Object;
 use super::Ask;
 use super::content::{cache_control, cache_of};
 use crate::adapt::chat_over_messages::losses::{CUSTOM_CHOICE, CUSTOM_TOOL, refuse};
+use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{self, Members};
-use crate::adapt::{Rejection, read};
-use crate::json::{self, Tree};
+use crate::adapt::{Rejection, read, schema};
+use crate::json::Tree;
 
 /// See the module.
 pub(super) struct Tools<'t, 'i> {
@@ -67,7 +68,7 @@ impl<'t, 'i> Tools<'t, 'i> {
         matches!(self.choice, Some(Choice::Any | Choice::Named(_))) && !self.tools.is_empty()
     }
 
-    pub(super) fn write(&self, body: &mut Members<'_>) {
+    pub(super) fn write(&self, names: &mut ToolNames, body: &mut Members<'_>) {
         if self.tools.is_empty() {
             return;
         }
@@ -75,15 +76,15 @@ impl<'t, 'i> Tools<'t, 'i> {
         list.push(b'[');
         for tool in &self.tools {
             write::comma(list);
-            tool.write(self.strict_is_known, list);
+            tool.write(self.strict_is_known, names, list);
         }
         list.push(b']');
         if let Some(choice) = self.choice.or_else(|| (!self.parallel).then_some(Choice::Auto)) {
-            self.write_choice(choice, body.key("tool_choice"));
+            self.write_choice(choice, names, body.key("tool_choice"));
         }
     }
 
-    fn write_choice(&self, choice: Choice<'_>, out: &mut Vec<u8>) {
+    fn write_choice(&self, choice: Choice<'_>, names: &mut ToolNames, out: &mut Vec<u8>) {
         let mut out = Members::open(out);
         match choice {
             Choice::Auto => out.text("type", "auto"),
@@ -91,7 +92,7 @@ impl<'t, 'i> Tools<'t, 'i> {
             Choice::None => out.text("type", "none"),
             Choice::Named(name) => {
                 out.text("type", "tool");
-                out.text("name", name);
+                out.text("name", &names.fit(name));
             }
         }
         if !self.parallel && !matches!(choice, Choice::None) {
@@ -141,14 +142,14 @@ impl<'t, 'i> Tools<'t, 'i> {
 }
 
 impl Tool<'_, '_> {
-    fn write(&self, strict_is_known: bool, out: &mut Vec<u8>) {
+    fn write(&self, strict_is_known: bool, names: &mut ToolNames, out: &mut Vec<u8>) {
         let mut tool = Members::open(out);
-        tool.text("name", self.name);
+        tool.text("name", &names.fit(self.name));
         let description = read::member_text(&self.function, "description");
         if let Some(text) = description.filter(|text| !text.is_empty()) {
             tool.text("description", text);
         }
-        write_schema(read::member(&self.function, "parameters"), tool.key("input_schema"));
+        schema::write_object(read::member(&self.function, "parameters"), tool.key("input_schema"));
         let strict = read::member(&self.function, "strict").and_then(|strict| strict.as_bool());
         if strict == Some(true) && strict_is_known {
             tool.raw("strict", "true");
@@ -156,27 +157,6 @@ impl Tool<'_, '_> {
         cache_control(&mut tool, self.cache);
         tool.close();
     }
-}
-
-/// The target wants a schema, and that of an object.
-fn write_schema(parameters: Option<Tree<'_, '_>>, out: &mut Vec<u8>) {
-    let members = parameters.and_then(|parameters| parameters.as_object());
-    let Some(members) = members.filter(|members| !members.is_empty()) else {
-        out.extend_from_slice(br#"{"type":"object","properties":{}}"#);
-        return;
-    };
-    if read::member(&members, "type").is_some() {
-        parameters.into_iter().for_each(|parameters| json::write(parameters, out));
-        return;
-    }
-    out.extend_from_slice(br#"{"type":"object""#);
-    for (name, value) in members.iter().filter(|(name, _)| *name != "type") {
-        out.push(b',');
-        write::string(out, name);
-        out.push(b':');
-        json::write(value, out);
-    }
-    out.push(b'}');
 }
 
 fn tool_of<'t, 'i>(tool: Tree<'t, 'i>, position: usize) -> Result<Tool<'t, 'i>, Rejection> {

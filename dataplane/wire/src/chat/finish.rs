@@ -1,0 +1,98 @@
+//! How a chat answer ended: the one rule for every reader of `finish_reason` that has to understand it.
+//!
+//! An answer that failed or was aborted is never a complete one, whatever it holds.
+
+use crate::envelope::StreamError;
+
+/// The meaning of a `finish_reason`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finish {
+    /// The model ended by itself, or called tools. Reasons that are not known here are taken for this.
+    Stop,
+    /// The bound of the answer's tokens was reached.
+    Length,
+    /// The model's context window was full (Mistral's `model_length`).
+    ContextFull,
+    /// A filter cut the answer.
+    Filtered,
+    /// The model or its server failed.
+    Failed(Failure),
+}
+
+/// Why an answer failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// `error` (OpenRouter, Mistral).
+    Error,
+    /// `abort` (vLLM, SGLang).
+    Aborted,
+    /// `insufficient_system_resource` (DeepSeek).
+    Overloaded,
+}
+
+impl Finish {
+    /// The meaning of `reason`; `None` if it is empty.
+    pub(crate) fn of(reason: &[u8]) -> Option<Self> {
+        Some(match reason {
+            b"" => return None,
+            b"length" => Self::Length,
+            b"model_length" => Self::ContextFull,
+            b"content_filter" => Self::Filtered,
+            b"error" => Self::Failed(Failure::Error),
+            b"abort" => Self::Failed(Failure::Aborted),
+            b"insufficient_system_resource" => Self::Failed(Failure::Overloaded),
+            _ => Self::Stop,
+        })
+    }
+
+    /// Whether the answer breaks off in the middle of what the model had to say.
+    pub(crate) fn is_cut(self) -> bool {
+        matches!(self, Self::Length | Self::ContextFull)
+    }
+
+    /// The failure, if the answer failed.
+    pub(crate) fn failure(self) -> Option<Failure> {
+        match self {
+            Self::Failed(failure) => Some(failure),
+            Self::Stop | Self::Length | Self::ContextFull | Self::Filtered => None,
+        }
+    }
+}
+
+impl Failure {
+    /// The error that a client reads in place of the end.
+    pub(crate) fn error(self) -> StreamError {
+        let (message, status) = match self {
+            Self::Error => ("The upstream ended its answer with an error that it did not name.", 502),
+            Self::Aborted => ("The upstream aborted its answer.", 502),
+            Self::Overloaded => ("The upstream ran out of resources in the middle of its answer.", 503),
+        };
+        StreamError { message: message.to_owned(), status: Some(status), ..StreamError::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_vendors_finish_reason_has_a_meaning() {
+        let rows = [
+            ("", None),
+            ("stop", Some(Finish::Stop)),
+            ("tool_calls", Some(Finish::Stop)),
+            ("function_call", Some(Finish::Stop)),
+            ("eos", Some(Finish::Stop)),
+            ("something_new", Some(Finish::Stop)),
+            ("length", Some(Finish::Length)),
+            ("model_length", Some(Finish::ContextFull)),
+            ("content_filter", Some(Finish::Filtered)),
+            ("error", Some(Finish::Failed(Failure::Error))),
+            ("abort", Some(Finish::Failed(Failure::Aborted))),
+            ("insufficient_system_resource", Some(Finish::Failed(Failure::Overloaded))),
+        ];
+        for (reason, want) in rows {
+            assert_eq!(Finish::of(reason.as_bytes()), want, "{reason}");
+        }
+    }
+}
