@@ -56,6 +56,7 @@ mod streaming;
 mod supervision;
 mod support;
 mod tls;
+mod tool_calls;
 mod traps;
 mod trials;
 mod usage;

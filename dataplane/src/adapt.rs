@@ -9,6 +9,7 @@ use http::uri::PathAndQuery;
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::provider::path::Call;
+use shared::provider::quirks::ToolIds;
 use shared::routing::Target;
 use shared::snapshot::Route;
 use wire::adapt::{Adaptation, Asking, Flaw, Rejection, Traits};
@@ -93,6 +94,7 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         let dialect = head.dialect;
         let understood = dialect.is_conversation() || dialect == Dialect::Images;
         let reading = if understood { Reading::Native { dialect, include_usage } } else { Reading::Proxied };
+        let segments = fitted(segments, dialect, quirks.tool_ids);
         return Ok(Outgoing { reading, path: path(dialect, Call::answer(head.stream))?, segments });
     }
     let Some(pair) = adaptation(target, head.dialect) else {
@@ -118,6 +120,18 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
             .and_then(|names| HeaderValue::from_str(&names.join(", ")).ok().map(Box::new)),
     };
     Ok(Outgoing { reading, path, segments: vec![prepared.body] })
+}
+
+/// The body with ids of tool calls that the target takes, where it refuses those of other vendors (Mistral): a
+/// conversation that began elsewhere could not go on there.
+fn fitted(segments: Vec<Bytes>, dialect: Dialect, form: ToolIds) -> Vec<Bytes> {
+    if dialect != Dialect::Chat || form == ToolIds::Word {
+        return segments;
+    }
+    match wire::adapt::with_tool_ids(form, &segments.concat()) {
+        Some(body) => vec![body.into()],
+        None => segments,
+    }
 }
 
 /// Says the start of a video to `target`.
@@ -171,6 +185,7 @@ fn traits(target: &Target) -> Traits<'_> {
         json_schema: quirks.json_schema,
         strict_tools: quirks.strict_tools,
         top_k: quirks.top_k,
+        refusals: quirks.refusals,
         developer_role: quirks.developer_role,
         files: quirks.files,
         // Clouds that run Claude speak an older Messages.

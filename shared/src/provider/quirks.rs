@@ -32,6 +32,8 @@ pub struct Quirks {
     pub files: bool,
     /// `top_k` is known.
     pub top_k: bool,
+    /// The refusal of an assistant stands in a member of its own (`refusal`), not in the text.
+    pub refusals: bool,
     /// Images come inline unasked, and only DALL-E models may be asked for it.
     pub inline_images: bool,
     /// The version of the protocol, where the body of a Messages request says it in place of a header, and in place
@@ -84,6 +86,7 @@ impl Quirks {
         custom_tools: false,
         files: false,
         top_k: false,
+        refusals: true,
         inline_images: false,
         messages_version: None,
     };
@@ -113,6 +116,9 @@ pub struct Differing {
     pub top_k: Option<bool>,
     /// As in [`Quirks`].
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusals: Option<bool>,
+    /// As in [`Quirks`].
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_back: Option<bool>,
 }
 
@@ -126,6 +132,7 @@ impl Differing {
             json_schema: self.json_schema.unwrap_or(kind.json_schema),
             strict_tools: self.strict_tools.unwrap_or(kind.strict_tools),
             top_k: self.top_k.unwrap_or(kind.top_k),
+            refusals: self.refusals.unwrap_or(kind.refusals),
             reasoning_back: self.reasoning_back.unwrap_or(kind.reasoning_back),
             ..kind
         }

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use shared::operation::Dialect;
 
-use super::{Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, Traits, Whole};
+use super::{Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, Traits, Whole, chat_over_bedrock};
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// A row for the pair that `prepare` serves by way of chat.
@@ -33,6 +33,9 @@ pub(super) fn prepare(
         leading_system: false,
         stops_max: None,
         word_tool_names: false,
+        refusals: true,
+        extended_chat: true,
+        top_k: asking.target.top_k || takes_top_k(second, asking.target),
         ..*asking.target
     };
     let target = Traits { files: true, stops_max: asking.target.stops_max, ..between };
@@ -42,6 +45,11 @@ pub(super) fn prepare(
     let said = said.map_err(|rejection| traced(first, &asking, rejection))?;
     let answers = Box::new(Chained { near: said.answers, far: told.answers });
     Ok(Prepared { body: said.body, answers, dropped: told.dropped })
+}
+
+/// Returns true for a model that takes `top_k` though its provider's other models do not: Claude on Bedrock.
+fn takes_top_k(second: &Adaptation, target: &Traits<'_>) -> bool {
+    second.target == Dialect::Bedrock && chat_over_bedrock::is_claude(target)
 }
 
 /// The rejection with a path of the client's own, if the first step knows one.

@@ -13,6 +13,7 @@ mod chat_over_gemini;
 mod chat_over_messages;
 mod chat_over_responses;
 mod events;
+mod fitted;
 mod images_over_gemini;
 mod loss;
 mod messages_over_chat;
@@ -21,6 +22,7 @@ mod read;
 mod responses_over_chat;
 mod schema;
 mod signed;
+mod signed_id;
 mod tool_names;
 mod write;
 
@@ -33,6 +35,7 @@ use shared::provider::path::Call;
 use shared::provider::quirks::ToolIds;
 use shared::usage::TokenCounts;
 
+pub use fitted::with_tool_ids;
 pub use loss::{Fate, Loss};
 
 use crate::claude;
@@ -125,6 +128,11 @@ pub struct Traits<'a> {
     pub strict_tools: bool,
     /// `top_k` is known.
     pub top_k: bool,
+    /// The refusal of an assistant stands in a member of its own, not in the text.
+    pub refusals: bool,
+    /// The chat request goes on to another adaptation, which understands what clients of other gateways add to chat:
+    /// marks for the cache, signed thoughts and Gemini's signatures.
+    pub extended_chat: bool,
     /// System text is called `developer`.
     pub developer_role: bool,
     /// Files can stand in a message.
@@ -168,6 +176,8 @@ impl<'a> Traits<'a> {
             json_schema: true,
             strict_tools: true,
             top_k: false,
+            refusals: true,
+            extended_chat: false,
             developer_role: false,
             files: false,
             mid_system: version.is_some_and(|version| MID_SYSTEM.contains(&version)),
@@ -179,6 +189,13 @@ impl<'a> Traits<'a> {
             effort_words: version.is_none_or(|version| version >= EFFORT_WORDS_SINCE),
             messages_version: None,
         }
+    }
+}
+
+impl Traits<'_> {
+    /// Returns true if a chat request may bear Gemini's signatures (`extra_content`). Other vendors refuse unknown members.
+    fn takes_signatures(&self) -> bool {
+        self.extended_chat || self.model.contains("gemini")
     }
 }
 

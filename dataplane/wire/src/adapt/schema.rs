@@ -28,7 +28,7 @@ pub(super) fn write_object(schema: Option<Tree<'_, '_>>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Whether OpenAI takes the schema as a strict one: each object in it allows no other members, and requires all.
+/// Returns true if OpenAI takes the schema as a strict one: each object in it allows no other members, and requires all.
 pub(super) fn is_strict(schema: Tree<'_, '_>) -> bool {
     let Some(members) = schema.as_object() else { return true };
     let properties = read::member(&members, "properties").and_then(|properties| properties.as_object());

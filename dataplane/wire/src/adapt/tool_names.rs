@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::call_id::letters;
 use crate::json;
 
-/// What a target takes as the name of a tool.
+/// The names of tools that a target takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Rule {
     /// Any text.

@@ -1,4 +1,4 @@
-//! How a chat answer ended: the one rule for every reader of `finish_reason` that has to understand it.
+//! The end of a chat answer: the one rule for every reader of `finish_reason` that has to understand it.
 //!
 //! An answer that failed or was aborted is never a complete one, whatever it holds.
 
@@ -45,7 +45,7 @@ impl Finish {
         })
     }
 
-    /// Whether the answer breaks off in the middle of what the model had to say.
+    /// Returns true if a limit cut the answer.
     pub(crate) fn is_cut(self) -> bool {
         matches!(self, Self::Length | Self::ContextFull)
     }

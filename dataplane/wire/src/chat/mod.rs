@@ -5,11 +5,13 @@ mod chunk;
 mod finish;
 mod judge;
 mod response;
+mod signature;
 mod synthesize;
 mod usage;
 
 pub(crate) use finish::Finish;
 pub(crate) use response::{Scan, read_whole, whole_answer};
+pub(crate) use signature::thought_signature;
 pub use synthesize::synthesize_stream;
 pub use usage::token_counts;
 pub(crate) use usage::{UsageReader, scaled};

@@ -30,6 +30,8 @@ pub(crate) fn traits(flags: &Value) -> Traits<'_> {
             "json_schema" => traits.json_schema = on(),
             "strict" => traits.strict_tools = on(),
             "top_k" => traits.top_k = on(),
+            "refusals" => traits.refusals = on(),
+            "word_tool_names" => traits.word_tool_names = on(),
             "token_field" => traits.output_limit_field = flag.as_str().unwrap(),
             "developer" => traits.developer_role = on(),
             "custom_tools" => traits.custom_tools = on(),
@@ -53,6 +55,16 @@ pub(crate) fn prepare(pair: &Adaptation, body: &[u8], target: &Traits<'_>) -> Re
 
 /// The answers to a plain request of the pair's client, with what `args` of a vector asks for.
 pub(crate) fn answers(pair: &Adaptation, args: &Value, stream: bool) -> Box<dyn Answers> {
+    answers_of(pair, args, stream, &Traits::of("target-model"))
+}
+
+/// The same of this target.
+pub(crate) fn answers_of(
+    pair: &Adaptation,
+    args: &Value,
+    stream: bool,
+    target: &Traits<'_>,
+) -> Box<dyn Answers> {
     let body = match args["request"].as_str() {
         Some(path) => fixture_json(path),
         None => plain_request(pair.client, args, stream),
@@ -60,7 +72,7 @@ pub(crate) fn answers(pair: &Adaptation, args: &Value, stream: bool) -> Box<dyn 
     let body = body.to_string();
     let asking = Asking {
         body: body.as_bytes(),
-        target: &Traits::of("target-model"),
+        target,
         selector: args["model"].as_str().unwrap_or("selector"),
         seed: "T",
         now_s: args["created"].as_u64().unwrap_or(1),

@@ -18,7 +18,7 @@ pub(in crate::adapt) struct Chunks {
     before_delta: Vec<u8>,
     /// The client asked for usage: every chunk before the one that has it says `null`.
     include_usage: bool,
-    /// Calls are told in the old form, which has room for one.
+    /// Calls are written in the old form, which has room for one.
     functions: bool,
     secrets: Vec<String>,
     json: Writer,

@@ -73,7 +73,7 @@ impl Identity {
     }
 }
 
-/// Whether the client of `request` offers its tools in the old form, and reads calls in that form alone.
+/// Returns true if the client of `request` offers its tools in the old form, and so reads calls in that form alone.
 pub(super) fn calls_functions(request: &Object<'_, '_>) -> bool {
     read::member(request, "tools").is_none() && read::member(request, "functions").is_some()
 }

@@ -20,7 +20,7 @@ pub(super) struct Contents<'n, 'i> {
     messages: Writer,
     /// Whose message is open.
     role: Option<&'static str>,
-    /// How the target knows the tools.
+    /// The target's names of tools.
     tool_names: &'n mut ToolNames,
     /// The functions that were called, by the ids of the calls.
     names: HashMap<&'i str, &'i str>,

@@ -15,7 +15,12 @@ use shared::operation::Dialect;
 
 pub(super) use answer::usage_in;
 
-use super::Adaptation;
+use super::{Adaptation, Traits};
+
+/// Returns true if the target's model is one of Anthropic's.
+pub(super) fn is_claude(target: &Traits<'_>) -> bool {
+    contents::Family::of(target).is_claude
+}
 
 /// The row of the table.
 pub(super) const PAIR: Adaptation = Adaptation {

@@ -43,7 +43,7 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     write_inference(&request, target, &thinking, &mut json)?;
     write_tools(&tools, family, &mut names, &mut json);
     write_format(&request, target, &mut json)?;
-    write_fields(&request, target, &thinking, &mut json);
+    write_fields(&request, target.top_k || family.is_claude, &thinking, &mut json);
     json.end_object();
     let answers = BedrockAnswers {
         identity: Identity::of(asking, &request, names),
@@ -148,15 +148,10 @@ fn write_format(request: &Object<'_, '_>, target: &Traits<'_>, json: &mut Writer
 }
 
 /// Writes what goes to the model as it is.
-fn write_fields(
-    request: &Object<'_, '_>,
-    target: &Traits<'_>,
-    thinking: &Thinking<'_, '_>,
-    json: &mut Writer,
-) {
+fn write_fields(request: &Object<'_, '_>, takes_top_k: bool, thinking: &Thinking<'_, '_>, json: &mut Writer) {
     let mut fields = Writer::default();
     thinking.write(&mut fields);
-    let top_k = read::member(request, "top_k").filter(|_| target.top_k && !thinking.is_on());
+    let top_k = read::member(request, "top_k").filter(|_| takes_top_k && !thinking.is_on());
     if let Some(top_k) = top_k {
         fields.name("top_k").tree(top_k);
     }

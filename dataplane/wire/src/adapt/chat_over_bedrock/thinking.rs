@@ -13,6 +13,8 @@ use crate::json::{Tree, Writer};
 #[derive(Default)]
 pub(super) struct Thinking<'t, 'i> {
     mode: Asked<'t, 'i>,
+    /// The effort asked of Claude, beside a `thinking` member in Claude's own words.
+    word: Option<&'i str>,
     /// The client has use for what the target signs.
     pub(super) wanted: bool,
 }
@@ -67,12 +69,14 @@ impl<'t, 'i> Thinking<'t, 'i> {
             }
             _ => Asked::Unsaid,
         };
-        let thinking = Self { mode, wanted };
+        let word =
+            effort.filter(|word| *word != "none" && target.effort_words && matches!(mode, Asked::Own(_)));
+        let thinking = Self { mode, word, wanted };
         let forced = matches!(around.mode, Mode::Required | Mode::Named(_));
         // Claude does not think where a tool is forced on it, nor begins to in the middle of what it has begun
         // without.
         if thinking.is_on() && (forced || acts_unsigned(around.messages)) {
-            return Self { mode: Asked::Unsaid, wanted };
+            return Self { mode: Asked::Unsaid, word: None, wanted };
         }
         thinking
     }
@@ -111,6 +115,9 @@ impl<'t, 'i> Thinking<'t, 'i> {
             }
             Asked::Own(own) => {
                 fields.name("thinking").tree(*own);
+                if let Some(word) = self.word {
+                    fields.name("output_config").object().name("effort").text(word).end_object();
+                }
             }
             Asked::Effort(word) => {
                 fields.name("reasoning_effort").text(word);

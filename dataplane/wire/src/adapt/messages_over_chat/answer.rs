@@ -8,7 +8,7 @@ use simd_json::prelude::ValueIntoString as _;
 use super::request::{elements, member, text_member};
 use super::{ChatAnswers, Ending};
 use crate::adapt::call_id::call_id;
-use crate::adapt::{BadAnswer, Whole};
+use crate::adapt::{BadAnswer, Whole, signed_id};
 use crate::chat::{self, Finish};
 use crate::json::{self, Tree, quote};
 
@@ -109,11 +109,19 @@ impl Content {
             let parts = elements(content).into_iter().flatten();
             parts.for_each(|part| collect(part, &mut text, &mut thoughts));
         }
-        if answers.thinking {
+        if !self.signed(answers, message) && answers.thinking {
             self.block("{\"type\":\"thinking\",\"thinking\":", &thoughts, ",\"signature\":\"\"}");
         }
         self.block("{\"type\":\"text\",\"text\":", &text, "}");
         self.block("{\"type\":\"text\",\"text\":", text_member(message, "refusal").unwrap_or_default(), "}");
+    }
+
+    /// Thoughts that Claude has signed, which are its own blocks. True if there are any.
+    fn signed(&mut self, answers: &ChatAnswers, message: Tree<'_, '_>) -> bool {
+        let blocks = member(message, "thinking_blocks").filter(|_| answers.signed).and_then(elements);
+        let blocks = blocks.unwrap_or_default();
+        blocks.iter().for_each(|block| self.raw(&[&written(*block)]));
+        !blocks.is_empty()
     }
 
     fn block(&mut self, before: &str, text: &str, after: &str) {
@@ -127,10 +135,9 @@ impl Content {
         let name =
             text_member(function, "name").ok_or(BadAnswer::Invalid("a tool call names no function"))?;
         let id = text_member(call, "id").filter(|id| !id.is_empty());
-        let id = id.map_or_else(
-            || format!("toolu_{}_{position}", answers.seed),
-            |id| call_id(id, "toolu_").into_owned(),
-        );
+        let id = id
+            .map_or_else(|| format!("toolu_{}_{position}", answers.seed).into(), |id| call_id(id, "toolu_"));
+        let id = signed_id::join(id, signature(call));
         let input = match member(function, "arguments") {
             None => "{}".to_owned(),
             Some(arguments) => match arguments.into_string() {
@@ -162,6 +169,15 @@ impl Content {
         self.count = self.count.saturating_add(1);
         parts.iter().for_each(|part| self.blocks.extend_from_slice(part.as_bytes()));
     }
+}
+
+/// Gemini's signature of the thoughts before a call.
+fn signature<'i>(call: Tree<'_, 'i>) -> Option<&'i str> {
+    let extra = member(call, "extra_content")?;
+    let vendors = ["google", "vertex"].into_iter();
+    vendors
+        .filter_map(|vendor| text_member(member(extra, vendor)?, "thought_signature"))
+        .find(|text| !text.is_empty())
 }
 
 fn written(value: Tree<'_, '_>) -> String {

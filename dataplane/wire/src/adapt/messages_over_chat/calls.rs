@@ -11,6 +11,7 @@ use super::ChatAnswers;
 use super::chunk::CallDelta;
 use super::event::Events;
 use crate::adapt::call_id::call_id;
+use crate::adapt::signed_id;
 use crate::json::{quote, unescape};
 
 /// Bytes of arguments that wait for their turn.
@@ -40,6 +41,8 @@ struct Call {
     index: Option<u64>,
     id: Option<String>,
     name: Option<String>,
+    /// Gemini's signature of the thoughts before it, for its id.
+    signature: Option<String>,
     /// Arguments that wait, as they are escaped.
     waiting: String,
     state: State,
@@ -68,6 +71,9 @@ impl Calls {
         }
         if call.id.is_none() {
             call.id = piece.id();
+        }
+        if call.signature.is_none() {
+            call.signature = piece.signature();
         }
         let is_long = |text: &Option<String>| text.as_ref().is_some_and(|text| text.len() > NAME_BYTES_MAX);
         if is_long(&call.id) || is_long(&call.name) {
@@ -152,6 +158,7 @@ impl Calls {
             index,
             id: None,
             name: None,
+            signature: None,
             waiting: String::new(),
             state: State::Waiting,
             shape: Shape::default(),
@@ -162,9 +169,10 @@ impl Calls {
     fn open(&mut self, at: usize, answers: &ChatAnswers, out: &mut Events) {
         let Some(call) = self.calls.get_mut(at) else { return };
         let id = match &call.id {
-            Some(id) => call_id(id, "toolu_").into_owned(),
-            None => format!("toolu_{}_{at}", answers.seed),
+            Some(id) => call_id(id, "toolu_"),
+            None => format!("toolu_{}_{at}", answers.seed).into(),
         };
+        let id = signed_id::join(id, call.signature.as_deref());
         call.state = State::Open;
         self.latest = Some(at);
         let name = answers.names.restore(call.name.as_deref().unwrap_or_default());

@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::event::Block;
-use crate::chat::{Finish, UsageReader};
+use crate::chat::{self, Finish, UsageReader};
 use crate::extras::term;
 use crate::json;
 
@@ -54,6 +54,18 @@ pub(super) struct Delta<'a> {
     reasoning: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<CallDelta<'a>>>,
+    #[serde(borrow)]
+    pub(super) thinking_blocks: Option<Vec<ThoughtDelta<'a>>>,
+}
+
+/// A piece of what Claude has signed of its thoughts, as clients of LiteLLM keep it. The thoughts themselves come as
+/// reasoning too.
+#[derive(Debug, Deserialize)]
+pub(super) struct ThoughtDelta<'a> {
+    #[serde(borrow)]
+    signature: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
 }
 
 /// A piece of a tool call.
@@ -65,6 +77,8 @@ pub(super) struct CallDelta<'a> {
     id: Option<&'a RawValue>,
     #[serde(borrow)]
     function: Option<Function<'a>>,
+    #[serde(borrow)]
+    extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -124,13 +138,28 @@ impl<'a> Delta<'a> {
         ];
         let mut texts = texts.into_iter().filter_map(|(text, block)| Some((text?, block)));
         let (text, block) = texts.next()?;
-        let alone = texts.next().is_none() && self.refusal.is_none() && self.tool_calls.is_none();
+        let alone = texts.next().is_none()
+            && self.refusal.is_none()
+            && self.tool_calls.is_none()
+            && self.thinking_blocks.is_none();
         Some((between_quotes(text)?, block)).filter(|_| alone)
     }
 
     pub(super) fn thoughts(&self) -> Option<&'a RawValue> {
         let said = |raw: &&RawValue| raw.get() != "\"\"";
         self.reasoning_content.filter(said).or(self.reasoning)
+    }
+}
+
+impl<'a> ThoughtDelta<'a> {
+    /// The signature of the thoughts before it, as it is escaped.
+    pub(super) fn signature(&self) -> Option<&'a str> {
+        between_quotes(self.signature?).filter(|text| !text.is_empty())
+    }
+
+    /// Thoughts that are not to be read, as they are escaped.
+    pub(super) fn data(&self) -> Option<&'a str> {
+        between_quotes(self.data?).filter(|text| !text.is_empty())
     }
 }
 
@@ -146,6 +175,11 @@ impl<'a> CallDelta<'a> {
 
     pub(super) fn name(&self) -> Option<String> {
         string(self.function.as_ref()?.name?).filter(|name| !name.is_empty())
+    }
+
+    /// Gemini's signature of the thoughts before the call.
+    pub(super) fn signature(&self) -> Option<String> {
+        chat::thought_signature(self.extra_content?)
     }
 
     /// More of its arguments, as they stand between quotes. Some vendors send an object.

@@ -5,10 +5,11 @@ use simd_json::prelude::ValueIntoString as _;
 use super::fold::{Beside, Folded};
 use super::losses::LOSSES;
 use super::request::{Writer, elements, member, refused, required, text_member};
-use super::user::user;
+use super::tools;
+use super::user::{text_part, user};
 use crate::adapt::call_id::fitting;
 use crate::adapt::path::Path;
-use crate::adapt::{Fate, Rejection};
+use crate::adapt::{Fate, Rejection, signed_id};
 use crate::json::Tree;
 
 /// Claude Code's attribution of a build: it changes from one to the next, and would defeat every cache of prefixes.
@@ -26,9 +27,13 @@ pub(super) fn messages(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<()
         Some(said) => joined(said, &system, |text| text.starts_with(BILLING_HEADER))?,
         None => String::new(),
     };
+    let marked = match member(body, "system") {
+        Some(said) => marked_system(writer, said, &system)?,
+        None => false,
+    };
     let leading: Vec<&str> =
         std::iter::once(&*text).chain(folded.leading()).filter(|text| !text.is_empty()).collect();
-    if !leading.is_empty() {
+    if !marked && !leading.is_empty() {
         writer.plain("system", &leading.join("\n\n"), &system);
     }
     let loop_begins = loop_begins(&messages);
@@ -126,14 +131,21 @@ fn assistant(
     path: &Path<'_>,
 ) -> Result<(), Rejection> {
     let content = path.member("content");
-    let (mut text, mut thoughts, mut calls) = (String::new(), String::new(), Vec::new());
+    let (mut text, mut thoughts) = (String::new(), String::new());
+    let (mut calls, mut signed) = (Vec::new(), Vec::new());
     for (position, block) in blocks.iter().enumerate() {
         let at = content.at(position);
         match required(*block, "type", &at)? {
             "text" => text.push_str(required(*block, "text", &at)?),
             "tool_use" => calls.push((position, *block)),
-            "thinking" => thoughts.push_str(text_member(*block, "thinking").unwrap_or_default()),
-            "redacted_thinking" => {}
+            "thinking" => {
+                thoughts.push_str(text_member(*block, "thinking").unwrap_or_default());
+                signed.push(*block);
+            }
+            "redacted_thinking" => signed.push(*block),
+            // Of a search for tools, which are all there.
+            "server_tool_use" if is_of_search(*block) => {}
+            "tool_search_tool_result" => {}
             kind => return Err(refused_block(kind, &at)),
         }
     }
@@ -151,6 +163,10 @@ fn assistant(
         writer.raw(",\"reasoning_content\":");
         writer.text(&thoughts);
     }
+    writer.signed(&signed);
+    if let Some(marked) = blocks.iter().rfind(|block| writer.marks(**block)) {
+        writer.cache_mark(*marked);
+    }
     for (count, (position, block)) in calls.iter().enumerate() {
         writer.raw(if count == 0 { ",\"tool_calls\":[" } else { "," });
         tool_use(writer, *block, &content.at(*position))?;
@@ -162,7 +178,8 @@ fn assistant(
 fn tool_use(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Result<(), Rejection> {
     writer.trail.call(path);
     writer.raw("{\"id\":");
-    writer.text(&fitting(writer.target.tool_ids, required(block, "id", path)?, "call_"));
+    let (id, signature) = signed_id::split(required(block, "id", path)?);
+    writer.text(&fitting(writer.target.tool_ids, id, "call_"));
     writer.raw(",\"type\":\"function\",\"function\":{\"name\":");
     writer.tool_name(required(block, "name", path)?);
     writer.raw(",\"arguments\":");
@@ -171,7 +188,12 @@ fn tool_use(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Re
         Some(_) => return Err(path.member("input").reject("must be an object")),
         None => writer.raw("\"{}\""),
     }
-    writer.raw("}}");
+    writer.raw("}");
+    if let Some(signature) = signature.filter(|_| writer.target.takes_signatures()) {
+        writer.raw(",\"extra_content\":");
+        signed_id::write_extra(&signature, &mut writer.out);
+    }
+    writer.raw("}");
     Ok(())
 }
 
@@ -185,7 +207,44 @@ pub(super) fn refused_block(kind: &str, path: &Path<'_>) -> Rejection {
     refused(path, row.map_or("a block of a kind that chat does not have", |row| row.note))
 }
 
+/// Returns true for a call of Anthropic's search for tools.
+fn is_of_search(call: Tree<'_, '_>) -> bool {
+    text_member(call, "name").is_some_and(|name| name.starts_with(tools::SEARCH))
+}
+
+/// The system text of a request, block by block with their marks. False if it has none of these, and is one text.
+fn marked_system(writer: &mut Writer<'_>, said: Tree<'_, '_>, path: &Path<'_>) -> Result<bool, Rejection> {
+    let blocks = elements(said).unwrap_or_default();
+    if !blocks.iter().any(|block| writer.marks(*block)) {
+        return Ok(false);
+    }
+    writer.begin_message("system", path);
+    writer.raw(",\"content\":[");
+    for (position, block) in blocks.iter().enumerate() {
+        let text = required(*block, "text", &path.at(position))?;
+        if !text.starts_with(BILLING_HEADER) {
+            writer.raw(if writer.out.last() == Some(&b'[') { "" } else { "," });
+            text_part(writer, text, Some(*block));
+        }
+    }
+    writer.raw("]}");
+    Ok(true)
+}
+
 impl Writer<'_> {
+    /// `,"thinking_blocks":[..]`: what Claude has signed of its thoughts, where another adaptation takes it.
+    fn signed(&mut self, blocks: &[Tree<'_, '_>]) {
+        if blocks.is_empty() || !self.target.extended_chat {
+            return;
+        }
+        self.raw(",\"thinking_blocks\":[");
+        for (position, block) in blocks.iter().enumerate() {
+            self.raw(if position == 0 { "" } else { "," });
+            self.value(*block);
+        }
+        self.raw("]");
+    }
+
     /// A message of text alone.
     fn plain(&mut self, role: &str, text: &str, path: &Path<'_>) {
         self.begin_message(role, path);

@@ -109,6 +109,28 @@ impl Events {
         self.out.put_slice(b"\"}}\n\n");
     }
 
+    /// The signature of the open block of thoughts, as it is escaped, and the end of that block.
+    pub(super) fn signature(&mut self, escaped: &str) {
+        self.outputs = self.outputs.saturating_add(1);
+        let index = self.blocks.saturating_sub(1).to_string();
+        self.put(&[
+            "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":",
+            &index,
+            ",\"delta\":{\"type\":\"signature_delta\",\"signature\":\"",
+            escaped,
+            "\"}}\n\n",
+        ]);
+        self.close();
+    }
+
+    /// A block of thoughts that are not to be read, as they are escaped.
+    pub(super) fn redacted(&mut self, escaped: &str) {
+        self.outputs = self.outputs.saturating_add(1);
+        let content = ["{\"type\":\"redacted_thinking\",\"data\":\"", escaped, "\"}"];
+        self.begin(Block::Thinking, &content);
+        self.close();
+    }
+
     /// Closes the open block, if there is one.
     pub(super) fn close(&mut self) {
         if self.open.take().is_some() {

@@ -40,6 +40,7 @@ fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
         id: format!("msg_{}", asking.seed),
         seed: asking.seed.to_owned(),
         thinking: said.thinking,
+        signed: asking.target.extended_chat,
         stops: said.stops,
         names: said.names,
         input_tokens: asking.input_tokens,
@@ -58,6 +59,8 @@ struct ChatAnswers {
     seed: String,
     /// The client wants to read the model's reasoning.
     thinking: bool,
+    /// The answer may bear thoughts that Claude has signed, for the client to send back.
+    signed: bool,
     /// The client's stop sequences.
     stops: Vec<String>,
     /// The client's names of tools that the target knows by others.

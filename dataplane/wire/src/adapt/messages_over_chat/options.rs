@@ -120,6 +120,9 @@ fn reasoning(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejectio
         writer.raw(",\"reasoning_effort\":");
         writer.text(effort);
     }
+    if let Some(thinking) = thinking.filter(|_| writer.target.extended_chat) {
+        writer.member("thinking", thinking);
+    }
     Ok(())
 }
 

@@ -91,6 +91,9 @@ pub(super) fn elements<'t, 'i>(value: Tree<'t, 'i>) -> Option<Vec<Tree<'t, 'i>>>
     Some(value.as_array()?.iter().collect())
 }
 
+/// A mark up to which the prompt is to be cached.
+const CACHE: &str = "cache_control";
+
 /// Whether `value` says nothing.
 fn is_empty(value: Tree<'_, '_>) -> bool {
     value.is_null()
@@ -127,6 +130,19 @@ impl Writer<'_> {
     pub(super) fn text(&mut self, text: &str) {
         // Writing to memory cannot fail.
         let _ = serde_json::to_writer(&mut self.out, text);
+    }
+
+    /// `,"cache_control":..` of what stands in `block`, where another adaptation understands it.
+    pub(super) fn cache_mark(&mut self, block: Tree<'_, '_>) {
+        if let Some(mark) = member(block, CACHE).filter(|_| self.target.extended_chat) {
+            self.raw(",\"cache_control\":");
+            self.value(mark);
+        }
+    }
+
+    /// Returns true if `block` has a mark and the target takes it.
+    pub(super) fn marks(&self, block: Tree<'_, '_>) -> bool {
+        self.target.extended_chat && member(block, CACHE).is_some()
     }
 
     /// The name of a tool as the target takes it.

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
 use super::calls::{Calls, TooMuch, WAITING_BYTES_MAX};
-use super::chunk::{Choice, Chunk, Delta, Piece, between_quotes, pieces};
+use super::chunk::{Choice, Chunk, Delta, Piece, ThoughtDelta, between_quotes, pieces};
 use super::event::{Block, Events};
 use super::{ChatAnswers, Ending};
 use crate::adapt::alike::Alike;
@@ -199,6 +199,9 @@ impl MessagesFromChat {
         if let Some(thoughts) = delta.thoughts().and_then(between_quotes) {
             self.think(thoughts);
         }
+        if self.answers.signed {
+            delta.thinking_blocks.iter().flatten().for_each(|piece| self.signed(piece));
+        }
         if let Some(content) = delta.content {
             match between_quotes(content) {
                 Some(text) => self.text(text)?,
@@ -245,6 +248,17 @@ impl MessagesFromChat {
     fn think(&mut self, escaped: &str) {
         if self.answers.thinking && !escaped.is_empty() && !self.calls.is_busy() {
             self.write(Block::Thinking, escaped);
+        }
+    }
+
+    /// A piece of Claude's signed thoughts. A signature ends their block.
+    fn signed(&mut self, piece: &ThoughtDelta<'_>) {
+        if let Some(signature) = piece.signature() {
+            self.out.ensure(Block::Thinking);
+            self.out.signature(signature);
+        }
+        if let Some(data) = piece.data() {
+            self.out.redacted(data);
         }
     }
 

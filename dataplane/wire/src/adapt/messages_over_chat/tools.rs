@@ -12,12 +12,14 @@ pub(super) fn tools(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), R
     let path = Path::top("tools");
     let Some(tools) = member(body, "tools") else { return Ok(()) };
     let tools = elements(tools).ok_or_else(|| path.reject("must be an array"))?;
-    for (position, tool) in tools.iter().enumerate() {
-        writer.raw(if position == 0 { ",\"tools\":[" } else { "," });
-        one(writer, *tool, &path.at(position))?;
-    }
-    if tools.is_empty() {
+    let mut offered = tools.iter().enumerate().filter(|(_, tool)| !is_search(**tool)).peekable();
+    if offered.peek().is_none() {
         return Ok(());
+    }
+    writer.raw(",\"tools\":[");
+    for (count, (position, tool)) in offered.enumerate() {
+        writer.raw(if count == 0 { "" } else { "," });
+        one(writer, *tool, &path.at(position))?;
     }
     writer.raw("]");
     match member(body, "tool_choice") {
@@ -25,6 +27,14 @@ pub(super) fn tools(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), R
         None => Ok(()),
     }
 }
+
+/// Returns true for a tool that searches for deferred tools. Here all tools are there from the start.
+fn is_search(tool: Tree<'_, '_>) -> bool {
+    text_member(tool, "type").is_some_and(|kind| kind.starts_with(SEARCH))
+}
+
+/// The beginning of the types and names of Anthropic's search tools.
+pub(super) const SEARCH: &str = "tool_search_tool";
 
 fn one(writer: &mut Writer<'_>, tool: Tree<'_, '_>, path: &Path<'_>) -> Result<(), Rejection> {
     if !matches!(text_member(tool, "type"), None | Some("custom")) {
@@ -53,7 +63,9 @@ fn one(writer: &mut Writer<'_>, tool: Tree<'_, '_>, path: &Path<'_>) -> Result<(
     if strict && writer.target.strict_tools && input.is_some_and(schema::is_strict) {
         writer.raw(",\"strict\":true");
     }
-    writer.raw("}}");
+    writer.raw("}");
+    writer.cache_mark(tool);
+    writer.raw("}");
     Ok(())
 }
 

@@ -3,14 +3,16 @@
 //! Results of tools stand first in a Messages turn and are messages of their own in chat; what else stands beside
 //! them follows as one user message, and so do the images of the results, which chat's have no place for.
 
+use std::borrow::Cow;
+
 use simd_json::prelude::ValueAsScalar as _;
 
 use super::content::refused_block;
 use super::fold::Beside;
 use super::request::{Writer, elements, member, refused, required, text_member};
-use crate::adapt::Rejection;
 use crate::adapt::call_id::fitting;
 use crate::adapt::path::Path;
+use crate::adapt::{Rejection, signed_id};
 use crate::json::Tree;
 
 /// What stands in a result for an image that follows it.
@@ -43,6 +45,7 @@ pub(super) fn user(
         && text_member(*block, "type") == Some("text")
     {
         writer.text(required(*block, "text", &content.at(*position))?);
+        writer.cache_mark(*block);
         writer.raw("}");
         return Ok(());
     }
@@ -75,7 +78,7 @@ fn tool_result<'t, 'i>(
     let id = required(block, "tool_use_id", path)?;
     writer.begin_message("tool", path);
     writer.raw(",\"tool_call_id\":");
-    writer.text(&fitting(writer.target.tool_ids, id, "call_"));
+    writer.text(&fitting(writer.target.tool_ids, signed_id::split(id).0, "call_"));
     writer.raw(",\"content\":");
     let content = path.member("content");
     match member(block, "content") {
@@ -84,14 +87,17 @@ fn tool_result<'t, 'i>(
         Some(said) => {
             let parts =
                 elements(said).ok_or_else(|| content.reject("must be a string or an array of blocks"))?;
-            let mut texts = Vec::with_capacity(parts.len());
+            let mut texts: Vec<Cow<'_, str>> = Vec::with_capacity(parts.len());
             for (position, part) in parts.iter().enumerate() {
                 let at = content.at(position);
                 match text_member(*part, "type") {
-                    Some("text") => texts.push(required(*part, "text", &at)?),
+                    Some("text") => texts.push(required(*part, "text", &at)?.into()),
+                    Some("tool_reference") => {
+                        texts.push(writer.names.fit(required(*part, "tool_name", &at)?));
+                    }
                     Some("image") if writer.target.images => {
                         images.push((position, *part));
-                        texts.push(IMAGE);
+                        texts.push(IMAGE.into());
                     }
                     _ => return Err(refused(&at, "the result of a tool can only be text")),
                 }
@@ -99,6 +105,7 @@ fn tool_result<'t, 'i>(
             writer.text(&texts.join("\n"));
         }
     }
+    writer.cache_mark(block);
     writer.raw("}");
     Ok(images)
 }
@@ -106,7 +113,7 @@ fn tool_result<'t, 'i>(
 /// A block of a user's message that is no result.
 fn part(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Result<(), Rejection> {
     match required(block, "type", path)? {
-        "text" => text_part(writer, required(block, "text", path)?),
+        "text" => text_part(writer, required(block, "text", path)?, Some(block)),
         "image" => image(writer, block, path)?,
         "document" => document(writer, block, path)?,
         kind => return Err(refused_block(kind, path)),
@@ -114,9 +121,13 @@ fn part(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Result
     Ok(())
 }
 
-fn text_part(writer: &mut Writer<'_>, text: &str) {
+/// A part of text, with the mark of the block that it stands in.
+pub(super) fn text_part(writer: &mut Writer<'_>, text: &str, block: Option<Tree<'_, '_>>) {
     writer.raw("{\"type\":\"text\",\"text\":");
     writer.text(text);
+    if let Some(block) = block {
+        writer.cache_mark(block);
+    }
     writer.raw("}");
 }
 
@@ -129,7 +140,9 @@ fn image(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Resul
         "url" => writer.text(required(source, "url", &at)?),
         _ => return Err(refused(&at, "a file that only its own provider holds")),
     }
-    writer.raw("}}");
+    writer.raw("}");
+    writer.cache_mark(block);
+    writer.raw("}");
     Ok(())
 }
 
@@ -141,14 +154,16 @@ fn document(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Re
     let at = path.member("source");
     let source = member(block, "source").ok_or_else(|| at.reject("is required"))?;
     match required(source, "type", &at)? {
-        "text" => text_part(writer, required(source, "data", &at)?),
+        "text" => text_part(writer, required(source, "data", &at)?, Some(block)),
         "base64" if writer.target.files => {
             writer.raw("{\"type\":\"file\",\"file\":{\"filename\":");
             let title = text_member(block, "title").filter(|title| !title.is_empty());
             writer.text(title.unwrap_or("document.pdf"));
             writer.raw(",\"file_data\":");
             writer.data_url(source, &at)?;
-            writer.raw("}}");
+            writer.raw("}");
+            writer.cache_mark(block);
+            writer.raw("}");
         }
         "base64" => return Err(refused(&at, "it does not read files")),
         _ => return Err(refused(&at, "a document that is neither text nor holds its bytes")),
@@ -166,7 +181,7 @@ impl Writer<'_> {
     /// The same, of text that is not the user's own.
     fn said_part(&mut self, text: &str, at: &Path<'_>) {
         self.begin_part(at);
-        text_part(self, text);
+        text_part(self, text, None);
     }
 
     fn begin_part(&mut self, at: &Path<'_>) {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use bytes::{BufMut as _, BytesMut};
 
 use super::items::{Full, put_raw_text};
+use crate::adapt::signed_id;
 use crate::adapt::write::number;
 
 /// Bytes of a call's input that are kept back until its name has come.
@@ -27,6 +28,8 @@ pub(super) struct Fragment<'a> {
     pub(super) input: Option<Cow<'a, [u8]>>,
     /// The tool takes free text.
     pub(super) custom: bool,
+    /// Gemini's signature of the thoughts before the call, for its id.
+    pub(super) signature: Option<String>,
 }
 
 /// The calls of an answer, in the order in which they began.
@@ -99,6 +102,7 @@ impl Calls {
             }
             number(&mut id, place.try_into().unwrap_or(u64::MAX));
         }
+        sign(&mut id, fragment);
         self.0.push(Call {
             index: fragment.index,
             named: fragment.id.into(),
@@ -112,12 +116,21 @@ impl Calls {
     }
 }
 
+/// Puts the signature of a call into its id.
+fn sign(id: &mut BytesMut, fragment: &Fragment<'_>) {
+    if fragment.signature.is_some() {
+        let signed = signed_id::join(String::from_utf8_lossy(id), fragment.signature.as_deref()).into_owned();
+        *id = signed.as_bytes().into();
+    }
+}
+
 impl Call {
     /// Takes what comes before the call can be told of.
     pub(super) fn wait(&mut self, fragment: &Fragment<'_>, input: &[u8]) -> Result<(), Full> {
         if self.named.is_empty() && !fragment.id.is_empty() {
             self.named = fragment.id.into();
             self.id = fragment.id.into();
+            sign(&mut self.id, fragment);
         }
         self.custom |= fragment.custom;
         self.name.extend_from_slice(fragment.name);

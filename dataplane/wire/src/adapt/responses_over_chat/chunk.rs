@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::calls::Fragment;
-use crate::chat::{Finish, UsageReader};
+use crate::chat::{self, Finish, UsageReader};
 use crate::envelope::StreamError;
 use crate::extras::term;
 use crate::json;
@@ -66,6 +66,8 @@ struct ToolCall<'a> {
     function: Option<Called<'a>>,
     #[serde(borrow)]
     custom: Option<Called<'a>>,
+    #[serde(borrow)]
+    extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -179,6 +181,7 @@ impl<'a> ToolCall<'a> {
                 }
             }),
             custom: self.custom.is_some(),
+            signature: self.extra_content.and_then(chat::thought_signature),
         }
     }
 }

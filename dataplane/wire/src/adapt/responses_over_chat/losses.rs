@@ -46,7 +46,7 @@ pub(super) static LOSSES: &[Loss] = &[
     mapped("input.*.content.*[output_text]", "the text of an assistant message"),
     hint("input.*.content.*[output_text].annotations", "chat's text has none"),
     hint("input.*.content.*[output_text].logprobs", "of no use to the target"),
-    mapped("input.*.content.*[refusal]", "`refusal`"),
+    mapped("input.*.content.*[refusal]", "`refusal`; text, where the target has no such member (Mistral)"),
     rejected("input.*.content.*.type", "is a kind of content that this target cannot take here."),
     mapped("input.*[function_call]", "a tool call of the assistant message before it, or of one of its own"),
     rejected(

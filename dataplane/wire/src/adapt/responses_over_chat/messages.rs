@@ -1,10 +1,9 @@
 //! Items of a Responses request as messages of a chat.
 
-use shared::provider::quirks::ToolIds;
-
 use super::losses::refuse;
 use crate::adapt::call_id::fitting;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
+use crate::adapt::signed_id;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{Members, comma, string};
 use crate::adapt::{Rejection, Traits};
@@ -235,7 +234,7 @@ impl<'a, 'i> Messages<'a, 'i> {
         self.begin(Some(position));
         let mut message = Members::open(self.out);
         message.raw("role", r#""tool""#);
-        message.text("tool_call_id", &fitting(self.target.tool_ids, id, "call_"));
+        message.text("tool_call_id", &fitting(self.target.tool_ids, signed_id::split(id).0, "call_"));
         if let Some(text) = as_text(output) {
             message.text("content", text);
         } else {
@@ -264,11 +263,15 @@ impl<'a, 'i> Messages<'a, 'i> {
         self.begin(Some(turn.item));
         let mut message = Members::open(self.out);
         message.raw("role", r#""assistant""#);
-        match &turn.text {
-            Some(text) => message.text("content", text),
-            None => message.raw("content", "null"),
+        let beside = self.target.refusals && !turn.refusal.is_empty();
+        let within = Some(turn.refusal.as_str()).filter(|refusal| !beside && !refusal.is_empty());
+        let texts: Vec<&str> = turn.text.as_deref().into_iter().chain(within).collect();
+        if texts.is_empty() {
+            message.raw("content", "null");
+        } else {
+            message.text("content", &texts.join("\n\n"));
         }
-        if !turn.refusal.is_empty() {
+        if beside {
             message.text("refusal", &turn.refusal);
         }
         if !turn.calls.is_empty() {
@@ -276,7 +279,7 @@ impl<'a, 'i> Messages<'a, 'i> {
             calls.push(b'[');
             for call in &turn.calls {
                 comma(calls);
-                call.write(calls, self.target.tool_ids, self.names);
+                call.write(calls, self.target, self.names);
             }
             calls.push(b']');
         }
@@ -285,15 +288,19 @@ impl<'a, 'i> Messages<'a, 'i> {
 }
 
 impl Call<'_> {
-    fn write(&self, out: &mut Vec<u8>, ids: ToolIds, names: &mut ToolNames) {
+    fn write(&self, out: &mut Vec<u8>, target: &Traits<'_>, names: &mut ToolNames) {
         let (kind, input) = self.kind;
+        let (id, signature) = signed_id::split(self.id);
         let mut call = Members::open(out);
-        call.text("id", &fitting(ids, self.id, "call_"));
+        call.text("id", &fitting(target.tool_ids, id, "call_"));
         call.text("type", kind);
         let mut inner = Members::open(call.key(kind));
         inner.text("name", &names.fit(self.name));
         inner.text(input, self.input);
         inner.close();
+        if let Some(signature) = signature.filter(|_| target.takes_signatures()) {
+            signed_id::write_extra(&signature, call.key("extra_content"));
+        }
         call.close();
     }
 }

@@ -108,7 +108,7 @@ struct Talk<'a, 'i> {
     /// All system text that does not stand between turns.
     system: Content<'i>,
     calls: Calls,
-    /// How the target knows the tools.
+    /// The target's names of tools.
     names: &'a mut ToolNames,
 }
 

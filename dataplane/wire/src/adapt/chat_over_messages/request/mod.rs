@@ -38,7 +38,7 @@ pub(super) struct Written {
     pub(super) body: Vec<u8>,
     /// What the client wants to see in the answer.
     pub(super) wishes: Wishes,
-    /// How the target knows the tools.
+    /// The target's names of tools.
     pub(super) names: ToolNames,
     /// Members that no table knows.
     pub(super) dropped: Vec<String>,

@@ -1,0 +1,86 @@
+//! Gemini's signature of the thoughts before a call, for clients whose protocol has no place for it: it travels in the
+//! id of the call, which every client sends back as it is.
+
+use std::borrow::Cow;
+
+use crate::json::Writer;
+
+/// Between an id and a signature.
+const MARK: &str = "__thought__";
+/// Bytes of a signature that is carried.
+const SIGNATURE_BYTES_MAX: usize = 64 * 1024;
+
+/// `id` with `signature` in it, in letters that ids may have. `id` alone if the signature is not base64, or too long.
+pub(super) fn join<'a>(id: Cow<'a, str>, signature: Option<&str>) -> Cow<'a, str> {
+    match signature.and_then(for_ids) {
+        Some(signature) => Cow::Owned([&*id, MARK, &signature].concat()),
+        None => id,
+    }
+}
+
+/// The id that was given, and the signature in it, if there is one.
+pub(super) fn split(id: &str) -> (&str, Option<String>) {
+    match id.rsplit_once(MARK) {
+        Some((plain, signature)) if !plain.is_empty() => match from_ids(signature) {
+            Some(signature) => (plain, Some(signature)),
+            None => (id, None),
+        },
+        Some(_) | None => (id, None),
+    }
+}
+
+/// Writes `signature` as Gemini's own chat endpoint has it in a call.
+pub(super) fn write_extra(signature: &str, out: &mut Vec<u8>) {
+    let mut json = Writer::default();
+    json.object().name("google").object().name("thought_signature").text(signature).end_object().end_object();
+    out.extend_from_slice(&json.finish());
+}
+
+/// Base64 in the alphabet of URLs, without padding.
+fn for_ids(signature: &str) -> Option<String> {
+    let plain = signature.trim_end_matches('=');
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    let whole = signature.len() % 4 == 0 && signature.len().saturating_sub(plain.len()) <= 2;
+    let sound = whole && (1..=SIGNATURE_BYTES_MAX).contains(&plain.len()) && plain.bytes().all(fits);
+    sound.then(|| plain.replace('+', "-").replace('/', "_"))
+}
+
+fn from_ids(signature: &str) -> Option<String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let padding = match signature.len() % 4 {
+        0 => "",
+        2 => "==",
+        3 => "=",
+        _ => return None,
+    };
+    let sound = (1..=SIGNATURE_BYTES_MAX).contains(&signature.len()) && signature.bytes().all(fits);
+    sound.then(|| signature.replace('-', "+").replace('_', "/") + padding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_comes_back_out_of_the_id() {
+        for signature in ["c2ln", "c2lnbg==", "c2lnbmU=", "+/+/", "____"] {
+            let id = join("call_1".into(), Some(signature)).into_owned();
+            assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)), "{id}");
+            let want = if signature == "____" { None } else { Some(signature.to_owned()) };
+            assert_eq!(split(&id), ("call_1", want));
+        }
+    }
+
+    #[test]
+    fn what_is_no_signature_stays_out_and_other_ids_stay_as_they_are() {
+        let long = "a".repeat(SIGNATURE_BYTES_MAX + 4);
+        for signature in ["", "=", "a", "ab=", "a b=", "ab\"=", &long] {
+            assert_eq!(join("call_1".into(), Some(signature)), "call_1", "{signature}");
+        }
+        for id in
+            ["", "call_1", "__thought__c2ln", "call__thought__", "call__thought__a", "call__thought__c2l n"]
+        {
+            assert_eq!(split(id), (id, None));
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Gemini's signatures in chat, as its own chat endpoint hands them out with calls and messages.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+#[derive(Deserialize)]
+struct Extra {
+    google: Option<Signed>,
+    vertex: Option<Signed>,
+}
+
+#[derive(Deserialize)]
+struct Signed {
+    thought_signature: Option<String>,
+}
+
+/// The signature in an `extra_content`.
+pub(crate) fn thought_signature(extra_content: &RawValue) -> Option<String> {
+    let extra: Extra = serde_json::from_str(extra_content.get()).ok()?;
+    let signed = [extra.google, extra.vertex].into_iter().flatten();
+    signed.filter_map(|signed| signed.thought_signature).find(|signature| !signature.is_empty())
+}

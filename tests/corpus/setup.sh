@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# usage: setup.sh   installs the vendors' packages (from PyPI, every one with its hash) into the user's cache, once, and
+# prints that folder. About 200 MB on disk.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+dir=${LLMGW_CORPUS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/llmgw-corpus}
+stamp=$(cat "$here/requirements.txt" "$0" | sha256sum)
+
+if [ -f "$dir/stamp" ] && [ "$(cat "$dir/stamp")" = "$stamp" ]; then
+    echo "$dir"
+    exit 0
+fi
+
+say() { echo "setup: $*" >&2; }
+command -v python3 >/dev/null || { say "python3 is needed: Python 3.11 or newer"; exit 1; }
+
+mkdir -p "$dir"
+say "installing the vendors' packages into $dir"
+[ -x "$dir/python/bin/python" ] || python3 -m venv "$dir/python"
+python=$dir/python/bin/python
+"$python" -m pip install -q --disable-pip-version-check uv
+"$python" -m uv pip install -q --python "$python" --require-hashes -r "$here/requirements.txt" >&2
+
+echo "$stamp" >"$dir/stamp"
+echo "$dir"
