@@ -72,8 +72,9 @@ async fn an_answer_that_the_upstream_gave_up_is_an_error_for_a_messages_client()
         json!({"type": "compatible", "base_url": upstream.base_url(), "api_key": "k", "models": ["m"]});
     let gateway = with(&settings).start().await;
     let body = json!({"model": "p/m", "max_tokens": 9, "stream": true, "messages": [{"role": "user", "content": "x"}]});
-    let answer = gateway.client().post("/v1/messages", body.to_string()).await;
-    let said = String::from_utf8_lossy(&answer.body).into_owned();
+    let mut flow = gateway.client().open("POST", "/v1/messages", body.to_string().into()).await.unwrap();
+    let said: Vec<u8> = flow.rest().await.0.iter().flat_map(|event| event.bytes.to_vec()).collect();
+    let said = String::from_utf8_lossy(&said).into_owned();
     assert!(said.contains("half an ans") && said.contains("event: error"), "{said}");
     assert!(!said.contains("message_stop"), "{said}");
 }

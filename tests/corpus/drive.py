@@ -57,9 +57,6 @@ REFUSED = [
     ("pdf", {"messages", "responses"}, "chat|local|mistral", "does not read files|cannot take here"),
     ("two_pdfs", {"messages", "responses"}, "chat|local|mistral", "does not read files|cannot take here"),
     ("stops", {"chat"}, "responses", "'stop' has no counterpart"),
-    ("old_functions", {"chat"}, "responses", "'functions' is the old form"),
-    ("old_functions_called", {"chat"}, "responses", "'functions' is the old form"),
-    ("old_function_chosen", {"chat"}, "responses", "'functions' is the old form"),
 ]
 
 

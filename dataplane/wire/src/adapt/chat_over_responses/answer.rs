@@ -23,6 +23,8 @@ pub(super) struct Common {
     pub(super) created_s: u64,
     /// The client asked for the usage of its stream.
     pub(super) include_usage: bool,
+    /// The client reads calls in the old form alone, by `function_call`.
+    pub(super) functions: bool,
     /// The client's names of tools that the target knows by others.
     pub(super) names: ToolNames,
 }
@@ -45,9 +47,9 @@ pub(super) struct ResponsesAnswers {
 }
 
 impl ResponsesAnswers {
-    pub(super) fn new(asking: &Asking<'_>, include_usage: bool, names: ToolNames) -> Self {
+    pub(super) fn new(asking: &Asking<'_>, include_usage: bool, functions: bool, names: ToolNames) -> Self {
         let (seed, selector) = (asking.seed.into(), asking.selector.into());
-        Self { common: Common { seed, selector, created_s: asking.now_s, include_usage, names } }
+        Self { common: Common { seed, selector, created_s: asking.now_s, include_usage, functions, names } }
     }
 }
 
@@ -346,7 +348,7 @@ impl Answer {
             }
         }
         self.reported(response);
-        self.chunks.finish(response.finish_reason(!self.calls.is_empty()));
+        self.chunks.finish(self.chunks.finish_reason(response.finish_reason(!self.calls.is_empty())));
         if self.include_usage {
             self.chunks.usage(self.state.usage.unwrap_or_default());
         }

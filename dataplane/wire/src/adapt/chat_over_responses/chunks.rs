@@ -13,6 +13,8 @@ pub(super) struct Chunks {
     head: Bytes,
     /// What every chunk but the one with the usage ends with.
     tail: &'static [u8],
+    /// Calls are written in the old form, which has room for one.
+    functions: bool,
     out: BytesMut,
 }
 
@@ -38,7 +40,7 @@ impl Chunks {
         let mut head = b"data: ".to_vec();
         common.put_head("chat.completion.chunk", common.created_s, &mut head);
         let tail: &[u8] = if common.include_usage { b",\"usage\":null}\n\n" } else { b"}\n\n" };
-        Self { head: head.into(), tail, out: BytesMut::new() }
+        Self { head: head.into(), tail, functions: common.functions, out: BytesMut::new() }
     }
 
     /// What is ready, if anything is.
@@ -62,6 +64,10 @@ impl Chunks {
 
     /// A call begins.
     pub(super) fn call(&mut self, called: Called<'_>) {
+        if self.functions {
+            self.function_call(called.index, &[b"\"name\":\"", called.name, b"\",\"arguments\":\"\""]);
+            return;
+        }
         let (kind, input) = kind_and_input(called.custom);
         self.open_call(called.index);
         for part in [
@@ -84,12 +90,33 @@ impl Chunks {
 
     /// More of a call's arguments, or of its free text.
     pub(super) fn input(&mut self, index: usize, custom: bool, raw: &[u8]) {
+        if self.functions {
+            self.function_call(index, &[b"\"arguments\":\"", raw, b"\""]);
+            return;
+        }
         let (kind, input) = kind_and_input(custom);
         self.open_call(index);
         for part in [b",\"", kind, b"\":{\"", input, b"\":\"", raw, b"\"}}]"] {
             self.out.put_slice(part);
         }
         self.close(b"null");
+    }
+
+    /// A piece of a call in the old form. Only the first call of an answer has a place.
+    fn function_call(&mut self, index: usize, members: &[&[u8]]) {
+        if index > 0 {
+            return;
+        }
+        self.open();
+        self.out.put_slice(b"\"function_call\":{");
+        members.iter().for_each(|part| self.out.put_slice(part));
+        self.out.put_u8(b'}');
+        self.close(b"null");
+    }
+
+    /// The reason in the words of the client.
+    pub(super) fn finish_reason(&self, reason: &'static str) -> &'static str {
+        finish_reason(self.functions, reason)
     }
 
     pub(super) fn finish(&mut self, reason: &str) {
@@ -138,6 +165,11 @@ impl Chunks {
         self.out.put_slice(b"}]");
         self.out.put_slice(self.tail);
     }
+}
+
+/// The `finish_reason` of a client that reads calls in the old form, if `functions`, or in the new one.
+pub(super) fn finish_reason(functions: bool, reason: &'static str) -> &'static str {
+    if functions && reason == "tool_calls" { "function_call" } else { reason }
 }
 
 /// What a call's type is called, and what its input is called there.

@@ -24,8 +24,8 @@ pub(super) static LOSSES: &[Loss] = &[
     hint("messages.*.name", "a Responses target knows no names of participants"),
     hint("messages.*.reasoning_content", "dropped: what was said and called stays"),
     rejected("messages.*.audio", "names audio kept by a provider. Send its transcript as text."),
-    rejected("messages.*.function_call", "is the old form of a call. Send `tool_calls`."),
-    rejected("messages.*.role", "must be 'system', 'developer', 'user', 'assistant' or 'tool'."),
+    mapped("messages.*.function_call", "a `function_call` with an id of the gateway's own"),
+    mapped("messages.*.role=function", "`function_call_output`, of the call before it"),
     mapped("max_completion_tokens", "`max_output_tokens`, at least 16"),
     mapped("max_tokens", "`max_output_tokens`, at least 16"),
     exact("temperature", "unchanged"),
@@ -67,8 +67,8 @@ pub(super) static LOSSES: &[Loss] = &[
     rejected("prediction", "has no counterpart in the Responses API."),
     rejected("web_search_options", "asks for a search by the provider, which is not passed on."),
     rejected("moderation", "is not passed on."),
-    rejected("functions", "is the old form of `tools`. Send `tools`."),
-    rejected("function_call", "is the old form of `tool_choice`. Send `tool_choice`."),
+    mapped("functions", "as `tools`; the answer then calls by `function_call`, of several calls the first"),
+    mapped("function_call", "as `tool_choice`"),
     hint("*", "what is not known here is dropped"),
 ];
 

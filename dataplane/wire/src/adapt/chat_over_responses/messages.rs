@@ -2,11 +2,11 @@
 
 use super::losses::refuse;
 use super::request::kind;
+use crate::adapt::Rejection;
 use crate::adapt::call_id::call_id;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{Members, comma, string};
-use crate::adapt::{Flaw, Rejection};
 use crate::json::Tree;
 
 /// Writes the items that the messages of `request` are.
@@ -17,7 +17,7 @@ pub(super) fn write(
 ) -> Result<(), Rejection> {
     let messages =
         member(request, "messages").ok_or_else(|| Rejection::malformed("messages", "is missing."))?;
-    let mut items = Items { out, names, custom: Vec::new() };
+    let mut items = Items { out, names, custom: Vec::new(), functions: 0 };
     items.out.push(b'[');
     for (position, message) in read::array(messages, || "messages".to_owned())?.iter().enumerate() {
         items.message(position, &read::object(message, || format!("messages.{position}"))?)?;
@@ -31,6 +31,8 @@ struct Items<'a, 'i> {
     names: &'a mut ToolNames,
     /// Ids of calls that took free text: their results are items of another type.
     custom: Vec<&'i str>,
+    /// Calls in the old form, which have no ids.
+    functions: u64,
 }
 
 impl<'i> Items<'_, 'i> {
@@ -39,9 +41,19 @@ impl<'i> Items<'_, 'i> {
         match read::needed_text(message, "role", path)? {
             role @ ("system" | "developer" | "user") => self.said(position, role, message),
             "assistant" => self.assistant(position, message),
-            "tool" => self.result(position, message),
-            "function" => Err(refuse("messages.*.role", path() + ".role")),
-            _ => Err(Rejection { flaw: Flaw::Malformed, ..refuse("messages.*.role", path() + ".role") }),
+            "tool" => {
+                let id = read::needed_text(message, "tool_call_id", || format!("messages.{position}"))?;
+                self.result(position, message, id)
+            }
+            "function" if self.functions == 0 => {
+                let why = "is `function`, and no function has been called before.";
+                Err(Rejection::malformed(path() + ".role", why))
+            }
+            "function" => self.result(position, message, &function_id(self.functions)),
+            _ => {
+                let why = "must be 'system', 'developer', 'user', 'assistant', 'tool' or 'function'.";
+                Err(Rejection::malformed(path() + ".role", why))
+            }
         }
     }
 
@@ -64,10 +76,8 @@ impl<'i> Items<'_, 'i> {
     }
 
     fn assistant(&mut self, position: usize, message: &Object<'_, 'i>) -> Result<(), Rejection> {
-        for (name, field) in [("audio", "messages.*.audio"), ("function_call", "messages.*.function_call")] {
-            if member(message, name).is_some() {
-                return Err(refuse(field, format!("messages.{position}.{name}")));
-            }
+        if member(message, "audio").is_some() {
+            return Err(refuse("messages.*.audio", format!("messages.{position}.audio")));
         }
         let (text, mut refusal) = assistant_text(position, message)?;
         refusal.push_str(member_text(message, "refusal").unwrap_or_default());
@@ -81,12 +91,30 @@ impl<'i> Items<'_, 'i> {
             write_assistant(&text, &refusal, item.key("content"));
             item.close();
         }
+        if let Some(call) = member(message, "function_call") {
+            self.function_call(&format!("messages.{position}.function_call"), call)?;
+        }
         let Some(calls) = member(message, "tool_calls") else { return Ok(()) };
         let path = format!("messages.{position}.tool_calls");
         for (index, call) in read::array(calls, || path.clone())?.iter().enumerate() {
             let path = format!("{path}.{index}");
             self.call(&path, &read::object(call, || path.clone())?)?;
         }
+        Ok(())
+    }
+
+    /// A call in the old form.
+    fn function_call(&mut self, path: &str, call: Tree<'_, 'i>) -> Result<(), Rejection> {
+        let call = read::object(call, || path.to_owned())?;
+        self.functions = self.functions.saturating_add(1);
+        comma(self.out);
+        let mut item = Members::open(self.out);
+        item.raw("type", r#""function_call""#);
+        item.text("call_id", &function_id(self.functions));
+        item.text("name", &self.names.fit(read::needed_text(&call, "name", || path.to_owned())?));
+        let arguments = member_text(&call, "arguments").filter(|text| !text.is_empty());
+        item.text("arguments", arguments.unwrap_or("{}"));
+        item.close();
         Ok(())
     }
 
@@ -113,10 +141,9 @@ impl<'i> Items<'_, 'i> {
         Ok(())
     }
 
-    fn result(&mut self, position: usize, message: &Object<'_, 'i>) -> Result<(), Rejection> {
-        let id = read::needed_text(message, "tool_call_id", || format!("messages.{position}"))?;
+    fn result(&mut self, position: usize, message: &Object<'_, 'i>, id: &str) -> Result<(), Rejection> {
         let content = needed(message, position)?;
-        let custom = self.custom.contains(&id);
+        let custom = self.custom.iter().any(|custom| *custom == id);
         comma(self.out);
         let mut item = Members::open(self.out);
         item.text("type", if custom { "custom_tool_call_output" } else { "function_call_output" });
@@ -132,6 +159,10 @@ impl<'i> Items<'_, 'i> {
         item.close();
         Ok(())
     }
+}
+
+fn function_id(number: u64) -> String {
+    format!("call_fn_{number}")
 }
 
 fn content_path(position: usize) -> String {

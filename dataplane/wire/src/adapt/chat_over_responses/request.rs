@@ -6,6 +6,7 @@ use simd_json::prelude::ValueAsScalar as _;
 use super::answer::ResponsesAnswers;
 use super::losses::check;
 use super::{messages, tools};
+use crate::adapt::chat_client::calls_functions;
 use crate::adapt::loss::unknown;
 use crate::adapt::read::{self, Object, member, member_text, members};
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
@@ -27,7 +28,8 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let mut body = Vec::with_capacity(asking.body.len().saturating_add(256));
     let mut names = ToolNames::new(Rule::Word(WORD_MAX));
     write(&request, asking.target.model, &mut names, &mut body)?;
-    let answers = Box::new(ResponsesAnswers::new(asking, wants_usage(&request), names));
+    let functions = calls_functions(&request);
+    let answers = Box::new(ResponsesAnswers::new(asking, wants_usage(&request), functions, names));
     let dropped = unknown(&request, super::losses::LOSSES);
     Ok(Prepared { body: Bytes::from(body), answers, dropped })
 }

@@ -9,13 +9,13 @@ use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{Members, comma};
 use crate::adapt::{Rejection, schema};
 
-/// Writes `tools` and `tool_choice`.
+/// Writes `tools` and `tool_choice`, or the old names of both.
 pub(super) fn write(
     request: &Object<'_, '_>,
     names: &mut ToolNames,
     responses: &mut Members<'_>,
 ) -> Result<(), Rejection> {
-    let Some(tools) = member(request, "tools") else { return Ok(()) };
+    let Some(tools) = member(request, "tools") else { return write_functions(request, names, responses) };
     let tools = read::array(tools, || "tools".to_owned())?;
     if tools.is_empty() {
         return Ok(());
@@ -28,6 +28,56 @@ pub(super) fn write(
     }
     out.push(b']');
     write_choice(request, names, responses)
+}
+
+/// `functions` and `function_call`.
+fn write_functions(
+    request: &Object<'_, '_>,
+    names: &mut ToolNames,
+    responses: &mut Members<'_>,
+) -> Result<(), Rejection> {
+    let Some(functions) = member(request, "functions") else { return Ok(()) };
+    let functions = read::array(functions, || "functions".to_owned())?;
+    if functions.is_empty() {
+        return Ok(());
+    }
+    let out = responses.key("tools");
+    out.push(b'[');
+    for (position, function) in functions.iter().enumerate() {
+        comma(out);
+        let path = || format!("functions.{position}");
+        let function = read::object(function, path)?;
+        let mut flat = Members::open(out);
+        flat.raw("type", r#""function""#);
+        flat.text("name", &names.fit(read::needed_text(&function, "name", path)?));
+        write_function(&function, &mut flat);
+        flat.close();
+    }
+    out.push(b']');
+    match member(request, "function_call") {
+        Some(choice) if as_text(choice).is_some() => responses.tree("tool_choice", choice),
+        Some(choice) => {
+            let path = || "function_call".to_owned();
+            let name = read::needed_text(&read::object(choice, path)?, "name", path)?;
+            let mut flat = Members::open(responses.key("tool_choice"));
+            flat.raw("type", r#""function""#);
+            flat.text("name", &names.fit(name));
+            flat.close();
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// All of a function but its type and name.
+fn write_function(function: &Object<'_, '_>, flat: &mut Members<'_>) {
+    if let Some(description) = member(function, "description").filter(|text| !read::is_empty(*text)) {
+        flat.tree("description", description);
+    }
+    schema::write_object(member(function, "parameters"), flat.key("parameters"));
+    // Left out it would be true, and refuse schemas that are not closed.
+    let strict = member(function, "strict").and_then(|strict| strict.as_bool()) == Some(true);
+    flat.raw("strict", if strict { "true" } else { "false" });
 }
 
 fn write_tool(
@@ -46,15 +96,15 @@ fn write_tool(
     let mut flat = Members::open(out);
     flat.text("type", kind);
     flat.text("name", &names.fit(read::needed_text(&nested, "name", path)?));
+    if kind == "function" {
+        write_function(&nested, &mut flat);
+        flat.close();
+        return Ok(());
+    }
     if let Some(description) = member(&nested, "description").filter(|text| !read::is_empty(*text)) {
         flat.tree("description", description);
     }
-    if kind == "function" {
-        schema::write_object(member(&nested, "parameters"), flat.key("parameters"));
-        // Left out it would be true, and refuse schemas that are not closed.
-        let strict = member(&nested, "strict").and_then(|strict| strict.as_bool()) == Some(true);
-        flat.raw("strict", if strict { "true" } else { "false" });
-    } else if let Some(format) = member(&nested, "format").and_then(|format| format.as_object()) {
+    if let Some(format) = member(&nested, "format").and_then(|format| format.as_object()) {
         write_format(&format, flat.key("format"));
     }
     flat.close();

@@ -3,7 +3,7 @@
 use bytes::{BufMut as _, BytesMut};
 
 use super::answer::{Common, failure};
-use super::chunks::{kind_and_input, put_usage};
+use super::chunks::{finish_reason, kind_and_input, put_usage};
 use super::event::{Item, ItemKind, Response};
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{BadAnswer, Whole};
@@ -18,6 +18,8 @@ struct Message {
     reasoning: Vec<u8>,
     /// JSON, without the brackets.
     calls: Vec<u8>,
+    /// The first of them in the old form.
+    function_call: Vec<u8>,
     output_bytes: usize,
 }
 
@@ -39,9 +41,10 @@ pub(super) fn whole(common: &Common, body: &[u8]) -> Result<Whole, BadAnswer> {
     common.put_head("chat.completion", response.created_s().unwrap_or(common.created_s), &mut head);
     let mut out = BytesMut::from(head.as_slice());
     out.put_slice(b",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\"");
-    message.put(&mut out);
+    message.put(common.functions, &mut out);
     out.put_slice(b"},\"logprobs\":null,\"finish_reason\":\"");
-    out.put_slice(response.finish_reason(!message.calls.is_empty()).as_bytes());
+    let reason = finish_reason(common.functions, response.finish_reason(!message.calls.is_empty()));
+    out.put_slice(reason.as_bytes());
     out.put_slice(b"\"}],\"usage\":");
     put_usage(usage.unwrap_or_default(), &mut out);
     out.put_u8(b'}');
@@ -76,7 +79,11 @@ impl Message {
 
     fn call(&mut self, item: &Item<'_>, custom: bool, names: &ToolNames) {
         let (kind, input) = kind_and_input(custom);
-        if !self.calls.is_empty() {
+        let name = names.restore_escaped(item.name());
+        if self.calls.is_empty() {
+            let parts = [b"{\"name\":\"".as_slice(), &name, b"\",\"arguments\":\"", item.input(), b"\"}"];
+            self.function_call = parts.concat();
+        } else {
             self.calls.push(b',');
         }
         for part in [
@@ -87,7 +94,7 @@ impl Message {
             b"\",\"",
             kind,
             b"\":{\"name\":\"",
-            &*names.restore_escaped(item.name()),
+            &name,
             b"\",\"",
             input,
             b"\":\"",
@@ -100,14 +107,17 @@ impl Message {
         self.output_bytes = self.output_bytes.saturating_add(bytes);
     }
 
-    fn put(&self, out: &mut BytesMut) {
+    fn put(&self, functions: bool, out: &mut BytesMut) {
         let silent = self.content.is_empty() && !(self.calls.is_empty() && self.refusal.is_empty());
         put_text("content", &self.content, silent, out);
         put_text("refusal", &self.refusal, self.refusal.is_empty(), out);
         if !self.reasoning.is_empty() {
             put_text("reasoning_content", &self.reasoning, false, out);
         }
-        if !self.calls.is_empty() {
+        if functions && !self.calls.is_empty() {
+            out.put_slice(b",\"function_call\":");
+            out.put_slice(&self.function_call);
+        } else if !self.calls.is_empty() {
             out.put_slice(b",\"tool_calls\":[");
             out.put_slice(&self.calls);
             out.put_u8(b']');
