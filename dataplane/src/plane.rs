@@ -94,7 +94,7 @@ impl Plane {
     pub(crate) fn new(settings: Settings, shared: Shared, workers: usize) -> io::Result<Self> {
         let Shared { build, snapshots, tls, alarm } = shared;
         Ok(Self {
-            unpackers: Unpackers::start(workers)?,
+            unpackers: Unpackers::start(workers, &alarm)?,
             homes: Homes::new(),
             voices: Voices::new(settings.voice_folder.clone()),
             settings,

@@ -69,7 +69,7 @@ const CUT_GRACE: Duration = Duration::from_millis(500);
 
 /// Starts the workers, and returns when all of them run. They serve nobody until [`Dataplane::serve`].
 pub fn new(params: Params) -> io::Result<Dataplane> {
-    let tls = Tls::new(&params.upstream_tls, Resolver::start()?);
+    let tls = Tls::new(&params.upstream_tls, Resolver::start(&params.alarm)?);
     let workers = params.usage_logs.len();
     let shared =
         Shared { build: params.build, snapshots: params.snapshots, tls, alarm: params.alarm.clone() };

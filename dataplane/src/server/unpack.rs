@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
+use shared::alarm::Alarm;
 use shared::error_kind::ErrorKind;
 use tokio::sync::oneshot;
 
@@ -111,12 +112,15 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Unpackers {
     /// Starts the threads for so many workers.
-    pub(crate) fn start(workers: usize) -> io::Result<Self> {
+    pub(crate) fn start(workers: usize, alarm: &Alarm) -> io::Result<Self> {
         let (jobs, inbox) = mpsc::sync_channel(JOBS_MAX);
         let inbox = Arc::new(Mutex::new(inbox));
         for index in 0..workers.clamp(THREADS_MIN, THREADS_MAX) {
             let inbox = Arc::clone(&inbox);
-            std::thread::Builder::new().name(format!("unpack-{index}")).spawn(move || work(&inbox))?;
+            alarm.spawn(&format!("unpack-{index}"), move || {
+                work(&inbox);
+                Ok(())
+            })?;
         }
         Ok(Self { jobs })
     }

@@ -9,6 +9,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use shared::alarm::Alarm;
 use tokio::sync::{mpsc, oneshot};
 
 /// A handle of the thread that keeps account of the look-ups, which ends when the last of these is dropped.
@@ -43,14 +44,17 @@ const MESSAGES_MAX: usize = 4_096;
 
 impl Resolver {
     /// Starts the thread.
-    pub(crate) fn start() -> io::Result<Self> {
-        Self::over(|host| Ok((host, 0).to_socket_addrs()?.collect()))
+    pub(crate) fn start(alarm: &Alarm) -> io::Result<Self> {
+        Self::over(|host| Ok((host, 0).to_socket_addrs()?.collect()), alarm)
     }
 
-    fn over(look_up: LookUp) -> io::Result<Self> {
+    fn over(look_up: LookUp, alarm: &Alarm) -> io::Result<Self> {
         let (sender, inbox) = mpsc::channel(MESSAGES_MAX);
         let desk = Desk { running: HashMap::new(), results: sender.downgrade(), look_up };
-        std::thread::Builder::new().name("names".into()).spawn(move || desk.run(inbox))?;
+        alarm.spawn("names", move || {
+            desk.run(inbox);
+            Ok(())
+        })?;
         Ok(Self(sender))
     }
 
@@ -105,6 +109,7 @@ impl Desk {
             return;
         }
         let (look_up, results, name) = (self.look_up, self.results.clone(), host.clone());
+        #[expect(clippy::disallowed_methods, reason = "the thread ends with its look-up")]
         let thread = std::thread::Builder::new().name("name".into()).spawn(move || {
             let found = look_up(&name).map_err(Arc::new);
             if let Some(results) = results.upgrade() {
@@ -151,7 +156,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_without_an_answer_holds_up_no_other() {
-        let resolver = Resolver::over(scripted).unwrap();
+        let resolver = Resolver::over(scripted, &Alarm::default()).unwrap();
         let mut hanging = JoinSet::new();
         for _ in 0..1_000 {
             let resolver = resolver.clone();
@@ -165,7 +170,7 @@ mod tests {
 
     #[tokio::test]
     async fn look_ups_are_bounded_and_end_by_themselves() {
-        let resolver = Resolver::over(scripted).unwrap();
+        let resolver = Resolver::over(scripted, &Alarm::default()).unwrap();
         let mut hanging = JoinSet::new();
         let mut hang = |index: usize| {
             let (resolver, host) = (resolver.clone(), format!("hangs-{index}"));
