@@ -32,8 +32,13 @@ pub(crate) async fn run(minutes: u32, upstream: &Upstream, epoch: Instant) {
         for load in &loads {
             faults += load.measure(&proxy, upstream, epoch, true).await.faults;
         }
-        leave(proxy.address);
-        keys += rotate(proxy.address);
+        // The upstream answers on this thread.
+        let address = proxy.address;
+        let rotating = tokio::task::spawn_blocking(move || {
+            leave(address);
+            rotate(address)
+        });
+        keys += rotating.await.unwrap();
         tokio::time::sleep(end.saturating_duration_since(Instant::now())).await;
         let mib = proxy.resident_bytes() as f64 / f64::from(1 << 20);
         println!("{minute:6}  {mib:12.1}  {:11}  {keys:9}  {faults:6}", proxy.descriptors());
