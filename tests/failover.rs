@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::support::figure::figure;
+use crate::support::gateway::Setup;
 use crate::support::upstream::refusing_url;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat};
 
@@ -366,7 +367,9 @@ async fn wrong_requests_do_not_open_a_circuit() {
 
 #[tokio::test]
 async fn a_connection_that_was_closed_while_idle_costs_no_request() {
-    let policies = "retry_max_attempts: 1\ncircuit_failure_threshold: 0";
+    // The upstream may close while a request is on its way, which nobody but the upstream can tell from an answer that
+    // it did not send: such a request is sent again as another attempt.
+    let policies = "retry_max_attempts: 3\ncircuit_failure_threshold: 1";
     let (gateway, upstreams) = line_with(1, policies).await;
     upstreams[0].always(Answer::completion("ok").close());
     for round in 0..60 {
@@ -374,4 +377,66 @@ async fn a_connection_that_was_closed_while_idle_costs_no_request() {
         assert_eq!(answer.status, 200, "round {round}: {:?}", answer.body);
     }
     assert_eq!(upstreams[0].requests().len(), 60, "nothing was asked twice");
+}
+
+/// What was written may have been done: it is sent again as another attempt, or not at all.
+#[tokio::test]
+async fn a_request_that_was_written_is_sent_again_as_an_attempt_alone() {
+    let half = Answer::new().send("HTTP/1.1 200 OK\r\ncontent-ty").close();
+    for (name, ending) in [("no answer", Answer::new().close()), ("half a head", half)] {
+        for attempts in [1, 2] {
+            let policies = format!(
+                "retry_max_attempts: {attempts}\nretry_initial_backoff_seconds: 0.01\ncircuit_failure_threshold: 0"
+            );
+            let upstream = Upstream::start().await;
+            let yaml = Yaml::line(&[upstream.base_url()]).policies(&policies);
+            // One worker, so that the second request finds the connection of the first.
+            let gateway = Setup::new(&yaml).env("LLMGW_WORKERS", "1").start().await;
+            upstream.then(Answer::completion("first")).always(ending.clone());
+            assert_eq!(gateway.client().chat(chat::request("line")).await.status, 200, "{name}");
+            let answer = gateway.client().chat(chat::request("line")).await;
+            assert_eq!(
+                (answer.status, answer.error_code().as_str()),
+                (502, "upstream_unreachable"),
+                "{name}"
+            );
+            assert_eq!(answer.header("x-llmgw-attempts"), Some(attempts.to_string().as_str()), "{name}");
+            assert_eq!(upstream.requests().len(), 1 + attempts, "{name}: one request an attempt");
+            assert_eq!(upstream.requests()[1].connection, 0, "{name}: the connection was used before");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_budget_of_zero_is_the_default() {
+    let (gateway, upstreams) = line(1).await;
+    upstreams[0].always(Answer::completion("ok"));
+    let by_header = gateway.client().with("x-llmgw-fallback-timeout-ms", "0");
+    assert_eq!(by_header.chat(chat::request("line")).await.status, 200);
+    let in_body = chat::request("line").replacen('{', r#"{"fallback_timeout_ms": 0, "#, 1);
+    assert_eq!(gateway.client().chat(in_body).await.status, 200);
+}
+
+/// Whatever the client's protocol: it is what the upstream said.
+#[tokio::test]
+async fn an_upstreams_529_is_kept_on_every_route() {
+    let upstream = Upstream::start().await;
+    let yaml = Yaml::new().provider_with(
+        "up",
+        upstream.base_url(),
+        "protocols: [chat, responses, messages, embeddings, speech, images]",
+    );
+    let gateway = Gateway::start(&yaml).await;
+    upstream.always(Answer::error(529));
+    for (path, members) in [
+        ("/v1/chat/completions", r#""messages": [{"role": "user", "content": "x"}]"#),
+        ("/v1/responses", r#""input": "x""#),
+        ("/v1/messages", r#""max_tokens": 9, "messages": [{"role": "user", "content": "x"}]"#),
+        ("/v1/embeddings", r#""input": "x""#),
+        ("/v1/audio/speech", r#""input": "x", "voice": "alloy""#),
+        ("/v1/images/generations", r#""prompt": "x""#),
+    ] {
+        let answer = gateway.client().post(path, format!(r#"{{"model": "up/m", {members}}}"#)).await;
+        assert_eq!(answer.status, 529, "{path}: {:?}", answer.body);
+    }
 }

@@ -136,6 +136,30 @@ async fn leaving_resets_the_upstreams_http2_stream() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
+/// An upstream that restarts says GOAWAY: requests that run go on, and those that follow find another connection.
+#[tokio::test]
+async fn a_graceful_goaway_costs_no_request() {
+    let gate = Gate::new();
+    let upstream = H2Upstream::start(stream(chat::events(&["a", "b"]), Some(gate.clone()), false)).await;
+    let yaml = Yaml::new().provider_with("up", upstream.base_url(), "http_version: \"2\"");
+    let yaml = yaml.policies("retry_max_attempts: 1\ncircuit_failure_threshold: 1");
+    // One worker, so that all requests share a connection.
+    let gateway = Setup::new(&yaml).env("LLMGW_WORKERS", "1").start().await;
+    gate.open(2);
+    let mut running = gateway.client().chat_flow(chat::stream_request("m")).await;
+    running.event().await;
+    upstream.answer(whole("ok"));
+    upstream.go_away();
+    // How soon the gateway reads the frame is not known: until then the old connection serves.
+    while upstream.connections() < 2 {
+        let answer = gateway.client().chat(chat::request("m")).await;
+        assert_eq!((answer.status, answer.header("x-llmgw-attempts")), (200, Some("1")), "{:?}", answer.body);
+    }
+    gate.open(10);
+    let (events, whole) = running.rest().await;
+    assert!(whole && events.last().unwrap().bytes == chat::done(), "what ran has gone on");
+}
+
 #[tokio::test]
 async fn an_http2_reset_after_content_ends_with_an_error_event() {
     let upstream = H2Upstream::start(stream(vec![chat::role(), chat::content("a")], None, true)).await;

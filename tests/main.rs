@@ -16,6 +16,7 @@ mod backup;
 mod bounds;
 mod cancel;
 mod catalog;
+mod circuits;
 mod clouds;
 mod cors;
 mod credentials;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue};
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
-use shared::health::Passage;
+use shared::health::{Admission, Failed, Opened, Refused};
 use shared::operation::Dialect;
 use shared::policy::RETRY_AFTER_MAX;
 use shared::routing::Target;
@@ -324,16 +324,15 @@ impl<'a> Walk<'a> {
     async fn attempts(&mut self, target: &Target, record: &mut Record) -> Step {
         let provider = &target.provider;
         let plane = &self.job.worker.plane;
-        let passage = if self.job.forced {
-            Passage::Pass
-        } else {
-            provider.circuit.ask(|| plane.monotonic_ms(), &provider.circuit_policy)
+        // Dropped without an outcome, because the client leaves for example, a probe gives its slot back.
+        let mut admission = match self.admit(target) {
+            Ok(admission) => admission,
+            Err(Refused { wait_ms }) => {
+                self.shortest_wait_ms = self.shortest_wait_ms.min(wait_ms);
+                record.skip(target, StepResult::CircuitOpen);
+                return Step::Moved;
+            }
         };
-        if let Passage::Refuse { wait_ms } = passage {
-            self.shortest_wait_ms = self.shortest_wait_ms.min(wait_ms);
-            record.skip(target, StepResult::CircuitOpen);
-            return Step::Moved;
-        }
         // What it is said in anew is held beside the client's own, and in the making beside a copy of that.
         let is_adapted = !target.speaks(self.job.head.dialect);
         let mut room = Room::new(plane);
@@ -364,14 +363,14 @@ impl<'a> Walk<'a> {
             let began = Instant::now();
             let failure = match attempt::attempt(&task, target, record, began).await {
                 Ok(success) => {
-                    provider.circuit.succeed();
+                    admission.served();
                     return Step::Served { success, adapted_from: task.reading.adapted_from() };
                 }
                 Err(failure) if task.draft.way == Way::PostOnce => failure.once(),
                 Err(failure) => failure,
             };
             record.end_step(&failure, began.elapsed());
-            self.count(target, &failure);
+            self.count(target, &failure, &mut admission);
             let next = failure.next;
             let wait = back_off(target, attempt, &failure);
             if failure.renewing {
@@ -380,33 +379,50 @@ impl<'a> Walk<'a> {
             self.keep(failure);
             match (next, wait) {
                 (Next::Stop, _) => return Step::Stopped,
-                (Next::Retry, Some(wait)) if self.may_wait(target, wait) => tokio::time::sleep(wait).await,
+                (Next::Retry, Some(wait)) if self.may_wait(&admission, wait) => {
+                    tokio::time::sleep(wait).await
+                }
                 _ => return Step::Moved,
             }
         }
         Step::Moved
     }
 
-    fn count(&self, target: &Target, failure: &Failure) {
-        add(&self.job.worker.counters.attempt_failures, 1);
-        let provider = &target.provider;
-        let now_ms = self.job.worker.plane.monotonic_ms();
-        if !failure.counts {
-            return;
+    /// Asks the circuits of `target`, which a forced request passes in any state.
+    fn admit<'t>(&self, target: &'t Target) -> Result<Admission<'t>, Refused> {
+        let Target { provider, model } = target;
+        if self.job.forced {
+            return Ok(provider.circuits.unasked(&model.id));
         }
-        let opened = provider.circuit.fail(now_ms, &provider.circuit_policy);
-        provider.circuit.note(shared::clock::unix_ms(), failure.result, failure.status, opened);
-        if opened {
-            let seconds = provider.circuit_policy.cooldown.as_secs();
-            tracing::warn!(provider.id = %provider.id, cooldown_s = seconds, "circuit opened");
+        let plane = &self.job.worker.plane;
+        provider.circuits.ask(&model.id, || plane.monotonic_ms(), &provider.circuit_policy)
+    }
+
+    fn count(&self, target: &Target, failure: &Failure, admission: &mut Admission<'_>) {
+        add(&self.job.worker.counters.attempt_failures, 1);
+        let Target { provider, model } = target;
+        let now_ms = self.job.worker.plane.monotonic_ms();
+        let at_ms = shared::clock::unix_ms();
+        let failed = Failed { at_ms, result: failure.result, status: failure.status };
+        let opened = admission.failed((failure.evidence, failed), now_ms, &provider.circuit_policy);
+        let (id, seconds) = (&provider.id, provider.circuit_policy.cooldown.as_secs());
+        match opened {
+            Some(Opened::Instance) => {
+                tracing::warn!(provider.id = %id, cooldown_s = seconds, "circuit opened");
+            }
+            Some(Opened::Model) => {
+                let model = &model.id;
+                tracing::warn!(provider.id = %id, model.id = %model, cooldown_s = seconds, "circuit of a model opened");
+            }
+            None => {}
         }
     }
 
-    /// Whether another attempt at the same target makes sense after `wait`: the budget must outlast it, and
-    /// the failures so far must not have opened the circuit.
-    fn may_wait(&self, target: &Target, wait: Duration) -> bool {
+    /// Returns true if another attempt at the same target makes sense after `wait`: the budget must outlast it, and
+    /// the failures so far must not have opened a circuit.
+    fn may_wait(&self, admission: &Admission<'_>, wait: Duration) -> bool {
         tokio::time::Instant::now() + wait < self.budget_end
-            && !target.provider.circuit.is_open(self.job.worker.plane.monotonic_ms())
+            && !admission.is_open(self.job.worker.plane.monotonic_ms())
     }
 
     /// Keeps the failure that says most to the client.
@@ -434,11 +450,7 @@ impl<'a> Walk<'a> {
         let fault = match (self.worst, self.rejection) {
             (Some(failure), _) => {
                 let mut fault = Fault::new(failure.kind, failure.message);
-                fault.status =
-                    failure.status.filter(|_| failure.kind == ErrorKind::UpstreamStatus).map(|status| {
-                        // Anthropic's own status: to the clients of anybody else it means nothing.
-                        if status == 529 && self.job.head.dialect != Dialect::Messages { 503 } else { status }
-                    });
+                fault.status = failure.status.filter(|_| failure.kind == ErrorKind::UpstreamStatus);
                 fault.body = failure.body;
                 fault.retry_after = failure.retry_after.map(|wait| wait.min(CLIENT_WAIT_MAX));
                 fault
@@ -493,6 +505,7 @@ fn back_off(target: &Target, attempt: u32, failure: &Failure) -> Option<Duration
         return None;
     }
     match failure.retry_after {
+        _ if failure.stale => Some(Duration::ZERO),
         Some(wait) if wait > RETRY_AFTER_MAX => None,
         Some(wait) => Some(wait),
         None => Some(target.provider.retry.backoff_bound(attempt).mul_f64(random_fraction())),
@@ -505,3 +518,4 @@ fn random_fraction() -> f64 {
     let bits = std::hash::RandomState::new().hash_one(0_u8) >> 32;
     f64::from(u32::try_from(bits).unwrap_or(u32::MAX)) / f64::from(u32::MAX)
 }
+        _ if failure.stale => Some(Duration::ZERO),

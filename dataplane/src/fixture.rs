@@ -11,7 +11,6 @@ use serde_json::Value;
 use shared::access::{Access, AccessTable, KeyHasher, Role};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
-use shared::health::Circuit;
 use shared::id::{EndpointName, ModelId, ProviderId};
 use shared::operation::Dialect;
 use shared::operation_id::OperationIds;
@@ -83,7 +82,7 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         stream_idle_timeout: Duration::from_secs(10),
         retry: RetryPolicy { attempts_max: 1, ..RetryPolicy::default() },
         circuit_policy: CircuitPolicy::default(),
-        circuit: Arc::new(Circuit::default()),
+        circuits: Arc::default(),
         models: vec![Arc::new(Model::bare(ModelId::new("m"))), Arc::new(Model::bare(ModelId::new(own)))],
         models_known: Arc::default(),
         owner: None,

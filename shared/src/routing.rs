@@ -12,7 +12,7 @@ use http::{HeaderName, HeaderValue};
 
 use crate::access::Access;
 use crate::answer_head::AnswerHead;
-use crate::health::{Circuit, UpstreamIdentity};
+use crate::health::{Circuits, UpstreamIdentity};
 use crate::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
 use crate::operation::Dialect;
 use crate::policy::{CircuitPolicy, RetryPolicy};
@@ -60,8 +60,8 @@ pub struct ProviderInstance {
     pub retry: RetryPolicy,
     /// Circuit settings.
     pub circuit_policy: CircuitPolicy,
-    /// Its circuit, which outlives snapshots.
-    pub circuit: Arc<Circuit>,
+    /// Its circuits, which outlive snapshots.
+    pub circuits: Arc<Circuits>,
     /// Its models, sorted by id.
     pub models: Vec<Arc<Model>>,
     /// Models that it is known to have, where nothing lists them.

@@ -133,7 +133,7 @@ def errors_are_the_sdks_classes(model):
         for status, kind in ERRORS:
             question = ask(f"scene:refuse={status}", stream=streamed)
             error = raises(kind, lambda: client.chat.completions.create(model=model, **question))
-            equal(error.status_code, status if DIRECT or status != 529 else 503, "status: 529 is Anthropic's alone")
+            equal(error.status_code, status, "status")
             holds(f"refuses with {status}" in error.message, f"the upstream's reason: {error.message}")
             holds(error.type, "a type")
             if status == 429:

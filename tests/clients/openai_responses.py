@@ -6,7 +6,7 @@ import openai
 from openai import OpenAI
 
 from common import (
-    ANTHROPIC, DATA_URL, DIRECT, HELLO, KEY, ODD, OPENAI, ORIGIN, PARAMETERS, PICTURE, WEATHER, City, Suite, cities,
+    ANTHROPIC, DATA_URL, HELLO, KEY, ODD, OPENAI, ORIGIN, PARAMETERS, PICTURE, WEATHER, City, Suite, cities,
     equal, eventually, finish, holds, idle, last, on, raises, told,
 )  # fmt: skip
 
@@ -131,7 +131,7 @@ def errors_are_the_sdks_classes(model):
         for status, kind in ERRORS:
             question = ask(f"scene:refuse={status}", stream=streamed)
             error = raises(kind, lambda: client.responses.create(model=model, **question))
-            equal(error.status_code, status if DIRECT or status != 529 else 503, "status: 529 is Anthropic's alone")
+            equal(error.status_code, status, "status")
             holds(f"refuses with {status}" in error.message, f"the upstream's reason: {error.message}")
 
 

@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::upstream::{Gate, Received, Record};
 use super::wait;
@@ -38,6 +38,10 @@ pub(crate) struct H2Answer {
 struct Shared {
     record: Record,
     answer: Mutex<H2Answer>,
+    /// Connections so far.
+    connections: watch::Sender<usize>,
+    /// Of those, so many are told to go away.
+    leaving: watch::Sender<usize>,
 }
 
 impl H2Upstream {
@@ -45,7 +49,12 @@ impl H2Upstream {
     pub(crate) async fn start(answer: H2Answer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared { record: Record::default(), answer: Mutex::new(answer) });
+        let shared = Arc::new(Shared {
+            record: Record::default(),
+            answer: Mutex::new(answer),
+            connections: watch::Sender::new(0),
+            leaving: watch::Sender::new(0),
+        });
         let listening = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Self { address, shared, listening }
     }
@@ -53,6 +62,21 @@ impl H2Upstream {
     /// What a provider's `base_url` should say.
     pub(crate) fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
+    }
+
+    /// Answers what follows with `answer`.
+    pub(crate) fn answer(&self, answer: H2Answer) {
+        *self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+    }
+
+    /// Connections accepted so far.
+    pub(crate) fn connections(&self) -> usize {
+        *self.shared.connections.borrow()
+    }
+
+    /// Tells the other side of every connection so far, by GOAWAY, that no request may follow; those that run go on.
+    pub(crate) fn go_away(&self) {
+        self.shared.leaving.send_replace(self.connections());
     }
 
     /// Every request so far; `connection` counts streams here.
@@ -80,14 +104,22 @@ impl Drop for H2Upstream {
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
-        let shared = Arc::clone(&shared);
+        let own = Arc::clone(&shared);
         let service = hyper::service::service_fn(move |request| {
-            let shared = Arc::clone(&shared);
+            let shared = Arc::clone(&own);
             async move { Ok::<_, std::convert::Infallible>(answer(request, &shared).await) }
         });
         let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let number = *shared.connections.borrow() + 1;
+        shared.connections.send_replace(number);
+        let mut leaving = shared.leaving.subscribe();
         tokio::spawn(async move {
-            let _ = serving.serve_connection(TokioIo::new(stream), service).await;
+            let mut connection = std::pin::pin!(serving.serve_connection(TokioIo::new(stream), service));
+            tokio::select! {
+                _ = &mut connection => return,
+                _ = leaving.wait_for(|&last| last >= number) => connection.as_mut().graceful_shutdown(),
+            }
+            let _ = connection.await;
         });
     }
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use http::{Method, Response};
 use serde::Serialize;
 use shared::clock::{monotonic_ms, unix_ms};
-use shared::health::{CircuitState, Trouble};
+use shared::health::{self, CircuitState, Trouble};
+use shared::policy::CircuitPolicy;
 use shared::port::Body;
 use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
@@ -68,6 +69,8 @@ struct Health<'a> {
     kind: &'static str,
     circuit: Circuit,
     last_failure: Option<Failure>,
+    /// Models whose own circuit is not closed, because the upstream does not serve them.
+    models: Vec<Resting>,
     recent: Recent,
 }
 
@@ -92,6 +95,20 @@ struct Failure {
     status: Option<u16>,
 }
 
+impl Failure {
+    fn of(Trouble { at_ms, result, status, .. }: Trouble) -> Self {
+        Self { at_ms, result, status }
+    }
+}
+
+/// A model that is not asked for the moment.
+#[derive(Serialize)]
+struct Resting {
+    model: String,
+    circuit: Circuit,
+    last_failure: Option<Failure>,
+}
+
 /// Requests that this instance answered, in this hour and the one before.
 #[derive(Serialize)]
 struct Recent {
@@ -103,25 +120,31 @@ struct Recent {
 
 impl<'a> Health<'a> {
     fn of(provider: &'a ProviderInstance, now_ms: u64, recent: Recent) -> Self {
-        let trouble = provider.circuit.trouble();
+        let policy = &provider.circuit_policy;
+        let circuit = provider.circuits.instance();
+        let models = provider.circuits.models(now_ms, policy);
         Self {
             provider: provider.id.as_str(),
             kind: provider.kind.name,
-            circuit: Circuit::of(provider, now_ms, trouble),
-            last_failure: trouble.map(|Trouble { at_ms, result, status, .. }| Failure {
-                at_ms,
-                result,
-                status,
-            }),
+            circuit: Circuit::of(circuit, now_ms, policy),
+            last_failure: circuit.trouble().map(Failure::of),
+            models: models
+                .iter()
+                .map(|(model, circuit)| Resting {
+                    model: model.to_string(),
+                    circuit: Circuit::of(circuit, now_ms, policy),
+                    last_failure: circuit.trouble().map(Failure::of),
+                })
+                .collect(),
             recent,
         }
     }
 }
 
 impl Circuit {
-    fn of(provider: &ProviderInstance, now_ms: u64, trouble: Option<Trouble>) -> Self {
-        let policy = &provider.circuit_policy;
-        let (state, retry_in_ms) = match provider.circuit.state(now_ms, policy) {
+    fn of(circuit: &health::Circuit, now_ms: u64, policy: &CircuitPolicy) -> Self {
+        let trouble = circuit.trouble();
+        let (state, retry_in_ms) = match circuit.state(now_ms, policy) {
             CircuitState::Closed => ("closed", None),
             CircuitState::Open { wait_ms } => ("open", Some(wait_ms)),
             CircuitState::HalfOpen => ("half_open", Some(0)),
@@ -130,7 +153,7 @@ impl Circuit {
             state,
             open_since_ms: retry_in_ms.and(trouble).and_then(|trouble| trouble.opened_at_ms),
             retry_in_ms,
-            failures: provider.circuit.failures(),
+            failures: circuit.failures(),
             failures_max: policy.failure_threshold,
         }
     }

@@ -18,6 +18,7 @@ pub(super) fn result(result: StepResult) -> &'static str {
         StepResult::NoPrice => "no_price",
         StepResult::OverQuota => "over_quota",
         StepResult::Unreachable => "unreachable",
+        StepResult::NoSocket => "no_socket",
         StepResult::AddressRefused => "address_refused",
         StepResult::TimedOut => "timed_out",
         StepResult::Invalid => "invalid",

@@ -64,7 +64,7 @@ fn instance(
         shown: HeaderValue::from_str(provider.id.as_str()).ok(),
         kind: provider.kind,
         unready: not_usable(provider).or(unready),
-        circuit: board.circuit(&provider.id, address(&reach, identity)),
+        circuits: board.circuits(&provider.id, address(&reach, identity)),
         reach,
         credential: secret(provider, renew.is_some(), header.as_ref()),
         headers: header.into_iter().chain(provider.headers.iter().cloned()).collect(),

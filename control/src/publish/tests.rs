@@ -134,7 +134,7 @@ fn policies_and_circuits_come_from_the_start_and_from_the_board() {
     assert!(Arc::ptr_eq(&first.access, &second.access), "keys were not touched");
     assert_eq!((first.providers[0].retry.attempts_max, first.providers[1].retry.attempts_max), (2, 5));
     assert!(
-        Arc::ptr_eq(&first.providers[0].circuit, &second.providers[0].circuit),
+        Arc::ptr_eq(&first.providers[0].circuits, &second.providers[0].circuits),
         "a reload forgets nothing"
     );
 }
@@ -449,7 +449,7 @@ fn a_thousand_providers_and_endpoints_are_published() {
     let second = reader.load();
     assert_eq!(second.providers.len(), 1_000);
     let mut circuits = first.providers.iter().zip(second.providers.iter());
-    assert!(circuits.all(|(one, other)| Arc::ptr_eq(&one.circuit, &other.circuit)));
+    assert!(circuits.all(|(one, other)| Arc::ptr_eq(&one.circuits, &other.circuits)));
 }
 
 #[test]

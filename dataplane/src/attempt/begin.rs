@@ -4,6 +4,7 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use shared::error_kind::ErrorKind;
+use shared::health::Evidence;
 use shared::operation::Dialect;
 use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
@@ -147,7 +148,7 @@ fn kept(whole: Whole, room: Option<Room>) -> Whole {
 fn no_room() -> Failure {
     Failure {
         next: Next::Stop,
-        counts: false,
+        evidence: Evidence::Nothing,
         retry_after: Some(NoRoom::RETRY_AFTER),
         ..Failure::new(StepResult::Invalid, ErrorKind::Overloaded, NoRoom::MESSAGE)
     }
@@ -198,7 +199,7 @@ fn nothing(provider: &ProviderInstance, said: &str) -> Failure {
         said => format!("The provider '{}' made nothing of what was asked for. It says: {said}", provider.id),
     };
     let failure = Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message);
-    Failure { next: Next::FailOver, counts: false, ..failure }
+    Failure { next: Next::FailOver, evidence: Evidence::Alive, ..failure }
 }
 
 const TOO_LONG: &str = "it is too long to be read as a whole";

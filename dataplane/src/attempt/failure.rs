@@ -1,11 +1,14 @@
 //! Why an attempt failed, in words that a client may read, and whether another one makes sense.
 
+use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
+use rustix::io::Errno;
 use shared::error_kind::ErrorKind;
+use shared::health::Evidence;
 use shared::operation::Dialect;
 use shared::routing::{ProviderInstance, Renew};
 use shared::usage::{StepResult, TokenCounts};
@@ -25,8 +28,11 @@ pub(crate) struct Failure {
     pub(crate) result: StepResult,
     pub(crate) kind: ErrorKind,
     pub(crate) next: Next,
-    /// Whether it says something about the health of the upstream.
-    pub(crate) counts: bool,
+    /// What it says about the health of the target.
+    pub(crate) evidence: Evidence,
+    /// The request went out on a connection that had been idle, and the upstream closed it without a byte of an answer:
+    /// it says nothing about the upstream, and waiting would not help.
+    pub(crate) stale: bool,
     /// The upstream has surely begun nothing: it was not reached, or it refused.
     pub(crate) idle: bool,
     pub(crate) status: Option<u16>,
@@ -49,14 +55,17 @@ pub(crate) struct Used {
 
 /// Bytes of an upstream's error body that are read.
 pub(crate) const ERROR_BYTES_MAX: usize = 64 << 10;
+/// When a client may try again after a lack of sockets.
+const LOCAL_WAIT: Duration = Duration::from_secs(1);
 impl Failure {
-    /// A failure that may be retried and counts for the circuit.
+    /// A failure that may be retried and counts for the circuit of the provider instance.
     pub(super) fn new(result: StepResult, kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             result,
             kind,
             next: Next::Retry,
-            counts: true,
+            evidence: Evidence::InstanceFailed,
+            stale: false,
             idle: false,
             status: None,
             retry_after: None,
@@ -107,12 +116,18 @@ pub(crate) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> F
         }
         SendError::Dial(error) => {
             tracing::warn!(provider.id = %id, error = %error, "cannot connect");
+        SendError::Dial(DialError::Local(error)) | SendError::Local(error) => of_local_fault(error, provider),
             let message = format!("The provider '{id}' cannot be reached.");
             let failure = Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message);
             Failure { idle: true, ..failure }
         }
         SendError::Broke(error) => {
             tracing::warn!(provider.id = %id, error = %error, "the connection broke before an answer");
+        SendError::Stale => {
+            let message = format!("The connection to the provider '{id}' was closed before it answered.");
+            let failure = Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message);
+            Failure { stale: true, evidence: Evidence::Nothing, ..failure }
+        }
             let message = format!("The connection to the provider '{id}' broke before it answered.");
             Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message)
         }
@@ -125,6 +140,32 @@ pub(crate) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> F
 
 /// An error status: reads what the upstream says about it and sorts it (FAIL-3).
 pub(super) async fn of_status(
+/// The gateway itself could not make a connection, or write to one: the provider has no part in it.
+fn of_local_fault(error: &io::Error, provider: &ProviderInstance) -> Failure {
+    let id = &provider.id;
+    tracing::error!(provider.id = %id, error = %error, "the gateway has no resources for a connection");
+    let (lack, cure) = match Errno::from_io_error(error) {
+        Some(Errno::MFILE | Errno::NFILE) => {
+            ("file descriptors", "raise its limit of open files (ulimit -n)")
+        }
+        Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE) => {
+            ("local ports", "widen net.ipv4.ip_local_port_range or spread the load over more addresses")
+        }
+        _ => ("memory for sockets", "give it more memory"),
+    };
+    let message = format!(
+        "The gateway has no free {lack} for a connection to the provider '{id}'. Try again later; its operator can \
+         {cure} or admit fewer connections."
+    );
+    Failure {
+        next: Next::FailOver,
+        evidence: Evidence::Nothing,
+        idle: true,
+        retry_after: Some(LOCAL_WAIT),
+        ..Failure::new(StepResult::NoSocket, ErrorKind::Overloaded, message)
+    }
+}
+
     task: &Task<'_>,
     answer: &mut Answer,
     provider: &ProviderInstance,
@@ -178,7 +219,7 @@ fn of_error_answer(
     Failure {
         next,
         // A token that has ended says nothing about the upstream.
-        counts: counts && !renewing,
+        evidence: if renewing { Evidence::Nothing } else { evidence },
         idle: matches!(status, 400..=407 | 409..=499),
         renewing,
         status: Some(status),

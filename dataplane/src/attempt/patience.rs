@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{self, Duration};
 
 use shared::error_kind::ErrorKind;
+use shared::health::Evidence;
 use shared::usage::StepResult;
 use tokio::time::{Instant, Sleep};
 
@@ -81,7 +82,7 @@ impl Patience {
         if Instant::now() >= self.budget_end {
             return Failure {
                 next: Next::Stop,
-                counts: false,
+                evidence: Evidence::Nothing,
                 ..Failure::new(StepResult::BudgetExhausted, ErrorKind::BudgetExhausted, BUDGET)
             };
         }

@@ -1,5 +1,6 @@
 //! What an upstream's error means for the request: try again, try elsewhere, or give up (FAIL-3).
 
+use shared::health::Evidence;
 use wire::envelope::StreamError;
 
 /// What makes sense after a failure.
@@ -13,17 +14,25 @@ pub(crate) enum Next {
     Stop,
 }
 
-/// What to do after an error status, and whether the circuit counts it.
-pub(super) fn sort(status: u16, error: &StreamError) -> (Next, bool) {
+/// Returns what to do after an error status, and what the status says about the target (FAIL-4).
+pub(super) fn sort(status: u16, error: &StreamError) -> (Next, Evidence) {
+    use Evidence::{Alive, InstanceFailed, ModelFailed};
     match status {
-        429 if says(error, QUOTA) => (Next::FailOver, true),
-        408 | 429 | 500 | 502 | 503 | 504 | 520..=524 | 529 => (Next::Retry, true),
+        400 | 403 | 404 | 410 | 422 if refuses_model(error) => (Next::FailOver, ModelFailed),
+        429 if says(error, QUOTA) => (Next::FailOver, InstanceFailed),
+        408 | 429 | 500 | 502 | 503 | 504 | 520..=524 | 529 => (Next::Retry, InstanceFailed),
+        401..=403 => (Next::FailOver, InstanceFailed),
         // 424: the model behind Bedrock failed, not the request.
-        401..=404 | 424 => (Next::FailOver, true),
-        400 | 413 | 422 if says(error, REQUEST_SHAPE) => (Next::FailOver, false),
-        400..=499 => (Next::Stop, false),
-        _ => (Next::FailOver, true),
+        404 | 424 => (Next::FailOver, ModelFailed),
+        400 | 413 | 422 if says(error, REQUEST_SHAPE) => (Next::FailOver, Alive),
+        400..=499 => (Next::Stop, Alive),
+        _ => (Next::FailOver, InstanceFailed),
     }
+}
+
+/// Returns true if the upstream does not have the model, has retired it, or does not let this account use it.
+fn refuses_model(error: &StreamError) -> bool {
+    says(error, MODEL) || (error.param.as_deref() == Some("model") && says(error, GONE))
 }
 
 /// Whether the upstream finds an access token to be no good, which it may have been a moment ago.
@@ -41,6 +50,35 @@ const QUOTA: &[&str] = &[
     "credit balance",
     "insufficient balance",
 ];
+
+/// Codes and sentences about one model, as vendors word them.
+const MODEL: &[&str] = &[
+    "model_not_found",
+    "model_not_exist",
+    "model_decommissioned",
+    "model_not_available",
+    "model_not_supported",
+    "unknown_model",
+    "invalid_model",
+    "deploymentnotfound",
+    "model not exist",
+    "model not found",
+    "model does not exist",
+    "model is not available",
+    "is not a valid model id",
+    "model identifier is invalid",
+    "access to the model",
+    "does not have access to model",
+    "unable to access model",
+    "model has been decommissioned",
+    "model has been deprecated",
+    "model is deprecated",
+    "invalid model:",
+];
+
+/// What is said of a model where the error names the member `model`.
+const GONE: &[&str] =
+    &["does not exist", "not found", "deprecated", "decommissioned", "not supported", "invalid model"];
 
 /// The model cannot take this request, but another one may.
 const REQUEST_SHAPE: &[&str] = &[
@@ -72,36 +110,41 @@ mod tests {
 
     #[test]
     fn every_status_has_its_verdict() {
+        use Evidence::{Alive, InstanceFailed, ModelFailed};
         use Next::{FailOver, Retry, Stop};
-        let table: &[(u16, &str, Next, bool)] = &[
-            (400, "bad field", Stop, false),
-            (400, "This model's maximum context length is 8192 tokens", FailOver, false),
-            (400, "model does not support image input", FailOver, false),
-            (401, "bad key", FailOver, true),
-            (402, "pay", FailOver, true),
-            (403, "no", FailOver, true),
-            (404, "no such model", FailOver, true),
-            (405, "", Stop, false),
-            (408, "", Retry, true),
-            (409, "", Stop, false),
-            (413, "", Stop, false),
-            (413, "prompt is too long", FailOver, false),
-            (422, "", Stop, false),
-            (424, "", FailOver, true),
-            (429, "slow down", Retry, true),
-            (429, "You exceeded your current quota", FailOver, true),
-            (500, "", Retry, true),
-            (501, "", FailOver, true),
-            (502, "", Retry, true),
-            (503, "", Retry, true),
-            (504, "", Retry, true),
-            (520, "", Retry, true),
-            (524, "", Retry, true),
-            (529, "", Retry, true),
+        let table: &[(u16, &str, Next, Evidence)] = &[
+            (400, "bad field", Stop, Alive),
+            (400, "This model's maximum context length is 8192 tokens", FailOver, Alive),
+            (400, "model does not support image input", FailOver, Alive),
+            (401, "bad key", FailOver, InstanceFailed),
+            (402, "pay", FailOver, InstanceFailed),
+            (403, "no", FailOver, InstanceFailed),
+            (400, "The requested model 'm' is not a valid model ID", FailOver, ModelFailed),
+            (400, "The provided model identifier is invalid.", FailOver, ModelFailed),
+            (400, "The model has been decommissioned and is no longer supported.", FailOver, ModelFailed),
+            (403, "Project `p` does not have access to model `m`", FailOver, ModelFailed),
+            (404, "no such path", FailOver, ModelFailed),
+            (405, "", Stop, Alive),
+            (408, "", Retry, InstanceFailed),
+            (409, "", Stop, Alive),
+            (413, "", Stop, Alive),
+            (413, "prompt is too long", FailOver, Alive),
+            (422, "", Stop, Alive),
+            (424, "", FailOver, ModelFailed),
+            (429, "slow down", Retry, InstanceFailed),
+            (429, "You exceeded your current quota", FailOver, InstanceFailed),
+            (500, "", Retry, InstanceFailed),
+            (501, "", FailOver, InstanceFailed),
+            (502, "", Retry, InstanceFailed),
+            (503, "", Retry, InstanceFailed),
+            (504, "", Retry, InstanceFailed),
+            (520, "", Retry, InstanceFailed),
+            (524, "", Retry, InstanceFailed),
+            (529, "", Retry, InstanceFailed),
         ];
-        for (status, message, next, counts) in table {
+        for (status, message, next, evidence) in table {
             let error = StreamError { message: (*message).to_owned(), ..StreamError::default() };
-            assert_eq!(sort(*status, &error), (*next, *counts), "{status} {message}");
+            assert_eq!(sort(*status, &error), (*next, *evidence), "{status} {message}");
         }
     }
 
@@ -121,6 +164,11 @@ mod tests {
     #[test]
     fn codes_speak_as_messages_do() {
         let error = StreamError { code: Some("insufficient_quota".to_owned()), ..StreamError::default() };
-        assert_eq!(sort(429, &error), (Next::FailOver, true));
+        assert_eq!(sort(429, &error), (Next::FailOver, Evidence::InstanceFailed));
+        let error = StreamError { code: Some("model_decommissioned".to_owned()), ..StreamError::default() };
+        assert_eq!(sort(400, &error), (Next::FailOver, Evidence::ModelFailed));
+        let (message, param) = ("The model `m` does not exist".to_owned(), Some("model".to_owned()));
+        let error = StreamError { message, param, ..StreamError::default() };
+        assert_eq!(sort(400, &error), (Next::FailOver, Evidence::ModelFailed));
     }
 }

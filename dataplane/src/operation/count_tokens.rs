@@ -77,7 +77,7 @@ async fn ask(
     let worker = asked.exchange.worker();
     let draft = Draft {
         provider: Arc::clone(&target.provider),
-        way: Way::Post,
+        way: Way::PostSafe,
         path,
         forwarded: &forwarded(Dialect::Messages, asked.headers),
         request_id: &asked.exchange.request_id,

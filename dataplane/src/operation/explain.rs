@@ -145,7 +145,8 @@ fn take_out<'a, T>(
 fn take_resting<'a>(question: &Question<'_>, candidates: &mut Vec<&'a Target>) -> Vec<(&'a Target, u64)> {
     let mut resting = Vec::new();
     candidates.retain(|target| {
-        let wait_ms = target.provider.circuit.rests_ms(question.now_ms, &target.provider.circuit_policy);
+        let Target { provider, model } = target;
+        let wait_ms = provider.circuits.rests_ms(&model.id, question.now_ms, &provider.circuit_policy);
         let rests = wait_ms.filter(|_| !question.forced);
         resting.extend(rests.map(|wait_ms| (*target, wait_ms)));
         rests.is_none()

@@ -93,7 +93,9 @@ pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Respo
 }
 
 fn budget(head: &Head) -> Duration {
-    head.fallback_timeout_ms.map_or(FAILOVER_BUDGET_DEFAULT, Duration::from_millis)
+    // Zero would fail every request; as an invalid value it means the default.
+    let given = head.fallback_timeout_ms.filter(|&ms| ms > 0);
+    given.map_or(FAILOVER_BUDGET_DEFAULT, Duration::from_millis)
 }
 
 impl Asked<'_> {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use http::Uri;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::rt::TokioIo;
+use rustix::io::Errno;
 use rustls::ClientConfig;
 use shared::address::is_refused;
 use shared::port::{BoxError, MetadataServer};
@@ -33,6 +34,8 @@ pub(crate) enum DialError {
     Refused(IpAddr),
     /// Resolution, connect or TLS failed.
     Io(io::Error),
+    /// The gateway itself has no descriptor, port or memory for a connection.
+    Local(io::Error),
     /// None of them ended in time.
     TimedOut,
 }
@@ -53,7 +56,7 @@ impl std::fmt::Display for DialError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Refused(address) => write!(f, "{address} is a link-local or metadata address"),
-            Self::Io(error) => write!(f, "{error}"),
+            Self::Io(error) | Self::Local(error) => write!(f, "{error}"),
             Self::TimedOut => f.write_str("no connection within 10 s"),
         }
     }
@@ -166,17 +169,42 @@ impl Service<Uri> for Tcp {
 
 async fn connect_tcp(resolver: &Resolver, host: &str, port: u16) -> Result<TcpStream, DialError> {
     let mut last = DialError::Io(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
-    for address in addresses(resolver, host, port).await.map_err(DialError::Io)? {
+    for address in addresses(resolver, host, port).await.map_err(of_lookup)? {
         if is_refused(address.ip()) {
             last = DialError::Refused(address.ip());
             continue;
         }
         match connect_to(address).await {
             Ok(tcp) => return Ok(tcp),
+            // No other address would do better, unless it is of the other family.
+            Err(error) if is_local(&error) => last = DialError::Local(error),
             Err(error) => last = DialError::Io(error),
         }
     }
     Err(last)
+}
+
+/// Returns true for errors that say what this process or machine lacks, and nothing about the other side.
+pub(crate) fn is_local(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(
+            Errno::MFILE
+                | Errno::NFILE
+                | Errno::NOMEM
+                | Errno::NOBUFS
+                | Errno::ADDRNOTAVAIL
+                | Errno::ADDRINUSE
+        )
+    )
+}
+
+/// A resolver without a descriptor reports that the name cannot be resolved, so a socket is tried as well.
+fn of_lookup(error: io::Error) -> DialError {
+    match TcpSocket::new_v4() {
+        Err(lack) if is_local(&lack) => DialError::Local(lack),
+        _ => DialError::Io(error),
+    }
 }
 
 pub(crate) async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {

@@ -2,6 +2,7 @@
 //! inside the process. Knows nothing of retries.
 
 use std::cell::Cell;
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -25,8 +26,8 @@ pub(crate) mod request;
 pub(crate) mod resolve;
 pub(crate) mod voice;
 
-use self::dial::{DialError, UpstreamIo, dial};
-use self::http1::Connection;
+use self::dial::{DialError, UpstreamIo, dial, is_local};
+use self::http1::{Connection, Phase, Unanswered};
 use self::outgoing::Outgoing;
 use self::pool::Shared;
 use self::request::Way;
@@ -143,6 +144,10 @@ pub(crate) enum SendError {
     Dial(DialError),
     /// The connection broke.
     Broke(BoxError),
+    /// A connection that had been idle was closed after the request had been written, before a byte of an answer.
+    Stale,
+    /// The gateway itself has no memory for the connection.
+    Local(io::Error),
     /// What came is not an answer.
     Invalid(&'static str),
 }
@@ -154,6 +159,8 @@ impl std::fmt::Display for SendError {
         match self {
             Self::Dial(error) => error.fmt(f),
             Self::Broke(error) => error.fmt(f),
+            Self::Stale => f.write_str("closed while the request was on its way"),
+            Self::Local(error) => error.fmt(f),
             Self::Invalid(why) => f.write_str(why),
         }
     }
@@ -163,9 +170,16 @@ impl From<Fault> for SendError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Closed => Self::Broke("closed before an answer".into()),
+            Fault::Io(error) if is_local(&error) => Self::Local(error),
             Fault::Io(error) => Self::Broke(Box::new(error)),
             Fault::Invalid(why) => Self::Invalid(why),
         }
+    }
+}
+
+impl From<Unanswered> for SendError {
+    fn from(unanswered: Unanswered) -> Self {
+        unanswered.fault.into()
     }
 }
 
@@ -284,10 +298,15 @@ async fn send_network(
         && let Some(connection) = worker.pool.take(origin)
     {
         match send_http1(connection, origin, draft).await {
-            // The upstream closed the idle connection while the request was on its way to it. No byte of an
-            // answer had come, so the request goes out once more on a connection that is new.
-            Err(Fault::Closed | Fault::Io(_)) => {}
-            outcome => return Ok(outcome?),
+            Ok(answer) => return Ok(answer),
+            // Nothing of the request has reached the upstream, so a new connection may take it.
+            Err(Unanswered { phase: Phase::Unsent, .. }) => {}
+            Err(Unanswered { phase: Phase::Sent, fault: Fault::Closed | Fault::Io(_) }) => {
+                if !draft.way.is_safe() {
+                    return Err(SendError::Stale);
+                }
+            }
+            Err(Unanswered { fault, .. }) => return Err(fault.into()),
         }
     }
     // Boxed, so that a request which finds an idle connection carries no room for making one.
@@ -301,13 +320,18 @@ async fn send_anew(
     draft: &request::Draft<'_>,
 ) -> Result<Answer, SendError> {
     if let Some(shared) = worker.pool.share(origin) {
-        return send_http2(shared, draft.http2(origin)).await;
+        match send_http2(shared.clone(), draft.http2(origin)).await {
+            // The upstream is closing the connection, and the request was not sent.
+            Err(Returned::Request) => worker.pool.drop_shared(origin, &shared),
+            Err(Returned::Error(error)) => return Err(error),
+            Ok(answer) => return Ok(answer),
+        }
     }
     let (io, is_http2) = dial(origin, &worker.plane.tls).await.map_err(SendError::Dial)?;
     if is_http2 {
         let shared = handshake_http2(io).await?;
         worker.pool.put_shared(origin, shared.clone());
-        return send_http2(shared, draft.http2(origin)).await;
+        return send_http2(shared, draft.http2(origin)).await.map_err(SendError::from);
     }
     Ok(send_http1(Box::new(Connection::new(io)), origin, draft).await?)
 }
@@ -316,7 +340,7 @@ async fn send_http1(
     mut connection: Box<Connection>,
     origin: &Origin,
     draft: &request::Draft<'_>,
-) -> Result<Answer, Fault> {
+) -> Result<Answer, Unanswered> {
     let mut kept = Kept::default();
     draft.http1(origin, connection.out());
     let mut keep = |name: &str, value: &[u8]| kept.field(name, value);
@@ -328,11 +352,33 @@ async fn send_http1(
     Ok(Answer { status, head: kept, body: AnswerBody::Http1(connection) })
 }
 
-async fn send_http2(mut shared: Shared, request: Request<Outgoing>) -> Result<Answer, SendError> {
+/// Why a request over HTTP/2 has no answer.
+enum Returned {
+    /// It was not sent, because the connection is closing.
+    Request,
+    Error(SendError),
+}
+
+impl From<Returned> for SendError {
+    fn from(returned: Returned) -> Self {
+        match returned {
+            Returned::Request => Self::Broke("closed before the request was sent".into()),
+            Returned::Error(error) => error,
+        }
+    }
+}
+
+async fn send_http2(mut shared: Shared, request: Request<Outgoing>) -> Result<Answer, Returned> {
     shared.live.set(shared.live.get() + 1);
     let lease = Lease(Rc::clone(&shared.live));
-    shared.sender.ready().await?;
-    let (head, incoming) = shared.sender.send_request(request).await?.into_parts();
+    shared.sender.ready().await.map_err(|_| Returned::Request)?;
+    let sent = shared.sender.try_send_request(request).await;
+    let (head, incoming) = sent
+        .map_err(|mut error| match error.take_message() {
+            Some(_) => Returned::Request,
+            None => Returned::Error(error.into_error().into()),
+        })?
+        .into_parts();
     let body = AnswerBody::Http2 { incoming, _lease: lease };
     Ok(Answer { status: head.status.as_u16(), head: Kept::of(&head.headers), body })
 }

@@ -125,6 +125,14 @@ impl Pool {
         self.insert(origin, |slot| slot.http2.push(shared));
     }
 
+    /// Offers a connection to no further request; those that are on it go on.
+    pub(crate) fn drop_shared(&self, origin: &Origin, shared: &Shared) {
+        self.with_slot(origin, |slot| {
+            slot.http2.retain(|other| !Rc::ptr_eq(&other.live, &shared.live));
+            Some(())
+        });
+    }
+
     fn insert(&self, origin: &Origin, f: impl FnOnce(&mut Slot)) {
         let mut slots = self.slots.borrow_mut();
         let Some(map) = slots.get_mut(speech(origin)) else { return };

@@ -20,17 +20,24 @@ use crate::http1::Out;
 pub(crate) enum Way {
     /// `GET`, without a body.
     Get,
+    /// `POST` that only asks: nothing is begun and nothing billed.
+    PostSafe,
     /// `POST`.
     Post,
-    /// `POST`, and never twice, not even where an idle connection broke under it before an answer.
+    /// `POST`, and never twice; so it goes out on a new connection.
     PostOnce,
 }
 
 impl Way {
+    /// Returns true if the upstream may get the request twice.
+    pub(super) fn is_safe(self) -> bool {
+        matches!(self, Self::Get | Self::PostSafe)
+    }
+
     fn method(self) -> Method {
         match self {
             Self::Get => Method::GET,
-            Self::Post | Self::PostOnce => Method::POST,
+            Self::PostSafe | Self::Post | Self::PostOnce => Method::POST,
         }
     }
 }

@@ -249,6 +249,8 @@ pub enum StepResult {
     OverQuota,
     /// Connection, TLS or protocol failure.
     Unreachable,
+    /// The gateway itself had no file descriptor, port or memory for a connection.
+    NoSocket,
     /// Refused as an address that is never dialled (LIM-5).
     AddressRefused,
     /// No answer in time.

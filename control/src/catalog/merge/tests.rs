@@ -105,7 +105,7 @@ fn instance(provider: &Provider) -> ProviderInstance {
         stream_idle_timeout: provider.stream_idle_timeout,
         retry: Default::default(),
         circuit_policy: Default::default(),
-        circuit: Default::default(),
+        circuits: Default::default(),
         unready: None,
         models: Vec::new(),
         owner: None,

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use http::Request;
 use serde_json::{Value, json};
 use shared::access::{Access, Allowlist, Role};
+use shared::health::{Evidence, Failed};
 use shared::id::{PrincipalId, ProjectId};
 use shared::operation::Operation;
 use shared::port::{self, Insider};
@@ -233,12 +234,19 @@ async fn models_lists_what_the_caller_may_use_and_nothing_else() {
     }
 }
 
+/// Opens the circuit of an instance.
+fn open_circuit(provider: &ProviderInstance) {
+    let failed = Failed { at_ms: 0, result: StepResult::Unreachable, status: None };
+    for _ in 0..provider.circuit_policy.failure_threshold {
+        let mut admission = provider.circuits.unasked(&provider.models[0].id);
+        admission.failed((Evidence::InstanceFailed, failed), 1, &provider.circuit_policy);
+    }
+}
+
 #[tokio::test]
 async fn an_explanation_tells_the_whole_plan_and_calls_nobody() {
     let resting = echo("a", EchoOptions::default());
-    for _ in 0..4 {
-        resting.circuit.fail(0, &resting.circuit_policy);
-    }
+    open_circuit(&resting);
     let mut speechless = echo("b", EchoOptions::default());
     speechless.dialects = Vec::new();
     let mut unready = echo("d", EchoOptions::default());
@@ -285,13 +293,11 @@ async fn an_explanation_tells_the_whole_plan_and_calls_nobody() {
 async fn a_request_for_one_target_goes_there_whatever_it_says_and_though_it_rests() {
     let mut fixture = fixture();
     let unlisted: ProviderInstance = echo("draft", EchoOptions::default());
-    for _ in 0..4 {
-        unlisted.circuit.fail(1, &unlisted.circuit_policy);
-    }
+    open_circuit(&unlisted);
     let only = target(&Arc::new(unlisted));
     let ask = Insider { only: Some(only.clone()), ..insider(administrator()) };
     let (status, _) = whole(fixture.chat(&asks("anything", false), Some(ask)).await).await;
     assert_eq!(status, 200);
     assert_eq!(fixture.events.recv().await.unwrap().provider.unwrap().as_str(), "draft");
-    assert_eq!(only.provider.circuit.failures(), 0, "what it proved counts");
+    assert_eq!(only.provider.circuits.instance().failures(), 0, "what it proved counts");
 }

@@ -83,7 +83,7 @@ impl Poll<'_> {
         let (name, model) = (&self.known.started.name, self.target.model.id.as_str());
         let draft = match (self.path(Call::Poll, name), self.path(Call::PollByPost, model)) {
             (Some(path), _) => self.draft(Way::Get, path, Vec::new()),
-            (None, Some(path)) => self.draft(Way::Post, path, vec![poll_body(name)]),
+            (None, Some(path)) => self.draft(Way::PostSafe, path, vec![poll_body(name)]),
             (None, None) => return Err(unknown()),
         };
         let mut answer = self.send(&draft).await?;

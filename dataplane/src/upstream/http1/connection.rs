@@ -32,6 +32,24 @@ struct Interim {
 /// Interim answers to one request: upstreams that send them to say that they are still at work do so every few seconds.
 const INTERIM_MAX: usize = 100;
 
+/// No head of an answer came.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) phase: Phase,
+    pub(crate) fault: Fault,
+}
+
+/// How far a request came that has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Not a byte of it was written.
+    Unsent,
+    /// The upstream may have it, and has not sent a byte.
+    Sent,
+    /// Part of an answer has come.
+    Answering,
+}
+
 /// Room once an upstream sends faster than it is read; also what a slow client makes the gateway hold.
 const ROOM_MAX: usize = 64 << 10;
 
@@ -51,11 +69,12 @@ impl Connection {
     }
 
     /// Sends what has been written and waits for the head of the answer. `each` sees its fields.
-    pub(crate) async fn send(&mut self, each: &mut dyn FnMut(&str, &[u8])) -> Result<Head, Fault> {
+    pub(crate) async fn send(&mut self, each: &mut dyn FnMut(&str, &[u8])) -> Result<Head, Unanswered> {
         self.reusable = false;
         self.interim = Interim::default();
         self.reader.refresh();
-        std::future::poll_fn(|cx| {
+        let unsent_bytes = self.out.bytes();
+        let answered = std::future::poll_fn(|cx| {
             // An upstream may refuse a request before it has read all of it, so both directions are polled.
             let sent = match self.out.poll_flush(Pin::new(&mut self.reader.io), cx) {
                 Poll::Ready(Ok(())) => true,
@@ -66,7 +85,15 @@ impl Connection {
             self.reusable = sent && answer.keep_alive;
             Poll::Ready(Ok(answer))
         })
-        .await
+        .await;
+        answered.map_err(|fault| {
+            let phase = match &self.reader.unread {
+                unread if !unread.is_empty() || self.interim.count > 0 => Phase::Answering,
+                _ if self.out.bytes() == unsent_bytes => Phase::Unsent,
+                _ => Phase::Sent,
+            };
+            Unanswered { phase, fault }
+        })
     }
 
     fn poll_head(

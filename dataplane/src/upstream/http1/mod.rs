@@ -8,4 +8,4 @@
 mod connection;
 mod head;
 
-pub(crate) use self::connection::Connection;
+pub(crate) use self::connection::{Connection, Phase, Unanswered};
