@@ -20,6 +20,7 @@ mod circuits;
 mod clouds;
 mod cors;
 mod credentials;
+mod cut;
 mod durability;
 mod failover;
 mod file_systems;

@@ -53,7 +53,7 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
     }
     let (head, body) = read(asked, incoming, worker.plane.settings.body_bytes_max).await?;
     let (job, mut record) = asked.prepare(head, body, (started, started_at_ms))?;
-    let keepalive = worker.plane.settings.stream_keepalive.filter(|_| job.head.stream);
+    let keepalive = worker.plane.settings.stream_keepalive.filter(|_| answers_in_events(&job.head));
     Ok(match keepalive {
         Some(interval) => Box::pin(answer::run_with_keepalive(asked.exchange, job, record, interval)).await,
         None => {
@@ -61,6 +61,11 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
             answer::respond(asked.exchange, asked.dialect, outcome, record)
         }
     })
+}
+
+/// Returns true if the answer certainly comes in events. Speech and transcriptions come as the upstream sends them.
+fn answers_in_events(head: &Head) -> bool {
+    head.stream && (head.dialect.is_conversation() || head.dialect == Dialect::Images)
 }
 
 /// Says where a request would go.

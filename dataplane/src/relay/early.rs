@@ -66,6 +66,11 @@ impl Early {
         }
     }
 
+    /// True if the answer ended with an error event, behind which the connection closes.
+    pub(super) fn is_cut(&self) -> bool {
+        matches!(&self.state, State::Relaying(relay) if relay.is_cut())
+    }
+
     pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
         loop {
             match &mut self.state {

@@ -51,6 +51,15 @@ impl Reply {
         Self(Kind::Port(body))
     }
 
+    /// True if the body was an answer that has ended with an error event.
+    pub(crate) fn is_cut(&self) -> bool {
+        match &self.0 {
+            Kind::Relay(relay) => relay.is_cut(),
+            Kind::Early(early) => early.is_cut(),
+            Kind::Full(_) | Kind::Inline(_) | Kind::Port(_) => false,
+        }
+    }
+
     /// The relay inside, or the bytes of a body that is whole.
     pub(crate) fn into_relay(self) -> Result<Box<Relay>, Bytes> {
         match self.0 {

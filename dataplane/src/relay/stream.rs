@@ -6,10 +6,11 @@
 //! its usage is missing, the upstream is read on without the client (`tail.rs`).
 //!
 //! ```text
-//!   Flow --upstream ended well----------> End   (record closed before the last byte goes out)
-//!    |----upstream broke off------------> Flush --client has it all--> Abort
-//!    |----error event of the upstream---> Flush
-//!    '----no usage log takes the record-> Abort (without the end of the answer)
+//!   Flow --upstream ended well------------------> End   (record closed before the last byte goes out)
+//!    |----error event of the upstream-----------> End   (and the connection closes)
+//!    |----upstream broke off, events------------> End   (after an error event; the connection closes)
+//!    |----upstream broke off, no events--> Flush --client has it all--> Abort
+//!    '----no usage log takes the record----------> Abort (without the end of the answer)
 //! ```
 
 use std::future::Future as _;
@@ -52,6 +53,8 @@ pub(crate) struct Relay {
     /// What goes to the client next, last piece first.
     ready: Vec<Bytes>,
     phase: Phase,
+    /// The last event reports an error.
+    is_cut: bool,
     timer: Option<Pin<Box<Sleep>>>,
     /// When the upstream was last heard, on the worker's coarse clock.
     heard: u32,
@@ -91,7 +94,7 @@ enum Phase {
     End,
 }
 
-/// The upstream broke off; the connection ends on it.
+/// The upstream broke off an answer without events; the connection ends on it.
 #[derive(Debug)]
 struct BrokenOff;
 
@@ -125,6 +128,7 @@ impl Relay {
             trail: parts.trail,
             ready,
             phase: Phase::Flow,
+            is_cut: false,
             timer: None,
             is_tail: false,
         };
@@ -178,7 +182,8 @@ impl Relay {
             self.record.note(|event| event.error = Some(ErrorKind::UpstreamStatus));
             self.settle(Outcome::Cut);
             self.body = AnswerBody::Ended;
-            self.phase = Phase::Flush { polls: 0 };
+            self.phase = Phase::End;
+            self.is_cut = true;
         } else if state.done && !self.record.is_closed() {
             self.complete();
             self.timer = None;
@@ -208,12 +213,16 @@ impl Relay {
         }
     }
 
-    /// Ends an answer that has begun: an error event in a stream, then the connection (ERR-3).
+    /// Ends an answer that has begun (ERR-3): with an error event where the protocol has one, as the vendors end
+    /// theirs; else by breaking the body off, so that no client takes it for complete.
     fn break_off(&mut self, kind: ErrorKind, message: &str) {
         self.body = AnswerBody::Ended;
         self.record.note(|event| event.error = Some(kind));
         self.settle(Outcome::Cut);
-        if let Scan::Stream(stream) = &mut self.scan {
+        self.phase = Phase::Flush { polls: 0 };
+        if let Scan::Stream(stream) = &mut self.scan
+            && stream.has_events()
+        {
             let open = stream.state().event_open;
             let trouble = Trouble { row: kind.row(), message, request_id: &self.request_id };
             self.ready.insert(0, stream.trouble(trouble));
@@ -221,8 +230,14 @@ impl Relay {
                 // Half of an event too large to hold back has gone out; what follows must not run into it.
                 self.ready.insert(1, EVENT_END);
             }
+            self.phase = Phase::End;
+            self.is_cut = true;
         }
-        self.phase = Phase::Flush { polls: 0 };
+    }
+
+    /// True if the answer ended with an error event, behind which the connection closes.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Nothing from the upstream for the moment: waits for it, keeps the client's side alive meanwhile, and
@@ -256,12 +271,12 @@ impl Relay {
         Poll::Ready(())
     }
 
-    /// How often a silent stream gets a sign of life (FAIL-6), where one does no harm: not inside an event, and not
-    /// behind an `id:` line, after which OpenAI's Python SDK takes a comment for an event.
+    /// How often a silent stream gets a sign of life (FAIL-6), where one does no harm: not in sound, not inside an event,
+    /// and not behind an `id:` line, after which OpenAI's Python SDK takes a comment for an event.
     fn keepalive(&self) -> Option<Duration> {
         let Scan::Stream(stream) = &self.scan else { return None };
         let state = stream.state();
-        let harmless = !state.event_open && !state.ids_seen;
+        let harmless = stream.has_events() && !state.event_open && !state.ids_seen;
         self.worker.plane.settings.stream_keepalive.filter(|_| harmless)
     }
 
@@ -322,6 +337,7 @@ impl Relay {
             trail: self.trail.take(),
             ready: Vec::new(),
             phase: Phase::Flow,
+            is_cut: false,
             timer: None,
             heard: self.heard,
             is_tail: true,
@@ -380,7 +396,7 @@ impl Drop for Relay {
 }
 
 const EVENT_END: Bytes = Bytes::from_static(b"\n\n");
-/// Turns of the connection's task that an error event gets to leave before the connection ends.
+/// Turns of the connection's task that the last bytes get to leave before the connection ends.
 const FLUSH_POLLS: u8 = 2;
 
 const CUT: &str = "The upstream broke off in the middle of its answer. What came so far is incomplete.";

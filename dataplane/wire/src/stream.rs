@@ -92,6 +92,10 @@ pub trait AnswerStream: Debug {
     fn end(&mut self, out: &mut Vec<Bytes>);
     /// What is known so far.
     fn state(&self) -> &StreamState;
-    /// The event that tells the client, in its protocol, that the answer ends here.
+    /// Returns the event that reports a failure in the client's protocol. No other event follows it.
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes;
+    /// Returns true if the client reads server-sent events, in which an error or a keep-alive can be said.
+    fn has_events(&self) -> bool {
+        true
+    }
 }

@@ -107,6 +107,7 @@ def events(scene, ask):
             yield None
         if not scene.endless:
             break
+    scene.drop()
     if scene.breaks:
         yield "data: " + json.dumps(error(500, "The script breaks off.")) + "\n\n"
         return

@@ -101,6 +101,7 @@ def events(scene, ask):
         yield event("content_block_start", index=index, content_block={**block, **BEGUN[block["type"]]})
         for delta in DELTAS[block["type"]](scene, block):
             yield delta and event("content_block_delta", index=index, delta=delta)
+        scene.drop()
         if scene.breaks:
             yield event("error", **{"error": {"type": "overloaded_error", "message": "The script breaks off."}})
             return

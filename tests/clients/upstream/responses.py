@@ -121,6 +121,7 @@ def events(scene, ask):
         yield event("response.output_item.added", output_index=index, item={**item, **begun[item["type"]], **status})
         for piece in PARTS[item["type"]](scene, item, place):
             yield piece and event(piece[0], **piece[1])
+        scene.drop()
         if scene.breaks and item["type"] == "message":
             yield event("error", code="server_error", message="The script breaks off.", param=None)
             return

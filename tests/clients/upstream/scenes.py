@@ -68,17 +68,23 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """An answer. `endless` goes on until the client leaves; `breaks` ends a stream with an error after the text."""
+    """An answer. `endless` goes on until the client leaves; `breaks` ends a stream with an error after the
+    text, `drops` with the end of the connection."""
 
     pieces: tuple = ()
     calls: tuple = ()
     reasoning: str = ""
     endless: bool = False
     breaks: bool = False
+    drops: bool = False
     pause_s: float = 0
     refused: int | None = None
     cause: str | None = None
     headers: tuple = ()
+
+    def drop(self):
+        if self.drops:
+            raise ConnectionResetError("the script drops the connection")
 
     @property
     def text(self):
@@ -145,6 +151,10 @@ def endless(ask, _):
 
 def breaks(ask, _):
     return Scene(pieces=("half an ", "answer"), breaks=True)
+
+
+def drops(ask, _):
+    return Scene(pieces=("half an ", "answer"), drops=True)
 
 
 def refuse(ask, how):
@@ -225,8 +235,8 @@ def opencode(ask, path):
 SCENES = {
     function.__name__: function
     for function in (
-        hello, odd, system, think, weather, schema, picture, slow, endless, breaks, refuse, flaky, claude_code, codex,
-        aider, opencode,
+        hello, odd, system, think, weather, schema, picture, slow, endless, breaks, drops, refuse, flaky, claude_code,
+        codex, aider, opencode,
     )
 }  # fmt: skip
 

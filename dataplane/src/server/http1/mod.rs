@@ -98,7 +98,7 @@ fn gone() -> io::Error {
     io::ErrorKind::ConnectionAborted.into()
 }
 
-/// Sends an answer; says whether the connection may go on.
+/// Sends an answer; returns true if the connection may go on, which it may not behind a failed stream.
 async fn send(
     caller: &Caller,
     connection: &RefCell<Connection>,
@@ -120,7 +120,7 @@ async fn send(
     framing.head(&mut connection.borrow_mut().out, &head, &caller.worker.date(), then);
     drop(head);
     let mut ended = framing == Framing::Bodiless;
-    poll_fn(|cx| {
+    let sent = poll_fn(|cx| {
         loop {
             let waits =
                 !ended && poll_body(connection, &mut body, &mut framing, &mut ended, cx)?.is_pending();
@@ -134,8 +134,8 @@ async fn send(
             }
         }
     })
-    .await
-    .map(|()| keep_alive)
+    .await;
+    sent.map(|()| keep_alive && !body.is_cut())
 }
 
 /// Takes from `body` what there is, up to a bound. Ready at its end, or when the client must read first.

@@ -31,4 +31,8 @@ impl AnswerStream for Opaque {
     fn trouble(&mut self, _trouble: Trouble<'_>) -> Bytes {
         Bytes::new()
     }
+
+    fn has_events(&self) -> bool {
+        false
+    }
 }
