@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Gateway, Upstream, Yaml, chat};
+use crate::support::admin::Admin;
+use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
 
 async fn start() -> (Gateway, Upstream) {
     let upstream = Upstream::start().await;
@@ -101,7 +102,7 @@ async fn stored_responses_are_nobodys() {
     ] {
         let answer = gateway.client().send(method, path, bytes::Bytes::new()).await.unwrap();
         assert_eq!((answer.status, answer.error_code().as_str()), (404, "not_found"), "{method} {path}");
-        let stranger = crate::support::Client::new(gateway.address(), None);
+        let stranger = Client::new(gateway.address(), None);
         assert_eq!(stranger.send(method, path, bytes::Bytes::new()).await.unwrap().status, 401);
     }
     assert!(upstream.requests().is_empty());
@@ -191,4 +192,99 @@ async fn what_a_stream_made_is_remembered_as_it_passes() {
         assert_eq!(answer.header("x-llmgw-provider"), Some("p1"), "{members}");
     }
     assert_eq!(first.requests().len(), 1);
+}
+
+/// The account behind a provider serves every project: it would go on from any response that it has made.
+#[tokio::test]
+async fn a_response_is_known_to_the_project_that_asked_for_it_alone() {
+    let upstream = Upstream::start().await;
+    let yaml = Yaml::new().provider_with("up", upstream.base_url(), "protocols: [responses]");
+    let gateway = Gateway::start(&yaml).await;
+    let admin = Admin(gateway.client());
+    let (ours, theirs) = (admin.project("ours").await, admin.project("theirs").await);
+    let mut clients = Vec::new();
+    for project in [&ours, &ours, &theirs] {
+        let key = admin.key(json!({"project": project})).await;
+        clients.push(Client::new(gateway.address(), Some(&key.key)));
+    }
+    let [maker, colleague, stranger] = &clients[..] else { unreachable!() };
+    // An id that no vendor's pattern fits, and a stranger who has the upstream repeat it in an answer.
+    let uuid = "ad5663da-63e6-86c6-e0be-ff15effa8357";
+    upstream.then(Answer::json(200, made(uuid, "secret")));
+    assert_eq!(maker.post("/v1/responses", ask(&json!({}))).await.status, 200);
+    let echo =
+        made("resp_own", "x").replacen('{', &format!(r#"{{"metadata":{{"id":"{uuid}","k":"resp_2"}},"#), 1);
+    upstream.always(Answer::json(200, echo));
+    assert_eq!(stranger.post("/v1/responses", ask(&json!({}))).await.status, 200);
+    let before = upstream.requests().len();
+    for (client, id, want) in [
+        (maker, "resp_own", 404),
+        (maker, uuid, 200),
+        (colleague, uuid, 200),
+        (stranger, uuid, 404),
+        (stranger, "resp_2", 404),
+        (stranger, "resp_own", 200),
+        (&gateway.client(), uuid, 404),
+        (maker, "resp_unknown", 404),
+    ] {
+        for stream in [false, true] {
+            let members = json!({"previous_response_id": id, "stream": stream});
+            let answer = client.post("/v1/responses", ask(&members)).await;
+            assert_eq!(answer.status, want, "{id}: {:?}", answer.body);
+            if want == 404 {
+                let error = &answer.json()["error"];
+                assert_eq!(
+                    (&error["code"], &error["param"]),
+                    (&json!("not_found"), &json!("previous_response_id"))
+                );
+            }
+        }
+    }
+    assert_eq!(upstream.requests().len(), before + 6, "what is refused is not sent");
+}
+
+#[tokio::test]
+async fn a_conversation_belongs_to_the_project_that_uses_it_first() {
+    let upstream = Upstream::start().await;
+    let yaml = Yaml::new().provider_with("up", upstream.base_url(), "protocols: [responses]");
+    let gateway = Gateway::start(&yaml).await;
+    let admin = Admin(gateway.client());
+    upstream.always(Answer::json(200, made("resp_1", "secret")));
+    let mut clients = vec![gateway.client()];
+    for name in ["first", "second"] {
+        let key = admin.key(json!({"project": admin.project(name).await})).await;
+        clients.insert(0, Client::new(gateway.address(), Some(&key.key)));
+    }
+    let mut statuses = Vec::new();
+    for client in &clients {
+        for conversation in [json!("conv_1"), json!({"id": "conv_1"})] {
+            let answer = client.post("/v1/responses", ask(&json!({"conversation": conversation}))).await;
+            statuses.push(answer.status);
+        }
+    }
+    assert_eq!(statuses, [200, 200, 404, 404, 404, 404], "the administrator is another owner");
+}
+
+#[tokio::test]
+async fn an_error_names_the_member_that_the_client_sent() {
+    let upstream = Upstream::start().await;
+    let yaml = Yaml::new().provider_with("up", upstream.base_url(), "models: [{ id: m, vision: false }]");
+    let gateway = Gateway::start(&yaml).await;
+    for (param, want) in [
+        ("messages[0].content", json!("input")),
+        ("max_tokens", json!("max_output_tokens")),
+        ("stop", Value::Null),
+    ] {
+        let error = json!({"error": {"message": "wrong", "type": "invalid_request_error", "param": param, "code": null}});
+        upstream.then(Answer::json(400, error.to_string()));
+        let answer = gateway.client().post("/v1/responses", ask(&json!({}))).await;
+        assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &want), "{param}");
+    }
+    let image = json!([{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]}]);
+    let answer = gateway.client().post("/v1/responses", ask(&json!({"input": image}))).await;
+    assert_eq!(
+        (answer.status, &answer.json()["error"]["param"]),
+        (400, &json!("input")),
+        "no model takes images"
+    );
 }

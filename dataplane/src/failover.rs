@@ -1,11 +1,11 @@
 //! Walks the plan: retries at one target, then moves to the next, under the request's budget, while no output
 //! has started (FAIL-1 to FAIL-4).
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
@@ -17,6 +17,7 @@ use shared::snapshot::Route;
 use shared::usage::{StepResult, TokenCounts};
 use wire::adapt::Rejection;
 use wire::request::Head;
+use wire::responses;
 
 use crate::adapt::{self, Message, Outgoing};
 use crate::admit::demand::Demand;
@@ -24,9 +25,10 @@ use crate::admit::quota::{self, Notices};
 use crate::attempt::{self, Begun, Failure, Next, Reading, Success, Task};
 use crate::error::Fault;
 use crate::metrics::add;
-use crate::plan::home::{Home, ResponseHash};
+use crate::plan::home::{Home, Reference, ResponseHash};
 use crate::plan::{self, Needs};
 use crate::record::Record;
+use crate::relay::Scan;
 use crate::room::{NoRoom, Room};
 use crate::server::body::Held;
 use crate::upstream::request::{self, Draft, Way};
@@ -76,19 +78,24 @@ pub(crate) struct Trail {
     worker: Rc<Worker>,
     access: Arc<Access>,
     home: Home,
-    /// The answer itself.
-    response: Cell<Option<ResponseHash>>,
+    /// The answer itself, where its id is known.
+    response: Option<ResponseHash>,
 }
 
 impl Trail {
     pub(crate) fn see(&self, bytes: &[u8]) {
-        let first = self.worker.plane.homes.note(bytes, &self.access, self.home);
-        self.response.set(self.response.get().or(first));
+        self.worker.plane.homes.note_reasoning(bytes, self.home);
+    }
+
+    /// The answer has this id.
+    fn begins(&mut self, id: Option<String>, head: &Head) {
+        let note = |id: String| self.worker.plane.homes.note_response(&id, head, &self.access, self.home);
+        self.response = id.map(note);
     }
 
     /// The answer and all that came before it are so many tokens.
     pub(crate) fn ends(&self, tokens: &TokenCounts) {
-        if let Some(response) = self.response.get() {
+        if let Some(response) = self.response {
             self.worker.plane.homes.note_tokens(response, tokens.total());
         }
     }
@@ -101,15 +108,32 @@ fn trail(job: &Job, target: &Target, success: &Success, adapted_from: Option<Dia
     }
     let home = job.worker.plane.homes.of(target);
     let (worker, access) = (Rc::clone(&job.worker), Arc::clone(&job.access));
-    let trail = Trail { worker, access, home, response: Cell::new(None) };
+    let mut trail = Trail { worker, access, home, response: None };
     match &success.begun {
         Begun::Whole(whole) => {
+            trail.begins(id_of(&whole.body, job.head.stream), &job.head);
             trail.see(&whole.body);
             whole.usage.iter().for_each(|tokens| trail.ends(tokens));
         }
-        Begun::Flowing { held, .. } => held.iter().for_each(|bytes| trail.see(bytes)),
+        Begun::Flowing { held, scan, .. } => {
+            let id = match scan {
+                Scan::Stream(_) => responses::id::of_events(held),
+                Scan::Whole(_) => held.first().and_then(|bytes| responses::id::of_answer(bytes)),
+            };
+            trail.begins(id, &job.head);
+            held.iter().for_each(|bytes| trail.see(bytes));
+        }
     }
     Some(Box::new(trail))
+}
+
+/// The id of a whole answer, or of one that was made a stream.
+fn id_of(body: &Bytes, is_stream: bool) -> Option<String> {
+    if is_stream {
+        responses::id::of_events(std::slice::from_ref(body))
+    } else {
+        responses::id::of_answer(body)
+    }
 }
 
 /// No answer: what the client reads, who was tried last, and how often.
@@ -170,9 +194,9 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
 pub(crate) fn needs<'a>(worker: &'a Worker, head: &'a Head, body: &Held, access: &'a Access) -> Needs<'a> {
     let homes = &worker.plane.homes;
     let may_refer = head.dialect == Dialect::Responses;
-    let home = may_refer.then(|| homes.wanted(head, &body.segments, access)).flatten();
+    let reference = if may_refer { homes.wanted(head, &body.segments, access) } else { Reference::Nothing };
     Needs {
-        home,
+        reference,
         homes,
         dialect: head.dialect,
         // Vector spaces are never mixed, voices and transcripts come from one engine, and nothing that costs a minute
@@ -518,4 +542,3 @@ fn random_fraction() -> f64 {
     let bits = std::hash::RandomState::new().hash_one(0_u8) >> 32;
     f64::from(u32::try_from(bits).unwrap_or(u32::MAX)) / f64::from(u32::MAX)
 }
-        _ if failure.stale => Some(Duration::ZERO),

@@ -1,9 +1,12 @@
 //! Where what a Responses request refers to was made: a stored response, or reasoning that only the account that
 //! encrypted it can read. Other targets of an endpoint could not serve the request, and must not be shown it.
 //!
+//! Stored responses belong to the project that asked for them: an id that is not known as the caller's own is refused,
+//! because the account that made it serves other projects too. Encrypted reasoning is no id: where it was made is
+//! remembered to reach that account first, and what is not remembered goes to the targets in their order.
+//!
 //! Nothing of an answer is kept but hashes, and how many tokens a response is: tables of fixed size, without a lock, in
-//! which the newest win. What is not in them, after a restart for example, goes to the targets in their order, and each of
-//! them says that it does not know it.
+//! which the newest win. They are empty after a restart.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;
@@ -15,7 +18,9 @@ use shared::access::Access;
 use shared::routing::Target;
 use wire::request::Head;
 
-/// Responses and reasoning items that are remembered.
+use super::recent::Recent;
+
+/// Reasoning items that are remembered, and responses whose length is.
 const SLOTS: usize = 1 << 16;
 /// Bits of a slot that name the target.
 const HOME_BITS: u32 = 16;
@@ -28,6 +33,8 @@ const SAMPLE_BYTES: usize = 64;
 /// What is remembered. See the module.
 pub(crate) struct Homes {
     slots: Box<[AtomicU64]>,
+    /// Responses and conversations of each owner, and conversations of anyone.
+    stored: Recent,
     /// Half of a response's hash, and its tokens.
     tokens: Box<[AtomicU64]>,
     hasher: RandomState,
@@ -39,7 +46,18 @@ impl std::fmt::Debug for Homes {
     }
 }
 
-/// A response, by the hash of its id and its caller.
+/// What a request refers to at a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reference {
+    /// Nothing, or nothing that is remembered and nothing that needs to be.
+    Nothing,
+    /// Something that was made at this target.
+    At(Home),
+    /// The member with this name is an id that is not known as the caller's own.
+    Unknown(&'static str),
+}
+
+/// A response, by the hash of its id and its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseHash(u64);
 
@@ -50,7 +68,7 @@ pub(crate) struct Home(u16);
 impl Homes {
     pub(crate) fn new() -> Self {
         let empty = || (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
-        Self { slots: empty(), tokens: empty(), hasher: RandomState::new() }
+        Self { slots: empty(), stored: Recent::default(), tokens: empty(), hasher: RandomState::new() }
     }
 
     /// The home that `target` is.
@@ -60,24 +78,25 @@ impl Homes {
         Home(u16::try_from(hash >> (u64::BITS - HOME_BITS)).unwrap_or_default())
     }
 
-    /// Remembers that everything in `answer` that a later request of this caller may refer to was made at `home`.
-    /// Returns the first response that it names.
-    pub(crate) fn note(&self, answer: &[u8], caller: &Access, home: Home) -> Option<ResponseHash> {
-        let mut first = None;
-        for at in RESPONSE.find_iter(answer) {
-            let id = answer.get(at.saturating_add(1)..).unwrap_or_default();
-            if let Some(end) = memchr::memchr(b'"', id.get(..ID_BYTES_MAX).unwrap_or(id)) {
-                let response = self.response(id.get(..end).unwrap_or_default(), caller);
-                first = first.or(Some(ResponseHash(response)));
-                self.put(response, home);
-            }
+    /// Remembers that the response with this id was made at `home` for this caller, in the conversation that its request
+    /// named.
+    pub(crate) fn note_response(&self, id: &str, head: &Head, caller: &Access, home: Home) -> ResponseHash {
+        let response = self.response(id, caller);
+        self.stored.put(response, home.0);
+        if let Some(conversation) = &head.state.conversation {
+            self.stored.put(self.conversation(conversation, Some(caller)), home.0);
+            self.stored.put(self.conversation(conversation, None), home.0);
         }
+        ResponseHash(response)
+    }
+
+    /// Remembers that the encrypted reasoning in `answer` was made at `home`.
+    pub(crate) fn note_reasoning(&self, answer: &[u8], home: Home) {
         for at in ENCRYPTED.find_iter(answer) {
             if let Some(sample) = sample(answer, at) {
                 self.put(self.hasher.hash_one(sample), home);
             }
         }
-        first
     }
 
     /// Remembers how many tokens a response is, with all that came before it: a request that goes on from it is as long.
@@ -89,28 +108,41 @@ impl Homes {
 
     /// The tokens of the response that a request goes on from, where they are remembered.
     pub(crate) fn tokens(&self, head: &Head, caller: &Access) -> Option<u64> {
-        let response = self.response(head.state.previous_response_id.as_deref()?.as_bytes(), caller);
+        let response = self.response(head.state.previous_response_id.as_deref()?, caller);
         let kept = self.tokens.get(self.place(response)?)?.load(Ordering::Relaxed);
         (kept != 0 && kept & !TOKENS_MAX == half(response)).then_some(kept & TOKENS_MAX)
     }
 
-    /// Where the request must go; none if it refers to nothing, or to nothing that is remembered.
-    pub(crate) fn wanted(&self, head: &Head, body: &[Bytes], caller: &Access) -> Option<Home> {
-        let stored = head.state.previous_response_id.as_deref();
-        let stored = stored.and_then(|id| self.get(self.response(id.as_bytes(), caller)));
-        stored.or_else(|| {
-            let last = body
-                .iter()
-                .rev()
-                .filter(|_| head.state.encrypted_content)
-                .find_map(|segment| sample(segment, ENCRYPTED_LAST.rfind(segment.as_ref())?))?;
-            self.get(self.hasher.hash_one(last))
-        })
+    /// Returns what the request refers to.
+    pub(crate) fn wanted(&self, head: &Head, body: &[Bytes], caller: &Access) -> Reference {
+        let state = &head.state;
+        if let Some(id) = &state.previous_response_id {
+            let home = self.stored.get(self.response(id, caller));
+            return home.map_or(Reference::Unknown("previous_response_id"), |home| Reference::At(Home(home)));
+        }
+        if let Some(id) = &state.conversation {
+            // Conversations are made without the gateway: one belongs to the owner who uses it first.
+            let own = self.stored.get(self.conversation(id, Some(caller)));
+            let is_used = self.stored.get(self.conversation(id, None)).is_some();
+            return match own {
+                Some(home) => Reference::At(Home(home)),
+                None if is_used => Reference::Unknown("conversation"),
+                None => Reference::Nothing,
+            };
+        }
+        let mut segments = body.iter().rev().filter(|_| state.encrypted_content);
+        let last = segments.find_map(|segment| sample(segment, ENCRYPTED_LAST.rfind(segment.as_ref())?));
+        let home = last.and_then(|last| self.get(self.hasher.hash_one(last)));
+        home.map_or(Reference::Nothing, Reference::At)
     }
 
-    /// A response belongs to the key that asked for it: for another one it is unknown.
-    fn response(&self, id: &[u8], caller: &Access) -> u64 {
-        self.hasher.hash_one((caller.key.as_str(), id))
+    /// For another owner the same response is unknown.
+    fn response(&self, id: &str, caller: &Access) -> u64 {
+        self.hasher.hash_one((owner(caller), id))
+    }
+
+    fn conversation(&self, id: &str, caller: Option<&Access>) -> u64 {
+        self.hasher.hash_one((caller.map(owner), "conversation", id))
     }
 
     fn put(&self, hash: u64, Home(home): Home) {
@@ -136,6 +168,14 @@ impl Homes {
     }
 }
 
+/// Whose responses are those of `caller`: its project's, or its key's where it has none.
+fn owner(caller: &Access) -> (bool, &str) {
+    match &caller.project {
+        Some(project) => (true, project.as_str()),
+        None => (false, caller.key.as_str()),
+    }
+}
+
 /// The half of a hash that is kept beside tokens.
 fn half(hash: u64) -> u64 {
     hash << TOKENS_BITS
@@ -148,7 +188,5 @@ fn sample(text: &[u8], at: usize) -> Option<&[u8]> {
 }
 
 const NAME: &[u8] = br#""encrypted_content""#;
-const ID_BYTES_MAX: usize = 256;
-static RESPONSE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""resp_"#));
 static ENCRYPTED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(NAME));
 static ENCRYPTED_LAST: LazyLock<FinderRev<'static>> = LazyLock::new(|| FinderRev::new(NAME));

@@ -14,10 +14,11 @@ use crate::admit::demand::Demand;
 use crate::admit::quota;
 use crate::error::Fault;
 
-use self::home::{Home, Homes};
+use self::home::{Homes, Reference};
 
 mod affinity;
 pub(crate) mod home;
+mod recent;
 
 /// What a request needs of a target.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +28,8 @@ pub(crate) struct Needs<'a> {
     pub(crate) single: bool,
     pub(crate) vision: bool,
     pub(crate) affinity_key: Option<&'a str>,
-    /// Where what the request refers to was made.
-    pub(crate) home: Option<Home>,
+    /// What the request refers to at a provider.
+    pub(crate) reference: Reference,
     pub(crate) homes: &'a Homes,
     pub(crate) demand: Demand<'a>,
     pub(crate) access: &'a Access,
@@ -71,7 +72,12 @@ pub(crate) fn order<'a>(
             }
         }
     }
-    if let Some(home) = needs.home {
+    if let Reference::Unknown(param) = needs.reference
+        && candidates.iter().any(|target| target.speaks(needs.dialect))
+    {
+        return Err(Fault::new(ErrorKind::NotFound, NOT_YOURS).param(param));
+    }
+    if let Reference::At(home) = needs.reference {
         candidates.retain(|target| {
             let is_home = needs.homes.of(target) == home;
             if !is_home {
@@ -92,6 +98,8 @@ pub(crate) fn order<'a>(
     Ok(candidates)
 }
 
+const NOT_YOURS: &str = "There is no such response or conversation of this project, or llmgw does not know it any more: it forgets them when \
+    it restarts. Send the whole conversation in 'input'.";
 const AWAY: &str = "The request refers to a response, or to encrypted reasoning, of a model that cannot be used through this \
     selector now. Send the conversation without it.";
 

@@ -3,6 +3,7 @@
 mod envelope;
 mod event;
 mod failed;
+pub mod id;
 mod judge;
 mod synthesize;
 mod tool_use;

@@ -1,0 +1,79 @@
+//! A table of fixed size from hashes to small numbers, without a lock, in which the newest entries win. Its memory is
+//! taken when the first entry is put in.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Entries that share a place; the oldest of them goes.
+const WAYS: usize = 4;
+/// Bits of a hash that choose a place; an entry holds the others.
+const PLACE_BITS: u32 = 18;
+/// Bits of an entry that hold the number.
+pub(super) const NUMBER_BITS: u32 = 16;
+
+/// See the module. It holds about a million entries in 8 MiB.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    places: OnceLock<Box<[[AtomicU64; WAYS]]>>,
+}
+
+impl Recent {
+    pub(super) fn put(&self, hash: u64, number: u16) {
+        let places = self.places.get_or_init(|| (0..1 << PLACE_BITS).map(|_| Default::default()).collect());
+        let Some(ways) = place(hash).and_then(|place| places.get(place)) else { return };
+        if find(ways, hash) == Some(number) {
+            return;
+        }
+        // Two that shift at the same time may lose an entry, which then is as if it had been the oldest.
+        let mut next = (hash << NUMBER_BITS) | u64::from(number);
+        for way in ways {
+            next = way.swap(next, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn get(&self, hash: u64) -> Option<u16> {
+        find(self.places.get()?.get(place(hash)?)?, hash)
+    }
+}
+
+fn place(hash: u64) -> Option<usize> {
+    usize::try_from(hash >> (u64::BITS - PLACE_BITS)).ok()
+}
+
+/// The number of the newest entry with this hash.
+fn find(ways: &[AtomicU64; WAYS], hash: u64) -> Option<u16> {
+    let entries = ways.iter().map(|way| way.load(Ordering::Relaxed));
+    let mut same =
+        entries.filter(|entry| *entry != 0 && entry >> NUMBER_BITS == (hash << NUMBER_BITS) >> NUMBER_BITS);
+    same.next().map(|entry| u16::try_from(entry & u64::from(u16::MAX)).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_entries_win() {
+        let table = Recent::default();
+        let hash = |index: u64| (7 << (u64::BITS - PLACE_BITS)) | (index + 1);
+        assert_eq!(table.get(hash(0)), None);
+        for index in 0..6 {
+            table.put(hash(index), index as u16);
+        }
+        let kept: Vec<_> = (0..6).map(|index| table.get(hash(index))).collect();
+        assert_eq!(kept, [None, None, Some(2), Some(3), Some(4), Some(5)]);
+        table.put(hash(3), 9);
+        assert_eq!(table.get(hash(3)), Some(9));
+    }
+
+    #[test]
+    fn a_hundred_thousand_entries_are_all_there() {
+        use std::hash::BuildHasher as _;
+        let (table, hasher) = (Recent::default(), std::hash::RandomState::new());
+        for index in 0..100_000_u32 {
+            table.put(hasher.hash_one(index), index as u16);
+        }
+        let lost = (0..100_000_u32).filter(|index| table.get(hasher.hash_one(index)) != Some(*index as u16));
+        assert!(lost.count() < 100, "fewer than one in a thousand shares a place with four newer ones");
+    }
+}
