@@ -12,13 +12,14 @@ use shared::health::Evidence;
 use shared::operation::Dialect;
 use shared::routing::{ProviderInstance, Renew};
 use shared::usage::{StepResult, TokenCounts};
+use wire::adapt::client_param;
 use wire::envelope::{self, Family, StreamError, UpstreamAnswer};
 use wire::extras::Extras;
 use wire::retry;
 
-use super::Task;
 use super::patience::Patience;
 use super::verdict::{Next, refuses_token, sort};
+use super::{Reading, Task};
 use crate::upstream::dial::DialError;
 use crate::upstream::{Answer, Kept, SendError};
 
@@ -53,10 +54,10 @@ pub(crate) struct Used {
     pub(crate) extras: Extras,
 }
 
-/// Bytes of an upstream's error body that are read.
-pub(crate) const ERROR_BYTES_MAX: usize = 64 << 10;
 /// When a client may try again after a lack of sockets.
 const LOCAL_WAIT: Duration = Duration::from_secs(1);
+/// Bytes of an upstream's error body that are read.
+pub(crate) const ERROR_BYTES_MAX: usize = 64 << 10;
 impl Failure {
     /// A failure that may be retried and counts for the circuit of the provider instance.
     pub(super) fn new(result: StepResult, kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -114,20 +115,20 @@ pub(crate) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> F
             let failure = Failure::new(StepResult::AddressRefused, ErrorKind::UpstreamUnreachable, message);
             Failure { next: Next::FailOver, idle: true, ..failure }
         }
+        SendError::Dial(DialError::Local(error)) | SendError::Local(error) => of_local_fault(error, provider),
         SendError::Dial(error) => {
             tracing::warn!(provider.id = %id, error = %error, "cannot connect");
-        SendError::Dial(DialError::Local(error)) | SendError::Local(error) => of_local_fault(error, provider),
             let message = format!("The provider '{id}' cannot be reached.");
             let failure = Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message);
             Failure { idle: true, ..failure }
         }
-        SendError::Broke(error) => {
-            tracing::warn!(provider.id = %id, error = %error, "the connection broke before an answer");
         SendError::Stale => {
             let message = format!("The connection to the provider '{id}' was closed before it answered.");
             let failure = Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message);
             Failure { stale: true, evidence: Evidence::Nothing, ..failure }
         }
+        SendError::Broke(error) => {
+            tracing::warn!(provider.id = %id, error = %error, "the connection broke before an answer");
             let message = format!("The connection to the provider '{id}' broke before it answered.");
             Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message)
         }
@@ -138,8 +139,6 @@ pub(crate) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> F
     }
 }
 
-/// An error status: reads what the upstream says about it and sorts it (FAIL-3).
-pub(super) async fn of_status(
 /// The gateway itself could not make a connection, or write to one: the provider has no part in it.
 fn of_local_fault(error: &io::Error, provider: &ProviderInstance) -> Failure {
     let id = &provider.id;
@@ -166,6 +165,8 @@ fn of_local_fault(error: &io::Error, provider: &ProviderInstance) -> Failure {
     }
 }
 
+/// An error status: reads what the upstream says about it and sorts it (FAIL-3).
+pub(super) async fn of_status(
     task: &Task<'_>,
     answer: &mut Answer,
     provider: &ProviderInstance,
@@ -213,9 +214,14 @@ fn of_error_answer(
 ) -> Failure {
     let secrets = secrets(provider);
     let upstream = UpstreamAnswer { status, content_type, body, secrets: &secrets };
-    let error = upstream.diagnosis();
-    let (next, counts) = sort(status, &error);
+    let mut error = upstream.diagnosis();
+    let (next, evidence) = sort(status, &error);
     let renewing = refuses_token(status, &error) && provider.renew.as_ref().is_some_and(Renew::call);
+    let message = error.message.clone();
+    if let Reading::Adapted { client, target, .. } = &task.reading {
+        let param = error.param.as_deref().and_then(|param| client_param(*client, *target, param));
+        error.param = param.map(str::to_owned);
+    }
     Failure {
         next,
         // A token that has ended says nothing about the upstream.
@@ -223,8 +229,8 @@ fn of_error_answer(
         idle: matches!(status, 400..=407 | 409..=499),
         renewing,
         status: Some(status),
-        body: Some(envelope::upstream_error(Family::of(task.dialect), upstream, task.request_id)),
-        ..Failure::new(StepResult::Status, ErrorKind::UpstreamStatus, error.message)
+        body: Some(envelope::diagnosed(Family::of(task.dialect), status, error, task.request_id)),
+        ..Failure::new(StepResult::Status, ErrorKind::UpstreamStatus, message)
     }
 }
 

@@ -86,7 +86,7 @@ pub(crate) fn order<'a>(
             is_home
         });
         if candidates.is_empty() {
-            return Err(Fault::new(ErrorKind::UnsupportedField, AWAY).param("input"));
+            return Err(Fault::new(ErrorKind::UnsupportedField, AWAY).param(needs.referring_member()));
         }
     }
     if candidates.is_empty() {
@@ -104,6 +104,16 @@ const AWAY: &str = "The request refers to a response, or to encrypted reasoning,
     selector now. Send the conversation without it.";
 
 impl Needs<'_> {
+    /// The member of the request that refers to something at a provider.
+    fn referring_member(&self) -> &'static str {
+        let state = &self.demand.head.state;
+        match (&state.previous_response_id, &state.conversation) {
+            (Some(_), _) => "previous_response_id",
+            (None, Some(_)) => "conversation",
+            (None, None) => "input",
+        }
+    }
+
     fn unmet_by(&self, endpoint: Option<&EndpointName>, target: &Target) -> Option<StepResult> {
         if target.provider.unready.is_some() {
             Some(StepResult::NotReady)
@@ -195,6 +205,7 @@ impl Nearest {
         let fault = Fault::new(kind, message);
         match self {
             Self::NotAllowed | Self::Private | Self::NoPrice => fault.param("model"),
+            Self::NoVision if dialect == Dialect::Responses => fault.param("input"),
             Self::NoVision => fault.param("messages"),
             Self::Nothing | Self::NotReady | Self::NoDialect => fault,
         }

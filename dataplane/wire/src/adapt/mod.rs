@@ -17,6 +17,7 @@ mod fitted;
 mod images_over_gemini;
 mod loss;
 mod messages_over_chat;
+mod param;
 mod path;
 mod read;
 mod responses_over_chat;
@@ -37,6 +38,7 @@ use shared::usage::TokenCounts;
 
 pub use fitted::with_tool_ids;
 pub use loss::{Fate, Loss};
+pub use param::client_param;
 
 use crate::claude;
 use crate::envelope::StreamError;

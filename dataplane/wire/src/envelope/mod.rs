@@ -11,7 +11,7 @@ use shared::operation::Dialect;
 
 pub use diagnosis::StreamError;
 pub(crate) use diagnosis::sanitize_value;
-pub use upstream::{UpstreamAnswer, upstream_error, with_error_type};
+pub use upstream::{UpstreamAnswer, diagnosed, upstream_error, with_error_type};
 
 /// Which of the two envelopes a client expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,8 +27,12 @@ pub struct UpstreamAnswer<'a> {
 
 /// The body that the client gets for it.
 pub fn upstream_error(family: Family, answer: UpstreamAnswer<'_>, request_id: &str) -> Bytes {
-    let error = answer.diagnosis();
-    let defaults = Defaults::of(answer.status);
+    diagnosed(family, answer.status, answer.diagnosis(), request_id)
+}
+
+/// The body that the client gets for an error that has been read from an answer with this status, and is sanitized.
+pub fn diagnosed(family: Family, status: u16, error: StreamError, request_id: &str) -> Bytes {
+    let defaults = Defaults::of(status);
     match family {
         Family::OpenAi => {
             let kind = error.in_open_ai_words().kind.map_or_else(|| defaults.kind.into(), Value::from);
