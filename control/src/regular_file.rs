@@ -1,7 +1,7 @@
 //! Reads files that an operator names: configuration, secrets, certificates, archives.
 //!
 //! Such a path may lead to a FIFO, a device or a file system that does not answer. So only regular files are opened,
-//! what is read has a bound, and whoever must not wait for ever waits on another thread for a bounded time.
+//! what is read has a bound in size, and reading happens on another thread, for which the caller waits a bounded time.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -53,7 +53,7 @@ pub(crate) fn read_now(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Does `work`, which reads files, on another thread, and waits for it up to [`TIME_MAX`].
+/// Does `work`, which reads files, on another thread, and waits for it up to 10 s.
 pub fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let (reply, done) = mpsc::sync_channel(1);
     start(move || drop(reply.send(work())))?;

@@ -18,6 +18,7 @@ use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, BoxFuture, Handler, HttpClient, KeyHolder};
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
+use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle as JoinTask;
 
@@ -32,7 +33,7 @@ use crate::catalog::shelf::Shelf;
 use crate::config::Config;
 use crate::console::Asset;
 use crate::credential::{Keeper, Tokens};
-use crate::meter::writer::{Desk, Writer};
+use crate::meter::writer::{Desk, Scribe, Writer};
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading, Touched};
 use crate::refusals::{self, Counter, Refusals, Refused};
 use crate::retention::Retention;
@@ -118,13 +119,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let renewing = scribe.clone();
     let publish = Box::new(move || renewing.publish(Touched::ROUTING));
     let keeper = Keeper::new(tokens.clone(), Arc::clone(&params.http), publish);
-    let repricing = scribe.clone();
-    let feed = config.prices_url.clone().map(|url| PriceFeed {
-        url,
-        catalog: Arc::clone(&catalog),
-        http: Arc::clone(&params.http),
-        publish: Box::new(move || repricing.publish(Touched::ROUTING)),
-    });
+    let feed = price_feed(&config, &catalog, &params.http, scribe.clone());
     let gate = Arc::new(Gate::new(params.reader.clone(), csrf_key, is_tls));
     let app = App {
         snapshot: params.reader,
@@ -153,10 +148,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (refusals, counter) = refusals::channel();
     let (stop, stopped) = oneshot::channel();
     let reloading = reloader.start(&params.alarm)?;
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_time().thread_keep_alive(Duration::MAX).build()?;
-    // From now on one thread for blocking work is there. Without any, tokio panics where the system refuses a new one.
-    runtime.block_on(runtime.spawn_blocking(|| ())).map_err(io::Error::other)?;
+    let runtime = runtime()?;
     let alarm = params.alarm.clone();
     let thread = params.alarm.spawn("llmgw-control", move || {
         runtime.block_on(run(Arc::new(app), (keeper, feed, alarm), arriving, (counter, stopped)));
@@ -164,6 +156,26 @@ pub fn start(params: Params) -> io::Result<Control> {
     })?;
     let door = Arc::new(Door { visits, gate, refusals, rooms: Rooms::new() });
     Ok(Control { door, thread, stop, readers: reader_threads, reloading, writer, checkpoints, lock })
+}
+
+/// The job that fetches price lists, if there is an address for it.
+fn price_feed(
+    config: &Config,
+    catalog: &Arc<Shelf>,
+    http: &Arc<dyn HttpClient>,
+    scribe: Scribe,
+) -> Option<PriceFeed> {
+    let url = config.prices_url.clone()?;
+    let publish = Box::new(move || scribe.publish(Touched::ROUTING));
+    Some(PriceFeed { url, catalog: Arc::clone(catalog), http: Arc::clone(http), publish })
+}
+
+/// A runtime with one thread for blocking work from the start. Without any, tokio panics where the system refuses a new one.
+fn runtime() -> io::Result<Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().thread_keep_alive(Duration::MAX).build()?;
+    runtime.block_on(runtime.spawn_blocking(|| ())).map_err(io::Error::other)?;
+    Ok(runtime)
 }
 
 impl Control {
