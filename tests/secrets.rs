@@ -122,12 +122,20 @@ async fn provoke(gateway: &Gateway, upstream: &Upstream, clients: &[Client]) -> 
             .to_string()
     };
     for client in clients {
-        // An upstream can quote what it was sent, and nothing else.
-        for (model, secret) in
-            [("up/m", FILE_KEY), ("made/m", API_KEY), ("made/m", HEADER), ("no/thing", API_KEY)]
-        {
+        // An upstream can quote what it was sent, and what it knows of other providers.
+        for (model, message) in [
+            ("up/m", format!("Incorrect API key provided: {FILE_KEY}.")),
+            ("made/m", format!("Incorrect API key provided: {API_KEY}.")),
+            ("made/m", format!("Incorrect API key provided: {HEADER}.")),
+            ("no/thing", format!("Incorrect API key provided: {API_KEY}.")),
+            ("up/m", format!("It was {API_KEY} that came before, and {HEADER}")),
+            (
+                "made/m",
+                format!("It was {FILE_KEY} that came before, or {}", BASE64_STANDARD_NO_PAD.encode(FILE_KEY)),
+            ),
+        ] {
             for path in ["whole", "stream"] {
-                let error = chat::error(&format!("Incorrect API key provided: {secret}."), "invalid_api_key");
+                let (error, secret) = (chat::error(&message, "invalid_api_key"), message.as_str());
                 upstream.always(match path {
                     "whole" => Answer::whole(
                         401,

@@ -10,6 +10,7 @@ use shared::access::KeyHasher;
 use shared::health::Board;
 use shared::operation_id::OperationIds;
 use shared::quota::Counters;
+use shared::sanitize;
 use shared::snapshot::{Snapshot, SnapshotPublisher};
 
 use super::access::AccessHalf;
@@ -179,6 +180,7 @@ impl Publisher {
         let signing = Signing { tokens: &self.tokens, now_ms };
         let policies = (&self.config.policies, &*self.board);
         self.routes = routes::routes(&routing, policies, &signing, &mut merger);
+        sanitize::guard(routes::guarded(&routing, &self.routes.providers));
         self.next_change_at_ms = merger.finish();
         self.view.write(view);
         Ok(())

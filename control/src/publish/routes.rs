@@ -11,6 +11,7 @@ use shared::id::ProviderId;
 use shared::provider::sigv4::Signer;
 use shared::provider::{Inside, Reach};
 use shared::routing::{Endpoint, InstanceReach, ProviderInstance, Renew, Target};
+use shared::sanitize::Guarded;
 use shared::secret::Secret;
 use shared::snapshot::{Route, Snapshot};
 
@@ -146,6 +147,26 @@ pub(crate) fn grants(routing: &Routing) -> Vec<Grant> {
     })
     .collect()
 }
+
+/// Every secret of the providers of `routing`, and the access tokens that `instances` are called with.
+pub(crate) fn guarded(routing: &Routing, instances: &[Arc<ProviderInstance>]) -> Guarded {
+    let grants = grants(routing);
+    // Of a private key in PEM each line is a secret; the first and the last are not.
+    let of_grants = grants.iter().flat_map(Grant::secrets).flat_map(str::lines);
+    let of_grants = of_grants.filter(|line| !line.starts_with('-'));
+    let keys = routing.providers.iter().filter_map(|provider| provider.api_key.as_ref());
+    let keys = keys.map(|key| key.expose().trim()).filter(|key| !key.starts_with('{'));
+    // The access key of AWS stands before its secret.
+    let parts = keys.clone().filter_map(|key| key.split_once(':')).map(|(_, secret)| secret);
+    let headers = routing.providers.iter().flat_map(|provider| &provider.headers);
+    let headers = headers.filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= LONG);
+    let tokens = instances.iter().filter_map(|instance| instance.credential.as_ref());
+    let tokens = tokens.map(|token| token.expose().as_str());
+    Guarded::new(of_grants.chain(keys).chain(parts).chain(headers).chain(tokens))
+}
+
+/// Shorter values of headers are versions and names.
+const LONG: usize = 16;
 
 /// What an upstream could repeat of the credential: what was sent to it.
 fn secret(

@@ -2,7 +2,7 @@
 
 use memchr::memmem;
 
-use super::{Spans, is_word, run_end, run_start};
+use super::{Spans, is_base64, is_word, run_end, run_start};
 
 /// A shorter secret is not searched for: words like `test` and `EMPTY` stand in for keys of local servers.
 pub(super) const SECRET_BYTES_MIN: usize = 6;
@@ -17,10 +17,8 @@ pub(super) fn mark(text: &str, secret: &str, spans: &mut Spans) {
     let bytes = text.as_bytes();
     find(bytes, secret.as_bytes(), spans);
     mark_prefixes(bytes, secret, spans);
-    for hex in [hex(secret, b"0123456789abcdef"), hex(secret, b"0123456789ABCDEF")] {
-        find(bytes, &hex, spans);
-    }
-    mark_base64(bytes, secret, spans);
+    hex_forms(secret).iter().for_each(|hex| find(bytes, hex, spans));
+    base64_cores(secret).iter().for_each(|core| mark_encoded(bytes, core, spans));
     if memchr::memchr(b'%', bytes).is_some() {
         mark_percent(bytes, secret, spans);
     }
@@ -51,23 +49,29 @@ fn hex(secret: &str, digits: &[u8; 16]) -> Vec<u8> {
     secret.bytes().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Base64 of anything that holds the secret: it may begin at any of three places in a group.
-fn mark_base64(text: &[u8], secret: &str, spans: &mut Spans) {
+/// Returns a secret in hexadecimal digits of both cases.
+pub(super) fn hex_forms(secret: &str) -> [Vec<u8>; 2] {
+    [hex(secret, b"0123456789abcdef"), hex(secret, b"0123456789ABCDEF")]
+}
+
+/// Returns what all base64 has in common of anything that holds the secret, which may begin at any of three places in a
+/// group, in both alphabets.
+pub(super) fn base64_cores(secret: &str) -> Vec<Vec<u8>> {
+    let mut cores = Vec::new();
     for before in 0..3 {
         let core = base64_core(secret, before);
-        let url_core: Vec<u8> = core
-            .iter()
-            .map(|&byte| match byte {
-                b'+' => b'-',
-                b'/' => b'_',
-                other => other,
-            })
-            .collect();
-        mark_encoded(text, &core, spans);
+        let in_url = |byte: &u8| match byte {
+            b'+' => b'-',
+            b'/' => b'_',
+            other => *other,
+        };
+        let url_core: Vec<u8> = core.iter().map(in_url).collect();
         if url_core != core {
-            mark_encoded(text, &url_core, spans);
+            cores.push(url_core);
         }
+        cores.push(core);
     }
+    cores
 }
 
 /// Marks the whole run of base64 that `core` stands in.
@@ -75,8 +79,6 @@ fn mark_encoded(text: &[u8], core: &[u8], spans: &mut Spans) {
     if core.len() < PREFIX_BYTES_MIN {
         return;
     }
-    let is_base64 =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=');
     let mut end = 0;
     for at in memmem::find_iter(text, core) {
         if at >= end {
@@ -105,6 +107,16 @@ fn base64_core(secret: &str, before: usize) -> Vec<u8> {
 
 /// The secret with any of its characters written as `%XX`.
 fn mark_percent(text: &[u8], secret: &str, spans: &mut Spans) {
+    let (decoded, origins) = percent_decoded(text);
+    for found in memmem::find_iter(&decoded, secret) {
+        let start = origins.get(found).copied().unwrap_or(text.len());
+        let end = origins.get(found.saturating_add(secret.len())).copied().unwrap_or(text.len());
+        spans.push(start..end);
+    }
+}
+
+/// Returns a text with each `%XX` decoded, and the place of each of its bytes in `text`.
+pub(super) fn percent_decoded(text: &[u8]) -> (Vec<u8>, Vec<usize>) {
     let (mut decoded, mut origins) = (Vec::with_capacity(text.len()), Vec::with_capacity(text.len()));
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
@@ -117,9 +129,5 @@ fn mark_percent(text: &[u8], secret: &str, spans: &mut Spans) {
         origins.push(at);
         at = at.saturating_add(if value.is_some() { 3 } else { 1 });
     }
-    for found in memmem::find_iter(&decoded, secret) {
-        let start = origins.get(found).copied().unwrap_or(text.len());
-        let end = origins.get(found.saturating_add(secret.len())).copied().unwrap_or(text.len());
-        spans.push(start..end);
-    }
+    (decoded, origins)
 }

@@ -1,16 +1,19 @@
 //! Takes credential-shaped text out of diagnostics: what an upstream says about a failure may quote the key
 //! that it was called with (ERR-1).
 //!
-//! Three passes mark what must go, each in linear time: the credentials that are known, in any usual encoding;
-//! text that has the shape of a vendor's key; and values that a name, a scheme or a URL says are secret. Prose,
-//! names of models and identifiers of requests stay.
+//! Four passes mark what must go, each in linear time: the credentials that are known, in any usual encoding; those of
+//! every other provider of the gateway, which are [guarded](guard); text that has the shape of a vendor's key; and
+//! values that a name, a scheme or a URL says are secret. Prose, names of models and identifiers of requests stay.
 
+mod guarded;
 mod known;
 mod label;
 mod shape;
 
 use std::borrow::Cow;
 use std::ops::Range;
+
+pub use self::guarded::{Guarded, guard};
 
 /// What stands where something was taken out.
 pub const MARK: &str = "[redacted]";
@@ -39,6 +42,7 @@ fn replaced(text: &str, known: &[&str]) -> Option<String> {
     for secret in known {
         known::mark(text, secret, &mut spans);
     }
+    guarded::mark(text, &mut spans);
     shape::mark(text, &mut spans);
     label::mark(text, &mut spans);
     if spans.is_empty() {
@@ -63,6 +67,11 @@ fn replaced(text: &str, known: &[&str]) -> Option<String> {
 /// Letters, digits and what joins them in keys and names; `*` because keys are often shown masked.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'*')
+}
+
+/// The characters of both alphabets of base64.
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=')
 }
 
 /// Where the run of bytes that satisfy `is` ends, from `start`.
