@@ -303,7 +303,7 @@ impl Reading<'_> {
         while let Some((bucket, part)) = spans.next(db)? {
             match self.strip(bucket, part.start_ms, spans.to_ms) {
                 Some(strip) => {
-                    spans.at_ms = strip.add(db, self.question, bucket, self.pause, groups)?;
+                    spans.at_ms = strip.add(db, self, bucket, groups)?;
                 }
                 None => self.add_span(db, bucket, part, groups)?,
             }
@@ -339,7 +339,7 @@ impl Reading<'_> {
         }
         let window = Window::of(part.start_ms, part.end_ms);
         for strip in [Strip::days(window.days)].into_iter().chain(window.hours.map(Strip::hours)) {
-            strip.add(db, question, bucket, until, groups)?;
+            strip.add(db, self, bucket, groups)?;
         }
         for (start_ms, end_ms) in window.edges {
             Records { part: Span { start_ms, end_ms }, until }.add(db, question, bucket, groups)?;

@@ -8,7 +8,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 
 use super::groups::{Groups, named};
-use super::{Column, Dimension, Question};
+use super::{Column, Dimension, Question, Reading};
 use crate::store::calendar::{Bucket, Calendar, Span};
 use crate::store::rollup::{DAY_HOURS, HOUR_MS};
 use crate::store::signed;
@@ -59,15 +59,15 @@ impl Strip {
 
     /// Adds the sums of the strip, which begins in `bucket`. Returns the moment up to which everything is added: the
     /// strip may end early before a bucket that is not made of its rows, and before one that is not needed because
-    /// `groups` is full or `until` is over.
+    /// `groups` is full or the time is over.
     pub(super) fn add(
         &self,
         db: &Connection,
-        question: &Question,
+        reading: &Reading<'_>,
         bucket: Span,
-        until: Instant,
         groups: &mut Groups,
     ) -> rusqlite::Result<u64> {
+        let question = reading.question;
         let end_ms = self.end.saturating_mul(HOUR_MS);
         if self.start >= self.end {
             return Ok(end_ms);
@@ -83,7 +83,7 @@ impl Strip {
             if !tally.bucket.contains(at_ms) {
                 tally.leave(groups);
                 let next = question.calendar.span(at_ms);
-                if groups.is_full() || Instant::now() >= until || !self.divides(next) {
+                if groups.is_full() || Instant::now() >= reading.pause || !self.divides(next) {
                     return Ok(next.start_ms);
                 }
                 tally.bucket = next;
@@ -104,13 +104,16 @@ impl Strip {
     }
 }
 
+/// The names and the sums of a group.
+type NamedSums = (Vec<Option<String>>, Sums);
+
 /// The groups of one bucket while its rows are read.
 struct Tally {
     bucket: Span,
     /// The number of names that a group has.
     names: usize,
     /// By the names, each behind its length.
-    sums: HashMap<Box<[u8]>, (Vec<Option<String>>, Sums)>,
+    sums: HashMap<Box<[u8]>, NamedSums>,
     key: Vec<u8>,
 }
 
