@@ -40,7 +40,7 @@ pub(super) fn write_extra(signature: &str, out: &mut Vec<u8>) {
 fn for_ids(signature: &str) -> Option<String> {
     let plain = signature.trim_end_matches('=');
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    let whole = signature.len() % 4 == 0 && signature.len().saturating_sub(plain.len()) <= 2;
+    let whole = signature.len().is_multiple_of(4) && signature.len().saturating_sub(plain.len()) <= 2;
     let sound = whole && (1..=SIGNATURE_BYTES_MAX).contains(&plain.len()) && plain.bytes().all(fits);
     sound.then(|| plain.replace('+', "-").replace('/', "_"))
 }

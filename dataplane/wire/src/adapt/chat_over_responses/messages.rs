@@ -143,7 +143,7 @@ impl<'i> Items<'_, 'i> {
 
     fn result(&mut self, position: usize, message: &Object<'_, 'i>, id: &str) -> Result<(), Rejection> {
         let content = needed(message, position)?;
-        let custom = self.custom.iter().any(|custom| *custom == id);
+        let custom = self.custom.contains(&id);
         comma(self.out);
         let mut item = Members::open(self.out);
         item.text("type", if custom { "custom_tool_call_output" } else { "function_call_output" });
