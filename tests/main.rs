@@ -66,3 +66,4 @@ mod usage_db;
 mod usage_grace;
 mod variables;
 mod videos;
+mod usage_names;

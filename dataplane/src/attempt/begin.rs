@@ -14,7 +14,7 @@ use wire::envelope::StreamError;
 use super::failure::{Failure, broke_off, of_stream_error, secrets};
 use super::patience::Patience;
 use super::{Begun, Next, Task};
-use crate::relay::Scan;
+use crate::relay::{Scan, pass_whole};
 use crate::room::{NoRoom, Room};
 use crate::upstream::AnswerBody;
 
@@ -85,8 +85,9 @@ pub(super) async fn whole(
         true => Ok(Begun::Whole(Box::new(kept(understand(task, provider, &joined(held))?, room)))),
         false if passes => {
             let mut scan = task.reading.scan();
-            held.iter().for_each(|bytes| scan.push(bytes));
-            Ok(Begun::Flowing { held, scan: Scan::Whole(scan), body })
+            let mut passed = Vec::with_capacity(held.len());
+            held.into_iter().for_each(|bytes| pass_whole(&mut scan, task.dialect, bytes, &mut passed));
+            Ok(Begun::Flowing { held: passed, scan: Scan::Whole(scan), body })
         }
         false => Err(invalid(provider, TOO_LONG)),
     }

@@ -80,6 +80,10 @@ impl Reading {
         Box::new(WholeScan::new(self.shape()))
     }
 
+    fn is_chat(&self) -> bool {
+        matches!(self, Self::Native { dialect: Dialect::Chat, .. })
+    }
+
     /// The dialect in whose shape an answer that passes comes.
     fn shape(&self) -> Dialect {
         match self {
@@ -101,6 +105,10 @@ impl Reading {
                     None if !answer.is_json => Err(BadAnswer::Invalid("it is not JSON")),
                     None => {
                         let (usage, extras) = (answer.usage, answer.extras);
+                        let body = match answer.unnamed_usage {
+                            Some(part) if self.is_chat() => native::with_usage_names(body, part),
+                            _ => body,
+                        };
                         Ok(Whole { body, usage, extras, output_bytes: answer.output_bytes })
                     }
                 }

@@ -14,7 +14,7 @@ mod tail;
 
 pub(crate) use self::early::{Early, Finished};
 pub(crate) use self::inline::{Coming, Inline, Source};
-pub(crate) use self::stream::{Parts, Relay, Scan};
+pub(crate) use self::stream::{Parts, Relay, Scan, pass_whole};
 pub(crate) use self::tail::Tails;
 
 /// The body of a response.

@@ -168,8 +168,8 @@ impl Relay {
                 self.after_push();
             }
             Scan::Whole(scan) => {
-                scan.push(&bytes);
-                self.ready.push(bytes);
+                pass_whole(scan, self.dialect, bytes, &mut self.ready);
+                self.ready.reverse();
             }
         }
     }
@@ -198,7 +198,10 @@ impl Relay {
                 let state = stream.state();
                 state.error.is_none() && (state.done || state.finished)
             }
-            Scan::Whole(_) => true,
+            Scan::Whole(scan) => {
+                scan.release(&mut self.ready);
+                true
+            }
         };
         self.after_push();
         if self.phase != Phase::Flow {
@@ -392,6 +395,16 @@ impl Drop for Relay {
                 self.settle(Outcome::Cancelled);
             }
         }
+    }
+}
+
+/// Reads a piece of a whole answer and appends to `out` what goes to a client that speaks `dialect`.
+pub(crate) fn pass_whole(scan: &mut WholeScan, dialect: Dialect, piece: Bytes, out: &mut Vec<Bytes>) {
+    if dialect == Dialect::Chat {
+        scan.pass_chat(piece, out);
+    } else {
+        scan.push(&piece);
+        out.push(piece);
     }
 }
 

@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::answer::{Answer, Seen, tree};
 use super::judge::{may_be_error, needs_a_look, text_span};
+use super::named;
 use crate::envelope::{self, StreamError, event_of, sanitize_value};
 use crate::json::{Fault, meant_bytes};
-use crate::native::{self, Judge, Judged, OversizedScan, Varying, Verdict};
+use crate::native::{self, Change, Judge, Judged, OversizedScan, Varying, Verdict};
 use crate::stream::{StreamOptions, StreamState, Trouble};
 
 /// Judges events one after the other.
@@ -112,7 +113,13 @@ impl ChatJudge {
                 self.error(trimmed)
             }
             Ok(seen) if seen.odd && !seen.has_choices => self.odd_error(trimmed),
-            Ok(seen) => self.note_seen(&seen),
+            Ok(seen) => {
+                let verdict = self.note_seen(&seen);
+                match seen.unnamed {
+                    Some(usage) if verdict == Verdict::Pass => Self::name_usage(data, &usage),
+                    Some(_) | None => verdict,
+                }
+            }
             Err(_) => self.opaque(data),
         }
     }
@@ -129,6 +136,17 @@ impl ChatJudge {
         }
         let usage_only = seen.has_usage() && !seen.has_choice;
         if usage_only && self.options.drop_usage_only { Verdict::Drop } else { Verdict::Pass }
+    }
+
+    /// Adds to the `usage` that stands in `data`, without the space before it, the names of OpenAI's that it lacks.
+    #[cold]
+    fn name_usage(data: &[u8], usage: &Range<usize>) -> Verdict {
+        let before = data.len().saturating_sub(data.trim_ascii_start().len());
+        let part = usage.start.saturating_add(before)..usage.end.saturating_add(before);
+        match data.get(part.clone()).and_then(named) {
+            Some(by) => Verdict::Change(Box::new(Change { part, by })),
+            None => Verdict::Pass,
+        }
     }
 
     /// An error event ends the stream. It keeps its bytes unless they give something away.

@@ -10,11 +10,11 @@ mod synthesize;
 mod usage;
 
 pub(crate) use finish::Finish;
-pub(crate) use response::{Scan, read_whole, whole_answer};
+pub(crate) use response::{Scan, read_whole, whole_answer, with_names};
 pub(crate) use signature::thought_signature;
 pub use synthesize::synthesize_stream;
 pub use usage::token_counts;
-pub(crate) use usage::{UsageReader, scaled};
+pub(crate) use usage::{UsageReader, named, scaled};
 
 pub use crate::envelope::StreamError;
 

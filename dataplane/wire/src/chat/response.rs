@@ -1,25 +1,78 @@
 //! A unary chat answer, read while it streams through, or at once when it is short.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
+use bytes::Bytes;
 use memchr::memmem::{Finder, FinderRev};
 
-use super::answer::{Answer, tree};
+use super::answer::{Answer, USAGE_BYTES_MAX, tree};
 use super::judge::names_error_or_tier;
+use super::named;
 use crate::envelope::StreamError;
-use crate::native::WholeAnswer;
+use crate::native::{Change, WholeAnswer};
 
 /// Reads an answer of any size in pieces and keeps none of it but its usage and error.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     answer: Answer,
     broken: bool,
+    /// The beginning of a `usage` whose end has not come, and where in the answer it stands.
+    held: Vec<u8>,
+    held_from: usize,
 }
 
 impl Scan {
     /// Reads the next piece.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         self.broken = self.broken || self.answer.push(piece).is_err();
+    }
+
+    /// Reads the next piece and appends it to `out`, with OpenAI's names in its `usage`. Only a `usage` that a cut goes
+    /// through is held back.
+    pub(crate) fn pass(&mut self, piece: Bytes, out: &mut Vec<Bytes>) {
+        let before = self.answer.read_bytes();
+        self.push(&piece);
+        let seen = &self.answer.seen;
+        if self.held.is_empty() && seen.unnamed.is_none() && seen.usage_open().is_none() {
+            out.push(piece);
+        } else {
+            self.pass_usage(before, piece, out);
+        }
+    }
+
+    #[cold]
+    fn pass_usage(&mut self, before: usize, piece: Bytes, out: &mut Vec<Bytes>) {
+        let (mut from, mut text) = (before, piece);
+        if !self.held.is_empty() {
+            self.held.extend_from_slice(&text);
+            (from, text) = (self.held_from, std::mem::take(&mut self.held).into());
+        }
+        if let Some(usage) = self.answer.seen.unnamed.take()
+            && let Some(part) = usage.start.checked_sub(from).zip(usage.end.checked_sub(from))
+            && let Some(by) = text.get(part.0..part.1).and_then(named)
+        {
+            let rest = text.split_off(part.1);
+            push_some(text.split_to(part.0), out);
+            out.push(by.into());
+            (from, text) = (usage.end, rest);
+        }
+        let open = self.answer.seen.usage_open().filter(|_| !self.broken);
+        if let Some(at) = open.and_then(|open| open.checked_sub(from))
+            && at <= text.len()
+            && text.len().wrapping_sub(at) <= USAGE_BYTES_MAX
+        {
+            self.held_from = from.wrapping_add(at);
+            self.held = text.split_off(at).into();
+        }
+        push_some(text, out);
+    }
+
+    /// Appends to `out` what is held back of an answer that has broken off.
+    pub(crate) fn release(&mut self, out: &mut Vec<Bytes>) {
+        if !self.held.is_empty() {
+            out.push(std::mem::take(&mut self.held).into());
+        }
     }
 
     /// The answer has ended.
@@ -35,7 +88,17 @@ impl Scan {
             error,
             is_json: !self.broken && self.answer.finish().is_ok(),
             output_bytes: seen.text_bytes,
+            unnamed_usage: seen.unnamed.clone(),
         }
+    }
+}
+
+/// `body` with OpenAI's names in the `usage` that stands at `part`.
+#[cold]
+pub(crate) fn with_names(body: Bytes, part: Range<usize>) -> Bytes {
+    match body.get(part.clone()).and_then(named) {
+        Some(by) => Change { part, by }.of(&body, 0),
+        None => body,
     }
 }
 
@@ -50,8 +113,13 @@ pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
         // that it is one of the outermost.
         && matches!(before.trim_ascii_end().last(), Some(b'{' | b','))
     {
-        let answer = scan(&[b"{", end]);
+        let mut answer = scan(&[b"{", end]);
         if answer.is_json && answer.usage.is_some() {
+            if let Some(part) = &mut answer.unnamed_usage {
+                // One bracket more than the end was read.
+                let added = before.len().wrapping_sub(1);
+                *part = part.start.wrapping_add(added)..part.end.wrapping_add(added);
+            }
             return answer;
         }
     }
@@ -76,6 +144,12 @@ fn last_usage(body: &[u8]) -> Option<usize> {
 
 /// What mostly holds all of an answer's usage.
 const TAIL_BYTES: usize = 512;
+
+fn push_some(text: Bytes, out: &mut Vec<Bytes>) {
+    if !text.is_empty() {
+        out.push(text);
+    }
+}
 
 fn scan(pieces: &[&[u8]]) -> WholeAnswer {
     let mut scan = Scan::default();

@@ -56,6 +56,7 @@ impl Scan {
             error,
             is_json: !self.broken && whole.is_ok(),
             output_bytes: seen.text_bytes,
+            unnamed_usage: None,
         }
     }
 }

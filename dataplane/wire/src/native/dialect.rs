@@ -1,5 +1,8 @@
 //! The choice among the dialects in which an answer can pass as it came.
 
+use std::ops::Range;
+
+use bytes::Bytes;
 use shared::operation::Dialect;
 use shared::usage::TokenCounts;
 
@@ -35,6 +38,13 @@ pub struct WholeAnswer {
     pub is_json: bool,
     /// Bytes of output text, as they were escaped.
     pub output_bytes: u64,
+    /// Where the `usage` of a chat answer stands, if it reports a count under another name than OpenAI's alone.
+    pub unnamed_usage: Option<Range<usize>>,
+}
+
+/// A whole chat answer with OpenAI's names in its `usage`, which stands at `part` and lacks some (CHAT-3).
+pub fn with_usage_names(body: Bytes, part: Range<usize>) -> Bytes {
+    chat::with_names(body, part)
 }
 
 /// Reads a unary answer of any size in pieces and keeps none of it but its usage and error.
@@ -64,6 +74,25 @@ impl WholeScan {
             Scan::Chat(scan) => scan.push(piece),
             Scan::Messages(scan) => scan.push(piece),
             Scan::Responses(scan) => scan.push(piece),
+        }
+    }
+
+    /// Reads the next piece and appends to `out` what goes to a client of chat: the same bytes, with OpenAI's names in its
+    /// `usage`. A `usage` that a cut goes through is held back until it has come.
+    pub fn pass_chat(&mut self, piece: Bytes, out: &mut Vec<Bytes>) {
+        match &mut self.0 {
+            Scan::Chat(scan) => scan.pass(piece, out),
+            Scan::Messages(_) | Scan::Responses(_) => {
+                self.push(&piece);
+                out.push(piece);
+            }
+        }
+    }
+
+    /// The upstream sends no more: appends to `out` what is held back.
+    pub fn release(&mut self, out: &mut Vec<Bytes>) {
+        if let Scan::Chat(scan) = &mut self.0 {
+            scan.release(out);
         }
     }
 

@@ -9,12 +9,12 @@ mod template;
 mod verdict;
 
 pub(crate) use capture::Capture;
-pub use dialect::{WholeAnswer, WholeScan, stream, synthesize_stream, whole_answer};
+pub use dialect::{WholeAnswer, WholeScan, stream, synthesize_stream, whole_answer, with_usage_names};
 pub(crate) use gather::{Facts, Gather};
 pub use passing::HELD_BYTES_MAX;
 pub(crate) use passing::{Judge, Judged, OversizedScan, Passing};
 pub(crate) use template::{Template, Varying};
-pub(crate) use verdict::{Verdict, opaque};
+pub(crate) use verdict::{Change, Verdict, opaque};
 
 #[cfg(test)]
 mod tests;

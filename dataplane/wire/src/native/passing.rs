@@ -177,7 +177,7 @@ impl<J: Judge> AnswerStream for Passing<J> {
             Verdict::LastPass => out.extend([event, Bytes::from_static(b"\n\n")]),
             Verdict::Replace(event) if finished => out.push(event),
             Verdict::Last(event) => out.extend(event),
-            Verdict::Pass | Verdict::Replace(_) | Verdict::Drop => {}
+            Verdict::Pass | Verdict::Replace(_) | Verdict::Change(_) | Verdict::Drop => {}
         }
     }
 
@@ -246,25 +246,36 @@ impl<J: Judge> Passing<J> {
         {
             self.template.learn(event, key, text.start.wrapping_add(before)..text.end.wrapping_add(before));
         }
+        if let Verdict::Change(change) = &judged.verdict {
+            return Verdict::Replace(change.of(event, before));
+        }
         judged.verdict
     }
 
     /// Judges an event of any form.
-    fn judge_event(&mut self, mut block: &[u8]) -> Judged {
+    fn judge_event(&mut self, event: &[u8]) -> Judged {
+        let mut block = event;
         if !std::mem::replace(&mut self.begun, true) {
             block = block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block);
         }
         let data = data_of(block);
         self.judge.state_mut().ids_seen |= data.has_id;
         match data.text {
-            Some(text) => self.judge.judge(data.name, &text),
+            Some(text) => {
+                let verdict = self.judge.judge(data.name, &text).verdict;
+                if let Verdict::Change(change) = &verdict {
+                    return Verdict::Replace(change.of_event(event, &text)).into();
+                }
+                verdict.into()
+            }
             None => Verdict::Pass.into(),
         }
     }
 
     fn replace(&mut self, verdict: Verdict, out: &mut Vec<Bytes>) {
         match verdict {
-            Verdict::Pass | Verdict::Drop => {}
+            // A change has become the event that it makes.
+            Verdict::Pass | Verdict::Drop | Verdict::Change(_) => {}
             Verdict::Replace(event) => out.push(event),
             Verdict::LastPass => self.stopped = true,
             Verdict::Last(event) => {

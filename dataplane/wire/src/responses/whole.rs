@@ -37,6 +37,7 @@ impl Scan {
             error: said.map(|error| StreamError::of_member(&error)),
             is_json: !self.broken && whole.is_ok(),
             output_bytes: response.text_bytes,
+            unnamed_usage: None,
         }
     }
 }

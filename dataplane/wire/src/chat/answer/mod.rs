@@ -4,4 +4,4 @@ mod listen;
 mod seen;
 
 pub(crate) use seen::Answer;
-pub(super) use seen::{Seen, TEXT_KEYS, tree};
+pub(super) use seen::{Seen, TEXT_KEYS, USAGE_BYTES_MAX, tree};

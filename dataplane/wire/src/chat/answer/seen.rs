@@ -2,6 +2,7 @@
 //! whether it holds output, an error, a finish reason, and where its usage stands.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde_json::Value;
 use shared::usage::TokenCounts;
@@ -12,7 +13,10 @@ use crate::json::{Escapes, Fault, Place, Scanner, unescape};
 use crate::native::Capture;
 
 /// Bytes of a `usage` object that is read; a longer one counts as unreadable.
-const USAGE_BYTES_MAX: usize = 64 * 1024;
+pub(in crate::chat) const USAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// The depth of the members of a `usage` at the top.
+const TOP_USAGE_DEPTH: u32 = 2;
 
 /// The names under which text arrives in a delta. The first few are searched for in later chunks.
 pub(in crate::chat) const TEXT_KEYS: [&str; 5] =
@@ -44,6 +48,8 @@ pub(in crate::chat) struct Seen {
     /// Top-level members that errors of odd shapes have: `message`, `detail`, `object: "error"`.
     pub(in crate::chat) odd: bool,
     usage: Usage,
+    /// Where the last `usage` at the top stands, if it lacks names of OpenAI's.
+    pub(in crate::chat) unnamed: Option<Range<usize>>,
     /// Of Groq, or in a choice.
     inner_usage: Usage,
     extras: Extras,
@@ -115,6 +121,11 @@ impl Answer {
         self.seen.error.copy(self.before, piece);
         self.before = self.before.saturating_add(piece.len());
         result
+    }
+
+    /// Bytes that have been read.
+    pub(in crate::chat) fn read_bytes(&self) -> usize {
+        self.before
     }
 
     /// What one whole document holds, or that it is not JSON.
@@ -202,8 +213,16 @@ impl Seen {
         if at.offset.saturating_sub(self.reading_from) <= USAGE_BYTES_MAX {
             *usage = Usage { is_object: true, counts: self.reader.counts() };
             self.extras.replace_by(self.reader.extras());
+            if at.depth == 1 {
+                self.unnamed = self.reader.lacks_names().then_some(self.reading_from..at.offset);
+            }
         }
         self.reading_depth = 0;
+    }
+
+    /// Where the `usage` at the top begins that has not ended.
+    pub(in crate::chat) fn usage_open(&self) -> Option<usize> {
+        (self.reading_depth == TOP_USAGE_DEPTH).then_some(self.reading_from)
     }
 
     /// Below a member of a delta that is output.

@@ -87,3 +87,38 @@ fn a_whole_answer_reads_as_the_same_in_pieces_does() {
         assert_eq!((got.usage, got.is_json, got.error), (want.usage, want.is_json, want.error), "{body}");
     }
 }
+
+#[test]
+fn names_are_added_to_a_usage_however_the_answer_is_cut() {
+    let usage = r#"{"input_tokens":7,"output_tokens":2,"cached_tokens":3}"#;
+    let named = concat!(
+        r#"{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":3},"#,
+        r#""input_tokens":7,"output_tokens":2,"cached_tokens":3}"#
+    );
+    let choice = r#""choices":[{"message":{"content":"\"usage\":{}"},"usage":{"input_tokens":1}}]"#;
+    for form in [
+        format!(r#"{{"id":"a",{choice},"usage":USAGE}}"#),
+        format!(r#" {{"usage" : USAGE , {choice} }} "#),
+        format!(r#"{{"usage":{{"prompt_tokens":1,"completion_tokens":1}},{choice},"usage":USAGE}}"#),
+        format!(r#"{{{choice},"usage":{{"prompt_tokens":1,"completion_tokens":1}}}}"#),
+        format!(r#"{{{choice},"usage":USAGE"#),
+        format!(r#"{{{choice},"usage":{{"input_tokens":7,"output"#),
+    ] {
+        let (body, want) = (form.replace("USAGE", usage), form.replace("USAGE", named));
+        for cut in 0..body.len() {
+            let (mut scan, mut out) = (Scan::default(), Vec::new());
+            for piece in [&body[..cut], &body[cut..]] {
+                scan.pass(bytes::Bytes::copy_from_slice(piece.as_bytes()), &mut out);
+            }
+            scan.release(&mut out);
+            assert_eq!(String::from_utf8(out.concat()).unwrap(), want, "cut at {cut}");
+        }
+        let answer = whole_answer(body.as_bytes());
+        if answer.is_json
+            && let Some(part) = answer.unnamed_usage
+        {
+            let got = crate::chat::with_names(body.clone().into(), part);
+            assert_eq!(String::from_utf8(got.to_vec()).unwrap(), want);
+        }
+    }
+}

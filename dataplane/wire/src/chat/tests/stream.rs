@@ -144,3 +144,28 @@ proptest! {
         let _ = relay(&pieces, StreamOptions { drop_usage_only: true, secrets: vec!["secret".to_owned()] });
     }
 }
+
+#[test]
+fn names_are_added_to_a_usage_however_the_stream_is_cut() {
+    let stream = |usage: &str| {
+        format!(
+            ": hi\n\ndata: {{\"choices\":[{{\"delta\":{{\"content\":\"a\"}}}}]}}\n\nid: 7\ndata:  {{\"choices\":[],\r\ndata: \"usage\":{usage}}}\r\n\r\ndata: {{\"choices\":[],\"usage\":{usage}}}\n\ndata: [DONE]\n\n"
+        )
+    };
+    let input = stream(r#"{"input_tokens":7,"output_tokens":2}"#);
+    let named =
+        r#"{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"input_tokens":7,"output_tokens":2}"#;
+    // An event whose data stands in several lines is written anew.
+    let want = stream(named)
+        .replace(
+            "id: 7\ndata:  {\"choices\":[],\r\ndata: \"usage\"",
+            "data:  {\"choices\":[],\ndata: \"usage\"",
+        )
+        .replace("}\r\n\r\n", "}\n\n");
+    for cut in 0..input.len() {
+        let pieces = [&input[..cut], &input[cut..]];
+        let pieces = pieces.map(|piece| bytes::Bytes::copy_from_slice(piece.as_bytes()));
+        let (out, _) = relay(&pieces, StreamOptions::default());
+        assert_eq!(String::from_utf8(out.concat()).unwrap(), want, "cut at {cut}");
+    }
+}

@@ -70,7 +70,11 @@ enum Details {
     None,
     Usage,
     Prompt,
+    /// The same by the name that Responses has for it.
+    Input,
     Completion,
+    /// The same by the name that Responses has for it.
+    Output,
     CacheCreation,
     Cost,
     Upstream,
@@ -208,11 +212,11 @@ impl Details {
             (Self::Usage, b"completion_tokens") => (Count::Completion, 0),
             (Self::Usage, b"output_tokens") => (Count::Completion, 1),
             (Self::Usage, b"total_tokens") => (Count::Total, 0),
-            (Self::Usage, b"prompt_cache_hit_tokens") => (Count::CacheRead, 1),
-            (Self::Usage, b"cached_tokens") => (Count::CacheRead, 2),
-            (Self::Usage, b"cache_read_input_tokens") => (Count::CacheRead, 3),
+            (Self::Usage, b"prompt_cache_hit_tokens") => (Count::CacheRead, 2),
+            (Self::Usage, b"cached_tokens") => (Count::CacheRead, 3),
+            (Self::Usage, b"cache_read_input_tokens") => (Count::CacheRead, 4),
             (Self::Usage, b"cache_creation_input_tokens") => (Count::CacheWrite, 2),
-            (Self::Usage, b"reasoning_tokens") => (Count::Reasoning, 1),
+            (Self::Usage, b"reasoning_tokens") => (Count::Reasoning, 2),
             (Self::Usage, b"num_search_queries") => (Count::Searches, 0),
             (Self::Usage, b"num_sources_used") => (Count::Searches, 1),
             (Self::Usage, b"seconds") => (Count::AudioMs, 0),
@@ -226,15 +230,17 @@ impl Details {
             // Perplexity: the fee of a search that nothing else counts.
             (Self::Cost, b"request_cost") => (Count::Searches, 2),
             (Self::Prompt, b"cached_tokens") => (Count::CacheRead, 0),
-            (Self::Prompt, b"cache_write_tokens") => (Count::CacheWrite, 0),
-            (Self::Prompt, b"cache_creation_tokens" | b"cache_creation_input_tokens") => {
+            (Self::Input, b"cached_tokens") => (Count::CacheRead, 1),
+            (Self::Prompt | Self::Input, b"cache_write_tokens") => (Count::CacheWrite, 0),
+            (Self::Prompt | Self::Input, b"cache_creation_tokens" | b"cache_creation_input_tokens") => {
                 (Count::CacheWrite, 1)
             }
-            (Self::Prompt, b"audio_tokens") => (Count::AudioInput, 0),
-            (Self::Prompt, b"image_tokens") => (Count::ImageInput, 0),
+            (Self::Prompt | Self::Input, b"audio_tokens") => (Count::AudioInput, 0),
+            (Self::Prompt | Self::Input, b"image_tokens") => (Count::ImageInput, 0),
             (Self::Completion, b"reasoning_tokens") => (Count::Reasoning, 0),
-            (Self::Completion, b"audio_tokens") => (Count::AudioOutput, 0),
-            (Self::Completion, b"image_tokens") => (Count::ImageOutput, 0),
+            (Self::Output, b"reasoning_tokens") => (Count::Reasoning, 1),
+            (Self::Completion | Self::Output, b"audio_tokens") => (Count::AudioOutput, 0),
+            (Self::Completion | Self::Output, b"image_tokens") => (Count::ImageOutput, 0),
             (Self::CacheCreation, b"ephemeral_5m_input_tokens") => (Count::CacheWrite5m, 0),
             (Self::CacheCreation, b"ephemeral_1h_input_tokens") => (Count::CacheWrite1h, 0),
             (Self::Tools, b"web_search_requests" | b"web_search_calls" | b"x_search_calls") => {
@@ -255,15 +261,12 @@ impl Details {
     #[inline]
     fn details(self, name: &[u8]) -> Self {
         match (self, name) {
-            (Self::Usage, b"prompt_tokens_details" | b"input_tokens_details" | b"input_token_details") => {
-                Self::Prompt
-            }
-            (
-                Self::Usage,
-                b"completion_tokens_details" | b"output_tokens_details" | b"output_token_details",
-            ) => Self::Completion,
-            (Self::Usage | Self::Prompt, b"cache_creation")
-            | (Self::Prompt, b"cache_creation_token_details") => Self::CacheCreation,
+            (Self::Usage, b"prompt_tokens_details") => Self::Prompt,
+            (Self::Usage, b"input_tokens_details" | b"input_token_details") => Self::Input,
+            (Self::Usage, b"completion_tokens_details") => Self::Completion,
+            (Self::Usage, b"output_tokens_details" | b"output_token_details") => Self::Output,
+            (Self::Usage | Self::Prompt | Self::Input, b"cache_creation")
+            | (Self::Prompt | Self::Input, b"cache_creation_token_details") => Self::CacheCreation,
             (Self::Usage, b"cost") => Self::Cost,
             (Self::Usage, b"cost_details") => Self::Upstream,
             (Self::Usage, b"server_tool_use" | b"server_side_tool_usage_details") => Self::Tools,
@@ -325,6 +328,10 @@ pub(crate) fn scaled(raw: &[u8], scale: f64) -> Option<u64> {
     let number: f64 = std::str::from_utf8(raw).ok()?.parse().ok()?;
     format!("{:.0}", (number * scale).clamp(0.0, 1e15)).parse().ok()
 }
+
+mod names;
+
+pub(crate) use names::named;
 
 #[cfg(test)]
 mod tests;

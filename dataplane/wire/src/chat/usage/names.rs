@@ -1,0 +1,220 @@
+//! OpenAI's names of the counts in a `usage` object (CHAT-3). Where a vendor reports a count under another name alone, the
+//! known name is added; the vendor's own members keep their bytes.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::{Count, UsageReader};
+use crate::json::{Place, Scanner, Sink, Text, Word, unescape};
+
+impl UsageReader {
+    /// True if a count is reported, but under no name of OpenAI's.
+    pub(crate) fn lacks_names(&self) -> bool {
+        let is_renamed = |count: Count| self.ranks.get(count as usize).is_some_and(|rank| *rank > 1);
+        [Count::Prompt, Count::Completion, Count::CacheRead, Count::Reasoning].into_iter().any(is_renamed)
+    }
+}
+
+/// `usage` with the names that it lacks. `None` if it is not an object that can be read.
+#[cold]
+pub(crate) fn named(usage: &[u8]) -> Option<Vec<u8>> {
+    let mut members = Members::default();
+    Scanner::new().push(usage, &mut members).ok()?;
+    let reader = UsageReader::of(&serde_json::from_slice::<Value>(usage).ok()?);
+    let (mut patches, mut added) = (Vec::new(), String::new());
+    for (name, value) in reader.totals() {
+        match members.outer.iter().find(|member| member.name == name) {
+            None => added.push_str(&format!(r#""{name}":{value},"#)),
+            Some(Member { span, kind: Kind::Null, .. }) => patches.push((span.clone(), value.to_string())),
+            Some(_) => {}
+        }
+    }
+    for (object, name, value) in reader.details() {
+        match members.outer.iter().find(|member| member.name == object) {
+            None => added.push_str(&format!(r#""{object}":{{"{name}":{value}}},"#)),
+            Some(Member { span, kind: Kind::Null, .. }) => {
+                patches.push((span.clone(), format!(r#"{{"{name}":{value}}}"#)));
+            }
+            Some(Member { span, kind: Kind::Object, .. }) => {
+                patches.extend(members.within(span, name, value))
+            }
+            Some(Member { kind: Kind::Other, .. }) => {}
+        }
+    }
+    patches.push((1..1, added));
+    patches.sort_by_key(|(span, _)| span.start);
+    let (mut out, mut from) = (Vec::with_capacity(usage.len().saturating_add(256)), 0);
+    for (span, text) in patches {
+        out.extend_from_slice(usage.get(from..span.start)?);
+        out.extend_from_slice(text.as_bytes());
+        from = span.end;
+    }
+    out.extend_from_slice(usage.get(from..)?);
+    Some(out)
+}
+
+impl UsageReader {
+    /// The totals that stand under another name, with OpenAI's. The sum is one of them where its parts are: nothing else
+    /// in the object is called so.
+    fn totals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let renamed = |count: Count| self.get(count).filter(|_| self.rank(count) > 1);
+        let (prompt, completion) = (renamed(Count::Prompt), renamed(Count::Completion));
+        let is_renamed = prompt.or(completion).is_some() && self.rank(Count::Total) == 0;
+        let total = self.counts().filter(|_| is_renamed).map(|counts| counts.total());
+        let named = [("prompt_tokens", prompt), ("completion_tokens", completion), ("total_tokens", total)];
+        named.into_iter().filter_map(|(name, value)| Some((name, value?)))
+    }
+
+    /// The same of the details: the object that holds each, its name and its value.
+    fn details(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        [
+            ("prompt_tokens_details", "cached_tokens", Count::CacheRead),
+            ("completion_tokens_details", "reasoning_tokens", Count::Reasoning),
+        ]
+        .into_iter()
+        .filter(|(_, _, count)| self.rank(*count) > 1)
+        .filter_map(|(object, name, count)| Some((object, name, self.get(count)?)))
+    }
+
+    /// 0 if nothing is counted, 1 if under OpenAI's name.
+    fn rank(&self, count: Count) -> u8 {
+        self.ranks.get(count as usize).copied().unwrap_or(0)
+    }
+}
+
+/// The members of a `usage` object and of the objects right in it.
+#[derive(Debug, Default)]
+struct Members {
+    outer: Vec<Member>,
+    inner: Vec<Member>,
+    name: String,
+}
+
+#[derive(Debug)]
+struct Member {
+    name: String,
+    /// Of its value.
+    span: Range<usize>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Null,
+    Object,
+    Other,
+}
+
+impl Members {
+    /// What adds `name` to the object at `object`. `None` if it has a value there.
+    fn within(&self, object: &Range<usize>, name: &str, value: u64) -> Option<(Range<usize>, String)> {
+        let mut inside = self.inner.iter().filter(|member| object.contains(&member.span.start)).peekable();
+        let first = object.start.saturating_add(1);
+        let comma = if inside.peek().is_some() { "," } else { "" };
+        match inside.find(|member| member.name == name) {
+            None => Some((first..first, format!(r#""{name}":{value}{comma}"#))),
+            Some(Member { span, kind: Kind::Null, .. }) => Some((span.clone(), value.to_string())),
+            Some(_) => None,
+        }
+    }
+
+    fn add(&mut self, depth: u32, span: Range<usize>, kind: Kind) {
+        let name = std::mem::take(&mut self.name);
+        match depth {
+            1 => self.outer.push(Member { name, span, kind }),
+            2 => self.inner.push(Member { name, span, kind }),
+            _ => {}
+        }
+    }
+}
+
+impl Sink for Members {
+    fn open(&mut self, at: Place, object: bool) {
+        self.add(at.depth, at.offset..at.offset, if object { Kind::Object } else { Kind::Other });
+    }
+
+    fn close(&mut self, at: Place) {
+        if at.depth == 1
+            && let Some(member) = self.outer.last_mut()
+        {
+            member.span.end = at.offset;
+        }
+    }
+
+    fn whole_key(&mut self, text: Text<'_>) {
+        self.name = unescape(text.raw).unwrap_or_default();
+    }
+
+    fn whole_text(&mut self, text: Text<'_>) {
+        self.add(text.start.depth, text.start.offset..text.end().offset, Kind::Other);
+    }
+
+    fn whole_scalar(&mut self, word: Word<'_>) {
+        let kind = if word.raw == b"null" { Kind::Null } else { Kind::Other };
+        self.add(word.start.depth, word.start.offset..word.end().offset, kind);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_added_beside_the_vendors_own() {
+        let rows = [
+            (
+                "other names",
+                r#"{ "input_tokens": 7, "output_tokens": 2 }"#,
+                r#"{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9, "input_tokens": 7, "output_tokens": 2 }"#,
+            ),
+            (
+                "DeepSeek",
+                r#"{"prompt_tokens":30,"completion_tokens":5,"total_tokens":35,"prompt_cache_hit_tokens":20}"#,
+                r#"{"prompt_tokens_details":{"cached_tokens":20},"prompt_tokens":30,"completion_tokens":5,"total_tokens":35,"prompt_cache_hit_tokens":20}"#,
+            ),
+            (
+                "the names of Responses",
+                r#"{"input_tokens":7,"output_tokens":2,"total_tokens":9,"input_tokens_details":{"cached_tokens":3},"output_tokens_details":{"reasoning_tokens":1}}"#,
+                r#"{"prompt_tokens":7,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":3},"completion_tokens_details":{"reasoning_tokens":1},"input_tokens":7,"output_tokens":2,"total_tokens":9,"input_tokens_details":{"cached_tokens":3},"output_tokens_details":{"reasoning_tokens":1}}"#,
+            ),
+            (
+                "details that hold something else",
+                r#"{"prompt_tokens":30,"completion_tokens":5,"cached_tokens":8,"prompt_tokens_details":{"audio_tokens":1.0}}"#,
+                r#"{"prompt_tokens":30,"completion_tokens":5,"cached_tokens":8,"prompt_tokens_details":{"cached_tokens":8,"audio_tokens":1.0}}"#,
+            ),
+            (
+                "empty details",
+                r#"{"prompt_tokens":30,"completion_tokens":5,"cached_tokens":8,"prompt_tokens_details":{}}"#,
+                r#"{"prompt_tokens":30,"completion_tokens":5,"cached_tokens":8,"prompt_tokens_details":{"cached_tokens":8}}"#,
+            ),
+            (
+                "null in place of details, and of a count",
+                r#"{"input_tokens":3,"prompt_tokens":null,"completion_tokens":5,"reasoning_tokens":4,"total_tokens":8,"completion_tokens_details":null}"#,
+                r#"{"input_tokens":3,"prompt_tokens":3,"completion_tokens":5,"reasoning_tokens":4,"total_tokens":8,"completion_tokens_details":{"reasoning_tokens":4}}"#,
+            ),
+            (
+                "null in the details",
+                r#"{"prompt_tokens":3,"completion_tokens":5,"cached_tokens":1,"prompt_tokens_details":{"cached_tokens":null}}"#,
+                r#"{"prompt_tokens":3,"completion_tokens":5,"cached_tokens":1,"prompt_tokens_details":{"cached_tokens":1}}"#,
+            ),
+        ];
+        for (name, usage, want) in rows {
+            assert!(UsageReader::of(&serde_json::from_str(usage).unwrap()).lacks_names(), "{name}");
+            assert_eq!(String::from_utf8(named(usage.as_bytes()).unwrap()).unwrap(), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_has_the_names_lacks_none() {
+        for usage in [
+            r#"{"prompt_tokens":7,"completion_tokens":2}"#,
+            r#"{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"input_tokens":7,"output_tokens":2}"#,
+            r#"{"prompt_tokens":7,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0},"prompt_cache_hit_tokens":3}"#,
+            r#"{"prompt_tokens":7,"total_tokens":7}"#,
+            "{}",
+        ] {
+            assert!(!UsageReader::of(&serde_json::from_str(usage).unwrap()).lacks_names(), "{usage}");
+        }
+    }
+}
