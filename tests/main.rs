@@ -43,6 +43,7 @@ mod messages;
 mod money;
 mod names;
 mod own_key;
+mod models;
 mod plain_secrets;
 mod prices;
 mod process;

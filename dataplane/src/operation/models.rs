@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use serde_json::{Map, Value, json};
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
+use shared::id::EndpointName;
 use shared::routing::{Model, Target};
 use shared::snapshot::{Route, Snapshot};
 
@@ -58,7 +59,13 @@ impl Listing<'_> {
 
     fn one(&self, id: &str) -> Option<Value> {
         let route = authorize::usable(self.access, self.snapshot.routes.get(id)?)?;
-        Some(self.entry(id, &route))
+        route.targets().iter().any(|target| self.serves(&route, target)).then(|| self.entry(id, &route))
+    }
+
+    /// True if a request of the caller's through `route` could be sent to `target` (SEL-2).
+    fn serves(&self, route: &Route, target: &Target) -> bool {
+        let endpoint = route.endpoint().map(EndpointName::as_str);
+        target.provider.unready.is_none() && authorize::refusal(self.access, endpoint, target).is_none()
     }
 
     fn entry(&self, id: &str, route: &Route) -> Value {
@@ -89,9 +96,8 @@ impl Listing<'_> {
                 put("owned_by", json!("endpoint"));
                 let target =
                     |target: &Target| json!({"provider": target.provider.id, "model": target.model.id});
-                let name = Some(endpoint.name.as_str());
-                let usable = |target: &&Target| authorize::refusal(self.access, name, target).is_none();
-                put("failover", endpoint.targets.iter().filter(usable).map(target).collect());
+                let serving = endpoint.targets.iter().filter(|target| self.serves(route, target));
+                put("failover", serving.map(target).collect());
             }
             Route::Model(target) | Route::Alias(target) => put("owned_by", json!(target.provider.id)),
             Route::Ambiguous(_) => {}
