@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::gateway::Setup;
-use crate::support::{Gateway, Yaml};
+use crate::support::{Answer, Gateway, Upstream, Yaml};
 
 const VOICE: &str =
     "providers:\n  voice:\n    type: builtin_speech\n    default_voice: fable\n    models: [pico]\n";
@@ -112,4 +112,42 @@ async fn a_listener_who_leaves_is_recorded_as_gone_and_the_next_is_served() {
     assert_eq!(record["outcome"], "cancelled", "{record}");
     let answer = gateway.client().post("/v1/audio/speech", ask(&json!({}))).await;
     assert_eq!(answer.status, 200);
+}
+
+/// M-068: on every kind of provider that speaks.
+#[tokio::test]
+async fn a_request_without_a_voice_gets_its_providers_default() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::whole(200, &[("content-type", "audio/mpeg")], b"sound"));
+    let (v1, root) = (upstream.base_url(), format!("http://{}", upstream.address()));
+    let yaml = format!(
+        "providers:
+  compatible: {{type: compatible, base_url: '{v1}', default_voice: nova, models: [m]}}
+  local_server: {{type: local_server, base_url: '{v1}', default_voice: nova, models: [m]}}
+  openai: {{type: openai, base_url: '{v1}', api_key: k, default_voice: nova, models: [m]}}
+  azure_openai: {{type: azure_openai, base_url: '{root}', api_key: k, default_voice: nova, models: [m]}}
+  plain: {{type: compatible, base_url: '{v1}', models: [m]}}
+"
+    );
+    let gateway = Setup::new(&Yaml::new()).yaml(yaml).start().await;
+    let rows = [
+        (r#"{"input":"Hi.","model":"MODEL"}"#, r#"{"voice":"nova","input":"Hi.","model":"m"}"#),
+        (r#"{"model":"MODEL","voice":null,"input":"Hi."}"#, r#"{"model":"m","voice":"nova","input":"Hi."}"#),
+        (
+            r#"{"model":"MODEL","voice":"alloy","input":"\"voice\""}"#,
+            r#"{"model":"m","voice":"alloy","input":"\"voice\""}"#,
+        ),
+    ];
+    let mut position = 0;
+    for kind in ["compatible", "local_server", "openai", "azure_openai", "plain"] {
+        for (request, with_default) in rows {
+            let request = request.replace("MODEL", &format!("{kind}/m"));
+            let answer = gateway.client().post("/v1/audio/speech", request.clone()).await;
+            assert_eq!((answer.status, &*answer.body), (200, &b"sound"[..]), "{kind}");
+            let own = request.replace("plain/m", "m");
+            let want = if kind == "plain" { &own } else { with_default };
+            assert_eq!(String::from_utf8_lossy(&upstream.request(position).await.body), want, "{kind}");
+            position += 1;
+        }
+    }
 }

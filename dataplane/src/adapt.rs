@@ -10,10 +10,11 @@ use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::provider::path::Call;
 use shared::provider::quirks::ToolIds;
-use shared::routing::Target;
+use shared::routing::{InstanceReach, Target};
 use shared::snapshot::Route;
 use wire::adapt::{Adaptation, Asking, Flaw, Rejection, Traits};
 use wire::media::videos::Vendor;
+use wire::media::with_voice;
 use wire::request::{self, Head, Naming};
 
 use crate::attempt::Reading;
@@ -101,6 +102,10 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         return Err(Rejection::new("model", "goes to a target that does not speak this protocol."));
     };
     let seed = message.worker.request_id();
+        let segments = match default_voice(target).filter(|_| dialect == Dialect::Speech) {
+            Some(voice) => with_voice(segments, voice),
+            None => segments,
+        };
     let prepared = (pair.prepare)(&Asking {
         body: &segments.concat(),
         target: &traits(target),
@@ -140,6 +145,12 @@ fn video(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
     let begins = |vendor: Vendor| Some((vendor, target.provider.path(vendor.dialect(), Call::Start, model)?));
     let Some((vendor, path)) = vendor(target).and_then(begins) else {
         return Err(Rejection::new("model", "goes to a target that makes no videos."));
+/// The voice of a target for requests that name none. The gateway's own voices have it at hand.
+fn default_voice(target: &Target) -> Option<&str> {
+    let is_remote = matches!(target.provider.reach, InstanceReach::Network(_));
+    target.provider.default_voice.as_deref().filter(|_| is_remote)
+}
+
     };
     let mut body =
         request::build(&message.body.segments, message.head, Naming::Model(model), false, None).concat();

@@ -5,5 +5,7 @@ mod events;
 pub mod images;
 mod opaque;
 pub mod videos;
+mod voice;
 
 pub use opaque::Opaque;
+pub use voice::with_voice;

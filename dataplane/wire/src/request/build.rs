@@ -127,7 +127,7 @@ impl System {
 }
 
 /// Replaces spans, sorted and apart, of the document that `segments` are the pieces of.
-fn splice(segments: &[Bytes], edits: Vec<(Range<usize>, Bytes)>) -> Vec<Bytes> {
+pub(crate) fn splice(segments: &[Bytes], edits: Vec<(Range<usize>, Bytes)>) -> Vec<Bytes> {
     let mut source = Source { segments: segments.iter(), current: Bytes::new(), offset: 0 };
     let mut out = Vec::with_capacity(segments.len().saturating_add(edits.len().saturating_mul(2)));
     for (span, text) in edits {

@@ -7,6 +7,7 @@ mod head;
 mod input;
 mod shape;
 
+pub(crate) use build::splice;
 pub use build::{Naming, build};
 pub use head::{Head, HeadScan, MediaWish, ProviderState, ScanError, ScanFault};
 pub use input::{BYTES_PER_TOKEN, FILE_TOKENS_UNKNOWN, InputSize, InputTokens};
