@@ -431,6 +431,7 @@ async fn a_provider_of_any_kind_can_be_made_by_the_api() {
         let mut body = settings;
         body["id"] = json!(id);
         let made = admin.done("POST", "providers", body).await;
+        ("o", json!({"type": "ollama", "base_url": "http://127.0.0.1:11434/v1"})),
         assert_eq!(made["state"], "ready", "{made}");
         assert!(!made.to_string().contains("AKIDEXAMPLE:secret"), "{made}");
     }
@@ -443,6 +444,8 @@ async fn a_provider_of_any_kind_can_be_made_by_the_api() {
     assert_eq!(shown["base_url"], "https://bedrock-runtime.eu-west-1.amazonaws.com");
     let refused = admin.call("PATCH", "providers/b", json!({"region": null})).await;
     assert_eq!(refused.status, 400);
+    let shown = admin.done("PATCH", "providers/o", json!({"models": ["x"]})).await;
+    assert_eq!(shown["type"], "local_server", "another spelling of it");
     assert!(refused.json().to_string().contains("region is missing"), "{:?}", refused.body);
 }
 

@@ -133,6 +133,10 @@ impl Reader<'_> {
             self.note(&[key("type")], format!("'{name}' is not a type of provider{hint} (known: {list})"));
         }
         found
+        if let Some(kind) = found.filter(|kind| kind.name != name) {
+            self.warnings
+                .push(format!("providers.{}: type {name} is read as {0}; write {0}", self.id, kind.name));
+        }
     }
 
     fn headers(&mut self) -> Vec<(HeaderName, HeaderValue)> {

@@ -142,7 +142,10 @@ impl Connection {
         let mut put = |name: &str, value: Value| shown.insert(name.to_owned(), value);
         if let Some(held) = &self.held {
             let written: Map<String, Value> = serde_json::from_str(&held.row.settings).unwrap_or_default();
-            written.into_iter().for_each(|(name, value)| _ = put(&name, value));
+            // Of several spellings of a type the right one is shown.
+            let is_kept = |name: &str| name != "type" || self.read.is_none();
+            let written = written.into_iter().filter(|(name, _)| is_kept(name));
+            written.for_each(|(name, value)| _ = put(&name, value));
             put("bindings", json!(held.bindings));
             put("created_at_ms", json!(held.row.created_at_ms));
             put("updated_at_ms", json!(held.row.updated_at_ms));

@@ -9,6 +9,7 @@ use crate::operation::Dialect;
 
 pub(super) static KIND: ProviderKind = ProviderKind {
     name: "anthropic",
+    other_names: &[],
     summary: "Anthropic, and servers of its Messages API",
     reach: Reach::Known("https://api.anthropic.com"),
     auth: Auth::Header("x-api-key"),

@@ -12,6 +12,7 @@ use crate::operation::Dialect;
 
 pub(super) static KIND: ProviderKind = ProviderKind {
     name: "azure_openai",
+    other_names: &[],
     summary: "OpenAI's models in an Azure resource; models are deployments",
     reach: Reach::BaseUrl,
     auth: Auth::Azure,

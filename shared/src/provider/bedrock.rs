@@ -9,6 +9,7 @@ use crate::operation::Dialect;
 
 pub(super) static KIND: ProviderKind = ProviderKind {
     name: "bedrock",
+    other_names: &[],
     summary: "Amazon Bedrock",
     reach: Reach::Placed(base_url),
     auth: Auth::Aws { service: "bedrock" },

@@ -8,6 +8,7 @@ use crate::operation::Dialect;
 
 pub(super) static KIND: ProviderKind = ProviderKind {
     name: "builtin_speech",
+    other_names: &[],
     summary: "The gateway's own voice; works offline",
     reach: Reach::InProcess(Inside::Speech),
     auth: Auth::None,

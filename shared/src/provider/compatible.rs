@@ -7,6 +7,7 @@ use super::{Auth, COMPATIBLE_DIALECTS, Field, ProviderKind, Reach, path};
 
 pub(super) static KIND: ProviderKind = ProviderKind {
     name: "compatible",
+    other_names: &["openai_compatible"],
     summary: "A remote server that speaks OpenAI Chat Completions",
     reach: Reach::BaseUrl,
     auth: Auth::Bearer,

@@ -8,6 +8,7 @@ use crate::operation::Dialect;
 
 pub(super) static KIND: ProviderKind = ProviderKind {
     name: "echo",
+    other_names: &[],
     summary: "Repeats the prompt; for trying the gateway and rehearsing failures",
     reach: Reach::InProcess(Inside::Echo),
     auth: Auth::None,

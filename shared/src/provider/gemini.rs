@@ -9,6 +9,7 @@ use crate::operation::Dialect;
 
 pub(super) static KIND: ProviderKind = ProviderKind {
     name: "gemini",
+    other_names: &["google_ai_studio"],
     summary: "Google's Gemini API",
     reach: Reach::Known("https://generativelanguage.googleapis.com"),
     auth: Auth::Header("x-goog-api-key"),

@@ -7,6 +7,7 @@ use super::{Auth, COMPATIBLE_DIALECTS, Field, ProviderKind, Reach, path};
 
 pub(super) static KIND: ProviderKind = ProviderKind {
     name: "local_server",
+    other_names: &["ollama"],
     summary: "A model server without authentication (Ollama, LM Studio, llama.cpp, vLLM, SGLang)",
     reach: Reach::BaseUrl,
     auth: Auth::None,

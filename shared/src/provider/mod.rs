@@ -26,6 +26,8 @@ mod vertex;
 pub struct ProviderKind {
     /// The value of `type` in the configuration.
     pub name: &'static str,
+    /// Values that are read as the same.
+    pub other_names: &'static [&'static str],
     /// One line for people.
     pub summary: &'static str,
     /// Where requests go.
@@ -176,7 +178,7 @@ pub static KINDS_TO_COME: &[&str] = &["extension", "oauth_partner"];
 
 /// The kind called `name`.
 pub fn kind(name: &str) -> Option<&'static ProviderKind> {
-    KINDS.iter().copied().find(|kind| kind.name == name)
+    KINDS.iter().copied().find(|kind| kind.name == name || kind.other_names.contains(&name))
 }
 
 /// What servers of OpenAI's API are asked for natively. Few of them have Responses, so that has to be said.

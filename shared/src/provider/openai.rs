@@ -8,6 +8,7 @@ use crate::operation::Dialect;
 
 pub(super) static KIND: ProviderKind = ProviderKind {
     name: "openai",
+    other_names: &[],
     summary: "OpenAI",
     reach: Reach::Known("https://api.openai.com/v1"),
     auth: Auth::Bearer,

@@ -10,6 +10,7 @@ use crate::operation::Dialect;
 
 pub(super) static KIND: ProviderKind = ProviderKind {
     name: "vertex",
+    other_names: &[],
     summary: "Gemini and Claude in a Google Cloud project (Vertex AI)",
     reach: Reach::Placed(base_url),
     auth: Auth::Google,

@@ -244,3 +244,27 @@ fn a_key_that_is_missing_comes_from_beside_the_file_or_is_told() {
     assert!(loaded.warnings.iter().any(|warning| warning.contains("is not JSON")), "{:?}", loaded.warnings);
     assert!(provider(&loaded.config, "a").lacks_key());
 }
+
+#[test]
+fn other_spellings_of_types_are_read_with_a_hint() {
+    let place = Place::with(
+        "providers:
+  a: {type: openai_compatible, base_url: 'https://a.example/v1'}
+  b: {type: ollama, base_url: 'http://127.0.0.1:11434/v1'}
+  c: {type: google_ai_studio, api_key: k}
+  d: {type: compatible, base_url: 'https://d.example/v1'}
+",
+    );
+    let loaded = place.load(&[]).unwrap();
+    let kinds: Vec<_> = loaded.config.routing.providers.iter().map(|provider| provider.kind.name).collect();
+    assert_eq!(kinds, ["compatible", "local_server", "gemini", "compatible"]);
+    let hints: Vec<_> = loaded.warnings.iter().filter(|warning| warning.contains("is read as")).collect();
+    assert_eq!(
+        hints,
+        [
+            "providers.a: type openai_compatible is read as compatible; write compatible",
+            "providers.b: type ollama is read as local_server; write local_server",
+            "providers.c: type google_ai_studio is read as gemini; write gemini",
+        ]
+    );
+}
