@@ -19,6 +19,7 @@ mod catalog;
 mod circuits;
 mod clouds;
 mod cors;
+mod counting;
 mod credentials;
 mod cut;
 mod durability;

@@ -12,7 +12,7 @@ use shared::provider::path::Call;
 use shared::provider::quirks::ToolIds;
 use shared::routing::{InstanceReach, Target};
 use shared::snapshot::Route;
-use wire::adapt::{Adaptation, Asking, Flaw, Rejection, Traits};
+use wire::adapt::{Adaptation, Asking, Counting, Flaw, Rejection, Traits};
 use wire::media::videos::Vendor;
 use wire::media::with_voice;
 use wire::request::{self, Head, Naming};
@@ -168,7 +168,7 @@ fn asks(target: &Target, dialect: Dialect) -> bool {
 }
 
 /// The gateway's own system text for the request: everybody's, then the endpoint's (MSG-1).
-fn preamble(message: Message<'_>) -> Option<Cow<'_, str>> {
+pub(crate) fn preamble(message: Message<'_>) -> Option<Cow<'_, str>> {
     let own = match message.route {
         Route::Endpoint(endpoint) => endpoint.preamble.as_deref(),
         Route::Model(_) | Route::Alias(_) | Route::Ambiguous(_) => None,
@@ -185,6 +185,30 @@ fn traits(target: &Target) -> Traits<'_> {
     let plain = Traits::of(target.model.id.as_str());
     Traits {
         reasoning: target.model.reasoning == Some(true),
+/// How `target` is asked how many tokens the Messages request has that `segments` are the pieces of, where its own protocol
+/// can ask that.
+pub(crate) fn counting<'a>(
+    message: Message<'_>,
+    target: &'a Target,
+    segments: &[Bytes],
+) -> Option<(Counting<'a>, PathAndQuery, Bytes)> {
+    let model = target.model.id.as_str();
+    let pair = adaptation(target, Dialect::Messages)?;
+    let path = target.provider.path(pair.target, Call::Count, model)?;
+    let takes_whole = target.provider.quirks.counts_whole;
+    let counting = Counting { target: pair.target, model, takes_whole };
+    let prepared = (pair.prepare)(&Asking {
+        body: &segments.concat(),
+        target: &traits(target),
+        answer_model: model,
+        seed: message.worker.request_id().to_str().unwrap_or_default(),
+        now_s: shared::clock::unix_ms() / 1_000,
+        input_tokens: 0,
+    });
+    let body = counting.request(&prepared.ok()?.body)?;
+    Some((counting, path, body))
+}
+
         output_limit_field: quirks.output_limit.field(),
         output_tokens_default: target
             .model

@@ -134,8 +134,8 @@ impl Reader<'_> {
         }
         found
         if let Some(kind) = found.filter(|kind| kind.name != name) {
-            self.warnings
-                .push(format!("providers.{}: type {name} is read as {0}; write {0}", self.id, kind.name));
+            let (id, right) = (self.id, kind.name);
+            self.warnings.push(format!("providers.{id}: type {name} is read as {right}; write {right}"));
         }
     }
 

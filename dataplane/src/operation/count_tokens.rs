@@ -18,15 +18,18 @@ use wire::request::{self, Naming};
 
 use super::answer::name_target;
 use super::inference::{Asked, read};
+use crate::adapt::{self, Message};
 use crate::attempt::secrets;
 use crate::error::Fault;
 use crate::failover;
 use crate::plan;
 use crate::relay::Reply;
+use crate::room::Room;
 use crate::server::body::{Held, Inbound};
 use crate::upstream::request::{Draft, JSON, Way, forwarded};
 use crate::upstream::{self, Answer};
 
+const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 const X_TOKEN_COUNT: HeaderName = HeaderName::from_static("x-llmgw-token-count");
 /// Bytes of a body that is counted, where fewer are not allowed anyway.
 const BODY_BYTES_MAX: u64 = 32 << 20;
@@ -45,57 +48,49 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
     let candidates = plan::order(&route, needs, &mut |_, _| {})?;
     let Some(target) = candidates.first() else { return Err(failover::all_rest(0)) };
     let model = target.model.id.as_str();
+    let message = Message { worker: asked.exchange.worker(), route: &route, head: &head, body: &body };
+    let preamble = adapt::preamble(message);
+    let say = |naming| request::build(&body.segments, &head, naming, false, preamble.as_deref());
     let native = target.speaks(Dialect::Messages);
-    let path = target.provider.path(Dialect::Messages, Call::Count, model).filter(|_| native);
-    let counted = match path {
+    let counted = match target.provider.path(Dialect::Messages, Call::Count, model).filter(|_| native) {
         Some(path) => {
             let naming = match target.provider.quirks.messages_version {
                 Some(version) => Naming::ModelAndVersion(model, version),
                 None => Naming::Model(model),
             };
-            let segments = request::build(&body.segments, &head, naming, false, None);
-            ask(asked, target, path, segments).await?
+            counted_natively(asked, target, path, say(naming)).await?
         }
-        None => None,
+        None if native => None,
+        None => counted_adapted(asked, target, message, &say(Naming::Model(model))).await,
     };
     let mut response = match counted {
         Some(answer) => Response::new(Reply::full(answer)),
-        None => estimate(body, model).await?,
+        None => {
+            let segments = say(Naming::Model(model));
+            estimate(body, segments, model).await?
+        }
     };
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     name_target(response.headers_mut(), target);
     Ok(response)
 }
 
-/// What `target` says. None where it says nothing of use; an error where it says that the request is at fault.
-async fn ask(
+/// The answer of a `target` that speaks Messages. `None` if it is of no use; an error if the request is at fault.
+async fn counted_natively(
     asked: Asked<'_>,
     target: &Target,
     path: PathAndQuery,
     segments: Vec<Bytes>,
 ) -> Result<Option<Bytes>, Fault> {
-    let worker = asked.exchange.worker();
-    let draft = Draft {
-        provider: Arc::clone(&target.provider),
-        way: Way::PostSafe,
-        path,
-        forwarded: &forwarded(Dialect::Messages, asked.headers),
-        request_id: &asked.exchange.request_id,
-        content_type: &JSON,
-        accept: &JSON,
-        segments,
+    let headers = forwarded(Dialect::Messages, asked.headers);
+    let headers = match target.provider.quirks.count_betas {
+        Some(known) => with_known_betas(headers, known),
+        None => headers,
     };
-    let exchange = async {
-        let mut answer = upstream::send(worker, &draft).await.ok()?;
-        if answer.head.encoded {
-            return None;
-        }
-        let body = answer.body.whole(ANSWER_BYTES_MAX).await.ok()?;
-        answer.body.recycle(worker, &target.provider);
-        Some((answer, body))
+    let Some((Answer { status, head, .. }, body)) = ask(asked, target, path, (&headers, segments)).await
+    else {
+        return Ok(None);
     };
-    let said = tokio::time::timeout(target.provider.timeout, Box::pin(exchange)).await.ok().flatten();
-    let Some((Answer { status, head, .. }, body)) = said else { return Ok(None) };
     match status {
         200 => Ok(messages::is_count(&body).then_some(body)),
         400 | 413 | 422 => {
@@ -110,10 +105,82 @@ async fn ask(
     }
 }
 
-async fn estimate(body: Held, model: &str) -> Result<Response<Reply>, Fault> {
-    let bytes: usize = body.segments.iter().map(Bytes::len).sum();
+/// What a `target` of another protocol counts of the request that `segments` are the pieces of, as an answer of Messages. A
+/// refusal may be due to the adaptation, or to a model that cannot count, so the client is given an estimate then.
+async fn counted_adapted(
+    asked: Asked<'_>,
+    target: &Target,
+    message: Message<'_>,
+    segments: &[Bytes],
+) -> Option<Bytes> {
+    // The adapted request is held beside the client's own, and what is asked beside both.
+    let mut room = Room::new(&asked.exchange.worker().plane);
+    if !room.take(message.body.bytes().saturating_mul(2)) {
+        return None;
+    }
+    let (counting, path, body) = adapt::counting(message, target, segments)?;
+    let (answer, body) = ask(asked, target, path, (&[], vec![body])).await?;
+    let tokens = counting.tokens(&body).filter(|_| answer.status == 200)?;
+    Some(messages::count_answer(tokens))
+}
+
+/// Sends a request to count, which is headers and a body, and reads the answer. `None` if there is none in time.
+async fn ask(
+    asked: Asked<'_>,
+    target: &Target,
+    path: PathAndQuery,
+    (forwarded, segments): (&[(HeaderName, HeaderValue)], Vec<Bytes>),
+) -> Option<(Answer, Bytes)> {
+    let worker = asked.exchange.worker();
+    let draft = Draft {
+        provider: Arc::clone(&target.provider),
+        way: Way::PostSafe,
+        path,
+        forwarded,
+        request_id: &asked.exchange.request_id,
+        content_type: &JSON,
+        accept: &JSON,
+        segments,
+    };
+    let exchange = async {
+        let mut answer = upstream::send(worker, &draft).await.ok()?;
+        if answer.head.encoded {
+            return None;
+        }
+        let body = answer.body.whole(ANSWER_BYTES_MAX).await.ok()?;
+        answer.body.recycle(worker, &target.provider);
+        Some((answer, body))
+    };
+    tokio::time::timeout(target.provider.timeout, Box::pin(exchange)).await.ok().flatten()
+}
+
+/// `headers` with the values of `anthropic-beta` that are `known`.
+fn with_known_betas(
+    headers: Vec<(HeaderName, HeaderValue)>,
+    known: &[&str],
+) -> Vec<(HeaderName, HeaderValue)> {
+    let betas = |value: &HeaderValue| {
+        let named = value.to_str().unwrap_or_default().split(',').map(str::trim);
+        let kept: Vec<&str> = named.filter(|beta| known.contains(beta)).collect();
+        HeaderValue::from_str(&kept.join(",")).ok().filter(|value| !value.is_empty())
+    };
+    let headers = headers.into_iter().filter_map(|(name, value)| {
+        let value = if name == ANTHROPIC_BETA { betas(&value)? } else { value };
+        Some((name, value))
+    });
+    headers.collect()
+}
+
+/// Estimates the tokens of the request that `segments` are the pieces of. `held` is what they are slices of, which counts as
+/// held in memory until then.
+async fn estimate(held: Held, segments: Vec<Bytes>, model: &str) -> Result<Response<Reply>, Fault> {
+    let bytes: usize = segments.iter().map(Bytes::len).sum();
     let model = model.to_owned();
-    let count = move || messages::count(&body.segments.concat(), &model);
+    let count = move || {
+        let tokens = messages::count(&segments.concat(), &model);
+        drop(held);
+        tokens
+    };
     let tokens = if bytes <= COUNTED_HERE_BYTES_MAX {
         count().map_err(of_fault)?
     } else {

@@ -22,7 +22,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     headers: &[],
     models: &[],
     timeout: Duration::from_secs(300),
-    quirks: QUIRKS,
+    quirks: Quirks { counts_whole: true, ..QUIRKS },
 };
 
 /// Gemini, wherever it runs.

@@ -39,6 +39,10 @@ pub struct Quirks {
     /// The version of the protocol, where the body of a Messages request says it in place of a header, and in place
     /// of the model, which the path names.
     pub messages_version: Option<&'static str>,
+    /// The values of `anthropic-beta` that are known where it counts tokens, if others are refused there.
+    pub count_betas: Option<&'static [&'static str]>,
+    /// Tokens are counted of a whole Gemini request, in `generateContentRequest`.
+    pub counts_whole: bool,
 }
 
 /// The member of a chat request that bounds the answer's tokens.
@@ -89,6 +93,8 @@ impl Quirks {
         refusals: true,
         inline_images: false,
         messages_version: None,
+        count_betas: None,
+        counts_whole: false,
     };
 }
 

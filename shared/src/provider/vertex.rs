@@ -23,8 +23,12 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     headers: &[],
     models: MODELS,
     timeout: Duration::from_secs(300),
-    quirks: Quirks { messages_version: Some("vertex-2023-10-16"), ..QUIRKS },
+    quirks: Quirks { messages_version: Some("vertex-2023-10-16"), count_betas: Some(COUNT_BETAS), ..QUIRKS },
 };
+
+/// Its counting of Claude's tokens answers 400 to any other, among them betas that its answers take.
+const COUNT_BETAS: &[&str] =
+    &["claude-code-20250219", "interleaved-thinking-2025-05-14", "context-management-2025-06-27"];
 
 /// Each location has an address of its own but for `global`, and two that stand for many.
 fn base_url(place: &Place<'_>) -> Result<String, Missing> {

@@ -12,6 +12,7 @@ mod chat_over_bedrock;
 mod chat_over_gemini;
 mod chat_over_messages;
 mod chat_over_responses;
+mod counting;
 mod events;
 mod fitted;
 mod images_over_gemini;
@@ -36,6 +37,7 @@ use shared::provider::path::Call;
 use shared::provider::quirks::ToolIds;
 use shared::usage::TokenCounts;
 
+pub use counting::Counting;
 pub use fitted::with_tool_ids;
 pub use loss::{Fate, Loss};
 pub use param::client_param;
