@@ -288,3 +288,87 @@ async fn an_error_names_the_member_that_the_client_sent() {
         "no model takes images"
     );
 }
+
+/// M-169 to M-172: a native target that is known to lack a feature is passed over by name, and refused where it is alone.
+#[tokio::test]
+async fn what_a_native_target_lacks_is_passed_over_or_refused_by_name() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    let lacking = format!(
+        "registry_id: groq\nprotocols: [responses]\nmodels: [{}, {}]",
+        "m", "{id: blind, lacks: [tools]}"
+    );
+    let yaml = Yaml::new()
+        .provider_with("p0", first.base_url(), &lacking)
+        .provider_with("p1", second.base_url(), "protocols: [responses]")
+        .endpoint("line", &[("p0", "m"), ("p1", "m")])
+        .endpoint("tools", &[("p0", "blind"), ("p1", "m")]);
+    let gateway = Gateway::start(&yaml).await;
+    let whole = json!({"id": "resp_1", "object": "response", "status": "completed", "output": [
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hello"}]}]});
+    for upstream in [&first, &second] {
+        upstream.always(Answer::json(200, whole.to_string()));
+    }
+    let ask = async |model: &str, members: &Value| {
+        let mut body = members.clone();
+        (body["model"], body["input"]) = (json!(model), json!("Hi."));
+        gateway.client().post("/v1/responses", body.to_string()).await
+    };
+    let rows = [
+        ("line", "p0/m", json!({"conversation": {"id": "conv_1"}}), "conversation"),
+        ("line", "p0/m", json!({"store": true}), "store"),
+        ("line", "p0/m", json!({"prompt": {"id": "pmpt_1"}}), "prompt"),
+        ("line", "p0/m", json!({"include": ["message.output_text.logprobs"]}), "include.0"),
+        (
+            "tools",
+            "p0/blind",
+            json!({"tools": [{"type": "function", "name": "f"}, {"type": "mcp"}]}),
+            "tools.1.type",
+        ),
+    ];
+    for (endpoint, alone, members, param) in rows {
+        let answer = ask(endpoint, &members).await;
+        assert_eq!((answer.status, answer.header("x-llmgw-provider")), (200, Some("p1")), "{param}");
+        let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
+        assert_eq!(record["trace"][0]["result"], "unsupported", "{record}");
+        let refused = ask(alone, &members).await;
+        let error = &refused.json()["error"];
+        assert_eq!((refused.status, &error["param"]), (400, &json!(param)), "{error}");
+        assert_eq!(error["code"], "unsupported_parameter");
+    }
+    assert!(first.requests().is_empty());
+    // What it has passes as ever.
+    let had = json!({"store": false, "include": [], "tools": [{"type": "browser_search"}]});
+    assert_eq!(ask("line", &had).await.header("x-llmgw-provider"), Some("p0"));
+}
+
+/// Codex describes its turns in headers, which a native target understands.
+#[tokio::test]
+async fn codexs_headers_reach_a_native_target_and_others_do_not() {
+    let (gateway, first, _second) = natives().await;
+    first.always(Answer::json(
+        200,
+        json!({"id": "resp_1", "object": "response", "status": "completed", "output": []}).to_string(),
+    ));
+    let names = [
+        "openai-beta",
+        "originator",
+        "session-id",
+        "thread-id",
+        "x-codex-beta-features",
+        "x-codex-turn-metadata",
+        "x-codex-window-id",
+        "x-openai-subagent",
+    ];
+    let strangers =
+        ["cookie", "x-forwarded-for", "openai-organization", "x-codex-installation-id", "x-user-id"];
+    let client =
+        names.iter().chain(&strangers).fold(gateway.client(), |client, name| client.with(name, "value-1"));
+    client.post("/v1/responses", json!({"model": "p0/m", "input": "Hi."}).to_string()).await;
+    let sent = first.request(0).await;
+    for name in names {
+        assert_eq!(sent.header(name), Some("value-1"), "{name}");
+    }
+    for name in strangers {
+        assert_eq!(sent.header(name), None, "{name}");
+    }
+}

@@ -171,8 +171,32 @@ impl Draft<'_> {
 
 /// What of the client's headers goes upstream in `dialect`.
 pub(crate) fn forwarded(dialect: Dialect, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+    if dialect == Dialect::Responses {
+        // To walk over the fields once is cheaper than to look each of these up.
+        let allowed = headers.iter().filter(|(name, _)| is_allowed_in_responses(name.as_str()));
+        return allowed.map(|(name, value)| (name.clone(), value.clone())).collect();
+    }
     let all = |name: &'static HeaderName| {
         headers.get_all(name).iter().map(move |value| (name.clone(), value.clone()))
     };
     allowed(dialect).iter().flat_map(all).collect()
+}
+
+/// The allow-list of Responses: `openai-beta`, and the headers in which Codex describes a turn.
+fn is_allowed_in_responses(name: &str) -> bool {
+    matches!(
+        name,
+        "openai-beta"
+            | "originator"
+            | "session-id"
+            | "session_id"
+            | "thread-id"
+            | "x-client-request-id"
+            | "x-codex-beta-features"
+            | "x-codex-parent-thread-id"
+            | "x-codex-turn-metadata"
+            | "x-codex-turn-state"
+            | "x-codex-window-id"
+            | "x-openai-subagent"
+    )
 }
