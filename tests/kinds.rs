@@ -107,7 +107,11 @@ async fn gemini_is_asked_by_method_and_by_key() {
 #[tokio::test]
 async fn azure_has_a_path_for_each_deployment_or_one_for_all() {
     for (base, version, want) in [
-        ("", None, "POST /openai/deployments/my-gpt.4_1/chat/completions?api-version=2024-10-21 HTTP/1.1"),
+        (
+            "",
+            None,
+            "POST /openai/deployments/my-gpt.4_1/chat/completions?api-version=2025-04-01-preview HTTP/1.1",
+        ),
         (
             "",
             Some("2025-04-01-preview"),
@@ -427,11 +431,11 @@ async fn a_provider_of_any_kind_can_be_made_by_the_api() {
             "api_version": "2025-04-01-preview", "models": [{"id": "d", "max_output_tokens": 9}]}),
         ),
         ("s", json!({"type": "builtin_speech", "default_voice": "one"})),
+        ("o", json!({"type": "ollama", "base_url": "http://127.0.0.1:11434/v1"})),
     ] {
         let mut body = settings;
         body["id"] = json!(id);
         let made = admin.done("POST", "providers", body).await;
-        ("o", json!({"type": "ollama", "base_url": "http://127.0.0.1:11434/v1"})),
         assert_eq!(made["state"], "ready", "{made}");
         assert!(!made.to_string().contains("AKIDEXAMPLE:secret"), "{made}");
     }
@@ -440,12 +444,12 @@ async fn a_provider_of_any_kind_can_be_made_by_the_api() {
         (&shown["api_version"], &shown["models"][0]["max_output_tokens"]),
         (&json!("2025-04-01-preview"), &json!(9))
     );
+    let shown = admin.done("PATCH", "providers/o", json!({"models": ["x"]})).await;
+    assert_eq!(shown["type"], "local_server", "another spelling of it");
     let shown = admin.done("PATCH", "providers/b", json!({"region": "eu-west-1"})).await;
     assert_eq!(shown["base_url"], "https://bedrock-runtime.eu-west-1.amazonaws.com");
     let refused = admin.call("PATCH", "providers/b", json!({"region": null})).await;
     assert_eq!(refused.status, 400);
-    let shown = admin.done("PATCH", "providers/o", json!({"models": ["x"]})).await;
-    assert_eq!(shown["type"], "local_server", "another spelling of it");
     assert!(refused.json().to_string().contains("region is missing"), "{:?}", refused.body);
 }
 

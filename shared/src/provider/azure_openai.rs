@@ -31,7 +31,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
 const LAYOUTS: &[Layout] = &[
     // What is listed there are models that could be deployed, not deployments.
     Layout { base_ends: "/openai/v1", rules: OPENAI_RULES, lists: &[], api_version: None },
-    Layout { base_ends: "", rules: DEPLOYMENTS, lists: LISTS, api_version: Some("2024-10-21") },
+    Layout { base_ends: "", rules: DEPLOYMENTS, lists: LISTS, api_version: Some("2025-04-01-preview") },
 ];
 
 const DEPLOYMENTS: &[PathRule] = &[
