@@ -210,7 +210,8 @@ impl Inside {
             b"file_data" if depth >= PART_DEPTH => InnerKey::Binary,
             b"signature" if depth >= PART_DEPTH => InnerKey::Signature,
             b"encrypted_content" => InnerKey::Encrypted,
-            b"input" if depth >= PART_DEPTH => InnerKey::Arguments,
+            // Schemas of tools that a search found are no content either.
+            b"input" | b"input_schema" | b"parameters" if depth >= PART_DEPTH => InnerKey::Arguments,
             _ => InnerKey::Other,
         }
     }
