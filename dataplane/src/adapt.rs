@@ -93,6 +93,12 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
     let include_usage = head.include_usage;
     if native {
         let dialect = head.dialect;
+        if dialect == Dialect::Responses
+            && target.lacks().next().is_some()
+            && let Some(rejection) = wire::adapt::lacking(head, &segments, target.lacks())
+        {
+            return Err(rejection);
+        }
         let understood = dialect.is_conversation() || dialect == Dialect::Images;
         let reading = if understood { Reading::Native { dialect, include_usage } } else { Reading::Proxied };
         let segments = fitted(segments, dialect, quirks.tool_ids);

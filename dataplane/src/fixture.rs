@@ -75,6 +75,7 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         signer: None,
         identity: [0; 32],
         dialects: vec![Dialect::Chat],
+        lacks: Vec::new(),
         quirks: Quirks::PLAIN,
         force_api_support: false,
         default_voice: None,

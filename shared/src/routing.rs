@@ -46,6 +46,9 @@ pub struct ProviderInstance {
     pub identity: UpstreamIdentity,
     /// Dialects that it speaks natively.
     pub dialects: Vec<Dialect>,
+    /// What its Responses lacks: names of members, types of built-in tools, values of `include`. `tools` and `include` stand
+    /// for all of them.
+    pub lacks: Vec<String>,
     /// What sets it apart from others of its protocol.
     pub quirks: Quirks,
     /// Opts in to the experimental adaptation of Chat to Responses (CHAT-5).
@@ -200,6 +203,8 @@ pub struct Model {
     pub reasoning: Option<bool>,
     /// Dialects that the model speaks, when narrower than its instance's.
     pub dialects: Option<Vec<Dialect>>,
+    /// As in [`ProviderInstance::lacks`].
+    pub lacks: Vec<String>,
     /// Tokens that fit into a conversation.
     pub context_window: Option<u64>,
     /// The longest answer in tokens.
@@ -223,6 +228,7 @@ impl Model {
             tools: None,
             reasoning: None,
             dialects: None,
+            lacks: Vec::new(),
             context_window: None,
             output_tokens_max: None,
             prices: None,
@@ -247,6 +253,11 @@ impl Target {
         let own = self.model.dialects.as_deref();
         let own = own.or_else(|| self.provider.kind.dialects_of(self.model.id.as_str()));
         self.provider.dialects.contains(&dialect) && own.is_none_or(|own| own.contains(&dialect))
+    }
+
+    /// What its Responses lacks: [`ProviderInstance::lacks`].
+    pub fn lacks(&self) -> impl Iterator<Item = &str> + Clone {
+        self.provider.lacks.iter().chain(&self.model.lacks).map(String::as_str)
     }
 }
 

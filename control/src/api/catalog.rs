@@ -102,6 +102,8 @@ struct Row {
     audio: Option<bool>,
     /// Where narrower than the provider's.
     protocols: Option<Vec<Dialect>>,
+    /// What the model lacks where it speaks Responses.
+    lacks: Vec<String>,
     context_window: Option<u64>,
     max_output_tokens: Option<u64>,
     /// In dollars per million tokens.
@@ -125,6 +127,7 @@ impl Row {
             reasoning: model.reasoning,
             audio: known.audio,
             protocols: model.dialects.clone(),
+            lacks: model.lacks.clone(),
             context_window: model.context_window,
             max_output_tokens: model.output_tokens_max,
             prices: model.prices.clone(),

@@ -28,6 +28,9 @@ pub(crate) struct Facts {
     /// Protocols that it speaks, where narrower than its instance's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) protocols: Option<Vec<Dialect>>,
+    /// What it lacks where it speaks Responses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lacks: Option<Vec<String>>,
     /// Tokens that fit into a conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) context_window: Option<u64>,
@@ -49,6 +52,7 @@ impl Facts {
             reasoning: model.reasoning,
             audio: None,
             protocols: model.dialects.clone(),
+            lacks: Some(model.lacks.clone()).filter(|lacks| !lacks.is_empty()),
             context_window: model.context_window,
             max_output_tokens: model.output_tokens_max,
             prices: model.prices.clone(),
@@ -64,6 +68,7 @@ impl Facts {
             reasoning: self.reasoning.or(other.reasoning),
             audio: self.audio.or(other.audio),
             protocols: self.protocols.or_else(|| other.protocols.clone()),
+            lacks: self.lacks.or_else(|| other.lacks.clone()),
             context_window: self.context_window.or(other.context_window),
             max_output_tokens: self.max_output_tokens.or(other.max_output_tokens),
             prices: self.prices.or_else(|| other.prices.clone()),
@@ -77,6 +82,9 @@ impl Facts {
         {
             return Some(("facts.display_name", "display_name is 1 to 256 bytes on one line."));
         }
+        if self.lacks.as_ref().is_some_and(|lacks| lacks.len() > LACKS_MAX) {
+            return Some(("facts.lacks", "lacks has at most 64 names."));
+        }
         if self.context_window == Some(0) {
             return Some(("facts.context_window", "context_window is a number of tokens from 1."));
         }
@@ -89,6 +97,9 @@ impl Facts {
         None
     }
 }
+
+/// Features that one model can lack.
+const LACKS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {

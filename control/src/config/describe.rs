@@ -35,6 +35,7 @@ fn described(raw: &raw::DescribedModel) -> Model {
         tools: raw.tools,
         reasoning: raw.reasoning,
         dialects: raw.protocols.as_ref().map(|list| dialects(list)),
+        lacks: raw.lacks.clone().unwrap_or_default(),
         context_window: raw.context_window,
         output_tokens_max: raw.max_output_tokens,
         price_label: prices.as_ref().map(|prices| prices.label("config")),

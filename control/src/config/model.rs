@@ -241,6 +241,8 @@ pub struct Provider {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Dialects that it speaks natively.
     pub dialects: Vec<Dialect>,
+    /// What its Responses lacks, as [`shared::routing::ProviderInstance::lacks`] says.
+    pub lacks: Vec<String>,
     /// What sets it apart from others of its protocol.
     pub quirks: Quirks,
     /// Bounds an attempt up to the response head.

@@ -73,6 +73,7 @@ impl Reader<'_> {
             kept_key,
             headers,
             dialects,
+            lacks: entry.map(|entry| entry.lacks.clone()).unwrap_or_default(),
             quirks: entry.map_or(kind.quirks, |entry| entry.quirks.over(kind.quirks)),
             timeout: seconds(self.raw.timeout).unwrap_or(kind.timeout),
             stream_idle_timeout: seconds(self.raw.stream_idle_timeout).unwrap_or(STREAM_IDLE_TIMEOUT),
@@ -132,11 +133,11 @@ impl Reader<'_> {
             let list = known().collect::<Vec<_>>().join(", ");
             self.note(&[key("type")], format!("'{name}' is not a type of provider{hint} (known: {list})"));
         }
-        found
         if let Some(kind) = found.filter(|kind| kind.name != name) {
             let (id, right) = (self.id, kind.name);
             self.warnings.push(format!("providers.{id}: type {name} is read as {right}; write {right}"));
         }
+        found
     }
 
     fn headers(&mut self) -> Vec<(HeaderName, HeaderValue)> {

@@ -211,6 +211,11 @@ pub(super) struct DescribedModel {
     /// Protocols that the model speaks, where narrower than its instance's.
     #[serde(default)]
     pub(super) protocols: Option<Vec<Protocol>>,
+    /// What the model lacks where it speaks Responses: names of members (previous_response_id, conversation, store, prompt,
+    /// encrypted_content), types of built-in tools (web_search) and values of include; tools and include stand for all.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub(super) lacks: Option<Vec<String>>,
     /// Tokens that fit into a conversation.
     #[serde(default)]
     #[schemars(range(min = 1))]

@@ -32,6 +32,9 @@ pub struct Entry {
     /// What sets it apart from others of its type.
     #[serde(default)]
     pub quirks: Differing,
+    /// What its Responses lacks, as [`shared::routing::ProviderInstance::lacks`] says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<String>,
     /// Where its documentation is.
     pub docs: String,
 }

@@ -73,6 +73,7 @@ fn instance(
         signer,
         identity,
         dialects: provider.dialects.clone(),
+        lacks: provider.lacks.clone(),
         quirks: provider.quirks,
         force_api_support: provider.force_api_support,
         default_voice: provider.default_voice.clone(),

@@ -176,7 +176,7 @@ pub static KINDS: &[&ProviderKind] = &[
 /// Kinds of the specification that this release knows by name and does not serve yet.
 pub static KINDS_TO_COME: &[&str] = &["extension", "oauth_partner"];
 
-/// The kind called `name`.
+/// The kind called `name`, which may be one of its other names.
 pub fn kind(name: &str) -> Option<&'static ProviderKind> {
     KINDS.iter().copied().find(|kind| kind.name == name || kind.other_names.contains(&name))
 }

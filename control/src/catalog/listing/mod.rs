@@ -208,6 +208,7 @@ fn offer(entry: &Value, id: &str) -> Offer {
                 .or_else(|| can(entry, "thinking"))
                 .or_else(|| entry.get("thinking")?.as_bool()),
             protocols: None,
+            lacks: None,
             context_window: number(CONTEXT_FIELDS),
             max_output_tokens: number(OUTPUT_FIELDS),
             prices: entry.get("pricing").and_then(prices_a_token),

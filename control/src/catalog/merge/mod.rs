@@ -205,6 +205,7 @@ fn model(provider: &ProviderId, id: &str, facts: Facts, prices_from: Option<&Pri
         tools: facts.tools,
         reasoning: facts.reasoning,
         dialects: facts.protocols,
+        lacks: facts.lacks.unwrap_or_default(),
         context_window: facts.context_window,
         output_tokens_max: facts.max_output_tokens,
         price_label: facts.prices.as_ref().zip(prices_from).map(|(prices, from)| label(prices, from)),

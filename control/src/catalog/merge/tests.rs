@@ -96,6 +96,7 @@ fn instance(provider: &Provider) -> ProviderInstance {
         renew: None,
         signer: None,
         identity: [0; 32],
+        lacks: Vec::new(),
         quirks: provider.quirks,
         force_api_support: false,
         default_voice: None,

@@ -152,6 +152,10 @@ fn model(model: &Model) -> Value {
         ("tools", json!(model.tools)),
         ("reasoning", json!(model.reasoning)),
         ("protocols", model.dialects.as_deref().map_or(Value::Null, dialects)),
+        (
+            "lacks",
+            Some(&model.lacks).filter(|lacks| !lacks.is_empty()).map_or(Value::Null, |lacks| json!(lacks)),
+        ),
         ("context_window", json!(model.context_window)),
         ("max_output_tokens", json!(model.output_tokens_max)),
         ("prices", json!(model.prices)),

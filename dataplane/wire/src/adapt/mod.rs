@@ -14,6 +14,7 @@ mod chat_over_messages;
 mod chat_over_responses;
 mod counting;
 mod events;
+mod features;
 mod fitted;
 mod images_over_gemini;
 mod loss;
@@ -38,6 +39,7 @@ use shared::provider::quirks::ToolIds;
 use shared::usage::TokenCounts;
 
 pub use counting::Counting;
+pub use features::lacking;
 pub use fitted::with_tool_ids;
 pub use loss::{Fate, Loss};
 pub use param::client_param;

@@ -1,0 +1,136 @@
+//! What a Responses request needs of a native target that not every one has: stored state, encrypted reasoning, built-in
+//! tools, values of `include` (RESP-2).
+
+use bytes::Bytes;
+
+use super::Rejection;
+use crate::json::{KEY_BYTES_MAX, Place, Scanner, Sink, unescape};
+use crate::request::Head;
+
+/// The first feature that the request needs and that is among `lacks`: names of members, types of built-in tools, values
+/// of `include`; `tools` and `include` stand for all of them.
+pub fn lacking<'a>(
+    head: &Head,
+    segments: &[Bytes],
+    lacks: impl Iterator<Item = &'a str> + Clone,
+) -> Option<Rejection> {
+    let is_lacking = |name: &str| lacks.clone().any(|lacking| lacking == name);
+    let state = &head.state;
+    let members = [
+        ("previous_response_id", state.previous_response_id.is_some()),
+        ("conversation", state.conversation.is_some()),
+        ("store", state.store == Some(true)),
+        ("prompt", state.prompt),
+    ];
+    if let Some((name, _)) = members.into_iter().find(|(name, is_needed)| *is_needed && is_lacking(name)) {
+        return Some(rejection(name));
+    }
+    if state.encrypted_content && is_lacking("encrypted_content") {
+        return Some(rejection("input"));
+    }
+    if !state.include && !head.has_tools {
+        return None;
+    }
+    let (mut scanner, mut named) = (Scanner::new(), Named::default());
+    let is_read = segments.iter().all(|segment| scanner.push(segment, &mut named).is_ok());
+    let lacking = named.names.iter().filter(|_| is_read).find(|(list, name, _)| match list {
+        List::Tools => {
+            let is_built_in = !matches!(name.as_str(), "function" | "custom" | "namespace");
+            is_built_in && (is_lacking("tools") || is_lacking(name))
+        }
+        List::Include => is_lacking("include") || is_lacking(name),
+    });
+    lacking.map(|(list, _, index)| match list {
+        List::Tools => rejection(&format!("tools.{index}.type")),
+        List::Include => rejection(&format!("include.{index}")),
+    })
+}
+
+fn rejection(param: &str) -> Rejection {
+    Rejection::new(param, "needs a feature of the Responses API that this model's provider does not have.")
+}
+
+/// The types of tools and the values of `include`, with their places in the list.
+#[derive(Debug, Default)]
+struct Named {
+    names: Vec<(List, String, usize)>,
+    /// The list that is open.
+    list: Option<List>,
+    /// The element that is open or comes next.
+    index: usize,
+    /// The last member of a tool is its type.
+    is_type: bool,
+    /// The beginning of the string that is open.
+    text: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    Tools,
+    Include,
+}
+
+impl Sink for Named {
+    fn skips(&self, at: Place, _object: bool) -> bool {
+        match at.depth {
+            0 => false,
+            1 => self.list.is_none(),
+            2 => self.list != Some(List::Tools),
+            _ => true,
+        }
+    }
+
+    fn close(&mut self, at: Place) {
+        if at.depth == 1 {
+            self.list = None;
+        }
+    }
+
+    fn comma(&mut self, at: Place) {
+        if at.depth == 2 {
+            self.index = self.index.saturating_add(1);
+        }
+    }
+
+    fn text_start(&mut self, _at: Place, _key: bool) {
+        self.text.clear();
+    }
+
+    fn piece(&mut self, bytes: &[u8]) {
+        let room = KEY_BYTES_MAX.saturating_sub(self.text.len());
+        self.text.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+    }
+
+    fn text_end(&mut self, at: Place, key: bool) {
+        let text = || unescape(&self.text).unwrap_or_default();
+        match (at.depth, key, self.list) {
+            (1, true, _) => {
+                self.index = 0;
+                self.list = match text().as_str() {
+                    "tools" => Some(List::Tools),
+                    "include" => Some(List::Include),
+                    _ => None,
+                };
+            }
+            (3, true, _) => self.is_type = text() == "type",
+            (3, false, Some(List::Tools)) if self.is_type => self.add(List::Tools),
+            (2, false, Some(List::Include)) => self.add(List::Include),
+            _ => {}
+        }
+    }
+
+    fn scalar_start(&mut self, _at: Place) {
+        self.text.clear();
+    }
+}
+
+impl Named {
+    fn add(&mut self, list: List) {
+        if self.names.len() < NAMES_MAX {
+            self.names.push((list, unescape(&self.text).unwrap_or_default(), self.index));
+        }
+    }
+}
+
+/// Tools and values that are looked at.
+const NAMES_MAX: usize = 1_024;
