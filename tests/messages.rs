@@ -46,7 +46,11 @@ async fn a_whole_answer_is_a_message() {
         let answer = gateway.client().with("anthropic-version", "2023-06-01").post(path, ask(false)).await;
         assert_eq!(answer.status, 200, "{:?}", answer.body);
         let message = answer.json();
-        assert_eq!((&message["type"], &message["model"]), (&json!("message"), &json!("line")));
+        assert_eq!(
+            (&message["type"], &message["model"]),
+            (&json!("message"), &json!("m")),
+            "as the target calls it"
+        );
         assert_eq!(message["content"], json!([{"type": "text", "text": "hello"}]));
         assert_eq!(message["stop_reason"], "end_turn");
         assert_eq!(

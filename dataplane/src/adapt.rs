@@ -102,20 +102,20 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         let understood = dialect.is_conversation() || dialect == Dialect::Images;
         let reading = if understood { Reading::Native { dialect, include_usage } } else { Reading::Proxied };
         let segments = fitted(segments, dialect, quirks.tool_ids);
+        let segments = match default_voice(target).filter(|_| dialect == Dialect::Speech) {
+            Some(voice) => with_voice(segments, voice),
+            None => segments,
+        };
         return Ok(Outgoing { reading, path: path(dialect, Call::answer(head.stream))?, segments });
     }
     let Some(pair) = adaptation(target, head.dialect) else {
         return Err(Rejection::new("model", "goes to a target that does not speak this protocol."));
     };
     let seed = message.worker.request_id();
-        let segments = match default_voice(target).filter(|_| dialect == Dialect::Speech) {
-            Some(voice) => with_voice(segments, voice),
-            None => segments,
-        };
     let prepared = (pair.prepare)(&Asking {
         body: &segments.concat(),
         target: &traits(target),
-        selector: &head.model,
+        selector: model,
         seed: seed.to_str().unwrap_or_default().trim_start_matches("req_"),
         now_s: shared::clock::unix_ms() / 1_000,
         input_tokens: head.input.estimate(head.dialect, model),
@@ -145,18 +145,18 @@ fn fitted(segments: Vec<Bytes>, dialect: Dialect, form: ToolIds) -> Vec<Bytes> {
     }
 }
 
-/// Says the start of a video to `target`.
-fn video(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
-    let model = target.model.id.as_str();
-    let begins = |vendor: Vendor| Some((vendor, target.provider.path(vendor.dialect(), Call::Start, model)?));
-    let Some((vendor, path)) = vendor(target).and_then(begins) else {
-        return Err(Rejection::new("model", "goes to a target that makes no videos."));
 /// The voice of a target for requests that name none. The gateway's own voices have it at hand.
 fn default_voice(target: &Target) -> Option<&str> {
     let is_remote = matches!(target.provider.reach, InstanceReach::Network(_));
     target.provider.default_voice.as_deref().filter(|_| is_remote)
 }
 
+/// Says the start of a video to `target`.
+fn video(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
+    let model = target.model.id.as_str();
+    let begins = |vendor: Vendor| Some((vendor, target.provider.path(vendor.dialect(), Call::Start, model)?));
+    let Some((vendor, path)) = vendor(target).and_then(begins) else {
+        return Err(Rejection::new("model", "goes to a target that makes no videos."));
     };
     let mut body =
         request::build(&message.body.segments, message.head, Naming::Model(model), false, None).concat();
@@ -185,12 +185,6 @@ pub(crate) fn preamble(message: Message<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// What an adaptation must know of `target`.
-fn traits(target: &Target) -> Traits<'_> {
-    let quirks = &target.provider.quirks;
-    let plain = Traits::of(target.model.id.as_str());
-    Traits {
-        reasoning: target.model.reasoning == Some(true),
 /// How `target` is asked how many tokens the Messages request has that `segments` are the pieces of, where its own protocol
 /// can ask that.
 pub(crate) fn counting<'a>(
@@ -206,7 +200,7 @@ pub(crate) fn counting<'a>(
     let prepared = (pair.prepare)(&Asking {
         body: &segments.concat(),
         target: &traits(target),
-        answer_model: model,
+        selector: model,
         seed: message.worker.request_id().to_str().unwrap_or_default(),
         now_s: shared::clock::unix_ms() / 1_000,
         input_tokens: 0,
@@ -215,6 +209,12 @@ pub(crate) fn counting<'a>(
     Some((counting, path, body))
 }
 
+/// What an adaptation must know of `target`.
+fn traits(target: &Target) -> Traits<'_> {
+    let quirks = &target.provider.quirks;
+    let plain = Traits::of(target.model.id.as_str());
+    Traits {
+        reasoning: target.model.reasoning == Some(true),
         output_limit_field: quirks.output_limit.field(),
         output_tokens_default: target
             .model

@@ -101,7 +101,7 @@ pub struct Asking<'a> {
     pub body: &'a [u8],
     /// The target.
     pub target: &'a Traits<'a>,
-    /// The `model` of the client's request, which is the model of an adapted answer.
+    /// The `model` of the answer: what the target calls the model, as in a native answer.
     pub selector: &'a str,
     /// 24 to 32 letters and digits, new with every request: the answer's ids are made of it.
     pub seed: &'a str,

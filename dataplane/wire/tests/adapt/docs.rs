@@ -36,7 +36,12 @@ fn wanted() -> String {
                     target = title(pair.target),
                 );
             }
-            None => table(pair, &mut page),
+            None => {
+                if (pair.client, pair.target) == (Dialect::Chat, Dialect::Responses) {
+                    page.push_str(EXPERIMENTAL);
+                }
+                table(pair, &mut page);
+            }
         }
     }
     page
@@ -62,6 +67,12 @@ fn title(dialect: Dialect) -> &'static str {
     }
 }
 
+const EXPERIMENTAL: &str = "\
+**Experimental**: only where `force_api_support: true` stands on the provider, and only for a model that is known to speak
+nothing but Responses.
+
+";
+
 const INTRODUCTION: &str = "\
 <!-- Made from the tables in dataplane/wire/src/adapt: cargo test -p wire --test adapt -- --ignored renew -->
 
@@ -69,7 +80,8 @@ const INTRODUCTION: &str = "\
 
 A target that does not speak the client's protocol can serve it all the same, where this page says so. What the
 target's protocol cannot say is refused before anything is sent: status 400, with the path of the field. The answer
-carries `X-LLMGW-Adapted`, and `X-LLMGW-Dropped` with the members that nobody knows.
+carries `X-LLMGW-Adapted`, and `X-LLMGW-Dropped` with the members that nobody knows. Its `model` is the target's own name
+of the model, as in a native answer, which passes as it comes.
 
 | Fate | What becomes of the field |
 |---|---|

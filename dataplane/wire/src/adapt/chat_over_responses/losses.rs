@@ -6,7 +6,7 @@ use crate::json::Tree;
 
 /// A rejected member that asks for nothing (false, 0, "", [] or {}) passes.
 pub(super) static LOSSES: &[Loss] = &[
-    mapped("model", "the target's model; the answer names the selector"),
+    mapped("model", "the target's model, which the answer names too"),
     mapped("messages", "`input`, an item for each message, call and result"),
     mapped("messages.*.content.*[text]", "`input_text`; of the assistant one `output_text`"),
     mapped("messages.*.content.*[image_url]", "`input_image`"),

@@ -8,7 +8,7 @@ use crate::json::Tree;
 
 /// A rejected member that asks for nothing (false, 0, "", [] or {}) passes.
 pub(super) static LOSSES: &[Loss] = &[
-    mapped("model", "the target's model; the answer names the selector"),
+    mapped("model", "the target's model, which the answer names too"),
     mapped("input", "`messages`; a string is one user message"),
     mapped(
         "instructions",
