@@ -27,6 +27,7 @@ pub(crate) struct Setup {
     yaml: String,
     environment: BTreeMap<String, String>,
     state: Arc<TempDir>,
+    directory: Option<PathBuf>,
 }
 
 impl Setup {
@@ -44,6 +45,7 @@ impl Setup {
             yaml: yaml.text(),
             environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             state: Arc::new(tempfile::tempdir().unwrap()),
+            directory: None,
         }
     }
 
@@ -61,6 +63,12 @@ impl Setup {
     /// Leaves an environment variable unset.
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.environment.remove(name);
+        self
+    }
+
+    /// Sets the working directory.
+    pub(crate) fn directory(mut self, path: &Path) -> Self {
+        self.directory = Some(path.to_owned());
         self
     }
 
@@ -93,6 +101,7 @@ impl Setup {
             .envs(&self.environment)
             .stdin(Stdio::null())
             .kill_on_drop(true);
+        command.current_dir(self.directory.as_deref().unwrap_or(Path::new(".")));
         command
     }
 
