@@ -125,10 +125,11 @@ async fn claude_on_vertex_counts_tokens() {
         (&asked["model"], &asked["anthropic_version"]),
         (&json!("claude-sonnet-4-5@20250929"), &json!("vertex-2023-10-16"))
     );
-    // Gemini does not count what a Messages client asks.
+    // Gemini counts what the request is in its own protocol.
+    upstream.then(Answer::json(200, json!({"totalTokens": 3}).to_string()));
     let answer = count("p/gemini-x").await;
-    assert_eq!((answer.status, answer.header("x-llmgw-token-count")), (200, Some("estimate")));
-    assert_eq!(upstream.requests().len(), 1);
+    assert_eq!((answer.status, answer.json()), (200, json!({"input_tokens": 3})));
+    assert!(first_line(&upstream.request(1).await).contains("/google/models/gemini-x:countTokens "));
 }
 
 #[tokio::test]

@@ -198,7 +198,7 @@ pub(crate) fn counting<'a>(
     let takes_whole = target.provider.quirks.counts_whole;
     let counting = Counting { target: pair.target, model, takes_whole };
     let prepared = (pair.prepare)(&Asking {
-        body: &segments.concat(),
+        body: &with_max_tokens(segments.concat(), message.head),
         target: &traits(target),
         selector: model,
         seed: message.worker.request_id().to_str().unwrap_or_default(),
@@ -208,6 +208,20 @@ pub(crate) fn counting<'a>(
     let body = counting.request(&prepared.ok()?.body)?;
     Some((counting, path, body))
 }
+
+/// The Messages request `body` with `max_tokens`, which a request for an answer must have and one to count need not.
+fn with_max_tokens(mut body: Vec<u8>, head: &Head) -> Vec<u8> {
+    if head.max_output_tokens.is_none()
+        && let Some(at) = body.iter().position(|byte| *byte == b'{')
+    {
+        let after = at.saturating_add(1);
+        body.splice(after..after, MAX_TOKENS_UNASKED.iter().copied());
+    }
+    body
+}
+
+/// More than any budget for thoughts, which must be less.
+const MAX_TOKENS_UNASKED: &[u8] = br#""max_tokens":1000000,"#;
 
 /// What an adaptation must know of `target`.
 fn traits(target: &Target) -> Traits<'_> {
