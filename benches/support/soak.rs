@@ -25,6 +25,11 @@ pub(crate) async fn run(minutes: u32, upstream: &Upstream, epoch: Instant) {
     let loads: Vec<Scenario> =
         scenario::all().into_iter().filter(|load| LOADS.contains(&load.name)).collect();
     let proxy = Proxy::start(Kind::Llmgw, upstream.port);
+    let address = proxy.address;
+    let project = tokio::task::spawn_blocking(move || {
+        admin(address, "POST", "projects", &json!({ "name": "soak" }))["id"].as_str().unwrap().to_owned()
+    });
+    let project = project.await.unwrap();
     println!("minute  resident MiB  descriptors  keys made  faults");
     let (mut faults, mut keys) = (0, 0);
     for minute in 0..minutes {
@@ -33,10 +38,10 @@ pub(crate) async fn run(minutes: u32, upstream: &Upstream, epoch: Instant) {
             faults += load.measure(&proxy, upstream, epoch, true).await.faults;
         }
         // The upstream answers on this thread.
-        let address = proxy.address;
+        let (address, project) = (proxy.address, project.clone());
         let rotating = tokio::task::spawn_blocking(move || {
             leave(address);
-            rotate(address)
+            rotate(address, &project)
         });
         keys += rotating.await.unwrap();
         tokio::time::sleep(end.saturating_duration_since(Instant::now())).await;
@@ -58,8 +63,8 @@ fn leave(address: SocketAddr) {
 }
 
 /// Mints a key, rotates it some times and revokes the last one; returns how many keys that made.
-fn rotate(address: SocketAddr) -> usize {
-    let minted = admin(address, "POST", "keys", &json!({ "name": "soak" }));
+fn rotate(address: SocketAddr, project: &str) -> usize {
+    let minted = admin(address, "POST", "keys", &json!({ "name": "soak", "project": project }));
     let mut id = minted["id"].as_str().unwrap_or_default().to_owned();
     for _ in 0..ROTATIONS {
         let next = admin(address, "POST", &format!("keys/{id}/rotate"), &json!({ "overlap_seconds": 0 }));
