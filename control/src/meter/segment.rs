@@ -26,7 +26,9 @@ impl Place {
     /// Appends all of `frame`. After an error the file may end in a part of it, and nothing may be appended any more.
     pub(super) fn append(&mut self, frame: &[u8]) -> io::Result<()> {
         match self {
-            Self::Mapped(map) => map.append(frame).then_some(()).ok_or(io::ErrorKind::StorageFull.into()),
+            Self::Mapped(map) => {
+                map.append(frame).then_some(()).ok_or_else(|| io::ErrorKind::StorageFull.into())
+            }
             Self::Written(file) => file.write_all(frame),
         }
     }

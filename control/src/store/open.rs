@@ -42,7 +42,7 @@ pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Open
     let lock = StateLock::take(dir)?;
     let path = dir.join(DATABASE);
     if path.try_exists().map_err(|source| OpenError::Io { path: path.clone(), source })? {
-        check_rows(&path, check(&path, encryption_key)?)?;
+        check_rows(&path, &check(&path, encryption_key)?)?;
         check_usage(dir)?;
     } else {
         nothing_left_over(dir, &path)?;
@@ -127,10 +127,10 @@ pub(crate) fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Co
 }
 
 /// Compares the rows of a database that is whole with the sums that were kept of them.
-pub(crate) fn check_rows(path: &Path, db: Connection) -> Result<(), OpenError> {
+fn check_rows(path: &Path, db: &Connection) -> Result<(), OpenError> {
     let bytes = fs::metadata(path).map_err(|source| OpenError::Io { path: path.into(), source })?.len();
     let skipped = if bytes <= CHECKED_BYTES_MAX { &[][..] } else { LARGE_TABLES };
-    match row_sums::changed(&db, MAIN, skipped).map_err(|source| sql_error(path, source))? {
+    match row_sums::changed(db, MAIN, skipped).map_err(|source| sql_error(path, source))? {
         Some(table) => Err(OpenError::Damaged {
             path: path.into(),
             detail: format!("the rows of table {table} are not those that the gateway wrote"),
@@ -146,7 +146,7 @@ fn check_usage(dir: &Path) -> Result<(), OpenError> {
     match &files.usage {
         Some(path) if path.exists() => {
             let checked = check_file(path, USAGE_APPLICATION_ID, CHECK_MARKS);
-            match checked.and_then(|db| check_rows(path, db)) {
+            match checked.and_then(|db| check_rows(path, &db)) {
                 Err(OpenError::Damaged { path, detail }) => Err(OpenError::UsageDamaged { path, detail }),
                 checked => checked,
             }
