@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::support::admin::Admin;
-use crate::support::figure::figure;
+use crate::support::figure::{figure, is_full};
 use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::{Answer, Client, Upstream, Yaml, chat, wait};
 
@@ -27,7 +27,7 @@ const READ: [&str; 9] = [
 
 /// Bits that are flipped, one at a time.
 fn flips() -> u64 {
-    if std::env::var_os("LLMGW_TEST_FULL").is_some() { 1_000 } else { 40 }
+    if is_full() { 1_000 } else { 40 }
 }
 
 /// How a gateway on a damaged database has begun.
