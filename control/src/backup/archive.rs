@@ -3,7 +3,7 @@
 //! path, and links, devices and everything else that tar knows is refused.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::manifest::{BUFFER_BYTES, DATABASE, Hasher, MANIFEST, Manifest, Manife
 use super::scratch::Scratch;
 use super::{BackupError, at};
 use crate::regular_file;
-use crate::store::copy;
+use crate::store::copy as stored;
 use crate::store::open::{APPLICATION_ID, USAGE_APPLICATION_ID};
 
 /// Reads `archive` as a restore would, and finds out whether it is whole.
@@ -34,7 +34,7 @@ pub(super) fn inspect(archive: &Path, dir: &Path, manifest: &Manifest) -> Result
     for file in manifest.files.iter().filter(|file| file.name.ends_with(".db")) {
         let own = file.name == DATABASE;
         let application_id = if own { APPLICATION_ID } else { USAGE_APPLICATION_ID };
-        let found = copy::inspect(&dir.join(&file.name), application_id)
+        let found = stored::inspect(&dir.join(&file.name), application_id)
             .map_err(|what| BackupError::unsound(archive, format!("{}: {what}", file.name)))?;
         if own && found != manifest.database_version {
             return Err(BackupError::unsound(
@@ -55,6 +55,20 @@ pub(super) fn manifest(archive: &Path) -> Result<Manifest, BackupError> {
 
 /// Unpacks `archive` into the empty directory `dir`, as long as that takes no more than `bytes_max`.
 pub(crate) fn unpack(archive: &Path, dir: &Path, bytes_max: u64) -> Result<Manifest, BackupError> {
+    read(archive, bytes_max, |entry, file| write(archive, entry, file, dir))
+}
+
+/// Reads all of `archive` and compares each file with the manifest's checksum, without unpacking to a disk.
+pub(super) fn check(archive: &Path) -> Result<Manifest, BackupError> {
+    read(archive, BYTES_MAX, |entry, file| copy(archive, entry, file, &mut io::sink()))
+}
+
+/// Reads `archive` to its end; `take` reads each file.
+fn read(
+    archive: &Path,
+    bytes_max: u64,
+    mut take: impl FnMut(&mut Entry<'_, Packed>, &ManifestFile) -> Result<(), BackupError>,
+) -> Result<Manifest, BackupError> {
     let packed = regular_file::open(archive).and_then(|file| file.metadata()).map_err(at(archive))?.len();
     let bytes_max = bytes_max.min(packed.saturating_mul(RATIO_MAX).max(BYTES_ALWAYS));
     let mut tar = open(archive, bytes_max.saturating_add(MANIFEST_BYTES_MAX + TAR_BYTES))?;
@@ -68,7 +82,7 @@ pub(crate) fn unpack(archive: &Path, dir: &Path, bytes_max: u64) -> Result<Manif
                 format!("{} has another length than its manifest says", file.name),
             ));
         }
-        write(archive, &mut entry, file, dir)?;
+        take(&mut entry, file)?;
     }
     if let Some(entry) = entries.next() {
         let entry = entry.map_err(broken(archive))?;
@@ -137,6 +151,17 @@ fn write(
     let path = dir.join(&file.name);
     let mut out =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(at(&path))?;
+    copy(archive, entry, file, &mut out)?;
+    out.sync_all().map_err(at(&path))
+}
+
+/// Copies an entry to `out` and compares it with the manifest's checksum.
+fn copy(
+    archive: &Path,
+    entry: &mut Entry<'_, Packed>,
+    file: &ManifestFile,
+    out: &mut impl io::Write,
+) -> Result<(), BackupError> {
     let mut hasher = Hasher::default();
     let (mut buffer, mut bytes) = (vec![0; BUFFER_BYTES], 0_u64);
     loop {
@@ -147,12 +172,12 @@ fn write(
         }
         hasher.update(piece);
         bytes = bytes.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
-        out.write_all(piece).map_err(at(&path))?;
+        out.write_all(piece).map_err(at(Path::new(&file.name)))?;
     }
     if bytes != file.bytes || hasher.hex() != file.sha256 {
         return Err(BackupError::unsound(archive, format!("{} is not what its checksum says", file.name)));
     }
-    out.sync_all().map_err(at(&path))
+    Ok(())
 }
 
 /// After the last entry there are zeros and nothing else; reading them checks the compression's own checksum.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::archive::manifest;
+use super::archive::{check, manifest};
 use super::manifest::Manifest;
 use super::scratch::Scratch;
 use super::{BackupError, at};
@@ -100,15 +100,24 @@ impl Shelf {
         look_at(&self.dir, name.to_owned())
     }
 
-    /// Removes the oldest archives, so that `kept` stay. Every archive here was found whole when it got its name;
-    /// one that cannot be read any more does not count, and is left for somebody to look at.
+    /// Removes the archives that are older than the newest `kept` whole ones. Each is read to its end before it counts: one
+    /// that was damaged since it got its name takes the place of none, and is left for the operator to look at.
     pub(super) fn prune(&self, kept: u32) {
-        let readable = list(&self.state).unwrap_or_default().into_iter().filter(|a| a.manifest.is_some());
-        for old in readable.skip(usize::try_from(kept).unwrap_or(usize::MAX)) {
+        let mut whole = 0;
+        for old in list(&self.state).unwrap_or_default() {
             let path = self.dir.join(&old.name);
-            match fs::remove_file(&path) {
-                Ok(()) => tracing::info!("backup {} was removed; {kept} are kept", old.name),
-                Err(error) => tracing::warn!("backup {} cannot be removed: {error}", path.display()),
+            if whole < kept {
+                match check(&path) {
+                    Ok(_) => whole += 1,
+                    Err(error) => {
+                        tracing::warn!("{error}; it does not count as one of the {kept} that are kept")
+                    }
+                }
+            } else if old.manifest.is_some() {
+                match fs::remove_file(&path) {
+                    Ok(()) => tracing::info!("backup {} was removed; {kept} are kept", old.name),
+                    Err(error) => tracing::warn!("backup {} cannot be removed: {error}", path.display()),
+                }
             }
         }
     }
@@ -120,8 +129,13 @@ pub(super) fn archive_name(now: Timestamp) -> String {
     format!("{PREFIX}{}.{millisecond:03}Z{SUFFIX}", now.strftime("%Y%m%dT%H%M%S"))
 }
 
+/// True for the names that [`archive_name`] gives. A file of another name, which would sort before all of them, is no
+/// backup of this directory.
 fn is_archive(name: &str) -> bool {
-    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+    let moment = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX)).map(str::as_bytes);
+    let pattern = b"00000000T000000.000Z";
+    let fits = |(byte, like): (&u8, &u8)| if *like == b'0' { byte.is_ascii_digit() } else { byte == like };
+    moment.is_some_and(|moment| moment.len() == pattern.len() && moment.iter().zip(pattern).all(fits))
 }
 
 const FOLDER: &str = "backups";

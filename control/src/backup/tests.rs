@@ -126,6 +126,22 @@ fn as_many_are_kept_as_was_said_and_the_oldest_goes() {
 }
 
 #[test]
+fn a_damaged_archive_takes_the_place_of_no_whole_one() {
+    let (_home, dir) = state();
+    let made: Vec<Archive> = (0..3).map(|_| create(&dir, 3).unwrap()).collect();
+    // Its manifest can be read, and what the manifest describes is cut.
+    let damaged = path_of(&dir, &made[2]);
+    let bytes = fs::read(&damaged).unwrap();
+    fs::write(&damaged, &bytes[..bytes.len() - 20]).unwrap();
+    // A name that sorts before all others is none of an archive.
+    fs::write(dir.join("backups/llmgw-backup-zzz.tar.zst"), &bytes).unwrap();
+    let fourth = create(&dir, 2).unwrap();
+    let names: Vec<String> = list(&dir).unwrap().into_iter().map(|archive| archive.name).collect();
+    assert_eq!(names, [&fourth.name, &made[2].name, &made[1].name].map(String::clone));
+    assert!(verify(&path_of(&dir, &made[1])).is_ok(), "the newest whole one but the last is kept");
+}
+
+#[test]
 fn plain_secrets_and_drafts_are_in_no_archive() {
     let (home, dir) = state();
     let archive = create(&dir, 1).unwrap();
