@@ -28,9 +28,12 @@ fn form(model: &str) -> String {
     )
 }
 
-/// A request of each route: its path, its content type, and what makes its body for a model.
-fn routes() -> Vec<(&'static str, &'static str, Box<dyn Fn(&str) -> String>)> {
-    let mut routes: Vec<(&str, &str, Box<dyn Fn(&str) -> String>)> = Vec::new();
+/// A request of a route: its path, its content type, and what makes its body for a model.
+type Request = (&'static str, &'static str, Box<dyn Fn(&str) -> String>);
+
+/// A request of each route.
+fn routes() -> Vec<Request> {
+    let mut routes: Vec<Request> = Vec::new();
     let mut add = |paths: &[&'static str], body: fn(&str) -> Value| {
         for path in paths {
             routes.push((path, "application/json", Box::new(move |model| body(model).to_string())));

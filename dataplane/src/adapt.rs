@@ -95,7 +95,7 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         let dialect = head.dialect;
         if dialect == Dialect::Responses
             && target.lacks().next().is_some()
-            && let Some(rejection) = wire::adapt::lacking(head, &segments, target.lacks())
+            && let Some(rejection) = wire::adapt::lacking(head, &segments, &target.lacks())
         {
             return Err(rejection);
         }

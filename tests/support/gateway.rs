@@ -101,7 +101,7 @@ impl Setup {
             .envs(&self.environment)
             .stdin(Stdio::null())
             .kill_on_drop(true);
-        command.current_dir(self.directory.as_deref().unwrap_or(Path::new(".")));
+        command.current_dir(self.directory.as_deref().unwrap_or_else(|| Path::new(".")));
         command
     }
 

@@ -88,7 +88,7 @@ mod tests {
     fn names_are_those_of_serde() {
         check(Outcome::name, 5);
         check(Provenance::name, 4);
-        check(result, 20);
+        check(result, 21);
         check(error, 31);
     }
 }

@@ -12,7 +12,7 @@ use crate::request::Head;
 pub fn lacking<'a>(
     head: &Head,
     segments: &[Bytes],
-    lacks: impl Iterator<Item = &'a str> + Clone,
+    lacks: &(impl Iterator<Item = &'a str> + Clone),
 ) -> Option<Rejection> {
     let is_lacking = |name: &str| lacks.clone().any(|lacking| lacking == name);
     let state = &head.state;
