@@ -296,3 +296,55 @@ async fn floods_of_frames_cost_little_and_hold_nobody_up() {
         reading.abort();
     }
 }
+
+/// An upstream of HTTP/2 by hand: answers the first stream of a connection with so many interim answers (1xx), then with
+/// a completion.
+async fn interim_upstream(count: usize) -> (std::net::SocketAddr, tokio::task::JoinHandle<usize>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (mut read, mut write) = stream.into_split();
+        let mut received = Vec::new();
+        // The request has come when the end of its JSON has.
+        while !received.ends_with(b"}") {
+            assert_ne!(read.read_buf(&mut received).await.unwrap(), 0);
+        }
+        let settings = [frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, 1, 0, &[])].concat();
+        write.write_all(&settings).await.unwrap();
+        // `:status` is the eighth entry of the static table.
+        let interim = frame(HEADERS, END_HEADERS, 1, b"\x08\x03102");
+        let mut sent = 0;
+        while sent < count {
+            let frames = (count - sent).min(1_000);
+            if write.write_all(&interim.repeat(frames)).await.is_err() {
+                return sent;
+            }
+            sent += frames;
+        }
+        let completion = chat::completion("after a while");
+        let answer = [frame(HEADERS, END_HEADERS, 1, &[0x88]), frame(DATA, 1, 1, completion.as_bytes())];
+        let _ = write.write_all(&answer.concat()).await;
+        while read.read_buf(&mut received).await.is_ok_and(|length| length > 0) {}
+        sent
+    });
+    (address, serving)
+}
+
+/// LIM-5: interim answers are bounded over HTTP/2 as they are over HTTP/1.1.
+#[tokio::test]
+async fn interim_answers_over_http2_without_end_are_an_error() {
+    for (count, status) in [(100, 200), (50_000_000, 502)] {
+        let (address, serving) = interim_upstream(count).await;
+        let yaml = Yaml::new().provider_with("up", format!("http://{address}/v1"), "http_version: \"2\"");
+        let gateway = Gateway::start(&yaml).await;
+        let answer = gateway.client().chat(chat::request("m")).await;
+        assert_eq!(answer.status, status, "{count}: {answer:?}");
+        if status == 502 {
+            let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+            assert!(message.contains("interim"), "{message}");
+            let sent = serving.await.unwrap();
+            assert!(sent < count / 10, "{sent} were read");
+        }
+    }
+}

@@ -20,6 +20,7 @@ pub(crate) mod dial;
 mod echo;
 pub(crate) mod fetch;
 pub(crate) mod http1;
+mod interim;
 pub(crate) mod outgoing;
 pub(crate) mod pool;
 pub(crate) mod request;
@@ -27,7 +28,8 @@ pub(crate) mod resolve;
 pub(crate) mod voice;
 
 use self::dial::{DialError, UpstreamIo, dial, is_local};
-use self::http1::{Connection, Phase, Unanswered};
+use self::http1::{Connection, INTERIM_WITHOUT_END, Phase, Unanswered};
+use self::interim::Counted;
 use self::outgoing::Outgoing;
 use self::pool::Shared;
 use self::request::Way;
@@ -376,6 +378,7 @@ async fn send_http2(mut shared: Shared, request: Request<Outgoing>) -> Result<An
     let (head, incoming) = sent
         .map_err(|mut error| match error.take_message() {
             Some(_) => Returned::Request,
+            None if shared.flooded.get() => Returned::Error(SendError::Invalid(INTERIM_WITHOUT_END)),
             None => Returned::Error(error.into_error().into()),
         })?
         .into_parts();
@@ -384,6 +387,8 @@ async fn send_http2(mut shared: Shared, request: Request<Outgoing>) -> Result<An
 }
 
 async fn handshake_http2(io: UpstreamIo) -> hyper::Result<Shared> {
+    let flooded = Rc::<Cell<bool>>::default();
+    let io = Counted::new(io, Rc::clone(&flooded));
     let (sender, driver) = http2::Builder::new(LocalExecutor)
         .initial_stream_window_size(HTTP2_WINDOW_BYTES)
         .initial_connection_window_size(HTTP2_WINDOW_BYTES * 16)
@@ -392,7 +397,7 @@ async fn handshake_http2(io: UpstreamIo) -> hyper::Result<Shared> {
         .await?;
     // Ends when the last sender is dropped or the upstream goes; its faults reach the requests themselves.
     tokio::task::spawn_local(async move { driver.await.ok() });
-    Ok(Shared { sender, live: Rc::default() })
+    Ok(Shared { sender, live: Rc::default(), flooded })
 }
 
 /// Bytes that an HTTP/2 peer may send ahead of a slow reader, per stream.

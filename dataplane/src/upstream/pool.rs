@@ -61,6 +61,8 @@ struct Idle {
 pub(crate) struct Shared {
     pub(crate) sender: http2::SendRequest<Outgoing>,
     pub(crate) live: Rc<Cell<u32>>,
+    /// The connection was ended because of interim answers without end.
+    pub(crate) flooded: Rc<Cell<bool>>,
 }
 
 /// Idle connections that a worker keeps to one origin; further ones are closed.

@@ -30,7 +30,9 @@ struct Interim {
 }
 
 /// Interim answers to one request: upstreams that send them to say that they are still at work do so every few seconds.
-const INTERIM_MAX: usize = 100;
+pub(crate) const INTERIM_MAX: usize = 100;
+/// The fault of an upstream that sends more.
+pub(crate) const INTERIM_WITHOUT_END: &str = "it sent interim answers (1xx) without end";
 
 /// No head of an answer came.
 #[derive(Debug)]
@@ -158,7 +160,7 @@ impl Interim {
         self.count += 1;
         self.bytes += bytes;
         if self.count > INTERIM_MAX || self.bytes > HEAD_BYTES_MAX {
-            return Err(Fault::Invalid("it sent interim answers (1xx) without end"));
+            return Err(Fault::Invalid(INTERIM_WITHOUT_END));
         }
         Ok(())
     }

@@ -8,4 +8,4 @@
 mod connection;
 mod head;
 
-pub(crate) use self::connection::{Connection, Phase, Unanswered};
+pub(crate) use self::connection::{Connection, INTERIM_MAX, INTERIM_WITHOUT_END, Phase, Unanswered};

@@ -1,0 +1,159 @@
+//! A bound on interim answers (1xx) over HTTP/2. The library passes over them without one, so they are counted on their
+//! way to it: each is a frame of headers that does not end its stream, and a stream has one of those besides.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::dial::UpstreamIo;
+use super::http1::INTERIM_MAX;
+
+/// A socket that fails once an upstream sends interim answers without end.
+#[derive(Debug)]
+pub(super) struct Counted {
+    io: UpstreamIo,
+    frames: Frames,
+    flooded: Rc<Cell<bool>>,
+}
+
+impl Counted {
+    /// `flooded` turns true when it fails.
+    pub(super) fn new(io: UpstreamIo, flooded: Rc<Cell<bool>>) -> Self {
+        Self { io, frames: Frames::default(), flooded }
+    }
+}
+
+/// Where in the frames the next byte is, and how many heads the streams have had.
+#[derive(Debug)]
+struct Frames {
+    /// The head of the next frame, as far as it has come.
+    head: [u8; HEAD_BYTES],
+    head_bytes: usize,
+    payload_left: usize,
+    /// By stream: its number, and its frames of headers. Streams share places; the later one has it.
+    streams: Box<[(u32, usize); PLACES]>,
+}
+
+const HEAD_BYTES: usize = 9;
+/// More than one connection has streams at the same time.
+const PLACES: usize = 256;
+const HEADERS: u8 = 1;
+const END_STREAM: u8 = 1;
+
+impl Default for Frames {
+    fn default() -> Self {
+        Self { head: [0; HEAD_BYTES], head_bytes: 0, payload_left: 0, streams: Box::new([(0, 0); PLACES]) }
+    }
+}
+
+impl Frames {
+    /// Reads on in `bytes`; false once a stream has more heads than it may.
+    fn pass(&mut self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let skipped = self.payload_left.min(bytes.len());
+            self.payload_left -= skipped;
+            bytes = bytes.get(skipped..).unwrap_or_default();
+            let room = self.head.get_mut(self.head_bytes..).unwrap_or_default();
+            let count = room.len().min(bytes.len());
+            for (slot, byte) in room.iter_mut().zip(bytes) {
+                *slot = *byte;
+            }
+            self.head_bytes += count;
+            bytes = bytes.get(count..).unwrap_or_default();
+            if self.head_bytes == HEAD_BYTES {
+                self.head_bytes = 0;
+                if !self.begin() {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// A frame begins.
+    fn begin(&mut self) -> bool {
+        let [a, b, c, kind, flags, stream @ ..] = self.head;
+        self.payload_left = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(usize::MAX);
+        if kind != HEADERS || flags & END_STREAM != 0 {
+            return true;
+        }
+        let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
+        let place = usize::try_from(stream / 2).unwrap_or_default() % PLACES;
+        let Some((known, heads)) = self.streams.get_mut(place) else { return true };
+        *heads = if *known == stream { *heads + 1 } else { 1 };
+        *known = stream;
+        *heads <= INTERIM_MAX + 1
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        if self.frames.pass(buf.filled().get(before..).unwrap_or_default()) {
+            return Poll::Ready(Ok(()));
+        }
+        self.flooded.set(true);
+        Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(stream: u32, flags: u8) -> Vec<u8> {
+        [&[0, 0, 2, HEADERS, flags][..], &stream.to_be_bytes(), &[HEADERS; 2]].concat()
+    }
+
+    #[test]
+    fn heads_are_counted_by_stream_however_they_are_cut() {
+        let fits: Vec<u8> = (0..=INTERIM_MAX).flat_map(|_| [headers(1, 4), headers(3, 4)].concat()).collect();
+        let ended = [fits.clone(), headers(1, 5), headers(3, 5)].concat();
+        let too_many = [fits.clone(), headers(3, 4)].concat();
+        for piece in [1, 2, 7, 9, 11, 13, 1 << 20] {
+            for (bytes, want) in [(&fits, true), (&ended, true), (&too_many, false)] {
+                let mut frames = Frames::default();
+                assert_eq!(
+                    bytes.chunks(piece).all(|bytes| frames.pass(bytes)),
+                    want,
+                    "{piece} bytes at a time"
+                );
+            }
+        }
+    }
+}
