@@ -11,7 +11,7 @@ use crate::supervision::Faulty;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
 
-const ARCHIVE: &str = "llmgw-backup-20260101T000000Z.tar.zst";
+const ARCHIVE: &str = "llmgw-backup-20260101T000000.000Z.tar.zst";
 
 fn make_fifo(path: &Path) {
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
