@@ -63,7 +63,9 @@ fn record_bytes(bytes: &[u8]) {
     let steps: Vec<_> = trace.collect();
     steps.iter().for_each(|step| step.put(&mut packed, text));
     let (again, trace) = Record::take(&packed, Texts::Inline).expect("what was written is read");
-    assert_eq!(format!("{record:?}"), format!("{again:?}"));
+    // A number may have been written in more bytes than it needs.
+    let meant = |record: Record<'_>| format!("{:?}", Record { names_read: &[], ..record });
+    assert_eq!(meant(record), meant(again));
     assert_eq!(format!("{steps:?}"), format!("{:?}", trace.collect::<Vec<_>>()));
 }
 
@@ -143,7 +145,17 @@ mod tests {
     #[test]
     fn each_promise_holds_for_a_few_inputs() {
         let manifest = include_bytes!("../../fuzz/corpus/yaml/providers");
-        for input in [&b""[..], b"\0", b"\xff\xfe\xffw\x01\0\0\0abcd", b"a: [1, {b: 2}]\na: 3\n", manifest] {
+        // The length of a name takes two bytes where one would do.
+        let odd_record = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\x80\0\x5d\0\0\0\0\0\xff\x02\x07\0";
+        let few = [
+            &b""[..],
+            b"\0",
+            b"\xff\xfe\xffw\x01\0\0\0abcd",
+            b"a: [1, {b: 2}]\na: 3\n",
+            odd_record,
+            manifest,
+        ];
+        for input in few {
             for cut in 0..=input.len() {
                 let input = &input[..cut];
                 journal(input);
