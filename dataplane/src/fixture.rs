@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response};
+use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use shared::access::{Access, AccessTable, KeyHasher, Role};
@@ -66,7 +66,6 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
     let own = format!("only-{id}");
     ProviderInstance {
         id: ProviderId::new(id),
-        shown: HeaderValue::from_str(id).ok(),
         kind: provider::kind("echo").unwrap(),
         reach: InstanceReach::Echo(options),
         headers: Vec::new(),

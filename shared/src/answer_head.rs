@@ -8,9 +8,9 @@ use crate::id::{ModelId, ProviderId};
 /// The id of the request.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The provider instance that answered.
-pub const X_PROVIDER: HeaderName = HeaderName::from_static("x-llmgw-provider");
+const X_PROVIDER: HeaderName = HeaderName::from_static("x-llmgw-provider");
 /// Its model.
-pub const X_MODEL: HeaderName = HeaderName::from_static("x-llmgw-model");
+const X_MODEL: HeaderName = HeaderName::from_static("x-llmgw-model");
 /// The attempts that were made.
 pub const X_ATTEMPTS: HeaderName = HeaderName::from_static("x-llmgw-attempts");
 /// The usual content type.
@@ -22,15 +22,11 @@ pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub struct AnswerHead(HeaderMap);
 
 impl AnswerHead {
-    /// The head of the answers of `model` at `provider`. An id that may not stand in a header is left out.
+    /// The head of the answers of `model` at `provider`.
     pub fn new(provider: &ProviderId, model: &ModelId) -> Self {
         let mut headers = HeaderMap::with_capacity(HEADERS);
         headers.insert(CONTENT_TYPE, JSON);
-        for (name, id) in [(X_PROVIDER, provider.as_str()), (X_MODEL, model.as_str())] {
-            if let Ok(value) = HeaderValue::from_str(id) {
-                headers.insert(name, value);
-            }
-        }
+        name_target(&mut headers, provider, model);
         headers.insert(X_ATTEMPTS, FIRST);
         headers.insert(X_REQUEST_ID, HeaderValue::from_static(""));
         Self(headers)
@@ -46,6 +42,15 @@ impl AnswerHead {
             headers.insert(X_ATTEMPTS, HeaderValue::from(attempts));
         }
         headers
+    }
+}
+
+/// Names the target in the headers of a response. An id that may not stand in a header is left out.
+pub fn name_target(headers: &mut HeaderMap, provider: &ProviderId, model: &ModelId) {
+    for (name, id) in [(X_PROVIDER, provider.as_str()), (X_MODEL, model.as_str())] {
+        if let Ok(value) = HeaderValue::from_str(id) {
+            headers.insert(name, value);
+        }
     }
 }
 

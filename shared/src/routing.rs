@@ -28,8 +28,6 @@ use crate::secret::Secret;
 pub struct ProviderInstance {
     /// Its id.
     pub id: ProviderId,
-    /// The id in a header of a response.
-    pub shown: Option<HeaderValue>,
     /// Its sort.
     pub kind: &'static ProviderKind,
     /// Where and how it is reached.
@@ -46,8 +44,8 @@ pub struct ProviderInstance {
     pub identity: UpstreamIdentity,
     /// Dialects that it speaks natively.
     pub dialects: Vec<Dialect>,
-    /// What its Responses lacks: names of members, types of built-in tools, values of `include`. `tools` and `include` stand
-    /// for all of them.
+    /// Features of the Responses API that it lacks: names of members, types of built-in tools, values of `include`. `tools`
+    /// and `include` stand for all of them.
     pub lacks: Vec<String>,
     /// What sets it apart from others of its protocol.
     pub quirks: Quirks,
@@ -191,8 +189,6 @@ pub struct EchoOptions {
 pub struct Model {
     /// What the provider calls it.
     pub id: ModelId,
-    /// The id in a header of a response; none where it has characters that may not stand there.
-    pub shown: Option<HeaderValue>,
     /// Name for people.
     pub display_name: Option<String>,
     /// Takes image input.
@@ -221,7 +217,6 @@ impl Model {
     /// A model of which only the id is known.
     pub fn bare(id: ModelId) -> Self {
         Self {
-            shown: HeaderValue::from_str(id.as_str()).ok(),
             id,
             display_name: None,
             vision: None,
@@ -255,7 +250,7 @@ impl Target {
         self.provider.dialects.contains(&dialect) && own.is_none_or(|own| own.contains(&dialect))
     }
 
-    /// What its Responses lacks: [`ProviderInstance::lacks`].
+    /// Features of the Responses API that the instance or the model lacks, as in [`ProviderInstance::lacks`].
     pub fn lacks(&self) -> impl Iterator<Item = &str> + Clone {
         self.provider.lacks.iter().chain(&self.model.lacks).map(String::as_str)
     }

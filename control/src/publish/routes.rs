@@ -62,7 +62,6 @@ fn instance(
     let identity = identity(provider);
     Some(ProviderInstance {
         id: provider.id.clone(),
-        shown: HeaderValue::from_str(provider.id.as_str()).ok(),
         kind: provider.kind,
         unready: not_usable(provider).or(unready),
         circuits: board.circuits(&provider.id, address(&reach, identity)),

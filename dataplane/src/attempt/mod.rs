@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderValue;
+use shared::answer_head::JSON;
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::routing::{ProviderInstance, Target};
@@ -122,7 +123,6 @@ fn holds_secret(provider: &ProviderInstance, text: &str) -> bool {
 }
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// What streams of events are called: text, and the binary ones of AWS.
 const STREAMS: [&[u8]; 2] = [b"text/event-stream", b"application/vnd.amazon.eventstream"];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use shared::answer_head::{AnswerHead, X_ATTEMPTS, X_MODEL, X_PROVIDER, X_REQUEST_ID};
+use shared::answer_head::{self, AnswerHead, X_ATTEMPTS, X_REQUEST_ID};
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::routing::Target;
@@ -146,11 +146,7 @@ fn stream_headers(headers: &mut HeaderMap) {
 }
 
 pub(super) fn name_target(headers: &mut HeaderMap, target: &Target) {
-    for (name, value) in [(X_PROVIDER, &target.provider.shown), (X_MODEL, &target.model.shown)] {
-        if let Some(value) = value {
-            headers.insert(name, value.clone());
-        }
-    }
+    answer_head::name_target(headers, &target.provider.id, &target.model.id);
 }
 
 /// Commits a stream's head after `interval` of silence and goes on failing over behind it (FAIL-6).

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
+use shared::answer_head::{self, X_REQUEST_ID};
 use shared::clock;
 use shared::operation::Dialect;
 use shared::provider::sigv4::{Signable, sha256};
@@ -71,8 +72,7 @@ static OPENAI: [HeaderName; 1] = [HeaderName::from_static("openai-beta")];
 static MESSAGES: [HeaderName; 2] = [ANTHROPIC_VERSION, HeaderName::from_static("anthropic-beta")];
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-pub(crate) static JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(crate) static JSON: HeaderValue = answer_head::JSON;
 pub(crate) static EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 pub(crate) static AWS_EVENTS: HeaderValue = HeaderValue::from_static("application/vnd.amazon.eventstream");
 pub(crate) static ANYTHING: HeaderValue = HeaderValue::from_static("*/*");

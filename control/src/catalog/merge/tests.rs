@@ -88,7 +88,6 @@ impl Setting {
 fn instance(provider: &Provider) -> ProviderInstance {
     ProviderInstance {
         id: provider.id.clone(),
-        shown: None,
         kind: provider.kind,
         reach: shared::routing::InstanceReach::Network(provider.origin.clone().unwrap()),
         headers: Vec::new(),
