@@ -102,7 +102,7 @@ struct Row {
     audio: Option<bool>,
     /// Where narrower than the provider's.
     protocols: Option<Vec<Dialect>>,
-    /// What the model lacks where it speaks Responses.
+    /// Features of the Responses API that the model lacks.
     lacks: Vec<String>,
     context_window: Option<u64>,
     max_output_tokens: Option<u64>,

@@ -133,7 +133,7 @@ fn a_damaged_archive_takes_the_place_of_no_whole_one() {
     let damaged = path_of(&dir, &made[2]);
     let bytes = fs::read(&damaged).unwrap();
     fs::write(&damaged, &bytes[..bytes.len() - 20]).unwrap();
-    // A name that sorts before all others is none of an archive.
+    // No archive has this name, which sorts before all others.
     fs::write(dir.join("backups/llmgw-backup-zzz.tar.zst"), &bytes).unwrap();
     let fourth = create(&dir, 2).unwrap();
     let names: Vec<String> = list(&dir).unwrap().into_iter().map(|archive| archive.name).collect();

@@ -28,7 +28,7 @@ pub(crate) struct Facts {
     /// Protocols that it speaks, where narrower than its instance's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) protocols: Option<Vec<Dialect>>,
-    /// What it lacks where it speaks Responses.
+    /// Features of the Responses API that it lacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lacks: Option<Vec<String>>,
     /// Tokens that fit into a conversation.

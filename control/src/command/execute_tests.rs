@@ -1,4 +1,4 @@
-//! What is committed, published and answered when an order fails among others, and when publication fails.
+//! Orders that fail among others, and publications that fail: the commits, snapshots and answers that follow.
 
 use http::StatusCode;
 use serde_json::json;

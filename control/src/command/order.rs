@@ -26,7 +26,7 @@ pub(crate) trait Order: Send {
     fn settle(self: Box<Self>, settled: Settled);
 }
 
-/// What came of a commit.
+/// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     /// Committed and published.

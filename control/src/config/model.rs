@@ -241,7 +241,7 @@ pub struct Provider {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Dialects that it speaks natively.
     pub dialects: Vec<Dialect>,
-    /// What its Responses lacks, as [`shared::routing::ProviderInstance::lacks`] says.
+    /// Features of the Responses API that it lacks, as in [`shared::routing::ProviderInstance::lacks`].
     pub lacks: Vec<String>,
     /// What sets it apart from others of its protocol.
     pub quirks: Quirks,

@@ -211,7 +211,7 @@ pub(super) struct DescribedModel {
     /// Protocols that the model speaks, where narrower than its instance's.
     #[serde(default)]
     pub(super) protocols: Option<Vec<Protocol>>,
-    /// What the model lacks where it speaks Responses: names of members (previous_response_id, conversation, store, prompt,
+    /// Features of the Responses API that the model lacks: names of members (previous_response_id, conversation, store, prompt,
     /// encrypted_content), types of built-in tools (web_search) and values of include; tools and include stand for all.
     #[serde(default)]
     #[schemars(length(max = 64))]

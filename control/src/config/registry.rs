@@ -32,7 +32,7 @@ pub struct Entry {
     /// What sets it apart from others of its type.
     #[serde(default)]
     pub quirks: Differing,
-    /// What its Responses lacks, as [`shared::routing::ProviderInstance::lacks`] says.
+    /// Features of the Responses API that it lacks, as in [`shared::routing::ProviderInstance::lacks`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
     /// Where its documentation is.

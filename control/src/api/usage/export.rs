@@ -82,7 +82,7 @@ struct Writing {
     progress: Progress,
     labels: Labels,
     format: Format,
-    /// What each exchange is charged as, if the amounts are asked for.
+    /// The mark-up and currency of the amounts, if they are asked for.
     charge: Option<Charge>,
     room: OwnedSemaphorePermit,
 }
