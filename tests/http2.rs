@@ -9,7 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::figure::{figure, times};
+use crate::support::figure::{figure, promised, times};
 use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::h2_upstream::{H2Answer, H2Upstream};
 use crate::support::tls::Authority;
@@ -79,7 +79,7 @@ async fn a_reset_stream_lets_its_upstream_go_and_no_other() {
     let left = Instant::now();
     drop(leaving);
     let closed = upstream.closed(0).await;
-    assert!(closed.saturating_duration_since(left) < Duration::from_millis(250));
+    assert!(closed.saturating_duration_since(left) < promised(Duration::from_millis(250)));
     gate.open(1);
     let body = staying.into_body().collect().await.unwrap().to_bytes();
     assert!(body.ends_with(b"data: [DONE]\n\n"));
@@ -131,7 +131,7 @@ async fn leaving_resets_the_upstreams_http2_stream() {
     let left = Instant::now();
     drop(flow);
     let released = upstream.released(0).await;
-    assert!(released.saturating_duration_since(left) < Duration::from_millis(250));
+    assert!(released.saturating_duration_since(left) < promised(Duration::from_millis(250)));
     assert_eq!(gateway.records(1).await[0]["outcome"], "cancelled");
     assert_eq!(upstream.requests().len(), 1);
 }
@@ -286,7 +286,7 @@ async fn floods_of_frames_cost_little_and_hold_nobody_up() {
         for _ in 0..5 {
             let asked = Instant::now();
             assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200, "{name}");
-            assert!(asked.elapsed() < Duration::from_secs(1), "{name}: {:?}", asked.elapsed());
+            assert!(asked.elapsed() < promised(Duration::from_secs(1)), "{name}: {:?}", asked.elapsed());
             waits.push(asked.elapsed());
         }
         let _ = tokio::time::timeout(Duration::from_secs(5), flooding).await;

@@ -1,5 +1,6 @@
 //! The one test binary: a real gateway process, scripted upstreams and honest or hostile clients on loopback.
-//! Each module holds one behaviour and each test states one fact; nothing here sleeps to let time pass.
+//! Each module holds one behaviour and each test states one fact; nothing sleeps in the hope that something
+//! has happened by then. A pause is there only where it is the fact: a reader that rests, a process without work.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

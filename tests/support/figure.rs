@@ -5,16 +5,22 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-/// Tells what was measured about a promise.
+/// Prints a figure of a promise.
 #[expect(clippy::print_stdout, reason = "it is what the run is for")]
 pub(crate) fn figure(promise: &str, told: impl Display) {
     println!("figure {promise}: {told}");
 }
 
-/// Whether tests take the whole times and amounts that the promises name.
+/// True if tests take the whole times and amounts that the promises name.
 #[expect(clippy::disallowed_methods, reason = "a test's own switch, no setting of the gateway")]
 pub(crate) fn is_full() -> bool {
     std::env::var_os("LLMGW_TEST_FULL").is_some()
+}
+
+/// The limit to hold a time to that the documentation promises as `limit`: exactly that in a full run, which has the machine for
+/// itself, and ten times as much beside other tests, where a process waits for its turn.
+pub(crate) fn promised(limit: Duration) -> Duration {
+    if is_full() { limit } else { limit * 10 }
 }
 
 /// Times in words: how many, their median, their longest.
