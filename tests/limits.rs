@@ -287,12 +287,19 @@ async fn a_body_that_upstreams_could_read_otherwise_is_refused() {
         ("/v1/embeddings", r#""input":"hi""#),
         ("/v1/images/generations", r#""prompt":"hi""#),
     ] {
-        for (name, spelt) in [("Model", "Model"), ("MODEL", "MODEL"), ("\\u004dodel", "Model")] {
+        for (name, spelt, meant) in [
+            ("Model", "Model", "model"),
+            ("MODEL", "MODEL", "model"),
+            ("\\u004dodel", "Model", "model"),
+            ("Stream", "Stream", "stream"),
+            ("\\u017ftream", "\u{17f}tream", "stream"),
+            ("Affinity_Key", "Affinity_Key", "affinity_key"),
+        ] {
             for model in ["", r#""model":"m","#] {
                 let answer = client.post(path, format!(r#"{{{model}"{name}":"other",{input}}}"#)).await;
                 let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
                 assert_eq!(answer.status, 400, "{path} {name}");
-                assert!(message.contains(&format!("'{spelt}'")), "{path} {name}: {message}");
+                assert!(message.contains(&format!("'{spelt}': write '{meant}'")), "{path} {name}: {message}");
             }
         }
         for byte in [0x00, b'\n', 0x1f, 0x80, 0xff] {
@@ -303,6 +310,28 @@ async fn a_body_that_upstreams_could_read_otherwise_is_refused() {
             let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
             assert_eq!(answer.status, 400, "{path} {byte:x}");
             assert!(message.contains("not valid JSON"), "{path} {byte:x}: {message}");
+        }
+    }
+    assert_eq!(upstream.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_bound_on_an_answer_has_one_spelling() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let client = gateway.client();
+    for (path, input, names) in [
+        ("/v1/chat/completions", r#""messages":[]"#, &["MAX_TOKENS", "Max_Completion_Tokens", "N"][..]),
+        ("/v1/responses", r#""input":"hi""#, &["Max_Output_Tokens", "Service_Tier", "Background"]),
+        ("/v1/messages", r#""max_tokens":5,"messages":[]"#, &["Max_Tokens", "Speed"]),
+    ] {
+        for name in names {
+            let answer = client.post(path, format!(r#"{{"model":"m",{input},"{name}":100000}}"#)).await;
+            let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+            assert_eq!(answer.status, 400, "{path} {name}");
+            let want = format!("Unknown member '{name}': write '{}'.", name.to_lowercase());
+            assert!(message.contains(&want), "{path} {name}: {message}");
         }
     }
     assert_eq!(upstream.requests().len(), 0);

@@ -227,5 +227,5 @@ fn override_by_headers(affinity_key: &mut Option<String>, timeout_ms: &mut Optio
 }
 
 fn of_scan_error(error: &ScanError) -> Fault {
-    Fault { param: error.param.map(Into::into), ..Fault::new(ErrorKind::InvalidRequest, error.to_string()) }
+    Fault { param: error.param.clone(), ..Fault::new(ErrorKind::InvalidRequest, error.to_string()) }
 }

@@ -3,12 +3,13 @@
 //! The body is never parsed into a tree: its bytes go upstream as they came, and [`Head`] remembers the few
 //! places that change on the way.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::rc::Rc;
 
 use shared::operation::Dialect;
 
-use super::fields::{Change, EDITS_MAX, Edit, Field, Fields, NAME_BYTES_MAX, Value};
+use super::fields::{Change, EDITS_MAX, Edit, Field, Fields, Misspelling, NAME_BYTES_MAX, Value};
 use super::input::InputSize;
 use super::shape::Shape;
 use crate::json::{DEPTH_MAX, Fault, Scanner, Survey, Utf8Check, What, unescape, unescape_owned};
@@ -105,11 +106,11 @@ pub struct ScanError {
     /// What is wrong.
     pub fault: ScanFault,
     /// The member that it is about.
-    pub param: Option<&'static str>,
+    pub param: Option<Cow<'static, str>>,
 }
 
 /// The ways in which a body can fail to be a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanFault {
     /// Not JSON, or cut short, at this byte.
     NotJson(Fault),
@@ -121,8 +122,13 @@ pub enum ScanFault {
     ModelMissing,
     /// A `model` that is not a string, or not valid text.
     ModelNotString,
-    /// A member whose name differs from `model` in case alone: some upstreams read it as `model`.
-    ModelMisspelt([u8; 5]),
+    /// A member whose name differs in case alone from one that the gateway reads: some upstreams read it as that one.
+    Misspelt {
+        /// The name as the client wrote it, without escapes.
+        written: String,
+        /// The right name, with the member that it stands in.
+        name: String,
+    },
     /// A `model` longer than any name.
     ModelTooLong,
     /// No conversation: the name of its member.
@@ -198,8 +204,8 @@ impl HeadScan {
     pub fn finish(self) -> Result<Head, ScanError> {
         self.scanner.finish()?;
         let mut fields = self.fields;
-        if let Some(name) = fields.odd_model {
-            return Err(ScanFault::ModelMisspelt(name).into());
+        if let Some(Misspelling { written, name }) = fields.misspelling {
+            return Err(ScanFault::Misspelt { written, name }.into());
         }
         let state = provider_state(&fields);
         let affinity_key = text(&fields, fields.value(Field::Affinity));
@@ -347,16 +353,16 @@ fn text(fields: &Fields, value: Value) -> Option<String> {
 
 impl From<ScanFault> for ScanError {
     fn from(fault: ScanFault) -> Self {
-        let param = match fault {
-            ScanFault::ModelMissing
-            | ScanFault::ModelNotString
-            | ScanFault::ModelMisspelt(_)
-            | ScanFault::ModelTooLong => Some("model"),
+        let param = match &fault {
+            ScanFault::ModelMissing | ScanFault::ModelNotString | ScanFault::ModelTooLong => {
+                Some("model".into())
+            }
+            ScanFault::Misspelt { name, .. } => Some(name.clone().into()),
             ScanFault::ConversationMissing(name)
             | ScanFault::ConversationUnfit(name, _)
-            | ScanFault::BoundUnfit(name) => Some(name),
-            ScanFault::StreamNotBool => Some("stream"),
-            ScanFault::ImageFormat => Some("response_format"),
+            | ScanFault::BoundUnfit(name) => Some(Cow::Borrowed(*name)),
+            ScanFault::StreamNotBool => Some("stream".into()),
+            ScanFault::ImageFormat => Some("response_format".into()),
             ScanFault::NotJson(_) | ScanFault::NotObject | ScanFault::TooDeep | ScanFault::TooManyRepeats => {
                 None
             }
@@ -379,7 +385,7 @@ impl From<Fault> for ScanError {
 
 impl fmt::Display for ScanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.fault {
+        match &self.fault {
             ScanFault::NotJson(fault) => write!(f, "The body is not valid JSON: {fault}."),
             ScanFault::NotObject => f.write_str("The body must be a JSON object."),
             ScanFault::TooDeep => {
@@ -387,9 +393,8 @@ impl fmt::Display for ScanError {
             }
             ScanFault::ModelMissing => f.write_str("Missing required member: 'model'."),
             ScanFault::ModelNotString => f.write_str("'model' must be a string."),
-            ScanFault::ModelMisspelt(name) => {
-                let name = String::from_utf8_lossy(&name);
-                write!(f, "Unknown member '{name}': write 'model' in lower case.")
+            ScanFault::Misspelt { written, name } => {
+                write!(f, "Unknown member '{written}': write '{name}'. Some upstreams read both as one.")
             }
             ScanFault::ModelTooLong => write!(f, "'model' is longer than {NAME_BYTES_MAX} bytes."),
             ScanFault::ConversationMissing(name) => write!(f, "Missing required member: '{name}'."),

@@ -53,7 +53,7 @@ fn another_form_than_inline_is_refused() {
         let mut scan = HeadScan::new(Dialect::Images);
         scan.push(body.as_bytes()).unwrap();
         let error = scan.finish().unwrap_err();
-        assert_eq!(error.param, Some("response_format"), "{format}");
+        assert_eq!(error.param.as_deref(), Some("response_format"), "{format}");
     }
 }
 

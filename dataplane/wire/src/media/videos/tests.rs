@@ -75,8 +75,8 @@ fn a_poll_is_told_from_a_start_and_holds_nothing_else() {
     assert!(head(poll).unwrap().is_poll);
     assert!(!head(fixture!("start_request")).unwrap().is_poll);
     assert!(!head(r#"{"model":"m","prompt":"p","operation":null}"#).unwrap().is_poll);
-    assert_eq!(head(r#"{"model":"m","operation":null}"#).unwrap_err().param, Some("prompt"));
-    assert_eq!(head(r#"{"operation":"vop_1"}"#).unwrap_err().param, Some("model"));
+    assert_eq!(head(r#"{"model":"m","operation":null}"#).unwrap_err().param.as_deref(), Some("prompt"));
+    assert_eq!(head(r#"{"operation":"vop_1"}"#).unwrap_err().param.as_deref(), Some("model"));
     assert_eq!(polled(&mut poll.as_bytes().to_vec()).unwrap(), "vop_01");
     for (body, param) in [
         (json!({"model": "m", "operation": "o", "prompt": "p"}), "prompt"),

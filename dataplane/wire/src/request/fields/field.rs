@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::bound::Bounds;
 use super::edit::{Change, EDITS_MAX, Edit, System};
 use super::inside::{Ended, InnerKey, Inside, TOOL_DEPTH};
+use super::spelling::Misspelling;
 use super::value::{Span, Value};
 use crate::json::{KEY_BYTES_MAX, Place, TextLength, unescape};
 use crate::request::InputSize;
@@ -45,8 +46,8 @@ pub(in crate::request) struct Fields {
     /// In the order of the body.
     pub(in crate::request) edits: Vec<Edit>,
     pub(in crate::request) has_options: bool,
-    /// The name of a member that differs from `model` in case alone.
-    pub(in crate::request) odd_model: Option<[u8; 5]>,
+    /// The first member whose name differs in case alone from one that the gateway reads.
+    pub(in crate::request) misspelling: Option<Misspelling>,
 
     pub(super) field: Field,
     value_start: usize,
@@ -172,7 +173,7 @@ impl Fields {
             texts: Vec::with_capacity(TEXTS_BYTES_USUAL),
             edits: Vec::with_capacity(EDITS_USUAL),
             has_options: false,
-            odd_model: None,
+            misspelling: None,
             field: Field::Other,
             value_start: 0,
             value_is_object: false,
@@ -375,16 +376,31 @@ impl Fields {
     #[inline]
     pub(super) fn key_ends(&mut self, depth: u32, name: &[u8]) {
         if depth == 1 {
-            self.field = (self.shape.named)(name);
-            if self.field == Field::Other
-                && let Some(name) = name.as_array::<5>()
-                && name.eq_ignore_ascii_case(b"model")
-            {
-                self.odd_model = Some(*name);
+            let named = self.shape.named;
+            self.field = named(name);
+            if self.field == Field::Other && self.misspelling.is_none() {
+                self.misspelling = Misspelling::of(name, |name| named(name) != Field::Other);
             }
         } else {
             self.inside.key_ends(self.field, depth, name);
+            if depth == 2 && self.inside.key == InnerKey::Other && self.misspelling.is_none() {
+                self.misspelling = self.inner_misspelling(name);
+            }
         }
+    }
+
+    /// The same inside the members that are objects in which one name is read.
+    #[inline]
+    fn inner_misspelling(&self, name: &[u8]) -> Option<Misspelling> {
+        let (parent, known) = if self.field == Field::StreamOptions {
+            ("stream_options", "include_usage")
+        } else if self.field == Field::StoredConversation {
+            ("conversation", "id")
+        } else {
+            return None;
+        };
+        let found = Misspelling::of(name, |name| name == known.as_bytes())?;
+        Some(Misspelling { name: format!("{parent}.{known}"), ..found })
     }
 
     /// Another string has ended; `taken` is what was wanted of it.

@@ -46,7 +46,7 @@ fn refuses_what_is_no_request_in_its_dialect_and_says_why() {
     ];
     for (dialect, body, param, message) in rows {
         let error = scan(dialect, body).unwrap_err();
-        assert_eq!((error.param, error.to_string().as_str()), (Some(param), message), "{body}");
+        assert_eq!((error.param.as_deref(), error.to_string().as_str()), (Some(param), message), "{body}");
     }
 }
 

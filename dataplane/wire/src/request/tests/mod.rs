@@ -5,3 +5,4 @@ mod dialects;
 mod head;
 mod input;
 mod preamble;
+mod spelling;
