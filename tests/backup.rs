@@ -101,6 +101,33 @@ async fn the_api_makes_lists_and_prunes() {
 }
 
 #[tokio::test]
+async fn the_list_shows_an_archive_that_is_damaged_behind_its_manifest() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let whole = create(gateway.setup()).await;
+    let damaged = create(gateway.setup()).await;
+    let mut bytes = std::fs::read(&damaged).unwrap();
+    let place = bytes.len() - 3;
+    bytes[place] ^= 1;
+    std::fs::write(&damaged, &bytes).unwrap();
+    let list = wait::eventually("the check", async || {
+        let list = backups(&gateway).await;
+        (list["is_checking"] == false && list["data"][0]["checked_at_ms"].is_u64()).then_some(list)
+    })
+    .await;
+    let fault = list["data"][0]["fault"].as_str().unwrap();
+    assert!(fault.contains("cannot be unpacked"), "{list}");
+    assert!(list["data"][0]["manifest"].is_object(), "{list}");
+    assert_eq!(list["data"][1]["fault"], Value::Null, "{list}");
+    let told = said(gateway.setup(), &["backup", "list"], 0).await;
+    let line = |path: &Path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        told.lines().find(|line| line.contains(name)).unwrap().to_owned()
+    };
+    assert!(line(&damaged).contains("damaged (it cannot be unpacked"), "{told}");
+    assert!(!line(&whole).contains("damaged"), "{told}");
+}
+
+#[tokio::test]
 async fn a_backup_that_fails_says_so() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     std::fs::write(gateway.state().join("backups"), "a file where the directory should be").unwrap();

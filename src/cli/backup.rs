@@ -14,7 +14,7 @@ use super::{Failure, exit, print};
 pub(super) enum Command {
     /// Make a verified archive in <state>/backups and keep the newest LLMGW_BACKUP_KEEP
     Create,
-    /// List the archives in <state>/backups
+    /// List the archives in <state>/backups; those that changed since their last check are read to their ends first
     List,
     /// Unpack an archive to a temporary place and find out whether it is whole
     Verify {
@@ -45,7 +45,9 @@ pub(super) fn run(command: Command, environment: &Arc<Environment>) -> Result<()
             print(&format!("{}\n{}", path.display(), told(&archive)))
         }
         Command::List => {
-            let archives = backup::list(&offline()?.state_dir).map_err(failed)?;
+            let state_dir = offline()?.state_dir;
+            backup::check_unchecked(&state_dir).map_err(failed)?;
+            let archives = backup::list(&state_dir).map_err(failed)?;
             print(
                 &archives
                     .iter()
@@ -71,9 +73,11 @@ pub(super) fn run(command: Command, environment: &Arc<Environment>) -> Result<()
 
 fn told(archive: &Archive) -> String {
     let bytes = archive.bytes;
-    match &archive.manifest {
-        Some(manifest) => format!("{bytes} bytes, {}", contents(manifest)),
-        None => format!("{bytes} bytes, cannot be read\n"),
+    match (&archive.manifest, &archive.fault) {
+        (Some(manifest), None) => format!("{bytes} bytes, {}", contents(manifest)),
+        (Some(manifest), Some(fault)) => format!("{bytes} bytes, damaged ({fault}), {}", contents(manifest)),
+        (None, Some(fault)) => format!("{bytes} bytes, cannot be read ({fault})\n"),
+        (None, None) => format!("{bytes} bytes, cannot be read\n"),
     }
 }
 

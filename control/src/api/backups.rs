@@ -1,14 +1,17 @@
-//! `backups`: which there are, and making one. It is made on a thread of its own, because it may take long.
+//! `backups`: which there are, and making one. It is made on a thread of its own, because it may take long; so are archives
+//! read to their ends.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use http::{Method, Response, StatusCode};
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
+use tokio::sync::oneshot;
 
 use super::{ApiError, Call, Route, json, route_of};
 use crate::actor::{Actor, Who};
@@ -33,6 +36,7 @@ pub(crate) struct Backups {
 #[derive(Clone, Debug, Default)]
 struct Now {
     is_running: bool,
+    is_checking: bool,
     last_failure: Option<Failure>,
 }
 
@@ -59,6 +63,27 @@ impl Backups {
         is_first.then(|| Making(self.clone()))
     }
 
+    /// Begins to read the archives that were not checked as they are now, on a thread of its own, unless that is being done.
+    /// Returns a receiver of its end.
+    fn check(&self) -> Option<oneshot::Receiver<()>> {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = !std::mem::replace(&mut now.is_checking, true);
+        drop(now);
+        let checking = is_first.then(|| Checking(self.clone()))?;
+        let (done, end) = oneshot::channel();
+        let check = move || {
+            if let Err(error) = backup::check_unchecked(&checking.0.dir) {
+                tracing::warn!("backups cannot be checked: {error}");
+            }
+            drop(checking);
+            let _ = done.send(());
+        };
+        #[expect(clippy::disallowed_methods, reason = "its end is the end of one check, not of the gateway")]
+        let started = thread::Builder::new().name("llmgw-backup-check".into()).spawn(check);
+        started.map_err(|error| tracing::warn!("backups cannot be checked: {error}")).ok()?;
+        Some(end)
+    }
+
     fn note(&self, failure: Option<String>) {
         let failure = failure.map(|message| Failure { at_ms: shared::clock::unix_ms(), message });
         self.now.lock().unwrap_or_else(PoisonError::into_inner).last_failure = failure;
@@ -72,6 +97,16 @@ struct Making(Backups);
 impl Drop for Making {
     fn drop(&mut self) {
         self.0.now.lock().unwrap_or_else(PoisonError::into_inner).is_running = false;
+    }
+}
+
+/// A check of archives. The next may begin when this is dropped.
+#[derive(Debug)]
+struct Checking(Backups);
+
+impl Drop for Checking {
+    fn drop(&mut self) {
+        self.0.now.lock().unwrap_or_else(PoisonError::into_inner).is_checking = false;
     }
 }
 
@@ -100,6 +135,8 @@ struct List {
     data: Vec<Archive>,
     next_cursor: Option<String>,
     is_running: bool,
+    /// Archives are being read to their ends; `fault` and `checked_at_ms` are those of before.
+    is_checking: bool,
     last_failure: Option<Failure>,
     kept: u32,
 }
@@ -107,9 +144,19 @@ struct List {
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let backups = &call.app.backups;
-    let Now { is_running, last_failure } = backups.now();
-    let data = backup::list_beside(backups.dir.clone()).await.map_err(|error| failed(&error.to_string()))?;
-    json(&List { data, next_cursor: None, is_running, last_failure, kept: backups.kept })
+    let mut data = archives(backups).await?;
+    if data.iter().any(|archive| archive.is_unchecked)
+        && let Some(end) = backups.check()
+        && tokio::time::timeout(CHECK_WAIT_MAX, end).await.is_ok()
+    {
+        data = archives(backups).await?;
+    }
+    let Now { is_running, is_checking, last_failure } = backups.now();
+    json(&List { data, next_cursor: None, is_running, is_checking, last_failure, kept: backups.kept })
+}
+
+async fn archives(backups: &Backups) -> Result<Vec<Archive>, ApiError> {
+    backup::list_beside(backups.dir.clone()).await.map_err(|error| failed(&error.to_string()))
 }
 
 async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -141,3 +188,6 @@ fn failed(why: &str) -> ApiError {
         "Backups cannot be used at the moment; the log of the gateway says why.",
     )
 }
+
+/// A list waits so long for the check that it begins. Archives of a few hundred MiB are read in that time.
+const CHECK_WAIT_MAX: Duration = Duration::from_secs(1);

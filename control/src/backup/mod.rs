@@ -14,6 +14,7 @@ pub(crate) mod manifest;
 mod restore;
 pub(crate) mod scratch;
 mod shelf;
+mod verdicts;
 
 use std::fmt;
 use std::io;
@@ -24,7 +25,7 @@ pub use create::create;
 pub use manifest::{Manifest, ManifestFile};
 pub use restore::{RestoreParams, Restored, restore};
 pub(crate) use shelf::list_beside;
-pub use shelf::{Archive, list};
+pub use shelf::{Archive, check_unchecked, list};
 
 use crate::store::error::OpenError;
 
@@ -69,6 +70,11 @@ impl BackupError {
             Self::Io { .. } | Self::Sql { .. } | Self::NotEmpty(_) => 74,
             Self::Open(error) => error.exit_code(),
         }
+    }
+
+    /// Returns what is wrong, without the name of an archive that is not sound.
+    fn what(&self) -> String {
+        if let Self::Unsound { what, .. } = self { what.clone() } else { self.to_string() }
     }
 
     fn unsound(path: &Path, what: impl Into<String>) -> Self {

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::archive::{check, manifest};
+use super::archive::manifest;
 use super::manifest::Manifest;
 use super::scratch::Scratch;
+use super::verdicts::{self, Verdicts, check_and_keep};
 use super::{BackupError, at};
 use crate::regular_file;
 
@@ -22,6 +23,13 @@ pub struct Archive {
     pub bytes: u64,
     /// What it holds; none if that cannot be read.
     pub manifest: Option<Manifest>,
+    /// When all of it was last read, as far as it has not changed since.
+    pub checked_at_ms: Option<u64>,
+    /// What is wrong with it, as far as is known.
+    pub fault: Option<String>,
+    /// It has not been read to its end as it is now, or not of late.
+    #[serde(skip)]
+    pub(crate) is_unchecked: bool,
 }
 
 /// The archives of the state in `dir`, newest first. An error where their file system does not answer in time.
@@ -38,6 +46,18 @@ pub(crate) async fn list_beside(dir: PathBuf) -> Result<Vec<Archive>, BackupErro
     regular_file::beside(move || list_now(&path)).await.map_err(at(&folder))?
 }
 
+/// Reads the archives of the state in `dir` to their ends that were not checked as they are now, the newest first, and keeps
+/// what is found for [`list`]. It takes as long as reading them does.
+pub fn check_unchecked(dir: &Path) -> Result<(), BackupError> {
+    let folder = dir.join(FOLDER);
+    for archive in list(dir)?.into_iter().filter(|archive| archive.is_unchecked) {
+        if let Err(error) = check_and_keep(&folder, &archive.name) {
+            tracing::warn!("{error}");
+        }
+    }
+    Ok(())
+}
+
 fn list_now(dir: &Path) -> Result<Vec<Archive>, BackupError> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -50,13 +70,24 @@ fn list_now(dir: &Path) -> Result<Vec<Archive>, BackupError> {
     }
     names.sort_unstable_by(|one, other| other.cmp(one));
     names.truncate(LISTED_MAX);
-    names.into_iter().map(|name| look_at(dir, name)).collect()
+    let verdicts = Verdicts::read(dir);
+    names.into_iter().map(|name| look_at(dir, name, &verdicts)).collect()
 }
 
-fn look_at(dir: &Path, name: String) -> Result<Archive, BackupError> {
+fn look_at(dir: &Path, name: String, verdicts: &Verdicts) -> Result<Archive, BackupError> {
     let path = dir.join(&name);
-    let bytes = fs::metadata(&path).map_err(at(&path))?.len();
-    Ok(Archive { name, bytes, manifest: manifest(&path).ok() })
+    let metadata = fs::metadata(&path).map_err(at(&path))?;
+    let verdict = verdicts.of(&name, &metadata);
+    let manifest = manifest(&path);
+    let unreadable = manifest.as_ref().err().map(BackupError::what);
+    Ok(Archive {
+        bytes: metadata.len(),
+        checked_at_ms: verdict.map(|verdict| verdict.checked_at_ms),
+        fault: unreadable.or_else(|| verdict.and_then(|verdict| verdict.fault.clone())),
+        is_unchecked: verdicts.lacks(&name, &metadata),
+        manifest: manifest.ok(),
+        name,
+    })
 }
 
 /// The directory, held by this process.
@@ -97,7 +128,8 @@ impl Shelf {
         let path = self.dir.join(name);
         fs::rename(packed, &path).map_err(at(&path))?;
         File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(at(&self.dir))?;
-        look_at(&self.dir, name.to_owned())
+        verdicts::keep(&self.dir, name, &fs::metadata(&path).map_err(at(&path))?, None);
+        look_at(&self.dir, name.to_owned(), &Verdicts::read(&self.dir))
     }
 
     /// Removes the archives that are older than the newest `kept` whole ones. Each is read to its end before it counts: one
@@ -107,8 +139,8 @@ impl Shelf {
         for old in list(&self.state).unwrap_or_default() {
             let path = self.dir.join(&old.name);
             if whole < kept {
-                match check(&path) {
-                    Ok(_) => whole += 1,
+                match check_and_keep(&self.dir, &old.name) {
+                    Ok(()) => whole += 1,
                     Err(error) => {
                         tracing::warn!("{error}; it does not count as one of the {kept} that are kept")
                     }

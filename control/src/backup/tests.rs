@@ -142,6 +142,57 @@ fn a_damaged_archive_takes_the_place_of_no_whole_one() {
 }
 
 #[test]
+fn a_list_shows_the_fault_of_an_archive_that_is_damaged_behind_its_manifest() {
+    let (_home, dir) = state();
+    let made: Vec<Archive> = (0..2).map(|_| create(&dir, 3).unwrap()).collect();
+    assert_eq!(made[1].fault, None);
+    assert!(made[1].checked_at_ms.is_some(), "it was read back when it was made");
+    let listed = |dir: &Path| {
+        let archives = list(dir).unwrap();
+        archives.into_iter().map(|archive| (archive.manifest.is_some(), archive.fault)).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&dir), [(true, None), (true, None)]);
+    let damaged = path_of(&dir, &made[0]);
+    let whole = fs::read(&damaged).unwrap();
+    let mut bytes = whole.clone();
+    let place = bytes.len() - 3;
+    bytes[place] ^= 1;
+    fs::write(&damaged, &bytes).unwrap();
+    assert_eq!(list(&dir).unwrap()[1].checked_at_ms, None, "it has changed since");
+    check_unchecked(&dir).unwrap();
+    let fault = listed(&dir)[1].1.clone().unwrap();
+    assert!(fault.contains("it cannot be unpacked"), "{fault}");
+    assert_eq!(listed(&dir), [(true, None), (true, Some(fault))]);
+    fs::write(&damaged, &whole).unwrap();
+    check_unchecked(&dir).unwrap();
+    assert_eq!(listed(&dir), [(true, None), (true, None)]);
+}
+
+#[test]
+fn an_archive_that_has_not_changed_is_read_once() {
+    let (_home, dir) = state();
+    let name = create(&dir, 3).unwrap().name;
+    let checks = dir.join("backups/checks.json");
+    let noted: serde_json::Value = serde_json::from_slice(&fs::read(&checks).unwrap()).unwrap();
+    let with = |member: &str, value: serde_json::Value| {
+        let mut noted = noted.clone();
+        noted[&name]["fault"] = "seen before".into();
+        noted[&name][member] = value;
+        noted.to_string()
+    };
+    fs::write(&checks, with("fault", "seen before".into())).unwrap();
+    check_unchecked(&dir).unwrap();
+    assert_eq!(list(&dir).unwrap()[0].fault.as_deref(), Some("seen before"));
+    let (lost, long_ago, longer) =
+        ("\0".to_owned(), with("checked_at_ms", 0.into()), with("bytes", 1.into()));
+    for before in [lost, long_ago, longer] {
+        fs::write(&checks, &before).unwrap();
+        check_unchecked(&dir).unwrap();
+        assert_eq!(list(&dir).unwrap()[0].fault, None, "it is read again after {before}");
+    }
+}
+
+#[test]
 fn plain_secrets_and_drafts_are_in_no_archive() {
     let (home, dir) = state();
     let archive = create(&dir, 1).unwrap();

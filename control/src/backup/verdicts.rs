@@ -1,0 +1,95 @@
+//! The outcomes of full checks of archives, kept in a file beside them: a list shows damage anywhere in an archive without
+//! reading it. An outcome holds for one file as it was read, by its name, its length and the time of its last change.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::archive::check;
+use super::{BackupError, at};
+use crate::regular_file;
+
+/// The outcome of reading an archive to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Verdict {
+    bytes: u64,
+    /// Seconds and nanoseconds since the Unix epoch.
+    changed_at: (i64, i64),
+    pub(super) checked_at_ms: u64,
+    /// What is wrong with the archive, if it is damaged.
+    pub(super) fault: Option<String>,
+}
+
+impl Verdict {
+    /// True if `now_ms` is so late that the disk may have changed what was read.
+    fn is_old(&self, now_ms: u64) -> bool {
+        self.checked_at_ms.saturating_add(AGE_MS_MAX) < now_ms
+    }
+}
+
+/// The outcomes by the names of the archives.
+#[derive(Debug, Default)]
+pub(super) struct Verdicts(BTreeMap<String, Verdict>);
+
+impl Verdicts {
+    /// Returns those of the archives in `dir`; none where the file of them is missing or cannot be read.
+    pub(super) fn read(dir: &Path) -> Self {
+        let text = regular_file::read_now(&dir.join(FILE), BYTES_MAX).unwrap_or_default();
+        Self(serde_json::from_slice(&text).unwrap_or_default())
+    }
+
+    /// Returns that of an archive which is still as it was when it was checked.
+    pub(super) fn of(&self, name: &str, archive: &Metadata) -> Option<&Verdict> {
+        self.0.get(name).filter(|verdict| {
+            verdict.bytes == archive.len() && verdict.changed_at == (archive.ctime(), archive.ctime_nsec())
+        })
+    }
+
+    /// True if the archive was not checked as it is now, or long ago.
+    pub(super) fn lacks(&self, name: &str, archive: &Metadata) -> bool {
+        self.of(name, archive).is_none_or(|verdict| verdict.is_old(shared::clock::unix_ms()))
+    }
+
+    /// Replaces the file, and leaves out archives that are gone. Checks of another process at the same time may be lost,
+    /// and are made again.
+    fn write(mut self, dir: &Path) -> io::Result<()> {
+        self.0.retain(|name, _| dir.join(name).exists());
+        let new = dir.join(format!("{FILE}.{}", std::process::id()));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec(&self.0)?)?;
+        fs::rename(&new, dir.join(FILE))
+    }
+}
+
+/// Reads the archive `name` in `dir` to its end and keeps the outcome.
+pub(super) fn check_and_keep(dir: &Path, name: &str) -> Result<(), BackupError> {
+    let path = dir.join(name);
+    let before = fs::metadata(&path).map_err(at(&path))?;
+    let checked = check(&path);
+    let fault = checked.as_ref().err().map(BackupError::what);
+    keep(dir, name, &before, fault);
+    checked.map(drop)
+}
+
+/// Keeps the outcome of reading an archive that was `archive` before.
+pub(super) fn keep(dir: &Path, name: &str, archive: &Metadata, fault: Option<String>) {
+    let mut verdicts = Verdicts::read(dir);
+    let checked_at_ms = shared::clock::unix_ms();
+    let changed_at = (archive.ctime(), archive.ctime_nsec());
+    let verdict = Verdict { bytes: archive.len(), changed_at, checked_at_ms, fault };
+    verdicts.0.insert(name.to_owned(), verdict);
+    if let Err(error) = verdicts.write(dir) {
+        let path: PathBuf = dir.join(FILE);
+        tracing::warn!("{}: {error}; the check of {name} will be made again", path.display());
+    }
+}
+
+const FILE: &str = "checks.json";
+/// Three times what outcomes of as many archives as are listed take.
+const BYTES_MAX: u64 = 16 << 20;
+/// An archive is read again after a week: a disk may damage a file without changing its times.
+const AGE_MS_MAX: u64 = 7 * 24 * 60 * 60 * 1_000;
