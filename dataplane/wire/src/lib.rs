@@ -20,7 +20,9 @@ pub mod retry;
 pub mod sse;
 pub mod stream;
 pub mod tokens;
+pub mod translation;
 
 mod claude;
 #[cfg(test)]
 mod cutting;
+mod passing;

@@ -56,7 +56,7 @@ pub struct StreamState {
     pub output_bytes: u64,
     /// An `id:` line was seen: from here on a comment of the gateway's own would break OpenAI's Python SDK.
     pub ids_seen: bool,
-    /// Part of an event larger than [`crate::native::HELD_BYTES_MAX`] has gone out. An event of the gateway's own
+    /// Part of an event larger than [`crate::passing::HELD_BYTES_MAX`] has gone out. An event of the gateway's own
     /// may only follow after a blank line.
     pub event_open: bool,
 }

@@ -1,7 +1,7 @@
 //! Events of one stream that differ from one before in their text alone, as most do: they need not be parsed.
 
 use crate::json::escaped;
-use crate::native::{Template, Varying};
+use crate::passing::{Template, Varying};
 
 /// The event that was learned last, and what its text means: `M`.
 #[derive(Debug)]

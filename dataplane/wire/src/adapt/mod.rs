@@ -44,8 +44,9 @@ pub use fitted::with_tool_ids;
 pub use loss::{Fate, Loss};
 pub use param::client_param;
 
+pub use crate::translation::{BadAnswer, Flaw, Rejection, Whole};
+
 use crate::claude;
-use crate::envelope::StreamError;
 use crate::extras::Extras;
 use crate::native;
 use crate::stream::AnswerStream;
@@ -225,64 +226,6 @@ pub trait Answers: Debug {
     /// What must be asked of the target for such an answer; `stream` says what the client wants.
     fn call(&self, stream: bool) -> Call {
         Call::answer(stream)
-    }
-}
-
-/// A whole answer in the client's dialect.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Whole {
-    /// The body.
-    pub body: Bytes,
-    /// What the upstream says was used.
-    pub usage: Option<TokenCounts>,
-    /// What it reports beside tokens.
-    pub extras: Extras,
-    /// Bytes of output text.
-    pub output_bytes: u64,
-}
-
-/// Why a whole answer is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BadAnswer {
-    /// It is an error in spite of its status; not sanitized yet.
-    Error(StreamError),
-    /// It is not an answer in the target's dialect: why, in a few words.
-    Invalid(&'static str),
-    /// It is a sound answer, but holds nothing of what was asked for: what it says instead, if anything; not
-    /// sanitized yet. The request has more to do with it than the target's health.
-    Nothing(String),
-}
-
-/// Why a request cannot be said in the target's dialect (MSG-2, CHAT-6, RESP-2).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejection {
-    /// The member, as `messages.2.content.0.source`.
-    pub param: String,
-    /// Why, for the client.
-    pub message: String,
-    /// Whose fault it is.
-    pub flaw: Flaw,
-}
-
-/// Whether another target could help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
-    /// The member means something that the target's dialect has no words for.
-    Unsupported,
-    /// No target could make sense of the member: it is missing, of the wrong type, or of no known value.
-    Malformed,
-}
-
-impl Rejection {
-    /// The member at `param` cannot be said: `why` ends the sentence that names it.
-    pub fn new(param: impl Into<String>, why: &str) -> Self {
-        let param = param.into();
-        Self { message: format!("'{param}' {why}"), param, flaw: Flaw::Unsupported }
-    }
-
-    /// The member at `param` is not what the client's dialect has there: `why` ends the sentence that names it.
-    pub fn malformed(param: impl Into<String>, why: &str) -> Self {
-        Self { flaw: Flaw::Malformed, ..Self::new(param, why) }
     }
 }
 

@@ -10,7 +10,7 @@ use super::judge::{may_be_error, needs_a_look, text_span};
 use super::named;
 use crate::envelope::{self, StreamError, event_of, sanitize_value};
 use crate::json::{Fault, meant_bytes};
-use crate::native::{self, Change, Judge, Judged, OversizedScan, Varying, Verdict};
+use crate::passing::{self, Change, Judge, Judged, OversizedScan, Varying, Verdict};
 use crate::stream::{StreamOptions, StreamState, Trouble};
 
 /// Judges events one after the other.
@@ -184,7 +184,7 @@ impl ChatJudge {
         if data.first() == Some(&b'{') && self.state.content {
             return Verdict::Pass;
         }
-        native::opaque(data, &self.options.known())
+        passing::opaque(data, &self.options.known())
     }
 }
 

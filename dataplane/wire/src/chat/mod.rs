@@ -18,7 +18,7 @@ pub(crate) use usage::{UsageReader, named, scaled};
 
 pub use crate::envelope::StreamError;
 
-use crate::native::Passing;
+use crate::passing::Passing;
 use crate::stream::{AnswerStream, StreamOptions};
 
 /// A native chat stream on its way to the client.

@@ -10,7 +10,7 @@ use super::answer::{Answer, USAGE_BYTES_MAX, tree};
 use super::judge::names_error_or_tier;
 use super::named;
 use crate::envelope::StreamError;
-use crate::native::{Change, WholeAnswer};
+use crate::passing::{Change, WholeAnswer};
 
 /// Reads an answer of any size in pieces and keeps none of it but its usage and error.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::usage::Usage;
 use crate::json::{Place, TextLength};
-use crate::native::{Capture, Facts};
+use crate::passing::{Capture, Facts};
 
 /// What an event holds. The names of its members are compared by depth: those of the event itself stand at 1.
 #[derive(Debug, Default)]

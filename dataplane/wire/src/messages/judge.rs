@@ -12,7 +12,7 @@ use super::event::{Kind, Seen};
 use super::usage::Usage;
 use crate::envelope::{StreamError, error_event, messages_stream_error, named_event, sanitize_value};
 use crate::json::Fault;
-use crate::native::{self, Gather, Judge, Judged, OversizedScan, Varying, Verdict};
+use crate::passing::{self, Gather, Judge, Judged, OversizedScan, Varying, Verdict};
 use crate::stream::{StreamOptions, StreamState, Trouble};
 
 /// Judges events one after the other.
@@ -112,7 +112,7 @@ impl MessagesJudge {
         } else if data.first() == Some(&b'{') && self.state.content {
             Verdict::Pass
         } else {
-            native::opaque(data, &self.options.known())
+            passing::opaque(data, &self.options.known())
         }
     }
 }

@@ -7,7 +7,7 @@ mod synthesize;
 mod usage;
 mod whole;
 
-use crate::native::Passing;
+use crate::passing::Passing;
 use crate::stream::{AnswerStream, StreamOptions};
 
 pub use count::{count, count_answer, is_count};

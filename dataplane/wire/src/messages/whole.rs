@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::usage::Usage;
 use crate::envelope::StreamError;
 use crate::json::{Place, TextLength};
-use crate::native::{Capture, Facts, Gather, WholeAnswer};
+use crate::passing::{Capture, Facts, Gather, WholeAnswer};
 
 /// Reads an answer of any size in pieces and keeps none of it but its usage and error.
 #[derive(Debug, Default)]

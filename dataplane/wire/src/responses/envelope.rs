@@ -6,7 +6,7 @@ use super::tool_use::ToolUse;
 use crate::chat::UsageReader;
 use crate::extras::{Extras, term};
 use crate::json::{Place, TextLength};
-use crate::native::Capture;
+use crate::passing::Capture;
 
 /// Bytes of an id or model that are kept.
 const NAME_BYTES_MAX: usize = 128;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::envelope::{Envelope, is_output};
 use super::tool_use::ToolUse;
 use crate::json::{Place, TextLength, whole_number};
-use crate::native::{Capture, Facts};
+use crate::passing::{Capture, Facts};
 
 /// The depth of the members of an event's `response`.
 const BASE: u32 = 2;

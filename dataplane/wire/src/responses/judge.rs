@@ -13,7 +13,7 @@ use super::event::{Kind, Seen};
 use super::failed;
 use crate::envelope::{StreamError, named_event, sanitize_value};
 use crate::json::Fault;
-use crate::native::{self, Gather, Judge, Judged, OversizedScan, Varying, Verdict};
+use crate::passing::{self, Gather, Judge, Judged, OversizedScan, Varying, Verdict};
 use crate::stream::{StreamOptions, StreamState, Trouble};
 
 /// Judges events one after the other.
@@ -179,7 +179,7 @@ impl ResponsesJudge {
         } else if data.first() == Some(&b'{') && self.state.content {
             Verdict::Pass
         } else {
-            native::opaque(data, &self.options.known())
+            passing::opaque(data, &self.options.known())
         }
     }
 }

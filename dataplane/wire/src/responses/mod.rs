@@ -9,7 +9,7 @@ mod synthesize;
 mod tool_use;
 mod whole;
 
-use crate::native::Passing;
+use crate::passing::Passing;
 use crate::stream::{AnswerStream, StreamOptions};
 
 pub use synthesize::synthesize_stream;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::envelope::Envelope;
 use crate::envelope::StreamError;
 use crate::json::{Place, TextLength};
-use crate::native::{Capture, Facts, Gather, WholeAnswer};
+use crate::passing::{Capture, Facts, Gather, WholeAnswer};
 
 /// The depth of the members of a response that is all there is.
 const BASE: u32 = 1;

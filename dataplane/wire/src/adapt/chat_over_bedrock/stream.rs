@@ -17,7 +17,7 @@ use crate::adapt::chat_client::{Call, Chunks, Identity};
 use crate::envelope::{self, StreamError};
 use crate::eventstream::{Decoder, Message};
 use crate::json::Writer;
-use crate::native::Varying;
+use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Calls whose arguments may be on their way at once.

@@ -15,7 +15,7 @@ use crate::adapt::alike::Alike;
 use crate::adapt::chat_client::{Chunks, Identity};
 use crate::adapt::events::Events;
 use crate::envelope::{self, StreamError};
-use crate::native::Varying;
+use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Choices that a stream may have: as many as a chat client may ask for.

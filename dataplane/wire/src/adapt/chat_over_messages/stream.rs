@@ -17,7 +17,7 @@ use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write;
 use crate::envelope::{self, StreamError};
 use crate::json::meant_bytes;
-use crate::native::Varying;
+use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Blocks that may be open at once. Anthropic opens one after the other.

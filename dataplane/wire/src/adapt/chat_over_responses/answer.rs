@@ -12,7 +12,7 @@ use crate::adapt::write::{Members, number};
 use crate::adapt::{Answers, Asking, BadAnswer, Whole};
 use crate::envelope::{self, StreamError, event_of};
 use crate::json::meant_bytes;
-use crate::native::Varying;
+use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// What the answers to one request have in common.

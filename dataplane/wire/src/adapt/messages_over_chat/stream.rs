@@ -21,7 +21,7 @@ use crate::adapt::alike::Alike;
 use crate::adapt::events;
 use crate::chat::Finish;
 use crate::envelope::{StreamError, error_event, messages_stream_error};
-use crate::native::Varying;
+use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// The stream. One value an upstream answer.

@@ -14,7 +14,7 @@ use crate::chat::{Finish, UsageReader};
 use crate::envelope::StreamError;
 use crate::extras::Extras;
 use crate::json::meant_bytes;
-use crate::native::Varying;
+use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// What the answers to one request have in common.

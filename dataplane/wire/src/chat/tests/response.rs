@@ -1,7 +1,7 @@
 //! Unary answers.
 
 use crate::chat::{Scan, synthesize_stream, whole_answer};
-use crate::native::WholeAnswer;
+use crate::passing::WholeAnswer;
 
 fn scan(answer: &[u8]) -> WholeAnswer {
     let mut scan = Scan::default();

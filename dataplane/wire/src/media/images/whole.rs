@@ -6,10 +6,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::NOT_INLINE;
-use crate::adapt::{BadAnswer, Whole};
 use crate::chat::UsageReader;
 use crate::envelope::{StreamError, named_event};
 use crate::extras::picture;
+use crate::translation::{BadAnswer, Whole};
 
 /// What of an answer is looked at. The images stay where they are.
 #[derive(Debug, Deserialize)]

@@ -8,9 +8,9 @@ use serde_json::value::RawValue;
 
 use super::start::{Size, Start};
 use super::{State, Video, media_type};
-use crate::adapt::Rejection;
 use crate::envelope::StreamError;
 use crate::json::Writer;
+use crate::translation::Rejection;
 
 /// A start as one instance and its parameters.
 pub(super) fn start(start: &Start<'_>) -> Result<Vec<u8>, Rejection> {

@@ -18,9 +18,9 @@ pub use answer::About;
 pub use google::poll_body;
 pub use poll::polled;
 
-use crate::adapt::{BadAnswer, Rejection};
 use crate::envelope::StreamError;
 use crate::extras::Extras;
+use crate::translation::{BadAnswer, Rejection};
 
 /// In whose words a target is asked for videos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

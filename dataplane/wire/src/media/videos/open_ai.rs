@@ -7,11 +7,11 @@ use shared::usage::Units;
 
 use super::start::{Size, Start};
 use super::{State, Video};
-use crate::adapt::Rejection;
 use crate::chat::scaled;
 use crate::envelope::StreamError;
 use crate::extras::{Extras, picture};
 use crate::json::Writer;
+use crate::translation::Rejection;
 
 /// A start in OpenAI's words, whose seconds are a string.
 pub(super) fn start(start: &Start<'_>) -> Result<Vec<u8>, Rejection> {

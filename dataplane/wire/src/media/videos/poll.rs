@@ -3,8 +3,8 @@
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoObject as _, ValueIntoString as _};
 
 use super::start::unreadable;
-use crate::adapt::Rejection;
 use crate::json;
+use crate::translation::Rejection;
 
 /// The `operation` that `body` asks for; its bytes are used up. Nothing but that and `model` may stand in it, so that
 /// nobody takes a question for a start.

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoObject as _, ValueIntoString as _};
 
-use crate::adapt::{Flaw, Rejection};
 use crate::json::{self, Tree};
+use crate::translation::{Flaw, Rejection};
 
 /// See the module. Members that are null are not there.
 #[derive(Clone, Debug, Default, PartialEq)]

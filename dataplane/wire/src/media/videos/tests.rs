@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use shared::operation::Dialect;
 
 use super::{About, State, Vendor, Video, media_type, poll_body, polled};
-use crate::adapt::{BadAnswer, Rejection};
 use crate::envelope::StreamError;
 use crate::request::{HeadScan, Naming, ScanError, build};
+use crate::translation::{BadAnswer, Rejection};
 
 macro_rules! fixture {
     ($name:literal) => {
