@@ -1,55 +1,16 @@
-//! Who calls, acting as whom, allowed to use what.
-//!
-//! A presented key is never stored or compared in plain: its HMAC-SHA-256 under a key of the database
-//! (AUTH-6) is looked up in a table, so a near miss takes the same path as any other wrong key.
+//! The result of authentication: the caller, the human it acts as, and what it may use.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ring::hmac;
 use serde::Serialize;
 
 use crate::id::{KeyId, PrincipalId, ProjectId};
-pub use crate::key_table::{KeyHash, KeyTable};
 use crate::operation::Operation;
 use crate::quota::Quota;
-use crate::routing::Target;
-use crate::secret::Secret;
-
-/// Hashes presented keys under the key of the database (AUTH-6). Made once; hashing needs no more set-up.
-#[derive(Clone)]
-pub struct KeyHasher(hmac::Key);
-
-impl KeyHasher {
-    /// A hasher under `key`.
-    pub fn new(key: &Secret<[u8; 32]>) -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA256, key.expose()))
-    }
-
-    /// What `presented` is looked up by.
-    pub fn hash(&self, presented: &[u8]) -> KeyHash {
-        let mut hash = KeyHash([0; 32]);
-        hash.0.copy_from_slice(hmac::sign(&self.0, presented).as_ref());
-        hash
-    }
-
-    /// Returns the pseudonym of an end user: 16 hexadecimal digits, always the same for the same name.
-    pub fn pseudonym(&self, name: &str) -> Box<str> {
-        // No key begins like that, so that no pseudonym is a part of the hash of one.
-        let hash = self.hash(&[b"end user\0", name.as_bytes()].concat());
-        let digits = hash.0.iter().take(8).flat_map(|byte| [byte >> 4, byte & 15]);
-        digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
-    }
-}
-
-impl fmt::Debug for KeyHasher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeyHasher(••••)")
-    }
-}
+use crate::routing::{ProviderInstance, Target};
 
 /// The result of authentication: all that later stages may ask about the caller.
 #[derive(Debug)]
@@ -83,6 +44,14 @@ impl Access {
             allowlists: Vec::new(),
             quotas: Box::default(),
         }
+    }
+
+    /// Returns true if the caller may use `provider`: it has no owner, the caller acts as the owner, or it is shared with the
+    /// caller's project (AUTH-4).
+    pub fn may_use(&self, provider: &ProviderInstance) -> bool {
+        let Some(owner) = &provider.owner else { return true };
+        self.acts_as.as_ref() == Some(owner)
+            || self.project.as_ref().is_some_and(|project| provider.shared_with.contains(project))
     }
 }
 
@@ -130,17 +99,6 @@ impl Allowlist {
         };
         self.endpoints.as_ref().is_some_and(by_endpoint) || self.models.as_ref().is_some_and(by_model)
     }
-}
-
-/// Every key that opens the data plane.
-#[derive(Debug, Default)]
-pub struct AccessTable {
-    /// By hash. Lookup time does not depend on how much of a wrong key is right.
-    pub keys: KeyTable,
-    /// Who an unauthenticated caller is, when the local mode is on.
-    pub anonymous: Option<Arc<Access>>,
-    /// The limits that count what administrators and the local mode use, and refuse them nothing.
-    pub unbound: Box<[Arc<Quota>]>,
 }
 
 /// The key that a request presents, if it presents one: `x-api-key` wins over `Authorization: Bearer` (AUTH-1).
@@ -205,15 +163,5 @@ mod tests {
         ] {
             assert_eq!(presented(&headers(sent)), want, "{sent:?}");
         }
-    }
-
-    #[test]
-    fn a_hash_is_hmac_sha_256() {
-        // RFC 4231, test case 1, with its key filled up with zeros, as HMAC does.
-        let mut key = [0; 32];
-        key[..20].fill(0x0b);
-        let hash = KeyHasher::new(&Secret::new(key)).hash(b"Hi There").0;
-        assert_eq!(hash[..4], [0xb0, 0x34, 0x4c, 0x61]);
-        assert_eq!(hash[28..], [0x2e, 0x32, 0xcf, 0xf7]);
     }
 }

@@ -3,27 +3,22 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::key_hash::KeyHash;
+use crate::quota::Quota;
 
-/// HMAC-SHA-256 of a presented key.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KeyHash(pub [u8; 32]);
-
-impl fmt::Debug for KeyHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyHash({:02x}{:02x}…)", self.0[0], self.0[1])
-    }
-}
-
-impl Hash for KeyHash {
-    /// Hashes its first bytes: without the key of the HMAC nobody can choose them.
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let [a, b, c, d, e, f, g, h, ..] = self.0;
-        state.write_u64(u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
-    }
+/// Every key that opens the data plane.
+#[derive(Debug, Default)]
+pub struct AccessTable {
+    /// By hash. Lookup time does not depend on how much of a wrong key is right.
+    pub keys: KeyTable,
+    /// The access of unauthenticated callers, when the local mode is on.
+    pub anonymous: Option<Arc<Access>>,
+    /// The limits that count what administrators and the local mode use, and refuse them nothing.
+    pub unbound: Box<[Arc<Quota>]>,
 }
 
 /// Callers by the hash of their key.

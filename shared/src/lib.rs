@@ -13,6 +13,7 @@ pub mod error_kind;
 pub mod health;
 pub mod id;
 pub mod key_format;
+pub mod key_hash;
 pub mod key_table;
 pub mod operation;
 pub mod operation_id;

@@ -10,7 +10,6 @@ use std::time::Duration;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderName, HeaderValue};
 
-use crate::access::Access;
 use crate::answer_head::AnswerHead;
 use crate::health::{Circuits, UpstreamIdentity};
 use crate::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
@@ -73,15 +72,6 @@ pub struct ProviderInstance {
     pub shared_with: Vec<ProjectId>,
     /// Why nothing can be sent to it although it is configured, in a few words; none where it can be used.
     pub unready: Option<&'static str>,
-}
-
-impl ProviderInstance {
-    /// Whether `access` may use it: it is nobody's own, or its owner's, or shared with the caller's project.
-    pub fn is_open_to(&self, access: &Access) -> bool {
-        let Some(owner) = &self.owner else { return true };
-        access.acts_as.as_ref() == Some(owner)
-            || access.project.as_ref().is_some_and(|project| self.shared_with.contains(project))
-    }
 }
 
 impl ProviderInstance {

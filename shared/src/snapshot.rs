@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use crate::access::{AccessTable, KeyHasher};
 use crate::id::EndpointName;
+use crate::key_hash::KeyHasher;
+use crate::key_table::AccessTable;
 use crate::operation_id::OperationIds;
 use crate::routing::{Endpoint, ProviderInstance, Target};
 use crate::secret::Secret;

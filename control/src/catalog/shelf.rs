@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use shared::access::KeyHasher;
+use shared::key_hash::KeyHasher;
 use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
 use super::evidence::Evidence;

@@ -4,8 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use shared::access::{Access, AccessTable, Allowlist, KeyHash, KeyHasher, KeyTable, Role};
+use shared::access::{Access, Allowlist, Role};
 use shared::id::{KeyId, PrincipalId, ProjectId};
+use shared::key_hash::{KeyHash, KeyHasher};
+use shared::key_table::{AccessTable, KeyTable};
 use shared::quota::Counters;
 
 use super::quotas::Book;

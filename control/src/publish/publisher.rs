@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::{fmt, mem};
 
 use rusqlite::Connection;
-use shared::access::KeyHasher;
 use shared::health::Board;
+use shared::key_hash::KeyHasher;
 use shared::operation_id::OperationIds;
 use shared::quota::Counters;
 use shared::sanitize;

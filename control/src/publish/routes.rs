@@ -38,7 +38,7 @@ pub(crate) fn routes(
     let made = live.filter_map(|provider| instance(provider, (policies, board), signing, merger));
     let mut providers: Vec<Arc<ProviderInstance>> = made.map(Arc::new).collect();
     providers.sort_by(|a, b| a.id.cmp(&b.id));
-    board.keep(&providers);
+    board.keep(providers.iter().map(|provider| &provider.id));
     let endpoints = endpoints(&routing.endpoints, &providers);
     let routes = Arc::new(Snapshot::routes_of(&providers, &endpoints));
     Routes { providers: Arc::new(providers), endpoints: Arc::new(endpoints), routes }

@@ -333,9 +333,9 @@ fn put_key(db: &Connection, id: &str, state: &str, expires_at_ms: Option<u64>) {
 }
 
 /// What stands for the hash of the key with this id.
-fn hash(id: &str) -> shared::access::KeyHash {
+fn hash(id: &str) -> shared::key_hash::KeyHash {
     let digest = ring::digest::digest(&ring::digest::SHA256, id.as_bytes());
-    shared::access::KeyHash(digest.as_ref().try_into().unwrap())
+    shared::key_hash::KeyHash(digest.as_ref().try_into().unwrap())
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension as _, Row, Statement, named_params};
 use serde::Serialize;
-use shared::access::{Allowlist, KeyHash};
+use shared::access::Allowlist;
+use shared::key_hash::KeyHash;
 
 use super::allowlist;
 use super::rollup::HOUR_MS;

@@ -7,9 +7,10 @@ use std::sync::{Arc, Weak};
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Uri};
-use shared::access::{Access, AccessTable, Role, presented};
+use shared::access::{Access, Role, presented};
 use shared::clock;
 use shared::error_kind::ErrorKind;
+use shared::key_table::AccessTable;
 use shared::secret::Secret;
 use shared::snapshot::Snapshot;
 

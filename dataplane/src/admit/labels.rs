@@ -2,8 +2,8 @@
 //! the end user whom its body names.
 
 use http::{HeaderMap, HeaderName};
-use shared::access::KeyHasher;
 use shared::error_kind::ErrorKind;
+use shared::key_hash::KeyHasher;
 use shared::usage::EndUsers;
 
 use crate::error::Fault;

@@ -6,7 +6,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::id::ProviderId;
-use crate::routing::ProviderInstance;
 
 mod circuit;
 mod instance;
@@ -35,9 +34,9 @@ impl Board {
         Arc::clone(own)
     }
 
-    /// Forgets the circuits of instances that are gone or switched off.
-    pub fn keep(&self, providers: &[Arc<ProviderInstance>]) {
-        let ids: HashSet<&ProviderId> = providers.iter().map(|provider| &provider.id).collect();
+    /// Forgets the circuits of all instances but these.
+    pub fn keep<'a>(&self, providers: impl IntoIterator<Item = &'a ProviderId>) {
+        let ids: HashSet<&ProviderId> = providers.into_iter().collect();
         let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
         circuits.retain(|id, _| ids.contains(id));
     }

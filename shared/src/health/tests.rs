@@ -188,7 +188,7 @@ fn board_keeps_circuits_by_instance_and_credential() {
     assert_eq!(failures("a", 2), 0, "another credential");
     assert_eq!(failures("a", 1), 0, "forgotten");
     fail("b", 1);
-    board.keep(&[]);
+    board.keep([]);
     assert_eq!(failures("b", 1), 0, "gone and come back");
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::{digest, hmac};
-use shared::access::KeyHash;
+use shared::key_hash::KeyHash;
 use shared::secret::Secret;
 
 use crate::vault::{RandomError, random};

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use http::{Method, Request};
 use http_body::Frame;
 use serde_json::json;
-use shared::access::{Access, AccessTable, Role};
+use shared::access::{Access, Role};
+use shared::key_table::AccessTable;
 use shared::port::{Body, BoxError};
 use shared::snapshot::Snapshot;
 

@@ -1,6 +1,6 @@
 //! Who is believed of what, and from when on.
 
-use shared::access::KeyHasher;
+use shared::key_hash::KeyHasher;
 use shared::prices::{Prices, Rates};
 use shared::routing::ProviderInstance;
 use shared::secret::Secret;

@@ -2,8 +2,9 @@
 
 use serde::{Serialize, Serializer};
 use serde_json::json;
-use shared::access::{Allowlist, KeyHasher};
+use shared::access::Allowlist;
 use shared::key_format::{key_of, shown_part};
+use shared::key_hash::KeyHasher;
 use shared::secret::Secret;
 
 use super::replay;

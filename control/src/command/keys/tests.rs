@@ -1,10 +1,10 @@
 //! Every state of a key times everything that may be done to it, and what stands in the database afterwards.
 
 use serde_json::{Value, json};
-use shared::access::KeyHasher;
 use shared::error_kind::ErrorKind;
 use shared::id::PrincipalId;
 use shared::key_format::is_well_formed;
+use shared::key_hash::KeyHasher;
 
 use super::*;
 use crate::actor::Who;

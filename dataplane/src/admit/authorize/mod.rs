@@ -24,7 +24,7 @@ pub(crate) fn operation(access: &Access, operation: Operation) -> Result<(), Fau
 pub(crate) fn refusal(access: &Access, endpoint: Option<&str>, target: &Target) -> Option<StepResult> {
     if !is_unlisted(access) && !access.allowlists.iter().all(|list| list.permits(endpoint, target)) {
         Some(StepResult::NotAllowed)
-    } else if !target.provider.is_open_to(access) {
+    } else if !access.may_use(&target.provider) {
         Some(StepResult::Private)
     } else {
         None
