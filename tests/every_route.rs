@@ -323,7 +323,7 @@ async fn one_target_alone_is_asked_on_every_single_target_route() {
     assert!(upstreams[1].requests().is_empty());
 }
 
-/// M-162: the file's schema, the README and the table of the pair say so.
+/// M-162: the file's schema, the page of providers and the table of the pair state it.
 #[test]
 fn chat_over_responses_is_labelled_experimental() {
     let root = env!("CARGO_MANIFEST_DIR");
@@ -331,8 +331,8 @@ fn chat_over_responses_is_labelled_experimental() {
     let schema: Value = serde_json::from_str(&read("control/config.schema.json")).unwrap();
     let described = &schema["$defs"]["Provider"]["properties"]["force_api_support"]["description"];
     assert!(described.as_str().unwrap().contains("experimental"), "{described}");
-    let readme = read("README.md");
-    assert!(readme.contains("Chat over a model that speaks Responses alone is experimental"));
+    let providers = read("docs/providers.md");
+    assert!(providers.contains("Chat over a model that speaks Responses alone is experimental"));
     let table = read("docs/adaptations.md");
     let section = table.split("\n## ").find(|section| section.starts_with("Chat over Responses"));
     assert!(section.unwrap().contains("**Experimental**"), "{section:?}");
@@ -340,17 +340,18 @@ fn chat_over_responses_is_labelled_experimental() {
 
 /// M-187, M-217, M-223.
 #[test]
-fn the_readme_says_what_the_admin_api_promises_and_how_to_upgrade() {
-    let readme = std::fs::read_to_string(format!("{}/README.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
-    let readme = readme.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in [
-        "every route needs an administrator key or a session",
-        "not a versioned public contract",
-        "there is no OpenAPI description of it",
-        "Back up offline before each upgrade",
-        "`credentials rekey` and `credentials import` refuse while `serve` holds the state",
+fn the_pages_state_what_the_admin_api_promises_and_how_to_upgrade() {
+    for (page, part) in [
+        ("admin-api", "every route needs an administrator key or a session"),
+        ("admin-api", "not a versioned public contract"),
+        ("admin-api", "there is no OpenAPI description of it"),
+        ("operations", "Back up offline before each upgrade"),
+        ("operations", "`credentials rekey` and `credentials import` refuse while `serve` holds the state"),
     ] {
-        assert!(readme.contains(part), "{part}");
+        let path = format!("{}/docs/{page}.md", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(part), "docs/{page}.md: {part}");
     }
 }
 

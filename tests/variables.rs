@@ -140,11 +140,16 @@ async fn the_file_and_the_variable_say_the_same_of_logged_bodies() {
         state["warnings"],
         json!(["server.log_request_bodies is true, but this release does not act on it"])
     );
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    let not_part = readme.split("what they configure is not part of this release").nth(1).unwrap();
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md")).unwrap();
+    let not_part = page.split("what they configure is not part of this release").nth(1).unwrap();
     let listed = not_part.split("\n\n").next().unwrap();
     for (name, proof) in PROOFS {
-        assert_eq!(listed.contains(&format!("`{name}`")), matches!(proof, Warned(_)), "README: {name}");
+        assert_eq!(
+            listed.contains(&format!("`{name}`")),
+            matches!(proof, Warned(_)),
+            "docs/configuration.md: {name}"
+        );
     }
 }
 

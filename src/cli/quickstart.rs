@@ -100,7 +100,7 @@ Paste this into another terminal; the answer streams in at once:
     -d '{{\"model\":\"{model}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello from the gateway, word by word.\"}}]}}'
 
 This is the administrator's key, which opens everything. Give clients keys of their own: POST {origin}/admin/api/keys
-makes them, as the README shows under \"Projects and their keys\".
+makes them, as the README shows under \"Create a key for a client\".
 
 ",
         file = file.display(),

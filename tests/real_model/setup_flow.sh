@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: setup_flow.sh PATH-OF-LLMGW
 #
-# The README's section "Setting up", as it stands there, against an empty gateway and a real model on loopback: it
-# runs the section's commands, looks at what they answered, restarts the gateway, and looks again.
+# Runs the commands of the section "Set up a project by the admin API" of docs/getting-started.md against an empty gateway
+# and a real model on loopback, checks their answers, restarts the gateway, and checks again.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "$1")
@@ -55,13 +55,13 @@ serve first
 export MODEL_SERVER=http://127.0.0.1:$port/v1 MODEL=smollm2-135m
 {
     echo 'set -euo pipefail'
-    awk '/^## Setting up$/ { here = 1 } /^## / && !/^## Setting up$/ { here = 0 }
-        here && /^```sh$/ { code = 1; next } /^```$/ { code = 0 } here && code' "$here/../../README.md"
+    awk '/^## / { here = $0 == "## Set up a project by the admin API" }
+        here && /^```sh$/ { code = 1; next } /^```$/ { code = 0 } here && code' "$here/../../docs/getting-started.md"
     # shellcheck disable=SC2016  # expanded when it runs
     echo 'echo "$project $key" > remembered'
 } >"$work/commands.sh"
-[ "$(wc -l <"$work/commands.sh")" -gt 20 ] || fail "the README has no section 'Setting up' with commands"
-(cd "$work" && bash commands.sh >answers 2>&1) || fail "a command of the README failed"
+[ "$(wc -l <"$work/commands.sh")" -gt 20 ] || fail "docs/getting-started.md has no section 'Set up a project by the admin API' with commands"
+(cd "$work" && bash commands.sh >answers 2>&1) || fail "a command of docs/getting-started.md failed"
 read -r project key <"$work/remembered"
 [ ! -e "$work/cookies.txt" ] || fail "still signed in"
 
@@ -102,4 +102,4 @@ curl -sSN --fail-with-body "$GATEWAY/v1/chat/completions" -H "x-api-key: $key" -
     fail "the key does not work after a restart"
 expect '^data: \[DONE\]'
 everything 2
-echo "setup_flow: the set-up of the README works against a real model, and survives a restart"
+echo "setup_flow: the set-up of docs/getting-started.md works against a real model, and survives a restart"

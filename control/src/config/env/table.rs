@@ -1,4 +1,4 @@
-//! Every variable that llmgw reads, one row each. The README's list and `config show` follow this table.
+//! Every variable that llmgw reads, one row each. The list in `docs/configuration.md` and `config show` follow this table.
 
 use super::kind::Kind::{
     self, Address, Blocks, Choice, Count, Flag, Header, Key, Origin, Path, Secret, Secrets, Text, Url,
