@@ -45,7 +45,7 @@ fn quoted(text: &str) -> String {
 
 const HEAD: &str = "\
 # Configuration of llmgw. Providers and endpoints reload when this file changes; a bad edit changes nothing.
-# `llmgw config check` tells every fault, `llmgw config schema` prints a JSON Schema for your editor.
+# `llmgw config check` lists every fault, `llmgw config schema` prints a JSON Schema for your editor.
 
 providers:
   # Repeats the prompt inside the process; its options rehearse failures.
