@@ -1,4 +1,4 @@
-//! `docs/adaptations.md` says what the tables say.
+//! `docs/adaptations.md` is generated from the tables.
 
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ fn wanted() -> String {
             Some(via) => {
                 let _ = writeln!(
                     page,
-                    "By way of {via}: what is said of {client} over {via}, and then of {via} over {target}.",
+                    "By way of {via}: the rules of {client} over {via} apply first, then those of {via} over {target}.",
                     via = title(via),
                     client = title(pair.client),
                     target = title(pair.target),
@@ -68,8 +68,7 @@ fn title(dialect: Dialect) -> &'static str {
 }
 
 const EXPERIMENTAL: &str = "\
-**Experimental**: only where `force_api_support: true` stands on the provider, and only for a model that is known to speak
-nothing but Responses.
+**Experimental**: only if the provider has `force_api_support: true`, and only for a model that is known to speak only Responses.
 
 ";
 
@@ -78,17 +77,19 @@ const INTRODUCTION: &str = "\
 
 # Adaptations
 
-A target that does not speak the client's protocol can serve it all the same, where this page says so. What the
-target's protocol cannot say is refused before anything is sent: status 400, with the path of the field. The answer
-carries `X-LLMGW-Adapted`, and `X-LLMGW-Dropped` with the members that nobody knows. Its `model` is the target's own name
-of the model, as in a native answer, which passes as it comes.
+This page lists, for each pair of client protocol and target protocol, what happens to each field of a request. A target that does not
+speak the client's protocol can serve the request where this page has the pair. A field that the target's protocol cannot express is
+rejected before anything is sent: status 400, with the path of the field.
 
-| Fate | What becomes of the field |
+The answer has the header `X-LLMGW-Adapted`, and `X-LLMGW-Dropped` with the members that no protocol defines. Its `model` is the target's
+own name of the model, as in a native answer.
+
+| Fate | Meaning |
 |---|---|
 | exact | the same field with the same value |
-| mapped | said in other words |
-| hint | said in other words where the target can, else dropped: the answer means the same |
+| mapped | translated into the target's form |
+| hint | translated if the target has a form for it, otherwise dropped; the answer means the same |
 | rejected | 400, because the answer would mean something else |
 
-In a field's path `*` is any element, `[kind]` an element or object of that `type`, `=value` that value alone.
+In the path of a field, `*` is any element, `[kind]` is an element or object of that `type`, and `=value` is only that value.
 ";
