@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::actor::{Actor, Who};
 use crate::command::{OrderContext, OrderOf, refusals::Note};
-use crate::meter::writer::Scribe;
+use crate::writer::Scribe;
 
 /// One refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -199,8 +199,8 @@ mod tests {
         let home = tempfile::TempDir::new().unwrap();
         let mut process = Process::start(home.path());
         let key = shared::secret::Secret::new([1; 32]);
-        crate::vault::make_keys(process.meter.db_mut(), &key).unwrap();
-        let keys = crate::vault::open_keys(process.meter.db_mut(), &key).unwrap();
+        crate::store::key_check::make_keys(process.meter.db_mut(), &key).unwrap();
+        let keys = crate::store::key_check::open_keys(process.meter.db_mut(), &key).unwrap();
         let today = unix_ms() / DAY_MS * DAY_MS;
         let ages = [0, 1, 29, 30, 31, 399, 400, 401, 500];
         let mut log = process.journal.log().unwrap();
@@ -256,8 +256,8 @@ mod tests {
         let home = tempfile::TempDir::new().unwrap();
         let mut process = Process::start(home.path());
         let key = shared::secret::Secret::new([1; 32]);
-        crate::vault::make_keys(process.meter.db_mut(), &key).unwrap();
-        let keys = crate::vault::open_keys(process.meter.db_mut(), &key).unwrap();
+        crate::store::key_check::make_keys(process.meter.db_mut(), &key).unwrap();
+        let keys = crate::store::key_check::open_keys(process.meter.db_mut(), &key).unwrap();
         let mut log = process.journal.log().unwrap();
         for n in 0..5_000 {
             let model = Some(ModelId::new(format!("m{n}{}", "x".repeat(400))));

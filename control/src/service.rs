@@ -33,7 +33,6 @@ use crate::catalog::shelf::Shelf;
 use crate::config::Config;
 use crate::console::Asset;
 use crate::credential::{Keeper, Tokens};
-use crate::meter::writer::{Desk, Scribe, Writer};
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading, Touched};
 use crate::refusals::{self, Counter, Refusals, Refused};
 use crate::retention::Retention;
@@ -41,6 +40,7 @@ use crate::state::{Parts, State};
 use crate::store::checkpoints::Checkpoints;
 use crate::store::lock::StateLock;
 use crate::store::readers::Readers;
+use crate::writer::{Desk, Scribe, Writer};
 
 /// What [`start`] needs.
 pub struct Params {

@@ -48,7 +48,7 @@ fn first_file(file: &Path) -> Result<Vec<Detected>, Failure> {
         .build()
         .map_err(|error| Failure::new(exit::INTERNAL, error))?;
     let found = runtime.block_on(detect::local_servers(&Loopback));
-    config::write_new(file, config::first_file(&found).as_bytes())
+    config::write_new(file, detect::first_file(&found).as_bytes())
         .map_err(|error| Failure::new(exit::IO, format!("{}: {error}", file.display())))?;
     Ok(found)
 }

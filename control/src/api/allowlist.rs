@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use shared::id::is_name;
 use shared::operation::Operation;
 
-use super::{ApiError, Change};
+use super::ApiError;
+use crate::change::Change;
 use crate::command::allowlist::AllowlistEdit;
 
 /// The lists as a client sends them.

@@ -18,7 +18,7 @@ use crate::actor::{Actor, Who};
 use crate::backup::{self, Archive, BackupError};
 use crate::command::backups::{Begin, Finish};
 use crate::command::{OrderContext, OrderOf};
-use crate::meter::writer::Scribe;
+use crate::writer::Scribe;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "backups", |call| Box::pin(list(call))),

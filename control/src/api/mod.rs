@@ -7,7 +7,6 @@ pub(crate) mod backups;
 mod bindings;
 mod call;
 mod catalog;
-mod change;
 mod config;
 mod csv;
 mod detect;
@@ -54,7 +53,6 @@ use shared::quota::Counters;
 use shared::snapshot::SnapshotReader;
 
 pub(crate) use self::call::{Call, json, json_of_version};
-pub(crate) use self::change::Change;
 pub(crate) use self::error::{ApiError, RequestId};
 use self::gate::Gate;
 pub(crate) use self::hygiene::{expect_json, finish};
@@ -67,9 +65,9 @@ use crate::connection::ViewCell;
 use crate::console::{self, Asset};
 use crate::credential::Tokens;
 use crate::meter::journal::Journal;
-use crate::meter::writer::Scribe;
 use crate::publish::StatusCell;
 use crate::store::readers::Readers;
+use crate::writer::Scribe;
 
 /// What handlers work with.
 #[derive(Debug)]

@@ -8,10 +8,10 @@ use shared::port::Body;
 
 use super::list::{List, PageOf};
 use super::{ApiError, Call, Route, field, json, route_of};
-use crate::catalog::facts::Facts;
 use crate::catalog::merge::Known;
 use crate::command::catalog::{Say, Unsay};
 use crate::config::{did_you_mean, is_model_id};
+use crate::model_facts::Facts;
 use crate::store::overrides::{self, Which};
 
 pub(super) static ROUTES: &[Route] = &[

@@ -6,7 +6,8 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::list::{List, PageOf};
-use super::{ApiError, Call, Change, Route, field, json, json_of_version, route_of};
+use super::{ApiError, Call, Route, field, json, json_of_version, route_of};
+use crate::change::Change;
 use crate::command::principals::{Create, Delete, Edit};
 use crate::store::principals;
 

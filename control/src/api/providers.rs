@@ -9,7 +9,8 @@ use shared::port::Body;
 
 use super::list::{List, PageOf};
 use super::query::{Query, choose};
-use super::{ApiError, App, Call, Change, Route, json, json_of_version, route_of};
+use super::{ApiError, App, Call, Route, json, json_of_version, route_of};
+use crate::change::Change;
 use crate::command::providers::{Create, Delete, Edit};
 use crate::config::{ConnectionAuth, WrittenProvider};
 use crate::connection::{Connection, NOT_CONNECTED, Source, Standing};

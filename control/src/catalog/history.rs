@@ -1,5 +1,5 @@
-//! The prices that were in force at a moment: what an override said from its day on, and before the first of them
-//! what holds without any. Of the price list only today's is known, which is used for all of that time.
+//! The prices that were in force at a moment: those of an override from its day on, and before the first override those
+//! that apply without any. Only today's price list is known; it applies to all of that time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use shared::prices::Prices;
 use super::merge::{Known, label_of_override};
 use super::prices::PeakHours;
 use crate::store::overrides::Override;
+use crate::store::reprice::PriceHistory;
 
 /// Prices and their label.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +34,7 @@ impl Standing {
     }
 }
 
-/// See the module. By provider and model.
+/// The prices of every model over time, by provider and model.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History(HashMap<String, HashMap<String, Periods>>);
 
@@ -69,17 +70,19 @@ impl History {
         history
     }
 
-    /// What held at `at_ms`, if that is known.
-    pub(crate) fn at(&self, provider: &str, model: &str, at_ms: u64) -> Option<&Priced> {
-        let periods = self.0.get(provider)?.get(model)?;
-        let begun = periods.later.partition_point(|(from_ms, _)| *from_ms <= at_ms);
-        match begun.checked_sub(1) {
-            Some(last) => periods.later.get(last).map(|(_, priced)| priced),
-            None => periods.first.as_ref().map(|standing| standing.at(at_ms)),
-        }
-    }
-
     fn periods(&mut self, provider: &str, model: &str) -> &mut Periods {
         self.0.entry(provider.to_owned()).or_default().entry(model.to_owned()).or_default()
+    }
+}
+
+impl PriceHistory for History {
+    fn at(&self, provider: &str, model: &str, at_ms: u64) -> Option<(&Prices, &str)> {
+        let periods = self.0.get(provider)?.get(model)?;
+        let begun = periods.later.partition_point(|(from_ms, _)| *from_ms <= at_ms);
+        let priced = match begun.checked_sub(1) {
+            Some(last) => periods.later.get(last).map(|(_, priced)| priced)?,
+            None => periods.first.as_ref()?.at(at_ms),
+        };
+        Some((&priced.prices, &priced.label))
     }
 }

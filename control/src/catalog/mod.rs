@@ -3,7 +3,6 @@
 
 pub(crate) mod ask;
 pub(crate) mod evidence;
-pub(crate) mod facts;
 pub(crate) mod file;
 pub(crate) mod history;
 pub(crate) mod listing;

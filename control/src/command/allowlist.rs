@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use shared::access::Allowlist;
 use shared::operation::Operation;
 
-use crate::api::Change;
+use crate::change::Change;
 
 /// Changes of an allowlist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

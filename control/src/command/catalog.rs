@@ -4,9 +4,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Command, Done, Refusal, Write};
-use crate::catalog::facts::Facts;
+use crate::command::lookup::{lookup, provider_ids};
 use crate::config::did_you_mean;
-use crate::connection::{lookup, provider_ids};
+use crate::model_facts::Facts;
 use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;

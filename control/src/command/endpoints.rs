@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::providers::is_free;
 use super::{Command, Done, Refusal, Write};
+use crate::command::lookup::{lookup, provider_ids};
 use crate::config::did_you_mean;
-use crate::connection::{Listed, lookup, provider_ids, shadow_of};
+use crate::connection::{Listed, shadow_of};
 use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::endpoints::{self, EndpointRow, Member};

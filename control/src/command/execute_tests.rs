@@ -8,7 +8,7 @@ use tokio::sync::oneshot::Receiver;
 use super::*;
 use crate::actor::Who;
 use crate::publish::tests::{config, started};
-use crate::vault::open_keys;
+use crate::store::key_check::open_keys;
 use shared::secret::Secret;
 
 /// Runs some SQL, whose errors are the database's.

@@ -8,13 +8,13 @@ use shared::error_kind::ErrorKind;
 use tokio::sync::oneshot;
 
 use super::refusal::UNSEALED;
-use super::{Command, Refusal, Write};
+use super::{Command, Refusal, Write, idempotency};
 use crate::actor::Actor;
 use crate::catalog::shelf::Shelf;
 use crate::config::{Environment, Routing};
 use crate::publish::Touched;
+use crate::store::audit;
 use crate::store::error::StoreError;
-use crate::store::{audit, idempotency};
 use crate::vault::Keys;
 
 /// A command that somebody waits for, whatever its type.

@@ -5,7 +5,7 @@ use shared::quota::Subject;
 
 use super::members::keep_an_owner;
 use super::{Command, Done, Refusal, Write, quotas};
-use crate::api::Change;
+use crate::change::Change;
 use crate::publish::Touched;
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;

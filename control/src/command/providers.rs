@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Command, Done, Refusal, Write};
-use crate::api::Change;
+use crate::change::Change;
 use crate::config::{ConnectionAuth, FieldFault, WrittenProvider};
 use crate::connection::{Connection, Held, open_written, seal_written, shadow_of};
 use crate::publish::Touched;

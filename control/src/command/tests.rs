@@ -11,13 +11,14 @@ use shared::secret::Secret;
 
 use super::{Command, Refusal, Write, allowlist::AllowlistEdit, members, principals, projects};
 use crate::actor::{Actor, Who};
-use crate::api::Change;
 use crate::catalog::shelf::Shelf;
+use crate::change::Change;
 use crate::config::{Environment, Routing};
 use crate::store::audit;
+use crate::store::key_check::{make_keys, open_keys};
 use crate::store::members::MemberRole;
 use crate::store::migrate::migrate;
-use crate::vault::{Keys, make_keys, open_keys};
+use crate::vault::Keys;
 
 /// A database and a clock that stands still.
 pub(super) struct Office {

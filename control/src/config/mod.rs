@@ -10,7 +10,6 @@ mod descriptors;
 mod env;
 mod fault;
 mod file;
-mod first;
 mod identity;
 mod layer;
 mod model;
@@ -34,7 +33,6 @@ pub(crate) mod yaml;
 pub use env::{Environment, VARIABLES, Variable};
 pub use fault::{ConfigError, Fault, Place};
 pub use file::Version;
-pub use first::first_file;
 pub use layer::{Loaded, Reread, Setting, Source, listens_at, load, places_of};
 pub use model::{
     AdminKey, Config, ConnectionAuth, Endpoint, KeptKey, Lifetimes, LogFormat, Logging, Member, Partner,

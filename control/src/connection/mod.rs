@@ -5,17 +5,17 @@
 //! lets go of the name.
 
 mod endpoint;
+mod found;
 mod held;
 mod kept;
-mod lookup;
 mod merge;
 mod provider;
 mod sealed;
 
 pub(crate) use endpoint::Listed;
+pub(crate) use found::{Found, known_models};
 pub(crate) use held::{Held, Holdings};
 pub(crate) use kept::KeptKeys;
-pub(crate) use lookup::{Found, lookup, provider_ids};
 pub(crate) use merge::{ViewCell, merge};
 pub(crate) use provider::{Connection, NOT_CONNECTED, Source, Standing, shadow_of};
 pub(crate) use sealed::{open_written, seal_written};

@@ -8,9 +8,10 @@ use shared::secret::Secret;
 
 use super::*;
 use crate::config::{Environment, Routing, WrittenProvider};
+use crate::store::key_check::{make_keys, open_keys};
 use crate::store::migrate::migrate;
 use crate::store::providers::{self, ProviderRow};
-use crate::vault::{Keys, make_keys, open_keys};
+use crate::vault::Keys;
 
 fn store() -> (Db, Keys) {
     let mut db = Db::open_in_memory().unwrap();

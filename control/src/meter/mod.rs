@@ -20,7 +20,6 @@ pub(crate) mod quota;
 pub(crate) mod segment;
 mod spares;
 mod tracked;
-pub(crate) mod writer;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -7,14 +7,12 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use shared::clock::unix_ms;
-use shared::quota::{Counter, Counters, Spent};
-use shared::usage::Outcome;
+use shared::quota::{Counter, Counters};
 
 use crate::publish::TouchedAccess;
 use crate::store::dues;
-use crate::store::more;
-use crate::store::quotas::Rules;
-use crate::store::record::{Name, Record, Trace};
+use crate::store::quotas::{Rules, parts};
+use crate::store::record::{Record, Trace};
 
 /// See the module.
 #[derive(Debug)]
@@ -109,23 +107,6 @@ impl Charges {
         self.late.clear();
         self.rules = None;
     }
-}
-
-/// Returns the consumption of an exchange by provider and model: that of the attempt that served, then that of each
-/// failed attempt. The rule is that of [`Spent::of`].
-pub(crate) fn parts<'a>(
-    record: &Record<'a>,
-    trace: Trace<'a>,
-) -> impl Iterator<Item = (Spent, (&'a str, &'a str))> {
-    let failed = record.name(Name::Outcome) == Outcome::Failed.name();
-    let outcome = if failed { Outcome::Failed } else { Outcome::Completed };
-    let spent = Spent::of(outcome, &record.tokens, record.cost_nano_usd.or(record.quota_nano_usd));
-    let target = (record.name(Name::Provider), record.name(Name::Model));
-    let lost = more::lost(&record.lost).filter_map(move |(place, lost)| {
-        let step = { trace }.nth(place)?;
-        Some((Spent::of_lost(&lost), (step.provider, step.model)))
-    });
-    std::iter::once((spent, target)).chain(lost)
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters, Period, Quota, Subject};
 
-use crate::meter::quota::parts;
-use crate::store::quotas::{self, Row, Rules};
+use crate::store::quotas::{self, Row, Rules, parts};
 
 /// Limits, by the callers whose requests they count.
 pub(super) struct Book {

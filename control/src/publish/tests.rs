@@ -17,8 +17,8 @@ use super::reload::Look;
 use super::*;
 use crate::config::{Config, Environment, load};
 use crate::store::credentials;
+use crate::store::key_check::{make_keys, open_keys};
 use crate::store::migrate::migrate;
-use crate::vault::{make_keys, open_keys};
 
 pub(crate) const KEY: [u8; 32] = [5; 32];
 

@@ -1,68 +1,55 @@
-//! The table `idempotency`: answers that a repeated request gets again, sealed. A secret that is shown once is in
-//! none of them.
+//! The table `idempotency`: sealed answers of earlier requests, by actor and key.
 
-use http::StatusCode;
-use rusqlite::{OptionalExtension as _, named_params};
-use shared::error_kind::ErrorKind;
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 
-use crate::actor::Actor;
-use crate::command::{Answer, Idempotency, Refusal, Stage};
-use crate::vault::Place;
-
-/// The answer to an earlier request with the same key, if there was one. The same key for another request is a
-/// conflict.
-pub(crate) fn replay(
-    stage: &Stage<'_>,
-    actor: &Actor,
-    asked: &Idempotency,
-) -> Result<Option<Answer>, Refusal> {
-    stage.db.prepare_cached(FORGET)?.execute([stage.now_ms.saturating_sub(KEPT_MS)])?;
-    let row = stage
-        .db
-        .prepare_cached(FIND)?
-        .query_row(named_params! {":actor": actor.who.name(), ":key": asked.key}, |row| {
-            let fingerprint: Vec<u8> = row.get("fingerprint")?;
-            let (status, version): (u16, Option<u64>) = (row.get("status")?, row.get("version")?);
-            Ok((fingerprint, status, version, row.get::<_, Vec<u8>>("body")?))
-        })
-        .optional()?;
-    let Some((fingerprint, status, version, body)) = row else { return Ok(None) };
-    if fingerprint != asked.fingerprint {
-        return Err(Refusal::new(
-            ErrorKind::Conflict,
-            "This Idempotency-Key was used for another request. Take a new one.",
-        ));
-    }
-    let body = stage.keys.open(&place(&asked.key), &body)?;
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-    Ok(Some(Answer { status, body: body.expose().clone(), version, replayed: true, published: true }))
+/// A kept answer.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// SHA-256 of the request.
+    pub(crate) fingerprint: Vec<u8>,
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// The object's version after the change.
+    pub(crate) version: Option<u64>,
+    /// The sealed body.
+    pub(crate) body: Vec<u8>,
 }
 
-/// Keeps an answer for the next time.
+/// Returns the kept answer of `actor` for `key`; forgets those that are older than [`KEPT_MS`].
+pub(crate) fn find(db: &Connection, actor: &str, key: &str, now_ms: u64) -> rusqlite::Result<Option<Kept>> {
+    db.prepare_cached(FORGET)?.execute([now_ms.saturating_sub(KEPT_MS)])?;
+    let found = db.prepare_cached(FIND)?.query_row(named_params! {":actor": actor, ":key": key}, |row| {
+        Ok(Kept {
+            fingerprint: row.get("fingerprint")?,
+            status: row.get("status")?,
+            version: row.get("version")?,
+            body: row.get("body")?,
+        })
+    });
+    found.optional()
+}
+
+/// Keeps an answer.
 pub(crate) fn keep(
-    stage: &Stage<'_>,
-    actor: &Actor,
-    asked: &Idempotency,
-    answer: &Answer,
-) -> Result<(), Refusal> {
-    let body = stage.keys.seal(&place(&asked.key), &answer.body)?;
-    stage.db.prepare_cached(KEEP)?.execute(named_params! {
-        ":actor": actor.who.name(),
-        ":key": asked.key,
-        ":fingerprint": asked.fingerprint,
-        ":status": answer.status.as_u16(),
-        ":version": answer.version,
-        ":body": body,
-        ":now": stage.now_ms,
+    db: &Connection,
+    actor: &str,
+    key: &str,
+    kept: &Kept,
+    now_ms: u64,
+) -> rusqlite::Result<()> {
+    db.prepare_cached(KEEP)?.execute(named_params! {
+        ":actor": actor,
+        ":key": key,
+        ":fingerprint": kept.fingerprint,
+        ":status": kept.status,
+        ":version": kept.version,
+        ":body": kept.body,
+        ":now": now_ms,
     })?;
     Ok(())
 }
 
-fn place(key: &str) -> Place<'_> {
-    Place { table: "idempotency", column: "body", id: key }
-}
-
-/// How long a key is remembered: a day.
+/// How long an answer is kept: a day.
 pub(crate) const KEPT_MS: u64 = 86_400_000;
 
 const FORGET: &str = "DELETE FROM idempotency WHERE created_at_ms < ?";

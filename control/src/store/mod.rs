@@ -18,6 +18,7 @@ pub(crate) mod export;
 pub(crate) mod files;
 pub(crate) mod idempotency;
 pub(crate) mod ids;
+pub(crate) mod key_check;
 pub(crate) mod keys;
 pub(crate) mod lock;
 pub(crate) mod marks;

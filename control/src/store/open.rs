@@ -20,10 +20,11 @@ use shared::secret::Secret;
 use super::chain;
 use super::error::OpenError;
 use super::files::{Files, MAIN, USAGE};
+use super::key_check::{KeysError, make_keys, open_keys};
 use super::lock::StateLock;
 use super::migrate;
 use super::row_sums;
-use crate::vault::{self, Keys, KeysError};
+use crate::vault::Keys;
 
 /// An opened state directory.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Open
     }
     let sql = |source| OpenError::Sql { path: path.clone(), source };
     let mut writer = connect_writer(&path).map_err(sql)?;
-    let keys = vault::open_keys(&writer, encryption_key).map_err(|error| keys_error(&path, error))?;
+    let keys = open_keys(&writer, encryption_key).map_err(|error| keys_error(&path, error))?;
     if migrate::version(&writer).map_err(sql)? < VERSION_WITH_AUDIT {
         chain::begin(&writer, &keys, shared::clock::unix_ms()).map_err(sql)?;
     }
@@ -78,7 +79,7 @@ pub(crate) fn open_to_read(
     if found < known {
         return Err(OpenError::Older { path, found, known });
     }
-    let keys = vault::open_keys(&db, encryption_key).map_err(|error| keys_error(&path, error))?;
+    let keys = open_keys(&db, encryption_key).map_err(|error| keys_error(&path, error))?;
     Ok((db, keys))
 }
 
@@ -94,7 +95,7 @@ pub(crate) fn connect_reader(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Whether `encryption_key` is the key of the database at `path`.
 pub(crate) fn opens_with(path: &Path, encryption_key: &Secret<[u8; 32]>) -> bool {
-    connect_reader(path).is_ok_and(|db| vault::open_keys(&db, encryption_key).is_ok())
+    connect_reader(path).is_ok_and(|db| open_keys(&db, encryption_key).is_ok())
 }
 
 /// The connection that writes; there is one at a time.
@@ -122,7 +123,7 @@ pub(crate) fn tune_writer(db: &Connection, schema: &str) -> rusqlite::Result<()>
 /// Looks at an existing database without writing to it.
 pub(crate) fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Connection, OpenError> {
     let db = check_file(path, APPLICATION_ID, CHECK_KEYS)?;
-    vault::open_keys(&db, encryption_key).map_err(|error| keys_error(path, error))?;
+    open_keys(&db, encryption_key).map_err(|error| keys_error(path, error))?;
     Ok(db)
 }
 
@@ -196,8 +197,8 @@ fn make(dir: &Path, path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<()
     db.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql)?;
     migrate::migrate(&mut db).map_err(sql)?;
     let tx = db.transaction().map_err(sql)?;
-    vault::make_keys(&tx, encryption_key).map_err(|error| keys_error(path, error))?;
-    let keys = vault::open_keys(&tx, encryption_key).map_err(|error| keys_error(path, error))?;
+    make_keys(&tx, encryption_key).map_err(|error| keys_error(path, error))?;
+    let keys = open_keys(&tx, encryption_key).map_err(|error| keys_error(path, error))?;
     chain::begin(&tx, &keys, shared::clock::unix_ms()).map_err(sql)?;
     tx.commit().map_err(sql)?;
     db.close().map_err(|(_, source)| sql(source))?;

@@ -4,7 +4,7 @@
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 
-use crate::catalog::facts::Facts;
+use crate::model_facts::Facts;
 
 /// One override, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -2,12 +2,13 @@
 //! changes the exchanges, so that both always agree; what has the right cost already is left as it is.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use rusqlite::{Connection, TransactionBehavior, named_params};
 use shared::operation::Operation;
-use shared::prices::{Bill, Billed, VENDOR_LABEL, price};
+use shared::prices::{Bill, Billed, Prices, VENDOR_LABEL, price};
 use shared::quota::Counters;
 use shared::usage::{Lost, Provenance};
 
@@ -18,9 +19,14 @@ use super::quotas::{Corrections, Costs};
 use super::record::{Name, Record, Trace, bounded_cost};
 use super::rollup::{Difference, GROUPED, HOUR_MS, correct, grouped};
 use super::usage::put;
-use crate::catalog::history::History;
 
-/// Which exchanges, and the prices.
+/// The prices that were in force at any moment.
+pub(crate) trait PriceHistory: fmt::Debug + Send + Sync {
+    /// Returns the prices of a model at `at_ms` and their label, if they are known.
+    fn at(&self, provider: &str, model: &str, at_ms: u64) -> Option<(&Prices, &str)>;
+}
+
+/// The exchanges to reprice, and the prices.
 #[derive(Clone, Debug)]
 pub(crate) struct Repricing {
     pub(crate) from_ms: u64,
@@ -29,7 +35,7 @@ pub(crate) struct Repricing {
     pub(crate) provider: Option<String>,
     pub(crate) model: Option<String>,
     /// What has none keeps its cost.
-    pub(crate) prices: Arc<History>,
+    pub(crate) prices: Arc<dyn PriceHistory>,
     /// What limits count in memory.
     pub(crate) counters: Arc<Counters>,
     /// The last row that is done.
@@ -226,11 +232,11 @@ impl Repricing {
     fn bill<'a>(&'a self, record: &Record<'_>, billed: &Billed<'_>) -> (Bill, &'a str) {
         let (provider, model) = (record.name(Name::Provider), record.name(Name::Model));
         let priced = self.prices.at(provider, model, record.started_at_ms);
-        let bill = price(billed, priced.map(|priced| &priced.prices));
+        let bill = price(billed, priced.map(|(prices, _)| prices));
         let is_free = billed.tokens.total() == 0 && billed.units.is_empty();
         let label = match priced {
             _ if bill.by_vendor => VENDOR_LABEL,
-            Some(priced) if !is_free => &priced.label,
+            Some((_, label)) if !is_free => label,
             _ => "",
         };
         (bill, label)

@@ -134,7 +134,7 @@ async fn prices(app: &App, asked: &Asked) -> Result<History, ApiError> {
 fn given(asked: &Asked, repricing: &Repricing) -> Option<String> {
     asked.prices.as_ref()?;
     let priced = repricing.prices.at(asked.provider.as_ref()?, asked.model.as_ref()?, repricing.from_ms);
-    priced.map(|priced| priced.label.to_string())
+    priced.map(|(_, label)| label.to_owned())
 }
 
 impl Answer {

@@ -13,8 +13,8 @@ use shared::prices::{Prices, Rates, femto_a_token};
 use shared::provider::path::Pages;
 use shared::usage::Class;
 
-use super::facts::Facts;
 use crate::config::is_model_id;
+use crate::model_facts::Facts;
 
 /// A model as its upstream lists it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

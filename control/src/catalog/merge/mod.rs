@@ -11,12 +11,12 @@ use shared::id::{ModelId, ProviderId};
 use shared::prices::Prices;
 use shared::routing::Model;
 
-use super::facts::Facts;
 use super::history::{Priced, Standing};
 use super::listing::Offer;
 use super::prices::{Listed, PriceList};
 use super::shelf::{Entry, Shelf};
 use crate::config::{Endpoint, Provider};
+use crate::model_facts::Facts;
 use crate::store::overrides::{self, Override};
 
 /// A model of an instance, and where what is known of it comes from.

@@ -11,6 +11,7 @@ use crate::catalog::history::History;
 use crate::catalog::shelf::{models_url, url_of};
 use crate::config::{Environment, load};
 use crate::store::migrate::migrate;
+use crate::store::reprice::PriceHistory as _;
 
 const YAML: &str = "
 providers:
@@ -258,8 +259,8 @@ providers:
         assert_eq!(input(&known["main/deepseek-flash"]), Some(7_000_000), "the configuration knows no hours");
         let history = History::new(&setting.shelf.known(), Vec::new());
         let at = |at_ms| {
-            let priced = history.at("main", "deepseek-v4-pro", at_ms).unwrap();
-            (input_of(&priced.prices).unwrap(), priced.label.contains("in 1.32"))
+            let (prices, label) = history.at("main", "deepseek-v4-pro", at_ms).unwrap();
+            (input_of(prices).unwrap(), label.contains("in 1.32"))
         };
         assert_eq!(
             (at(off_peak), at(one)),
@@ -285,7 +286,7 @@ fn the_prices_of_a_moment_are_those_that_were_in_force_then() {
     let (known, _) = setting.at(5_000);
     let history = History::new(&setting.shelf.known(), overrides::all(&setting.db).unwrap());
     let at = |model: &str, at_ms| {
-        history.at("main", model, at_ms).map(|priced| (input_of(&priced.prices).unwrap(), &*priced.label))
+        history.at("main", model, at_ms).map(|(prices, label)| (input_of(prices).unwrap(), label))
     };
     for (at_ms, input, label) in [
         (0, 7, "config in 7"),
@@ -300,7 +301,7 @@ fn the_prices_of_a_moment_are_those_that_were_in_force_then() {
         assert_eq!((if got > 9 { got / 1_000_000 } else { got }, got_label), (input, label), "{at_ms}");
     }
     let own = &known["main/own"];
-    assert_eq!(history.at("main", "own", 5_000).map(|p| &p.label), own.model.price_label.as_ref());
+    assert_eq!(history.at("main", "own", 5_000).map(|p| p.1), own.model.price_label.as_deref());
     assert_eq!((at("gone", 999), at("gone", 1_000).map(|(input, _)| input)), (None, Some(5)));
     let mini = at("gpt-4o-mini", 5_000).unwrap().1;
     assert!(mini.starts_with(&of_list(&setting)), "{mini}");

@@ -11,9 +11,9 @@ use serde::de::IgnoredAny;
 use shared::prices::Prices;
 
 pub(crate) use self::hours::PeakHours;
-use crate::catalog::facts::Facts;
 use crate::catalog::file::read_bounded;
 use crate::config::Provider;
+use crate::model_facts::Facts;
 
 /// A list. Models are found by exact id: a vendor's next model may cost anything.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

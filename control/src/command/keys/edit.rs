@@ -8,7 +8,7 @@ use shared::quota::Subject;
 use super::edges::{Edge, follow};
 use super::expect;
 use super::issue::check_acts_as;
-use crate::api::Change;
+use crate::change::Change;
 use crate::command::allowlist::AllowlistEdit;
 use crate::command::{Command, Done, Refusal, Write, quotas};
 use crate::publish::{ChangedKeys, Touched};

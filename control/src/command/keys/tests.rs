@@ -8,7 +8,7 @@ use shared::key_hash::KeyHasher;
 
 use super::*;
 use crate::actor::Who;
-use crate::api::Change;
+use crate::change::Change;
 use crate::command::allowlist::AllowlistEdit;
 use crate::command::members;
 use crate::command::principals;

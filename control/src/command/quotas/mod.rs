@@ -5,7 +5,7 @@ use shared::quota::{Metric, Period, Subject};
 
 use super::endpoints::{check_model, exists as endpoint_exists};
 use super::{Command, Done, Refusal, Write};
-use crate::connection::lookup;
+use crate::command::lookup::lookup;
 use crate::publish::{ChangedKeys, Touched};
 use crate::store::audit::Entry;
 use crate::store::ids::new_id;

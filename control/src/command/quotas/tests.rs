@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 
 use super::*;
-use crate::api::Change;
+use crate::change::Change;
 use crate::command::allowlist::AllowlistEdit;
 use crate::command::keys::{Create as CreateKey, Delete as DeleteKey, Edge, Edit as EditKey, Rotate};
 use crate::command::tests::{Office, id};

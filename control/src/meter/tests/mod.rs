@@ -22,13 +22,13 @@ use super::gauge::{Gauge, add, read};
 use super::ingest::{Meter, Round};
 use super::journal::{JOURNAL_BYTES_MAX, Journal, Log};
 use super::segment::file_id;
-use super::writer::{Desk, Writer};
 use crate::config::{self, Environment};
 use crate::publish::{Publisher, PublisherParams};
 use crate::retention::Retention;
+use crate::store::key_check::{make_keys, open_keys};
 use crate::store::migrate::migrate;
 use crate::store::requests::{Bounds, Filter, page};
-use crate::vault;
+use crate::writer::{Desk, Writer};
 
 /// Reports that a test cannot run here. In CI that is a failure.
 #[expect(clippy::disallowed_methods, reason = "a test does not read its environment from the configuration")]
@@ -492,8 +492,8 @@ fn desk(mut meter: Meter, home: &Path) -> Desk {
     let key = &config.credential_encryption_key;
     let retention = Retention::new(&config.lifetimes, Arc::default());
     let db = meter.db_mut();
-    vault::make_keys(db, key).unwrap();
-    let keys = Arc::new(vault::open_keys(db, key).unwrap());
+    make_keys(db, key).unwrap();
+    let keys = Arc::new(open_keys(db, key).unwrap());
     let (out, _) = shared::snapshot::channel();
     let (catalog, counters) = (Arc::default(), Arc::default());
     let params = PublisherParams {

@@ -2,6 +2,7 @@
 
 mod corrections;
 mod rules;
+mod spent;
 mod used;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
@@ -12,6 +13,7 @@ use shared::quota::{Metric, Period, Scope, Subject};
 
 pub(crate) use self::corrections::{Corrections, Costs};
 pub(crate) use self::rules::Rules;
+pub(crate) use self::spent::parts;
 use self::used::KEPT_MS;
 pub(crate) use self::used::{add_used, correct_used, recent, used, used_since};
 use super::keys;

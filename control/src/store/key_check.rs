@@ -3,46 +3,11 @@
 
 use std::fmt;
 
-use ring::hmac;
 use rusqlite::Connection;
 use shared::secret::Secret;
 
-use super::{Place, SealError, open, random, seal};
-use crate::store::vault as rows;
-
-/// The opened keys of a database.
-#[derive(Debug)]
-pub(crate) struct Keys {
-    /// Presented keys are hashed under it (AUTH-6).
-    pub(crate) key_hash_key: Secret<[u8; 32]>,
-    /// Seals every other secret.
-    data_key: Secret<[u8; 32]>,
-}
-
-impl Keys {
-    /// `plain`, readable only with the data key and only at `place`.
-    pub(crate) fn seal(&self, place: &Place<'_>, plain: &[u8]) -> Result<Vec<u8>, SealError> {
-        seal(&self.data_key, place, plain)
-    }
-
-    /// What was sealed at `place`.
-    pub(crate) fn open(&self, place: &Place<'_>, sealed: &[u8]) -> Result<Secret<Vec<u8>>, SealError> {
-        open(&self.data_key, place, sealed)
-    }
-
-    /// A key for one `purpose` that is neither stored nor used for anything else.
-    pub(crate) fn derived(&self, purpose: &str) -> hmac::Key {
-        hmac::Key::new(hmac::HMAC_SHA256, self.derived_bytes(purpose).expose())
-    }
-
-    /// The same as bytes.
-    pub(crate) fn derived_bytes(&self, purpose: &str) -> Secret<[u8; 32]> {
-        let root = hmac::Key::new(hmac::HMAC_SHA256, self.data_key.expose());
-        let mut key = [0; 32];
-        key.copy_from_slice(hmac::sign(&root, purpose.as_bytes()).as_ref());
-        Secret::new(key)
-    }
-}
+use super::vault as rows;
+use crate::vault::{Keys, Place, SealError, open, random, seal};
 
 /// Makes the keys of a new database and stores them sealed. Runs inside the caller's transaction.
 pub(crate) fn make_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> Result<(), KeysError> {
@@ -92,7 +57,7 @@ fn place(name: &str) -> Place<'_> {
     Place { table: "vault", column: "sealed", id: name }
 }
 
-/// Why the keys of a database are not to be had.
+/// The reason why the keys of a database cannot be made or opened.
 #[derive(Debug)]
 pub(crate) enum KeysError {
     /// The key from the environment does not open the data key.

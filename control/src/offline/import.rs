@@ -16,13 +16,13 @@ use rusqlite::{Connection, TransactionBehavior};
 use serde_json::json;
 use shared::secret::Secret;
 
-use super::Keys;
 use crate::actor::{Actor, Who};
 use crate::config::{Plain, PlainReading};
 use crate::store::audit::{self, Entry};
 use crate::store::credentials;
 use crate::store::error::OpenError;
 use crate::store::open::{Opened, open, sql_error};
+use crate::vault::Keys;
 
 /// How it went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::detect::Detected;
+use super::Detected;
 
 /// The text of the file. Its endpoint `default` tries what was found, in order, and `echo` last.
 pub fn first_file(found: &[Detected]) -> String {

@@ -3,6 +3,8 @@
 //! Whatever answers there is a stranger: its answer is bounded, parsed with tolerance, and only ids that could be
 //! configured come back.
 
+mod first_file;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +13,8 @@ use shared::port::{HttpClient, HttpLimits};
 use tokio::task::JoinSet;
 
 use crate::config::{RegistryEntry, is_model_id, registry_entries};
+
+pub use first_file::first_file;
 
 /// A model server that answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

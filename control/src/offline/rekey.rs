@@ -9,9 +9,9 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 use shared::secret::Secret;
 
-use super::{KeysError, open_keys, reseal_data_key};
 use crate::store::error::OpenError;
 use crate::store::files::MAIN;
+use crate::store::key_check::{KeysError, open_keys, reseal_data_key};
 use crate::store::lock::StateLock;
 use crate::store::open::{DATABASE, check, connect_writer, sql_error};
 use crate::store::row_sums;

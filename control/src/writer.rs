@@ -11,9 +11,9 @@ use rusqlite::Connection;
 use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
-use super::ingest::{Meter, Round};
 use crate::command::{Bench, Order, execute};
 use crate::config::Routing;
+use crate::meter::ingest::{Meter, Round};
 use crate::publish::{Publisher, Report, Touched};
 use crate::retention::Retention;
 use crate::store::error::StoreError;

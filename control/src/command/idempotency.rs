@@ -1,0 +1,56 @@
+//! Repeated requests: the answer to an earlier one with the same `Idempotency-Key`, sealed. A secret that is shown once is
+//! in none of them.
+
+use http::StatusCode;
+use shared::error_kind::ErrorKind;
+
+use super::{Answer, Idempotency, Refusal, Stage};
+use crate::actor::Actor;
+use crate::store::idempotency::{self, Kept};
+use crate::vault::Place;
+
+/// Returns the answer to an earlier request with the same key. The same key for another request is a conflict.
+pub(super) fn replay(
+    stage: &Stage<'_>,
+    actor: &Actor,
+    asked: &Idempotency,
+) -> Result<Option<Answer>, Refusal> {
+    let kept = idempotency::find(stage.db, actor.who.name(), &asked.key, stage.now_ms)?;
+    let Some(kept) = kept else { return Ok(None) };
+    if kept.fingerprint != asked.fingerprint {
+        return Err(Refusal::new(
+            ErrorKind::Conflict,
+            "This Idempotency-Key was used for another request. Take a new one.",
+        ));
+    }
+    let body = stage.keys.open(&place(&asked.key), &kept.body)?;
+    let status = StatusCode::from_u16(kept.status).unwrap_or(StatusCode::OK);
+    Ok(Some(Answer {
+        status,
+        body: body.expose().clone(),
+        version: kept.version,
+        replayed: true,
+        published: true,
+    }))
+}
+
+/// Keeps an answer for a repeated request.
+pub(super) fn keep(
+    stage: &Stage<'_>,
+    actor: &Actor,
+    asked: &Idempotency,
+    answer: &Answer,
+) -> Result<(), Refusal> {
+    let kept = Kept {
+        fingerprint: asked.fingerprint.to_vec(),
+        status: answer.status.as_u16(),
+        version: answer.version,
+        body: stage.keys.seal(&place(&asked.key), &answer.body)?,
+    };
+    idempotency::keep(stage.db, actor.who.name(), &asked.key, &kept, stage.now_ms)?;
+    Ok(())
+}
+
+fn place(key: &str) -> Place<'_> {
+    Place { table: "idempotency", column: "body", id: key }
+}

@@ -1,0 +1,7 @@
+//! Commands on the state of a gateway that does not run.
+
+mod import;
+mod rekey;
+
+pub use import::{ImportError, Imported, import_credentials};
+pub use rekey::{RekeyError, RekeyParams, Rekeyed, rekey};

@@ -1,0 +1,40 @@
+//! The opened keys of a database, and what they seal, open and derive.
+
+use ring::hmac;
+use shared::secret::Secret;
+
+use super::{Place, SealError, open, seal};
+
+/// The opened keys of a database.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// Presented keys are hashed under it (AUTH-6).
+    pub(crate) key_hash_key: Secret<[u8; 32]>,
+    /// Seals every other secret.
+    pub(crate) data_key: Secret<[u8; 32]>,
+}
+
+impl Keys {
+    /// Returns `plain`, sealed: readable only with the data key and only at `place`.
+    pub(crate) fn seal(&self, place: &Place<'_>, plain: &[u8]) -> Result<Vec<u8>, SealError> {
+        seal(&self.data_key, place, plain)
+    }
+
+    /// Returns the bytes that were sealed at `place`.
+    pub(crate) fn open(&self, place: &Place<'_>, sealed: &[u8]) -> Result<Secret<Vec<u8>>, SealError> {
+        open(&self.data_key, place, sealed)
+    }
+
+    /// A key for one `purpose` that is neither stored nor used for anything else.
+    pub(crate) fn derived(&self, purpose: &str) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, self.derived_bytes(purpose).expose())
+    }
+
+    /// The same as bytes.
+    pub(crate) fn derived_bytes(&self, purpose: &str) -> Secret<[u8; 32]> {
+        let root = hmac::Key::new(hmac::HMAC_SHA256, self.data_key.expose());
+        let mut key = [0; 32];
+        key.copy_from_slice(hmac::sign(&root, purpose.as_bytes()).as_ref());
+        Secret::new(key)
+    }
+}
