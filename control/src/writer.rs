@@ -143,8 +143,11 @@ fn run(mut desk: Desk, jobs: &Receiver<Job>) {
             Round::Idle => (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX),
             Round::Failing(wait) => wait,
         };
-        if round != Round::More && retention.is_due() {
-            retention.step(meter.usage_mut(), keys);
+        if round != Round::More {
+            meter.index_requests();
+            if retention.is_due() {
+                retention.step(meter.usage_mut(), keys);
+            }
         }
         // Nothing here is urgent: whoever relays on this core goes first.
         thread::yield_now();

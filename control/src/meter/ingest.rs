@@ -21,6 +21,7 @@ use crate::publish::TouchedAccess;
 use crate::store::dues;
 use crate::store::marks::{self, FileId};
 use crate::store::record::{Record, Texts, Trace};
+use crate::store::request_index::RequestIndex;
 use crate::store::requests;
 use crate::store::usage::{Stored, Usage};
 
@@ -31,6 +32,7 @@ pub(crate) struct Meter {
     inbox: Inbox,
     gauge: Arc<Gauge>,
     usage: Usage,
+    index: RequestIndex,
     charges: Charges,
     tracked: Vec<Tracked>,
     /// Whether the journal that earlier processes left has been charged, in part or whole, though the marks that
@@ -77,6 +79,7 @@ impl Meter {
             inbox,
             gauge,
             usage: Usage::default(),
+            index: RequestIndex::new(),
             charges: Charges::new(counters),
             tracked: Vec::new(),
             is_lost: false,
@@ -213,6 +216,13 @@ impl Meter {
         }
     }
 
+    /// Extends the look-up of request ids, if enough is stored for that; takes some milliseconds.
+    pub(crate) fn index_requests(&mut self) {
+        if self.index.is_due() {
+            self.index.step(&mut self.db, self.usage.open_row());
+        }
+    }
+
     /// The connection that writes.
     pub(crate) fn db_mut(&mut self) -> &mut Connection {
         &mut self.db
@@ -316,6 +326,7 @@ impl Meter {
         self.tracked.iter_mut().for_each(Tracked::commit);
         self.gone.clear();
         self.stored_at = Some(Instant::now());
+        self.index.stored(stored.added);
         add(&self.gauge.stored, stored.added);
         add(&self.gauge.rejected, stored.rejected);
         add(&self.gauge.garbage_lines, garbage);

@@ -158,10 +158,9 @@ pub(crate) fn request_hash(request_id: &str) -> u32 {
     digest(0, request_id.as_bytes())
 }
 
-/// Where exchanges may be that have this hash, oldest first.
-pub(crate) fn find(requests: &[u8], hash: u32) -> impl DoubleEndedIterator<Item = usize> {
-    let hashes = requests.as_chunks::<4>().0.iter().enumerate();
-    hashes.filter(move |(_, bytes)| u32::from_le_bytes(**bytes) == hash).map(|(at, _)| at)
+/// True if one of the request ids has this hash.
+pub(crate) fn may_hold(requests: &[u8], hash: u32) -> bool {
+    requests.as_chunks::<4>().0.contains(&hash.to_le_bytes())
 }
 
 /// The texts of a block that was read.

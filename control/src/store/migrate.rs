@@ -27,6 +27,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0014_row_sums.sql", include_str!("migrations/0014_row_sums.sql")),
     ("0015_usage_row_sums.sql", include_str!("migrations/0015_usage_row_sums.sql")),
     ("0016_idempotency.sql", include_str!("migrations/0016_idempotency.sql")),
+    ("0017_usage_requests.sql", include_str!("migrations/0017_usage_requests.sql")),
 ];
 
 /// The newest version that this binary knows.

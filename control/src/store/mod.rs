@@ -37,6 +37,7 @@ pub(crate) mod record;
 pub(crate) mod relocate;
 pub(crate) mod report;
 pub(crate) mod reprice;
+pub(crate) mod request_index;
 pub(crate) mod requests;
 pub(crate) mod retention;
 pub(crate) mod rollup;

@@ -313,7 +313,7 @@ const WAL_BYTES_KEPT: i64 = 16 << 20;
 const WAL_PAGES_MAX: i64 = 4_096;
 const CHECKED_BYTES_MAX: u64 = 256 << 20;
 /// Tables of a database that is larger than that whose rows are not compared with their sums.
-const LARGE_TABLES: &[&str] = &["usage"];
+const LARGE_TABLES: &[&str] = &["usage", "usage_requests"];
 const CHECK_ALL: &str = "PRAGMA integrity_check(1)";
 const CHECK_KEYS: &str = "PRAGMA quick_check('vault')";
 const CHECK_MARKS: &str = "PRAGMA quick_check('usage_journal')";

@@ -7,6 +7,7 @@ use std::time::Instant;
 use rusqlite::{Connection, Transaction, TransactionBehavior, named_params};
 
 use super::files::schema_of_usage;
+use super::request_index;
 
 macro_rules! delete_sums {
     ($table:literal) => {
@@ -45,8 +46,9 @@ pub(crate) fn usage_rows(db: &Connection, before_ms: u64) -> rusqlite::Result<u6
     db.prepare_cached(COUNT_USAGE)?.query_row([signed(before_ms)], |row| row.get(0))
 }
 
-/// Deletes rows of `usage` that ended before `before_ms`, the oldest first, until it is `until`. Gives the numbers
-/// of rows and of exchanges in them, and whether all are gone.
+/// Deletes rows of `usage` that ended before `before_ms`, the oldest first, until it is `until`, and then the entries of
+/// the look-up of request ids for rows that are gone. Gives the numbers of rows and of exchanges in them, and whether
+/// all are gone.
 pub(crate) fn usage(tx: &Connection, before_ms: u64, until: Instant) -> rusqlite::Result<(u64, u64, bool)> {
     let (mut rows, mut exchanges) = (0, 0);
     let mut statement = tx.prepare_cached(DELETE_USAGE)?;
@@ -59,8 +61,9 @@ pub(crate) fn usage(tx: &Connection, before_ms: u64, until: Instant) -> rusqlite
             exchanges += row.get::<_, u64>("exchanges")?;
         }
         give_way();
-        if !some || Instant::now() >= until {
-            return Ok((rows, exchanges, !some));
+        let is_done = !some && !request_index::forget_run(tx)?;
+        if is_done || Instant::now() >= until {
+            return Ok((rows, exchanges, is_done));
         }
     }
 }

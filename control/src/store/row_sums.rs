@@ -165,11 +165,14 @@ const MINUS: &str = "row_sum_minus";
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::time::{Duration, Instant};
 
     use shared::secret::Secret;
+    use shared::usage::UsageLog as _;
     use tempfile::TempDir;
 
     use super::*;
+    use crate::meter::tests::{Process, event};
     use crate::store::error::OpenError;
     use crate::store::files::{MAIN, SCHEMA};
     use crate::store::open::{Opened, open};
@@ -260,6 +263,47 @@ mod tests {
                 assert_eq!(changed(&writer, schema, &[]).unwrap(), None, "{schema}, {apart}");
             }
             drop((writer, lock));
+        }
+    }
+
+    /// Prints what the sums add to storing and to a start:
+    /// `cargo test --release -p control --lib -- --ignored --nocapture the_cost_of_sums`.
+    #[test]
+    #[ignore = "a measurement"]
+    fn the_cost_of_sums() {
+        const RECORDS: u64 = 1_000_000;
+        for is_kept in [false, true, false, true] {
+            let home = TempDir::new().unwrap();
+            let mut process = Process::start(home.path());
+            if is_kept {
+                keep(process.meter.db_mut(), MAIN).unwrap();
+            }
+            let mut log = process.journal.log().unwrap();
+            let mut storing = Duration::ZERO;
+            for begin in (0..RECORDS).step_by(10_000) {
+                (begin..begin + 10_000).for_each(|n| assert!(log.append(&event(n))));
+                let began = Instant::now();
+                process.settle();
+                storing += began.elapsed();
+            }
+            let db = Connection::open(home.path().join("test.db")).unwrap();
+            let bytes: i64 = db
+                .query_row(
+                    "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+                    [],
+                    |row| row.get(0),
+                )
+                .unwrap();
+            let began = Instant::now();
+            let ok: String = db.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).unwrap();
+            let integrity = began.elapsed();
+            let began = Instant::now();
+            assert_eq!((ok.as_str(), changed(&db, MAIN, &[]).unwrap()), ("ok", None));
+            let sums = began.elapsed();
+            println!(
+                "sums {is_kept}: {RECORDS} records stored in {storing:?}; {bytes} bytes; at a start integrity_check \
+                 {integrity:?}, sums {sums:?}"
+            );
         }
     }
 

@@ -123,6 +123,7 @@ mod tests {
         ("usage", "requests"),
         ("usage", "names"),
         ("usage", "rows"),
+        ("usage_requests", "entries"),
     ];
 
     #[test]

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::block::Block;
 use super::record::{Record, Trace};
+use super::request_index;
 use super::rollup::Rollup;
 use crate::store::signed;
 
@@ -84,6 +85,11 @@ impl Usage {
         self.next();
     }
 
+    /// Returns the id from which on rows may still change.
+    pub(crate) fn open_row(&self) -> i64 {
+        self.id.unwrap_or(i64::MAX)
+    }
+
     fn next(&mut self) {
         self.block.clear();
         self.id = self.id.map(|id| id + 1);
@@ -104,9 +110,10 @@ pub(crate) fn put(tx: &Connection, id: i64, block: &Block) -> rusqlite::Result<(
     Ok(())
 }
 
+/// An id that no row has, and that no run of the look-up of request ids covers.
 fn next_id(db: &Connection) -> rusqlite::Result<i64> {
     let last: Option<i64> = db.query_row(LAST, [], |row| row.get("id")).optional()?;
-    Ok(last.unwrap_or(0) + 1)
+    Ok(last.unwrap_or(0).max(request_index::covered(db)?) + 1)
 }
 
 /// Exchanges that are worth a row.

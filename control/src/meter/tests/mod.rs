@@ -27,6 +27,7 @@ use crate::publish::{Publisher, PublisherParams};
 use crate::retention::Retention;
 use crate::store::key_check::{make_keys, open_keys};
 use crate::store::migrate::migrate;
+use crate::store::request_index::RUN;
 use crate::store::requests::{Bounds, Filter, page};
 use crate::writer::{Desk, Writer};
 
@@ -536,6 +537,26 @@ fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
     writer.stop();
     assert_eq!(count(), 60);
     assert_eq!(fs::read_dir(home.path().join("journal")).unwrap().count(), 0);
+}
+
+#[test]
+fn the_writer_thread_makes_the_look_up_of_what_it_stores() {
+    let home = TempDir::new().unwrap();
+    let Process { journal, meter, db, .. } = Process::start(home.path());
+    let mut log = journal.log().unwrap();
+    append(&mut log, 0..RUN + 100);
+    let writer = Writer::start(desk(meter, home.path()), &Alarm::default()).unwrap();
+    let runs = || {
+        let sql = "SELECT count(*) FROM usage_requests";
+        Connection::open(&db).unwrap().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    while runs() != 256 {
+        assert!(Instant::now() < until, "no run is made");
+        std::thread::yield_now();
+    }
+    drop(log);
+    writer.stop();
 }
 
 #[test]

@@ -10,11 +10,12 @@ use serde::{Serialize, Serializer};
 use shared::usage::{Class, Lost, TokenCounts, Units};
 
 use crate::money::MicroUsd;
-use crate::store::block::{self, find, request_hash};
+use crate::store::block;
 use crate::store::dimension::{self, Marks};
 use crate::store::more;
 use crate::store::names::{Labels, OwnerNames};
 use crate::store::record::{Name, Record, Trace};
+use crate::store::request_index;
 
 /// What usage can be filtered and grouped by; the name is the same in the API and in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,21 +294,13 @@ impl Page {
 
 /// The newest exchange with this request id, with its trace.
 pub(crate) fn row(db: &Connection, request_id: &str) -> rusqlite::Result<Option<Row>> {
-    let hash = request_hash(request_id);
-    let mut found: Option<(u64, Row)> = None;
-    let mut statement = db.prepare_cached(REQUESTS)?;
-    let mut blocks = statement.query([])?;
-    while let Some(block) = blocks.next()? {
-        if find(block.get_ref("requests")?.as_blob()?, hash).next().is_none() {
-            continue;
-        }
-        for candidate in rows_of(db, block.get("id")?, request_id)? {
-            if found.as_ref().is_none_or(|(started_at_ms, _)| *started_at_ms < candidate.started_at_ms) {
-                found = Some((candidate.started_at_ms, candidate));
-            }
-        }
+    let mut found: Option<Row> = None;
+    for id in request_index::rows_with(db, request_id)? {
+        let after_ms = found.as_ref().map(|row| row.started_at_ms);
+        let candidate = newest_of(db, id, request_id, after_ms)?;
+        found = candidate.or(found);
     }
-    Ok(found.map(|(_, row)| row))
+    Ok(found)
 }
 
 /// Returns the ids and beginnings of those of `records` that are stored.
@@ -332,22 +325,27 @@ pub(crate) fn stored<'a>(
     Ok(stored)
 }
 
-/// The exchanges of one block with this request id, newest first.
-fn rows_of(db: &Connection, id: i64, request_id: &str) -> rusqlite::Result<Vec<Row>> {
-    db.prepare_cached(BLOCK)?.query_row([id], |block| {
-        let names = block::names(block.get_ref("names")?.as_blob()?);
-        let rows = block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten();
-        let mut labels = Labels::default();
-        let row = |(record, trace): (Record<'_>, Trace<'_>)| {
-            Ok(Row::of(&record, OwnerNames::of_record(db, &mut labels, &record)?, Some(trace)))
-        };
-        let mut found: Vec<Row> = rows
-            .filter(|(record, _)| record.request_id == request_id)
-            .map(row)
-            .collect::<rusqlite::Result<_>>()?;
-        found.reverse();
-        Ok(found)
-    })
+/// The newest exchange of one block with this request id, if it began after `after_ms`.
+fn newest_of(
+    db: &Connection,
+    id: i64,
+    request_id: &str,
+    after_ms: Option<u64>,
+) -> rusqlite::Result<Option<Row>> {
+    let mut statement = db.prepare_cached(BLOCK)?;
+    let mut blocks = statement.query(named_params! {":id": id, ":after": after_ms.map(signed)})?;
+    let Some(block) = blocks.next()? else { return Ok(None) };
+    let names = block::names(block.get_ref("names")?.as_blob()?);
+    let rows = block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten();
+    let newest = rows
+        .filter(|(record, _)| record.request_id == request_id)
+        .filter(|(record, _)| after_ms.is_none_or(|after_ms| after_ms < record.started_at_ms))
+        .max_by_key(|(record, _)| record.started_at_ms);
+    let row = |(record, trace): (Record<'_>, Trace<'_>)| {
+        let owners = OwnerNames::of_record(db, &mut Labels::default(), &record)?;
+        Ok(Row::of(&record, owners, Some(trace)))
+    };
+    newest.map(row).transpose()
 }
 
 impl Filter {
@@ -509,8 +507,7 @@ const BLOCK_BITS: u32 = 20;
 const NEWEST_FIRST: &str = "SELECT id, last_ms, names, rows FROM usage \
      WHERE last_ms >= :from AND first_ms < :to ORDER BY last_ms DESC";
 const BETWEEN: &str = "SELECT names, rows FROM usage WHERE last_ms >= ?1 AND first_ms <= ?2";
-const REQUESTS: &str = "SELECT id, requests FROM usage";
-const BLOCK: &str = "SELECT names, rows FROM usage WHERE id = ?";
+const BLOCK: &str = "SELECT names, rows FROM usage WHERE id = :id AND (:after IS NULL OR last_ms > :after)";
 
 #[cfg(test)]
 mod tests;

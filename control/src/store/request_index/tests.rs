@@ -1,0 +1,212 @@
+//! Every stored request id is found, and rows that are in a run are not looked through for it.
+
+use std::path::Path;
+
+use shared::secret::Secret;
+use shared::usage::UsageLog as _;
+use tempfile::TempDir;
+
+use super::*;
+use crate::meter::tests::{Process, event};
+use crate::store::block::Block;
+use crate::store::migrate::{MIGRATIONS, migrate};
+use crate::store::open::open;
+use crate::store::record::{Record, Texts};
+use crate::store::relocate::settle;
+use crate::store::requests;
+use crate::store::retention;
+use crate::store::usage::put;
+
+/// A row of `usage` with these requests.
+fn row(ids: impl IntoIterator<Item = String>) -> Block {
+    let mut block = Block::default();
+    for request_id in ids {
+        let mut bytes = Vec::new();
+        let record = Record { request_id: &request_id, started_at_ms: 1_000, ..Record::default() };
+        record.put(&mut bytes, |out, _, text| crate::store::varint::put_text(out, text));
+        let (record, trace) = Record::take(&bytes, Texts::Inline).unwrap();
+        block.push(&record, trace);
+    }
+    block
+}
+
+fn name(row: i64, place: u32) -> String {
+    format!("req-{row}-{place}")
+}
+
+/// Writes rows with 50 requests each.
+fn fill(db: &Connection, rows: std::ops::RangeInclusive<i64>) {
+    for id in rows {
+        put(db, id, &row((0..50).map(|place| name(id, place)))).unwrap();
+    }
+}
+
+fn migrated() -> Connection {
+    let mut db = Connection::open_in_memory().unwrap();
+    migrate(&mut db).unwrap();
+    db
+}
+
+fn runs(db: &Connection) -> i64 {
+    db.query_row("SELECT count(*) FROM usage_requests WHERE bucket = 7", [], |row| row.get(0)).unwrap()
+}
+
+fn assert_found(db: &Connection, rows: std::ops::RangeInclusive<i64>) {
+    for id in rows {
+        for place in [0, 17, 49] {
+            assert_eq!(rows_with(db, &name(id, place)).unwrap(), [id]);
+            let found = requests::row(db, &name(id, place)).unwrap().expect("it is stored");
+            assert_eq!(found.request_id, name(id, place));
+        }
+    }
+    assert!(requests::row(db, "unknown").unwrap().is_none());
+}
+
+#[test]
+fn rows_that_are_in_a_run_are_not_looked_through() {
+    let db = migrated();
+    fill(&db, 1..=20);
+    assert_found(&db, 1..=20);
+    assert_eq!(make_run(&db, 15, 1_000).unwrap(), Made::Nothing { waiting: 700 });
+    for _ in 0..3 {
+        assert_eq!(make_run(&db, i64::MAX, 300).unwrap(), Made::Run);
+    }
+    assert_eq!(make_run(&db, i64::MAX, 300).unwrap(), Made::Nothing { waiting: 100 });
+    assert_eq!((covered(&db).unwrap(), runs(&db)), (18, 3));
+    // Repricing writes rows again.
+    fill(&db, 5..=7);
+    db.execute("UPDATE usage SET requests = x'' WHERE id <= 18", []).unwrap();
+    assert_found(&db, 1..=20);
+    fill(&db, 21..=25);
+    assert_found(&db, 1..=25);
+}
+
+#[test]
+fn a_row_that_may_still_change_is_in_no_run() {
+    let db = migrated();
+    fill(&db, 1..=10);
+    assert_eq!(make_run(&db, 10, 450).unwrap(), Made::Run);
+    put(&db, 10, &row((0..60).map(|place| name(10, place)))).unwrap();
+    assert_eq!(covered(&db).unwrap(), 9);
+    assert_eq!(rows_with(&db, &name(10, 59)).unwrap(), [10]);
+}
+
+#[test]
+fn an_id_that_repeats_is_found_where_it_is_newest() {
+    let db = migrated();
+    for id in 1..=40 {
+        put(&db, id, &row((0..50).map(|_| "same".to_owned()))).unwrap();
+        db.execute("UPDATE usage SET last_ms = ?1 WHERE id = ?1", [id]).unwrap();
+    }
+    while make_run(&db, i64::MAX, 500).unwrap() == Made::Run {}
+    assert_eq!(rows_with(&db, "same").unwrap(), (1..=40).rev().collect::<Vec<_>>());
+    let bytes = "SELECT max(length(entries)) FROM usage_requests";
+    let longest: usize = db.query_row(bytes, [], |row| row.get(0)).unwrap();
+    assert_eq!(longest, 10 * ENTRY_BYTES, "one entry for each row");
+}
+
+#[test]
+fn rows_far_apart_are_in_different_runs() {
+    let db = migrated();
+    let far = 1 + (1 << 24);
+    fill(&db, 1..=3);
+    fill(&db, far..=far + 4);
+    while make_run(&db, i64::MAX, 250).unwrap() == Made::Run {}
+    assert_eq!((runs(&db), covered(&db).unwrap()), (2, far + 4));
+    db.execute("UPDATE usage SET requests = x''", []).unwrap();
+    assert_found(&db, 1..=3);
+    assert_found(&db, far..=far + 4);
+}
+
+#[test]
+fn runs_go_with_their_rows_and_no_id_is_used_again() {
+    let home = TempDir::new().unwrap();
+    let mut process = Process::start(home.path());
+    let mut store = |numbers: std::ops::Range<u64>| {
+        let mut log = process.journal.log().unwrap();
+        numbers.for_each(|n| assert!(log.append(&event(n))));
+        process.settle();
+        process.meter.usage_mut();
+        Connection::open(home.path().join("test.db")).unwrap()
+    };
+    let db = store(0..500);
+    while make_run(&db, i64::MAX, 100).unwrap() == Made::Run {}
+    assert!(runs(&db) > 0);
+    let last = covered(&db).unwrap();
+    drop(store(500..600));
+    let long = Instant::now() + Duration::from_secs(60);
+    retention::usage(&db, event(499).started_at_ms + 1, long).unwrap();
+    assert_eq!(runs(&db), 0, "their rows are gone");
+    assert!(requests::row(&db, "req-3").unwrap().is_none());
+    assert!(requests::row(&db, "req-550").unwrap().is_some());
+    while make_run(&db, i64::MAX, 10).unwrap() == Made::Run {}
+    let covered_now = covered(&db).unwrap();
+    assert!(covered_now > last);
+    // As a kill leaves it between the two deletions.
+    db.execute("DELETE FROM usage", []).unwrap();
+    drop(process);
+    process = Process::start(home.path());
+    let mut log = process.journal.log().unwrap();
+    log.append(&event(700));
+    process.settle();
+    assert!(process.sql("SELECT min(id) FROM usage") > covered_now);
+    assert!(requests::row(&db, "req-700").unwrap().is_some());
+    retention::usage(&db, u64::MAX, long).unwrap();
+    assert_eq!(runs(&db), 0);
+}
+
+#[test]
+fn a_database_from_before_the_look_up_gets_it_bit_by_bit() {
+    let mut db = Connection::open_in_memory().unwrap();
+    let before = 16;
+    MIGRATIONS[..before].iter().for_each(|(_, sql)| db.execute_batch(sql).unwrap());
+    db.pragma_update(None, "user_version", i64::try_from(before).unwrap()).unwrap();
+    let rows = i64::try_from(5 * RUN / 100).unwrap();
+    fill(&db, 1..=rows);
+    migrate(&mut db).unwrap();
+    assert_found(&db, 1..=3);
+    let mut index = RequestIndex::new();
+    let mut steps = 0;
+    while index.is_due() {
+        index.step(&mut db, i64::MAX);
+        steps += 1;
+        assert!(steps < 10);
+    }
+    assert_eq!((runs(&db), steps), (2, 3));
+    index.stored(RUN / 4);
+    assert!(!index.is_due());
+    index.stored(RUN / 2);
+    assert!(index.is_due(), "half a run was left");
+    db.execute("UPDATE usage SET requests = x'' WHERE id <= (SELECT max(last) FROM usage_requests)", [])
+        .unwrap();
+    assert_found(&db, 1..=3);
+    assert_found(&db, rows - 2..=rows);
+}
+
+#[test]
+fn the_look_up_moves_with_the_usage() {
+    let dir = TempDir::new().unwrap();
+    let key = Secret::new([1; 32]);
+    let moved = |apart: bool, work: &dyn Fn(&Connection, &Path)| {
+        let mut opened = open(dir.path(), &key).unwrap();
+        settle(dir.path(), &mut opened.writer, apart).unwrap();
+        work(&opened.writer, dir.path());
+    };
+    moved(false, &|db, _| {
+        fill(db, 1..=20);
+        while make_run(db, i64::MAX, 300).unwrap() == Made::Run {}
+    });
+    for apart in [true, false, true] {
+        moved(apart, &|db, dir| {
+            assert_eq!((runs(db), covered(db).unwrap()), (3, 18), "apart: {apart}");
+            assert_found(db, 1..=20);
+            assert_eq!(dir.join("usage.db").exists(), apart);
+        });
+    }
+    // Opening compares the sums of its rows: those of another run are noticed.
+    let usage = Connection::open(dir.path().join("usage.db")).unwrap();
+    usage.execute("UPDATE usage_requests SET last = last + 1000", []).unwrap();
+    drop(usage);
+    let refused = open(dir.path(), &key).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(refused.contains("usage_requests"), "{refused}");
+}
