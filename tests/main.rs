@@ -51,6 +51,7 @@ mod plain_secrets;
 mod prices;
 mod process;
 mod providers;
+mod published_bills;
 mod quota;
 mod recorded;
 mod reported;

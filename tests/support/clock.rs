@@ -1,5 +1,5 @@
-//! A clock for gateways in tests that count by the hour or the day: it begins at half past twelve (UTC), so that no test
-//! crosses the boundary of such a window, whenever it runs.
+//! A clock for gateways in tests that count by the hour or the day, or whose prices depend on the hour: it begins at half
+//! past twelve (UTC), so that no test crosses the boundary of such a window, or at a moment that the test names.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,13 +37,20 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone) {
 
 /// The environment of a process whose clock shows half past twelve now. Empty where there is no C compiler.
 pub(crate) fn at_noon() -> Vec<(&'static str, String)> {
+    let now = now();
+    at(now - now % SECONDS_IN_DAY + NOON_SECONDS).unwrap_or_default()
+}
+
+/// The environment of a process whose clock shows this Unix time now. `None` where there is no C compiler.
+pub(crate) fn at(unix_seconds: i64) -> Option<Vec<(&'static str, String)>> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let Some(library) = LIBRARY.get_or_init(|| library(Path::new(env!("CARGO_TARGET_TMPDIR")))) else {
-        return Vec::new();
-    };
-    let second_of_day = i64::try_from(shared::clock::unix_ms() / 1_000 % 86_400).unwrap();
-    let offset = NOON_SECONDS - second_of_day;
-    vec![("LD_PRELOAD", library.to_str().unwrap().to_owned()), ("CLOCK_OFFSET", offset.to_string())]
+    let library = LIBRARY.get_or_init(|| library(Path::new(env!("CARGO_TARGET_TMPDIR")))).as_ref()?;
+    let offset = unix_seconds - now();
+    Some(vec![("LD_PRELOAD", library.to_str().unwrap().to_owned()), ("CLOCK_OFFSET", offset.to_string())])
+}
+
+fn now() -> i64 {
+    i64::try_from(shared::clock::unix_ms() / 1_000).unwrap()
 }
 
 /// The library, compiled. Each process that runs tests makes one of its own.
@@ -64,3 +71,4 @@ fn library(dir: &Path) -> Option<PathBuf> {
 }
 
 const NOON_SECONDS: i64 = 12 * 3_600 + 1_800;
+const SECONDS_IN_DAY: i64 = 86_400;

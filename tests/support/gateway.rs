@@ -57,7 +57,12 @@ impl Setup {
 
     /// Sets the gateway's clock to half past twelve, far from the boundaries of an hour and a day.
     pub(crate) fn at_noon(self) -> Self {
-        clock::at_noon().into_iter().fold(self, |setup, (name, value)| setup.env(name, value))
+        self.with_clock(clock::at_noon())
+    }
+
+    /// Sets the gateway's clock to what [`clock::at`] returned.
+    pub(crate) fn with_clock(self, environment: Vec<(&str, String)>) -> Self {
+        environment.into_iter().fold(self, |setup, (name, value)| setup.env(name, value))
     }
 
     /// Leaves an environment variable unset.

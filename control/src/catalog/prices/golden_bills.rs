@@ -4,6 +4,9 @@
 //! - *published*: an example in the vendor's documentation, at the address beside it;
 //! - *published, completed*: as much of an example as the page shows, with round numbers for the rest;
 //! - *units*: whole units (a minute, a picture, a million tokens), so that the bill is the published price itself.
+//!
+//! `tests/published_bills.rs` has published examples of DeepSeek, Mistral, Cohere, Moonshot, Z.ai, Bedrock and Veo, from the
+//! answer of the vendor on.
 
 use shared::operation::Operation;
 use shared::prices::{Billed, price};
