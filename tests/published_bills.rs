@@ -1,7 +1,7 @@
 //! Bills of published examples, to the nano-dollar: an answer with the usage as the vendor reports it goes through the
 //! gateway, and its record costs what was published (ADM-6).
 //!
-//! The source of the amount stands beside each example. DeepSeek, Moonshot, Z.ai and Cohere publish unit prices and no
+//! The source of the amount stands beside each example. DeepSeek, Moonshot, Z.ai, Cohere and Google publish unit prices and no
 //! bills, and AWS and Mistral publish few; the other amounts are those of other projects, computed from the vendor's prices of
 //! their day. Where a price has changed since, the configuration of the example has the price of that day.
 
@@ -309,6 +309,44 @@ async fn bedrock_bills_are_those_published() {
     ];
     let members = json!({"type": "bedrock", "region": "us-east-1", "api_key": "AKIDEXAMPLE:secret/of+aws"});
     assert_bills(setup(), &members, &examples).await;
+}
+
+/// aifreeapi.com/es/posts/veo-3-1-api-rate-limit: $4.80 for 8 seconds of Veo 3.1 in 4K. The other rows are unit prices of
+/// ai.google.dev/gemini-api/docs/pricing: $0.40 a second in 720p and 1080p, and $0.10, $0.12 and $0.30 for Fast.
+#[tokio::test]
+async fn veo_bills_are_those_of_the_resolution_that_was_asked_for() {
+    let (standard, fast) = ("veo-3.1-generate-001", "veo-3.1-fast-generate-001");
+    let upstream = Upstream::start().await;
+    let base = upstream.base_url();
+    let google = json!({"type": "gemini", "api_key": "secret-1", "models": [standard, fast],
+        "base_url": base.trim_end_matches("/v1")});
+    let gateway = setup().yaml(json!({"providers": {"google": google}}).to_string()).start().await;
+    for (index, (model, asked, picture, micro_usd)) in [
+        (standard, json!({"resolution": "4k"}), json!("4k"), 4_800_000.0),
+        (standard, json!({"size": "3840x2160"}), json!("3840x2160"), 4_800_000.0),
+        (standard, json!({"size": "1080x1920"}), json!("1080x1920"), 3_200_000.0),
+        (standard, json!({}), Value::Null, 3_200_000.0),
+        (fast, json!({"size": "1280x720"}), json!("1280x720"), 800_000.0),
+        (fast, json!({"resolution": "1080p"}), json!("1080p"), 960_000.0),
+        (fast, json!({"size": "2160x3840"}), json!("2160x3840"), 2_400_000.0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut body = json!({"model": format!("google/{model}"), "prompt": "a cat", "seconds": 8});
+        body.as_object_mut().unwrap().extend(asked.as_object().unwrap().clone());
+        upstream.then(Answer::json(200, json!({"name": "models/veo/operations/1"}).to_string()));
+        let id = format!("veo-{index}");
+        let client = gateway.client().with("x-request-id", &id);
+        let answer = client.post("/v1/videos/generations", body.to_string()).await;
+        assert_eq!(answer.status, 202, "{asked}: {:?}", answer.body);
+        let record = gateway.record_of(&id).await;
+        assert_eq!(
+            (&record["picture"], record["cost_micro_usd"].as_f64()),
+            (&picture, Some(micro_usd)),
+            "{model} {asked}"
+        );
+    }
 }
 
 /// 2026-09-22 08:00 UTC.

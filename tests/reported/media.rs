@@ -130,7 +130,7 @@ async fn videos_are_billed_by_the_second_when_they_begin() {
             json!({"model": "gemini/m", "seconds": "6", "size": "1280x720"}),
             Answer::json(200, named.to_string()),
             6_000,
-            Value::Null,
+            json!("1280x720"),
         ),
     ];
     for (mut body, answer, ms, picture) in rows {

@@ -74,7 +74,7 @@ pub struct Head {
 pub struct MediaWish {
     /// `quality/size` of pictures, where both are named.
     pub picture: Option<Box<str>>,
-    /// Their size, where no quality is named beside it.
+    /// The size of pictures where no quality is named beside it, and the size or resolution of a video.
     pub size: Option<Box<str>>,
     /// How long a video shall be.
     pub seconds: Option<u32>,

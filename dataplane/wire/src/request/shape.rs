@@ -157,6 +157,8 @@ static VIDEOS: Shape = Shape {
         b"prompt" => Field::Conversation,
         b"n" => Field::Count,
         b"seconds" => Field::Seconds,
+        // Either, but not both.
+        b"size" | b"resolution" => Field::Size,
         b"operation" => Field::Operation,
         _ => common(name),
     },

@@ -254,6 +254,12 @@ fn what_is_asked_of_pictures_and_videos_is_known() {
     ] {
         assert_eq!(wish(Dialect::Images, members), want, "{members}");
     }
+    for (members, want) in [
+        (r#""size":"1280x720","seconds":8"#, Some((None, Some("1280x720".to_owned()), Some(8)))),
+        (r#""resolution":"1080p","aspect_ratio":"9:16""#, Some((None, Some("1080p".to_owned()), None))),
+    ] {
+        assert_eq!(wish(Dialect::Videos, members), want, "{members}");
+    }
     for (seconds, want) in [("8", Some(8)), ("\"8\"", Some(8)), ("8.0", Some(8)), ("\"x\"", None)] {
         let members = format!(r#""seconds":{seconds}"#);
         assert_eq!(
