@@ -58,7 +58,7 @@ impl Utf8Check {
             from = from.saturating_add(1);
         }
         let rest = piece.get(from..).unwrap_or_default();
-        let Err(error) = std::str::from_utf8(rest) else { return Ok(()) };
+        let Err(error) = simdutf8::compat::from_utf8(rest) else { return Ok(()) };
         let valid = error.valid_up_to();
         if error.error_len().is_some() {
             return Err(before.saturating_add(from).saturating_add(valid));
@@ -97,8 +97,12 @@ mod tests {
     #[test]
     fn text_is_utf8_wherever_it_is_cut() {
         let text = "aé漢🙂\u{7f}z";
+        let long = text.repeat(12);
+        let long_and_broken = [long.as_bytes(), b"\xff", long.as_bytes()].concat();
         for (bytes, want) in [
             (text.as_bytes(), Ok(())),
+            (long.as_bytes(), Ok(())),
+            (long_and_broken.as_slice(), Err(long.len())),
             (b"ab\xffc".as_slice(), Err(2)),
             (b"ab\xc3(c", Err(2)),
             (b"\xed\xa0\x80", Err(0)),
