@@ -32,7 +32,7 @@ pub(super) fn may_be_error(payload: &[u8]) -> bool {
 /// Returns true if the name of an error, or of a service tier in the first `tier_until` bytes, stands in `body`. Both
 /// names are found in one pass.
 pub(super) fn names_error_or_tier(body: &[u8], tier_until: usize) -> bool {
-    NAME_END.find_iter(body).any(|at| {
+    places(&NAME_END, body).any(|at| {
         let name = body.get(..at.saturating_add(NAME_END.needle().len())).unwrap_or_default();
         name.ends_with(b"\"error\"") || at < tier_until && name.ends_with(b"\"service_tier\"")
     })
@@ -50,9 +50,20 @@ pub(super) fn text_span(payload: &[u8], key: usize) -> Option<Range<usize>> {
 
 /// Whether the name stands in `payload` with anything but null after it.
 fn has_value(name: &Finder<'static>, payload: &[u8]) -> bool {
-    name.find_iter(payload).any(|at| {
+    places(name, payload).any(|at| {
         let rest = payload.get(at.saturating_add(name.needle().len())..).unwrap_or_default();
         !after_colon(rest).is_some_and(|value| value.starts_with(b"null"))
+    })
+}
+
+/// Where `name` stands in `text`, in order. `Finder::find_iter` would first copy the finder, which is larger than most
+/// chunks.
+pub(super) fn places<'a>(name: &'a Finder<'static>, text: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    let mut from = 0_usize;
+    std::iter::from_fn(move || {
+        let at = from.saturating_add(name.find(text.get(from..)?)?);
+        from = at.saturating_add(name.needle().len());
+        Some(at)
     })
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use memchr::memmem::{Finder, FinderRev};
 
 use super::answer::{Answer, USAGE_BYTES_MAX, tree};
-use super::judge::names_error_or_tier;
+use super::judge::{names_error_or_tier, places};
 use super::named;
 use crate::envelope::StreamError;
 use crate::passing::{Change, WholeAnswer};
@@ -113,12 +113,12 @@ pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
         // that it is one of the outermost.
         && matches!(before.trim_ascii_end().last(), Some(b'{' | b','))
     {
-        let mut answer = scan(&[b"{", end]);
+        let mut scan = Scan { answer: Answer::of_members(), ..Scan::default() };
+        scan.push(end);
+        let mut answer = scan.finish();
         if answer.is_json && answer.usage.is_some() {
             if let Some(part) = &mut answer.unnamed_usage {
-                // One bracket more than the end was read.
-                let added = before.len().wrapping_sub(1);
-                *part = part.start.wrapping_add(added)..part.end.wrapping_add(added);
+                *part = part.start.wrapping_add(before.len())..part.end.wrapping_add(before.len());
             }
             return answer;
         }
@@ -128,7 +128,9 @@ pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
 
 /// The same with all of it parsed.
 pub(crate) fn read_whole(body: &[u8]) -> WholeAnswer {
-    scan(&[body])
+    let mut scan = Scan::default();
+    scan.push(body);
+    scan.finish()
 }
 
 /// Where the last `usage` stands. The search backwards is the slower one, and nearly always needless: not much comes
@@ -138,7 +140,7 @@ fn last_usage(body: &[u8]) -> Option<usize> {
     static FORWARDS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(NAME));
     static BACKWARDS: LazyLock<FinderRev<'static>> = LazyLock::new(|| FinderRev::new(NAME));
     let near = body.len().saturating_sub(TAIL_BYTES);
-    let in_tail = FORWARDS.find_iter(body.get(near..).unwrap_or_default()).last();
+    let in_tail = places(&FORWARDS, body.get(near..).unwrap_or_default()).last();
     in_tail.map(|at| near.wrapping_add(at)).or_else(|| BACKWARDS.rfind(body))
 }
 
@@ -149,12 +151,4 @@ fn push_some(text: Bytes, out: &mut Vec<Bytes>) {
     if !text.is_empty() {
         out.push(text);
     }
-}
-
-fn scan(pieces: &[&[u8]]) -> WholeAnswer {
-    let mut scan = Scan::default();
-    for piece in pieces {
-        scan.push(piece);
-    }
-    scan.finish()
 }

@@ -58,6 +58,11 @@ impl Scanner {
         Self::default()
     }
 
+    /// A scanner before a member of the root object.
+    pub(crate) fn of_members() -> Self {
+        Self { state: State::FirstKey, depth: 1, objects: 1, ..Self::default() }
+    }
+
     /// Reads the next piece.
     pub fn push<S: Sink>(&mut self, piece: &[u8], sink: &mut S) -> Result<(), Fault> {
         let mut at = 0;

@@ -201,21 +201,21 @@ impl HeadScan {
     }
 
     /// The body has ended: what it asks for.
-    pub fn finish(self) -> Result<Head, ScanError> {
+    pub fn finish(mut self) -> Result<Head, ScanError> {
         self.scanner.finish()?;
-        let mut fields = self.fields;
-        if let Some(Misspelling { written, name }) = fields.misspelling {
+        let fields = &mut self.fields;
+        if let Some(Misspelling { written, name }) = fields.misspelling.take() {
             return Err(ScanFault::Misspelt { written, name }.into());
         }
-        let state = provider_state(&fields);
-        let affinity_key = text(&fields, fields.value(Field::Affinity));
-        let prompt_cache_key = text(&fields, fields.value(Field::CacheKey));
-        let end_user = text(&fields, fields.value(Field::EndUser)).or_else(|| text(&fields, fields.user_id));
+        let state = provider_state(fields);
+        let affinity_key = text(fields, fields.value(Field::Affinity));
+        let prompt_cache_key = text(fields, fields.value(Field::CacheKey));
+        let end_user = text(fields, fields.value(Field::EndUser)).or_else(|| text(fields, fields.user_id));
         let end_user = end_user.map(String::into_boxed_str);
-        let model = model(&mut fields)?;
+        let model = model(fields)?;
         let stream = stream(fields.value(Field::Stream))?;
-        check_conversation(&fields, &state)?;
-        check_image_format(&fields)?;
+        check_conversation(fields, &state)?;
+        check_image_format(fields)?;
         let bounds = fields.bounds;
         if let Some(name) = bounds.unfit {
             return Err(ScanFault::BoundUnfit(name).into());
@@ -236,12 +236,12 @@ impl HeadScan {
             output_is_open: bounds.output_is_open,
             count: bounds.count.map(|count| count.try_into().unwrap_or(u32::MAX)),
             has_tier: fields.has_tier,
-            media: media(&fields),
+            media: media(fields),
             input: Rc::new(fields.input_size()),
             is_poll: fields.value(Field::Operation).is_given(),
             state,
             has_system: fields.value(Field::System) != Value::Absent,
-            edits: fields.edits,
+            edits: std::mem::take(&mut fields.edits),
             has_options: fields.has_options,
         })
     }

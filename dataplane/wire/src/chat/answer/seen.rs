@@ -116,6 +116,11 @@ pub(super) enum DeltaKey {
 }
 
 impl Answer {
+    /// A scan of the last members of an answer; those before them are not read.
+    pub(in crate::chat) fn of_members() -> Self {
+        Self { scanner: Scanner::of_members(), ..Self::default() }
+    }
+
     pub(in crate::chat) fn push(&mut self, piece: &[u8]) -> Result<(), Fault> {
         let result = self.scanner.push(piece, &mut self.seen);
         self.seen.error.copy(self.before, piece);

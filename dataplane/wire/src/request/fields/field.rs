@@ -442,6 +442,8 @@ impl Fields {
     #[inline]
     pub(super) fn scalar_value_ends(&mut self, at: Place, raw: &[u8]) {
         match at.depth {
+            // The number of a member that the gateway does not know is not read.
+            1 if self.field == Field::Other => self.value_ends(at.offset, Value::Number),
             1 => self.value_ends(at.offset, Value::of_scalar(raw)),
             2 if self.field == Field::StreamOptions => self.option_ends(at.offset, raw == b"true"),
             _ if self.field == Field::Conversation => self.inside.scalar_ends(),
