@@ -61,7 +61,7 @@ impl Job {
 /// An answer that has begun, and from whom.
 #[derive(Debug)]
 pub(crate) struct Served {
-    pub(crate) success: Success,
+    pub(crate) success: Box<Success>,
     pub(crate) target: Target,
     /// What the target speaks, where that is not what the client speaks.
     pub(crate) adapted_from: Option<Dialect>,
@@ -147,7 +147,7 @@ pub(crate) struct Unserved {
 }
 
 /// Serves the job. It is only looked at, so that nothing of it is copied on the way.
-pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserved> {
+pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Unserved>> {
     let route = &job.route;
     record.note(|event| event.endpoint = route.endpoint().cloned());
     let needs = needs(&job.worker, &job.head, &job.body, &job.access);
@@ -162,7 +162,7 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
         Err(fault) => {
             record.fail(fault.kind, fault.status());
             let notices = quota::describe(&job.access, route.endpoint(), None);
-            return Err(Unserved { fault, target: None, attempts: 0, notices });
+            return Err(Box::new(Unserved { fault, target: None, attempts: 0, notices }));
         }
     };
     let budget_end = far(record.started(), job.budget);
@@ -185,7 +185,7 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Unserv
     {
         return Ok(walk.served(&target, success, adapted_from, record));
     }
-    let unserved = walk.unserved();
+    let unserved = Box::new(walk.unserved());
     record.fail(unserved.fault.kind, unserved.fault.status());
     Err(unserved)
 }
@@ -220,7 +220,7 @@ fn far(started: Instant, budget: Duration) -> tokio::time::Instant {
 
 /// The result of one target.
 enum Step {
-    Served { success: Success, adapted_from: Option<Dialect> },
+    Served { success: Box<Success>, adapted_from: Option<Dialect> },
     Moved,
     Stopped,
 }
@@ -267,7 +267,7 @@ impl<'a> Walk<'a> {
     fn served(
         &self,
         target: &Target,
-        success: Success,
+        success: Box<Success>,
         adapted_from: Option<Dialect>,
         record: &Record,
     ) -> Served {

@@ -82,7 +82,7 @@ pub(super) async fn whole(
     let bytes_max = if passes { WHOLE_BYTES_MAX } else { UNDERSTOOD_BYTES_MAX };
     let Pieces { held, room, is_all } = read(task, provider, &mut body, patience, bytes_max).await?;
     match is_all {
-        true => Ok(Begun::Whole(Box::new(kept(understand(task, provider, &joined(held))?, room)))),
+        true => Ok(Begun::Whole(kept(understand(task, provider, &joined(held))?, room))),
         false if passes => {
             let mut scan = task.reading.scan();
             let mut passed = Vec::with_capacity(held.len());
@@ -138,11 +138,11 @@ async fn read(
 }
 
 /// `whole` with room of its own.
-fn kept(whole: Whole, room: Option<Room>) -> Whole {
-    match room {
-        Some(room) => Whole { body: room.around(whole.body), ..whole },
-        None => whole,
+fn kept(mut whole: Box<Whole>, room: Option<Room>) -> Box<Whole> {
+    if let Some(room) = room {
+        whole.body = room.around(std::mem::take(&mut whole.body));
     }
+    whole
 }
 
 /// Nothing is wrong with the upstream, and another one's answer would need as much.
@@ -168,7 +168,7 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
 }
 
 /// What a whole answer says, in the client's dialect.
-fn understand(task: &Task<'_>, provider: &ProviderInstance, body: &Bytes) -> Result<Whole, Failure> {
+fn understand(task: &Task<'_>, provider: &ProviderInstance, body: &Bytes) -> Result<Box<Whole>, Failure> {
     task.reading.whole(body.clone()).map_err(|bad| {
         let failure = match bad {
             BadAnswer::Error(error) => of_stream_error(task, provider, &error),
@@ -216,9 +216,12 @@ pub(super) async fn synthesize(
     if !pieces.is_all {
         return Err(invalid(provider, TOO_LONG));
     }
-    let whole = understand(task, provider, &joined(pieces.held))?;
+    let mut whole = understand(task, provider, &joined(pieces.held))?;
     match task.reading.synthesize(&whole) {
-        Some(stream) => Ok(Begun::Whole(Box::new(kept(Whole { body: stream.into(), ..whole }, pieces.room)))),
+        Some(stream) => {
+            whole.body = stream.into();
+            Ok(Begun::Whole(kept(whole, pieces.room)))
+        }
         None => {
             let failure = invalid(provider, "a stream was asked for, and what came is none");
             Err(failure.having_used(whole.usage.map(|tokens| (tokens, whole.extras))))

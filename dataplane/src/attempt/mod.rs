@@ -71,7 +71,7 @@ pub(crate) async fn attempt(
     target: &Target,
     record: &mut Record,
     began: Instant,
-) -> Result<Success, Failure> {
+) -> Result<Box<Success>, Failure> {
     let provider = &*target.provider;
     let mut patience = Patience::new(task.worker, task.budget_end, began);
     let sent = patience.wait(provider.timeout, pin!(upstream::send(task.worker, &task.draft))).await;
@@ -98,7 +98,8 @@ pub(crate) async fn attempt(
             false => begin::first_content(task, provider, answer.body, &mut patience, is_stream).await?,
         };
         record.served(began, patience.now());
-        return Ok(Success { begun, content_type: shown(content_type), processing_ms: None, dropped: None });
+        let content_type = shown(content_type);
+        return Ok(Box::new(Success { begun, content_type, processing_ms: None, dropped: None }));
     }
     let begun = match (task.stream, is_stream) {
         (true, true) => begin::first_content(task, provider, answer.body, &mut patience, is_stream).await?,
@@ -113,7 +114,7 @@ pub(crate) async fn attempt(
         _ => None,
     };
     record.served(began, patience.now());
-    Ok(Success { begun, content_type, processing_ms, dropped })
+    Ok(Box::new(Success { begun, content_type, processing_ms, dropped }))
 }
 
 /// An upstream may say anything in a header.

@@ -95,9 +95,9 @@ impl Reading {
     }
 
     /// Reads a whole answer.
-    pub(super) fn whole(&self, body: Bytes) -> Result<Whole, BadAnswer> {
+    pub(super) fn whole(&self, body: Bytes) -> Result<Box<Whole>, BadAnswer> {
         match self {
-            Self::Native { dialect: Dialect::Images, .. } => images::whole(body),
+            Self::Native { dialect: Dialect::Images, .. } => images::whole(body).map(Box::new),
             Self::Native { .. } | Self::Proxied => {
                 let answer = native::whole_answer(self.shape(), &body);
                 match answer.error {
@@ -109,15 +109,16 @@ impl Reading {
                             Some(part) if self.is_chat() => native::with_usage_names(body, part),
                             _ => body,
                         };
-                        Ok(Whole { body, usage, extras, output_bytes: answer.output_bytes })
+                        Ok(Box::new(Whole { body, usage, extras, output_bytes: answer.output_bytes }))
                     }
                 }
             }
             Self::Started(vendor) => {
                 let extras = vendor.extras(&body);
-                vendor.started(&body).map(|name| Whole { body: name.into(), extras, ..Whole::default() })
+                let started = |name: String| Whole { body: name.into(), extras, ..Whole::default() };
+                vendor.started(&body).map(|name| Box::new(started(name)))
             }
-            Self::Adapted { answers, .. } => answers.whole(&body),
+            Self::Adapted { answers, .. } => answers.whole(&body).map(Box::new),
         }
     }
 

@@ -36,7 +36,7 @@ const NANOS: u64 = 1_000_000_000;
 pub(super) fn respond(
     exchange: &Exchange,
     dialect: Dialect,
-    outcome: Result<Served, Unserved>,
+    outcome: Result<Served, Box<Unserved>>,
     record: Record,
 ) -> Response<Reply> {
     match outcome {

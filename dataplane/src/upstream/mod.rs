@@ -123,7 +123,10 @@ impl Kept {
 
 /// Returns an id that may be stored and shown.
 fn safe_id(value: &[u8]) -> Option<Box<str>> {
-    let is_safe = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/=+".contains(byte);
+    let is_safe = |byte: &u8| {
+        matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9')
+            || matches!(byte, b'-' | b'_' | b'.' | b':' | b'/' | b'=' | b'+')
+    };
     let fits = (1..=ID_BYTES_MAX).contains(&value.len()) && value.iter().all(is_safe);
     std::str::from_utf8(value).ok().filter(|_| fits).map(Into::into)
 }
