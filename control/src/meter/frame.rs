@@ -13,7 +13,7 @@
 //! and no record counts twice. Earlier releases bound frames to files only.
 
 use shared::error_kind::ErrorKind;
-use shared::usage::{Outcome, TokenCounts, TraceStep, Units, UsageEvent};
+use shared::usage::{Outcome, TraceStep, UsageEvent};
 
 use super::names;
 use crate::store::digest::{digest, wide_digest};
@@ -195,8 +195,8 @@ fn record(event: &UsageEvent) -> Record<'_> {
         names_read: &[],
         stream: event.stream,
         status: event.status,
-        tokens: TokenCounts::of_list(event.tokens.list().map(bounded)),
-        units: Units::of_list(event.units.list().map(bounded)),
+        tokens: event.tokens,
+        units: event.units,
         cost_nano_usd: event.cost_nano_usd.map(bounded_cost),
         quota_nano_usd: event.quota_nano_usd.map(bounded_cost),
         vendor_cost_nano_usd: event.vendor_cost_nano_usd.map(bounded_cost),

@@ -109,8 +109,8 @@ impl Tracked {
                 let passed = match found {
                     Frame::Whole(record, length) => {
                         self.events.1 += 1;
-                        match Record::take(record, Texts::Inline) {
-                            Some((record, trace)) => each(&record, trace)?,
+                        match &Record::take(record, Texts::Inline) {
+                            Some((record, trace)) => each(record, *trace)?,
                             None => taken.garbage += 1,
                         }
                         taken.events += 1;

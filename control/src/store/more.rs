@@ -74,8 +74,7 @@ pub(crate) fn pack_lost<'a>(lost: impl IntoIterator<Item = (usize, &'a Lost)>) -
     let mut out = Vec::new();
     for (place, lost) in lost {
         varint::put(&mut out, u64::try_from(place).unwrap_or(u64::MAX));
-        let counts = counted(&lost.tokens, &lost.units).map(|(class, count)| (class, bounded(count)));
-        put_marked_counts(&mut out, counts, parts_of(lost));
+        put_marked_counts(&mut out, counted(&lost.tokens, &lost.units), parts_of(lost));
         put_option(&mut out, lost.cost_nano_usd.map(bounded_cost));
         [&lost.tier, &lost.picture].into_iter().flatten().for_each(|text| varint::put_text(&mut out, text));
         let amounts = [lost.vendor_cost_nano_usd, lost.quota_nano_usd].into_iter().flatten();
@@ -151,7 +150,7 @@ fn put_counts(out: &mut Vec<u8>, counts: impl Iterator<Item = (Class, u64)> + Cl
 fn put_marked_counts(out: &mut Vec<u8>, counts: impl Iterator<Item = (Class, u64)> + Clone, more: u64) {
     let counts = counts.filter(|(_, count)| *count > 0);
     varint::put(out, counts.clone().fold(more, |bits, (class, _)| bits | 1 << (class as u64)));
-    counts.for_each(|(_, count)| varint::put(out, count));
+    counts.for_each(|(_, count)| varint::put(out, bounded(count)));
 }
 
 /// The counts that [`put_counts`] wrote, beside those of `fixed`.

@@ -109,7 +109,7 @@ impl<'a> Record<'a> {
         varint::put(out, parts | u64::from(self.status) << 1 | u64::from(self.stream));
         let TokenCounts { input, cache_read, cache_write, output, reasoning, .. } = self.tokens;
         for count in [input, cache_read, cache_write, output, reasoning] {
-            varint::put(out, count);
+            varint::put(out, bounded(count));
         }
         put_option(out, self.head_us);
         put_option(out, self.first_content_us);
