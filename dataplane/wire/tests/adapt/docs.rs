@@ -24,6 +24,11 @@ fn renew_the_page_of_adaptations() {
 
 fn wanted() -> String {
     let mut page = INTRODUCTION.to_owned();
+    page.push_str("\nThe pairs:\n\n");
+    for pair in ADAPTATIONS {
+        let heading = format!("{} over {}", title(pair.client), title(pair.target));
+        let _ = writeln!(page, "- [{heading}](#{})", heading.to_lowercase().replace(' ', "-"));
+    }
     for pair in ADAPTATIONS {
         let _ = write!(page, "\n## {} over {}\n\n", title(pair.client), title(pair.target));
         match pair.via {
