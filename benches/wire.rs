@@ -136,7 +136,7 @@ fn adaptations(bench: &Bench) {
 
 fn others(bench: &Bench) {
     let chunk = event("null").repeat(40);
-    let mut decoder = wire::sse::Decoder::default();
+    let mut decoder = wire::sse::SseDecoder::default();
     bench.run("decoder: 40 events a push", chunk.len(), 40, || {
         decoder.push(chunk.as_bytes()).unwrap();
         while let Some(event) = decoder.next_event() {

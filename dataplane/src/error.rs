@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use shared::error_kind::ErrorKind;
-use wire::envelope::{self, Family};
+use wire::envelope::{self, EnvelopeFamily};
 
 use crate::relay::Reply;
 
@@ -73,7 +73,7 @@ impl Fault {
     }
 
     /// The response, in the envelope of `family`.
-    pub(crate) fn into_response(self, family: Family, request_id: &str) -> Response<Reply> {
+    pub(crate) fn into_response(self, family: EnvelopeFamily, request_id: &str) -> Response<Reply> {
         let status = StatusCode::from_u16(self.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let is_final = self.is_final();
         let body = match self.body {

@@ -13,7 +13,7 @@ use shared::answer_head::X_REQUEST_ID;
 use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
 use shared::port::{BoxError, Insider, KeyHolder, full};
-use wire::envelope::Family;
+use wire::envelope::EnvelopeFamily;
 
 use crate::admit::authenticate::{LastKey, authenticate, is_administrator, still_live};
 use crate::admit::authorize;
@@ -244,14 +244,14 @@ const STORED: &str = "llmgw keeps no responses, so none can be fetched, deleted,
 const ADMIN_BODY_BYTES_MAX: usize = 1 << 20;
 
 /// The error envelope of a path (MSG-4). What both vendors have, or neither, is in the words of the client's SDK.
-fn family(path: &str, headers: &HeaderMap) -> Family {
+fn family(path: &str, headers: &HeaderMap) -> EnvelopeFamily {
     let bare = path.strip_prefix("/v1").unwrap_or(path);
     let is_messages = bare == "/messages" || bare.starts_with("/messages/");
     let is_shared = matches!(route::operation(path), None | Some(Operation::Models));
     if is_messages || is_shared && headers.contains_key("anthropic-version") {
-        Family::Anthropic
+        EnvelopeFamily::Anthropic
     } else {
-        Family::OpenAi
+        EnvelopeFamily::OpenAi
     }
 }
 

@@ -8,7 +8,7 @@ use shared::health::Evidence;
 use shared::operation::Dialect;
 use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
-use wire::adapt::{BadAnswer, Whole};
+use wire::adapt::{BadAnswer, TranslatedAnswer};
 use wire::envelope::StreamError;
 
 use super::failure::{Failure, broke_off, of_stream_error, secrets};
@@ -138,7 +138,7 @@ async fn read(
 }
 
 /// `whole` with room of its own.
-fn kept(mut whole: Box<Whole>, room: Option<Room>) -> Box<Whole> {
+fn kept(mut whole: Box<TranslatedAnswer>, room: Option<Room>) -> Box<TranslatedAnswer> {
     if let Some(room) = room {
         whole.body = room.around(std::mem::take(&mut whole.body));
     }
@@ -168,7 +168,11 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
 }
 
 /// What a whole answer says, in the client's dialect.
-fn understand(task: &Task<'_>, provider: &ProviderInstance, body: &Bytes) -> Result<Box<Whole>, Failure> {
+fn understand(
+    task: &Task<'_>,
+    provider: &ProviderInstance,
+    body: &Bytes,
+) -> Result<Box<TranslatedAnswer>, Failure> {
     task.reading.whole(body.clone()).map_err(|bad| {
         let failure = match bad {
             BadAnswer::Error(error) => of_stream_error(task, provider, &error),

@@ -13,7 +13,7 @@ use shared::operation::Dialect;
 use shared::routing::{ProviderInstance, Renew};
 use shared::usage::{StepResult, TokenCounts};
 use wire::adapt::client_param;
-use wire::envelope::{self, Family, StreamError, UpstreamAnswer};
+use wire::envelope::{self, EnvelopeFamily, StreamError, UpstreamAnswer};
 use wire::extras::Extras;
 use wire::retry;
 
@@ -229,7 +229,7 @@ fn of_error_answer(
         idle: matches!(status, 400..=407 | 409..=499),
         renewing,
         status: Some(status),
-        body: Some(envelope::diagnosed(Family::of(task.dialect), status, error, task.request_id)),
+        body: Some(envelope::diagnosed(EnvelopeFamily::of(task.dialect), status, error, task.request_id)),
         ..Failure::new(StepResult::Status, ErrorKind::UpstreamStatus, message)
     }
 }

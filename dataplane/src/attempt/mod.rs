@@ -12,7 +12,7 @@ use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::routing::{ProviderInstance, Target};
 use shared::usage::StepResult;
-use wire::adapt::Whole;
+use wire::adapt::TranslatedAnswer;
 
 use self::patience::Patience;
 use crate::record::Record;
@@ -50,7 +50,7 @@ pub(crate) struct Task<'a> {
 #[derive(Debug)]
 pub(crate) enum Begun {
     /// All of it.
-    Whole(Box<Whole>),
+    Whole(Box<TranslatedAnswer>),
     /// Its first content, or the first part of a long whole answer, and where the rest comes from.
     Flowing { held: Vec<Bytes>, scan: Scan, body: AnswerBody },
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use shared::operation::Dialect;
 use shared::usage::TokenCounts;
-use wire::adapt::{self, Answers, BadAnswer, Whole};
+use wire::adapt::{self, Answers, BadAnswer, TranslatedAnswer};
 use wire::extras::Extras;
 use wire::media::videos::Vendor;
 use wire::media::{Opaque, audio, images};
@@ -57,7 +57,7 @@ impl Reading {
                 native::stream(*dialect, StreamOptions { drop_usage_only: !include_usage, secrets })
             }
             Self::Proxied if is_events => {
-                Box::new(audio::Stream::new(StreamOptions { drop_usage_only: false, secrets }))
+                Box::new(audio::AudioStream::new(StreamOptions { drop_usage_only: false, secrets }))
             }
             Self::Proxied | Self::Started(_) => Box::new(Opaque::default()),
             Self::Adapted { answers, .. } => answers.stream(secrets),
@@ -95,7 +95,7 @@ impl Reading {
     }
 
     /// Reads a whole answer.
-    pub(super) fn whole(&self, body: Bytes) -> Result<Box<Whole>, BadAnswer> {
+    pub(super) fn whole(&self, body: Bytes) -> Result<Box<TranslatedAnswer>, BadAnswer> {
         match self {
             Self::Native { dialect: Dialect::Images, .. } => images::whole(body).map(Box::new),
             Self::Native { .. } | Self::Proxied => {
@@ -109,13 +109,22 @@ impl Reading {
                             Some(part) if self.is_chat() => native::with_usage_names(body, part),
                             _ => body,
                         };
-                        Ok(Box::new(Whole { body, usage, extras, output_bytes: answer.output_bytes }))
+                        Ok(Box::new(TranslatedAnswer {
+                            body,
+                            usage,
+                            extras,
+                            output_bytes: answer.output_bytes,
+                        }))
                     }
                 }
             }
             Self::Started(vendor) => {
                 let extras = vendor.extras(&body);
-                let started = |name: String| Whole { body: name.into(), extras, ..Whole::default() };
+                let started = |name: String| TranslatedAnswer {
+                    body: name.into(),
+                    extras,
+                    ..TranslatedAnswer::default()
+                };
                 vendor.started(&body).map(|name| Box::new(started(name)))
             }
             Self::Adapted { answers, .. } => answers.whole(&body).map(Box::new),
@@ -128,7 +137,7 @@ impl Reading {
     }
 
     /// A whole answer in the client's dialect as a stream.
-    pub(super) fn synthesize(&self, whole: &Whole) -> Option<Vec<u8>> {
+    pub(super) fn synthesize(&self, whole: &TranslatedAnswer) -> Option<Vec<u8>> {
         match self {
             Self::Native { dialect, include_usage }
             | Self::Adapted { client: dialect, include_usage, .. } => {

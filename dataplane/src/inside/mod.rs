@@ -18,7 +18,7 @@ use http_body_util::BodyExt as _;
 use shared::error_kind::ErrorKind;
 use shared::port::{self, BoxError, BoxFuture, Handler, HttpClient, HttpLimits, Insider};
 use tokio::sync::{mpsc, oneshot};
-use wire::envelope::{self, Family};
+use wire::envelope::{self, EnvelopeFamily};
 
 use crate::admit::authenticate::LastKey;
 use crate::exchange::{self, Caller};
@@ -88,7 +88,7 @@ impl Handler for Inside {
 }
 
 fn refusal((kind, message): (ErrorKind, &str)) -> Response<port::Body> {
-    let body = envelope::error_body(Family::OpenAi, kind.row(), message, None, "");
+    let body = envelope::error_body(EnvelopeFamily::OpenAi, kind.row(), message, None, "");
     let mut response = Response::new(port::full(body));
     *response.status_mut() = StatusCode::from_u16(kind.row().status).unwrap_or_default();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -10,8 +10,8 @@ use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::routing::Target;
 use shared::usage::Outcome;
-use wire::adapt::Whole;
-use wire::envelope::Family;
+use wire::adapt::TranslatedAnswer;
+use wire::envelope::EnvelopeFamily;
 use wire::native;
 use wire::stream::{StreamOptions, Trouble};
 
@@ -41,9 +41,9 @@ pub(super) fn respond(
 ) -> Response<Reply> {
     match outcome {
         Ok(served) => answer(exchange, dialect, served, record)
-            .unwrap_or_else(|fault| fault.into_response(Family::of(dialect), exchange.id())),
+            .unwrap_or_else(|fault| fault.into_response(EnvelopeFamily::of(dialect), exchange.id())),
         Err(unserved) => {
-            let mut response = unserved.fault.into_response(Family::of(dialect), exchange.id());
+            let mut response = unserved.fault.into_response(EnvelopeFamily::of(dialect), exchange.id());
             if let Some(target) = &unserved.target {
                 name_target(response.headers_mut(), target);
             }
@@ -79,7 +79,7 @@ fn answer(
     record.note(|event| event.status = StatusCode::OK.as_u16());
     *response.body_mut() = match success.begun {
         Begun::Whole(whole) => {
-            let Whole { body, usage, extras, output_bytes } = *whole;
+            let TranslatedAnswer { body, usage, extras, output_bytes } = *whole;
             record.report(Reported { tokens: usage, input: None, extras, output_bytes });
             let closed = record.close(Outcome::Completed);
             if !closed.is_recorded {

@@ -11,8 +11,8 @@ use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::provider::path::Call;
 use shared::routing::Target;
-use wire::envelope::{self, Family, UpstreamAnswer};
-use wire::json::Fault as JsonFault;
+use wire::envelope::{self, EnvelopeFamily, UpstreamAnswer};
+use wire::json::JsonFault;
 use wire::messages;
 use wire::request::{self, Naming};
 
@@ -97,7 +97,7 @@ async fn counted_natively(
             let secrets = secrets(&target.provider);
             let content_type = head.content_type.as_ref().and_then(|value| value.to_str().ok());
             let upstream = UpstreamAnswer { status, content_type, body: &body, secrets: &secrets };
-            let body = envelope::upstream_error(Family::Anthropic, upstream, asked.exchange.id());
+            let body = envelope::upstream_error(EnvelopeFamily::Anthropic, upstream, asked.exchange.id());
             let fault = Fault::new(ErrorKind::UpstreamStatus, "The upstream refused the request.");
             Err(Fault { status: Some(status), body: Some(body), ..fault })
         }

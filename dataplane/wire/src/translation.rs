@@ -8,7 +8,7 @@ use crate::extras::Extras;
 
 /// A whole answer in the client's dialect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Whole {
+pub struct TranslatedAnswer {
     /// The body.
     pub body: Bytes,
     /// The usage that the upstream reports.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use shared::operation::Dialect;
 use wire::native::{WholeAnswer, WholeScan};
 use wire::request::{Head, HeadScan, Naming};
-use wire::sse::{Decoder, Event};
+use wire::sse::{SseDecoder, SseEvent};
 use wire::stream::{StreamOptions, StreamState};
 
 fn fixtures() -> PathBuf {
@@ -58,8 +58,8 @@ fn relay(pieces: &[&[u8]], options: &StreamOptions) -> (Vec<u8>, StreamState) {
     (out.concat(), stream.state().clone())
 }
 
-fn decode(pieces: &[&[u8]]) -> Vec<Event> {
-    let (mut decoder, mut events) = (Decoder::default(), Vec::new());
+fn decode(pieces: &[&[u8]]) -> Vec<SseEvent> {
+    let (mut decoder, mut events) = (SseDecoder::default(), Vec::new());
     for piece in pieces {
         decoder.push(piece).unwrap();
         events.extend(std::iter::from_fn(|| decoder.next_event()));
@@ -272,7 +272,7 @@ fn upstream_errors_keep_what_they_say() {
             body: &input,
             secrets: &[],
         };
-        let ours = wire::envelope::upstream_error(wire::envelope::Family::OpenAi, answer, "req_1");
+        let ours = wire::envelope::upstream_error(wire::envelope::EnvelopeFamily::OpenAi, answer, "req_1");
         let ours: Value = serde_json::from_slice(&ours).unwrap();
         for member in ["message", "type", "param"] {
             assert_eq!(ours["error"][member], body["error"][member], "{} {member}", case["id"]);
@@ -284,9 +284,9 @@ fn upstream_errors_keep_what_they_say() {
     }
 }
 
-fn event(value: &Value) -> Event {
+fn event(value: &Value) -> SseEvent {
     let text = |member: &str| value[member].as_str().unwrap().to_owned();
-    Event { event: text("event"), data: text("data"), id: text("id") }
+    SseEvent { event: text("event"), data: text("data"), id: text("id") }
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn sse_grammar_is_decoded_however_it_is_cut() {
             let pieces: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
             assert_eq!(decode(&pieces), events(&case["chunk_events"]), "{}", case["id"]);
         }
-        let mut decoder = Decoder::default();
+        let mut decoder = SseDecoder::default();
         decoder.push(&input).unwrap();
         assert_eq!(decoder.retry_ms(), case["retry"].as_u64(), "{}", case["id"]);
     }
@@ -314,9 +314,9 @@ fn sse_grammar_is_decoded_however_it_is_cut() {
 
 /// The events of a stream of binary frames; none if a sum is wrong.
 fn frames(pieces: &[&[u8]]) -> Option<Vec<Value>> {
-    let (mut decoder, mut events) = (wire::eventstream::Decoder::default(), Vec::new());
+    let (mut decoder, mut events) = (wire::eventstream::EventStreamDecoder::default(), Vec::new());
     for piece in pieces {
-        let mut see = |message: wire::eventstream::Message<'_>| {
+        let mut see = |message: wire::eventstream::EventStreamMessage<'_>| {
             let kind = message.header(":event-type").or_else(|| message.header(":exception-type"));
             assert_eq!(message.header(":content-type"), Some("application/json"));
             let payload: Value = serde_json::from_slice(message.payload()).unwrap();

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use shared::operation::Dialect;
 use shared::usage::TokenCounts;
 use wire::media::{Opaque, audio};
-use wire::multipart::{Form, FormScan};
+use wire::multipart::{FormFields, FormScan};
 use wire::native::{WholeAnswer, WholeScan, whole_answer};
 use wire::request::{Head, HeadScan, Naming, build};
-use wire::sse::Decoder;
+use wire::sse::SseDecoder;
 use wire::stream::{AnswerStream, StreamOptions, StreamState};
 
 fn fixture(path: &str) -> Vec<u8> {
@@ -89,7 +89,7 @@ fn a_form_goes_upstream_with_all_its_parts_but_another_model() {
     for pieces in cuttings(&input) {
         let mut scan = FormScan::new(boundary);
         pieces.iter().for_each(|piece| scan.push(piece).unwrap());
-        let form: Form = scan.finish().unwrap();
+        let form: FormFields = scan.finish().unwrap();
         assert_eq!((form.model.as_str(), form.stream), (expect["model"].as_str().unwrap(), false));
         let head = Head::of_form(form);
         let segments: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
@@ -157,11 +157,11 @@ fn relay(mut stream: impl AnswerStream, pieces: &[&[u8]]) -> (Vec<u8>, StreamSta
 
 fn relay_events(pieces: &[&[u8]]) -> (Vec<u8>, StreamState) {
     let options = StreamOptions { secrets: vec!["s3cr3t".to_owned()], ..StreamOptions::default() };
-    relay(audio::Stream::new(options), pieces)
+    relay(audio::AudioStream::new(options), pieces)
 }
 
 fn events(stream: &[u8]) -> Vec<Value> {
-    let mut decoder = Decoder::default();
+    let mut decoder = SseDecoder::default();
     decoder.push(stream).unwrap();
     let events = std::iter::from_fn(|| decoder.next_event());
     events.filter_map(|event| serde_json::from_str(&event.data).ok()).collect()

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use shared::operation::Dialect;
 use wire::native::{self, WholeScan};
 use wire::request::{Head, HeadScan, Naming, build};
-use wire::sse::Decoder;
+use wire::sse::SseDecoder;
 use wire::stream::{StreamOptions, StreamState};
 
 const DIALECTS: [(Dialect, &str); 2] = [(Dialect::Messages, "messages"), (Dialect::Responses, "responses")];
@@ -50,7 +50,7 @@ fn relay(dialect: Dialect, pieces: &[&[u8]]) -> (Vec<u8>, StreamState) {
 }
 
 fn data_of(stream: &[u8]) -> Vec<Value> {
-    let mut decoder = Decoder::default();
+    let mut decoder = SseDecoder::default();
     decoder.push(stream).unwrap();
     let events = std::iter::from_fn(|| decoder.next_event());
     events.filter_map(|event| serde_json::from_str(&event.data).ok()).collect()
@@ -282,7 +282,8 @@ fn upstream_errors_keep_what_they_say() {
             body: &input,
             secrets: &[],
         };
-        let ours = wire::envelope::upstream_error(wire::envelope::Family::of(dialect), answer, "req_1");
+        let ours =
+            wire::envelope::upstream_error(wire::envelope::EnvelopeFamily::of(dialect), answer, "req_1");
         let ours: Value = serde_json::from_slice(&ours).unwrap();
         assert_eq!(ours["error"]["message"], body["error"]["message"], "{}", case["id"]);
         assert_eq!(ours["error"]["type"], body["error"]["type"], "{}", case["id"]);

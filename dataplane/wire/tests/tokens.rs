@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may")]
 
 use serde_json::Value;
-use wire::tokens::{Size, family_of, milli_tokens};
+use wire::tokens::{ImageSize, family_of, milli_tokens};
 
 fn cases(id: &str) -> Vec<Value> {
     let index = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tokens/index.json")).unwrap();
@@ -29,7 +29,7 @@ fn texts_are_as_many_tokens_as_the_reference_says() {
 fn images_are_as_many_tokens_as_the_reference_says() {
     for case in cases("estimate_images") {
         let number = |name: &str| case[name].as_u64().unwrap();
-        let size = Some(Size { width: number("w"), height: number("h") });
+        let size = Some(ImageSize { width: number("w"), height: number("h") });
         assert_eq!(family_of("claude-sonnet-5").image_tokens(size), number("anthropic_patch28"), "{case}");
         assert_eq!(family_of("gpt-5.5").image_tokens(size), number("openai_patch32_x1.2"), "{case}");
     }

@@ -12,8 +12,8 @@ use shared::error_kind::ErrorKind;
 use shared::provider::path::Call;
 use shared::routing::Target;
 use wire::adapt::BadAnswer;
-use wire::envelope::{self, Family, UpstreamAnswer};
-use wire::media::videos::{State, Vendor, Video, media_type, poll_body};
+use wire::envelope::{self, EnvelopeFamily, UpstreamAnswer};
+use wire::media::videos::{Vendor, Video, VideoState, media_type, poll_body};
 use wire::request::Head;
 
 use super::super::answer::name_target;
@@ -60,18 +60,20 @@ impl Poll<'_> {
         let about = about(&self.known.operation, &self.known.started);
         let (state, room) = self.state().await?;
         match state {
-            State::Running(progress) => {
+            VideoState::Running(progress) => {
                 let mut response = json(about.running(progress));
                 response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(POLL_AFTER.as_secs()));
                 Ok(response)
             }
-            State::Failed(error) => Ok(json(about.failed(&error.sanitized(&secrets(&self.target.provider))))),
-            State::Done(Video::Inline { base64, media_type }) => {
+            VideoState::Failed(error) => {
+                Ok(json(about.failed(&error.sanitized(&secrets(&self.target.provider)))))
+            }
+            VideoState::Done(Video::Inline { base64, media_type }) => {
                 let source = Source::There { base64, _room: room };
                 Ok(Response::new(Reply::inline(Inline::new(about.around(&media_type), source))))
             }
-            State::Done(Video::At { address, media_type }) => self.at(&address, &media_type).await,
-            State::Done(Video::Kept) => {
+            VideoState::Done(Video::At { address, media_type }) => self.at(&address, &media_type).await,
+            VideoState::Done(Video::Kept) => {
                 let path = self.path(Call::Content, &self.known.started.name).ok_or_else(unknown)?;
                 self.fetch(path, "video/mp4").await
             }
@@ -79,7 +81,7 @@ impl Poll<'_> {
     }
 
     /// Asks the target. What its answer takes of memory is counted for as long as it is held.
-    async fn state(&self) -> Result<(State, Room), Fault> {
+    async fn state(&self) -> Result<(VideoState, Room), Fault> {
         let (name, model) = (&self.known.started.name, self.target.model.id.as_str());
         let draft = match (self.path(Call::Poll, name), self.path(Call::PollByPost, model)) {
             (Some(path), _) => self.draft(Way::Get, path, Vec::new()),
@@ -237,7 +239,7 @@ impl Poll<'_> {
         let secrets = secrets(&self.target.provider);
         let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
         let upstream = UpstreamAnswer { status: answer.status, content_type, body: &body, secrets: &secrets };
-        let said = envelope::upstream_error(Family::OpenAi, upstream, self.asked.exchange.id());
+        let said = envelope::upstream_error(EnvelopeFamily::OpenAi, upstream, self.asked.exchange.id());
         Fault {
             status: Some(answer.status),
             body: Some(said),

@@ -7,7 +7,9 @@
 use bytes::Bytes;
 use shared::operation::Dialect;
 
-use super::{Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, Traits, Whole, chat_over_bedrock};
+use super::{
+    Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, Traits, TranslatedAnswer, chat_over_bedrock,
+};
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// A row for the pair that `prepare` serves by way of chat.
@@ -71,12 +73,12 @@ struct Chained {
 }
 
 impl Answers for Chained {
-    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
+    fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
         let between = self.near.whole(body)?;
         let answer = self.far.whole(&between.body)?;
         let mut extras = answer.extras;
         extras.replace_by(between.extras);
-        Ok(Whole { usage: between.usage.or(answer.usage), extras, ..answer })
+        Ok(TranslatedAnswer { usage: between.usage.or(answer.usage), extras, ..answer })
     }
 
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {

@@ -12,7 +12,7 @@ pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Finds events in successive reads.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(super) struct EventFinder {
     blocks: Blocks,
     /// An event whose end has not come.
     held: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Events {
     begun: bool,
 }
 
-impl Events {
+impl EventFinder {
     /// Tells `each` the data of every event that ends in `chunk`, as long as it asks for more.
     pub(super) fn push(
         &mut self,
@@ -95,7 +95,7 @@ mod tests {
     use crate::cutting;
 
     fn told(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
-        let (mut events, mut told) = (Events::default(), Vec::new());
+        let (mut events, mut told) = (EventFinder::default(), Vec::new());
         for piece in pieces {
             let _ = events.push(piece, |data| {
                 told.push(data.to_vec());
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn an_event_may_be_as_large_as_the_bound_and_no_larger() {
-        let mut events = Events::default();
+        let mut events = EventFinder::default();
         let line = vec![b'a'; EVENT_BYTES_MAX - 5];
         assert_eq!(events.push(b"data:", |_| true), Ok(()));
         assert_eq!(events.push(&line, |_| true), Ok(()));
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn no_event_is_told_after_one_that_was_enough() {
-        let (mut events, mut told) = (Events::default(), 0);
+        let (mut events, mut told) = (EventFinder::default(), 0);
         let result = events.push(b"data: a\n\ndata: b\n\n", |_| {
             told += 1;
             false
@@ -133,7 +133,7 @@ mod tests {
             let bytes = input.as_bytes();
             let pieces = cutting::cut(bytes, &cuts);
             let pieces: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
-            let mut decoder = crate::sse::Decoder::default();
+            let mut decoder = crate::sse::SseDecoder::default();
             decoder.push(bytes).unwrap();
             let want: Vec<Vec<u8>> = std::iter::from_fn(|| decoder.next_event())
                 .map(|event| event.data.as_bytes().trim_ascii().to_vec())

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::Rejection;
-use crate::json::{KEY_BYTES_MAX, Place, Scanner, Sink, unescape};
+use crate::json::{JsonPlace, JsonSink, KEY_BYTES_MAX, Scanner, unescape};
 use crate::request::Head;
 
 /// The first feature that the request needs and that is among `lacks`: names of members, types of built-in tools, values
@@ -31,18 +31,18 @@ pub fn lacking<'a>(
     if !state.include && !head.has_tools {
         return None;
     }
-    let (mut scanner, mut named) = (Scanner::new(), Named::default());
+    let (mut scanner, mut named) = (Scanner::new(), NamedFeatures::default());
     let is_read = segments.iter().all(|segment| scanner.push(segment, &mut named).is_ok());
     let lacking = named.names.iter().filter(|_| is_read).find(|(list, name, _)| match list {
-        List::Tools => {
+        FeatureList::Tools => {
             let is_built_in = !matches!(name.as_str(), "function" | "custom" | "namespace");
             is_built_in && (is_lacking("tools") || is_lacking(name))
         }
-        List::Include => is_lacking("include") || is_lacking(name),
+        FeatureList::Include => is_lacking("include") || is_lacking(name),
     });
     lacking.map(|(list, _, index)| match list {
-        List::Tools => rejection(&format!("tools.{index}.type")),
-        List::Include => rejection(&format!("include.{index}")),
+        FeatureList::Tools => rejection(&format!("tools.{index}.type")),
+        FeatureList::Include => rejection(&format!("include.{index}")),
     })
 }
 
@@ -52,10 +52,10 @@ fn rejection(param: &str) -> Rejection {
 
 /// The types of tools and the values of `include`, with their places in the list.
 #[derive(Debug, Default)]
-struct Named {
-    names: Vec<(List, String, usize)>,
+struct NamedFeatures {
+    names: Vec<(FeatureList, String, usize)>,
     /// The list that is open.
-    list: Option<List>,
+    list: Option<FeatureList>,
     /// The element that is open or comes next.
     index: usize,
     /// The last member of a tool is its type.
@@ -65,34 +65,34 @@ struct Named {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum List {
+enum FeatureList {
     Tools,
     Include,
 }
 
-impl Sink for Named {
-    fn skips(&self, at: Place, _object: bool) -> bool {
+impl JsonSink for NamedFeatures {
+    fn skips(&self, at: JsonPlace, _object: bool) -> bool {
         match at.depth {
             0 => false,
             1 => self.list.is_none(),
-            2 => self.list != Some(List::Tools),
+            2 => self.list != Some(FeatureList::Tools),
             _ => true,
         }
     }
 
-    fn close(&mut self, at: Place) {
+    fn close(&mut self, at: JsonPlace) {
         if at.depth == 1 {
             self.list = None;
         }
     }
 
-    fn comma(&mut self, at: Place) {
+    fn comma(&mut self, at: JsonPlace) {
         if at.depth == 2 {
             self.index = self.index.saturating_add(1);
         }
     }
 
-    fn text_start(&mut self, _at: Place, _key: bool) {
+    fn text_start(&mut self, _at: JsonPlace, _key: bool) {
         self.text.clear();
     }
 
@@ -101,31 +101,31 @@ impl Sink for Named {
         self.text.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
-    fn text_end(&mut self, at: Place, key: bool) {
+    fn text_end(&mut self, at: JsonPlace, key: bool) {
         let text = || unescape(&self.text).unwrap_or_default();
         match (at.depth, key, self.list) {
             (1, true, _) => {
                 self.index = 0;
                 self.list = match text().as_str() {
-                    "tools" => Some(List::Tools),
-                    "include" => Some(List::Include),
+                    "tools" => Some(FeatureList::Tools),
+                    "include" => Some(FeatureList::Include),
                     _ => None,
                 };
             }
             (3, true, _) => self.is_type = text() == "type",
-            (3, false, Some(List::Tools)) if self.is_type => self.add(List::Tools),
-            (2, false, Some(List::Include)) => self.add(List::Include),
+            (3, false, Some(FeatureList::Tools)) if self.is_type => self.add(FeatureList::Tools),
+            (2, false, Some(FeatureList::Include)) => self.add(FeatureList::Include),
             _ => {}
         }
     }
 
-    fn scalar_start(&mut self, _at: Place) {
+    fn scalar_start(&mut self, _at: JsonPlace) {
         self.text.clear();
     }
 }
 
-impl Named {
-    fn add(&mut self, list: List) {
+impl NamedFeatures {
+    fn add(&mut self, list: FeatureList) {
         if self.names.len() < NAMES_MAX {
             self.names.push((list, unescape(&self.text).unwrap_or_default(), self.index));
         }

@@ -18,7 +18,7 @@ struct Request<'a> {
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct MessageWithCalls<'a> {
     #[serde(borrow)]
     tool_calls: Option<Vec<&'a RawValue>>,
     #[serde(borrow)]
@@ -26,7 +26,7 @@ struct Message<'a> {
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
+struct CallWithId<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
 }
@@ -37,9 +37,9 @@ pub fn with_tool_ids(form: ToolIds, body: &[u8]) -> Option<Vec<u8>> {
     let request: Request<'_> = serde_json::from_slice(body).ok()?;
     let mut edits: Vec<(Range<usize>, String)> = Vec::new();
     for message in request.messages {
-        let Ok(message) = serde_json::from_str::<Message<'_>>(message.get()) else { continue };
+        let Ok(message) = serde_json::from_str::<MessageWithCalls<'_>>(message.get()) else { continue };
         let calls = message.tool_calls.iter().flatten();
-        let ids = calls.filter_map(|call| serde_json::from_str::<Call<'_>>(call.get()).ok()?.id);
+        let ids = calls.filter_map(|call| serde_json::from_str::<CallWithId<'_>>(call.get()).ok()?.id);
         edits.extend(ids.chain(message.tool_call_id).filter_map(|id| edit(form, body, id)));
     }
     edits.sort_by_key(|(span, _)| span.start);

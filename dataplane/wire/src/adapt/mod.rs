@@ -44,7 +44,7 @@ pub use fitted::with_tool_ids;
 pub use loss::{Fate, Loss};
 pub use param::client_param;
 
-pub use crate::translation::{BadAnswer, Flaw, Rejection, Whole};
+pub use crate::translation::{BadAnswer, Flaw, Rejection, TranslatedAnswer};
 
 use crate::claude;
 use crate::extras::Extras;
@@ -220,7 +220,7 @@ pub struct Prepared {
 /// What an answer becomes. One value serves every attempt at the target.
 pub trait Answers: Debug {
     /// A whole answer with a good status.
-    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer>;
+    fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer>;
     /// A stream. `secrets` are credentials that may not show in errors.
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream>;
     /// What must be asked of the target for such an answer; `stream` says what the client wants.

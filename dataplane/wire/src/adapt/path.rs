@@ -6,31 +6,31 @@ use super::Rejection;
 
 /// A place in a document.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Path<'a> {
-    above: Option<&'a Path<'a>>,
-    step: Step<'a>,
+pub(super) struct MemberPath<'a> {
+    above: Option<&'a MemberPath<'a>>,
+    step: PathStep<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step<'a> {
+enum PathStep<'a> {
     Member(&'a str),
     Element(usize),
 }
 
-impl<'a> Path<'a> {
+impl<'a> MemberPath<'a> {
     /// A member of the document.
     pub(super) fn top(name: &'a str) -> Self {
-        Self { above: None, step: Step::Member(name) }
+        Self { above: None, step: PathStep::Member(name) }
     }
 
     /// A member of what stands here.
     pub(super) fn member(&'a self, name: &'a str) -> Self {
-        Self { above: Some(self), step: Step::Member(name) }
+        Self { above: Some(self), step: PathStep::Member(name) }
     }
 
     /// An element of what stands here.
     pub(super) fn at(&'a self, position: usize) -> Self {
-        Self { above: Some(self), step: Step::Element(position) }
+        Self { above: Some(self), step: PathStep::Element(position) }
     }
 
     /// What stands here is not what the client's dialect has there: `why` ends the sentence that names it.
@@ -39,14 +39,14 @@ impl<'a> Path<'a> {
     }
 }
 
-impl fmt::Display for Path<'_> {
+impl fmt::Display for MemberPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(above) = self.above {
             write!(f, "{above}.")?;
         }
         match self.step {
-            Step::Member(name) => f.write_str(name),
-            Step::Element(position) => write!(f, "{position}"),
+            PathStep::Member(name) => f.write_str(name),
+            PathStep::Element(position) => write!(f, "{position}"),
         }
     }
 }
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_path_is_members_and_positions_joined_by_dots() {
-        let messages = Path::top("messages");
+        let messages = MemberPath::top("messages");
         let (message, content) = (messages.at(2), "content");
         assert_eq!(message.member(content).at(0).to_string(), "messages.2.content.0");
         let rejection = message.reject("is odd");

@@ -79,7 +79,7 @@ pub(super) fn array<'t, 'i>(
 }
 
 /// Why a document cannot be read.
-pub(super) fn refuse_fault(fault: json::Fault) -> Rejection {
+pub(super) fn refuse_fault(fault: json::JsonFault) -> Rejection {
     let message = format!("The body cannot be read: {fault}.");
     Rejection { param: String::new(), message, flaw: Flaw::Malformed }
 }

@@ -6,14 +6,18 @@ use super::read::{self, Object};
 pub(super) const LIST: &str = "thinking_blocks";
 
 /// One of them.
-pub(super) enum Signed<'i> {
+pub(super) enum SignedThought<'i> {
     Thinking { thinking: String, signature: &'i str },
     Redacted { data: &'i str },
 }
 
 /// Tells `each` of the signed thoughts in the `lists` of a message. A client that has kept the pieces of a stream as
 /// they came has the signature in a piece of its own, after those of the text. True if there are any.
-pub(super) fn blocks<'i>(message: &Object<'_, 'i>, lists: &[&str], mut each: impl FnMut(Signed<'i>)) -> bool {
+pub(super) fn blocks<'i>(
+    message: &Object<'_, 'i>,
+    lists: &[&str],
+    mut each: impl FnMut(SignedThought<'i>),
+) -> bool {
     let (mut thinking, mut any) = (String::new(), false);
     let lists = lists.iter().filter_map(|name| read::member(message, name)?.as_array());
     for block in lists.flat_map(|list| list.iter().collect::<Vec<_>>()) {
@@ -24,12 +28,12 @@ pub(super) fn blocks<'i>(message: &Object<'_, 'i>, lists: &[&str], mut each: imp
                 thinking.push_str(text("thinking"));
                 let signature = text("signature");
                 if !signature.is_empty() {
-                    each(Signed::Thinking { thinking: std::mem::take(&mut thinking), signature });
+                    each(SignedThought::Thinking { thinking: std::mem::take(&mut thinking), signature });
                     any = true;
                 }
             }
             "redacted_thinking" if !text("data").is_empty() => {
-                each(Signed::Redacted { data: text("data") });
+                each(SignedThought::Redacted { data: text("data") });
                 any = true;
             }
             _ => {}

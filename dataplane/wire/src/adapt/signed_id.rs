@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::json::Writer;
+use crate::json::JsonWriter;
 
 /// Between an id and a signature.
 const MARK: &str = "__thought__";
@@ -31,7 +31,7 @@ pub(super) fn split(id: &str) -> (&str, Option<String>) {
 
 /// Writes `signature` as Gemini's own chat endpoint has it in a call.
 pub(super) fn write_extra(signature: &str, out: &mut Vec<u8>) {
-    let mut json = Writer::default();
+    let mut json = JsonWriter::default();
     json.object().name("google").object().name("thought_signature").text(signature).end_object().end_object();
     out.extend_from_slice(&json.finish());
 }

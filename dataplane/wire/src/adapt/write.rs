@@ -4,14 +4,14 @@ use bytes::BufMut;
 
 use crate::json::{self, Tree};
 
-/// An object that is being written. Write its members, then [`Members::close`].
+/// An object that is being written. Write its members, then [`ObjectWriter::close`].
 #[derive(Debug)]
-pub(super) struct Members<'a> {
+pub(super) struct ObjectWriter<'a> {
     out: &'a mut Vec<u8>,
     empty: bool,
 }
 
-impl<'a> Members<'a> {
+impl<'a> ObjectWriter<'a> {
     /// Begins an object at the end of `out`.
     pub(super) fn open(out: &'a mut Vec<u8>) -> Self {
         out.push(b'{');
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn members_are_separated_and_text_is_quoted() {
         let mut out = Vec::new();
-        let mut object = Members::open(&mut out);
+        let mut object = ObjectWriter::open(&mut out);
         object.text("a", "x\"\n\u{1f680}");
         object.raw("b", "null");
         let list = object.key("c");

@@ -5,12 +5,12 @@ use std::ops::Range;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::answer::{Answer, Seen, tree};
+use super::answer::{ChatFindings, ChatScan, tree};
 use super::judge::{may_be_error, needs_a_look, text_span};
 use super::named;
 use crate::envelope::{self, StreamError, event_of, sanitize_value};
-use crate::json::{Fault, meant_bytes};
-use crate::passing::{self, Change, Judge, Judged, OversizedScan, Varying, Verdict};
+use crate::json::{JsonFault, meant_bytes};
+use crate::passing::{self, EventVerdict, Judge, Judged, OversizedScan, TextChange, Varying};
 use crate::stream::{StreamOptions, StreamState, Trouble};
 
 /// Judges events one after the other.
@@ -26,7 +26,7 @@ pub(crate) struct ChatJudge {
 }
 
 impl Judge for ChatJudge {
-    type Oversized = Answer;
+    type Oversized = ChatScan;
     const VARYING: Varying = Varying::Padding;
 
     fn state(&self) -> &StreamState {
@@ -45,16 +45,16 @@ impl Judge for ChatJudge {
     fn judge(&mut self, _name: &[u8], data: &[u8]) -> Judged {
         if let Some(text) = self.plain_text(data) {
             self.state.add_text(meant_bytes(data.get(text.clone()).unwrap_or_default()));
-            return Judged { verdict: Verdict::Pass, text: Some(text) };
+            return Judged { verdict: EventVerdict::Pass, text: Some(text) };
         }
         if self.state.done { self.after_done(data) } else { self.look(data) }.into()
     }
 
-    fn note(&mut self, oversized: &Answer) {
+    fn note(&mut self, oversized: &ChatScan) {
         let _ = self.note_seen(&oversized.seen);
     }
 
-    fn oversized_error(&mut self, _oversized: &Answer) -> Verdict {
+    fn oversized_error(&mut self, _oversized: &ChatScan) -> EventVerdict {
         self.unreadable_error()
     }
 
@@ -63,8 +63,8 @@ impl Judge for ChatJudge {
     }
 }
 
-impl OversizedScan for Answer {
-    fn push(&mut self, part: &[u8]) -> Result<(), Fault> {
+impl OversizedScan for ChatScan {
+    fn push(&mut self, part: &[u8]) -> Result<(), JsonFault> {
         Self::push(self, part)
     }
 
@@ -90,24 +90,24 @@ impl ChatJudge {
     }
 
     /// The SDKs stop reading at `[DONE]`. What comes after it passes, but for an error that might quote a key.
-    fn after_done(&self, data: &[u8]) -> Verdict {
-        let is_error = may_be_error(data) && Answer::of(data).is_ok_and(|seen| seen.error().is_some());
-        if is_error { Verdict::Last(None) } else { self.opaque(data) }
+    fn after_done(&self, data: &[u8]) -> EventVerdict {
+        let is_error = may_be_error(data) && ChatScan::of(data).is_ok_and(|seen| seen.error().is_some());
+        if is_error { EventVerdict::Last(None) } else { self.opaque(data) }
     }
 
-    fn look(&mut self, data: &[u8]) -> Verdict {
+    fn look(&mut self, data: &[u8]) -> EventVerdict {
         if data.starts_with(b"[DONE]") {
             self.state.done = true;
-            return Verdict::Pass;
+            return EventVerdict::Pass;
         }
         let trimmed = data.trim_ascii();
         if trimmed.is_empty() {
-            return Verdict::Pass;
+            return EventVerdict::Pass;
         }
         if trimmed.first() == Some(&b'[') && may_be_error(trimmed) {
             return self.odd_error(trimmed);
         }
-        match Answer::of(trimmed) {
+        match ChatScan::of(trimmed) {
             Ok(seen) if seen.error().is_some() => {
                 self.state.usage = seen.token_counts().or(self.state.usage);
                 self.error(trimmed)
@@ -116,7 +116,7 @@ impl ChatJudge {
             Ok(seen) => {
                 let verdict = self.note_seen(&seen);
                 match seen.unnamed {
-                    Some(usage) if verdict == Verdict::Pass => Self::name_usage(data, &usage),
+                    Some(usage) if verdict == EventVerdict::Pass => Self::name_usage(data, &usage),
                     Some(_) | None => verdict,
                 }
             }
@@ -125,7 +125,7 @@ impl ChatJudge {
     }
 
     /// Notes what a chunk without an error holds.
-    fn note_seen(&mut self, seen: &Seen) -> Verdict {
+    fn note_seen(&mut self, seen: &ChatFindings) -> EventVerdict {
         self.state.usage = seen.token_counts().or(self.state.usage);
         self.state.extras.replace_by(seen.extras());
         self.state.finished |= seen.finished;
@@ -135,40 +135,40 @@ impl ChatJudge {
             self.state.add_text(seen.text_bytes.try_into().unwrap_or(usize::MAX));
         }
         let usage_only = seen.has_usage() && !seen.has_choice;
-        if usage_only && self.options.drop_usage_only { Verdict::Drop } else { Verdict::Pass }
+        if usage_only && self.options.drop_usage_only { EventVerdict::Drop } else { EventVerdict::Pass }
     }
 
     /// Adds to the `usage` that stands in `data`, without the space before it, the names of OpenAI's that it lacks.
     #[cold]
-    fn name_usage(data: &[u8], usage: &Range<usize>) -> Verdict {
+    fn name_usage(data: &[u8], usage: &Range<usize>) -> EventVerdict {
         let before = data.len().saturating_sub(data.trim_ascii_start().len());
         let part = usage.start.saturating_add(before)..usage.end.saturating_add(before);
         match data.get(part.clone()).and_then(named) {
-            Some(by) => Verdict::Change(Box::new(Change { part, by })),
-            None => Verdict::Pass,
+            Some(by) => EventVerdict::Change(Box::new(TextChange { part, by })),
+            None => EventVerdict::Pass,
         }
     }
 
     /// An error event ends the stream. It keeps its bytes unless they give something away.
-    fn error(&mut self, data: &[u8]) -> Verdict {
+    fn error(&mut self, data: &[u8]) -> EventVerdict {
         let Some(mut value) = tree(data) else { return self.unreadable_error() };
         let secrets = self.options.known();
         self.state.error = Some(StreamError::of_document(&value).unwrap_or_default().sanitized(&secrets));
         let changed = sanitize_diagnostics(&mut value, &secrets);
-        if changed { Verdict::Last(Some(event_of(&value))) } else { Verdict::LastPass }
+        if changed { EventVerdict::Last(Some(event_of(&value))) } else { EventVerdict::LastPass }
     }
 
     /// An error that is too large, or nested too deeply, to be read.
-    fn unreadable_error(&mut self) -> Verdict {
+    fn unreadable_error(&mut self) -> EventVerdict {
         let error = StreamError { message: StreamError::UNREADABLE.to_owned(), ..StreamError::default() };
         let event = event_of(&error.to_value());
         self.state.error = Some(error);
-        Verdict::Last(Some(event))
+        EventVerdict::Last(Some(event))
     }
 
     /// An error in a shape that SDKs do not know as one, an array for example, or `{"detail": ..}`: it becomes
     /// one that they do.
-    fn odd_error(&mut self, data: &[u8]) -> Verdict {
+    fn odd_error(&mut self, data: &[u8]) -> EventVerdict {
         let secrets = self.options.known();
         let Some(error) = tree(data).as_ref().and_then(StreamError::of_document) else {
             return self.opaque(data);
@@ -176,13 +176,13 @@ impl ChatJudge {
         let error = error.sanitized(&secrets);
         let event = event_of(&error.to_value());
         self.state.error = Some(error);
-        Verdict::Last(Some(event))
+        EventVerdict::Last(Some(event))
     }
 
     /// Data that means nothing to us: it may still give something away.
-    fn opaque(&self, data: &[u8]) -> Verdict {
+    fn opaque(&self, data: &[u8]) -> EventVerdict {
         if data.first() == Some(&b'{') && self.state.content {
-            return Verdict::Pass;
+            return EventVerdict::Pass;
         }
         passing::opaque(data, &self.options.known())
     }

@@ -6,7 +6,7 @@ use crate::envelope::StreamError;
 
 /// The meaning of a `finish_reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Finish {
+pub(crate) enum FinishReason {
     /// The model ended by itself, or called tools. Reasons that are not known here are taken for this.
     Stop,
     /// The bound of the answer's tokens was reached.
@@ -16,12 +16,12 @@ pub(crate) enum Finish {
     /// A filter cut the answer.
     Filtered,
     /// The model or its server failed.
-    Failed(Failure),
+    Failed(FinishFailure),
 }
 
 /// Why an answer failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum FinishFailure {
     /// `error` (OpenRouter, Mistral).
     Error,
     /// `abort` (vLLM, SGLang).
@@ -30,7 +30,7 @@ pub(crate) enum Failure {
     Overloaded,
 }
 
-impl Finish {
+impl FinishReason {
     /// The meaning of `reason`; `None` if it is empty.
     pub(crate) fn of(reason: &[u8]) -> Option<Self> {
         Some(match reason {
@@ -38,9 +38,9 @@ impl Finish {
             b"length" => Self::Length,
             b"model_length" => Self::ContextFull,
             b"content_filter" => Self::Filtered,
-            b"error" => Self::Failed(Failure::Error),
-            b"abort" => Self::Failed(Failure::Aborted),
-            b"insufficient_system_resource" => Self::Failed(Failure::Overloaded),
+            b"error" => Self::Failed(FinishFailure::Error),
+            b"abort" => Self::Failed(FinishFailure::Aborted),
+            b"insufficient_system_resource" => Self::Failed(FinishFailure::Overloaded),
             _ => Self::Stop,
         })
     }
@@ -51,7 +51,7 @@ impl Finish {
     }
 
     /// The failure, if the answer failed.
-    pub(crate) fn failure(self) -> Option<Failure> {
+    pub(crate) fn failure(self) -> Option<FinishFailure> {
         match self {
             Self::Failed(failure) => Some(failure),
             Self::Stop | Self::Length | Self::ContextFull | Self::Filtered => None,
@@ -59,7 +59,7 @@ impl Finish {
     }
 }
 
-impl Failure {
+impl FinishFailure {
     /// The error that a client reads in place of the end.
     pub(crate) fn error(self) -> StreamError {
         let (message, status) = match self {
@@ -79,20 +79,20 @@ mod tests {
     fn every_vendors_finish_reason_has_a_meaning() {
         let rows = [
             ("", None),
-            ("stop", Some(Finish::Stop)),
-            ("tool_calls", Some(Finish::Stop)),
-            ("function_call", Some(Finish::Stop)),
-            ("eos", Some(Finish::Stop)),
-            ("something_new", Some(Finish::Stop)),
-            ("length", Some(Finish::Length)),
-            ("model_length", Some(Finish::ContextFull)),
-            ("content_filter", Some(Finish::Filtered)),
-            ("error", Some(Finish::Failed(Failure::Error))),
-            ("abort", Some(Finish::Failed(Failure::Aborted))),
-            ("insufficient_system_resource", Some(Finish::Failed(Failure::Overloaded))),
+            ("stop", Some(FinishReason::Stop)),
+            ("tool_calls", Some(FinishReason::Stop)),
+            ("function_call", Some(FinishReason::Stop)),
+            ("eos", Some(FinishReason::Stop)),
+            ("something_new", Some(FinishReason::Stop)),
+            ("length", Some(FinishReason::Length)),
+            ("model_length", Some(FinishReason::ContextFull)),
+            ("content_filter", Some(FinishReason::Filtered)),
+            ("error", Some(FinishReason::Failed(FinishFailure::Error))),
+            ("abort", Some(FinishReason::Failed(FinishFailure::Aborted))),
+            ("insufficient_system_resource", Some(FinishReason::Failed(FinishFailure::Overloaded))),
         ];
         for (reason, want) in rows {
-            assert_eq!(Finish::of(reason.as_bytes()), want, "{reason}");
+            assert_eq!(FinishReason::of(reason.as_bytes()), want, "{reason}");
         }
     }
 }

@@ -9,8 +9,8 @@ mod signature;
 mod synthesize;
 mod usage;
 
-pub(crate) use finish::Finish;
-pub(crate) use response::{Scan, read_whole, whole_answer, with_names};
+pub(crate) use finish::FinishReason;
+pub(crate) use response::{ChatAnswerScan, read_whole, whole_answer, with_names};
 pub(crate) use signature::thought_signature;
 pub use synthesize::synthesize_stream;
 pub use usage::token_counts;
@@ -18,12 +18,12 @@ pub(crate) use usage::{UsageReader, named, scaled};
 
 pub use crate::envelope::StreamError;
 
-use crate::passing::Passing;
+use crate::passing::PassingStream;
 use crate::stream::{AnswerStream, StreamOptions};
 
 /// A native chat stream on its way to the client.
 pub fn stream(options: StreamOptions) -> impl AnswerStream + use<> {
-    Passing::new(chunk::ChatJudge::new(options))
+    PassingStream::new(chunk::ChatJudge::new(options))
 }
 
 #[cfg(test)]

@@ -6,23 +6,23 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use memchr::memmem::{Finder, FinderRev};
 
-use super::answer::{Answer, USAGE_BYTES_MAX, tree};
+use super::answer::{ChatScan, USAGE_BYTES_MAX, tree};
 use super::judge::{names_error_or_tier, places};
 use super::named;
 use crate::envelope::StreamError;
-use crate::passing::{Change, WholeAnswer};
+use crate::passing::{TextChange, WholeAnswer};
 
 /// Reads an answer of any size in pieces and keeps none of it but its usage and error.
 #[derive(Debug, Default)]
-pub(crate) struct Scan {
-    answer: Answer,
+pub(crate) struct ChatAnswerScan {
+    answer: ChatScan,
     broken: bool,
     /// The beginning of a `usage` whose end has not come, and where in the answer it stands.
     held: Vec<u8>,
     held_from: usize,
 }
 
-impl Scan {
+impl ChatAnswerScan {
     /// Reads the next piece.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         self.broken = self.broken || self.answer.push(piece).is_err();
@@ -97,7 +97,7 @@ impl Scan {
 #[cold]
 pub(crate) fn with_names(body: Bytes, part: Range<usize>) -> Bytes {
     match body.get(part.clone()).and_then(named) {
-        Some(by) => Change { part, by }.of(&body, 0),
+        Some(by) => TextChange { part, by }.of(&body, 0),
         None => body,
     }
 }
@@ -113,7 +113,7 @@ pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
         // that it is one of the outermost.
         && matches!(before.trim_ascii_end().last(), Some(b'{' | b','))
     {
-        let mut scan = Scan { answer: Answer::of_members(), ..Scan::default() };
+        let mut scan = ChatAnswerScan { answer: ChatScan::of_members(), ..ChatAnswerScan::default() };
         scan.push(end);
         let mut answer = scan.finish();
         if answer.is_json && answer.usage.is_some() {
@@ -128,7 +128,7 @@ pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
 
 /// The same with all of it parsed.
 pub(crate) fn read_whole(body: &[u8]) -> WholeAnswer {
-    let mut scan = Scan::default();
+    let mut scan = ChatAnswerScan::default();
     scan.push(body);
     scan.finish()
 }

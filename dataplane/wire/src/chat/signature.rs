@@ -5,12 +5,12 @@ use serde_json::value::RawValue;
 
 #[derive(Deserialize)]
 struct Extra {
-    google: Option<Signed>,
-    vertex: Option<Signed>,
+    google: Option<SignedContent>,
+    vertex: Option<SignedContent>,
 }
 
 #[derive(Deserialize)]
-struct Signed {
+struct SignedContent {
     thought_signature: Option<String>,
 }
 

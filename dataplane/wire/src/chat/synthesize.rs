@@ -13,7 +13,8 @@ pub fn synthesize_stream(whole: &[u8], include_usage: bool) -> Option<Vec<u8>> {
     whole.entry("id").or_insert_with(|| "chatcmpl-0".into());
     whole.entry("created").or_insert_with(|| 0.into());
     whole.entry("model").or_insert_with(|| "".into());
-    let mut stream = Stream { base: whole, out: Vec::new(), usage_null: include_usage && usage.is_some() };
+    let mut stream =
+        ChunkBuilder { base: whole, out: Vec::new(), usage_null: include_usage && usage.is_some() };
     for (position, choice) in choices.into_iter().enumerate() {
         stream.choice(position, choice)?;
     }
@@ -26,7 +27,7 @@ pub fn synthesize_stream(whole: &[u8], include_usage: bool) -> Option<Vec<u8>> {
     Some(stream.out)
 }
 
-struct Stream {
+struct ChunkBuilder {
     /// The members that every chunk has.
     base: Map<String, Value>,
     out: Vec<u8>,
@@ -34,7 +35,7 @@ struct Stream {
     usage_null: bool,
 }
 
-impl Stream {
+impl ChunkBuilder {
     fn choice(&mut self, position: usize, choice: Value) -> Option<()> {
         let Value::Object(mut choice) = choice else { return None };
         let index = choice.remove("index").filter(Value::is_u64).unwrap_or_else(|| position.into());

@@ -15,14 +15,14 @@ pub use upstream::{UpstreamAnswer, diagnosed, upstream_error, with_error_type};
 
 /// Which of the two envelopes a client expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum EnvelopeFamily {
     /// `{"error":{"message","type","code","param","request_id"}}`
     OpenAi,
     /// `{"type":"error","error":{"type","message","details"?},"request_id"}`
     Anthropic,
 }
 
-impl Family {
+impl EnvelopeFamily {
     /// The envelope of a dialect.
     pub fn of(dialect: Dialect) -> Self {
         match dialect {
@@ -42,27 +42,27 @@ impl Family {
 
 /// The body of an error of the gateway's own. `message` is for the client as it stands.
 pub fn error_body(
-    family: Family,
+    family: EnvelopeFamily,
     row: ErrorRow,
     message: &str,
     param: Option<&str>,
     request_id: &str,
 ) -> Bytes {
     match family {
-        Family::OpenAi => open_ai(message, &row.kind.into(), &row.code.into(), param, request_id),
-        Family::Anthropic => anthropic(message, row.anthropic, details_of(param), request_id),
+        EnvelopeFamily::OpenAi => open_ai(message, &row.kind.into(), &row.code.into(), param, request_id),
+        EnvelopeFamily::Anthropic => anthropic(message, row.anthropic, details_of(param), request_id),
     }
 }
 
 /// An error as an event of a chat stream. No `[DONE]` may follow it.
 pub fn chat_stream_error(row: ErrorRow, message: &str, request_id: &str) -> Bytes {
-    let body = error_body(Family::OpenAi, row, message, None, request_id);
+    let body = error_body(EnvelopeFamily::OpenAi, row, message, None, request_id);
     [b"data: ".as_slice(), &body, b"\n\n"].concat().into()
 }
 
 /// An error as an event of a Messages stream. No `message_stop` may follow it.
 pub(crate) fn messages_stream_error(row: ErrorRow, message: &str, request_id: &str) -> Bytes {
-    let body = error_body(Family::Anthropic, row, message, None, request_id);
+    let body = error_body(EnvelopeFamily::Anthropic, row, message, None, request_id);
     [b"event: error\ndata: ".as_slice(), &body, b"\n\n"].concat().into()
 }
 

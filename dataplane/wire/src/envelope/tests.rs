@@ -12,11 +12,11 @@ fn parse(bytes: &[u8]) -> Value {
 #[test]
 fn own_errors_fill_both_envelopes() {
     let row = ErrorKind::ModelNotFound.row();
-    let ours = parse(&error_body(Family::OpenAi, row, "No \"x\".", Some("model"), "req_1"));
+    let ours = parse(&error_body(EnvelopeFamily::OpenAi, row, "No \"x\".", Some("model"), "req_1"));
     let want = json!({"error": {"message": "No \"x\".", "type": "invalid_request_error",
         "code": "model_not_found", "param": "model", "request_id": "req_1"}});
     assert_eq!(ours, want);
-    let ours = parse(&error_body(Family::Anthropic, row, "No.", Some("model"), "req_1"));
+    let ours = parse(&error_body(EnvelopeFamily::Anthropic, row, "No.", Some("model"), "req_1"));
     let want = json!({"type": "error", "error": {"type": "not_found_error", "message": "No."},
         "request_id": "req_1"});
     assert_eq!(ours, want);
@@ -25,9 +25,9 @@ fn own_errors_fill_both_envelopes() {
 #[test]
 fn a_tool_runner_is_told_that_there_are_no_threads() {
     let row = ErrorKind::UnsupportedField.row();
-    let ours = parse(&error_body(Family::Anthropic, row, "No.", Some("thread"), "req_1"));
+    let ours = parse(&error_body(EnvelopeFamily::Anthropic, row, "No.", Some("thread"), "req_1"));
     assert_eq!(ours["error"]["details"]["error_code"], "thread_unsupported_request");
-    let ours = parse(&error_body(Family::OpenAi, row, "No.", Some("thread"), "req_1"));
+    let ours = parse(&error_body(EnvelopeFamily::OpenAi, row, "No.", Some("thread"), "req_1"));
     assert_eq!(ours["error"].get("details"), None);
 }
 
@@ -36,7 +36,7 @@ fn details_reach_clients_of_anthropics_without_credentials() {
     let of = |details: Value| {
         let error = json!({"type": "rate_limit_error", "message": "No more.", "details": details});
         let body = json!({"type": "error", "error": error}).to_string();
-        parse(&upstream_error(Family::Anthropic, answer(429, None, &body), "req_1"))["error"].clone()
+        parse(&upstream_error(EnvelopeFamily::Anthropic, answer(429, None, &body), "req_1"))["error"].clone()
     };
     let error = of(json!({"error_code": "contract_spend_limit_reached", "by": "canary-secret"}));
     assert_eq!(error["details"]["error_code"], "contract_spend_limit_reached");
@@ -254,10 +254,10 @@ const SHAPES: [Row; 27] = [
 #[test]
 fn upstream_errors_of_every_shape_are_understood() {
     for (name, status, body, message, kind, code) in SHAPES {
-        let ours = parse(&upstream_error(Family::OpenAi, answer(status, None, body), "req_1"));
+        let ours = parse(&upstream_error(EnvelopeFamily::OpenAi, answer(status, None, body), "req_1"));
         assert_eq!(ours["error"]["message"], message, "{name}");
         assert_eq!((&ours["error"]["type"], &ours["error"]["code"]), (&json!(kind), &json!(code)), "{name}");
-        let ours = parse(&upstream_error(Family::Anthropic, answer(status, None, body), "req_1"));
+        let ours = parse(&upstream_error(EnvelopeFamily::Anthropic, answer(status, None, body), "req_1"));
         assert_eq!(ours["error"]["message"], message, "{name}");
     }
 }
@@ -293,7 +293,7 @@ fn upstream_errors_give_nothing_away() {
         r#"{"error":{"message":"\u0063anary-secret"}}"#,
     ];
     for body in rows {
-        for family in [Family::OpenAi, Family::Anthropic] {
+        for family in [EnvelopeFamily::OpenAi, EnvelopeFamily::Anthropic] {
             let ours = upstream_error(family, answer(401, None, body), "req_1");
             let text = std::str::from_utf8(&ours).unwrap();
             assert!(!text.contains("canary") && text.contains("[redacted]"), "{text}");
@@ -304,9 +304,11 @@ fn upstream_errors_give_nothing_away() {
 #[test]
 fn long_messages_are_cut() {
     let body = json!({"error": {"message": "ü".repeat(100_000), "code": "c".repeat(1000)}}).to_string();
-    let ours = upstream_error(Family::OpenAi, answer(500, None, &body), "req_1");
+    let ours = upstream_error(EnvelopeFamily::OpenAi, answer(500, None, &body), "req_1");
     assert!(ours.len() < 6_000, "{}", ours.len());
-    assert!(upstream_error(Family::OpenAi, answer(500, None, &"x ".repeat(100_000)), "r").len() < 1_000);
+    assert!(
+        upstream_error(EnvelopeFamily::OpenAi, answer(500, None, &"x ".repeat(100_000)), "r").len() < 1_000
+    );
 }
 
 #[test]
@@ -335,6 +337,6 @@ fn statuses_that_types_stand_for_are_hinted() {
 
 #[test]
 fn every_dialect_has_an_envelope() {
-    assert_eq!(Family::of(Dialect::Messages), Family::Anthropic);
-    assert_eq!(Family::of(Dialect::Chat), Family::OpenAi);
+    assert_eq!(EnvelopeFamily::of(Dialect::Messages), EnvelopeFamily::Anthropic);
+    assert_eq!(EnvelopeFamily::of(Dialect::Chat), EnvelopeFamily::OpenAi);
 }

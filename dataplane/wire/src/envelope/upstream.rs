@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 
 use super::diagnosis::{StreamError, clean};
-use super::{Family, anthropic, open_ai};
+use super::{EnvelopeFamily, anthropic, open_ai};
 
 /// Bytes of a body that is not JSON that are looked at.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
@@ -26,20 +26,20 @@ pub struct UpstreamAnswer<'a> {
 }
 
 /// The body that the client gets for it.
-pub fn upstream_error(family: Family, answer: UpstreamAnswer<'_>, request_id: &str) -> Bytes {
+pub fn upstream_error(family: EnvelopeFamily, answer: UpstreamAnswer<'_>, request_id: &str) -> Bytes {
     diagnosed(family, answer.status, answer.diagnosis(), request_id)
 }
 
 /// The body that the client gets for an error that has been read from an answer with this status, and is sanitized.
-pub fn diagnosed(family: Family, status: u16, error: StreamError, request_id: &str) -> Bytes {
+pub fn diagnosed(family: EnvelopeFamily, status: u16, error: StreamError, request_id: &str) -> Bytes {
     let defaults = Defaults::of(status);
     match family {
-        Family::OpenAi => {
+        EnvelopeFamily::OpenAi => {
             let kind = error.in_open_ai_words().kind.map_or_else(|| defaults.kind.into(), Value::from);
             let code = error.code.map_or_else(|| defaults.code.into(), Value::from);
             open_ai(&error.message, &kind, &code, error.param.as_deref(), request_id)
         }
-        Family::Anthropic => {
+        EnvelopeFamily::Anthropic => {
             anthropic(&error.message, defaults.anthropic, error.details.map(|details| *details), request_id)
         }
     }

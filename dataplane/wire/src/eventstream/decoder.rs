@@ -10,14 +10,14 @@
 
 use std::fmt;
 
-use super::Message;
+use super::EventStreamMessage;
 
 /// The largest message: the service's own bound is 16 MiB of payload and 128 KiB of headers.
 pub const MESSAGE_BYTES_MAX: usize = (16 << 20) + (128 << 10) + AROUND_BYTES;
 
 /// Why nothing more can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum EventStreamFault {
     /// A sum is not that of the bytes before it.
     Sum,
     /// The lengths of a message contradict each other.
@@ -28,7 +28,7 @@ pub enum Fault {
     Headers,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for EventStreamFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Sum => "a checksum is wrong",
@@ -39,20 +39,24 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for EventStreamFault {}
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct EventStreamDecoder {
     /// The beginning of a message whose end has not come.
     held: Vec<u8>,
-    fault: Option<Fault>,
+    fault: Option<EventStreamFault>,
 }
 
-impl Decoder {
+impl EventStreamDecoder {
     /// Reads the next piece, and shows each message that ends in it. Whoever sees enough answers false: what is left
     /// of the piece is not read.
-    pub fn push(&mut self, piece: &[u8], see: &mut dyn FnMut(Message<'_>) -> bool) -> Result<(), Fault> {
+    pub fn push(
+        &mut self,
+        piece: &[u8],
+        see: &mut dyn FnMut(EventStreamMessage<'_>) -> bool,
+    ) -> Result<(), EventStreamFault> {
         let result = match self.fault {
             Some(fault) => Err(fault),
             None => self.read(piece, see),
@@ -66,7 +70,11 @@ impl Decoder {
         self.held.is_empty()
     }
 
-    fn read(&mut self, mut piece: &[u8], see: &mut dyn FnMut(Message<'_>) -> bool) -> Result<(), Fault> {
+    fn read(
+        &mut self,
+        mut piece: &[u8],
+        see: &mut dyn FnMut(EventStreamMessage<'_>) -> bool,
+    ) -> Result<(), EventStreamFault> {
         while !self.held.is_empty() {
             let Some(wanted) = self.missing()? else { break };
             let (more, rest) = piece.split_at_checked(wanted).unwrap_or((piece, &[]));
@@ -98,40 +106,40 @@ impl Decoder {
     }
 
     /// How many bytes the held message lacks, or the beginning of it that says so.
-    fn missing(&self) -> Result<Option<usize>, Fault> {
+    fn missing(&self) -> Result<Option<usize>, EventStreamFault> {
         let wanted = length(&self.held)?.unwrap_or(PRELUDE_BYTES);
         Ok(wanted.checked_sub(self.held.len()).filter(|missing| *missing > 0))
     }
 }
 
 /// The length of the message that `bytes` begin with. `None` if they are too few to tell.
-fn length(bytes: &[u8]) -> Result<Option<usize>, Fault> {
+fn length(bytes: &[u8]) -> Result<Option<usize>, EventStreamFault> {
     let Some((prelude, sum)) = bytes.get(..PRELUDE_BYTES).and_then(|bytes| bytes.split_last_chunk::<4>())
     else {
         return Ok(None);
     };
     if u32::from_be_bytes(*sum) != crc32fast::hash(prelude) {
-        return Err(Fault::Sum);
+        return Err(EventStreamFault::Sum);
     }
     let (total, headers) = (word(prelude, 0), word(prelude, 4));
     if total > MESSAGE_BYTES_MAX {
-        return Err(Fault::TooLarge);
+        return Err(EventStreamFault::TooLarge);
     }
     if headers > total.saturating_sub(AROUND_BYTES) || total < AROUND_BYTES {
-        return Err(Fault::Lengths);
+        return Err(EventStreamFault::Lengths);
     }
     Ok(Some(total))
 }
 
 /// Reads a whole message, whose length is right.
-fn message(whole: &[u8]) -> Result<Message<'_>, Fault> {
-    let (before, sum) = whole.split_last_chunk::<4>().ok_or(Fault::Lengths)?;
+fn message(whole: &[u8]) -> Result<EventStreamMessage<'_>, EventStreamFault> {
+    let (before, sum) = whole.split_last_chunk::<4>().ok_or(EventStreamFault::Lengths)?;
     if u32::from_be_bytes(*sum) != crc32fast::hash(before) {
-        return Err(Fault::Sum);
+        return Err(EventStreamFault::Sum);
     }
-    let body = before.get(PRELUDE_BYTES..).ok_or(Fault::Lengths)?;
-    let (headers, payload) = body.split_at_checked(word(whole, 4)).ok_or(Fault::Lengths)?;
-    Message::new(headers, payload).ok_or(Fault::Headers)
+    let body = before.get(PRELUDE_BYTES..).ok_or(EventStreamFault::Lengths)?;
+    let (headers, payload) = body.split_at_checked(word(whole, 4)).ok_or(EventStreamFault::Lengths)?;
+    EventStreamMessage::new(headers, payload).ok_or(EventStreamFault::Headers)
 }
 
 fn word(bytes: &[u8], at: usize) -> usize {
@@ -165,10 +173,10 @@ mod tests {
         bytes
     }
 
-    fn decode(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Result<bool, Fault>) {
-        let (mut decoder, mut seen) = (Decoder::default(), Vec::new());
+    fn decode(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Result<bool, EventStreamFault>) {
+        let (mut decoder, mut seen) = (EventStreamDecoder::default(), Vec::new());
         for piece in pieces {
-            let mut see = |message: Message<'_>| {
+            let mut see = |message: EventStreamMessage<'_>| {
                 seen.push(message.payload().to_vec());
                 true
             };
@@ -194,12 +202,12 @@ mod tests {
         };
         let largest = u32::try_from(MESSAGE_BYTES_MAX).unwrap();
         let rows = [
-            ("shorter than its frame", prelude(15, 0), Err(Fault::Lengths)),
-            ("more headers than there is room", prelude(20, 5), Err(Fault::Lengths)),
+            ("shorter than its frame", prelude(15, 0), Err(EventStreamFault::Lengths)),
+            ("more headers than there is room", prelude(20, 5), Err(EventStreamFault::Lengths)),
             ("the largest", prelude(largest, 0), Ok(false)),
-            ("one larger", prelude(largest + 1, 0), Err(Fault::TooLarge)),
-            ("all that a length can say", prelude(u32::MAX, u32::MAX), Err(Fault::TooLarge)),
-            ("no sum", vec![0; 12], Err(Fault::Sum)),
+            ("one larger", prelude(largest + 1, 0), Err(EventStreamFault::TooLarge)),
+            ("all that a length can say", prelude(u32::MAX, u32::MAX), Err(EventStreamFault::TooLarge)),
+            ("no sum", vec![0; 12], Err(EventStreamFault::Sum)),
         ];
         for (name, bytes, want) in rows {
             assert_eq!(decode(&[&bytes]).1, want, "{name}");
@@ -209,7 +217,7 @@ mod tests {
 
     #[test]
     fn headers_that_are_none_are_a_fault() {
-        assert_eq!(decode(&[&encode(b"\x01a\x0a", b"{}")]).1, Err(Fault::Headers));
+        assert_eq!(decode(&[&encode(b"\x01a\x0a", b"{}")]).1, Err(EventStreamFault::Headers));
     }
 
     #[test]
@@ -226,7 +234,7 @@ mod tests {
 
     #[test]
     fn nothing_is_shown_to_who_has_seen_enough() {
-        let (mut decoder, mut seen) = (Decoder::default(), 0);
+        let (mut decoder, mut seen) = (EventStreamDecoder::default(), 0);
         let bytes = [encode(b"", b"1"), encode(b"", b"2")].concat();
         let result = decoder.push(&bytes, &mut |_| {
             seen += 1;

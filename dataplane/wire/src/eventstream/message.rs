@@ -6,12 +6,12 @@
 ///   headers:  [name length u8][name][type u8][value] ...      payload: any bytes
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+pub struct EventStreamMessage<'a> {
     headers: &'a [u8],
     payload: &'a [u8],
 }
 
-impl<'a> Message<'a> {
+impl<'a> EventStreamMessage<'a> {
     /// `None` if the headers are not well formed.
     pub(super) fn new(headers: &'a [u8], payload: &'a [u8]) -> Option<Self> {
         let mut rest = headers;
@@ -112,7 +112,7 @@ mod tests {
             headers.extend(value);
         }
         headers.extend(b"\x04last\x07\0\x01x");
-        let message = Message::new(&headers, b"{}").unwrap();
+        let message = EventStreamMessage::new(&headers, b"{}").unwrap();
         assert_eq!(message.header("last"), Some("x"));
         assert_eq!(message.header("7"), Some("hé"));
         assert_eq!(message.header("6"), None, "bytes are no text");
@@ -125,7 +125,7 @@ mod tests {
             ("text that is none", b"\x01a\x07\0\x01\xff"),
         ];
         for (name, headers) in wrong {
-            assert_eq!(Message::new(headers, b""), None, "{name}");
+            assert_eq!(EventStreamMessage::new(headers, b""), None, "{name}");
         }
     }
 }

@@ -3,5 +3,5 @@
 mod decoder;
 mod message;
 
-pub use decoder::{Decoder, Fault, MESSAGE_BYTES_MAX};
-pub use message::Message;
+pub use decoder::{EventStreamDecoder, EventStreamFault, MESSAGE_BYTES_MAX};
+pub use message::EventStreamMessage;

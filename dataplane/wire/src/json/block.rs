@@ -9,9 +9,9 @@ pub(super) const BLOCK_BYTES: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Block([u8x16; BLOCK_BYTES / 16]);
+pub(super) struct JsonBlock([u8x16; BLOCK_BYTES / 16]);
 
-impl Block {
+impl JsonBlock {
     /// What `bytes` begin with. What they lack is zeros.
     #[inline]
     pub(super) fn of(bytes: &[u8]) -> Self {
@@ -83,7 +83,7 @@ mod tests {
             for (wanted, other) in [(b'"', b'#'), (b'"', b'!'), (b'"', 0xa2), (b'\\', 0xdc), (0, 0x80)] {
                 let block: [u8; BLOCK_BYTES] =
                     std::array::from_fn(|at| if mask >> at & 1 == 1 { wanted } else { other });
-                assert_eq!(Block::of(&block).places(wanted), mask);
+                assert_eq!(JsonBlock::of(&block).places(wanted), mask);
             }
         }
     }

@@ -6,7 +6,7 @@ use super::limit::DEPTH_MAX;
 
 /// What is wrong with a document, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct JsonFault {
     /// Bytes before the fault.
     pub offset: usize,
     /// What it is.
@@ -30,7 +30,7 @@ pub enum What {
     Truncated,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for JsonFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let offset = self.offset;
         match self.what {
@@ -48,4 +48,4 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for JsonFault {}

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use memchr::memchr;
 use memchr::memmem::Finder;
 
-use super::sink::Text;
+use super::sink::JsonText;
 use super::text_end::ends_escaping;
 
 /// Bytes by which a string, read in pieces, is longer than the UTF-8 that its `\u` escapes stand for. Other escapes add
@@ -45,7 +45,7 @@ impl TextLength {
 
     /// The length of a string that is there as a whole.
     #[inline]
-    pub(crate) fn of(text: &Text<'_>) -> Self {
+    pub(crate) fn of(text: &JsonText<'_>) -> Self {
         let raw = text.raw.len();
         Self { raw, meant: if text.plain { raw } else { meant_bytes(text.raw) } }
     }

@@ -13,18 +13,18 @@ mod text_end;
 mod tree;
 mod writer;
 
-pub use fault::{Fault, What};
+pub use fault::{JsonFault, What};
 pub use limit::{DEPTH_MAX, KEY_BYTES_MAX};
 pub(crate) use meaning::{Characters, Escapes, TextLength, meant_bytes};
 pub(crate) use scalar::{whole_decimal, whole_number};
 pub use scan::Scanner;
-pub use sink::{Place, Sink, Text, Word};
-pub(crate) use strict::{Survey, Utf8Check};
+pub use sink::{JsonPlace, JsonSink, JsonText, JsonWord};
+pub(crate) use strict::{ByteSurvey, Utf8Check};
 pub(crate) use text::escaped;
 pub use text::{quote, unescape, unescape_owned};
 pub(crate) use text_end::text_length;
 pub use tree::{Tree, parse, write};
-pub use writer::{Writer, compact};
+pub use writer::{JsonWriter, compact};
 
 #[cfg(test)]
 mod tests;

@@ -1,22 +1,22 @@
 //! An incremental scanner over the pieces of one JSON object.
 //!
-//! It tells a [`Sink`] where each token stands and keeps nothing but its place: one bit a level of nesting, so
+//! It tells a [`JsonSink`] where each token stands and keeps nothing but its place: one bit a level of nesting, so
 //! that pieces may be cut anywhere and any size of document passes in constant memory. The structure, numbers and
 //! literals are checked everywhere; the inside of a string only on request, by [`Scanner::push_strict`]. A token that
 //! stands in one piece is told at once; only one that a cut goes through is told in parts.
 
-use super::fault::{Fault, What};
+use super::fault::{JsonFault, What};
 use super::limit::DEPTH_MAX;
 use super::scalar::{Scalar, ends_scalar, whole_length};
-use super::sink::{Deaf, Place, Sink, Text, Word};
-use super::strict::Survey;
+use super::sink::{Deaf, JsonPlace, JsonSink, JsonText, JsonWord};
+use super::strict::ByteSurvey;
 use super::text_end::{ends_escaping, text_length, text_length_from};
 
 /// The scanner. After a fault it is not to be pushed to again.
 #[derive(Debug, Default)]
 pub struct Scanner {
-    state: State,
-    /// Of [`State::Scalar`].
+    state: ScanState,
+    /// Of [`ScanState::Scalar`].
     scalar: Scalar,
     /// Of the two text states: the part that was seen ends in an odd run of backslashes.
     escaping: bool,
@@ -37,7 +37,7 @@ pub struct Scanner {
 /// ```
 /// The text and scalar states are those of a token that began in an earlier piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ScanState {
     #[default]
     Start,
     FirstKey,
@@ -60,11 +60,11 @@ impl Scanner {
 
     /// A scanner before a member of the root object.
     pub(crate) fn of_members() -> Self {
-        Self { state: State::FirstKey, depth: 1, objects: 1, ..Self::default() }
+        Self { state: ScanState::FirstKey, depth: 1, objects: 1, ..Self::default() }
     }
 
     /// Reads the next piece.
-    pub fn push<S: Sink>(&mut self, piece: &[u8], sink: &mut S) -> Result<(), Fault> {
+    pub fn push<S: JsonSink>(&mut self, piece: &[u8], sink: &mut S) -> Result<(), JsonFault> {
         let mut at = 0;
         while at < piece.len() {
             if self.skipped_depth == 0 {
@@ -82,12 +82,12 @@ impl Scanner {
     }
 
     /// Reads the next piece, of which `survey` was made, and refuses unescaped control characters in strings.
-    pub(crate) fn push_strict<S: Sink>(
+    pub(crate) fn push_strict<S: JsonSink>(
         &mut self,
         piece: &[u8],
-        survey: Survey,
+        survey: ByteSurvey,
         sink: &mut S,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), JsonFault> {
         // Most documents hold none at all, not even between their tokens.
         self.refuses_controls = survey.has_control();
         self.push(piece, sink)
@@ -95,17 +95,21 @@ impl Scanner {
 
     /// Whether the root object has closed.
     pub fn is_complete(&self) -> bool {
-        self.state == State::End
+        self.state == ScanState::End
     }
 
     /// The document has ended.
-    pub fn finish(&self) -> Result<(), Fault> {
-        if self.is_complete() { Ok(()) } else { Err(Fault { offset: self.before, what: What::Truncated }) }
+    pub fn finish(&self) -> Result<(), JsonFault> {
+        if self.is_complete() {
+            Ok(())
+        } else {
+            Err(JsonFault { offset: self.before, what: What::Truncated })
+        }
     }
 
     #[inline]
-    fn place(&self, at: usize) -> Place {
-        Place { depth: self.depth, offset: self.before.wrapping_add(at) }
+    fn place(&self, at: usize) -> JsonPlace {
+        JsonPlace { depth: self.depth, offset: self.before.wrapping_add(at) }
     }
 
     #[inline]
@@ -115,39 +119,39 @@ impl Scanner {
 
     /// Reads from `at` on, up to the end of `piece` or to where the sink ceases or begins to be told.
     #[inline]
-    fn walk<S: Sink>(&mut self, piece: &[u8], mut at: usize, sink: &mut S) -> Result<usize, Fault> {
+    fn walk<S: JsonSink>(&mut self, piece: &[u8], mut at: usize, sink: &mut S) -> Result<usize, JsonFault> {
         while let Some(&byte) = piece.get(at) {
             at = match (self.state, byte) {
-                (State::FirstKey | State::Key, b'"') => self.members(piece, at, sink)?,
-                (State::FirstValue | State::Value, b'"') => self.string(piece, at, false, sink)?,
-                (State::FirstValue | State::Value, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
+                (ScanState::FirstKey | ScanState::Key, b'"') => self.members(piece, at, sink)?,
+                (ScanState::FirstValue | ScanState::Value, b'"') => self.string(piece, at, false, sink)?,
+                (ScanState::FirstValue | ScanState::Value, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
                     self.scalar(piece, at, byte, sink)?
                 }
-                (State::After, b',') => self.comma(at, sink),
-                (State::Colon, b':') => self.go(State::Value, at),
-                (State::FirstValue | State::Value, b'{' | b'[') | (State::Start, b'{') => {
+                (ScanState::After, b',') => self.comma(at, sink),
+                (ScanState::Colon, b':') => self.go(ScanState::Value, at),
+                (ScanState::FirstValue | ScanState::Value, b'{' | b'[') | (ScanState::Start, b'{') => {
                     at = self.open(at, byte == b'{', sink)?;
                     if self.skipped_depth == self.depth {
                         return Ok(at);
                     }
                     at
                 }
-                (State::FirstKey | State::After, b'}') if self.in_object() => {
+                (ScanState::FirstKey | ScanState::After, b'}') if self.in_object() => {
                     at = self.close(at, sink);
                     if self.depth < self.skipped_depth {
                         return Ok(at);
                     }
                     at
                 }
-                (State::FirstValue | State::After, b']') if !self.in_object() => {
+                (ScanState::FirstValue | ScanState::After, b']') if !self.in_object() => {
                     at = self.close(at, sink);
                     if self.depth < self.skipped_depth {
                         return Ok(at);
                     }
                     at
                 }
-                (State::KeyText | State::ValueText, _) => self.rest_of_text(piece, at, sink)?,
-                (State::Scalar, _) => self.rest_of_scalar(piece, at, sink)?,
+                (ScanState::KeyText | ScanState::ValueText, _) => self.rest_of_text(piece, at, sink)?,
+                (ScanState::Scalar, _) => self.rest_of_scalar(piece, at, sink)?,
                 (_, b' ' | b'\n' | b'\r' | b'\t') => at.wrapping_add(1),
                 _ => return Err(self.fault(byte, at)),
             };
@@ -156,22 +160,22 @@ impl Scanner {
     }
 
     #[inline]
-    fn go(&mut self, state: State, at: usize) -> usize {
+    fn go(&mut self, state: ScanState, at: usize) -> usize {
         self.state = state;
         at.wrapping_add(1)
     }
 
     #[inline]
-    fn comma<S: Sink>(&mut self, at: usize, sink: &mut S) -> usize {
+    fn comma<S: JsonSink>(&mut self, at: usize, sink: &mut S) -> usize {
         sink.comma(self.place(at));
-        self.go(if self.in_object() { State::Key } else { State::Value }, at)
+        self.go(if self.in_object() { ScanState::Key } else { ScanState::Value }, at)
     }
 
     #[inline]
-    fn open<S: Sink>(&mut self, at: usize, object: bool, sink: &mut S) -> Result<usize, Fault> {
+    fn open<S: JsonSink>(&mut self, at: usize, object: bool, sink: &mut S) -> Result<usize, JsonFault> {
         let here = self.place(at);
         if self.depth >= DEPTH_MAX {
-            return Err(Fault { offset: here.offset, what: What::TooDeep });
+            return Err(JsonFault { offset: here.offset, what: What::TooDeep });
         }
         sink.open(here, object);
         self.depth = self.depth.wrapping_add(1);
@@ -179,14 +183,14 @@ impl Scanner {
         if sink.skips(here, object) {
             self.skipped_depth = self.depth;
         }
-        Ok(self.go(if object { State::FirstKey } else { State::FirstValue }, at))
+        Ok(self.go(if object { ScanState::FirstKey } else { ScanState::FirstValue }, at))
     }
 
     #[inline]
-    fn close<S: Sink>(&mut self, at: usize, sink: &mut S) -> usize {
+    fn close<S: JsonSink>(&mut self, at: usize, sink: &mut S) -> usize {
         self.depth = self.depth.saturating_sub(1);
         self.objects >>= 1;
-        let next = self.go(if self.depth == 0 { State::End } else { State::After }, at);
+        let next = self.go(if self.depth == 0 { ScanState::End } else { ScanState::After }, at);
         sink.close(self.place(next));
         next
     }
@@ -194,13 +198,18 @@ impl Scanner {
     /// Reads members as they mostly come, name, colon, string or scalar, and comma without a blank between them,
     /// up to where they do not.
     #[inline]
-    fn members<S: Sink>(&mut self, piece: &[u8], mut at: usize, sink: &mut S) -> Result<usize, Fault> {
+    fn members<S: JsonSink>(
+        &mut self,
+        piece: &[u8],
+        mut at: usize,
+        sink: &mut S,
+    ) -> Result<usize, JsonFault> {
         loop {
             at = self.string(piece, at, true, sink)?;
-            if self.state != State::Colon || piece.get(at) != Some(&b':') {
+            if self.state != ScanState::Colon || piece.get(at) != Some(&b':') {
                 return Ok(at);
             }
-            at = self.go(State::Value, at);
+            at = self.go(ScanState::Value, at);
             at = match piece.get(at) {
                 Some(b'"') => self.string(piece, at, false, sink)?,
                 Some(&byte @ (b'-' | b'0'..=b'9' | b't' | b'f' | b'n')) => {
@@ -208,11 +217,11 @@ impl Scanner {
                 }
                 _ => return Ok(at),
             };
-            if self.state != State::After || piece.get(at) != Some(&b',') {
+            if self.state != ScanState::After || piece.get(at) != Some(&b',') {
                 return Ok(at);
             }
             sink.comma(self.place(at));
-            at = self.go(State::Key, at);
+            at = self.go(ScanState::Key, at);
             if piece.get(at) != Some(&b'"') {
                 return Ok(at);
             }
@@ -221,12 +230,18 @@ impl Scanner {
 
     /// Reads a string, or as much of it as is there.
     #[inline(always)]
-    fn string<S: Sink>(&mut self, piece: &[u8], at: usize, key: bool, sink: &mut S) -> Result<usize, Fault> {
+    fn string<S: JsonSink>(
+        &mut self,
+        piece: &[u8],
+        at: usize,
+        key: bool,
+        sink: &mut S,
+    ) -> Result<usize, JsonFault> {
         let inside = at.wrapping_add(1);
         let rest = piece.get(inside..).unwrap_or_default();
         let Some((length, plain)) = text_length(rest) else {
             self.check_controls(rest, inside)?;
-            self.state = if key { State::KeyText } else { State::ValueText };
+            self.state = if key { ScanState::KeyText } else { ScanState::ValueText };
             self.escaping = ends_escaping(rest, false);
             sink.text_start(self.place(at), key);
             sink.piece(rest);
@@ -235,36 +250,41 @@ impl Scanner {
         let next = inside.wrapping_add(length).wrapping_add(1);
         let raw = rest.get(..length).unwrap_or_default();
         self.check_controls(raw, inside)?;
-        let text = Text { start: self.place(at), raw, plain };
+        let text = JsonText { start: self.place(at), raw, plain };
         if key {
             sink.whole_key(text);
         } else {
             sink.whole_text(text);
         }
-        self.state = if key { State::Colon } else { State::After };
+        self.state = if key { ScanState::Colon } else { ScanState::After };
         Ok(next)
     }
 
     /// Looks for control characters in the part of a string that stands from `at` on.
     #[inline]
-    fn check_controls(&self, text: &[u8], at: usize) -> Result<(), Fault> {
-        if self.refuses_controls && Survey::of(text).has_control() {
+    fn check_controls(&self, text: &[u8], at: usize) -> Result<(), JsonFault> {
+        if self.refuses_controls && ByteSurvey::of(text).has_control() {
             return Err(self.raw_control(text, at));
         }
         Ok(())
     }
 
     #[cold]
-    fn raw_control(&self, text: &[u8], at: usize) -> Fault {
+    fn raw_control(&self, text: &[u8], at: usize) -> JsonFault {
         let index = text.iter().position(|byte| *byte < b' ').unwrap_or_default();
         let what = What::RawControl(text.get(index).copied().unwrap_or_default());
-        Fault { offset: self.place(at.wrapping_add(index)).offset, what }
+        JsonFault { offset: self.place(at.wrapping_add(index)).offset, what }
     }
 
     /// Reads on inside a string that began in an earlier piece.
     #[cold]
-    fn rest_of_text<S: Sink>(&mut self, piece: &[u8], at: usize, sink: &mut S) -> Result<usize, Fault> {
-        let key = self.state == State::KeyText;
+    fn rest_of_text<S: JsonSink>(
+        &mut self,
+        piece: &[u8],
+        at: usize,
+        sink: &mut S,
+    ) -> Result<usize, JsonFault> {
+        let key = self.state == ScanState::KeyText;
         let rest = piece.get(at..).unwrap_or_default();
         let Some(length) = text_length_from(rest, 0, self.escaping) else {
             self.check_controls(rest, at)?;
@@ -276,47 +296,58 @@ impl Scanner {
         self.check_controls(text, at)?;
         sink.piece(text);
         let next = at.wrapping_add(length).wrapping_add(1);
-        self.state = if key { State::Colon } else { State::After };
+        self.state = if key { ScanState::Colon } else { ScanState::After };
         sink.text_end(self.place(next), key);
         Ok(next)
     }
 
     /// Reads a scalar that begins with `first`.
     #[inline(always)]
-    fn scalar<S: Sink>(&mut self, piece: &[u8], at: usize, first: u8, sink: &mut S) -> Result<usize, Fault> {
-        let rest = piece.get(at..).unwrap_or_default();
-        let Some(length) = whole_length(rest, first) else { return self.odd_scalar(piece, at, first, sink) };
-        let raw = rest.get(..length).unwrap_or_default();
-        sink.whole_scalar(Word { start: self.place(at), raw });
-        self.state = State::After;
-        Ok(at.wrapping_add(length))
-    }
-
-    /// Reads a scalar of an unusual form, or the part of one that is there.
-    #[cold]
-    fn odd_scalar<S: Sink>(
+    fn scalar<S: JsonSink>(
         &mut self,
         piece: &[u8],
         at: usize,
         first: u8,
         sink: &mut S,
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, JsonFault> {
+        let rest = piece.get(at..).unwrap_or_default();
+        let Some(length) = whole_length(rest, first) else { return self.odd_scalar(piece, at, first, sink) };
+        let raw = rest.get(..length).unwrap_or_default();
+        sink.whole_scalar(JsonWord { start: self.place(at), raw });
+        self.state = ScanState::After;
+        Ok(at.wrapping_add(length))
+    }
+
+    /// Reads a scalar of an unusual form, or the part of one that is there.
+    #[cold]
+    fn odd_scalar<S: JsonSink>(
+        &mut self,
+        piece: &[u8],
+        at: usize,
+        first: u8,
+        sink: &mut S,
+    ) -> Result<usize, JsonFault> {
         let Some(scalar) = Scalar::start(first) else { return Err(self.fault(first, at)) };
-        (self.state, self.scalar) = (State::Scalar, scalar);
+        (self.state, self.scalar) = (ScanState::Scalar, scalar);
         sink.scalar_start(self.place(at));
         self.rest_of_scalar(piece, at, sink)
     }
 
     /// Reads a scalar of any form, from any byte of it.
     #[cold]
-    fn rest_of_scalar<S: Sink>(&mut self, piece: &[u8], at: usize, sink: &mut S) -> Result<usize, Fault> {
+    fn rest_of_scalar<S: JsonSink>(
+        &mut self,
+        piece: &[u8],
+        at: usize,
+        sink: &mut S,
+    ) -> Result<usize, JsonFault> {
         let rest = piece.get(at..).unwrap_or_default();
         for (index, &byte) in rest.iter().enumerate() {
             if ends_scalar(byte) && self.scalar.is_whole() {
                 let end = at.wrapping_add(index);
                 sink.piece(rest.get(..index).unwrap_or_default());
                 sink.scalar_end(self.place(end));
-                self.state = State::After;
+                self.state = ScanState::After;
                 return Ok(end);
             }
             let Some(next) = self.scalar.step(byte) else {
@@ -329,10 +360,10 @@ impl Scanner {
     }
 
     #[cold]
-    fn fault(&self, byte: u8, at: usize) -> Fault {
+    fn fault(&self, byte: u8, at: usize) -> JsonFault {
         let is_value = matches!(byte, b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n');
         let what =
-            if self.state == State::Start && is_value { What::NotObject } else { What::Unexpected(byte) };
-        Fault { offset: self.place(at).offset, what }
+            if self.state == ScanState::Start && is_value { What::NotObject } else { What::Unexpected(byte) };
+        JsonFault { offset: self.place(at).offset, what }
     }
 }

@@ -3,13 +3,13 @@
 
 /// The kinds of bytes in a piece of text, which decide the checks that it needs. Most pieces need none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Survey {
+pub(crate) struct ByteSurvey {
     lowest: u8,
     /// The bits that are set in any byte.
     bits: u8,
 }
 
-impl Survey {
+impl ByteSurvey {
     /// Reads the whole piece once. Compiles to vector instructions.
     #[inline]
     pub(crate) fn of(piece: &[u8]) -> Self {
@@ -41,7 +41,7 @@ pub(crate) struct Utf8Check {
 impl Utf8Check {
     /// Reads the next piece, of which `survey` was made, or returns the offset in the text of the first invalid character.
     #[inline]
-    pub(crate) fn push(&mut self, piece: &[u8], survey: Survey) -> Result<(), usize> {
+    pub(crate) fn push(&mut self, piece: &[u8], survey: ByteSurvey) -> Result<(), usize> {
         let before = self.before;
         self.before = before.saturating_add(piece.len());
         if survey.is_ascii() && self.carried_bytes == 0 { Ok(()) } else { self.decode(piece, before) }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn push(check: &mut Utf8Check, piece: &[u8]) -> Result<(), usize> {
-        check.push(piece, Survey::of(piece))
+        check.push(piece, ByteSurvey::of(piece))
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_control_character_is_found_wherever_it_stands() {
-        let has_control = |bytes: &[u8]| Survey::of(bytes).has_control();
+        let has_control = |bytes: &[u8]| ByteSurvey::of(bytes).has_control();
         for length in [1, 5, 64, 200] {
             let mut bytes = vec![b' '; length];
             assert!(!has_control(&bytes));

@@ -11,35 +11,35 @@ struct Log {
     text: Vec<u8>,
 }
 
-impl Sink for Log {
-    fn open(&mut self, at: Place, object: bool) {
+impl JsonSink for Log {
+    fn open(&mut self, at: JsonPlace, object: bool) {
         self.lines.push(format!("{} {} {}", at.depth, at.offset, if object { '{' } else { '[' }));
     }
-    fn close(&mut self, at: Place) {
+    fn close(&mut self, at: JsonPlace) {
         self.lines.push(format!("{} {} close", at.depth, at.offset));
     }
-    fn text_start(&mut self, at: Place, key: bool) {
+    fn text_start(&mut self, at: JsonPlace, key: bool) {
         self.text.clear();
         self.lines.push(format!("{} {} key={key}", at.depth, at.offset));
     }
-    fn text_end(&mut self, at: Place, _key: bool) {
+    fn text_end(&mut self, at: JsonPlace, _key: bool) {
         self.lines.push(format!("{} {} {:?}", at.depth, at.offset, String::from_utf8_lossy(&self.text)));
     }
-    fn scalar_start(&mut self, _at: Place) {
+    fn scalar_start(&mut self, _at: JsonPlace) {
         self.text.clear();
     }
-    fn scalar_end(&mut self, at: Place) {
+    fn scalar_end(&mut self, at: JsonPlace) {
         self.lines.push(format!("{} {} {}", at.depth, at.offset, String::from_utf8_lossy(&self.text)));
     }
     fn piece(&mut self, bytes: &[u8]) {
         self.text.extend_from_slice(bytes);
     }
-    fn comma(&mut self, at: Place) {
+    fn comma(&mut self, at: JsonPlace) {
         self.lines.push(format!("{} {} comma", at.depth, at.offset));
     }
 }
 
-fn scan(pieces: &[&[u8]]) -> (Vec<String>, Result<(), Fault>) {
+fn scan(pieces: &[&[u8]]) -> (Vec<String>, Result<(), JsonFault>) {
     let (mut scanner, mut log) = (Scanner::new(), Log::default());
     let mut result = Ok(());
     for piece in pieces {
@@ -99,20 +99,20 @@ struct Choosy {
     skips: bool,
 }
 
-impl Sink for Choosy {
-    fn open(&mut self, at: Place, object: bool) {
+impl JsonSink for Choosy {
+    fn open(&mut self, at: JsonPlace, object: bool) {
         self.log.open(at, object);
     }
-    fn skips(&self, _at: Place, _object: bool) -> bool {
+    fn skips(&self, _at: JsonPlace, _object: bool) -> bool {
         self.skips
     }
-    fn close(&mut self, at: Place) {
+    fn close(&mut self, at: JsonPlace) {
         self.log.close(at);
     }
-    fn text_start(&mut self, at: Place, key: bool) {
+    fn text_start(&mut self, at: JsonPlace, key: bool) {
         self.log.text_start(at, key);
     }
-    fn text_end(&mut self, at: Place, key: bool) {
+    fn text_end(&mut self, at: JsonPlace, key: bool) {
         self.skips = key && self.log.text == b"skipped";
         self.log.text_end(at, key);
     }
@@ -141,7 +141,7 @@ fn what_is_skipped_is_not_told_but_checked() {
     let wrong = r#"{"skipped":{"a":[1,]}}"#;
     let (mut scanner, mut choosy) = (Scanner::new(), Choosy::default());
     let fault = scanner.push(wrong.as_bytes(), &mut choosy).unwrap_err();
-    assert_eq!(fault, Fault { offset: 19, what: What::Unexpected(b']') });
+    assert_eq!(fault, JsonFault { offset: 19, what: What::Unexpected(b']') });
 }
 
 fn json() -> impl Strategy<Value = serde_json::Value> {

@@ -9,7 +9,7 @@ use memchr::arch::all::memchr::Two;
 use memchr::arch::x86_64::sse2::memchr::Two;
 use memchr::memchr;
 
-use super::block::{BLOCK_BYTES, Block, escaped_places};
+use super::block::{BLOCK_BYTES, JsonBlock, escaped_places};
 
 /// Bytes that are searched at once in a short string. The search for either mark then comes down to a handful of
 /// instructions without a loop.
@@ -51,7 +51,7 @@ fn long_text_length(rest: &[u8], from: usize) -> Option<(usize, bool)> {
 pub(super) fn text_length_from(rest: &[u8], mut from: usize, carried: bool) -> Option<usize> {
     let mut plain_blocks = 0;
     while from < rest.len() {
-        let block = Block::of(rest.get(from..)?);
+        let block = JsonBlock::of(rest.get(from..)?);
         let quotes = block.places(b'"');
         if quotes == 0 {
             plain_blocks += 1;

@@ -5,21 +5,21 @@ use simd_json::prelude::Writable as _;
 use simd_json::tape::{Tape, Value};
 
 use super::sink::Deaf;
-use super::{Fault, Scanner, What};
+use super::{JsonFault, Scanner, What};
 
 /// A value of a parsed document.
 pub type Tree<'tape, 'text> = Value<'tape, 'text>;
 
 /// Parses a whole object, whose bytes are used up. It is checked by the same rules as what only passes: strict
 /// grammar, and no deeper than [`super::DEPTH_MAX`].
-pub fn parse(document: &mut [u8]) -> Result<Tape<'_>, Fault> {
+pub fn parse(document: &mut [u8]) -> Result<Tape<'_>, JsonFault> {
     let mut scanner = Scanner::default();
     scanner.push(document, &mut Deaf)?;
     scanner.finish()?;
     let end = document.len();
     // What the scanner lets pass and this does not: text that is not UTF-8, escapes without a meaning.
     simd_json::to_tape(document)
-        .map_err(|error| Fault { offset: error.index().min(end), what: What::Unexpected(b'"') })
+        .map_err(|error| JsonFault { offset: error.index().min(end), what: What::Unexpected(b'"') })
 }
 
 /// Writes `value` compactly: members in their order, text not escaped beyond need.

@@ -6,11 +6,11 @@ use super::{Tree, write};
 
 /// Writes one document, or several in a row.
 #[derive(Debug, Default)]
-pub struct Writer {
+pub struct JsonWriter {
     out: Vec<u8>,
 }
 
-impl Writer {
+impl JsonWriter {
     /// `{`, as a value.
     pub fn object(&mut self) -> &mut Self {
         self.open(b'{')
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn commas_come_by_themselves() {
-        let mut writer = Writer::default();
+        let mut writer = JsonWriter::default();
         writer
             .object()
             .name("a")

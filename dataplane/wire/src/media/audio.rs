@@ -7,13 +7,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use super::events::{Events, Listener, is_error, said};
+use super::events::{MediaEvents, MediaListener, is_error, said};
 use crate::chat::UsageReader;
 use crate::envelope::StreamError;
 use crate::stream::StreamState;
 
 /// See the module.
-pub type Stream = Events<Audio>;
+pub type AudioStream = MediaEvents<Audio>;
 
 /// Hears what events of sound, or of its text, say.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub struct Audio {
 
 /// What of an event is looked at.
 #[derive(Debug, Deserialize)]
-struct Event<'a> {
+struct AudioEvent<'a> {
     #[serde(rename = "type", borrow)]
     kind: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -42,9 +42,9 @@ fn spoken(counts: TokenCounts) -> TokenCounts {
     TokenCounts { output: 0, audio_output, ..counts }
 }
 
-impl Listener for Audio {
+impl MediaListener for Audio {
     fn hear(&mut self, name: &[u8], document: &[u8], state: &mut StreamState) -> Result<(), StreamError> {
-        let event = serde_json::from_slice::<Event<'_>>(document).ok();
+        let event = serde_json::from_slice::<AudioEvent<'_>>(document).ok();
         let kind = event.as_ref().and_then(|event| event.kind.as_deref()).unwrap_or_default();
         let fails = event.as_ref().is_some_and(|event| event.error.is_some_and(is_error));
         if name == b"error" || kind == "error" || fails {

@@ -11,7 +11,7 @@ use crate::sse::{Blocks, data_of};
 use crate::stream::{AnswerStream, StreamOptions, StreamState, Trouble};
 
 /// Knows what the events of one sort of answer say.
-pub trait Listener: Debug + Default {
+pub trait MediaListener: Debug + Default {
     /// Notes what an event says whose data begins like an object. An error ends the stream; it is not sanitized yet.
     fn hear(&mut self, name: &[u8], document: &[u8], state: &mut StreamState) -> Result<(), StreamError>;
 
@@ -23,7 +23,7 @@ pub trait Listener: Debug + Default {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Events<L> {
+pub struct MediaEvents<L> {
     listener: L,
     options: StreamOptions,
     state: StreamState,
@@ -36,7 +36,7 @@ pub struct Events<L> {
 /// Bytes of one event: an image in base64 and a little beside it.
 const EVENT_BYTES_MAX: usize = 32 << 20;
 
-impl<L: Listener> Events<L> {
+impl<L: MediaListener> MediaEvents<L> {
     /// A stream before its first byte.
     pub fn new(options: StreamOptions) -> Self {
         Self {
@@ -86,7 +86,7 @@ pub(super) fn said(message: &str) -> StreamError {
     StreamError { message: message.to_owned(), ..StreamError::default() }
 }
 
-impl<L: Listener> AnswerStream for Events<L> {
+impl<L: MediaListener> AnswerStream for MediaEvents<L> {
     fn push(&mut self, mut chunk: Bytes, out: &mut Vec<Bytes>) {
         if !self.stopped && self.held.is_empty() && self.blocks.takes_lf(&chunk) {
             // It belongs to the event before it, which has gone out.

@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::json::{Place, Scanner, Sink, Text, Word, quote, unescape};
+use crate::json::{JsonPlace, JsonSink, JsonText, JsonWord, Scanner, quote, unescape};
 use crate::request::splice;
 
 /// The speech request that `segments` are the pieces of, with `voice` where it has no voice of its own or null in its
 /// place.
 pub fn with_voice(segments: Vec<Bytes>, voice: &str) -> Vec<Bytes> {
-    let (mut scanner, mut seen) = (Scanner::new(), Seen::default());
+    let (mut scanner, mut seen) = (Scanner::new(), VoiceScan::default());
     // The body has been scanned before; what that let pass is JSON.
     let is_read = segments.iter().all(|segment| scanner.push(segment, &mut seen).is_ok());
     let edit: (Range<usize>, Bytes) = match seen.voice {
@@ -24,7 +24,7 @@ pub fn with_voice(segments: Vec<Bytes>, voice: &str) -> Vec<Bytes> {
 
 /// Where the last `voice` among the outermost members stands.
 #[derive(Debug, Default)]
-struct Seen {
+struct VoiceScan {
     /// After the first bracket of the document.
     first: usize,
     /// The last name of an outermost member, read in one piece or in several.
@@ -32,11 +32,11 @@ struct Seen {
     is_key: bool,
     /// The last voice: the place of its value if that is null.
     voice: Option<Option<Range<usize>>>,
-    scalar: Option<Place>,
+    scalar: Option<JsonPlace>,
     word: Vec<u8>,
 }
 
-impl Seen {
+impl VoiceScan {
     fn value(&mut self, depth: u32, null: Option<Range<usize>>) {
         if depth == 1 && unescape(&self.name).as_deref() == Some("voice") {
             self.voice = Some(null);
@@ -44,19 +44,19 @@ impl Seen {
     }
 }
 
-impl Sink for Seen {
-    fn open(&mut self, at: Place, _object: bool) {
+impl JsonSink for VoiceScan {
+    fn open(&mut self, at: JsonPlace, _object: bool) {
         if at.depth == 0 {
             self.first = at.offset.saturating_add(1);
         }
         self.value(at.depth, None);
     }
 
-    fn skips(&self, at: Place, _object: bool) -> bool {
+    fn skips(&self, at: JsonPlace, _object: bool) -> bool {
         at.depth > 0
     }
 
-    fn text_start(&mut self, at: Place, key: bool) {
+    fn text_start(&mut self, at: JsonPlace, key: bool) {
         self.is_key = key && at.depth == 1;
         if self.is_key {
             self.name.clear();
@@ -72,29 +72,29 @@ impl Sink for Seen {
         }
     }
 
-    fn text_end(&mut self, at: Place, key: bool) {
+    fn text_end(&mut self, at: JsonPlace, key: bool) {
         if !key {
             self.value(at.depth, None);
         }
         self.is_key = false;
     }
 
-    fn whole_text(&mut self, text: Text<'_>) {
+    fn whole_text(&mut self, text: JsonText<'_>) {
         self.value(text.start.depth, None);
     }
 
-    fn scalar_start(&mut self, at: Place) {
+    fn scalar_start(&mut self, at: JsonPlace) {
         self.word.clear();
         self.scalar = Some(at);
     }
 
-    fn scalar_end(&mut self, at: Place) {
+    fn scalar_end(&mut self, at: JsonPlace) {
         let Some(start) = self.scalar.take() else { return };
         let null = (self.word == b"null").then_some(start.offset..at.offset);
         self.value(at.depth, null);
     }
 
-    fn whole_scalar(&mut self, word: Word<'_>) {
+    fn whole_scalar(&mut self, word: JsonWord<'_>) {
         let null = (word.raw == b"null").then_some(word.start.offset..word.end().offset);
         self.value(word.start.depth, null);
     }

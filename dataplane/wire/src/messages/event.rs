@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::usage::Usage;
-use crate::json::{Place, TextLength};
-use crate::passing::{Capture, Facts};
+use super::usage::MessagesUsage;
+use crate::json::{JsonPlace, TextLength};
+use crate::passing::{Capture, DocumentFacts};
 
 /// What an event holds. The names of its members are compared by depth: those of the event itself stand at 1.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    pub(super) kind: Kind,
+pub(super) struct MessagesEventFacts {
+    pub(super) kind: MessagesEventKind,
     /// Raw bytes of the output in its delta.
     pub(super) delta_bytes: usize,
     /// Where its text stands, if that is all its delta holds.
@@ -20,12 +20,12 @@ pub(super) struct Seen {
     pub(super) block_bytes: usize,
     /// It says why the answer ended.
     pub(super) stopped: bool,
-    pub(super) usage: Usage,
+    pub(super) usage: MessagesUsage,
     /// What errors of odd shapes have: `message`, `detail`.
     pub(super) odd: bool,
     pub(super) error: Capture,
-    top: Top,
-    inner: Inner,
+    top: MessagesEventMember,
+    inner: MessagesInnerMember,
     texts: u32,
     /// The depth of the members of the open `usage` object; 0 if none is open.
     usage_depth: u32,
@@ -33,7 +33,7 @@ pub(super) struct Seen {
 
 /// The `type` of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MessagesEventKind {
     /// It has none.
     #[default]
     None,
@@ -48,7 +48,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Top {
+enum MessagesEventMember {
     #[default]
     Other,
     Type,
@@ -60,7 +60,7 @@ enum Top {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Inner {
+enum MessagesInnerMember {
     #[default]
     Other,
     Type,
@@ -70,7 +70,7 @@ enum Inner {
     Usage,
 }
 
-impl Kind {
+impl MessagesEventKind {
     pub(super) fn named(name: &[u8]) -> Self {
         match name {
             b"" => Self::None,
@@ -85,21 +85,21 @@ impl Kind {
     }
 }
 
-impl Seen {
-    fn delta_text(&mut self, at: Place, length: TextLength) {
+impl MessagesEventFacts {
+    fn delta_text(&mut self, at: JsonPlace, length: TextLength) {
         match self.inner {
-            Inner::Type | Inner::StopSequence if at.depth == 2 => return,
-            Inner::StopReason if at.depth == 2 => self.stopped |= length.raw > 0,
-            Inner::Text if at.depth == 2 => {
+            MessagesInnerMember::Type | MessagesInnerMember::StopSequence if at.depth == 2 => return,
+            MessagesInnerMember::StopReason if at.depth == 2 => self.stopped |= length.raw > 0,
+            MessagesInnerMember::Text if at.depth == 2 => {
                 let from = at.offset.saturating_add(1);
                 self.text = (length.raw > 0).then(|| from..from.saturating_add(length.raw));
             }
-            Inner::Other
-            | Inner::Type
-            | Inner::Text
-            | Inner::StopReason
-            | Inner::StopSequence
-            | Inner::Usage => {}
+            MessagesInnerMember::Other
+            | MessagesInnerMember::Type
+            | MessagesInnerMember::Text
+            | MessagesInnerMember::StopReason
+            | MessagesInnerMember::StopSequence
+            | MessagesInnerMember::Usage => {}
         }
         self.texts = self.texts.saturating_add(1);
         if self.texts > 1 {
@@ -108,31 +108,31 @@ impl Seen {
         self.delta_bytes = self.delta_bytes.saturating_add(length.meant);
     }
 
-    fn block_text(&mut self, at: Place, length: TextLength, glance: &[u8]) {
-        if at.depth == 2 && self.inner == Inner::Type {
+    fn block_text(&mut self, at: JsonPlace, length: TextLength, glance: &[u8]) {
+        if at.depth == 2 && self.inner == MessagesInnerMember::Type {
             self.starts_output = !matches!(glance, b"text" | b"thinking");
-        } else if self.inner == Inner::Text {
+        } else if self.inner == MessagesInnerMember::Text {
             self.block_bytes = self.block_bytes.saturating_add(length.meant);
         }
     }
 }
 
-impl Facts for Seen {
+impl DocumentFacts for MessagesEventFacts {
     fn capture(&mut self) -> &mut Capture {
         &mut self.error
     }
 
     #[inline]
-    fn begins(&mut self, at: Place) {
-        if at.depth == 1 && self.top == Top::Error {
+    fn begins(&mut self, at: JsonPlace) {
+        if at.depth == 1 && self.top == MessagesEventMember::Error {
             self.error.start(at.offset);
         }
     }
 
-    fn open(&mut self, at: Place, object: bool) {
+    fn open(&mut self, at: JsonPlace, object: bool) {
         let is_usage = match at.depth {
-            1 => self.top == Top::Usage,
-            2 => self.top == Top::Message && self.inner == Inner::Usage,
+            1 => self.top == MessagesEventMember::Usage,
+            2 => self.top == MessagesEventMember::Message && self.inner == MessagesInnerMember::Usage,
             _ => false,
         };
         if object && is_usage {
@@ -140,22 +140,31 @@ impl Facts for Seen {
         }
     }
 
-    fn skips(&self, at: Place, object: bool) -> bool {
+    fn skips(&self, at: JsonPlace, object: bool) -> bool {
         if self.usage_depth > 0 {
             let inside = at.depth >= self.usage_depth;
             return inside && !(at.depth == self.usage_depth && object && self.usage.has_details());
         }
         match (at.depth, self.top) {
-            (0, _) | (_, Top::Delta | Top::Block) | (1, Top::Message) => false,
-            (_, Top::Other | Top::Type | Top::Message | Top::Usage | Top::Error) => true,
+            (0, _)
+            | (_, MessagesEventMember::Delta | MessagesEventMember::Block)
+            | (1, MessagesEventMember::Message) => false,
+            (
+                _,
+                MessagesEventMember::Other
+                | MessagesEventMember::Type
+                | MessagesEventMember::Message
+                | MessagesEventMember::Usage
+                | MessagesEventMember::Error,
+            ) => true,
         }
     }
 
-    fn close(&mut self, at: Place) {
+    fn close(&mut self, at: JsonPlace) {
         if at.depth.wrapping_add(1) == self.usage_depth {
             self.usage_depth = 0;
         }
-        if at.depth == 1 && self.top == Top::Error {
+        if at.depth == 1 && self.top == MessagesEventMember::Error {
             self.error.end(at.offset);
         }
     }
@@ -170,38 +179,40 @@ impl Facts for Seen {
             };
         }
         if depth == 1 {
-            self.top = Top::named(name);
+            self.top = MessagesEventMember::named(name);
             self.odd |= matches!(name, b"message" | b"detail");
         } else {
-            self.inner = Inner::named(name);
+            self.inner = MessagesInnerMember::named(name);
         }
     }
 
     #[inline]
-    fn text(&mut self, at: Place, length: TextLength, glance: &[u8]) {
+    fn text(&mut self, at: JsonPlace, length: TextLength, glance: &[u8]) {
         if self.usage_depth > 0 {
             return self.usage.text(glance);
         }
         match (at.depth, self.top) {
-            (1, Top::Type) => self.kind = Kind::named(glance),
-            (1, Top::Error) => self.error.end(at.offset.saturating_add(length.raw).saturating_add(2)),
-            (2.., Top::Delta) => self.delta_text(at, length),
-            (2.., Top::Block) => self.block_text(at, length, glance),
+            (1, MessagesEventMember::Type) => self.kind = MessagesEventKind::named(glance),
+            (1, MessagesEventMember::Error) => {
+                self.error.end(at.offset.saturating_add(length.raw).saturating_add(2))
+            }
+            (2.., MessagesEventMember::Delta) => self.delta_text(at, length),
+            (2.., MessagesEventMember::Block) => self.block_text(at, length, glance),
             _ => {}
         }
     }
 
     #[inline]
-    fn scalar(&mut self, at: Place, raw: &[u8]) {
+    fn scalar(&mut self, at: JsonPlace, raw: &[u8]) {
         if self.usage_depth > 0 {
             self.usage.scalar(raw);
-        } else if at.depth == 1 && self.top == Top::Error {
+        } else if at.depth == 1 && self.top == MessagesEventMember::Error {
             self.error.end(at.offset.saturating_add(raw.len()));
         }
     }
 }
 
-impl Top {
+impl MessagesEventMember {
     fn named(name: &[u8]) -> Self {
         match name {
             b"type" => Self::Type,
@@ -215,7 +226,7 @@ impl Top {
     }
 }
 
-impl Inner {
+impl MessagesInnerMember {
     fn named(name: &[u8]) -> Self {
         match name {
             b"type" => Self::Type,

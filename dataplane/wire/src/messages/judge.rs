@@ -8,11 +8,11 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::event::{Kind, Seen};
-use super::usage::Usage;
+use super::event::{MessagesEventFacts, MessagesEventKind};
+use super::usage::MessagesUsage;
 use crate::envelope::{StreamError, error_event, messages_stream_error, named_event, sanitize_value};
-use crate::json::Fault;
-use crate::passing::{self, Gather, Judge, Judged, OversizedScan, Varying, Verdict};
+use crate::json::JsonFault;
+use crate::passing::{self, EventVerdict, Gather, Judge, Judged, OversizedScan, Varying};
 use crate::stream::{StreamOptions, StreamState, Trouble};
 
 /// Judges events one after the other.
@@ -20,7 +20,7 @@ use crate::stream::{StreamOptions, StreamState, Trouble};
 pub(super) struct MessagesJudge {
     options: StreamOptions,
     state: StreamState,
-    usage: Usage,
+    usage: MessagesUsage,
     /// The last event was a delta that held nothing but text.
     after_text: bool,
 }
@@ -31,40 +31,46 @@ impl MessagesJudge {
     }
 
     fn look(&mut self, name: &[u8], data: &[u8]) -> Judged {
-        let Ok(mut seen) = Gather::<Seen>::of(data) else { return self.unknown(data).into() };
-        if seen.kind == Kind::None {
-            seen.kind = Kind::named(name);
+        let Ok(mut seen) = Gather::<MessagesEventFacts>::of(data) else { return self.unknown(data).into() };
+        if seen.kind == MessagesEventKind::None {
+            seen.kind = MessagesEventKind::named(name);
         }
-        let is_odd = seen.odd && matches!(seen.kind, Kind::None);
-        if seen.kind == Kind::Error || seen.error.truthy().is_some() || is_odd {
+        let is_odd = seen.odd && matches!(seen.kind, MessagesEventKind::None);
+        if seen.kind == MessagesEventKind::Error || seen.error.truthy().is_some() || is_odd {
             return self.error(name, data).into();
         }
         if self.state.done {
-            return Verdict::Pass.into();
+            return EventVerdict::Pass.into();
         }
         self.note_seen(&seen);
-        let text = seen.text.filter(|_| seen.kind == Kind::BlockDelta);
+        let text = seen.text.filter(|_| seen.kind == MessagesEventKind::BlockDelta);
         self.after_text = text.is_some();
-        Judged { verdict: Verdict::Pass, text }
+        Judged { verdict: EventVerdict::Pass, text }
     }
 
-    fn note_seen(&mut self, seen: &Seen) {
+    fn note_seen(&mut self, seen: &MessagesEventFacts) {
         match seen.kind {
-            Kind::MessageStart => {
+            MessagesEventKind::MessageStart => {
                 self.usage.replace_by(&seen.usage);
                 self.state.input = self.usage.counts();
                 self.state.extras = self.usage.extras();
             }
-            Kind::BlockStart if seen.starts_output || seen.block_bytes > 0 => self.output(seen.block_bytes),
-            Kind::BlockDelta if seen.delta_bytes > 0 => self.output(seen.delta_bytes),
-            Kind::MessageDelta => {
+            MessagesEventKind::BlockStart if seen.starts_output || seen.block_bytes > 0 => {
+                self.output(seen.block_bytes)
+            }
+            MessagesEventKind::BlockDelta if seen.delta_bytes > 0 => self.output(seen.delta_bytes),
+            MessagesEventKind::MessageDelta => {
                 self.usage.replace_by(&seen.usage);
                 self.state.usage = self.usage.counts();
                 self.state.extras = self.usage.extras();
                 self.state.finished |= seen.stopped;
             }
-            Kind::MessageStop => self.state.done = true,
-            Kind::BlockStart | Kind::BlockDelta | Kind::Error | Kind::None | Kind::Other => {}
+            MessagesEventKind::MessageStop => self.state.done = true,
+            MessagesEventKind::BlockStart
+            | MessagesEventKind::BlockDelta
+            | MessagesEventKind::Error
+            | MessagesEventKind::None
+            | MessagesEventKind::Other => {}
         }
     }
 
@@ -75,9 +81,9 @@ impl MessagesJudge {
 
     /// An error event ends the stream. It keeps its bytes unless they give something away, or the SDKs would
     /// not know it as an error.
-    fn error(&mut self, name: &[u8], data: &[u8]) -> Verdict {
+    fn error(&mut self, name: &[u8], data: &[u8]) -> EventVerdict {
         if self.state.done {
-            return Verdict::Last(None);
+            return EventVerdict::Last(None);
         }
         let Ok(mut value) = serde_json::from_slice::<Value>(data) else { return self.unreadable_error() };
         let secrets = self.options.known();
@@ -85,32 +91,32 @@ impl MessagesJudge {
         let error = error.sanitized(&secrets);
         let changed = sanitize_value(&mut value, &secrets);
         let verdict = if !is_known(name, &value) {
-            Verdict::Last(Some(error_event(&error)))
+            EventVerdict::Last(Some(error_event(&error)))
         } else if changed {
-            Verdict::Last(Some(named_event("error", &value.to_string())))
+            EventVerdict::Last(Some(named_event("error", &value.to_string())))
         } else {
-            Verdict::LastPass
+            EventVerdict::LastPass
         };
         self.state.error = Some(error);
         verdict
     }
 
-    fn unreadable_error(&mut self) -> Verdict {
+    fn unreadable_error(&mut self) -> EventVerdict {
         let error = StreamError { message: StreamError::UNREADABLE.to_owned(), ..StreamError::default() };
         let event = error_event(&error);
         self.state.error = Some(error);
-        Verdict::Last(Some(event))
+        EventVerdict::Last(Some(event))
     }
 
     /// Data that is no object: it means nothing to an SDK, but for an error in an array.
-    fn unknown(&mut self, data: &[u8]) -> Verdict {
+    fn unknown(&mut self, data: &[u8]) -> EventVerdict {
         let is_error = data.trim_ascii_start().first() == Some(&b'[')
             && serde_json::from_slice(data)
                 .is_ok_and(|value: Value| StreamError::of_document(&value).is_some());
         if is_error {
             self.error(b"", data)
         } else if data.first() == Some(&b'{') && self.state.content {
-            Verdict::Pass
+            EventVerdict::Pass
         } else {
             passing::opaque(data, &self.options.known())
         }
@@ -118,7 +124,7 @@ impl MessagesJudge {
 }
 
 impl Judge for MessagesJudge {
-    type Oversized = Gather<Seen>;
+    type Oversized = Gather<MessagesEventFacts>;
     const VARYING: Varying = Varying::Blanks;
 
     fn state(&self) -> &StreamState {
@@ -135,14 +141,14 @@ impl Judge for MessagesJudge {
     }
 
     fn judge(&mut self, name: &[u8], data: &[u8]) -> Judged {
-        if data.trim_ascii().is_empty() { Verdict::Pass.into() } else { self.look(name, data) }
+        if data.trim_ascii().is_empty() { EventVerdict::Pass.into() } else { self.look(name, data) }
     }
 
-    fn note(&mut self, oversized: &Gather<Seen>) {
+    fn note(&mut self, oversized: &Gather<MessagesEventFacts>) {
         self.note_seen(oversized.facts());
     }
 
-    fn oversized_error(&mut self, _oversized: &Gather<Seen>) -> Verdict {
+    fn oversized_error(&mut self, _oversized: &Gather<MessagesEventFacts>) -> EventVerdict {
         self.unreadable_error()
     }
 
@@ -151,26 +157,26 @@ impl Judge for MessagesJudge {
     }
 }
 
-impl OversizedScan for Gather<Seen> {
+impl OversizedScan for Gather<MessagesEventFacts> {
     fn named(&mut self, name: &[u8]) {
-        self.facts_mut().kind = Kind::named(name);
+        self.facts_mut().kind = MessagesEventKind::named(name);
     }
 
-    fn push(&mut self, part: &[u8]) -> Result<(), Fault> {
+    fn push(&mut self, part: &[u8]) -> Result<(), JsonFault> {
         Self::push(self, part)
     }
 
     fn content(&self) -> bool {
         let seen = self.facts();
         match seen.kind {
-            Kind::BlockStart => seen.starts_output || seen.block_bytes > 0,
-            Kind::BlockDelta => true,
-            Kind::None
-            | Kind::MessageStart
-            | Kind::MessageDelta
-            | Kind::MessageStop
-            | Kind::Error
-            | Kind::Other => false,
+            MessagesEventKind::BlockStart => seen.starts_output || seen.block_bytes > 0,
+            MessagesEventKind::BlockDelta => true,
+            MessagesEventKind::None
+            | MessagesEventKind::MessageStart
+            | MessagesEventKind::MessageDelta
+            | MessagesEventKind::MessageStop
+            | MessagesEventKind::Error
+            | MessagesEventKind::Other => false,
         }
     }
 

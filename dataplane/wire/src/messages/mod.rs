@@ -7,18 +7,18 @@ mod synthesize;
 mod usage;
 mod whole;
 
-use crate::passing::Passing;
+use crate::passing::PassingStream;
 use crate::stream::{AnswerStream, StreamOptions};
 
 pub use count::{count, count_answer, is_count};
 pub use synthesize::synthesize_stream;
-pub(crate) use usage::Usage;
+pub(crate) use usage::MessagesUsage;
 pub use usage::token_counts;
-pub(crate) use whole::{Scan, whole_answer};
+pub(crate) use whole::{MessagesAnswerScan, whole_answer};
 
 /// A native stream on its way to the client.
 pub fn stream(options: StreamOptions) -> impl AnswerStream + use<> {
-    Passing::new(judge::MessagesJudge::new(options))
+    PassingStream::new(judge::MessagesJudge::new(options))
 }
 
 #[cfg(test)]

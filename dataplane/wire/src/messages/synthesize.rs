@@ -19,7 +19,7 @@ pub fn synthesize_stream(whole: &[u8]) -> Option<Vec<u8>> {
     }
     let usage =
         message.get("usage").cloned().unwrap_or_else(|| json!({"input_tokens": 0, "output_tokens": 0}));
-    let mut out = Events::default();
+    let mut out = MessagesEventList::default();
     out.start(message);
     for (index, block) in blocks.into_iter().enumerate() {
         out.block(index, block)?;
@@ -30,9 +30,9 @@ pub fn synthesize_stream(whole: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[derive(Default)]
-struct Events(Vec<u8>);
+struct MessagesEventList(Vec<u8>);
 
-impl Events {
+impl MessagesEventList {
     fn push(&mut self, name: &str, data: &Value) {
         self.0.extend_from_slice(format!("event: {name}\ndata: {data}\n\n").as_bytes());
     }

@@ -9,22 +9,22 @@ use crate::json::whole_number;
 
 /// The counts in a `usage` object of the Messages dialect. `None` if it counts neither input nor output.
 pub fn token_counts(usage: &Value) -> Option<TokenCounts> {
-    Usage::of(usage).counts()
+    MessagesUsage::of(usage).counts()
 }
 
 /// Reads `usage` objects: give it every name and what stands right after it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Usage {
+pub(crate) struct MessagesUsage {
     numbers: [Option<u64>; NUMBERS],
-    words: [Word; WORDS],
-    key: Option<Key>,
+    words: [TierWord; WORDS],
+    key: Option<UsageKey>,
     /// The object under the last name of the `usage` object.
-    details: Details,
+    details: UsageDetails,
 }
 
 /// What a member of words says: not seen yet, the vendor's standard, or a term of the tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Word {
+enum TierWord {
     #[default]
     Unseen,
     Standard,
@@ -32,13 +32,13 @@ enum Word {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Key {
-    Number(Number),
-    Word(Named),
+enum UsageKey {
+    Number(UsageNumber),
+    Word(TierPart),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Number {
+enum UsageNumber {
     Input,
     CacheRead,
     CacheWrite,
@@ -53,7 +53,7 @@ enum Number {
 
 /// What makes up the tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
+enum TierPart {
     ServiceTier,
     Speed,
     /// Where inference runs, if that was asked for: a surcharge.
@@ -64,7 +64,7 @@ const NUMBERS: usize = 9;
 const WORDS: usize = 3;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Details {
+enum UsageDetails {
     #[default]
     None,
     Output,
@@ -72,7 +72,7 @@ enum Details {
     Tools,
 }
 
-impl Usage {
+impl MessagesUsage {
     /// What one object says.
     pub(crate) fn of(usage: &Value) -> Self {
         let mut read = Self::default();
@@ -98,43 +98,43 @@ impl Usage {
     /// A member of the object begins.
     pub(super) fn name(&mut self, name: &[u8]) {
         self.details = match name {
-            b"output_tokens_details" => Details::Output,
-            b"cache_creation" => Details::CacheCreation,
-            b"server_tool_use" => Details::Tools,
-            _ => Details::None,
+            b"output_tokens_details" => UsageDetails::Output,
+            b"cache_creation" => UsageDetails::CacheCreation,
+            b"server_tool_use" => UsageDetails::Tools,
+            _ => UsageDetails::None,
         };
         self.key = Some(match name {
-            b"input_tokens" => Key::Number(Number::Input),
-            b"cache_read_input_tokens" => Key::Number(Number::CacheRead),
-            b"cache_creation_input_tokens" => Key::Number(Number::CacheWrite),
-            b"output_tokens" => Key::Number(Number::Output),
-            b"service_tier" => Key::Word(Named::ServiceTier),
-            b"speed" => Key::Word(Named::Speed),
-            b"inference_geo" => Key::Word(Named::Geo),
+            b"input_tokens" => UsageKey::Number(UsageNumber::Input),
+            b"cache_read_input_tokens" => UsageKey::Number(UsageNumber::CacheRead),
+            b"cache_creation_input_tokens" => UsageKey::Number(UsageNumber::CacheWrite),
+            b"output_tokens" => UsageKey::Number(UsageNumber::Output),
+            b"service_tier" => UsageKey::Word(TierPart::ServiceTier),
+            b"speed" => UsageKey::Word(TierPart::Speed),
+            b"inference_geo" => UsageKey::Word(TierPart::Geo),
             _ => return self.key = None,
         });
     }
 
     /// True if the object under the last name holds anything to be counted.
     pub(super) fn has_details(&self) -> bool {
-        self.details != Details::None
+        self.details != UsageDetails::None
     }
 
     /// A member of that object begins.
     pub(super) fn inner_name(&mut self, name: &[u8]) {
-        self.key = Some(Key::Number(match (self.details, name) {
-            (Details::Output, b"thinking_tokens") => Number::Thinking,
-            (Details::CacheCreation, b"ephemeral_5m_input_tokens") => Number::CacheWrite5m,
-            (Details::CacheCreation, b"ephemeral_1h_input_tokens") => Number::CacheWrite1h,
-            (Details::Tools, b"web_search_requests") => Number::Searches,
-            (Details::Tools, b"code_execution_requests") => Number::ToolCalls,
+        self.key = Some(UsageKey::Number(match (self.details, name) {
+            (UsageDetails::Output, b"thinking_tokens") => UsageNumber::Thinking,
+            (UsageDetails::CacheCreation, b"ephemeral_5m_input_tokens") => UsageNumber::CacheWrite5m,
+            (UsageDetails::CacheCreation, b"ephemeral_1h_input_tokens") => UsageNumber::CacheWrite1h,
+            (UsageDetails::Tools, b"web_search_requests") => UsageNumber::Searches,
+            (UsageDetails::Tools, b"code_execution_requests") => UsageNumber::ToolCalls,
             _ => return self.key = None,
         }));
     }
 
     /// The value under the last name is this number, or no number at all.
     pub(super) fn scalar(&mut self, raw: &[u8]) {
-        if let Some(Key::Number(number)) = self.key.take()
+        if let Some(UsageKey::Number(number)) = self.key.take()
             && let Some(slot) = self.numbers.get_mut(number as usize)
         {
             *slot = count(raw).or(*slot);
@@ -143,14 +143,14 @@ impl Usage {
 
     /// The value under the last name is this text.
     pub(super) fn text(&mut self, raw: &[u8]) {
-        if let Some(Key::Word(named)) = self.key.take()
+        if let Some(UsageKey::Word(named)) = self.key.take()
             && let Some(slot) = self.words.get_mut(named as usize)
         {
             let term = term(raw).map(|term| match named {
-                Named::Geo => format!("geo:{term}").into_boxed_str(),
-                Named::ServiceTier | Named::Speed => term,
+                TierPart::Geo => format!("geo:{term}").into_boxed_str(),
+                TierPart::ServiceTier | TierPart::Speed => term,
             });
-            *slot = term.map_or(Word::Standard, Word::Term);
+            *slot = term.map_or(TierWord::Standard, TierWord::Term);
         }
     }
 
@@ -160,34 +160,34 @@ impl Usage {
             *slot = later.or(*slot);
         }
         for (slot, later) in self.words.iter_mut().zip(&later.words) {
-            if *later != Word::Unseen {
+            if *later != TierWord::Unseen {
                 later.clone_into(slot);
             }
         }
         self.key = None;
     }
 
-    fn get(&self, number: Number) -> Option<u64> {
+    fn get(&self, number: UsageNumber) -> Option<u64> {
         self.numbers.get(number as usize).copied().flatten()
     }
 
     /// True if thinking is counted apart.
     pub(crate) fn tells_thinking(&self) -> bool {
-        self.get(Number::Thinking).is_some()
+        self.get(UsageNumber::Thinking).is_some()
     }
 
     /// Each token in one class. `None` if neither input nor output was counted.
     pub(crate) fn counts(&self) -> Option<TokenCounts> {
-        self.get(Number::Input).or_else(|| self.get(Number::Output))?;
+        self.get(UsageNumber::Input).or_else(|| self.get(UsageNumber::Output))?;
         let of = |number| self.get(number).unwrap_or(0);
-        let output = of(Number::Output);
-        let reasoning = of(Number::Thinking).min(output);
-        let by_lifetime = of(Number::CacheWrite5m).saturating_add(of(Number::CacheWrite1h));
-        let written = self.get(Number::CacheWrite).unwrap_or(by_lifetime);
-        let cache_write_1h = of(Number::CacheWrite1h).min(written);
+        let output = of(UsageNumber::Output);
+        let reasoning = of(UsageNumber::Thinking).min(output);
+        let by_lifetime = of(UsageNumber::CacheWrite5m).saturating_add(of(UsageNumber::CacheWrite1h));
+        let written = self.get(UsageNumber::CacheWrite).unwrap_or(by_lifetime);
+        let cache_write_1h = of(UsageNumber::CacheWrite1h).min(written);
         Some(TokenCounts {
-            input: of(Number::Input),
-            cache_read: of(Number::CacheRead),
+            input: of(UsageNumber::Input),
+            cache_read: of(UsageNumber::CacheRead),
             cache_write: written.saturating_sub(cache_write_1h),
             cache_write_1h,
             output: output.saturating_sub(reasoning),
@@ -199,13 +199,13 @@ impl Usage {
     /// What was reported beside tokens.
     pub(crate) fn extras(&self) -> Extras {
         let units = Units {
-            searches: self.get(Number::Searches).unwrap_or(0),
-            tool_calls: self.get(Number::ToolCalls).unwrap_or(0),
+            searches: self.get(UsageNumber::Searches).unwrap_or(0),
+            tool_calls: self.get(UsageNumber::ToolCalls).unwrap_or(0),
             ..Units::ZERO
         };
         let terms = self.words.iter().filter_map(|word| match word {
-            Word::Term(term) => Some(term.clone()),
-            Word::Unseen | Word::Standard => None,
+            TierWord::Term(term) => Some(term.clone()),
+            TierWord::Unseen | TierWord::Standard => None,
         });
         Extras { units, tier: joined(terms), ..Extras::default() }
     }

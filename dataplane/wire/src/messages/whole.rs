@@ -2,32 +2,32 @@
 
 use serde_json::Value;
 
-use super::usage::Usage;
+use super::usage::MessagesUsage;
 use crate::envelope::StreamError;
-use crate::json::{Place, TextLength};
-use crate::passing::{Capture, Facts, Gather, WholeAnswer};
+use crate::json::{JsonPlace, TextLength};
+use crate::passing::{Capture, DocumentFacts, Gather, WholeAnswer};
 
 /// Reads an answer of any size in pieces and keeps none of it but its usage and error.
 #[derive(Debug, Default)]
-pub(crate) struct Scan {
-    gather: Gather<Seen>,
+pub(crate) struct MessagesAnswerScan {
+    gather: Gather<MessageFacts>,
     broken: bool,
 }
 
 /// Members of the answer stand at depth 1, its blocks' at 3.
 #[derive(Debug, Default)]
-struct Seen {
-    usage: Usage,
+struct MessageFacts {
+    usage: MessagesUsage,
     text_bytes: u64,
     is_error: bool,
     error: Capture,
-    top: Top,
+    top: MessageMember,
     in_usage: bool,
     is_text: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Top {
+enum MessageMember {
     #[default]
     Other,
     Type,
@@ -36,7 +36,7 @@ enum Top {
     Error,
 }
 
-impl Scan {
+impl MessagesAnswerScan {
     pub(crate) fn push(&mut self, piece: &[u8]) {
         self.broken = self.broken || self.gather.push(piece).is_err();
     }
@@ -63,38 +63,42 @@ impl Scan {
 
 /// Reads an answer that is there as a whole.
 pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
-    let mut scan = Scan::default();
+    let mut scan = MessagesAnswerScan::default();
     scan.push(body);
     scan.finish()
 }
 
-impl Facts for Seen {
+impl DocumentFacts for MessageFacts {
     fn capture(&mut self) -> &mut Capture {
         &mut self.error
     }
 
-    fn begins(&mut self, at: Place) {
-        if at.depth == 1 && self.top == Top::Error {
+    fn begins(&mut self, at: JsonPlace) {
+        if at.depth == 1 && self.top == MessageMember::Error {
             self.error.start(at.offset);
         }
     }
 
-    fn open(&mut self, at: Place, object: bool) {
-        self.in_usage |= at.depth == 1 && self.top == Top::Usage && object;
+    fn open(&mut self, at: JsonPlace, object: bool) {
+        self.in_usage |= at.depth == 1 && self.top == MessageMember::Usage && object;
     }
 
-    fn skips(&self, at: Place, object: bool) -> bool {
+    fn skips(&self, at: JsonPlace, object: bool) -> bool {
         match (at.depth, self.top) {
-            (0, _) | (1, Top::Usage | Top::Content) | (2.., Top::Content) => false,
-            (2, Top::Usage) => !(object && self.usage.has_details()),
-            (_, Top::Other | Top::Type | Top::Usage | Top::Error) => true,
+            (0, _) | (1, MessageMember::Usage | MessageMember::Content) | (2.., MessageMember::Content) => {
+                false
+            }
+            (2, MessageMember::Usage) => !(object && self.usage.has_details()),
+            (_, MessageMember::Other | MessageMember::Type | MessageMember::Usage | MessageMember::Error) => {
+                true
+            }
         }
     }
 
-    fn close(&mut self, at: Place) {
+    fn close(&mut self, at: JsonPlace) {
         if at.depth == 1 {
             self.in_usage = false;
-            if self.top == Top::Error {
+            if self.top == MessageMember::Error {
                 self.error.end(at.offset);
             }
         }
@@ -102,7 +106,7 @@ impl Facts for Seen {
 
     fn name(&mut self, depth: u32, name: &[u8]) {
         match (depth, self.in_usage) {
-            (1, _) => self.top = Top::named(name),
+            (1, _) => self.top = MessageMember::named(name),
             (2, true) => self.usage.name(name),
             (_, true) => self.usage.inner_name(name),
             // The input of a tool call is an object: each string in it is output.
@@ -111,30 +115,32 @@ impl Facts for Seen {
         }
     }
 
-    fn text(&mut self, at: Place, length: TextLength, glance: &[u8]) {
+    fn text(&mut self, at: JsonPlace, length: TextLength, glance: &[u8]) {
         if self.in_usage {
             return self.usage.text(glance);
         }
         match (at.depth, self.top) {
-            (1, Top::Type) => self.is_error = glance == b"error",
-            (1, Top::Error) => self.error.end(at.offset.saturating_add(length.raw).saturating_add(2)),
-            (3.., Top::Content) if self.is_text => {
+            (1, MessageMember::Type) => self.is_error = glance == b"error",
+            (1, MessageMember::Error) => {
+                self.error.end(at.offset.saturating_add(length.raw).saturating_add(2))
+            }
+            (3.., MessageMember::Content) if self.is_text => {
                 self.text_bytes = self.text_bytes.saturating_add(length.meant.try_into().unwrap_or(u64::MAX));
             }
             _ => {}
         }
     }
 
-    fn scalar(&mut self, at: Place, raw: &[u8]) {
+    fn scalar(&mut self, at: JsonPlace, raw: &[u8]) {
         if self.in_usage {
             self.usage.scalar(raw);
-        } else if at.depth == 1 && self.top == Top::Error {
+        } else if at.depth == 1 && self.top == MessageMember::Error {
             self.error.end(at.offset.saturating_add(raw.len()));
         }
     }
 }
 
-impl Top {
+impl MessageMember {
     fn named(name: &[u8]) -> Self {
         match name {
             b"type" => Self::Type,

@@ -5,7 +5,7 @@ mod disposition;
 mod scan;
 
 pub use disposition::boundary;
-pub use scan::{Form, FormFault, FormScan};
+pub use scan::{FormFault, FormFields, FormScan};
 
 #[cfg(test)]
 mod tests;

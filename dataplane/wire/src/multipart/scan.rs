@@ -17,7 +17,7 @@ const PARTS_MAX: usize = 1_000;
 
 /// What a form asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Form {
+pub struct FormFields {
     /// The selector; of several the last.
     pub model: String,
     /// Whether a stream is asked for.
@@ -81,21 +81,21 @@ impl std::error::Error for FormFault {}
 pub struct FormScan {
     /// A line end, two dashes and the boundary: what ends a part.
     delimiter: Finder<'static>,
-    state: State,
+    state: FormScanState,
     /// What has been read of what the state waits for, or the last bytes that may begin a delimiter.
     kept: Vec<u8>,
     /// Bytes of the body that have been read.
     read: usize,
     parts: usize,
     /// The last file, and the number of files so far.
-    file: File,
+    file: FormFile,
     files: usize,
-    form: Form,
+    form: FormFields,
 }
 
 /// A file of the form.
 #[derive(Debug, Default)]
-struct File {
+struct FormFile {
     /// Where its content began, while it goes on.
     from: Option<usize>,
     /// The first bytes of its content.
@@ -104,7 +104,7 @@ struct File {
 
 /// Where in the form the scan stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum FormScanState {
     /// In a part, or before the first one, that ends with a delimiter and is not read.
     Skip,
     /// After a delimiter: a line end follows, or the two dashes that end the form.
@@ -112,19 +112,19 @@ enum State {
     /// In the header lines of a part.
     Head,
     /// In the value of this field, which began there.
-    Value(Wanted, usize),
+    Value(FormField, usize),
     /// After the last delimiter.
     End,
 }
 
 /// The fields that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum FormField {
     Model,
     Stream,
 }
 
-impl Wanted {
+impl FormField {
     fn named(name: &str) -> Option<Self> {
         match name {
             "model" => Some(Self::Model),
@@ -154,14 +154,14 @@ impl FormScan {
         let delimiter = format!("\r\n--{boundary}");
         Self {
             delimiter: Finder::new(&delimiter).into_owned(),
-            state: State::Skip,
+            state: FormScanState::Skip,
             // The first delimiter needs no line end before it.
             kept: LINE_END.to_vec(),
             read: 0,
             parts: 0,
-            file: File::default(),
+            file: FormFile::default(),
             files: 0,
-            form: Form::default(),
+            form: FormFields::default(),
         }
     }
 
@@ -169,11 +169,11 @@ impl FormScan {
     pub fn push(&mut self, mut piece: &[u8]) -> Result<(), FormFault> {
         while !piece.is_empty() {
             let taken = match self.state {
-                State::Skip => self.skip(piece),
-                State::Line => self.line(piece)?,
-                State::Head => self.head(piece)?,
-                State::Value(wanted, from) => self.value(wanted, from, piece)?,
-                State::End => piece.len(),
+                FormScanState::Skip => self.skip(piece),
+                FormScanState::Line => self.line(piece)?,
+                FormScanState::Head => self.head(piece)?,
+                FormScanState::Value(wanted, from) => self.value(wanted, from, piece)?,
+                FormScanState::End => piece.len(),
             };
             self.read = self.read.saturating_add(taken);
             piece = piece.get(taken..).unwrap_or_default();
@@ -182,21 +182,21 @@ impl FormScan {
     }
 
     /// The body has ended: what it asks for.
-    pub fn finish(self) -> Result<Form, FormFault> {
-        if self.state != State::End {
+    pub fn finish(self) -> Result<FormFields, FormFault> {
+        if self.state != FormScanState::End {
             Err(FormFault::Broken)
         } else if self.form.models.is_empty() {
             Err(FormFault::ModelMissing)
         } else {
             let bytes = self.read.try_into().unwrap_or(u64::MAX);
-            Ok(Form { bytes, ..self.form })
+            Ok(FormFields { bytes, ..self.form })
         }
     }
 
-    fn enter(&mut self, state: State) {
+    fn enter(&mut self, state: FormScanState) {
         self.state = state;
         self.kept.clear();
-        if state == State::Head {
+        if state == FormScanState::Head {
             // So that a part without header lines ends like any other.
             self.kept.extend_from_slice(LINE_END);
         }
@@ -218,7 +218,7 @@ impl FormScan {
         };
         if let Some(end) = found {
             self.file_ends(self.read.saturating_add(end).saturating_sub(length));
-            self.enter(State::Line);
+            self.enter(FormScanState::Line);
             return end;
         }
         if piece.len() >= reach {
@@ -243,8 +243,8 @@ impl FormScan {
     fn line(&mut self, piece: &[u8]) -> Result<usize, FormFault> {
         let (taken, found) = gather(&mut self.kept, piece, LINE_END, PADDING_BYTES_MAX);
         if self.kept.starts_with(b"--") {
-            self.enter(State::End);
-        } else if found == Found::End {
+            self.enter(FormScanState::End);
+        } else if found == FormSearch::End {
             if !self.kept.trim_ascii().is_empty() {
                 return Err(FormFault::Broken);
             }
@@ -252,8 +252,8 @@ impl FormScan {
             if self.parts > PARTS_MAX {
                 return Err(FormFault::TooManyParts);
             }
-            self.enter(State::Head);
-        } else if found == Found::TooMuch {
+            self.enter(FormScanState::Head);
+        } else if found == FormSearch::TooMuch {
             return Err(FormFault::Broken);
         }
         Ok(taken)
@@ -261,38 +261,38 @@ impl FormScan {
 
     fn head(&mut self, piece: &[u8]) -> Result<usize, FormFault> {
         let (taken, found) = gather(&mut self.kept, piece, HEAD_END, HEAD_BYTES_MAX);
-        if found == Found::End {
+        if found == FormSearch::End {
             let name = part_name(&self.kept);
-            let wanted = name.as_deref().and_then(Wanted::named);
+            let wanted = name.as_deref().and_then(FormField::named);
             let from = self.read.saturating_add(taken);
             if name.is_some_and(|name| name == FILE) {
                 self.files = self.files.saturating_add(1);
-                self.file = File { from: Some(from), head: Vec::new() };
+                self.file = FormFile { from: Some(from), head: Vec::new() };
             }
-            self.enter(wanted.map_or(State::Skip, |wanted| State::Value(wanted, from)));
-        } else if found == Found::TooMuch {
+            self.enter(wanted.map_or(FormScanState::Skip, |wanted| FormScanState::Value(wanted, from)));
+        } else if found == FormSearch::TooMuch {
             return Err(FormFault::HeadTooLong);
         }
         Ok(taken)
     }
 
-    fn value(&mut self, wanted: Wanted, from: usize, piece: &[u8]) -> Result<usize, FormFault> {
+    fn value(&mut self, wanted: FormField, from: usize, piece: &[u8]) -> Result<usize, FormFault> {
         let (taken, found) = gather(&mut self.kept, piece, self.delimiter.needle(), VALUE_BYTES_MAX);
-        if found == Found::End {
+        if found == FormSearch::End {
             let value = String::from_utf8(std::mem::take(&mut self.kept));
             match wanted {
-                Wanted::Model => {
+                FormField::Model => {
                     let model = value.map_err(|_| FormFault::ModelNotText)?;
                     self.form.models.push(from..from.saturating_add(model.len()));
                     self.form.model = model;
                 }
-                Wanted::Stream => {
+                FormField::Stream => {
                     self.form.stream =
                         value.is_ok_and(|value| value.eq_ignore_ascii_case("true") || value == "1");
                 }
             }
-            self.enter(State::Line);
-        } else if found == Found::TooMuch {
+            self.enter(FormScanState::Line);
+        } else if found == FormSearch::TooMuch {
             return Err(FormFault::ValueTooLong(wanted.name()));
         }
         Ok(taken)
@@ -301,7 +301,7 @@ impl FormScan {
 
 /// What [`gather`] has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum FormSearch {
     /// The end, after no more than is allowed.
     End,
     /// More than is allowed, whether the end has come or not.
@@ -313,7 +313,7 @@ enum Found {
 /// Adds `piece` to `kept` up to `end`, which is not kept, or until more than `bytes_max` stand before it. Returns the
 /// bytes of `piece` that have been read. What is found does not depend on how the bytes are cut: the last ones may
 /// begin an `end`, and then do not count.
-fn gather(kept: &mut Vec<u8>, piece: &[u8], end: &[u8], bytes_max: usize) -> (usize, Found) {
+fn gather(kept: &mut Vec<u8>, piece: &[u8], end: &[u8], bytes_max: usize) -> (usize, FormSearch) {
     let before = kept.len();
     let surely_more = bytes_max.saturating_add(end.len());
     let piece = piece.get(..surely_more.saturating_sub(before)).unwrap_or(piece);
@@ -323,9 +323,9 @@ fn gather(kept: &mut Vec<u8>, piece: &[u8], end: &[u8], bytes_max: usize) -> (us
         Some(at) => {
             let length = from.saturating_add(at);
             kept.truncate(length);
-            (length.saturating_add(end.len()).saturating_sub(before), Found::End)
+            (length.saturating_add(end.len()).saturating_sub(before), FormSearch::End)
         }
-        None if kept.len() >= surely_more => (piece.len(), Found::TooMuch),
-        None => (piece.len(), Found::Nothing),
+        None if kept.len() >= surely_more => (piece.len(), FormSearch::TooMuch),
+        None => (piece.len(), FormSearch::Nothing),
     }
 }

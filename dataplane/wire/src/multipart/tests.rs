@@ -1,12 +1,12 @@
 //! Forms as clients send them, cut anywhere.
 
-use super::{Form, FormFault, FormScan, boundary};
+use super::{FormFault, FormFields, FormScan, boundary};
 
 const FORM: &[u8] = b"preamble\r\n--XyZ\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a \\\"b\\\".wav\"\r\n\
 Content-Type: audio/wav\r\n\r\n\x00\x01\r\n--Xy\r\n--not it\r\n\r\n\r\n--XyZ  \t\r\ncontent-disposition: form-data; filename=x; NAME=model\r\n\r\n\
 whisper-1\r\n--XyZ\r\nContent-Disposition: form-data; name=\"stream\"\r\n\r\nTrue\r\n--XyZ--\r\nepilogue --XyZ";
 
-fn read(body: &[u8], cuts: impl Iterator<Item = usize>) -> Result<Form, FormFault> {
+fn read(body: &[u8], cuts: impl Iterator<Item = usize>) -> Result<FormFields, FormFault> {
     let mut scan = FormScan::new("XyZ");
     let mut from = 0;
     for cut in cuts.chain([body.len()]) {

@@ -15,7 +15,7 @@ pub use crate::passing::{HELD_BYTES_MAX, WholeAnswer};
 /// is read as chat, whose errors every SDK of OpenAI's knows.
 pub fn stream(dialect: Dialect, options: StreamOptions) -> Box<dyn AnswerStream> {
     if dialect == Dialect::Images {
-        return Box::new(images::Stream::new(options));
+        return Box::new(images::ImageStream::new(options));
     }
     match kin(dialect) {
         Kin::Chat => Box::new(chat::stream(options)),
@@ -31,31 +31,31 @@ pub fn with_usage_names(body: Bytes, part: Range<usize>) -> Bytes {
 
 /// Reads a unary answer of any size in pieces and keeps none of it but its usage and error.
 #[derive(Debug)]
-pub struct WholeScan(Scan);
+pub struct WholeScan(DialectScan);
 
 #[derive(Debug)]
-enum Scan {
-    Chat(chat::Scan),
-    Messages(messages::Scan),
-    Responses(responses::Scan),
+enum DialectScan {
+    Chat(chat::ChatAnswerScan),
+    Messages(messages::MessagesAnswerScan),
+    Responses(responses::ResponsesAnswerScan),
 }
 
 impl WholeScan {
     /// A scan before the first byte.
     pub fn new(dialect: Dialect) -> Self {
         Self(match kin(dialect) {
-            Kin::Chat => Scan::Chat(chat::Scan::default()),
-            Kin::Messages => Scan::Messages(messages::Scan::default()),
-            Kin::Responses => Scan::Responses(responses::Scan::default()),
+            Kin::Chat => DialectScan::Chat(chat::ChatAnswerScan::default()),
+            Kin::Messages => DialectScan::Messages(messages::MessagesAnswerScan::default()),
+            Kin::Responses => DialectScan::Responses(responses::ResponsesAnswerScan::default()),
         })
     }
 
     /// Reads the next piece.
     pub fn push(&mut self, piece: &[u8]) {
         match &mut self.0 {
-            Scan::Chat(scan) => scan.push(piece),
-            Scan::Messages(scan) => scan.push(piece),
-            Scan::Responses(scan) => scan.push(piece),
+            DialectScan::Chat(scan) => scan.push(piece),
+            DialectScan::Messages(scan) => scan.push(piece),
+            DialectScan::Responses(scan) => scan.push(piece),
         }
     }
 
@@ -63,8 +63,8 @@ impl WholeScan {
     /// `usage`. A `usage` that a cut goes through is held back until it has come.
     pub fn pass_chat(&mut self, piece: Bytes, out: &mut Vec<Bytes>) {
         match &mut self.0 {
-            Scan::Chat(scan) => scan.pass(piece, out),
-            Scan::Messages(_) | Scan::Responses(_) => {
+            DialectScan::Chat(scan) => scan.pass(piece, out),
+            DialectScan::Messages(_) | DialectScan::Responses(_) => {
                 self.push(&piece);
                 out.push(piece);
             }
@@ -73,7 +73,7 @@ impl WholeScan {
 
     /// The upstream sends no more: appends to `out` what is held back.
     pub fn release(&mut self, out: &mut Vec<Bytes>) {
-        if let Scan::Chat(scan) = &mut self.0 {
+        if let DialectScan::Chat(scan) = &mut self.0 {
             scan.release(out);
         }
     }
@@ -81,9 +81,9 @@ impl WholeScan {
     /// The answer has ended. The scan then stands before another one.
     pub fn finish(&mut self) -> WholeAnswer {
         match &mut self.0 {
-            Scan::Chat(scan) => std::mem::take(scan).finish(),
-            Scan::Messages(scan) => std::mem::take(scan).finish(),
-            Scan::Responses(scan) => std::mem::take(scan).finish(),
+            DialectScan::Chat(scan) => std::mem::take(scan).finish(),
+            DialectScan::Messages(scan) => std::mem::take(scan).finish(),
+            DialectScan::Responses(scan) => std::mem::take(scan).finish(),
         }
     }
 }

@@ -7,7 +7,7 @@ use shared::usage::TokenCounts;
 
 use super::{WholeScan, stream, synthesize_stream, whole_answer};
 use crate::cutting::{cut, cuts, relay};
-use crate::sse::Decoder;
+use crate::sse::SseDecoder;
 use crate::stream::{AnswerStream, StreamOptions, StreamState};
 
 /// What a client with a full decoder and a JSON parser sees.
@@ -86,7 +86,7 @@ impl Seen {
 }
 
 fn reference(dialect: Dialect, stream: &[u8]) -> Seen {
-    let (mut decoder, mut seen, mut usage) = (Decoder::default(), Seen::default(), serde_json::json!({}));
+    let (mut decoder, mut seen, mut usage) = (SseDecoder::default(), Seen::default(), serde_json::json!({}));
     decoder.push(stream).unwrap();
     while let Some(event) = decoder.next_event() {
         let Ok(mut data) = serde_json::from_str::<Value>(&event.data) else { continue };

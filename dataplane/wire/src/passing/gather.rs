@@ -5,47 +5,49 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 
 use super::Capture;
-use crate::json::{Escapes, Fault, KEY_BYTES_MAX, Place, Scanner, Sink, Text, TextLength, Word, unescape};
+use crate::json::{
+    Escapes, JsonFault, JsonPlace, JsonSink, JsonText, JsonWord, KEY_BYTES_MAX, Scanner, TextLength, unescape,
+};
 
 /// What is noted of a document.
-pub(crate) trait Facts: Debug + Default {
+pub(crate) trait DocumentFacts: Debug + Default {
     /// What is kept of the document's own bytes.
     fn capture(&mut self) -> &mut Capture;
     /// A value of any kind begins.
-    fn begins(&mut self, at: Place);
+    fn begins(&mut self, at: JsonPlace);
     /// It is an object or array.
-    fn open(&mut self, at: Place, object: bool);
+    fn open(&mut self, at: JsonPlace, object: bool);
     /// Nothing inside the one that has just begun is to be told.
-    fn skips(&self, at: Place, object: bool) -> bool;
+    fn skips(&self, at: JsonPlace, object: bool) -> bool;
     /// It has ended before `at`.
-    fn close(&mut self, at: Place);
+    fn close(&mut self, at: JsonPlace);
     /// The name of a member.
     fn name(&mut self, depth: u32, name: &[u8]);
     /// A string of this length, which began at `at`; `glance` is how it begins, at most [`KEY_BYTES_MAX`] bytes of it.
-    fn text(&mut self, at: Place, length: TextLength, glance: &[u8]);
+    fn text(&mut self, at: JsonPlace, length: TextLength, glance: &[u8]);
     /// A number, `true`, `false` or `null`, which began at `at`.
-    fn scalar(&mut self, at: Place, raw: &[u8]);
+    fn scalar(&mut self, at: JsonPlace, raw: &[u8]);
 }
 
 /// A scan of one document, fed in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Gather<F> {
     scanner: Scanner,
-    told: Told<F>,
+    told: Gathering<F>,
     before: usize,
 }
 
 #[derive(Debug, Default)]
-struct Told<F> {
+struct Gathering<F> {
     facts: F,
-    start: Option<Place>,
+    start: Option<JsonPlace>,
     taken: Vec<u8>,
     length: usize,
     escapes: Escapes,
 }
 
-impl<F: Facts> Gather<F> {
-    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), Fault> {
+impl<F: DocumentFacts> Gather<F> {
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), JsonFault> {
         let result = self.scanner.push(piece, &mut self.told);
         self.told.facts.capture().copy(self.before, piece);
         self.before = self.before.saturating_add(piece.len());
@@ -60,14 +62,14 @@ impl<F: Facts> Gather<F> {
         &mut self.told.facts
     }
 
-    pub(crate) fn finish(self) -> (F, Result<(), Fault>) {
+    pub(crate) fn finish(self) -> (F, Result<(), JsonFault>) {
         let result = self.scanner.finish();
         (self.told.facts, result)
     }
 
     /// What one whole document holds, or that it is not a JSON object.
     #[inline]
-    pub(crate) fn of(document: &[u8]) -> Result<F, Fault> {
+    pub(crate) fn of(document: &[u8]) -> Result<F, JsonFault> {
         let mut gather = Self::default();
         gather.push(document)?;
         gather.scanner.finish()?;
@@ -75,8 +77,8 @@ impl<F: Facts> Gather<F> {
     }
 }
 
-impl<F> Told<F> {
-    fn begin(&mut self, at: Place) {
+impl<F> Gathering<F> {
+    fn begin(&mut self, at: JsonPlace) {
         self.start = Some(at);
         self.taken.clear();
         self.length = 0;
@@ -84,31 +86,31 @@ impl<F> Told<F> {
     }
 }
 
-impl<F: Facts> Sink for Told<F> {
+impl<F: DocumentFacts> JsonSink for Gathering<F> {
     #[inline]
-    fn open(&mut self, at: Place, object: bool) {
+    fn open(&mut self, at: JsonPlace, object: bool) {
         self.facts.begins(at);
         self.facts.open(at, object);
     }
 
     #[inline]
-    fn skips(&self, at: Place, object: bool) -> bool {
+    fn skips(&self, at: JsonPlace, object: bool) -> bool {
         self.facts.skips(at, object)
     }
 
     #[inline]
-    fn close(&mut self, at: Place) {
+    fn close(&mut self, at: JsonPlace) {
         self.facts.close(at);
     }
 
-    fn text_start(&mut self, at: Place, key: bool) {
+    fn text_start(&mut self, at: JsonPlace, key: bool) {
         self.begin(at);
         if !key {
             self.facts.begins(at);
         }
     }
 
-    fn text_end(&mut self, at: Place, key: bool) {
+    fn text_end(&mut self, at: JsonPlace, key: bool) {
         let taken = std::mem::take(&mut self.taken);
         if key {
             self.facts.name(at.depth, &unescaped(&taken));
@@ -118,12 +120,12 @@ impl<F: Facts> Sink for Told<F> {
         self.taken = taken;
     }
 
-    fn scalar_start(&mut self, at: Place) {
+    fn scalar_start(&mut self, at: JsonPlace) {
         self.begin(at);
         self.facts.begins(at);
     }
 
-    fn scalar_end(&mut self, at: Place) {
+    fn scalar_end(&mut self, at: JsonPlace) {
         let taken = std::mem::take(&mut self.taken);
         self.facts.scalar(self.start.unwrap_or(at), &taken);
         self.taken = taken;
@@ -137,7 +139,7 @@ impl<F: Facts> Sink for Told<F> {
     }
 
     #[inline]
-    fn whole_key(&mut self, text: Text<'_>) {
+    fn whole_key(&mut self, text: JsonText<'_>) {
         if text.plain {
             self.facts.name(text.start.depth, text.raw);
         } else {
@@ -147,14 +149,14 @@ impl<F: Facts> Sink for Told<F> {
     }
 
     #[inline]
-    fn whole_text(&mut self, text: Text<'_>) {
+    fn whole_text(&mut self, text: JsonText<'_>) {
         let taken = text.raw.get(..KEY_BYTES_MAX).unwrap_or(text.raw);
         self.facts.begins(text.start);
         self.facts.text(text.start, TextLength::of(&text), taken);
     }
 
     #[inline]
-    fn whole_scalar(&mut self, word: Word<'_>) {
+    fn whole_scalar(&mut self, word: JsonWord<'_>) {
         self.facts.begins(word.start);
         self.facts.scalar(word.start, word.raw);
     }

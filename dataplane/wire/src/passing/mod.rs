@@ -14,11 +14,11 @@ use crate::envelope::StreamError;
 use crate::extras::Extras;
 
 pub(crate) use capture::Capture;
-pub(crate) use gather::{Facts, Gather};
+pub(crate) use gather::{DocumentFacts, Gather};
 pub use relay_events::HELD_BYTES_MAX;
-pub(crate) use relay_events::{Judge, Judged, OversizedScan, Passing};
+pub(crate) use relay_events::{Judge, Judged, OversizedScan, PassingStream};
 pub(crate) use template::{Template, Varying};
-pub(crate) use verdict::{Change, Verdict, opaque};
+pub(crate) use verdict::{EventVerdict, TextChange, opaque};
 
 /// The usage, the error and the shape of a whole answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::template::{Template, Varying};
-use super::verdict::Verdict;
-use crate::json::{Fault, meant_bytes};
+use super::verdict::EventVerdict;
+use crate::json::{JsonFault, meant_bytes};
 use crate::sse::{Blocks, data_of};
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
@@ -40,7 +40,7 @@ pub(crate) trait Judge: Debug {
     /// An event has passed in pieces.
     fn note(&mut self, oversized: &Self::Oversized);
     /// An event that passes in pieces has turned out to be an error.
-    fn oversized_error(&mut self, oversized: &Self::Oversized) -> Verdict;
+    fn oversized_error(&mut self, oversized: &Self::Oversized) -> EventVerdict;
     /// The event that ends the stream in trouble.
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes;
 }
@@ -48,12 +48,12 @@ pub(crate) trait Judge: Debug {
 /// An event's verdict, and where its text stands under [`Judge::text_key`] if it holds nothing else.
 #[derive(Debug)]
 pub(crate) struct Judged {
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: EventVerdict,
     pub(crate) text: Option<Range<usize>>,
 }
 
-impl From<Verdict> for Judged {
-    fn from(verdict: Verdict) -> Self {
+impl From<EventVerdict> for Judged {
+    fn from(verdict: EventVerdict) -> Self {
         Self { verdict, text: None }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) trait OversizedScan: Debug + Default {
     fn named(&mut self, name: &[u8]) {
         let _ = name;
     }
-    fn push(&mut self, part: &[u8]) -> Result<(), Fault>;
+    fn push(&mut self, part: &[u8]) -> Result<(), JsonFault>;
     /// It holds output.
     fn content(&self) -> bool;
     /// It is an error.
@@ -76,10 +76,10 @@ pub const HELD_BYTES_MAX: usize = 64 * 1024;
 
 /// The stream. One value an upstream answer.
 #[derive(Debug)]
-pub(crate) struct Passing<J: Judge> {
+pub(crate) struct PassingStream<J: Judge> {
     judge: J,
     blocks: Blocks,
-    held: Held,
+    held: HeldEvent,
     oversized: Option<Box<Oversized<J::Oversized>>>,
     template: Template,
     /// The first block may begin with a byte order mark.
@@ -91,7 +91,7 @@ pub(crate) struct Passing<J: Judge> {
 
 /// The beginning of an event whose end has not come.
 #[derive(Debug, Default)]
-enum Held {
+enum HeldEvent {
     #[default]
     Nothing,
     /// In one read.
@@ -107,13 +107,13 @@ struct Oversized<S> {
     broken: bool,
 }
 
-impl<J: Judge> Passing<J> {
+impl<J: Judge> PassingStream<J> {
     /// A stream before its first byte.
     pub(crate) fn new(judge: J) -> Self {
         Self {
             judge,
             blocks: Blocks::default(),
-            held: Held::Nothing,
+            held: HeldEvent::Nothing,
             oversized: None,
             template: Template::new(J::VARYING),
             begun: false,
@@ -123,7 +123,7 @@ impl<J: Judge> Passing<J> {
     }
 }
 
-impl<J: Judge> AnswerStream for Passing<J> {
+impl<J: Judge> AnswerStream for PassingStream<J> {
     fn state(&self) -> &StreamState {
         self.judge.state()
     }
@@ -144,7 +144,7 @@ impl<J: Judge> AnswerStream for Passing<J> {
             self.passed = false;
             return;
         }
-        if self.oversized.is_some() || !matches!(self.held, Held::Nothing) {
+        if self.oversized.is_some() || !matches!(self.held, HeldEvent::Nothing) {
             let Some(end) = self.blocks.find(&chunk) else {
                 self.hold(chunk, out);
                 return;
@@ -173,11 +173,11 @@ impl<J: Judge> AnswerStream for Passing<J> {
         }
         let finished = state.finished || state.done;
         match verdict {
-            Verdict::Pass if finished => out.push(event),
-            Verdict::LastPass => out.extend([event, Bytes::from_static(b"\n\n")]),
-            Verdict::Replace(event) if finished => out.push(event),
-            Verdict::Last(event) => out.extend(event),
-            Verdict::Pass | Verdict::Replace(_) | Verdict::Change(_) | Verdict::Drop => {}
+            EventVerdict::Pass if finished => out.push(event),
+            EventVerdict::LastPass => out.extend([event, Bytes::from_static(b"\n\n")]),
+            EventVerdict::Replace(event) if finished => out.push(event),
+            EventVerdict::Last(event) => out.extend(event),
+            EventVerdict::Pass | EventVerdict::Replace(_) | EventVerdict::Change(_) | EventVerdict::Drop => {}
         }
     }
 
@@ -187,7 +187,7 @@ impl<J: Judge> AnswerStream for Passing<J> {
     }
 }
 
-impl<J: Judge> Passing<J> {
+impl<J: Judge> PassingStream<J> {
     /// Passes on the events that end in `chunk`, in as few slices as may be, and holds the rest.
     fn pass_whole_events(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
         // What stands before `passed` has gone out; what stands before `start` has been judged.
@@ -195,9 +195,9 @@ impl<J: Judge> Passing<J> {
         while let Some(length) = self.blocks.find(chunk.get(start..).unwrap_or_default()) {
             let end = start.saturating_add(length);
             let verdict = self.judge_in(&chunk, start, end);
-            self.passed = matches!(verdict, Verdict::Pass | Verdict::LastPass);
-            if verdict != Verdict::Pass {
-                let keep = if verdict == Verdict::LastPass { end } else { start };
+            self.passed = matches!(verdict, EventVerdict::Pass | EventVerdict::LastPass);
+            if verdict != EventVerdict::Pass {
+                let keep = if verdict == EventVerdict::LastPass { end } else { start };
                 push_slice(&chunk, passed, keep, out);
                 passed = end;
                 self.replace(verdict, out);
@@ -233,7 +233,7 @@ impl<J: Judge> Passing<J> {
         length
     }
 
-    fn judge_in(&mut self, chunk: &Bytes, start: usize, end: usize) -> Verdict {
+    fn judge_in(&mut self, chunk: &Bytes, start: usize, end: usize) -> EventVerdict {
         let event = chunk.get(start..end).unwrap_or_default();
         let Some((name, data)) = plain_event(event, self.blocks.found_lines()).filter(|_| self.begun) else {
             return self.judge_event(event).verdict;
@@ -246,8 +246,8 @@ impl<J: Judge> Passing<J> {
         {
             self.template.learn(event, key, text.start.wrapping_add(before)..text.end.wrapping_add(before));
         }
-        if let Verdict::Change(change) = &judged.verdict {
-            return Verdict::Replace(change.of(event, before));
+        if let EventVerdict::Change(change) = &judged.verdict {
+            return EventVerdict::Replace(change.of(event, before));
         }
         judged.verdict
     }
@@ -263,22 +263,22 @@ impl<J: Judge> Passing<J> {
         match data.text {
             Some(text) => {
                 let verdict = self.judge.judge(data.name, &text).verdict;
-                if let Verdict::Change(change) = &verdict {
-                    return Verdict::Replace(change.of_event(event, &text)).into();
+                if let EventVerdict::Change(change) = &verdict {
+                    return EventVerdict::Replace(change.of_event(event, &text)).into();
                 }
                 verdict.into()
             }
-            None => Verdict::Pass.into(),
+            None => EventVerdict::Pass.into(),
         }
     }
 
-    fn replace(&mut self, verdict: Verdict, out: &mut Vec<Bytes>) {
+    fn replace(&mut self, verdict: EventVerdict, out: &mut Vec<Bytes>) {
         match verdict {
             // A change has become the event that it makes.
-            Verdict::Pass | Verdict::Drop | Verdict::Change(_) => {}
-            Verdict::Replace(event) => out.push(event),
-            Verdict::LastPass => self.stopped = true,
-            Verdict::Last(event) => {
+            EventVerdict::Pass | EventVerdict::Drop | EventVerdict::Change(_) => {}
+            EventVerdict::Replace(event) => out.push(event),
+            EventVerdict::LastPass => self.stopped = true,
+            EventVerdict::Last(event) => {
                 self.stopped = true;
                 out.extend(event);
             }
@@ -298,7 +298,7 @@ impl<J: Judge> Passing<J> {
         self.extend_held(rest);
         let event = self.held.take().unwrap_or_default();
         let verdict = self.judge_event(&event).verdict;
-        self.passed = matches!(verdict, Verdict::Pass | Verdict::LastPass);
+        self.passed = matches!(verdict, EventVerdict::Pass | EventVerdict::LastPass);
         if self.passed {
             out.push(event);
         }
@@ -319,11 +319,11 @@ impl<J: Judge> Passing<J> {
 
     fn extend_held(&mut self, part: Bytes) {
         self.held = match std::mem::take(&mut self.held) {
-            Held::Nothing => Held::Slice(part),
-            Held::Slice(first) => Held::Copy([first, part].concat()),
-            Held::Copy(mut bytes) => {
+            HeldEvent::Nothing => HeldEvent::Slice(part),
+            HeldEvent::Slice(first) => HeldEvent::Copy([first, part].concat()),
+            HeldEvent::Copy(mut bytes) => {
                 bytes.extend_from_slice(&part);
-                Held::Copy(bytes)
+                HeldEvent::Copy(bytes)
             }
         };
     }
@@ -376,7 +376,7 @@ impl<J: Judge> Passing<J> {
     }
 }
 
-impl Held {
+impl HeldEvent {
     fn take(&mut self) -> Option<Bytes> {
         match std::mem::take(self) {
             Self::Nothing => None,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 /// What becomes of an event.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum EventVerdict {
     /// It goes on as it came.
     Pass,
     /// It does not go on.
@@ -15,7 +15,7 @@ pub(crate) enum Verdict {
     /// Something else goes on in its place.
     Replace(Bytes),
     /// It goes on with a part of its data changed.
-    Change(Box<Change>),
+    Change(Box<TextChange>),
     /// It goes on as it came, and nothing comes after it.
     LastPass,
     /// This, if anything, goes on in its place, and nothing comes after it.
@@ -24,12 +24,12 @@ pub(crate) enum Verdict {
 
 /// A part of some text, and what takes its place.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct TextChange {
     pub(crate) part: Range<usize>,
     pub(crate) by: Vec<u8>,
 }
 
-impl Change {
+impl TextChange {
     /// `text` with the change, `part` being `before` bytes further on in it.
     pub(crate) fn of(&self, text: &[u8], before: usize) -> Bytes {
         let at = |end: usize| text.get(..end.saturating_add(before)).unwrap_or(text);
@@ -54,12 +54,12 @@ impl Change {
 }
 
 /// Data that means nothing to us: it may still give something away.
-pub(crate) fn opaque(data: &[u8], secrets: &[&str]) -> Verdict {
+pub(crate) fn opaque(data: &[u8], secrets: &[&str]) -> EventVerdict {
     let text = String::from_utf8_lossy(data);
     match shared::sanitize::diagnostic(&text, secrets) {
-        Cow::Borrowed(_) => Verdict::Pass,
+        Cow::Borrowed(_) => EventVerdict::Pass,
         Cow::Owned(clean) => {
-            Verdict::Replace(format!("data: {}\n\n", clean.replace(['\n', '\r'], " ")).into())
+            EventVerdict::Replace(format!("data: {}\n\n", clean.replace(['\n', '\r'], " ")).into())
         }
     }
 }

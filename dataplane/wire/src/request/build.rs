@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::fields::{Change, Edit, System};
+use super::fields::{BodyChange, BodyEdit, System};
 use super::head::Head;
-use super::shape::{Shape, SystemText};
+use super::shape::{RequestShape, SystemText};
 use crate::json::quote;
 
 /// What the body tells a target of its model.
@@ -52,18 +52,18 @@ pub fn build(
     asks: bool,
     preamble: Option<&str>,
 ) -> Vec<Bytes> {
-    let shape = Shape::of(head.dialect);
+    let shape = RequestShape::of(head.dialect);
     let ask = asks && (shape.asks_inline || (head.stream && shape.asks_usage));
     let quoted = preamble.filter(|text| !text.is_empty()).map(quote);
     let mut model = naming.model().map(quote);
     let version = naming.version().unwrap_or_default();
-    let is_model = |edit: &&Edit| matches!(edit.change, Change::Model { .. });
+    let is_model = |edit: &&BodyEdit| matches!(edit.change, BodyChange::Model { .. });
     let mut last_model = head.edits.iter().filter(is_model).count();
     let mut edits = Vec::with_capacity(head.edits.len());
     for edit in &head.edits {
         let mut span = edit.span.clone();
         let text: Bytes = match (edit.change, &quoted) {
-            (Change::Model { key_bytes }, _) => {
+            (BodyChange::Model { key_bytes }, _) => {
                 last_model = last_model.saturating_sub(1);
                 let is_last = last_model == 0;
                 let missing =
@@ -80,11 +80,13 @@ pub fn build(
                     }
                 }
             }
-            (Change::PlainModel, _) => Bytes::copy_from_slice(naming.model().unwrap_or_default().as_bytes()),
-            (Change::Removed, _) => Bytes::new(),
-            (Change::Usage(text), _) if ask => Bytes::from_static(text.as_bytes()),
-            (Change::System(place), Some(quoted)) => place.say(quoted).into(),
-            (Change::Usage(_) | Change::System(_), _) => continue,
+            (BodyChange::PlainModel, _) => {
+                Bytes::copy_from_slice(naming.model().unwrap_or_default().as_bytes())
+            }
+            (BodyChange::Removed, _) => Bytes::new(),
+            (BodyChange::Usage(text), _) if ask => Bytes::from_static(text.as_bytes()),
+            (BodyChange::System(place), Some(quoted)) => place.say(quoted).into(),
+            (BodyChange::Usage(_) | BodyChange::System(_), _) => continue,
         };
         edits.push((span, text));
     }
@@ -92,7 +94,7 @@ pub fn build(
 }
 
 /// The members that the request does not have and the target must get, as they come after another one.
-fn missing(shape: &Shape, head: &Head, ask: bool, quoted: Option<&str>) -> String {
+fn missing(shape: &RequestShape, head: &Head, ask: bool, quoted: Option<&str>) -> String {
     let mut members = String::new();
     if ask && shape.asks_inline {
         members.push_str(r#","response_format":"b64_json""#);
@@ -128,7 +130,7 @@ impl System {
 
 /// Replaces spans, sorted and apart, of the document that `segments` are the pieces of.
 pub(crate) fn splice(segments: &[Bytes], edits: Vec<(Range<usize>, Bytes)>) -> Vec<Bytes> {
-    let mut source = Source { segments: segments.iter(), current: Bytes::new(), offset: 0 };
+    let mut source = SegmentCursor { segments: segments.iter(), current: Bytes::new(), offset: 0 };
     let mut out = Vec::with_capacity(segments.len().saturating_add(edits.len().saturating_mul(2)));
     for (span, text) in edits {
         source.advance(span.start, |slice| out.push(slice));
@@ -142,7 +144,7 @@ pub(crate) fn splice(segments: &[Bytes], edits: Vec<(Range<usize>, Bytes)>) -> V
 }
 
 /// The document as a cursor over its pieces.
-struct Source<'a> {
+struct SegmentCursor<'a> {
     segments: std::slice::Iter<'a, Bytes>,
     /// What is left of the piece under the cursor.
     current: Bytes,
@@ -150,7 +152,7 @@ struct Source<'a> {
     offset: usize,
 }
 
-impl Source<'_> {
+impl SegmentCursor<'_> {
     /// Moves on to `end`, or to the end of the document, and hands over what lies between.
     fn advance(&mut self, end: usize, mut slice: impl FnMut(Bytes)) {
         loop {

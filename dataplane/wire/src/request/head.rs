@@ -9,11 +9,13 @@ use std::rc::Rc;
 
 use shared::operation::Dialect;
 
-use super::fields::{Change, EDITS_MAX, Edit, Field, Fields, Misspelling, NAME_BYTES_MAX, Value};
+use super::fields::{
+    BodyChange, BodyEdit, EDITS_MAX, Fields, MemberValue, Misspelling, NAME_BYTES_MAX, RequestMember,
+};
 use super::input::InputSize;
-use super::shape::Shape;
-use crate::json::{DEPTH_MAX, Fault, Scanner, Survey, Utf8Check, What, unescape, unescape_owned};
-use crate::multipart::Form;
+use super::shape::RequestShape;
+use crate::json::{ByteSurvey, DEPTH_MAX, JsonFault, Scanner, Utf8Check, What, unescape, unescape_owned};
+use crate::multipart::FormFields;
 
 /// Reads a request body piece by piece.
 #[derive(Debug)]
@@ -64,7 +66,7 @@ pub struct Head {
     pub is_poll: bool,
     /// What a Responses request wants of the provider beyond an answer.
     pub state: ProviderState,
-    pub(super) edits: Vec<Edit>,
+    pub(super) edits: Vec<BodyEdit>,
     pub(super) has_options: bool,
     pub(super) has_system: bool,
 }
@@ -113,7 +115,7 @@ pub struct ScanError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanFault {
     /// Not JSON, or cut short, at this byte.
-    NotJson(Fault),
+    NotJson(JsonFault),
     /// JSON, but not an object.
     NotObject,
     /// Nested deeper than allowed (LIM-2).
@@ -147,8 +149,8 @@ pub enum ScanFault {
 
 impl Head {
     /// What a form asks for, which is a transcription.
-    pub fn of_form(form: Form) -> Self {
-        let edit = |span| Edit { span, change: Change::PlainModel };
+    pub fn of_form(form: FormFields) -> Self {
+        let edit = |span| BodyEdit { span, change: BodyChange::PlainModel };
         Self {
             dialect: Dialect::Transcription,
             model: form.model,
@@ -181,15 +183,16 @@ impl Head {
 impl HeadScan {
     /// A scan before the first byte.
     pub fn new(dialect: Dialect) -> Self {
-        let fields = Fields::new(Shape::of(dialect));
+        let fields = Fields::new(RequestShape::of(dialect));
         Self { dialect, scanner: Scanner::new(), utf8: Utf8Check::default(), fields }
     }
 
     /// Reads the next piece of the body.
     pub fn push(&mut self, segment: &[u8]) -> Result<(), ScanError> {
-        let survey = Survey::of(segment);
+        let survey = ByteSurvey::of(segment);
         let structure = self.scanner.push_strict(segment, survey, &mut self.fields).err();
-        let text = self.utf8.push(segment, survey).err().map(|offset| Fault { offset, what: What::NotUtf8 });
+        let text =
+            self.utf8.push(segment, survey).err().map(|offset| JsonFault { offset, what: What::NotUtf8 });
         // The first fault is told, wherever the body is cut.
         if let Some(fault) = structure.into_iter().chain(text).min_by_key(|fault| fault.offset) {
             return Err(fault.into());
@@ -208,12 +211,13 @@ impl HeadScan {
             return Err(ScanFault::Misspelt { written, name }.into());
         }
         let state = provider_state(fields);
-        let affinity_key = text(fields, fields.value(Field::Affinity));
-        let prompt_cache_key = text(fields, fields.value(Field::CacheKey));
-        let end_user = text(fields, fields.value(Field::EndUser)).or_else(|| text(fields, fields.user_id));
+        let affinity_key = text(fields, fields.value(RequestMember::Affinity));
+        let prompt_cache_key = text(fields, fields.value(RequestMember::CacheKey));
+        let end_user =
+            text(fields, fields.value(RequestMember::EndUser)).or_else(|| text(fields, fields.user_id));
         let end_user = end_user.map(String::into_boxed_str);
         let model = model(fields)?;
-        let stream = stream(fields.value(Field::Stream))?;
+        let stream = stream(fields.value(RequestMember::Stream))?;
         check_conversation(fields, &state)?;
         check_image_format(fields)?;
         let bounds = fields.bounds;
@@ -226,9 +230,9 @@ impl HeadScan {
             stream,
             include_usage: fields.include_usage,
             has_image: fields.has_image,
-            has_tools: fields.value(Field::Tools).has_elements()
-                || fields.value(Field::Functions).has_elements(),
-            fallback_timeout_ms: fields.value(Field::Timeout).whole_number(),
+            has_tools: fields.value(RequestMember::Tools).has_elements()
+                || fields.value(RequestMember::Functions).has_elements(),
+            fallback_timeout_ms: fields.value(RequestMember::Timeout).whole_number(),
             affinity_key,
             prompt_cache_key,
             end_user,
@@ -238,9 +242,9 @@ impl HeadScan {
             has_tier: fields.has_tier,
             media: media(fields),
             input: Rc::new(fields.input_size()),
-            is_poll: fields.value(Field::Operation).is_given(),
+            is_poll: fields.value(RequestMember::Operation).is_given(),
             state,
-            has_system: fields.value(Field::System) != Value::Absent,
+            has_system: fields.value(RequestMember::System) != MemberValue::Absent,
             edits: std::mem::take(&mut fields.edits),
             has_options: fields.has_options,
         })
@@ -249,16 +253,16 @@ impl HeadScan {
 
 fn check_conversation(fields: &Fields, state: &ProviderState) -> Result<(), ScanError> {
     let shape = fields.shape;
-    let value = fields.value(Field::Conversation);
+    let value = fields.value(RequestMember::Conversation);
     let is_stored = state.prompt || state.conversation.is_some() || state.previous_response_id.is_some();
-    if fields.value(Field::Operation).is_given() {
+    if fields.value(RequestMember::Operation).is_given() {
         return Ok(());
     }
     if shape.kinds.fit(value) || (shape.may_be_stored && is_stored && !value.is_given()) {
         return Ok(());
     }
     let name = shape.conversation;
-    if value == Value::Absent {
+    if value == MemberValue::Absent {
         return Err(ScanFault::ConversationMissing(name).into());
     }
     Err(ScanFault::ConversationUnfit(name, shape.kinds.name()).into())
@@ -266,27 +270,27 @@ fn check_conversation(fields: &Fields, state: &ProviderState) -> Result<(), Scan
 
 /// Only inline images can be relayed: an address would have to be fetched (IMG-1).
 fn check_image_format(fields: &Fields) -> Result<(), ScanError> {
-    let value = fields.value(Field::ImageFormat);
+    let value = fields.value(RequestMember::ImageFormat);
     let is_inline = text(fields, value).is_some_and(|format| format == "b64_json");
     if value.is_given() && !is_inline { Err(ScanFault::ImageFormat.into()) } else { Ok(()) }
 }
 
 fn provider_state(fields: &Fields) -> ProviderState {
-    let conversation = text(fields, fields.value(Field::StoredConversation));
+    let conversation = text(fields, fields.value(RequestMember::StoredConversation));
     ProviderState {
-        background: fields.value(Field::Background).boolean() == Some(true),
-        store: fields.value(Field::Store).boolean(),
-        previous_response_id: text(fields, fields.value(Field::PreviousResponse)),
+        background: fields.value(RequestMember::Background).boolean() == Some(true),
+        store: fields.value(RequestMember::Store).boolean(),
+        previous_response_id: text(fields, fields.value(RequestMember::PreviousResponse)),
         conversation: conversation.or_else(|| text(fields, fields.conversation_id)),
-        include: fields.value(Field::Include).has_elements(),
-        prompt: fields.value(Field::Prompt).is_given(),
+        include: fields.value(RequestMember::Include).has_elements(),
+        prompt: fields.value(RequestMember::Prompt).is_given(),
         encrypted_content: fields.has_encrypted,
     }
 }
 
 fn model(fields: &mut Fields) -> Result<String, ScanError> {
-    let Value::Text(span) = fields.value(Field::Model) else {
-        let absent = fields.value(Field::Model) == Value::Absent;
+    let MemberValue::Text(span) = fields.value(RequestMember::Model) else {
+        let absent = fields.value(RequestMember::Model) == MemberValue::Absent;
         let fault = if absent { ScanFault::ModelMissing } else { ScanFault::ModelNotString };
         return Err(fault.into());
     };
@@ -302,7 +306,7 @@ fn model(fields: &mut Fields) -> Result<String, ScanError> {
 
 fn media(fields: &Fields) -> Option<Box<MediaWish>> {
     let picture = picture(fields);
-    let size = if picture.is_none() { named(fields, Field::Size) } else { None };
+    let size = if picture.is_none() { named(fields, RequestMember::Size) } else { None };
     let size = size.map(String::into_boxed_str);
     let wish = MediaWish { picture, size, seconds: seconds(fields) };
     (wish.picture.is_some() || wish.size.is_some() || wish.seconds.is_some()).then(|| Box::new(wish))
@@ -310,32 +314,32 @@ fn media(fields: &Fields) -> Option<Box<MediaWish>> {
 
 /// The sort of picture, where the client does not leave it to the target.
 fn picture(fields: &Fields) -> Option<Box<str>> {
-    Some(format!("{}/{}", named(fields, Field::Quality)?, named(fields, Field::Size)?).into())
+    Some(format!("{}/{}", named(fields, RequestMember::Quality)?, named(fields, RequestMember::Size)?).into())
 }
 
 /// A word, unless it leaves the choice to the target.
-fn named(fields: &Fields, field: Field) -> Option<String> {
+fn named(fields: &Fields, field: RequestMember) -> Option<String> {
     text(fields, fields.value(field)).filter(|name| name != "auto")
 }
 
 /// A whole number, which OpenAI writes as a string.
 fn seconds(fields: &Fields) -> Option<u32> {
-    let value = fields.value(Field::Seconds);
+    let value = fields.value(RequestMember::Seconds);
     let seconds = match value {
-        Value::Whole(seconds) | Value::WholeOddly(seconds) => seconds,
-        Value::Text(_) => text(fields, value)?.parse().ok()?,
-        Value::Absent
-        | Value::Null
-        | Value::Bool(_)
-        | Value::MinusOne
-        | Value::Number
-        | Value::Object
-        | Value::Array { .. } => return None,
+        MemberValue::Whole(seconds) | MemberValue::WholeOddly(seconds) => seconds,
+        MemberValue::Text(_) => text(fields, value)?.parse().ok()?,
+        MemberValue::Absent
+        | MemberValue::Null
+        | MemberValue::Bool(_)
+        | MemberValue::MinusOne
+        | MemberValue::Number
+        | MemberValue::Object
+        | MemberValue::Array { .. } => return None,
     };
     Some(seconds.try_into().unwrap_or(u32::MAX))
 }
 
-fn stream(value: Value) -> Result<bool, ScanError> {
+fn stream(value: MemberValue) -> Result<bool, ScanError> {
     match value.boolean() {
         Some(stream) => Ok(stream),
         None if value.is_given() => Err(ScanFault::StreamNotBool.into()),
@@ -344,8 +348,8 @@ fn stream(value: Value) -> Result<bool, ScanError> {
 }
 
 /// What is no string, or an empty one, says nothing.
-fn text(fields: &Fields, value: Value) -> Option<String> {
-    let Value::Text(span) = value else { return None };
+fn text(fields: &Fields, value: MemberValue) -> Option<String> {
+    let MemberValue::Text(span) = value else { return None };
     let raw = span.of(&fields.texts);
     let text = unescape(raw).unwrap_or_else(|| String::from_utf8_lossy(raw).into_owned());
     Some(text).filter(|text| !text.is_empty())
@@ -371,8 +375,8 @@ impl From<ScanFault> for ScanError {
     }
 }
 
-impl From<Fault> for ScanError {
-    fn from(fault: Fault) -> Self {
+impl From<JsonFault> for ScanError {
+    fn from(fault: JsonFault) -> Self {
         match fault.what {
             What::NotObject => ScanFault::NotObject.into(),
             What::TooDeep => ScanFault::TooDeep.into(),

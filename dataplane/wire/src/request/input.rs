@@ -2,7 +2,7 @@
 
 use shared::operation::Dialect;
 
-use crate::tokens::{Family, PAGE_BYTES, PAGE_TOKENS, PAGES_UNKNOWN, Size, family_of};
+use crate::tokens::{ImageSize, ModelFamily, PAGE_BYTES, PAGE_TOKENS, PAGES_UNKNOWN, family_of};
 
 /// What the input holds, counted while it passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct InputSize {
     /// Pictures, those whose size is known among them.
     pub pictures: u64,
     /// The sizes that are known.
-    pub picture_sizes: Vec<Size>,
+    pub picture_sizes: Vec<ImageSize>,
     /// Documents and other files that stand in the request.
     pub files: u64,
     /// Their bytes.
@@ -83,7 +83,7 @@ impl InputSize {
         let found = TOOL_TOKENS_MAX.saturating_mul(self.provider_tools);
         InputTokens {
             text: [text, documents, elsewhere, stored, found].into_iter().fold(0, u64::saturating_add),
-            pictures: self.pictures(model, Family::image_tokens_max),
+            pictures: self.pictures(model, ModelFamily::image_tokens_max),
             audio: sound(self.audio_ms, AUDIO_TOKENS_MAX),
         }
         .with_sound(self.audio_bytes, AUDIO_BYTES_MIN, AUDIO_TOKENS_MAX)
@@ -115,7 +115,7 @@ impl InputSize {
         others.into_iter().fold(0, |all, count| all | count) == 0
     }
 
-    fn pictures(&self, model: &str, unknown: impl Fn(&Family) -> u64) -> u64 {
+    fn pictures(&self, model: &str, unknown: impl Fn(&ModelFamily) -> u64) -> u64 {
         if self.pictures == 0 {
             return 0;
         }

@@ -2,14 +2,14 @@
 
 use shared::operation::Dialect;
 
-use super::fields::{Field, Kinds};
+use super::fields::{Kinds, RequestMember};
 
 /// The members of one dialect's requests.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct RequestShape {
     /// What a top-level member is.
-    pub(super) named: fn(&[u8]) -> Field,
-    /// The name of [`Field::Conversation`].
+    pub(super) named: fn(&[u8]) -> RequestMember,
+    /// The name of [`RequestMember::Conversation`].
     pub(super) conversation: &'static str,
     /// What it may be.
     pub(super) kinds: Kinds,
@@ -33,11 +33,11 @@ pub(super) enum SystemText {
     None,
     /// As a message of the conversation.
     Message,
-    /// In [`Field::System`], which has this name.
+    /// In [`RequestMember::System`], which has this name.
     Member(&'static str),
 }
 
-impl Shape {
+impl RequestShape {
     /// System text is a message of the conversation.
     pub(super) fn has_system_messages(&self) -> bool {
         self.system == SystemText::Message
@@ -57,21 +57,21 @@ impl Shape {
     }
 }
 
-static CHAT: Shape = Shape {
+static CHAT: RequestShape = RequestShape {
     named: |name| match name {
-        b"messages" => Field::Conversation,
-        b"stream_options" => Field::StreamOptions,
-        b"functions" => Field::Functions,
-        b"max_completion_tokens" => Field::MaxCompletionTokens,
-        b"max_tokens" => Field::MaxTokens,
-        b"n" => Field::Count,
-        b"best_of" => Field::BestOf,
-        b"num_completions" => Field::NumCompletions,
-        b"num_generations" => Field::NumGenerations,
-        b"service_tier" => Field::Tier,
-        b"web_search_options" => Field::Search,
-        b"prompt_cache_key" => Field::CacheKey,
-        b"user" | b"safety_identifier" => Field::EndUser,
+        b"messages" => RequestMember::Conversation,
+        b"stream_options" => RequestMember::StreamOptions,
+        b"functions" => RequestMember::Functions,
+        b"max_completion_tokens" => RequestMember::MaxCompletionTokens,
+        b"max_tokens" => RequestMember::MaxTokens,
+        b"n" => RequestMember::Count,
+        b"best_of" => RequestMember::BestOf,
+        b"num_completions" => RequestMember::NumCompletions,
+        b"num_generations" => RequestMember::NumGenerations,
+        b"service_tier" => RequestMember::Tier,
+        b"web_search_options" => RequestMember::Search,
+        b"prompt_cache_key" => RequestMember::CacheKey,
+        b"user" | b"safety_identifier" => RequestMember::EndUser,
         _ => common(name),
     },
     conversation: "messages",
@@ -84,14 +84,14 @@ static CHAT: Shape = Shape {
     counts_characters: false,
 };
 
-static MESSAGES: Shape = Shape {
+static MESSAGES: RequestShape = RequestShape {
     named: |name| match name {
-        b"messages" => Field::Conversation,
-        b"system" => Field::System,
-        b"max_tokens" => Field::MaxTokens,
-        b"anthropic_version" => Field::Version,
-        b"metadata" => Field::Metadata,
-        b"service_tier" | b"speed" | b"inference_geo" => Field::Tier,
+        b"messages" => RequestMember::Conversation,
+        b"system" => RequestMember::System,
+        b"max_tokens" => RequestMember::MaxTokens,
+        b"anthropic_version" => RequestMember::Version,
+        b"metadata" => RequestMember::Metadata,
+        b"service_tier" | b"speed" | b"inference_geo" => RequestMember::Tier,
         _ => common(name),
     },
     conversation: "messages",
@@ -104,20 +104,20 @@ static MESSAGES: Shape = Shape {
     counts_characters: false,
 };
 
-static RESPONSES: Shape = Shape {
+static RESPONSES: RequestShape = RequestShape {
     named: |name| match name {
-        b"input" => Field::Conversation,
-        b"instructions" => Field::System,
-        b"max_output_tokens" => Field::MaxOutputTokens,
-        b"service_tier" => Field::Tier,
-        b"background" => Field::Background,
-        b"store" => Field::Store,
-        b"previous_response_id" => Field::PreviousResponse,
-        b"conversation" => Field::StoredConversation,
-        b"include" => Field::Include,
-        b"prompt" => Field::Prompt,
-        b"prompt_cache_key" => Field::CacheKey,
-        b"user" | b"safety_identifier" => Field::EndUser,
+        b"input" => RequestMember::Conversation,
+        b"instructions" => RequestMember::System,
+        b"max_output_tokens" => RequestMember::MaxOutputTokens,
+        b"service_tier" => RequestMember::Tier,
+        b"background" => RequestMember::Background,
+        b"store" => RequestMember::Store,
+        b"previous_response_id" => RequestMember::PreviousResponse,
+        b"conversation" => RequestMember::StoredConversation,
+        b"include" => RequestMember::Include,
+        b"prompt" => RequestMember::Prompt,
+        b"prompt_cache_key" => RequestMember::CacheKey,
+        b"user" | b"safety_identifier" => RequestMember::EndUser,
         _ => common(name),
     },
     conversation: "input",
@@ -130,20 +130,25 @@ static RESPONSES: Shape = Shape {
     counts_characters: false,
 };
 
-static EMBEDDINGS: Shape =
-    Shape { named: input, conversation: "input", kinds: Kinds::TextOrArray, takes_tokens: true, ..BARE };
+static EMBEDDINGS: RequestShape = RequestShape {
+    named: input,
+    conversation: "input",
+    kinds: Kinds::TextOrArray,
+    takes_tokens: true,
+    ..BARE
+};
 
-static SPEECH: Shape =
-    Shape { named: input, conversation: "input", kinds: Kinds::Text, counts_characters: true, ..BARE };
+static SPEECH: RequestShape =
+    RequestShape { named: input, conversation: "input", kinds: Kinds::Text, counts_characters: true, ..BARE };
 
-static IMAGES: Shape = Shape {
+static IMAGES: RequestShape = RequestShape {
     named: |name| match name {
-        b"prompt" => Field::Conversation,
-        b"n" => Field::Count,
-        b"size" => Field::Size,
-        b"quality" => Field::Quality,
-        b"response_format" => Field::ImageFormat,
-        b"user" => Field::EndUser,
+        b"prompt" => RequestMember::Conversation,
+        b"n" => RequestMember::Count,
+        b"size" => RequestMember::Size,
+        b"quality" => RequestMember::Quality,
+        b"response_format" => RequestMember::ImageFormat,
+        b"user" => RequestMember::EndUser,
         _ => common(name),
     },
     conversation: "prompt",
@@ -152,14 +157,14 @@ static IMAGES: Shape = Shape {
     ..BARE
 };
 
-static VIDEOS: Shape = Shape {
+static VIDEOS: RequestShape = RequestShape {
     named: |name| match name {
-        b"prompt" => Field::Conversation,
-        b"n" => Field::Count,
-        b"seconds" => Field::Seconds,
+        b"prompt" => RequestMember::Conversation,
+        b"n" => RequestMember::Count,
+        b"seconds" => RequestMember::Seconds,
         // Either, but not both.
-        b"size" | b"resolution" => Field::Size,
-        b"operation" => Field::Operation,
+        b"size" | b"resolution" => RequestMember::Size,
+        b"operation" => RequestMember::Operation,
         _ => common(name),
     },
     conversation: "prompt",
@@ -167,7 +172,7 @@ static VIDEOS: Shape = Shape {
     ..BARE
 };
 
-const BARE: Shape = Shape {
+const BARE: RequestShape = RequestShape {
     named: common,
     conversation: "",
     kinds: Kinds::Any,
@@ -179,24 +184,24 @@ const BARE: Shape = Shape {
     counts_characters: false,
 };
 
-static OTHER: Shape = BARE;
+static OTHER: RequestShape = BARE;
 
-fn input(name: &[u8]) -> Field {
+fn input(name: &[u8]) -> RequestMember {
     match name {
-        b"input" => Field::Conversation,
-        b"user" => Field::EndUser,
+        b"input" => RequestMember::Conversation,
+        b"user" => RequestMember::EndUser,
         _ => common(name),
     }
 }
 
 /// Members with the same name in every dialect, the gateway's own among them.
-fn common(name: &[u8]) -> Field {
+fn common(name: &[u8]) -> RequestMember {
     match name {
-        b"model" => Field::Model,
-        b"stream" => Field::Stream,
-        b"tools" => Field::Tools,
-        b"fallback_timeout_ms" => Field::Timeout,
-        b"affinity_key" => Field::Affinity,
-        _ => Field::Other,
+        b"model" => RequestMember::Model,
+        b"stream" => RequestMember::Stream,
+        b"tools" => RequestMember::Tools,
+        b"fallback_timeout_ms" => RequestMember::Timeout,
+        b"affinity_key" => RequestMember::Affinity,
+        _ => RequestMember::Other,
     }
 }

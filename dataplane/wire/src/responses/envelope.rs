@@ -2,10 +2,10 @@
 
 use shared::usage::{TokenCounts, Units};
 
-use super::tool_use::ToolUse;
+use super::tool_use::ResponseToolUse;
 use crate::chat::UsageReader;
 use crate::extras::{Extras, term};
-use crate::json::{Place, TextLength};
+use crate::json::{JsonPlace, TextLength};
 use crate::passing::Capture;
 
 /// Bytes of an id or model that are kept.
@@ -21,29 +21,29 @@ pub(super) struct Envelope {
     pub(super) extras: Extras,
     /// Raw bytes of the text in its output.
     pub(super) text_bytes: u64,
-    pub(super) names: Names,
+    pub(super) names: ResponseNames,
     pub(super) error: Capture,
-    key: Key,
+    key: EnvelopeKey,
     /// Inside the output: what stands under the last name is output.
     is_output: bool,
     reader: UsageReader,
     in_usage: bool,
     /// The item of the output that is being read.
-    item: ToolUse,
+    item: ResponseToolUse,
     /// What the items before it are.
     tools: Units,
 }
 
 /// What names a response. Raw, as it was escaped.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
+pub(super) struct ResponseNames {
     pub(super) id: Vec<u8>,
     pub(super) model: Vec<u8>,
     pub(super) created_at: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Key {
+enum EnvelopeKey {
     #[default]
     Other,
     Id,
@@ -57,36 +57,42 @@ enum Key {
 }
 
 impl Envelope {
-    pub(super) fn begins(&mut self, at: Place, base: u32) {
-        if at.depth == base && self.key == Key::Error {
+    pub(super) fn begins(&mut self, at: JsonPlace, base: u32) {
+        if at.depth == base && self.key == EnvelopeKey::Error {
             self.error.start(at.offset);
         }
     }
 
-    pub(super) fn open(&mut self, at: Place, base: u32, object: bool) {
-        if at.depth == base && self.key == Key::Usage {
+    pub(super) fn open(&mut self, at: JsonPlace, base: u32, object: bool) {
+        if at.depth == base && self.key == EnvelopeKey::Usage {
             self.usage = None;
             self.in_usage = object;
             self.reader = UsageReader::default();
         }
-        if at.depth == base.wrapping_add(1) && self.key == Key::Output {
-            self.item = ToolUse::default();
+        if at.depth == base.wrapping_add(1) && self.key == EnvelopeKey::Output {
+            self.item = ResponseToolUse::default();
         }
     }
 
-    pub(super) fn skips(&self, at: Place, base: u32, object: bool) -> bool {
+    pub(super) fn skips(&self, at: JsonPlace, base: u32, object: bool) -> bool {
         match (at.depth.checked_sub(base), self.key) {
-            (None, _) | (_, Key::Output) | (Some(0), Key::Usage) => false,
-            (Some(level @ 1..), Key::Usage) => !(object && self.reader.enters(level.wrapping_sub(1))),
+            (None, _) | (_, EnvelopeKey::Output) | (Some(0), EnvelopeKey::Usage) => false,
+            (Some(level @ 1..), EnvelopeKey::Usage) => !(object && self.reader.enters(level.wrapping_sub(1))),
             (
                 Some(_),
-                Key::Other | Key::Id | Key::Model | Key::CreatedAt | Key::Status | Key::Error | Key::Tier,
+                EnvelopeKey::Other
+                | EnvelopeKey::Id
+                | EnvelopeKey::Model
+                | EnvelopeKey::CreatedAt
+                | EnvelopeKey::Status
+                | EnvelopeKey::Error
+                | EnvelopeKey::Tier,
             ) => true,
         }
     }
 
-    pub(super) fn close(&mut self, at: Place, base: u32) {
-        if at.depth == base.wrapping_add(1) && self.key == Key::Output {
+    pub(super) fn close(&mut self, at: JsonPlace, base: u32) {
+        if at.depth == base.wrapping_add(1) && self.key == EnvelopeKey::Output {
             self.item.add_to(&mut self.tools);
         }
         if at.depth != base {
@@ -96,17 +102,17 @@ impl Envelope {
             self.usage = self.reader.counts();
             self.extras.replace_by(self.reader.extras());
         }
-        if self.key == Key::Output {
+        if self.key == EnvelopeKey::Output {
             self.extras.raise(&self.tools);
         }
-        if self.key == Key::Error {
+        if self.key == EnvelopeKey::Error {
             self.error.end(at.offset);
         }
     }
 
     pub(super) fn name(&mut self, depth: u32, base: u32, name: &[u8]) {
         match (depth.checked_sub(base), self.in_usage) {
-            (Some(0), _) => self.key = Key::named(name),
+            (Some(0), _) => self.key = EnvelopeKey::named(name),
             (Some(level), true) => self.reader.name(level.wrapping_sub(1), name),
             (Some(level), false) => {
                 self.is_output = is_output(name);
@@ -116,33 +122,33 @@ impl Envelope {
         }
     }
 
-    pub(super) fn text(&mut self, at: Place, base: u32, length: TextLength, glance: &[u8]) {
+    pub(super) fn text(&mut self, at: JsonPlace, base: u32, length: TextLength, glance: &[u8]) {
         if at.depth > base {
-            if self.key == Key::Output && self.is_output {
+            if self.key == EnvelopeKey::Output && self.is_output {
                 self.text_bytes = self.text_bytes.saturating_add(length.meant.try_into().unwrap_or(u64::MAX));
-            } else if self.key == Key::Output {
+            } else if self.key == EnvelopeKey::Output {
                 self.item.text(glance);
             }
             return;
         }
         let short = glance.get(..NAME_BYTES_MAX).unwrap_or(glance);
         match self.key {
-            Key::Id => short.clone_into(&mut self.names.id),
-            Key::Model => short.clone_into(&mut self.names.model),
-            Key::Status => self.failed = glance == b"failed",
-            Key::Error => self.error.end(at.offset.saturating_add(length.raw).saturating_add(2)),
-            Key::Tier => self.extras.tier = term(glance),
-            Key::Other | Key::CreatedAt | Key::Output | Key::Usage => {}
+            EnvelopeKey::Id => short.clone_into(&mut self.names.id),
+            EnvelopeKey::Model => short.clone_into(&mut self.names.model),
+            EnvelopeKey::Status => self.failed = glance == b"failed",
+            EnvelopeKey::Error => self.error.end(at.offset.saturating_add(length.raw).saturating_add(2)),
+            EnvelopeKey::Tier => self.extras.tier = term(glance),
+            EnvelopeKey::Other | EnvelopeKey::CreatedAt | EnvelopeKey::Output | EnvelopeKey::Usage => {}
         }
     }
 
-    pub(super) fn scalar(&mut self, at: Place, base: u32, raw: &[u8]) {
+    pub(super) fn scalar(&mut self, at: JsonPlace, base: u32, raw: &[u8]) {
         if self.in_usage {
             self.reader.scalar(raw);
         } else if at.depth == base {
-            if self.key == Key::CreatedAt {
+            if self.key == EnvelopeKey::CreatedAt {
                 raw.clone_into(&mut self.names.created_at);
-            } else if self.key == Key::Error {
+            } else if self.key == EnvelopeKey::Error {
                 self.error.end(at.offset.saturating_add(raw.len()));
             }
         }
@@ -164,7 +170,7 @@ pub(super) fn is_output(name: &[u8]) -> bool {
     )
 }
 
-impl Key {
+impl EnvelopeKey {
     fn named(name: &[u8]) -> Self {
         match name {
             b"id" => Self::Id,

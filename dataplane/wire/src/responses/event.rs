@@ -3,17 +3,17 @@
 use std::ops::Range;
 
 use super::envelope::{Envelope, is_output};
-use super::tool_use::ToolUse;
-use crate::json::{Place, TextLength, whole_number};
-use crate::passing::{Capture, Facts};
+use super::tool_use::ResponseToolUse;
+use crate::json::{JsonPlace, TextLength, whole_number};
+use crate::passing::{Capture, DocumentFacts};
 
 /// The depth of the members of an event's `response`.
 const BASE: u32 = 2;
 
 /// What an event holds. Its own members stand at depth 1.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    pub(super) kind: Kind,
+pub(super) struct ResponsesEventFacts {
+    pub(super) kind: ResponsesEventKind,
     pub(super) number: Option<u64>,
     /// Raw bytes of the strings in its delta.
     pub(super) delta_bytes: usize,
@@ -31,14 +31,14 @@ pub(super) struct Seen {
     /// An `error` at the top, which stands in the same place as that of a response: an event has one of the two.
     pub(super) has_error: bool,
     /// What its item is billed as.
-    pub(super) item: ToolUse,
-    top: Top,
-    inner: Inner,
+    pub(super) item: ResponseToolUse,
+    top: ResponsesEventMember,
+    inner: ResponsesInnerMember,
 }
 
 /// The `type` of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ResponsesEventKind {
     /// It has none.
     #[default]
     None,
@@ -57,7 +57,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Top {
+enum ResponsesEventMember {
     #[default]
     Other,
     Type,
@@ -72,7 +72,7 @@ enum Top {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Inner {
+enum ResponsesInnerMember {
     #[default]
     Other,
     Type,
@@ -80,7 +80,7 @@ enum Inner {
     Encrypted,
 }
 
-impl Kind {
+impl ResponsesEventKind {
     pub(super) fn named(name: &[u8]) -> Self {
         match name {
             b"" => Self::None,
@@ -95,41 +95,48 @@ impl Kind {
     }
 }
 
-impl Facts for Seen {
+impl DocumentFacts for ResponsesEventFacts {
     fn capture(&mut self) -> &mut Capture {
         &mut self.response.error
     }
 
     #[inline]
-    fn begins(&mut self, at: Place) {
+    fn begins(&mut self, at: JsonPlace) {
         match (at.depth, self.top) {
-            (1, Top::Error) => {
+            (1, ResponsesEventMember::Error) => {
                 self.has_error = true;
                 self.response.error.start(at.offset);
             }
-            (_, Top::Response) => self.response.begins(at, BASE),
+            (_, ResponsesEventMember::Response) => self.response.begins(at, BASE),
             _ => {}
         }
     }
 
-    fn open(&mut self, at: Place, object: bool) {
-        if self.top == Top::Response {
+    fn open(&mut self, at: JsonPlace, object: bool) {
+        if self.top == ResponsesEventMember::Response {
             self.response.open(at, BASE, object);
         }
     }
 
-    fn skips(&self, at: Place, object: bool) -> bool {
+    fn skips(&self, at: JsonPlace, object: bool) -> bool {
         match (at.depth, self.top) {
-            (0, _) | (_, Top::Delta | Top::Item) => false,
-            (_, Top::Response) => self.response.skips(at, BASE, object),
-            (_, Top::Other | Top::Type | Top::Number | Top::Output | Top::Error) => true,
+            (0, _) | (_, ResponsesEventMember::Delta | ResponsesEventMember::Item) => false,
+            (_, ResponsesEventMember::Response) => self.response.skips(at, BASE, object),
+            (
+                _,
+                ResponsesEventMember::Other
+                | ResponsesEventMember::Type
+                | ResponsesEventMember::Number
+                | ResponsesEventMember::Output
+                | ResponsesEventMember::Error,
+            ) => true,
         }
     }
 
-    fn close(&mut self, at: Place) {
+    fn close(&mut self, at: JsonPlace) {
         match (at.depth, self.top) {
-            (1, Top::Error) => self.response.error.end(at.offset),
-            (_, Top::Response) => self.response.close(at, BASE),
+            (1, ResponsesEventMember::Error) => self.response.error.end(at.offset),
+            (_, ResponsesEventMember::Response) => self.response.close(at, BASE),
             _ => {}
         }
     }
@@ -138,12 +145,12 @@ impl Facts for Seen {
     fn name(&mut self, depth: u32, name: &[u8]) {
         match (depth, self.top) {
             (1, _) => {
-                self.top = Top::named(name);
+                self.top = ResponsesEventMember::named(name);
                 self.odd |= matches!(name, b"message" | b"detail");
             }
-            (_, Top::Response) => self.response.name(depth, BASE, name),
-            (_, Top::Item) => {
-                self.inner = Inner::named(name);
+            (_, ResponsesEventMember::Response) => self.response.name(depth, BASE, name),
+            (_, ResponsesEventMember::Item) => {
+                self.inner = ResponsesInnerMember::named(name);
                 self.item.name(depth.wrapping_sub(2), name);
             }
             _ => {}
@@ -151,44 +158,48 @@ impl Facts for Seen {
     }
 
     #[inline]
-    fn text(&mut self, at: Place, length: TextLength, glance: &[u8]) {
+    fn text(&mut self, at: JsonPlace, length: TextLength, glance: &[u8]) {
         match (at.depth, self.top) {
-            (1, Top::Type) => self.kind = Kind::named(glance),
-            (1, Top::Delta) => {
+            (1, ResponsesEventMember::Type) => self.kind = ResponsesEventKind::named(glance),
+            (1, ResponsesEventMember::Delta) => {
                 let from = at.offset.saturating_add(1);
                 self.text = (length.raw > 0).then(|| from..from.saturating_add(length.raw));
                 self.delta_bytes = length.meant;
             }
-            (2.., Top::Delta) => self.delta_bytes = self.delta_bytes.saturating_add(length.meant),
-            (1, Top::Output) => self.other_bytes = self.other_bytes.saturating_add(length.meant),
-            (1, Top::Error) => {
+            (2.., ResponsesEventMember::Delta) => {
+                self.delta_bytes = self.delta_bytes.saturating_add(length.meant)
+            }
+            (1, ResponsesEventMember::Output) => {
+                self.other_bytes = self.other_bytes.saturating_add(length.meant)
+            }
+            (1, ResponsesEventMember::Error) => {
                 self.response.error.end(at.offset.saturating_add(length.raw).saturating_add(2))
             }
-            (2.., Top::Item) => self.item_text(at.depth, length, glance),
-            (2.., Top::Response) => self.response.text(at, BASE, length, glance),
+            (2.., ResponsesEventMember::Item) => self.item_text(at.depth, length, glance),
+            (2.., ResponsesEventMember::Response) => self.response.text(at, BASE, length, glance),
             _ => {}
         }
     }
 
     #[inline]
-    fn scalar(&mut self, at: Place, raw: &[u8]) {
+    fn scalar(&mut self, at: JsonPlace, raw: &[u8]) {
         match (at.depth, self.top) {
-            (1, Top::Number) => self.number = whole_number(raw),
-            (1, Top::Error) => self.response.error.end(at.offset.saturating_add(raw.len())),
-            (_, Top::Response) => self.response.scalar(at, BASE, raw),
+            (1, ResponsesEventMember::Number) => self.number = whole_number(raw),
+            (1, ResponsesEventMember::Error) => self.response.error.end(at.offset.saturating_add(raw.len())),
+            (_, ResponsesEventMember::Response) => self.response.scalar(at, BASE, raw),
             _ => {}
         }
     }
 }
 
-impl Seen {
+impl ResponsesEventFacts {
     fn item_text(&mut self, depth: u32, length: TextLength, glance: &[u8]) {
         self.item.text(glance);
         match self.inner {
-            Inner::Type if depth == 2 => self.is_call = !is_plain(glance),
-            Inner::Output => self.other_bytes = self.other_bytes.saturating_add(length.meant),
-            Inner::Encrypted => self.encrypted |= length.raw > 0,
-            Inner::Other | Inner::Type => {}
+            ResponsesInnerMember::Type if depth == 2 => self.is_call = !is_plain(glance),
+            ResponsesInnerMember::Output => self.other_bytes = self.other_bytes.saturating_add(length.meant),
+            ResponsesInnerMember::Encrypted => self.encrypted |= length.raw > 0,
+            ResponsesInnerMember::Other | ResponsesInnerMember::Type => {}
         }
     }
 }
@@ -201,7 +212,7 @@ fn is_plain(kind: &[u8]) -> bool {
     )
 }
 
-impl Top {
+impl ResponsesEventMember {
     fn named(name: &[u8]) -> Self {
         match name {
             b"type" => Self::Type,
@@ -216,7 +227,7 @@ impl Top {
     }
 }
 
-impl Inner {
+impl ResponsesInnerMember {
     fn named(name: &[u8]) -> Self {
         match name {
             b"type" => Self::Type,

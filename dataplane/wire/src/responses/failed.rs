@@ -4,12 +4,18 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::envelope::Names;
+use super::envelope::ResponseNames;
 use crate::envelope::named_event;
 
 /// The event: number `number` of the stream of the response that `names` names, or that `fallback_id` shall name
 /// if it never began.
-pub(super) fn event(names: &Names, fallback_id: &str, number: u64, code: &str, message: &str) -> Bytes {
+pub(super) fn event(
+    names: &ResponseNames,
+    fallback_id: &str,
+    number: u64,
+    code: &str,
+    message: &str,
+) -> Bytes {
     let text = |raw: &[u8]| {
         let quoted = [b"\"", raw, b"\""].concat();
         serde_json::from_slice::<Value>(&quoted).ok().filter(|text| text.as_str() != Some(""))

@@ -8,12 +8,12 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::envelope::{Envelope, Names};
-use super::event::{Kind, Seen};
+use super::envelope::{Envelope, ResponseNames};
+use super::event::{ResponsesEventFacts, ResponsesEventKind};
 use super::failed;
 use crate::envelope::{StreamError, named_event, sanitize_value};
-use crate::json::Fault;
-use crate::passing::{self, Gather, Judge, Judged, OversizedScan, Varying, Verdict};
+use crate::json::JsonFault;
+use crate::passing::{self, EventVerdict, Gather, Judge, Judged, OversizedScan, Varying};
 use crate::stream::{StreamOptions, StreamState, Trouble};
 
 /// Judges events one after the other.
@@ -22,7 +22,7 @@ pub(super) struct ResponsesJudge {
     options: StreamOptions,
     state: StreamState,
     /// The response that the stream is about.
-    names: Names,
+    names: ResponseNames,
     /// The number of the next event.
     next: u64,
     /// The last event was a delta that held nothing but text.
@@ -35,56 +35,65 @@ impl ResponsesJudge {
     }
 
     fn look(&mut self, name: &[u8], data: &[u8]) -> Judged {
-        let Ok(mut seen) = Gather::<Seen>::of(data) else { return self.unknown(data).into() };
-        if seen.kind == Kind::None {
-            seen.kind = Kind::named(name);
+        let Ok(mut seen) = Gather::<ResponsesEventFacts>::of(data) else { return self.unknown(data).into() };
+        if seen.kind == ResponsesEventKind::None {
+            seen.kind = ResponsesEventKind::named(name);
         }
         if let Some(verdict) = self.error_in(&seen, data) {
             return verdict.into();
         }
         if self.state.done {
-            return Verdict::Pass.into();
+            return EventVerdict::Pass.into();
         }
         self.note_seen(&seen);
-        let text = seen.text.filter(|_| seen.kind == Kind::Delta);
+        let text = seen.text.filter(|_| seen.kind == ResponsesEventKind::Delta);
         self.after_text = text.is_some();
-        Judged { verdict: Verdict::Pass, text }
+        Judged { verdict: EventVerdict::Pass, text }
     }
 
-    fn error_in(&mut self, seen: &Seen, data: &[u8]) -> Option<Verdict> {
+    fn error_in(&mut self, seen: &ResponsesEventFacts, data: &[u8]) -> Option<EventVerdict> {
         let says_error = seen.response.error.truthy().is_some();
-        let is_odd = seen.odd && seen.kind == Kind::None && !seen.has_error;
-        let is_error =
-            seen.kind == Kind::Error || seen.kind == Kind::Failed || (seen.has_error && says_error) || is_odd;
+        let is_odd = seen.odd && seen.kind == ResponsesEventKind::None && !seen.has_error;
+        let is_error = seen.kind == ResponsesEventKind::Error
+            || seen.kind == ResponsesEventKind::Failed
+            || (seen.has_error && says_error)
+            || is_odd;
         if !is_error {
             return None;
         }
         if self.state.done {
-            return Some(Verdict::Last(None));
+            return Some(EventVerdict::Last(None));
         }
         self.count(seen.number);
-        Some(if seen.kind == Kind::Failed { self.failed(seen, data) } else { self.error(seen, data) })
+        Some(if seen.kind == ResponsesEventKind::Failed {
+            self.failed(seen, data)
+        } else {
+            self.error(seen, data)
+        })
     }
 
-    fn note_seen(&mut self, seen: &Seen) {
+    fn note_seen(&mut self, seen: &ResponsesEventFacts) {
         self.count(seen.number);
         match seen.kind {
-            Kind::Snapshot => self.names = seen.response.names.clone(),
-            Kind::Delta if seen.delta_bytes > 0 => {
+            ResponsesEventKind::Snapshot => self.names = seen.response.names.clone(),
+            ResponsesEventKind::Delta if seen.delta_bytes > 0 => {
                 self.state.content = true;
                 self.state.add_text(seen.delta_bytes);
             }
-            Kind::End => self.ends(seen),
-            Kind::ItemDone => {
+            ResponsesEventKind::End => self.ends(seen),
+            ResponsesEventKind::ItemDone => {
                 self.state.content |= seen.has_output() || seen.encrypted;
                 seen.item.add_to(&mut self.state.extras.units);
             }
-            Kind::Other => self.state.content |= seen.has_output(),
-            Kind::Delta | Kind::None | Kind::Failed | Kind::Error => {}
+            ResponsesEventKind::Other => self.state.content |= seen.has_output(),
+            ResponsesEventKind::Delta
+            | ResponsesEventKind::None
+            | ResponsesEventKind::Failed
+            | ResponsesEventKind::Error => {}
         }
     }
 
-    fn ends(&mut self, seen: &Seen) {
+    fn ends(&mut self, seen: &ResponsesEventFacts) {
         let response = &seen.response;
         self.reported(response);
         self.state.finished = true;
@@ -107,7 +116,7 @@ impl ResponsesJudge {
     }
 
     /// The response failed: all that may be changed is what its error says.
-    fn failed(&mut self, seen: &Seen, data: &[u8]) -> Verdict {
+    fn failed(&mut self, seen: &ResponsesEventFacts, data: &[u8]) -> EventVerdict {
         let response = &seen.response;
         self.reported(response);
         let secrets = self.options.known();
@@ -115,22 +124,22 @@ impl ResponsesJudge {
         let Some(mut said) = said else {
             let message = "The response failed.".to_owned();
             self.state.error = Some(StreamError { message, ..StreamError::default() });
-            return Verdict::LastPass;
+            return EventVerdict::LastPass;
         };
         self.state.error = Some(StreamError::of_member(&said).sanitized(&secrets));
         if !sanitize_value(&mut said, &secrets) {
-            return Verdict::LastPass;
+            return EventVerdict::LastPass;
         }
         let span = response.error.span().unwrap_or_default();
         let (before, after) = (data.get(..span.start), data.get(span.end..));
         let data =
             [before.unwrap_or_default(), said.to_string().as_bytes(), after.unwrap_or_default()].concat();
-        Verdict::Last(Some(named_event("response.failed", &String::from_utf8_lossy(&data))))
+        EventVerdict::Last(Some(named_event("response.failed", &String::from_utf8_lossy(&data))))
     }
 
     /// An error event ends the stream. It keeps its bytes unless they give something away, or the SDKs would
     /// not know it as an error.
-    fn error(&mut self, seen: &Seen, data: &[u8]) -> Verdict {
+    fn error(&mut self, seen: &ResponsesEventFacts, data: &[u8]) -> EventVerdict {
         let read = serde_json::from_slice::<Value>(data).ok();
         let read = read.and_then(|value| Some((StreamError::of_document(&value)?, value)));
         let Some((error, mut value)) = read else { return self.unreadable_error() };
@@ -138,13 +147,13 @@ impl ResponsesJudge {
         let error = error.sanitized(&secrets);
         let changed = sanitize_value(&mut value, &secrets);
         let is_known = seen.has_error
-            || (seen.kind == Kind::Error && value.get("message").is_some_and(Value::is_string));
+            || (seen.kind == ResponsesEventKind::Error && value.get("message").is_some_and(Value::is_string));
         let verdict = if !is_known {
-            Verdict::Last(Some(self.event_of(&error)))
+            EventVerdict::Last(Some(self.event_of(&error)))
         } else if changed {
-            Verdict::Last(Some(named_event("error", &value.to_string())))
+            EventVerdict::Last(Some(named_event("error", &value.to_string())))
         } else {
-            Verdict::LastPass
+            EventVerdict::LastPass
         };
         self.state.error = Some(error);
         verdict
@@ -157,16 +166,16 @@ impl ResponsesJudge {
         named_event("error", &event.to_string())
     }
 
-    fn unreadable_error(&mut self) -> Verdict {
+    fn unreadable_error(&mut self) -> EventVerdict {
         let error = StreamError { message: StreamError::UNREADABLE.to_owned(), ..StreamError::default() };
         let number = self.next.saturating_sub(1);
         let event = failed::event(&self.names, "0", number, "server_error", &error.message);
         self.state.error = Some(error);
-        Verdict::Last(Some(event))
+        EventVerdict::Last(Some(event))
     }
 
     /// Data that is no object: it means nothing to an SDK, but for an error in an array.
-    fn unknown(&mut self, data: &[u8]) -> Verdict {
+    fn unknown(&mut self, data: &[u8]) -> EventVerdict {
         let read =
             || serde_json::from_slice(data).ok().and_then(|value: Value| StreamError::of_document(&value));
         let is_array = data.trim_ascii_start().first() == Some(&b'[') && !self.state.done;
@@ -175,23 +184,23 @@ impl ResponsesJudge {
             let error = error.sanitized(&self.options.known());
             let event = self.event_of(&error);
             self.state.error = Some(error);
-            Verdict::Last(Some(event))
+            EventVerdict::Last(Some(event))
         } else if data.first() == Some(&b'{') && self.state.content {
-            Verdict::Pass
+            EventVerdict::Pass
         } else {
             passing::opaque(data, &self.options.known())
         }
     }
 }
 
-impl Seen {
+impl ResponsesEventFacts {
     fn has_output(&self) -> bool {
         self.is_call || self.other_bytes > 0
     }
 }
 
 impl Judge for ResponsesJudge {
-    type Oversized = Gather<Seen>;
+    type Oversized = Gather<ResponsesEventFacts>;
     const VARYING: Varying = Varying::PaddingAndNumber;
 
     fn state(&self) -> &StreamState {
@@ -213,14 +222,14 @@ impl Judge for ResponsesJudge {
     }
 
     fn judge(&mut self, name: &[u8], data: &[u8]) -> Judged {
-        if data.trim_ascii().is_empty() { Verdict::Pass.into() } else { self.look(name, data) }
+        if data.trim_ascii().is_empty() { EventVerdict::Pass.into() } else { self.look(name, data) }
     }
 
-    fn note(&mut self, oversized: &Gather<Seen>) {
+    fn note(&mut self, oversized: &Gather<ResponsesEventFacts>) {
         self.note_seen(oversized.facts());
     }
 
-    fn oversized_error(&mut self, oversized: &Gather<Seen>) -> Verdict {
+    fn oversized_error(&mut self, oversized: &Gather<ResponsesEventFacts>) -> EventVerdict {
         let seen = oversized.facts();
         self.count(seen.number);
         let said = seen.response.error.truthy().and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
@@ -230,7 +239,7 @@ impl Judge for ResponsesJudge {
         let code = error.code.as_deref().unwrap_or("server_error");
         let event = failed::event(names, "0", self.next.saturating_sub(1), code, &error.message);
         self.state.error = Some(error);
-        Verdict::Last(Some(event))
+        EventVerdict::Last(Some(event))
     }
 
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
@@ -239,29 +248,34 @@ impl Judge for ResponsesJudge {
     }
 }
 
-impl OversizedScan for Gather<Seen> {
+impl OversizedScan for Gather<ResponsesEventFacts> {
     fn named(&mut self, name: &[u8]) {
-        self.facts_mut().kind = Kind::named(name);
+        self.facts_mut().kind = ResponsesEventKind::named(name);
     }
 
-    fn push(&mut self, part: &[u8]) -> Result<(), Fault> {
+    fn push(&mut self, part: &[u8]) -> Result<(), JsonFault> {
         Self::push(self, part)
     }
 
     fn content(&self) -> bool {
         let seen = self.facts();
         match seen.kind {
-            Kind::Delta => true,
-            Kind::ItemDone => seen.has_output() || seen.encrypted,
-            Kind::End => seen.response.text_bytes > 0,
-            Kind::Other => seen.has_output(),
-            Kind::None | Kind::Snapshot | Kind::Failed | Kind::Error => false,
+            ResponsesEventKind::Delta => true,
+            ResponsesEventKind::ItemDone => seen.has_output() || seen.encrypted,
+            ResponsesEventKind::End => seen.response.text_bytes > 0,
+            ResponsesEventKind::Other => seen.has_output(),
+            ResponsesEventKind::None
+            | ResponsesEventKind::Snapshot
+            | ResponsesEventKind::Failed
+            | ResponsesEventKind::Error => false,
         }
     }
 
     fn error_begun(&self) -> bool {
         let seen = self.facts();
-        let is_error = seen.kind == Kind::Failed || seen.kind == Kind::Error || seen.has_error;
+        let is_error = seen.kind == ResponsesEventKind::Failed
+            || seen.kind == ResponsesEventKind::Error
+            || seen.has_error;
         is_error && seen.response.error.begun()
     }
 }

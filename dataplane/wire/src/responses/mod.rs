@@ -9,16 +9,16 @@ mod synthesize;
 mod tool_use;
 mod whole;
 
-use crate::passing::Passing;
+use crate::passing::PassingStream;
 use crate::stream::{AnswerStream, StreamOptions};
 
 pub use synthesize::synthesize_stream;
-pub(crate) use tool_use::ToolUse;
-pub(crate) use whole::{Scan, whole_answer};
+pub(crate) use tool_use::ResponseToolUse;
+pub(crate) use whole::{ResponsesAnswerScan, whole_answer};
 
 /// A native stream on its way to the client.
 pub fn stream(options: StreamOptions) -> impl AnswerStream + use<> {
-    Passing::new(judge::ResponsesJudge::new(options))
+    PassingStream::new(judge::ResponsesJudge::new(options))
 }
 
 #[cfg(test)]

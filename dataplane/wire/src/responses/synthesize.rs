@@ -3,19 +3,19 @@
 
 use serde_json::{Map, Value, json};
 
-type Members = Map<String, Value>;
+type ResponseMembers = Map<String, Value>;
 
 /// The stream that says what the response `whole` says: created, each item with its parts, and how it ended.
 /// `None` if `whole` is no response, or one that failed.
 pub fn synthesize_stream(whole: &[u8]) -> Option<Vec<u8>> {
-    let response: Members = serde_json::from_slice(whole).ok()?;
+    let response: ResponseMembers = serde_json::from_slice(whole).ok()?;
     let items = response.get("output")?.as_array()?;
     let last = match response.get("status").and_then(Value::as_str) {
         Some("completed") | None => "response.completed",
         Some("incomplete") => "response.incomplete",
         Some(_) => return None,
     };
-    let mut out = Events::default();
+    let mut out = ResponsesEventList::default();
     let mut begun = response.clone();
     let none_yet = [
         ("status", "in_progress".into()),
@@ -34,26 +34,26 @@ pub fn synthesize_stream(whole: &[u8]) -> Option<Vec<u8>> {
     Some(out.bytes)
 }
 
-fn members<const N: usize>(named: [(&str, Value); N]) -> Members {
+fn members<const N: usize>(named: [(&str, Value); N]) -> ResponseMembers {
     named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 #[derive(Default)]
-struct Events {
+struct ResponsesEventList {
     bytes: Vec<u8>,
     number: u64,
 }
 
 /// Where an item or part stands.
-struct Spot<'a> {
+struct OutputSpot<'a> {
     item_id: &'a Value,
     output_index: usize,
     /// `content_index` or `summary_index`, and the index.
     part: Option<(&'static str, usize)>,
 }
 
-impl Spot<'_> {
-    fn with<const N: usize>(&self, named: [(&str, Value); N]) -> Members {
+impl OutputSpot<'_> {
+    fn with<const N: usize>(&self, named: [(&str, Value); N]) -> ResponseMembers {
         let mut spot =
             members([("item_id", self.item_id.clone()), ("output_index", self.output_index.into())]);
         spot.extend(self.part.map(|(name, index)| (name.to_owned(), index.into())));
@@ -62,24 +62,25 @@ impl Spot<'_> {
     }
 }
 
-impl Events {
-    fn push(&mut self, name: &str, mut data: Members) {
+impl ResponsesEventList {
+    fn push(&mut self, name: &str, mut data: ResponseMembers) {
         data.extend(members([("type", name.into()), ("sequence_number", self.number.into())]));
         self.number = self.number.saturating_add(1);
         self.bytes.extend_from_slice(format!("event: {name}\ndata: {}\n\n", Value::from(data)).as_bytes());
     }
 
-    fn item(&mut self, output_index: usize, item: &Members) {
+    fn item(&mut self, output_index: usize, item: &ResponseMembers) {
         let kind = item.get("type").and_then(Value::as_str).unwrap_or_default();
-        let spot = Spot { item_id: item.get("id").unwrap_or(&Value::Null), output_index, part: None };
-        let of_item = |item: Members| members([("output_index", output_index.into()), ("item", item.into())]);
+        let spot = OutputSpot { item_id: item.get("id").unwrap_or(&Value::Null), output_index, part: None };
+        let of_item =
+            |item: ResponseMembers| members([("output_index", output_index.into()), ("item", item.into())]);
         self.push("response.output_item.added", of_item(begun(kind, item)));
         let parts = |name: &str| item.get(name).and_then(Value::as_array).into_iter().flatten().enumerate();
         for (index, part) in parts("summary") {
-            self.part(&Spot { part: Some(("summary_index", index)), ..spot }, part);
+            self.part(&OutputSpot { part: Some(("summary_index", index)), ..spot }, part);
         }
         for (index, part) in parts("content") {
-            self.part(&Spot { part: Some(("content_index", index)), ..spot }, part);
+            self.part(&OutputSpot { part: Some(("content_index", index)), ..spot }, part);
         }
         match kind {
             "function_call" => self.text(&spot, "function_call_arguments", "arguments", item),
@@ -89,7 +90,7 @@ impl Events {
         self.push("response.output_item.done", of_item(item.clone()));
     }
 
-    fn part(&mut self, spot: &Spot<'_>, part: &Value) {
+    fn part(&mut self, spot: &OutputSpot<'_>, part: &Value) {
         let Some(part) = part.as_object() else { return };
         let (event, name, frame) = match part.get("type").and_then(Value::as_str) {
             Some("output_text") => ("output_text", "text", "content_part"),
@@ -112,7 +113,7 @@ impl Events {
     }
 
     /// The text of a part or call: all of it in one delta, and once more.
-    fn text(&mut self, spot: &Spot<'_>, event: &str, name: &str, holder: &Members) {
+    fn text(&mut self, spot: &OutputSpot<'_>, event: &str, name: &str, holder: &ResponseMembers) {
         let text = holder.get(name).cloned().unwrap_or_else(|| "".into());
         let beside = beside(event, holder);
         if text.as_str().is_some_and(|text| !text.is_empty()) {
@@ -127,7 +128,7 @@ impl Events {
 }
 
 /// An item before its output.
-fn begun(kind: &str, item: &Members) -> Members {
+fn begun(kind: &str, item: &ResponseMembers) -> ResponseMembers {
     let mut begun = item.clone();
     let empty =
         [("content", json!([])), ("summary", json!([])), ("arguments", "".into()), ("input", "".into())];
@@ -142,7 +143,7 @@ fn begun(kind: &str, item: &Members) -> Members {
 }
 
 /// What the SDKs want beside a text.
-fn beside(event: &str, holder: &Members) -> Option<(String, Value)> {
+fn beside(event: &str, holder: &ResponseMembers) -> Option<(String, Value)> {
     match event {
         "output_text" => {
             let logprobs = holder.get("logprobs").filter(|logprobs| logprobs.is_array());

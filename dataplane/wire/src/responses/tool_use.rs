@@ -4,17 +4,17 @@ use shared::usage::Units;
 
 /// Reads an item: give it every name, and each text right after its name.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ToolUse {
-    kind: Kind,
+pub(crate) struct ResponseToolUse {
+    kind: ToolUseKind,
     /// A page that a search found is opened, or searched itself, at no charge.
     is_free: bool,
     /// The last name of the item itself is `action`.
     in_action: bool,
-    key: Key,
+    key: ToolUseKey,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Kind {
+enum ToolUseKind {
     #[default]
     Other,
     Search,
@@ -23,17 +23,17 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Key {
+enum ToolUseKey {
     #[default]
     Other,
     Type,
     ActionType,
 }
 
-impl ToolUse {
+impl ResponseToolUse {
     /// An item of the type `kind`, with an action of the type `action`.
     pub(crate) fn of(kind: &[u8], action: &[u8]) -> Self {
-        Self { kind: Kind::named(kind), is_free: is_free(action), ..Self::default() }
+        Self { kind: ToolUseKind::named(kind), is_free: is_free(action), ..Self::default() }
     }
 
     /// A member begins: of the item at level 0, of an object in it at level 1.
@@ -42,28 +42,28 @@ impl ToolUse {
             self.in_action = name == b"action";
         }
         self.key = match (level, name) {
-            (0, b"type") => Key::Type,
-            (1, b"type") if self.in_action => Key::ActionType,
-            _ => Key::Other,
+            (0, b"type") => ToolUseKey::Type,
+            (1, b"type") if self.in_action => ToolUseKey::ActionType,
+            _ => ToolUseKey::Other,
         };
     }
 
     /// The value under the last name is this text.
     pub(super) fn text(&mut self, text: &[u8]) {
         match self.key {
-            Key::Type => self.kind = Kind::named(text),
-            Key::ActionType => self.is_free = is_free(text),
-            Key::Other => {}
+            ToolUseKey::Type => self.kind = ToolUseKind::named(text),
+            ToolUseKey::ActionType => self.is_free = is_free(text),
+            ToolUseKey::Other => {}
         }
     }
 
     /// Adds the item to `units`.
     pub(crate) fn add_to(self, units: &mut Units) {
         let count = match self.kind {
-            Kind::Search if !self.is_free => &mut units.searches,
-            Kind::Tool => &mut units.tool_calls,
-            Kind::Picture => &mut units.images,
-            Kind::Search | Kind::Other => return,
+            ToolUseKind::Search if !self.is_free => &mut units.searches,
+            ToolUseKind::Tool => &mut units.tool_calls,
+            ToolUseKind::Picture => &mut units.images,
+            ToolUseKind::Search | ToolUseKind::Other => return,
         };
         *count = count.saturating_add(1);
     }
@@ -74,7 +74,7 @@ fn is_free(action: &[u8]) -> bool {
     matches!(action, b"open_page" | b"find_in_page" | b"find")
 }
 
-impl Kind {
+impl ToolUseKind {
     fn named(name: &[u8]) -> Self {
         match name {
             b"web_search_call" => Self::Search,

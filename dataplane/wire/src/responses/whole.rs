@@ -4,30 +4,30 @@ use serde_json::Value;
 
 use super::envelope::Envelope;
 use crate::envelope::StreamError;
-use crate::json::{Place, TextLength};
-use crate::passing::{Capture, Facts, Gather, WholeAnswer};
+use crate::json::{JsonPlace, TextLength};
+use crate::passing::{Capture, DocumentFacts, Gather, WholeAnswer};
 
 /// The depth of the members of a response that is all there is.
 const BASE: u32 = 1;
 
 /// Reads an answer of any size in pieces and keeps none of it but its usage and error.
 #[derive(Debug, Default)]
-pub(crate) struct Scan {
-    gather: Gather<Seen>,
+pub(crate) struct ResponsesAnswerScan {
+    gather: Gather<ResponseFacts>,
     broken: bool,
 }
 
 #[derive(Debug, Default)]
-struct Seen(Envelope);
+struct ResponseFacts(Envelope);
 
-impl Scan {
+impl ResponsesAnswerScan {
     pub(crate) fn push(&mut self, piece: &[u8]) {
         self.broken = self.broken || self.gather.push(piece).is_err();
     }
 
     /// `error: null` is none; a failed response without a reason is one.
     pub(crate) fn finish(self) -> WholeAnswer {
-        let (Seen(response), whole) = self.gather.finish();
+        let (ResponseFacts(response), whole) = self.gather.finish();
         let said =
             response.error.truthy().map(|raw| serde_json::from_slice(raw).unwrap_or_else(|_| NO_WORD.into()));
         let said = said.or_else(|| response.failed.then(|| Value::from(NO_WORD)));
@@ -44,29 +44,29 @@ impl Scan {
 
 /// Reads an answer that is there as a whole.
 pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
-    let mut scan = Scan::default();
+    let mut scan = ResponsesAnswerScan::default();
     scan.push(body);
     scan.finish()
 }
 
-impl Facts for Seen {
+impl DocumentFacts for ResponseFacts {
     fn capture(&mut self) -> &mut Capture {
         &mut self.0.error
     }
 
-    fn begins(&mut self, at: Place) {
+    fn begins(&mut self, at: JsonPlace) {
         self.0.begins(at, BASE);
     }
 
-    fn open(&mut self, at: Place, object: bool) {
+    fn open(&mut self, at: JsonPlace, object: bool) {
         self.0.open(at, BASE, object);
     }
 
-    fn skips(&self, at: Place, object: bool) -> bool {
+    fn skips(&self, at: JsonPlace, object: bool) -> bool {
         self.0.skips(at, BASE, object)
     }
 
-    fn close(&mut self, at: Place) {
+    fn close(&mut self, at: JsonPlace) {
         self.0.close(at, BASE);
     }
 
@@ -74,11 +74,11 @@ impl Facts for Seen {
         self.0.name(depth, BASE, name);
     }
 
-    fn text(&mut self, at: Place, length: TextLength, glance: &[u8]) {
+    fn text(&mut self, at: JsonPlace, length: TextLength, glance: &[u8]) {
         self.0.text(at, BASE, length, glance);
     }
 
-    fn scalar(&mut self, at: Place, raw: &[u8]) {
+    fn scalar(&mut self, at: JsonPlace, raw: &[u8]) {
         self.0.scalar(at, BASE, raw);
     }
 }

@@ -14,7 +14,7 @@ pub const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// One dispatched event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// Its type; `message` if it named none.
     pub event: String,
     /// Its data lines, joined with LF.
@@ -40,7 +40,7 @@ impl std::error::Error for TooLarge {}
 
 /// The decoder.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct SseDecoder {
     bytes_max: usize,
     begun: bool,
     after_cr: bool,
@@ -50,16 +50,16 @@ pub struct Decoder {
     event: Vec<u8>,
     id: Vec<u8>,
     retry_ms: Option<u64>,
-    ready: VecDeque<Event>,
+    ready: VecDeque<SseEvent>,
 }
 
-impl Default for Decoder {
+impl Default for SseDecoder {
     fn default() -> Self {
         Self::new(EVENT_BYTES_MAX)
     }
 }
 
-impl Decoder {
+impl SseDecoder {
     /// A decoder that keeps at most `bytes_max` of an event.
     pub fn new(bytes_max: usize) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl Decoder {
     }
 
     /// The next whole event.
-    pub fn next_event(&mut self) -> Option<Event> {
+    pub fn next_event(&mut self) -> Option<SseEvent> {
         self.ready.pop_front()
     }
 
@@ -158,7 +158,7 @@ impl Decoder {
             return;
         }
         let data = std::mem::take(&mut self.data);
-        self.ready.push_back(Event {
+        self.ready.push_back(SseEvent {
             event: if event.is_empty() { "message".to_owned() } else { text(event) },
             data: text(data),
             id: text(self.id.clone()),
@@ -177,8 +177,8 @@ mod tests {
     use super::*;
     use crate::cutting;
 
-    fn decode(pieces: &[&[u8]]) -> Vec<Event> {
-        let (mut decoder, mut events) = (Decoder::default(), Vec::new());
+    fn decode(pieces: &[&[u8]]) -> Vec<SseEvent> {
+        let (mut decoder, mut events) = (SseDecoder::default(), Vec::new());
         for piece in pieces {
             decoder.push(piece).unwrap();
             events.extend(std::iter::from_fn(|| decoder.next_event()));
@@ -188,10 +188,10 @@ mod tests {
 
     #[test]
     fn keeps_no_more_than_its_bound() {
-        let mut decoder = Decoder::new(16);
+        let mut decoder = SseDecoder::new(16);
         assert_eq!(decoder.push(b"data: 0123456789"), Ok(()), "exactly the bound");
         assert_eq!(decoder.push(b"a"), Err(TooLarge { bytes_max: 16 }));
-        let mut decoder = Decoder::new(16);
+        let mut decoder = SseDecoder::new(16);
         assert_eq!(decoder.push(b"data: 0\ndata: 0\n"), Ok(()));
         assert_eq!(decoder.push(b"data: 0123456\n"), Err(TooLarge { bytes_max: 16 }), "lines add up");
     }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn says_whether_the_end_cut_an_event_off() {
         for (input, cut) in [("data: a\n\n", false), ("data: a\n", true), ("dat", true), (": x\n", false)] {
-            let mut decoder = Decoder::default();
+            let mut decoder = SseDecoder::default();
             decoder.push(input.as_bytes()).unwrap();
             assert_eq!(decoder.finish(), cut, "{input:?}");
         }

@@ -4,4 +4,4 @@ mod block;
 mod decoder;
 
 pub use block::{BlockData, Blocks, data_of};
-pub use decoder::{Decoder, EVENT_BYTES_MAX, Event, TooLarge};
+pub use decoder::{EVENT_BYTES_MAX, SseDecoder, SseEvent, TooLarge};

@@ -1,22 +1,22 @@
 //! What the models of one family have in common when tokens are counted.
 
-use super::Size;
+use super::ImageSize;
 use crate::claude;
 
 /// A family of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Family {
+pub struct ModelFamily {
     /// Hundredths by which its tokens are more than the weights say.
     pub scale: u64,
     /// What stands around messages and tools.
-    pub frame: Frame,
+    pub frame: TokenFrame,
     /// How it sees images.
     pub(super) image: ImageRule,
 }
 
 /// Tokens that a request has beside its texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct TokenFrame {
     /// For the request.
     pub base: u64,
     /// For each message.
@@ -48,7 +48,7 @@ pub(super) enum ImageRule {
     Gemini,
 }
 
-const ANTHROPIC: Frame = Frame {
+const ANTHROPIC: TokenFrame = TokenFrame {
     base: 3,
     message: 3,
     tools: 346,
@@ -58,32 +58,43 @@ const ANTHROPIC: Frame = Frame {
     result: 8,
     thoughts: true,
 };
-const OPEN_AI: Frame =
-    Frame { base: 3, message: 3, tools: 12, tools_forced: 12, tool: 7, call: 8, result: 5, thoughts: false };
+const OPEN_AI: TokenFrame = TokenFrame {
+    base: 3,
+    message: 3,
+    tools: 12,
+    tools_forced: 12,
+    tool: 7,
+    call: 8,
+    result: 5,
+    thoughts: false,
+};
 
 const PATCHES_OLD: ImageRule = ImageRule::Patches28 { edge_max: 1_568, tokens_max: 1_568 };
 const PATCHES_NEW: ImageRule = ImageRule::Patches28 { edge_max: 2_576, tokens_max: 8_464 };
 
-const CLAUDE: Family = Family { scale: 110, frame: ANTHROPIC, image: PATCHES_OLD };
+const CLAUDE: ModelFamily = ModelFamily { scale: 110, frame: ANTHROPIC, image: PATCHES_OLD };
 /// Its tokenizer makes 30 % more of the same text.
-const CLAUDE_NEW: Family = Family { scale: 143, frame: ANTHROPIC, image: PATCHES_NEW };
-const UNKNOWN: Family = Family { scale: 110, frame: OPEN_AI, image: PATCHES_NEW };
-const GEMINI: Family = Family { scale: 110, frame: OPEN_AI, image: ImageRule::Gemini };
+const CLAUDE_NEW: ModelFamily = ModelFamily { scale: 143, frame: ANTHROPIC, image: PATCHES_NEW };
+const UNKNOWN: ModelFamily = ModelFamily { scale: 110, frame: OPEN_AI, image: PATCHES_NEW };
+const GEMINI: ModelFamily = ModelFamily { scale: 110, frame: OPEN_AI, image: ImageRule::Gemini };
 
-const fn tiles(scale: u64, base: u64, tile: u64) -> Family {
-    Family { scale, frame: OPEN_AI, image: ImageRule::Tiles { base, tile } }
+const fn tiles(scale: u64, base: u64, tile: u64) -> ModelFamily {
+    ModelFamily { scale, frame: OPEN_AI, image: ImageRule::Tiles { base, tile } }
 }
 
-const fn patches(milli: u64) -> Family {
-    Family { scale: 100, frame: OPEN_AI, image: ImageRule::Patches32 { milli, patches_max: 1_536 } }
+const fn patches(milli: u64) -> ModelFamily {
+    ModelFamily { scale: 100, frame: OPEN_AI, image: ImageRule::Patches32 { milli, patches_max: 1_536 } }
 }
 
 /// The newest ones of OpenAI, and those that are not known by name.
-const GPT_NEW: Family =
-    Family { scale: 100, frame: OPEN_AI, image: ImageRule::Patches32 { milli: 1_200, patches_max: 2_500 } };
+const GPT_NEW: ModelFamily = ModelFamily {
+    scale: 100,
+    frame: OPEN_AI,
+    image: ImageRule::Patches32 { milli: 1_200, patches_max: 2_500 },
+};
 
 /// Beginnings of names, the longer one before the shorter.
-const FAMILIES: &[(&str, Family)] = &[
+const FAMILIES: &[(&str, ModelFamily)] = &[
     ("gpt-5-mini", patches(1_620)),
     ("gpt-5-nano", patches(2_460)),
     ("gpt-5-chat", tiles(100, 70, 140)),
@@ -107,7 +118,7 @@ const FAMILIES: &[(&str, Family)] = &[
 ];
 
 /// The family of a model, by the name its provider gives it.
-pub fn family_of(model: &str) -> Family {
+pub fn family_of(model: &str) -> ModelFamily {
     if let Some(version) = claude::version(model) {
         let is_new = version >= (5, 0) || version >= (4, 7) && claude::is_opus(model);
         return if is_new { CLAUDE_NEW } else { CLAUDE };
@@ -117,15 +128,15 @@ pub fn family_of(model: &str) -> Family {
     FAMILIES.iter().find(|(start, _)| name.starts_with(start)).map_or(UNKNOWN, |(_, family)| *family)
 }
 
-impl Family {
+impl ModelFamily {
     /// Tokens of an image; one whose size is not known counts as a square of 1,024.
-    pub fn image_tokens(&self, size: Option<Size>) -> u64 {
-        self.image.tokens(size.unwrap_or(Size { width: 1_024, height: 1_024 }))
+    pub fn image_tokens(&self, size: Option<ImageSize>) -> u64 {
+        self.image.tokens(size.unwrap_or(ImageSize { width: 1_024, height: 1_024 }))
     }
 
     /// The most tokens of an image whose size is not known: of 4,096 by 4,096, or of the oblong that is more.
     pub fn image_tokens_max(&self) -> u64 {
-        let of = |height| self.image.tokens(Size { width: 4_096, height });
+        let of = |height| self.image.tokens(ImageSize { width: 4_096, height });
         of(4_096).max(of(1_536))
     }
 }

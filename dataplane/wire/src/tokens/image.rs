@@ -4,7 +4,7 @@ use super::family::ImageRule;
 
 /// Pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct ImageSize {
     /// Across.
     pub width: u64,
     /// Down.
@@ -12,10 +12,12 @@ pub struct Size {
 }
 
 /// The size that the beginning of an image names: PNG, GIF, JPEG or WebP.
-pub fn size_of(bytes: &[u8]) -> Option<Size> {
+pub fn size_of(bytes: &[u8]) -> Option<ImageSize> {
     let size = match bytes {
-        [0x89, b'P', b'N', b'G', ..] => Size { width: big(bytes, 16, 4)?, height: big(bytes, 20, 4)? },
-        [b'G', b'I', b'F', b'8', ..] => Size { width: little(bytes, 6, 2)?, height: little(bytes, 8, 2)? },
+        [0x89, b'P', b'N', b'G', ..] => ImageSize { width: big(bytes, 16, 4)?, height: big(bytes, 20, 4)? },
+        [b'G', b'I', b'F', b'8', ..] => {
+            ImageSize { width: little(bytes, 6, 2)?, height: little(bytes, 8, 2)? }
+        }
         [0xff, 0xd8, ..] => jpeg(bytes)?,
         [b'R', b'I', b'F', b'F', ..] if bytes.get(8..12) == Some(b"WEBP") => webp(bytes)?,
         _ => return None,
@@ -24,7 +26,7 @@ pub fn size_of(bytes: &[u8]) -> Option<Size> {
 }
 
 /// Walks the segments to the one that begins a frame.
-fn jpeg(bytes: &[u8]) -> Option<Size> {
+fn jpeg(bytes: &[u8]) -> Option<ImageSize> {
     let mut at = 2_usize;
     loop {
         if *bytes.get(at)? != 0xff {
@@ -35,7 +37,7 @@ fn jpeg(bytes: &[u8]) -> Option<Size> {
             0xff => at = at.checked_add(1)?,
             0xc4 | 0xc8 | 0xcc => at = after_segment(bytes, at)?,
             0xc0..=0xcf => {
-                return Some(Size {
+                return Some(ImageSize {
                     height: big(bytes, at.checked_add(5)?, 2)?,
                     width: big(bytes, at.checked_add(7)?, 2)?,
                 });
@@ -51,15 +53,15 @@ fn after_segment(bytes: &[u8], at: usize) -> Option<usize> {
     at.checked_add(2)?.checked_add(length.max(2))
 }
 
-fn webp(bytes: &[u8]) -> Option<Size> {
+fn webp(bytes: &[u8]) -> Option<ImageSize> {
     match bytes.get(12..16)? {
-        b"VP8X" => Some(Size { width: little(bytes, 24, 3)? + 1, height: little(bytes, 27, 3)? + 1 }),
+        b"VP8X" => Some(ImageSize { width: little(bytes, 24, 3)? + 1, height: little(bytes, 27, 3)? + 1 }),
         b"VP8L" => {
             let bits = little(bytes, 21, 4)?;
-            Some(Size { width: (bits & 0x3fff) + 1, height: ((bits >> 14) & 0x3fff) + 1 })
+            Some(ImageSize { width: (bits & 0x3fff) + 1, height: ((bits >> 14) & 0x3fff) + 1 })
         }
         b"VP8 " => {
-            Some(Size { width: little(bytes, 26, 2)? & 0x3fff, height: little(bytes, 28, 2)? & 0x3fff })
+            Some(ImageSize { width: little(bytes, 26, 2)? & 0x3fff, height: little(bytes, 28, 2)? & 0x3fff })
         }
         _ => None,
     }
@@ -75,7 +77,7 @@ fn little(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
     Some(number.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
 }
 
-impl Size {
+impl ImageSize {
     /// Made smaller so that no edge is longer than `edge_max`.
     fn within(self, edge_max: u64) -> Self {
         let longer = self.width.max(self.height);
@@ -104,7 +106,7 @@ impl Size {
 
 impl ImageRule {
     /// Tokens of an image of this size.
-    pub(super) fn tokens(self, size: Size) -> u64 {
+    pub(super) fn tokens(self, size: ImageSize) -> u64 {
         match self {
             Self::Patches28 { edge_max, tokens_max } => {
                 let size = size.within(edge_max);
@@ -156,7 +158,7 @@ mod tests {
             (&vp8l[..], (100, 52)),
         ];
         for (bytes, (width, height)) in rows {
-            assert_eq!(size_of(bytes), Some(Size { width, height }), "{bytes:?}");
+            assert_eq!(size_of(bytes), Some(ImageSize { width, height }), "{bytes:?}");
             for end in 0..bytes.len() {
                 assert!(size_of(&bytes[..end]).is_none_or(|size| size.width == width), "cut at {end}");
             }
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn large_images_are_made_to_fit_first() {
-        let tokens = |model, width, height| family_of(model).image_tokens(Some(Size { width, height }));
+        let tokens = |model, width, height| family_of(model).image_tokens(Some(ImageSize { width, height }));
         let rows = [
             ("claude-sonnet-4-5", 1_000, 1_000, 36 * 36),
             ("claude-sonnet-4-5", 100_000, 100_000, 1_568),

@@ -8,7 +8,7 @@ mod text;
 mod wave;
 
 pub(crate) use document::{PAGE_BYTES, PAGE_TOKENS, PAGES_UNKNOWN, decoded};
-pub use family::{Family, family_of};
-pub use image::{Size, size_of};
+pub use family::{ModelFamily, family_of};
+pub use image::{ImageSize, size_of};
 pub use text::milli_tokens;
 pub(crate) use wave::{WAVE_HEAD_BYTES, wave_ms};

@@ -17,23 +17,29 @@ pub fn milli_tokens(text: &str) -> u64 {
     let bytes = text.as_bytes();
     let (mut sum, mut at) = (0_u64, 0_usize);
     while let Some(&first) = bytes.get(at) {
-        let kind = Kind::of(first);
+        let kind = CharacterKind::of(first);
         let rest = bytes.get(at..).unwrap_or_default();
         let length = match kind {
-            Kind::Other => 1,
-            Kind::Letter | Kind::Digit | Kind::Blank | Kind::LineEnd | Kind::Sign => {
-                rest.iter().take_while(|byte| Kind::of(**byte) == kind).count()
-            }
+            CharacterKind::Other => 1,
+            CharacterKind::Letter
+            | CharacterKind::Digit
+            | CharacterKind::Blank
+            | CharacterKind::LineEnd
+            | CharacterKind::Sign => rest.iter().take_while(|byte| CharacterKind::of(**byte) == kind).count(),
         };
         let run = rest.get(..length).unwrap_or_default();
         let more = match kind {
-            Kind::Letter => humps(run),
-            Kind::Digit => DIGITS.saturating_mul(number(length.div_ceil(3))),
-            Kind::Blank if length == 1 => 0,
-            Kind::Blank => BLANKS,
-            Kind::LineEnd => LINE_ENDS,
-            Kind::Sign => SIGNS.saturating_add(SIGN.saturating_mul(number(length.saturating_sub(1)))),
-            Kind::Other => text.get(at..).and_then(|rest| rest.chars().next()).map_or(0, other_script),
+            CharacterKind::Letter => humps(run),
+            CharacterKind::Digit => DIGITS.saturating_mul(number(length.div_ceil(3))),
+            CharacterKind::Blank if length == 1 => 0,
+            CharacterKind::Blank => BLANKS,
+            CharacterKind::LineEnd => LINE_ENDS,
+            CharacterKind::Sign => {
+                SIGNS.saturating_add(SIGN.saturating_mul(number(length.saturating_sub(1))))
+            }
+            CharacterKind::Other => {
+                text.get(at..).and_then(|rest| rest.chars().next()).map_or(0, other_script)
+            }
         };
         sum = sum.saturating_add(more);
         at = at.saturating_add(length);
@@ -42,7 +48,7 @@ pub fn milli_tokens(text: &str) -> u64 {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CharacterKind {
     Letter,
     Digit,
     Blank,
@@ -51,7 +57,7 @@ enum Kind {
     Other,
 }
 
-impl Kind {
+impl CharacterKind {
     fn of(byte: u8) -> Self {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' => Self::Letter,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use shared::operation::Dialect;
 use shared::provider::path::Call;
 use shared::usage::TokenCounts;
-use wire::adapt::{Answers, BadAnswer, Prepared, Traits, Whole, find};
+use wire::adapt::{Answers, BadAnswer, Prepared, Traits, TranslatedAnswer, find};
 
 use crate::pair::{fixture, fixture_json, prepare};
 
@@ -21,11 +21,11 @@ fn answers(model: &str) -> Box<dyn Answers> {
     asked(&json!({"model": "img", "prompt": "x"}), model).answers
 }
 
-fn whole(model: &str, body: &Value) -> Result<Whole, BadAnswer> {
+fn whole(model: &str, body: &Value) -> Result<TranslatedAnswer, BadAnswer> {
     answers(model).whole(body.to_string().as_bytes())
 }
 
-fn read(whole: &Whole) -> Value {
+fn read(whole: &TranslatedAnswer) -> Value {
     serde_json::from_slice(&whole.body).unwrap()
 }
 

@@ -1,10 +1,10 @@
 //! Streams in a form in which two that mean the same are equal: neighbouring deltas of one thing joined.
 
 use serde_json::{Value, json};
-use wire::sse::{Decoder, Event};
+use wire::sse::{SseDecoder, SseEvent};
 
-pub(crate) fn decode(stream: &[u8]) -> Vec<Event> {
-    let mut decoder = Decoder::default();
+pub(crate) fn decode(stream: &[u8]) -> Vec<SseEvent> {
+    let mut decoder = SseDecoder::default();
     decoder.push(stream).unwrap();
     let events = std::iter::from_fn(|| decoder.next_event()).collect();
     assert!(!decoder.finish(), "the last event is not whole: {}", String::from_utf8_lossy(stream));
@@ -40,7 +40,7 @@ pub(crate) fn normal(protocol: &str, stream: &[u8]) -> Vec<Value> {
 }
 
 /// `[DONE]` is a string.
-fn value_of(event: &Event) -> Value {
+fn value_of(event: &SseEvent) -> Value {
     if event.data == "[DONE]" {
         return json!("[DONE]");
     }

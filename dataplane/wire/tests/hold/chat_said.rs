@@ -1,7 +1,7 @@
 //! A small client of chat streams, as strict as SDKs and agents are.
 
 use serde_json::{Value, json};
-use wire::sse::{Decoder, Event};
+use wire::sse::{SseDecoder, SseEvent};
 
 /// What a stream said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub(crate) struct Read {
 
 /// Reads a whole stream and checks that its chunks fit together.
 pub(crate) fn read(stream: &[u8]) -> Read {
-    let mut decoder = Decoder::default();
+    let mut decoder = SseDecoder::default();
     decoder.push(stream).unwrap();
-    let events: Vec<Event> = std::iter::from_fn(|| decoder.next_event()).collect();
+    let events: Vec<SseEvent> = std::iter::from_fn(|| decoder.next_event()).collect();
     assert!(!decoder.finish(), "every event ends with a blank line");
     let mut read = Read::default();
     let mut first: Option<Value> = None;

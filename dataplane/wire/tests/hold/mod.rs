@@ -17,12 +17,12 @@ use shared::operation::Dialect;
 use shared::operation_id::{OperationIds, Owner, Started};
 use shared::secret::Secret;
 use wire::adapt::{Answers, Asking, Prepared, Rejection, Traits};
-use wire::json::{Place, Scanner, Sink};
-use wire::media::videos::{About, State, Vendor, Video, polled};
+use wire::json::{JsonPlace, JsonSink, Scanner};
+use wire::media::videos::{About, Vendor, Video, VideoState, polled};
 use wire::multipart::FormScan;
 use wire::native::WholeScan;
 use wire::request::{HeadScan, Naming};
-use wire::sse::{Blocks, Decoder, Event};
+use wire::sse::{Blocks, SseDecoder, SseEvent};
 use wire::stream::{StreamOptions, StreamState};
 
 /// The input in pieces whose sizes follow from its first byte.
@@ -38,8 +38,8 @@ fn pieces(input: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-fn decode(pieces: &[&[u8]]) -> Vec<Event> {
-    let (mut decoder, mut events) = (Decoder::new(1 << 20), Vec::new());
+fn decode(pieces: &[&[u8]]) -> Vec<SseEvent> {
+    let (mut decoder, mut events) = (SseDecoder::new(1 << 20), Vec::new());
     for piece in pieces {
         decoder.push(piece).unwrap();
         events.extend(std::iter::from_fn(|| decoder.next_event()));
@@ -80,16 +80,16 @@ struct Count {
     text: Vec<u8>,
 }
 
-impl Sink for Count {
-    fn open(&mut self, at: Place, _object: bool) {
+impl JsonSink for Count {
+    fn open(&mut self, at: JsonPlace, _object: bool) {
         self.opened += 1;
         self.last = at.offset;
     }
-    fn close(&mut self, at: Place) {
+    fn close(&mut self, at: JsonPlace) {
         self.closed += 1;
         self.last = at.offset;
     }
-    fn text_start(&mut self, _at: Place, key: bool) {
+    fn text_start(&mut self, _at: JsonPlace, key: bool) {
         self.names += usize::from(key);
     }
     fn piece(&mut self, bytes: &[u8]) {
@@ -231,7 +231,7 @@ pub(crate) fn chat_stream(input: &[u8]) {
         body: &whole,
         secrets: &["canary-secret"],
     };
-    let error = wire::envelope::upstream_error(wire::envelope::Family::OpenAi, answer, "req_1");
+    let error = wire::envelope::upstream_error(wire::envelope::EnvelopeFamily::OpenAi, answer, "req_1");
     assert!(!String::from_utf8_lossy(&error).contains("canary-secret"));
 }
 
@@ -307,9 +307,9 @@ pub(crate) fn event_stream(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
     let read = |pieces: &[&[u8]]| {
-        let (mut decoder, mut seen) = (wire::eventstream::Decoder::default(), Vec::new());
+        let (mut decoder, mut seen) = (wire::eventstream::EventStreamDecoder::default(), Vec::new());
         for piece in pieces {
-            let mut see = |message: wire::eventstream::Message<'_>| {
+            let mut see = |message: wire::eventstream::EventStreamMessage<'_>| {
                 let kind = message.header(":event-type").map(str::to_owned);
                 seen.push((kind, message.payload().to_vec()));
                 true
@@ -385,19 +385,19 @@ pub(crate) fn videos(input: &[u8]) {
 const OPERATION: About<'_> =
     About { operation: "vop_1", created_at: 1_795_000_000, provider: "p", model: "m\"" };
 
-fn check_state(state: State) {
+fn check_state(state: VideoState) {
     let read = match state {
-        State::Running(progress) => {
+        VideoState::Running(progress) => {
             assert!(progress.is_none_or(|progress| progress <= 100));
             OPERATION.running(progress)
         }
-        State::Failed(error) => OPERATION.failed(&error.sanitized(&[])),
-        State::Done(Video::At { address, media_type }) => OPERATION.at(&address, &media_type),
-        State::Done(Video::Inline { base64, media_type }) => {
+        VideoState::Failed(error) => OPERATION.failed(&error.sanitized(&[])),
+        VideoState::Done(Video::At { address, media_type }) => OPERATION.at(&address, &media_type),
+        VideoState::Done(Video::Inline { base64, media_type }) => {
             let (head, tail) = OPERATION.around(&media_type);
             [head, base64, tail].concat().into()
         }
-        State::Done(Video::Kept) => return,
+        VideoState::Done(Video::Kept) => return,
     };
     let read: Value = serde_json::from_slice(&read).unwrap();
     assert_eq!(read["operation"], "vop_1");

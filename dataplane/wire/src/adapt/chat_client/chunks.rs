@@ -3,15 +3,15 @@
 use bytes::Bytes;
 use shared::usage::TokenCounts;
 
-use super::{Call, Identity, in_old_words, write_signature, write_usage};
+use super::{CompletionCall, Identity, in_old_words, write_signature, write_usage};
 use crate::envelope::{StreamError, event_of};
 use crate::extras::Extras;
-use crate::json::{Writer, meant_bytes};
+use crate::json::{JsonWriter, meant_bytes};
 use crate::stream::StreamState;
 
 /// Writes chunks, each for the choice that is named. The first one of a choice is its role.
 #[derive(Debug)]
-pub(in crate::adapt) struct Chunks {
+pub(in crate::adapt) struct ChatChunkWriter {
     /// What every chunk begins with, up to its choice.
     before: Vec<u8>,
     /// What most begin with: up to the first member of a delta of the first choice.
@@ -21,14 +21,14 @@ pub(in crate::adapt) struct Chunks {
     /// Calls are written in the old form, which has room for one.
     functions: bool,
     secrets: Vec<String>,
-    json: Writer,
+    json: JsonWriter,
     state: StreamState,
     stopped: bool,
 }
 
-impl Chunks {
+impl ChatChunkWriter {
     pub(in crate::adapt) fn new(identity: &Identity, include_usage: bool, secrets: Vec<String>) -> Self {
-        let mut json = Writer::default();
+        let mut json = JsonWriter::default();
         json.bytes(b"data: ").object();
         identity.write("chat.completion.chunk", &mut json);
         json.name("choices").list();
@@ -39,7 +39,7 @@ impl Chunks {
             include_usage,
             functions: identity.functions,
             secrets,
-            json: Writer::default(),
+            json: JsonWriter::default(),
             state: StreamState::default(),
             stopped: false,
         }
@@ -91,7 +91,7 @@ impl Chunks {
     }
 
     /// A call begins, with what is known of its arguments.
-    pub(in crate::adapt) fn call(&mut self, choice: u64, index: u64, call: &Call<'_>) {
+    pub(in crate::adapt) fn call(&mut self, choice: u64, index: u64, call: &CompletionCall<'_>) {
         if self.functions {
             return self.function_call(
                 choice,
@@ -183,7 +183,7 @@ impl Chunks {
         }
     }
 
-    fn begin(&mut self, choice: u64) -> &mut Writer {
+    fn begin(&mut self, choice: u64) -> &mut JsonWriter {
         if choice == 0 {
             return self.json.bytes(&self.before_delta);
         }

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use shared::usage::TokenCounts;
 
 use super::{Identity, in_old_words, write_signature, write_usage};
-use crate::adapt::Whole;
+use crate::adapt::TranslatedAnswer;
 use crate::extras::Extras;
-use crate::json::Writer;
+use crate::json::JsonWriter;
 
 /// A call of a function.
 #[derive(Debug, Default)]
-pub(in crate::adapt) struct Call<'a> {
+pub(in crate::adapt) struct CompletionCall<'a> {
     pub(in crate::adapt) id: Cow<'a, str>,
     pub(in crate::adapt) name: Cow<'a, str>,
     /// JSON, or the beginning of it.
@@ -20,8 +20,8 @@ pub(in crate::adapt) struct Call<'a> {
     pub(in crate::adapt) signature: Option<Cow<'a, str>>,
 }
 
-impl Call<'_> {
-    pub(super) fn write(&self, json: &mut Writer) {
+impl CompletionCall<'_> {
+    pub(super) fn write(&self, json: &mut JsonWriter) {
         json.name("id").text(&self.id).name("type").text("function");
         self.write_function(json.name("function"));
         if let Some(signature) = &self.signature {
@@ -29,7 +29,7 @@ impl Call<'_> {
         }
     }
 
-    fn write_function(&self, json: &mut Writer) {
+    fn write_function(&self, json: &mut JsonWriter) {
         json.object().name("name").text(&self.name).name("arguments").text(&self.arguments).end_object();
     }
 
@@ -40,11 +40,11 @@ impl Call<'_> {
 
 /// One answer of a completion.
 #[derive(Debug, Default)]
-pub(in crate::adapt) struct Choice<'a> {
+pub(in crate::adapt) struct CompletionChoice<'a> {
     pub(in crate::adapt) index: u64,
     pub(in crate::adapt) content: String,
     pub(in crate::adapt) reasoning: String,
-    pub(in crate::adapt) calls: Vec<Call<'a>>,
+    pub(in crate::adapt) calls: Vec<CompletionCall<'a>>,
     /// Gemini's signature of the thoughts before the text.
     pub(in crate::adapt) signature: Option<Cow<'a, str>>,
     /// Blocks of Anthropic's thinking: JSON without the brackets around them. Empty if there are none.
@@ -52,8 +52,8 @@ pub(in crate::adapt) struct Choice<'a> {
     pub(in crate::adapt) finish_reason: &'static str,
 }
 
-impl Choice<'_> {
-    fn write(&self, functions: bool, json: &mut Writer) {
+impl CompletionChoice<'_> {
+    fn write(&self, functions: bool, json: &mut JsonWriter) {
         json.object().name("index").number(self.index).name("message").object();
         json.name("role").text("assistant").name("content");
         if self.content.is_empty() && !self.calls.is_empty() {
@@ -81,7 +81,7 @@ impl Choice<'_> {
         json.text(if functions { in_old_words(self.finish_reason) } else { self.finish_reason }).end_object();
     }
 
-    fn write_calls(&self, json: &mut Writer) {
+    fn write_calls(&self, json: &mut JsonWriter) {
         json.name("tool_calls").list();
         for call in &self.calls {
             json.object();
@@ -92,18 +92,18 @@ impl Choice<'_> {
     }
 
     fn bytes(&self) -> usize {
-        self.calls.iter().map(Call::bytes).chain([self.content.len(), self.reasoning.len()]).sum()
+        self.calls.iter().map(CompletionCall::bytes).chain([self.content.len(), self.reasoning.len()]).sum()
     }
 }
 
 /// The whole completion.
 pub(in crate::adapt) fn completion(
     identity: &Identity,
-    choices: &[Choice<'_>],
+    choices: &[CompletionChoice<'_>],
     usage: Option<TokenCounts>,
     extras: Extras,
-) -> Whole {
-    let mut json = Writer::default();
+) -> TranslatedAnswer {
+    let mut json = JsonWriter::default();
     json.object();
     identity.write("chat.completion", &mut json);
     json.name("choices").list();
@@ -116,7 +116,7 @@ pub(in crate::adapt) fn completion(
         write_usage(&usage, &mut json);
     }
     json.end_object();
-    let output_bytes = choices.iter().map(Choice::bytes).sum::<usize>();
+    let output_bytes = choices.iter().map(CompletionChoice::bytes).sum::<usize>();
     let output_bytes = output_bytes.try_into().unwrap_or(u64::MAX);
-    Whole { body: json.finish().into(), usage, extras, output_bytes }
+    TranslatedAnswer { body: json.finish().into(), usage, extras, output_bytes }
 }

@@ -2,12 +2,12 @@
 
 use simd_json::tape::Object;
 
-use super::part::{CacheMark, Part};
+use super::part::{CacheMark, ChatPart};
 use crate::adapt::{Loss, Rejection, read};
 use crate::json::{self, Tree};
 
 /// One message.
-pub(in crate::adapt) struct Message<'t, 'i> {
+pub(in crate::adapt) struct ChatMessage<'t, 'i> {
     /// Its place in the request.
     pub(in crate::adapt) path: String,
     pub(in crate::adapt) role: &'i str,
@@ -15,7 +15,7 @@ pub(in crate::adapt) struct Message<'t, 'i> {
 }
 
 /// A call that an assistant made.
-pub(in crate::adapt) struct Asked<'t, 'i> {
+pub(in crate::adapt) struct AssistantCall<'t, 'i> {
     /// `None` of a `function_call`, which has none.
     pub(in crate::adapt) id: Option<&'i str>,
     pub(in crate::adapt) name: &'i str,
@@ -28,7 +28,7 @@ pub(in crate::adapt) struct Asked<'t, 'i> {
 /// The messages of `request`.
 pub(in crate::adapt) fn messages<'t, 'i>(
     request: &Object<'t, 'i>,
-) -> Result<Vec<Message<'t, 'i>>, Rejection> {
+) -> Result<Vec<ChatMessage<'t, 'i>>, Rejection> {
     let list =
         read::member(request, "messages").ok_or_else(|| Rejection::malformed("messages", "is missing."))?;
     let list = read::array(list, || "messages".to_owned())?;
@@ -37,19 +37,19 @@ pub(in crate::adapt) fn messages<'t, 'i>(
         let path = format!("messages.{position}");
         let members = read::object(message, || path.clone())?;
         let role = read::needed_text(&members, "role", || path.clone())?;
-        messages.push(Message { path, role, members });
+        messages.push(ChatMessage { path, role, members });
     }
     Ok(messages)
 }
 
-impl<'t, 'i> Message<'t, 'i> {
-    pub(in crate::adapt) fn parts(&self) -> Result<Vec<Part<'t, 'i>>, Rejection> {
-        Part::all(&self.members, format!("{}.content", self.path))
+impl<'t, 'i> ChatMessage<'t, 'i> {
+    pub(in crate::adapt) fn parts(&self) -> Result<Vec<ChatPart<'t, 'i>>, Rejection> {
+        ChatPart::all(&self.members, format!("{}.content", self.path))
     }
 
     /// The parts of a message that may hold nothing but text.
-    pub(in crate::adapt) fn text_parts(&self) -> Result<Vec<(&'i str, Part<'t, 'i>)>, Rejection> {
-        let only_text = |part: Part<'t, 'i>| match part.text {
+    pub(in crate::adapt) fn text_parts(&self) -> Result<Vec<(&'i str, ChatPart<'t, 'i>)>, Rejection> {
+        let only_text = |part: ChatPart<'t, 'i>| match part.text {
             Some(text) => Ok((text, part)),
             None => Err(Rejection::new(&*part.path, "is not text, which is all that may stand here.")),
         };
@@ -82,7 +82,10 @@ impl<'t, 'i> Message<'t, 'i> {
     }
 
     /// The calls that it makes. `losses` says why one of free text cannot be.
-    pub(in crate::adapt) fn calls(&self, losses: &'static [Loss]) -> Result<Vec<Asked<'t, 'i>>, Rejection> {
+    pub(in crate::adapt) fn calls(
+        &self,
+        losses: &'static [Loss],
+    ) -> Result<Vec<AssistantCall<'t, 'i>>, Rejection> {
         let mut calls = Vec::new();
         if let Some(list) = read::member(&self.members, "tool_calls") {
             let at = format!("{}.tool_calls", self.path);
@@ -103,7 +106,7 @@ fn tool_call<'t, 'i>(
     whole: Tree<'t, 'i>,
     path: String,
     losses: &'static [Loss],
-) -> Result<Asked<'t, 'i>, Rejection> {
+) -> Result<AssistantCall<'t, 'i>, Rejection> {
     let call = read::object(whole, || path.clone())?;
     if read::member_text(&call, "type") == Some("custom") {
         return Err(read::refuse(losses, CUSTOM_CALL, path));
@@ -120,7 +123,7 @@ fn asked<'t, 'i>(
     whole: Tree<'t, 'i>,
     function: Tree<'t, 'i>,
     path: &str,
-) -> Result<Asked<'t, 'i>, Rejection> {
+) -> Result<AssistantCall<'t, 'i>, Rejection> {
     let function = read::object(function, || path.to_owned())?;
     let name = read::needed_text(&function, "name", || path.to_owned())?;
     let said = read::member(&function, "arguments").map_or(Some(""), read::as_text);
@@ -128,10 +131,10 @@ fn asked<'t, 'i>(
         let why = "must be a JSON object in a string: the target takes nothing else.";
         return Err(Rejection::new(format!("{path}.arguments"), why));
     };
-    Ok(Asked { id, name, arguments, whole })
+    Ok(AssistantCall { id, name, arguments, whole })
 }
 
-impl<'i> Asked<'_, 'i> {
+impl<'i> AssistantCall<'_, 'i> {
     /// Gemini's signature of the thoughts before it.
     pub(in crate::adapt) fn signature(&self) -> Option<&'i str> {
         thought_signature(&self.whole.as_object()?)

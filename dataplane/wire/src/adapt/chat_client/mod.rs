@@ -8,12 +8,12 @@ mod part;
 mod question;
 mod tools;
 
-pub(super) use chunks::Chunks;
-pub(super) use completion::{Call, Choice, completion};
-pub(super) use message::{Asked, Message, messages};
-pub(super) use part::{CacheMark, Part};
-pub(super) use question::{Format, copy_stop, effort, format, refuse_listed, wants_usage};
-pub(super) use tools::{Mode, Tools, tools};
+pub(super) use chunks::ChatChunkWriter;
+pub(super) use completion::{CompletionCall, CompletionChoice, completion};
+pub(super) use message::{AssistantCall, ChatMessage, messages};
+pub(super) use part::{CacheMark, ChatPart};
+pub(super) use question::{ChatResponseFormat, copy_stop, effort, format, refuse_listed, wants_usage};
+pub(super) use tools::{ChatToolChoice, ChatTools, tools};
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ use simd_json::tape::Object;
 
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Asking, read};
-use crate::json::Writer;
+use crate::json::JsonWriter;
 
 /// What every answer to one request carries.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl Identity {
         }
     }
 
-    fn write(&self, object: &str, json: &mut Writer) {
+    fn write(&self, object: &str, json: &mut JsonWriter) {
         json.name("id").text(&self.id).name("object").text(object);
         json.name("created").number(self.created).name("model").text(&self.model);
     }
@@ -85,7 +85,7 @@ fn in_old_words(reason: &str) -> &str {
 
 /// Usage as a chat client expects it: cached and audio input within the prompt, reasoning, audio and images within the
 /// completion (CHAT-3).
-fn write_usage(usage: &TokenCounts, json: &mut Writer) {
+fn write_usage(usage: &TokenCounts, json: &mut JsonWriter) {
     let (prompt, completion) = (usage.input_total(), usage.output_total());
     json.object().name("prompt_tokens").number(prompt).name("completion_tokens").number(completion);
     json.name("total_tokens").number(prompt.saturating_add(completion));
@@ -99,14 +99,14 @@ fn write_usage(usage: &TokenCounts, json: &mut Writer) {
 }
 
 /// Writes the counts that are not zero.
-fn write_some(counts: &[(&str, u64)], json: &mut Writer) {
+fn write_some(counts: &[(&str, u64)], json: &mut JsonWriter) {
     for (name, count) in counts.iter().filter(|(_, count)| *count > 0) {
         json.name(name).number(*count);
     }
 }
 
 /// What Gemini's own chat endpoint hands out with a call or a message, and wants back with it.
-fn write_signature(signature: &str, json: &mut Writer) {
+fn write_signature(signature: &str, json: &mut JsonWriter) {
     json.name("extra_content").object().name("google").object();
     json.name("thought_signature").text(signature).end_object().end_object();
 }

@@ -8,7 +8,7 @@ use crate::adapt::{Loss, Rejection, read};
 use crate::json::Tree;
 
 /// See the module.
-pub(in crate::adapt) struct Part<'t, 'i> {
+pub(in crate::adapt) struct ChatPart<'t, 'i> {
     /// Its place in the request.
     pub(in crate::adapt) path: String,
     /// Its `type`.
@@ -41,12 +41,12 @@ impl<'i> CacheMark<'i> {
     }
 }
 
-impl<'t, 'i> Part<'t, 'i> {
+impl<'t, 'i> ChatPart<'t, 'i> {
     /// The parts of a message's content, which stands at `path`; a string is one part of text.
     pub(super) fn all(message: &Object<'t, 'i>, path: String) -> Result<Vec<Self>, Rejection> {
         let Some(content) = read::member(message, "content") else { return Ok(Vec::new()) };
         if let Some(text) = read::as_text(content) {
-            return Ok(vec![Part { path, kind: "text", text: Some(text), whole: None }]);
+            return Ok(vec![ChatPart { path, kind: "text", text: Some(text), whole: None }]);
         }
         let Some(list) = content.as_array() else {
             return Err(Rejection::malformed(path, "must be a string or an array of parts."));
@@ -60,7 +60,7 @@ impl<'t, 'i> Part<'t, 'i> {
                 "text" | "refusal" => Some(read::needed_text(&members, kind, || path.clone())?),
                 _ => None,
             };
-            parts.push(Part { path, kind, text, whole: Some(part) });
+            parts.push(ChatPart { path, kind, text, whole: Some(part) });
         }
         Ok(parts)
     }

@@ -4,7 +4,7 @@ use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Object;
 
 use crate::adapt::{Fate, Loss, Rejection, Traits, read};
-use crate::json::{Tree, Writer};
+use crate::json::{JsonWriter, Tree};
 
 /// Refuses what `losses` says of the members at the top of a request. One that it does not name is dropped.
 pub(in crate::adapt) fn refuse_listed(
@@ -42,7 +42,7 @@ pub(in crate::adapt) fn copy_stop(
     request: &Object<'_, '_>,
     name: &str,
     target: &Traits<'_>,
-    json: &mut Writer,
+    json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
     let Some(stop) = read::member(request, "stop").filter(|stop| !read::is_empty(*stop)) else {
         return Ok(());
@@ -69,7 +69,7 @@ pub(in crate::adapt) fn effort<'i>(request: &Object<'_, 'i>, target: &Traits<'_>
 }
 
 /// What `response_format` asks for.
-pub(in crate::adapt) enum Format<'t, 'i> {
+pub(in crate::adapt) enum ChatResponseFormat<'t, 'i> {
     Text,
     AnyJson,
     /// The `json_schema`, with its `schema` and the rest.
@@ -80,16 +80,16 @@ pub(in crate::adapt) enum Format<'t, 'i> {
 pub(in crate::adapt) fn format<'t, 'i>(
     request: &Object<'t, 'i>,
     target: &Traits<'_>,
-) -> Result<Format<'t, 'i>, Rejection> {
+) -> Result<ChatResponseFormat<'t, 'i>, Rejection> {
     let path = || "response_format".to_owned();
-    let Some(format) = read::member(request, "response_format") else { return Ok(Format::Text) };
+    let Some(format) = read::member(request, "response_format") else { return Ok(ChatResponseFormat::Text) };
     let format = read::object(format, path)?;
     match read::needed_text(&format, "type", path)? {
-        "text" => Ok(Format::Text),
-        "json_object" => Ok(Format::AnyJson),
-        "json_schema" if target.json_schema => {
-            Ok(Format::Schema(read::member(&format, "json_schema").and_then(|inner| inner.as_object())))
-        }
+        "text" => Ok(ChatResponseFormat::Text),
+        "json_object" => Ok(ChatResponseFormat::AnyJson),
+        "json_schema" if target.json_schema => Ok(ChatResponseFormat::Schema(
+            read::member(&format, "json_schema").and_then(|inner| inner.as_object()),
+        )),
         "json_schema" => {
             Err(Rejection::new(path(), "asks for a schema, to which the target cannot hold its answers."))
         }

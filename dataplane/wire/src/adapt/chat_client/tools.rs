@@ -7,14 +7,14 @@ use crate::adapt::{Loss, Rejection, read};
 use crate::json::Tree;
 
 /// What may be called.
-pub(in crate::adapt) struct Tools<'t, 'i> {
+pub(in crate::adapt) struct ChatTools<'t, 'i> {
     /// Without those that the client does not allow this time.
-    pub(in crate::adapt) functions: Vec<Function<'t, 'i>>,
-    pub(in crate::adapt) mode: Mode<'i>,
+    pub(in crate::adapt) functions: Vec<ChatFunction<'t, 'i>>,
+    pub(in crate::adapt) mode: ChatToolChoice<'i>,
 }
 
 /// A function.
-pub(in crate::adapt) struct Function<'t, 'i> {
+pub(in crate::adapt) struct ChatFunction<'t, 'i> {
     pub(in crate::adapt) name: &'i str,
     /// Its `name`, `description`, `parameters` and so on.
     pub(in crate::adapt) members: Object<'t, 'i>,
@@ -24,7 +24,7 @@ pub(in crate::adapt) struct Function<'t, 'i> {
 
 /// What is to be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::adapt) enum Mode<'i> {
+pub(in crate::adapt) enum ChatToolChoice<'i> {
     /// Nothing is said of it.
     Unsaid,
     Auto,
@@ -37,19 +37,19 @@ pub(in crate::adapt) enum Mode<'i> {
 pub(in crate::adapt) fn tools<'t, 'i>(
     request: &Object<'t, 'i>,
     losses: &'static [Loss],
-) -> Result<Tools<'t, 'i>, Rejection> {
+) -> Result<ChatTools<'t, 'i>, Rejection> {
     let (mode, allowed) = choice(request, losses)?;
     let mut functions = functions(request, losses)?;
     if let Some(allowed) = allowed {
         functions.retain(|function| allowed.contains(&function.name));
     }
-    Ok(Tools { functions, mode })
+    Ok(ChatTools { functions, mode })
 }
 
 fn functions<'t, 'i>(
     request: &Object<'t, 'i>,
     losses: &'static [Loss],
-) -> Result<Vec<Function<'t, 'i>>, Rejection> {
+) -> Result<Vec<ChatFunction<'t, 'i>>, Rejection> {
     let mut functions = Vec::new();
     for (list, nested) in [("tools", true), ("functions", false)] {
         let Some(tools) = read::member(request, list) else { continue };
@@ -60,7 +60,7 @@ fn functions<'t, 'i>(
             let cache_mark = CacheMark::of(&tool).or_else(|| CacheMark::of(function.as_ref()?));
             let members = function.unwrap_or(tool);
             let name = read::needed_text(&members, "name", || path.clone())?;
-            functions.push(Function { name, members, cache_mark });
+            functions.push(ChatFunction { name, members, cache_mark });
         }
     }
     Ok(functions)
@@ -81,7 +81,7 @@ fn function_of<'t, 'i>(
     read::object(function, || at)
 }
 
-type Chosen<'i> = (Mode<'i>, Option<Vec<&'i str>>);
+type Chosen<'i> = (ChatToolChoice<'i>, Option<Vec<&'i str>>);
 
 fn choice<'i>(request: &Object<'_, 'i>, losses: &'static [Loss]) -> Result<Chosen<'i>, Rejection> {
     if let Some(choice) = read::member(request, "tool_choice") {
@@ -91,9 +91,13 @@ fn choice<'i>(request: &Object<'_, 'i>, losses: &'static [Loss]) -> Result<Chose
         };
     }
     // Its old name, with the name of a function right inside.
-    let Some(choice) = read::member(request, "function_call") else { return Ok((Mode::Unsaid, None)) };
+    let Some(choice) = read::member(request, "function_call") else {
+        return Ok((ChatToolChoice::Unsaid, None));
+    };
     let mode = match choice.as_object() {
-        Some(choice) => Mode::Named(read::needed_text(&choice, "name", || "function_call".to_owned())?),
+        Some(choice) => {
+            ChatToolChoice::Named(read::needed_text(&choice, "name", || "function_call".to_owned())?)
+        }
         None => mode(read::text(choice, || "function_call".to_owned())?, "function_call")?,
     };
     Ok((mode, None))
@@ -110,7 +114,7 @@ fn chosen<'i>(choice: Tree<'_, 'i>, losses: &'static [Loss]) -> Result<Chosen<'i
     let inner = read::member(&choice, kind).ok_or_else(|| Rejection::malformed(at(), "is missing."))?;
     let inner = read::object(inner, at)?;
     match kind {
-        "function" => Ok((Mode::Named(read::needed_text(&inner, "name", at)?), None)),
+        "function" => Ok((ChatToolChoice::Named(read::needed_text(&inner, "name", at)?), None)),
         "allowed_tools" => {
             let word = read::needed_text(&inner, "mode", at)?;
             Ok((mode(word, "tool_choice.allowed_tools.mode")?, Some(allowed(&inner, losses)?)))
@@ -131,11 +135,11 @@ fn allowed<'i>(choice: &Object<'_, 'i>, losses: &'static [Loss]) -> Result<Vec<&
     tools.iter().enumerate().map(named).collect()
 }
 
-fn mode<'i>(word: &str, path: &str) -> Result<Mode<'i>, Rejection> {
+fn mode<'i>(word: &str, path: &str) -> Result<ChatToolChoice<'i>, Rejection> {
     match word {
-        "auto" => Ok(Mode::Auto),
-        "none" => Ok(Mode::None),
-        "required" => Ok(Mode::Required),
+        "auto" => Ok(ChatToolChoice::Auto),
+        "none" => Ok(ChatToolChoice::None),
+        "required" => Ok(ChatToolChoice::Required),
         _ => {
             let why = "is not known; use \"auto\", \"none\", \"required\" or the name of a function.";
             Err(Rejection::new(path, why))

@@ -6,20 +6,20 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use super::usage::{Usage, tier};
+use super::usage::{ConverseUsage, tier};
 use crate::extras::Extras;
-use crate::json::Writer;
+use crate::json::JsonWriter;
 
 /// A whole answer.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer<'a> {
+pub(super) struct ConverseAnswer<'a> {
     #[serde(borrow)]
-    pub(super) output: Option<Output<'a>>,
+    pub(super) output: Option<ConverseOutput<'a>>,
     #[serde(borrow)]
-    pub(super) stop_reason: Option<Text<'a>>,
+    pub(super) stop_reason: Option<ConverseText<'a>>,
     #[serde(borrow)]
-    pub(super) usage: Option<Usage<'a>>,
+    pub(super) usage: Option<ConverseUsage<'a>>,
     #[serde(borrow)]
     service_tier: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -27,25 +27,25 @@ pub(super) struct Answer<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Output<'a> {
+pub(super) struct ConverseOutput<'a> {
     #[serde(borrow)]
-    pub(super) message: Option<Said<'a>>,
+    pub(super) message: Option<ConverseMessage<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Said<'a> {
+pub(super) struct ConverseMessage<'a> {
     #[serde(borrow)]
-    pub(super) content: Option<Vec<Block<'a>>>,
+    pub(super) content: Option<Vec<ConverseBlock<'a>>>,
 }
 
 /// A block of a whole answer.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Block<'a> {
+pub(super) struct ConverseBlock<'a> {
     #[serde(borrow)]
-    pub(super) text: Option<Text<'a>>,
+    pub(super) text: Option<ConverseText<'a>>,
     #[serde(borrow)]
-    pub(super) tool_use: Option<ToolUse<'a>>,
+    pub(super) tool_use: Option<ConverseToolUse<'a>>,
     #[serde(borrow)]
     pub(super) reasoning_content: Option<Reasoning<'a>>,
     #[serde(borrow)]
@@ -56,28 +56,28 @@ pub(super) struct Block<'a> {
 #[derive(Debug, Deserialize)]
 pub(super) struct Cited<'a> {
     #[serde(borrow)]
-    pub(super) content: Option<Vec<Piece<'a>>>,
+    pub(super) content: Option<Vec<ConverseTextDelta<'a>>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Piece<'a> {
+pub(super) struct ConverseTextDelta<'a> {
     #[serde(borrow)]
-    pub(super) text: Option<Text<'a>>,
+    pub(super) text: Option<ConverseText<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ToolUse<'a> {
+pub(super) struct ConverseToolUse<'a> {
     #[serde(borrow)]
-    pub(super) tool_use_id: Option<Text<'a>>,
+    pub(super) tool_use_id: Option<ConverseText<'a>>,
     #[serde(borrow)]
-    pub(super) name: Option<Text<'a>>,
+    pub(super) name: Option<ConverseText<'a>>,
     /// Whole answers have it.
     #[serde(borrow)]
     pub(super) input: Option<&'a RawValue>,
     /// Of a tool that the target itself uses.
     #[serde(borrow, rename = "type")]
-    pub(super) kind: Option<Text<'a>>,
+    pub(super) kind: Option<ConverseText<'a>>,
 }
 
 /// Thoughts, signed, of a whole answer or of a stream.
@@ -87,35 +87,35 @@ pub(super) struct Reasoning<'a> {
     #[serde(borrow)]
     pub(super) reasoning_text: Option<ReasoningText<'a>>,
     #[serde(borrow)]
-    pub(super) text: Option<Text<'a>>,
+    pub(super) text: Option<ConverseText<'a>>,
     #[serde(borrow)]
-    pub(super) signature: Option<Text<'a>>,
+    pub(super) signature: Option<ConverseText<'a>>,
     #[serde(borrow)]
-    pub(super) redacted_content: Option<Text<'a>>,
+    pub(super) redacted_content: Option<ConverseText<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct ReasoningText<'a> {
     #[serde(borrow)]
-    pub(super) text: Option<Text<'a>>,
+    pub(super) text: Option<ConverseText<'a>>,
     #[serde(borrow)]
-    pub(super) signature: Option<Text<'a>>,
+    pub(super) signature: Option<ConverseText<'a>>,
 }
 
 /// The payload of any event of a stream.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Event<'a> {
+pub(super) struct ConverseEvent<'a> {
     #[serde(default)]
     pub(super) content_block_index: u64,
     #[serde(borrow)]
-    pub(super) start: Option<Start<'a>>,
+    pub(super) start: Option<ConverseBlockStart<'a>>,
     #[serde(borrow)]
-    pub(super) delta: Option<Delta<'a>>,
+    pub(super) delta: Option<ConverseDelta<'a>>,
     #[serde(borrow)]
-    pub(super) stop_reason: Option<Text<'a>>,
+    pub(super) stop_reason: Option<ConverseText<'a>>,
     #[serde(borrow)]
-    pub(super) usage: Option<Usage<'a>>,
+    pub(super) usage: Option<ConverseUsage<'a>>,
     #[serde(borrow)]
     service_tier: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -124,59 +124,59 @@ pub(super) struct Event<'a> {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Start<'a> {
+pub(super) struct ConverseBlockStart<'a> {
     #[serde(borrow)]
-    pub(super) tool_use: Option<ToolUse<'a>>,
+    pub(super) tool_use: Option<ConverseToolUse<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Delta<'a> {
+pub(super) struct ConverseDelta<'a> {
     #[serde(borrow)]
-    pub(super) text: Option<Text<'a>>,
+    pub(super) text: Option<ConverseText<'a>>,
     #[serde(borrow)]
-    pub(super) tool_use: Option<Fragment<'a>>,
+    pub(super) tool_use: Option<ConverseInputDelta<'a>>,
     #[serde(borrow)]
     pub(super) reasoning_content: Option<Reasoning<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Fragment<'a> {
+pub(super) struct ConverseInputDelta<'a> {
     #[serde(borrow)]
-    pub(super) input: Option<Text<'a>>,
+    pub(super) input: Option<ConverseText<'a>>,
 }
 
 /// The usage in a body that may be an error.
 pub(in crate::adapt) fn usage_in(body: &[u8]) -> Option<TokenCounts> {
-    let said: Answered<'_> = serde_json::from_slice(body).ok()?;
-    said.usage.as_ref().map(Usage::counts)
+    let said: ConverseUsageOnly<'_> = serde_json::from_slice(body).ok()?;
+    said.usage.as_ref().map(ConverseUsage::counts)
 }
 
 #[derive(Deserialize)]
-struct Answered<'a> {
+struct ConverseUsageOnly<'a> {
     #[serde(borrow)]
-    usage: Option<Usage<'a>>,
+    usage: Option<ConverseUsage<'a>>,
 }
 
 /// A string, borrowed where it has no escapes.
 #[derive(Debug, Deserialize)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+pub(super) struct ConverseText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-impl Answer<'_> {
+impl ConverseAnswer<'_> {
     /// What it reports beside tokens.
     pub(super) fn extras(&self) -> Extras {
         Extras { tier: tier(self.service_tier, self.performance_config), ..Extras::default() }
     }
 }
 
-impl Event<'_> {
+impl ConverseEvent<'_> {
     /// What it reports beside tokens.
     pub(super) fn extras(&self) -> Extras {
         Extras { tier: tier(self.service_tier, self.performance_config), ..Extras::default() }
     }
 }
 
-impl<'a> Delta<'a> {
+impl<'a> ConverseDelta<'a> {
     /// Its text, if that is all, and as it stands in the event: without escapes.
     pub(super) fn only_text(&self) -> Option<&'a str> {
         let alone = self.tool_use.is_none() && self.reasoning_content.is_none();
@@ -187,7 +187,7 @@ impl<'a> Delta<'a> {
     }
 }
 
-impl ToolUse<'_> {
+impl ConverseToolUse<'_> {
     /// Whether it is for the client to use the tool.
     pub(super) fn is_for_the_client(&self) -> bool {
         self.kind.is_none()
@@ -207,7 +207,12 @@ pub(super) fn finish_reason(theirs: &str, has_calls: bool) -> &'static str {
 
 /// Writes a block of thinking as LiteLLM's clients keep it, or a piece of one: by `index` OpenAI's SDKs put the
 /// pieces together.
-pub(super) fn write_thinking(index: Option<u64>, kind: &str, members: &[(&str, &str)], json: &mut Writer) {
+pub(super) fn write_thinking(
+    index: Option<u64>,
+    kind: &str,
+    members: &[(&str, &str)],
+    json: &mut JsonWriter,
+) {
     json.object();
     if let Some(index) = index {
         json.name("index").number(index);

@@ -3,28 +3,28 @@
 use std::collections::HashMap;
 
 use super::losses::LOSSES;
-use super::media::{Names, write_media};
+use super::media::{DocumentNames, write_media};
 use super::thinking::{is_signed, write_signed};
-use crate::adapt::chat_client::{Asked, CacheMark, Message, Part};
+use crate::adapt::chat_client::{AssistantCall, CacheMark, ChatMessage, ChatPart};
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Rejection, Traits, call_id, read};
-use crate::json::Writer;
+use crate::json::JsonWriter;
 
 /// A conversation as it is read, message by message.
 #[derive(Debug)]
-pub(super) struct Contents<'n, 'i> {
-    family: Family,
+pub(super) struct ConverseContents<'n, 'i> {
+    family: BedrockModel,
     /// The target takes calls and results only where tools are offered; else they are told as text.
     has_tools: bool,
-    system: Writer,
-    messages: Writer,
+    system: JsonWriter,
+    messages: JsonWriter,
     /// Whose message is open.
     role: Option<&'static str>,
     /// The target's names of tools.
     tool_names: &'n mut ToolNames,
     /// The functions that were called, by the ids of the calls.
     names: HashMap<&'i str, &'i str>,
-    documents: Names,
+    documents: DocumentNames,
     /// Calls that had no id.
     functions: u64,
     /// Ids of calls from before the user spoke, whose results become text.
@@ -33,21 +33,21 @@ pub(super) struct Contents<'n, 'i> {
 
 /// What is known of a model by its name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Family {
+pub(super) struct BedrockModel {
     pub(super) is_claude: bool,
     pub(super) is_gpt: bool,
     /// It refuses marks up to which the prompt is to be cached, unless it knows them.
     caches: bool,
 }
 
-impl Family {
+impl BedrockModel {
     pub(super) fn of(target: &Traits<'_>) -> Self {
         let named = |part: &str| target.model.contains(part);
         let is_claude = named("anthropic") || named("claude");
         Self { is_claude, is_gpt: named("gpt-oss"), caches: is_claude || named("nova") }
     }
 
-    pub(super) fn write_cache_point(self, mark: Option<CacheMark<'_>>, json: &mut Writer) {
+    pub(super) fn write_cache_point(self, mark: Option<CacheMark<'_>>, json: &mut JsonWriter) {
         let Some(mark) = mark.filter(|_| self.caches) else { return };
         json.object().name("cachePoint").object().name("type").text("default");
         if let Some(ttl) = mark.ttl.filter(|ttl| matches!(*ttl, "5m" | "1h")) {
@@ -57,24 +57,24 @@ impl Family {
     }
 }
 
-impl<'n, 'i> Contents<'n, 'i> {
-    pub(super) fn new(family: Family, has_tools: bool, tool_names: &'n mut ToolNames) -> Self {
+impl<'n, 'i> ConverseContents<'n, 'i> {
+    pub(super) fn new(family: BedrockModel, has_tools: bool, tool_names: &'n mut ToolNames) -> Self {
         Self {
             tool_names,
             family,
             has_tools,
-            system: Writer::default(),
-            messages: Writer::default(),
+            system: JsonWriter::default(),
+            messages: JsonWriter::default(),
             role: None,
             names: HashMap::new(),
-            documents: Names::default(),
+            documents: DocumentNames::default(),
             functions: 0,
             left_out: Vec::new(),
         }
     }
 
     /// The next message.
-    pub(super) fn message(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+    pub(super) fn message(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         match message.role {
             "system" | "developer" => return self.system(message),
             "user" => {
@@ -102,7 +102,7 @@ impl<'n, 'i> Contents<'n, 'i> {
     }
 
     /// Writes the members of the request.
-    pub(super) fn write(mut self, json: &mut Writer) -> Result<(), Rejection> {
+    pub(super) fn write(mut self, json: &mut JsonWriter) -> Result<(), Rejection> {
         if self.role.is_none() && !self.system.is_empty() {
             // The target demands a message to answer to: system text that stands alone is the user's.
             self.begin("user");
@@ -119,7 +119,7 @@ impl<'n, 'i> Contents<'n, 'i> {
         Ok(())
     }
 
-    fn system(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+    fn system(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         for (text, part) in message.text_parts()? {
             if !text.trim().is_empty() {
                 self.system.object().name("text").text(text).end_object();
@@ -132,7 +132,7 @@ impl<'n, 'i> Contents<'n, 'i> {
         Ok(())
     }
 
-    fn part(&mut self, role: &'static str, part: &Part<'_, 'i>) -> Result<(), Rejection> {
+    fn part(&mut self, role: &'static str, part: &ChatPart<'_, 'i>) -> Result<(), Rejection> {
         match part.text {
             Some(text) if text.trim().is_empty() => return Ok(()),
             Some(text) => self.text(role, text),
@@ -151,7 +151,7 @@ impl<'n, 'i> Contents<'n, 'i> {
         self.messages.object().name("text").text(text).end_object();
     }
 
-    fn assistant(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+    fn assistant(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         if read::member(&message.members, "audio").is_some() {
             return Err(read::refuse(LOSSES, "messages.*.audio", format!("{}.audio", message.path)));
         }
@@ -184,7 +184,7 @@ impl<'n, 'i> Contents<'n, 'i> {
     }
 
     /// The id by which the target knows a call.
-    fn id_of(&mut self, call: &Asked<'_, '_>) -> String {
+    fn id_of(&mut self, call: &AssistantCall<'_, '_>) -> String {
         match call.id {
             Some(id) => call_id::call_id(id, PREFIX).into_owned(),
             None => {
@@ -195,7 +195,7 @@ impl<'n, 'i> Contents<'n, 'i> {
     }
 
     /// The target refuses a conversation that does not begin with the user: what the assistant said before goes.
-    fn leave_out(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+    fn leave_out(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         for call in message.calls(LOSSES)? {
             let id = self.id_of(&call);
             self.names.extend(call.id.map(|id| (id, call.name)));
@@ -204,7 +204,7 @@ impl<'n, 'i> Contents<'n, 'i> {
         Ok(())
     }
 
-    fn result(&mut self, message: &Message<'_, 'i>, id: &str) -> Result<(), Rejection> {
+    fn result(&mut self, message: &ChatMessage<'_, 'i>, id: &str) -> Result<(), Rejection> {
         let known = call_id::call_id(id, PREFIX);
         let left_out = self.left_out.iter().any(|left_out| *left_out == known);
         if !self.has_tools || left_out {

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use super::losses::LOSSES;
 use crate::adapt::Rejection;
-use crate::adapt::chat_client::Part;
-use crate::json::Writer;
+use crate::adapt::chat_client::ChatPart;
+use crate::json::JsonWriter;
 
 /// The names of the documents of a request, which the target wants to be different ones.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct DocumentNames {
     taken: HashSet<String>,
 }
 
@@ -18,9 +18,9 @@ const NAME_MAX: usize = 200;
 
 /// Writes the block of a part that is no text, after `{`.
 pub(super) fn write_media(
-    part: &Part<'_, '_>,
-    names: &mut Names,
-    json: &mut Writer,
+    part: &ChatPart<'_, '_>,
+    names: &mut DocumentNames,
+    json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
     let media = part.media(LOSSES)?;
     let kind = media.media_type.to_ascii_lowercase();
@@ -42,7 +42,7 @@ pub(super) fn write_media(
     Ok(())
 }
 
-impl Names {
+impl DocumentNames {
     /// `filename` without its ending, in letters, digits, single spaces, hyphens and brackets.
     fn of(&mut self, filename: &str) -> String {
         let stem = filename.rsplit_once('.').map_or(filename, |(stem, _)| stem);
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn names_are_what_the_target_takes_and_never_the_same_twice() {
-        let mut names = Names::default();
+        let mut names = DocumentNames::default();
         let rows = [
             ("report.pdf", "report"),
             ("report.pdf", "report 2"),

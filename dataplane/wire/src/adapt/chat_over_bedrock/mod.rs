@@ -19,7 +19,7 @@ use super::{Adaptation, Traits};
 
 /// Returns true if the target's model is one of Anthropic's.
 pub(super) fn is_claude(target: &Traits<'_>) -> bool {
-    contents::Family::of(target).is_claude
+    contents::BedrockModel::of(target).is_claude
 }
 
 /// The row of the table.

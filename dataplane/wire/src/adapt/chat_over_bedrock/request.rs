@@ -3,17 +3,18 @@
 use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Object;
 
-use super::contents::{Contents, Family};
+use super::contents::{BedrockModel, ConverseContents};
 use super::losses::LOSSES;
-use super::thinking::{Around, Thinking};
+use super::thinking::{ConverseThinking, ThinkingContext};
 use super::whole::BedrockAnswers;
 use crate::adapt::chat_client::{
-    Format, Identity, Mode, Tools, copy_stop, format, messages, refuse_listed, tools, wants_usage,
+    ChatResponseFormat, ChatToolChoice, ChatTools, Identity, copy_stop, format, messages, refuse_listed,
+    tools, wants_usage,
 };
 use crate::adapt::loss::unknown;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::{Asking, Prepared, Rejection, Traits, read, schema};
-use crate::json::{self, Writer};
+use crate::json::{self, JsonWriter};
 
 /// Says a chat request to Converse.
 pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
@@ -22,22 +23,22 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let request = read::object(tape.as_value(), String::new)?;
     refuse_listed(&request, LOSSES)?;
     let target = asking.target;
-    let family = Family::of(target);
+    let family = BedrockModel::of(target);
     let messages = messages(&request)?;
     let mut tools = tools(&request, LOSSES)?;
-    if tools.mode == Mode::None {
+    if tools.mode == ChatToolChoice::None {
         // The target has no word for it.
         tools.functions.clear();
     }
     let tokens_max = tokens_max(&request);
-    let around = Around { messages: &messages, mode: tools.mode, tokens_max };
-    let thinking = Thinking::of(&request, target, family, &around);
+    let around = ThinkingContext { messages: &messages, mode: tools.mode, tokens_max };
+    let thinking = ConverseThinking::of(&request, target, family, &around);
     let mut names = ToolNames::new(Rule::Word(WORD_MAX));
-    let mut contents = Contents::new(family, !tools.functions.is_empty(), &mut names);
+    let mut contents = ConverseContents::new(family, !tools.functions.is_empty(), &mut names);
     for message in &messages {
         contents.message(message)?;
     }
-    let mut json = Writer::default();
+    let mut json = JsonWriter::default();
     json.object();
     contents.write(&mut json)?;
     write_inference(&request, target, &thinking, &mut json)?;
@@ -63,10 +64,10 @@ fn tokens_max(request: &Object<'_, '_>) -> Option<u64> {
 fn write_inference(
     request: &Object<'_, '_>,
     target: &Traits<'_>,
-    thinking: &Thinking<'_, '_>,
-    json: &mut Writer,
+    thinking: &ConverseThinking<'_, '_>,
+    json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
-    let mut config = Writer::default();
+    let mut config = JsonWriter::default();
     // Thoughts are part of the answer's tokens.
     let room = thinking.tokens().map(|tokens| tokens.saturating_add(target.output_tokens_default));
     if let Some(tokens) = tokens_max(request).or(room) {
@@ -90,7 +91,12 @@ fn write_inference(
 }
 
 /// Writes `toolConfig`, if there are tools.
-fn write_tools(tools: &Tools<'_, '_>, family: Family, names: &mut ToolNames, json: &mut Writer) {
+fn write_tools(
+    tools: &ChatTools<'_, '_>,
+    family: BedrockModel,
+    names: &mut ToolNames,
+    json: &mut JsonWriter,
+) {
     if tools.functions.is_empty() {
         return;
     }
@@ -109,10 +115,10 @@ fn write_tools(tools: &Tools<'_, '_>, family: Family, names: &mut ToolNames, jso
     }
     json.end_list();
     match tools.mode {
-        Mode::Unsaid | Mode::None => {}
-        Mode::Auto => drop(json.name("toolChoice").raw(br#"{"auto":{}}"#)),
-        Mode::Required => drop(json.name("toolChoice").raw(br#"{"any":{}}"#)),
-        Mode::Named(name) => {
+        ChatToolChoice::Unsaid | ChatToolChoice::None => {}
+        ChatToolChoice::Auto => drop(json.name("toolChoice").raw(br#"{"auto":{}}"#)),
+        ChatToolChoice::Required => drop(json.name("toolChoice").raw(br#"{"any":{}}"#)),
+        ChatToolChoice::Named(name) => {
             json.name("toolChoice").object().name("tool").object().name("name").text(&names.fit(name));
             json.end_object().end_object();
         }
@@ -120,13 +126,17 @@ fn write_tools(tools: &Tools<'_, '_>, family: Family, names: &mut ToolNames, jso
     json.end_object();
 }
 
-fn write_format(request: &Object<'_, '_>, target: &Traits<'_>, json: &mut Writer) -> Result<(), Rejection> {
+fn write_format(
+    request: &Object<'_, '_>,
+    target: &Traits<'_>,
+    json: &mut JsonWriter,
+) -> Result<(), Rejection> {
     let inner = match format(request, target)? {
-        Format::Text => return Ok(()),
-        Format::AnyJson => {
+        ChatResponseFormat::Text => return Ok(()),
+        ChatResponseFormat::AnyJson => {
             return Err(read::refuse(LOSSES, "response_format[json_object]", "response_format"));
         }
-        Format::Schema(inner) => inner,
+        ChatResponseFormat::Schema(inner) => inner,
     };
     let wanted = inner.as_ref().and_then(|inner| read::member(inner, "schema"));
     let (Some(inner), Some(wanted)) = (&inner, wanted) else {
@@ -148,8 +158,13 @@ fn write_format(request: &Object<'_, '_>, target: &Traits<'_>, json: &mut Writer
 }
 
 /// Writes what goes to the model as it is.
-fn write_fields(request: &Object<'_, '_>, takes_top_k: bool, thinking: &Thinking<'_, '_>, json: &mut Writer) {
-    let mut fields = Writer::default();
+fn write_fields(
+    request: &Object<'_, '_>,
+    takes_top_k: bool,
+    thinking: &ConverseThinking<'_, '_>,
+    json: &mut JsonWriter,
+) {
+    let mut fields = JsonWriter::default();
     thinking.write(&mut fields);
     let top_k = read::member(request, "top_k").filter(|_| takes_top_k && !thinking.is_on());
     if let Some(top_k) = top_k {

@@ -10,13 +10,15 @@
 
 use bytes::Bytes;
 
-use super::answer::{Delta, Event, Reasoning, ToolUse, finish_reason, write_thinking};
+use super::answer::{
+    ConverseDelta, ConverseEvent, ConverseToolUse, Reasoning, finish_reason, write_thinking,
+};
 use super::whole::BedrockAnswers;
 use crate::adapt::alike::Alike;
-use crate::adapt::chat_client::{Call, Chunks, Identity};
+use crate::adapt::chat_client::{ChatChunkWriter, CompletionCall, Identity};
 use crate::envelope::{self, StreamError};
-use crate::eventstream::{Decoder, Message};
-use crate::json::Writer;
+use crate::eventstream::{EventStreamDecoder, EventStreamMessage};
+use crate::json::JsonWriter;
 use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
@@ -26,15 +28,15 @@ const OPEN_MAX: usize = 128;
 /// The stream.
 #[derive(Debug)]
 pub(super) struct BedrockStream {
-    decoder: Decoder,
-    told: Told,
+    decoder: EventStreamDecoder,
+    told: ConverseEmitted,
 }
 
 /// What has been told to the client.
 #[derive(Debug)]
-struct Told {
+struct ConverseEmitted {
     identity: Identity,
-    chunks: Chunks,
+    chunks: ChatChunkWriter,
     begun: bool,
     /// Deltas of text alone.
     alike: Alike<()>,
@@ -58,9 +60,9 @@ struct Open {
 
 impl BedrockStream {
     pub(super) fn new(answers: &BedrockAnswers, secrets: Vec<String>) -> Self {
-        let told = Told {
+        let told = ConverseEmitted {
             identity: answers.identity.clone(),
-            chunks: Chunks::new(&answers.identity, answers.include_usage, secrets),
+            chunks: ChatChunkWriter::new(&answers.identity, answers.include_usage, secrets),
             begun: false,
             alike: Alike::new(Varying::ShortPadding),
             calls: 0,
@@ -69,7 +71,7 @@ impl BedrockStream {
             thought: None,
             thoughts: 0,
         };
-        Self { decoder: Decoder::default(), told }
+        Self { decoder: EventStreamDecoder::default(), told }
     }
 }
 
@@ -102,9 +104,9 @@ impl AnswerStream for BedrockStream {
     }
 }
 
-impl Told {
+impl ConverseEmitted {
     /// Takes a message. False if none may come after it.
-    fn message(&mut self, message: &Message<'_>) -> bool {
+    fn message(&mut self, message: &EventStreamMessage<'_>) -> bool {
         match message.header(":message-type") {
             Some("exception") => {
                 let kind = message.header(":exception-type").unwrap_or_default();
@@ -134,7 +136,7 @@ impl Told {
             self.chunks.escaped(0, "content", like.text);
             return;
         }
-        let Ok(event) = serde_json::from_slice::<Event<'_>>(payload) else {
+        let Ok(event) = serde_json::from_slice::<ConverseEvent<'_>>(payload) else {
             self.chunks.fail(&StreamError::unreadable_stream("an event is not one of ConverseStream"));
             return;
         };
@@ -144,7 +146,7 @@ impl Told {
         let block = event.content_block_index;
         match kind {
             "contentBlockDelta" => {
-                if let Some(text) = event.delta.as_ref().and_then(Delta::only_text) {
+                if let Some(text) = event.delta.as_ref().and_then(ConverseDelta::only_text) {
                     self.alike.learn(payload, text.as_bytes(), ());
                 }
                 event.delta.into_iter().for_each(|delta| self.delta(block, delta));
@@ -171,7 +173,7 @@ impl Told {
         }
     }
 
-    fn delta(&mut self, block: u64, delta: Delta<'_>) {
+    fn delta(&mut self, block: u64, delta: ConverseDelta<'_>) {
         if let Some(text) = delta.text {
             self.chunks.text(0, "content", &text.0);
         }
@@ -187,7 +189,7 @@ impl Told {
         }
     }
 
-    fn call_begins(&mut self, block: u64, call: ToolUse<'_>) {
+    fn call_begins(&mut self, block: u64, call: ConverseToolUse<'_>) {
         if !call.is_for_the_client() {
             return;
         }
@@ -196,10 +198,10 @@ impl Told {
             return;
         }
         let id = call.tool_use_id.map(|id| id.0).filter(|id| !id.is_empty());
-        let call = Call {
+        let call = CompletionCall {
             id: id.unwrap_or_else(|| self.identity.call_id(self.calls).into()),
             name: self.identity.tool_name(call.name.map(|name| name.0).unwrap_or_default()),
-            ..Call::default()
+            ..CompletionCall::default()
         };
         self.chunks.call(0, self.calls, &call);
         self.open.push(Open { block, call: self.calls, has_arguments: false });
@@ -234,7 +236,7 @@ impl Told {
                 self.chunks.text(0, "reasoning_content", text);
             }
             if self.thinking_blocks {
-                let mut json = Writer::default();
+                let mut json = JsonWriter::default();
                 write_thinking(Some(self.thoughts.saturating_sub(1)), kind, &[(member, text)], &mut json);
                 self.chunks.thinking_blocks(0, &json.finish());
             }

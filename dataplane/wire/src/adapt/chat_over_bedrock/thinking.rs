@@ -3,16 +3,16 @@
 use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Object;
 
-use super::contents::Family;
-use crate::adapt::chat_client::{Message, Mode, effort};
-use crate::adapt::signed::{self, Signed};
+use super::contents::BedrockModel;
+use crate::adapt::chat_client::{ChatMessage, ChatToolChoice, effort};
+use crate::adapt::signed::{self, SignedThought};
 use crate::adapt::{Traits, read};
-use crate::json::{Tree, Writer};
+use crate::json::{JsonWriter, Tree};
 
 /// What goes among the fields that the target hands on to the model.
 #[derive(Default)]
-pub(super) struct Thinking<'t, 'i> {
-    mode: Asked<'t, 'i>,
+pub(super) struct ConverseThinking<'t, 'i> {
+    mode: ConverseThinkingMode<'t, 'i>,
     /// The effort asked of Claude, beside a `thinking` member in Claude's own words.
     word: Option<&'i str>,
     /// The client has use for what the target signs.
@@ -20,7 +20,7 @@ pub(super) struct Thinking<'t, 'i> {
 }
 
 #[derive(Default)]
-enum Asked<'t, 'i> {
+enum ConverseThinkingMode<'t, 'i> {
     /// As the model sees fit.
     #[default]
     Unsaid,
@@ -35,9 +35,9 @@ enum Asked<'t, 'i> {
 }
 
 /// What else of the request decides.
-pub(super) struct Around<'a, 't, 'i> {
-    pub(super) messages: &'a [Message<'t, 'i>],
-    pub(super) mode: Mode<'i>,
+pub(super) struct ThinkingContext<'a, 't, 'i> {
+    pub(super) messages: &'a [ChatMessage<'t, 'i>],
+    pub(super) mode: ChatToolChoice<'i>,
     /// The bound of the answer's tokens, if one is named.
     pub(super) tokens_max: Option<u64>,
 }
@@ -46,37 +46,39 @@ const LOW: u64 = 1_024;
 const MEDIUM: u64 = 4_096;
 const HIGH: u64 = 16_384;
 
-impl<'t, 'i> Thinking<'t, 'i> {
+impl<'t, 'i> ConverseThinking<'t, 'i> {
     /// What the request asks for, as far as the model and the rest of the request go along with it.
     pub(super) fn of(
         request: &Object<'t, 'i>,
         target: &Traits<'_>,
-        family: Family,
-        around: &Around<'_, 't, 'i>,
+        family: BedrockModel,
+        around: &ThinkingContext<'_, 't, 'i>,
     ) -> Self {
         let own = read::member(request, "thinking").filter(|own| own.as_object().is_some());
         let wanted = own.is_some() || around.messages.iter().any(|message| is_signed(&message.members));
         let effort = effort(request, target);
         let mode = match (own, effort) {
-            (_, Some(effort)) if family.is_gpt => Asked::Effort(gpt_word(effort)),
-            (Some(own), _) if family.is_claude && target.reasoning => Asked::Own(own),
+            (_, Some(effort)) if family.is_gpt => ConverseThinkingMode::Effort(gpt_word(effort)),
+            (Some(own), _) if family.is_claude && target.reasoning => ConverseThinkingMode::Own(own),
             (_, Some(effort)) if family.is_claude && effort != "none" => {
                 if target.effort_words {
-                    Asked::Word(if effort == "minimal" { "low" } else { effort })
+                    ConverseThinkingMode::Word(if effort == "minimal" { "low" } else { effort })
                 } else {
-                    tokens(effort, around.tokens_max).map_or(Asked::Unsaid, Asked::Tokens)
+                    tokens(effort, around.tokens_max)
+                        .map_or(ConverseThinkingMode::Unsaid, ConverseThinkingMode::Tokens)
                 }
             }
-            _ => Asked::Unsaid,
+            _ => ConverseThinkingMode::Unsaid,
         };
-        let word =
-            effort.filter(|word| *word != "none" && target.effort_words && matches!(mode, Asked::Own(_)));
+        let word = effort.filter(|word| {
+            *word != "none" && target.effort_words && matches!(mode, ConverseThinkingMode::Own(_))
+        });
         let thinking = Self { mode, word, wanted };
-        let forced = matches!(around.mode, Mode::Required | Mode::Named(_));
+        let forced = matches!(around.mode, ChatToolChoice::Required | ChatToolChoice::Named(_));
         // Claude does not think where a tool is forced on it, nor begins to in the middle of what it has begun
         // without.
         if thinking.is_on() && (forced || acts_unsigned(around.messages)) {
-            return Self { mode: Asked::Unsaid, word: None, wanted };
+            return Self { mode: ConverseThinkingMode::Unsaid, word: None, wanted };
         }
         thinking
     }
@@ -84,9 +86,11 @@ impl<'t, 'i> Thinking<'t, 'i> {
     /// Whether Claude thinks for certain. It then takes no sampling parameters.
     pub(super) fn is_on(&self) -> bool {
         match self.mode {
-            Asked::Unsaid | Asked::Word(_) | Asked::Effort(_) => false,
-            Asked::Tokens(_) => true,
-            Asked::Own(own) => matches!(
+            ConverseThinkingMode::Unsaid
+            | ConverseThinkingMode::Word(_)
+            | ConverseThinkingMode::Effort(_) => false,
+            ConverseThinkingMode::Tokens(_) => true,
+            ConverseThinkingMode::Own(own) => matches!(
                 own.as_object().and_then(|own| read::member_text(&own, "type")),
                 Some("enabled" | "adaptive")
             ),
@@ -96,30 +100,32 @@ impl<'t, 'i> Thinking<'t, 'i> {
     /// The tokens that thoughts may take of the answer's.
     pub(super) fn tokens(&self) -> Option<u64> {
         match self.mode {
-            Asked::Tokens(tokens) => Some(tokens),
-            Asked::Own(own) => read::member(&own.as_object()?, "budget_tokens")?.as_u64(),
-            Asked::Unsaid | Asked::Word(_) | Asked::Effort(_) => None,
+            ConverseThinkingMode::Tokens(tokens) => Some(tokens),
+            ConverseThinkingMode::Own(own) => read::member(&own.as_object()?, "budget_tokens")?.as_u64(),
+            ConverseThinkingMode::Unsaid
+            | ConverseThinkingMode::Word(_)
+            | ConverseThinkingMode::Effort(_) => None,
         }
     }
 
     /// Writes members of `additionalModelRequestFields`.
-    pub(super) fn write(&self, fields: &mut Writer) {
+    pub(super) fn write(&self, fields: &mut JsonWriter) {
         match &self.mode {
-            Asked::Unsaid => {}
-            Asked::Tokens(tokens) => {
+            ConverseThinkingMode::Unsaid => {}
+            ConverseThinkingMode::Tokens(tokens) => {
                 fields.name("thinking").object().name("type").text("enabled");
                 fields.name("budget_tokens").number(*tokens).end_object();
             }
-            Asked::Word(word) => {
+            ConverseThinkingMode::Word(word) => {
                 fields.name("output_config").object().name("effort").text(word).end_object();
             }
-            Asked::Own(own) => {
+            ConverseThinkingMode::Own(own) => {
                 fields.name("thinking").tree(*own);
                 if let Some(word) = self.word {
                     fields.name("output_config").object().name("effort").text(word).end_object();
                 }
             }
-            Asked::Effort(word) => {
+            ConverseThinkingMode::Effort(word) => {
                 fields.name("reasoning_effort").text(word);
             }
         }
@@ -145,7 +151,7 @@ fn tokens(effort: &str, tokens_max: Option<u64>) -> Option<u64> {
 }
 
 /// Whether the assistant has called tools since the user spoke last, without thoughts that the target signed.
-fn acts_unsigned(messages: &[Message<'_, '_>]) -> bool {
+fn acts_unsigned(messages: &[ChatMessage<'_, '_>]) -> bool {
     let mut unsigned = false;
     for message in messages {
         let calls = ["tool_calls", "function_call"];
@@ -164,15 +170,15 @@ pub(super) fn is_signed(message: &Object<'_, '_>) -> bool {
 }
 
 /// Writes the thoughts of the assistant that the target has signed.
-pub(super) fn write_signed(message: &Object<'_, '_>, json: &mut Writer) {
+pub(super) fn write_signed(message: &Object<'_, '_>, json: &mut JsonWriter) {
     signed::blocks(message, &[signed::LIST], |block| {
         json.object().name("reasoningContent").object();
         match block {
-            Signed::Thinking { thinking, signature } => {
+            SignedThought::Thinking { thinking, signature } => {
                 json.name("reasoningText").object().name("text").text(&thinking);
                 json.name("signature").text(signature).end_object();
             }
-            Signed::Redacted { data } => drop(json.name("redactedContent").text(data)),
+            SignedThought::Redacted { data } => drop(json.name("redactedContent").text(data)),
         }
         json.end_object().end_object();
     });

@@ -4,12 +4,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use super::answer::Text;
+use super::answer::ConverseText;
 use crate::extras::{joined, term};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Usage<'a> {
+pub(super) struct ConverseUsage<'a> {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
@@ -24,22 +24,22 @@ pub(super) struct Usage<'a> {
 struct CacheDetail<'a> {
     input_tokens: Option<u64>,
     #[serde(borrow)]
-    ttl: Option<Text<'a>>,
+    ttl: Option<ConverseText<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 struct ServiceTier<'a> {
     #[serde(borrow, rename = "type")]
-    kind: Option<Text<'a>>,
+    kind: Option<ConverseText<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 struct PerformanceConfig<'a> {
     #[serde(borrow)]
-    latency: Option<Text<'a>>,
+    latency: Option<ConverseText<'a>>,
 }
 
-impl Usage<'_> {
+impl ConverseUsage<'_> {
     /// Input that a cache served or took is counted apart.
     pub(super) fn counts(&self) -> TokenCounts {
         let details: Option<Vec<CacheDetail<'_>>> = read(self.cache_details);

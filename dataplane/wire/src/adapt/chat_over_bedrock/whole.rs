@@ -2,13 +2,15 @@
 
 use serde_json::value::RawValue;
 
-use super::answer::{Answer, Block, Reasoning, ToolUse, finish_reason, write_thinking};
+use super::answer::{
+    ConverseAnswer, ConverseBlock, ConverseToolUse, Reasoning, finish_reason, write_thinking,
+};
 use super::stream::BedrockStream;
-use super::usage::Usage;
-use crate::adapt::chat_client::{Call, Choice, Identity, completion};
-use crate::adapt::{Answers, BadAnswer, Whole};
+use super::usage::ConverseUsage;
+use crate::adapt::chat_client::{CompletionCall, CompletionChoice, Identity, completion};
+use crate::adapt::{Answers, BadAnswer, TranslatedAnswer};
 use crate::envelope::StreamError;
-use crate::json::{Writer, compact};
+use crate::json::{JsonWriter, compact};
 use crate::stream::AnswerStream;
 
 /// How the answers to one request are read.
@@ -21,8 +23,8 @@ pub(super) struct BedrockAnswers {
 }
 
 impl Answers for BedrockAnswers {
-    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
-        let answer: Option<Answer<'_>> = serde_json::from_slice(body).ok();
+    fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
+        let answer: Option<ConverseAnswer<'_>> = serde_json::from_slice(body).ok();
         let Some((answer, message)) = answer.and_then(|mut answer| {
             let message = answer.output.take()?.message?;
             Some((answer, message))
@@ -31,7 +33,7 @@ impl Answers for BedrockAnswers {
             return Err(error.map_or(BadAnswer::Invalid("it is not a Converse response"), BadAnswer::Error));
         };
         let extras = answer.extras();
-        let mut told = Told::default();
+        let mut told = ConverseCollected::default();
         for block in message.content.into_iter().flatten() {
             told.block(block, &self.identity);
         }
@@ -41,7 +43,7 @@ impl Answers for BedrockAnswers {
         }
         let stop_reason = answer.stop_reason.map(|reason| reason.0).unwrap_or_default();
         choice.finish_reason = finish_reason(&stop_reason, !choice.calls.is_empty());
-        Ok(completion(&self.identity, &[choice], answer.usage.as_ref().map(Usage::counts), extras))
+        Ok(completion(&self.identity, &[choice], answer.usage.as_ref().map(ConverseUsage::counts), extras))
     }
 
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
@@ -50,18 +52,18 @@ impl Answers for BedrockAnswers {
 }
 
 #[derive(Default)]
-struct Told<'a> {
-    choice: Choice<'a>,
-    thinking: Writer,
+struct ConverseCollected<'a> {
+    choice: CompletionChoice<'a>,
+    thinking: JsonWriter,
 }
 
-impl<'a> Told<'a> {
-    fn block(&mut self, block: Block<'a>, identity: &Identity) {
+impl<'a> ConverseCollected<'a> {
+    fn block(&mut self, block: ConverseBlock<'a>, identity: &Identity) {
         let cited = block.citations_content.and_then(|cited| cited.content).into_iter().flatten();
         for text in block.text.into_iter().chain(cited.filter_map(|piece| piece.text)) {
             self.choice.content.push_str(&text.0);
         }
-        if let Some(call) = block.tool_use.filter(ToolUse::is_for_the_client) {
+        if let Some(call) = block.tool_use.filter(ConverseToolUse::is_for_the_client) {
             let position = self.choice.calls.len().try_into().unwrap_or(u64::MAX);
             self.choice.calls.push(whole_call(call, position, identity));
         }
@@ -84,11 +86,11 @@ impl<'a> Told<'a> {
     }
 }
 
-fn whole_call<'a>(call: ToolUse<'a>, position: u64, identity: &Identity) -> Call<'a> {
+fn whole_call<'a>(call: ConverseToolUse<'a>, position: u64, identity: &Identity) -> CompletionCall<'a> {
     let mut arguments = Vec::new();
     compact(call.input.map_or("{}", RawValue::get).as_bytes(), &mut arguments);
     let id = call.tool_use_id.map(|id| id.0).filter(|id| !id.is_empty());
-    Call {
+    CompletionCall {
         id: id.unwrap_or_else(|| identity.call_id(position).into()),
         name: identity.tool_name(call.name.map(|name| name.0).unwrap_or_default()),
         // JSON without its white space is text as before.

@@ -6,20 +6,20 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::usage::{TokenCounts, Units};
 
-use super::usage::Usage;
-use crate::adapt::chat_client::{Call, Identity};
+use super::usage::GeminiUsage;
+use crate::adapt::chat_client::{CompletionCall, Identity};
 use crate::extras::Extras;
 use crate::json::compact;
 
 /// An answer, or a piece of one.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer<'a> {
+pub(super) struct GeminiAnswer<'a> {
     #[serde(borrow)]
-    pub(super) candidates: Option<Vec<Candidate<'a>>>,
-    pub(super) prompt_feedback: Option<Feedback<'a>>,
+    pub(super) candidates: Option<Vec<GeminiCandidate<'a>>>,
+    pub(super) prompt_feedback: Option<GeminiFeedback<'a>>,
     #[serde(borrow)]
-    pub(super) usage_metadata: Option<Usage<'a>>,
+    pub(super) usage_metadata: Option<GeminiUsage<'a>>,
     /// In place of all else.
     pub(super) error: Option<&'a RawValue>,
 }
@@ -27,11 +27,11 @@ pub(super) struct Answer<'a> {
 /// One of the answers that were asked for.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Candidate<'a> {
+pub(super) struct GeminiCandidate<'a> {
     pub(super) index: Option<u64>,
     #[serde(borrow)]
-    pub(super) content: Option<Content<'a>>,
-    pub(super) finish_reason: Option<Text<'a>>,
+    pub(super) content: Option<GeminiContent<'a>>,
+    pub(super) finish_reason: Option<GeminiText<'a>>,
     #[serde(borrow)]
     grounding_metadata: Option<&'a RawValue>,
 }
@@ -45,65 +45,65 @@ struct Grounding<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Content<'a> {
+pub(super) struct GeminiContent<'a> {
     #[serde(borrow)]
-    pub(super) parts: Option<Vec<Part<'a>>>,
+    pub(super) parts: Option<Vec<GeminiPart<'a>>>,
 }
 
 /// A text, a thought or a call.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Part<'a> {
+pub(super) struct GeminiPart<'a> {
     #[serde(borrow)]
-    pub(super) text: Option<Text<'a>>,
+    pub(super) text: Option<GeminiText<'a>>,
     pub(super) thought: Option<bool>,
-    pub(super) thought_signature: Option<Text<'a>>,
+    pub(super) thought_signature: Option<GeminiText<'a>>,
     pub(super) function_call: Option<FunctionCall<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct FunctionCall<'a> {
     #[serde(borrow)]
-    id: Option<Text<'a>>,
-    name: Option<Text<'a>>,
+    id: Option<GeminiText<'a>>,
+    name: Option<GeminiText<'a>>,
     args: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Feedback<'a> {
+pub(super) struct GeminiFeedback<'a> {
     #[serde(borrow)]
-    pub(super) block_reason: Option<Text<'a>>,
+    pub(super) block_reason: Option<GeminiText<'a>>,
 }
 
 /// The usage in a body that may be an error.
 pub(in crate::adapt) fn usage_in(body: &[u8]) -> Option<TokenCounts> {
-    let said: Answered<'_> = serde_json::from_slice(body).ok()?;
-    said.usage_metadata.as_ref().map(Usage::counts)
+    let said: GeminiUsageOnly<'_> = serde_json::from_slice(body).ok()?;
+    said.usage_metadata.as_ref().map(GeminiUsage::counts)
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answered<'a> {
+struct GeminiUsageOnly<'a> {
     #[serde(borrow)]
-    usage_metadata: Option<Usage<'a>>,
+    usage_metadata: Option<GeminiUsage<'a>>,
 }
 
 /// A string, borrowed where it has no escapes.
 #[derive(Debug, Deserialize)]
-pub(in crate::adapt) struct Text<'a>(#[serde(borrow)] pub(in crate::adapt) Cow<'a, str>);
+pub(in crate::adapt) struct GeminiText<'a>(#[serde(borrow)] pub(in crate::adapt) Cow<'a, str>);
 
-impl<'a> Answer<'a> {
+impl<'a> GeminiAnswer<'a> {
     /// What it reports beside tokens.
     pub(super) fn extras(&self) -> Extras {
-        let grounded = |candidate: &Candidate<'_>| candidate.grounding_metadata.map_or(0, searches);
+        let grounded = |candidate: &GeminiCandidate<'_>| candidate.grounding_metadata.map_or(0, searches);
         let searches = self.candidates.iter().flatten().map(grounded).fold(0, u64::saturating_add);
-        let tier = self.usage_metadata.as_ref().and_then(Usage::tier);
+        let tier = self.usage_metadata.as_ref().and_then(GeminiUsage::tier);
         Extras { units: Units { searches, ..Units::ZERO }, tier, ..Extras::default() }
     }
 
     /// Its candidate, if it says nothing else but what has been used.
-    pub(super) fn only_candidate(&self) -> Option<&Candidate<'a>> {
+    pub(super) fn only_candidate(&self) -> Option<&GeminiCandidate<'a>> {
         let [candidate] = self.candidates.as_deref()? else { return None };
         self.prompt_feedback.is_none().then_some(candidate)
     }
@@ -121,9 +121,9 @@ fn searches(grounding: &RawValue) -> u64 {
     queries.try_into().unwrap_or(u64::MAX)
 }
 
-impl<'a> Candidate<'a> {
+impl<'a> GeminiCandidate<'a> {
     /// Its part, if that is text and there is nothing else.
-    pub(super) fn only_part(&self) -> Option<&Part<'a>> {
+    pub(super) fn only_part(&self) -> Option<&GeminiPart<'a>> {
         let [part] = self.content.as_ref()?.parts.as_deref()? else { return None };
         let is_text = part.function_call.is_none() && part.thought_signature.is_none();
         let alone = self.finish_reason.is_none() && self.grounding_metadata.is_none();
@@ -131,7 +131,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-impl Part<'_> {
+impl GeminiPart<'_> {
     pub(super) fn is_thought(&self) -> bool {
         self.thought == Some(true)
     }
@@ -147,13 +147,13 @@ impl<'a> FunctionCall<'a> {
     pub(super) fn into_call(
         self,
         position: u64,
-        signature: Option<Text<'a>>,
+        signature: Option<GeminiText<'a>>,
         identity: &Identity,
-    ) -> Call<'a> {
+    ) -> CompletionCall<'a> {
         let mut arguments = Vec::new();
         compact(self.args.map_or("{}", RawValue::get).as_bytes(), &mut arguments);
         let id = self.id.map(|id| id.0).filter(|id| !id.is_empty());
-        Call {
+        CompletionCall {
             id: id.unwrap_or_else(|| identity.call_id(position).into()),
             name: identity.tool_name(self.name.map(|name| name.0).unwrap_or_default()),
             // JSON without its white space is text as before.

@@ -2,9 +2,9 @@
 
 use simd_json::tape::Object;
 
-use crate::adapt::chat_client::{Format, copy_stop, effort, format};
+use crate::adapt::chat_client::{ChatResponseFormat, copy_stop, effort, format};
 use crate::adapt::{Rejection, Traits, read};
-use crate::json::Writer;
+use crate::json::JsonWriter;
 
 /// Members whose values stay as they are. Of two of one name the first that is there counts.
 const COPIED: [(&str, &str); 9] = [
@@ -23,9 +23,9 @@ const COPIED: [(&str, &str); 9] = [
 pub(super) fn write_config(
     request: &Object<'_, '_>,
     target: &Traits<'_>,
-    json: &mut Writer,
+    json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
-    let mut config = Writer::default();
+    let mut config = JsonWriter::default();
     let limited = read::member(request, "max_completion_tokens").is_some();
     for (name, theirs) in COPIED {
         if let Some(value) = read::member(request, name).filter(|_| !(limited && name == "max_tokens")) {
@@ -44,11 +44,15 @@ pub(super) fn write_config(
     Ok(())
 }
 
-fn write_format(request: &Object<'_, '_>, target: &Traits<'_>, config: &mut Writer) -> Result<(), Rejection> {
+fn write_format(
+    request: &Object<'_, '_>,
+    target: &Traits<'_>,
+    config: &mut JsonWriter,
+) -> Result<(), Rejection> {
     match format(request, target)? {
-        Format::Text => {}
-        Format::AnyJson => drop(config.name("responseMimeType").text("application/json")),
-        Format::Schema(schema) => {
+        ChatResponseFormat::Text => {}
+        ChatResponseFormat::AnyJson => drop(config.name("responseMimeType").text("application/json")),
+        ChatResponseFormat::Schema(schema) => {
             config.name("responseMimeType").text("application/json");
             if let Some(schema) = schema.and_then(|inner| read::member(&inner, "schema")) {
                 config.name("responseJsonSchema").tree(schema);
@@ -60,7 +64,7 @@ fn write_format(request: &Object<'_, '_>, target: &Traits<'_>, config: &mut Writ
 
 /// Models up to 2.5 take a number of tokens, later ones a level. Thoughts are asked for with either, because the
 /// client that speaks of them expects to read them.
-fn write_thinking(effort: &str, model: &str, config: &mut Writer) {
+fn write_thinking(effort: &str, model: &str, config: &mut JsonWriter) {
     config.name("thinkingConfig").object();
     let by_budget = model.contains("gemini-2");
     match effort {

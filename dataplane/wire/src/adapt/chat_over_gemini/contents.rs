@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 
 use super::losses::{AUDIO_REFERENCE, LOSSES, refuse};
-use crate::adapt::chat_client::Message;
+use crate::adapt::chat_client::ChatMessage;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Rejection, Traits, read};
-use crate::json::{self, Writer};
+use crate::json::{self, JsonWriter};
 
 /// A conversation as it is read, message by message.
 #[derive(Debug)]
-pub(super) struct Contents<'n, 'i> {
+pub(super) struct GeminiContents<'n, 'i> {
     /// Texts of the system.
     system: Vec<&'i str>,
-    contents: Writer,
+    contents: JsonWriter,
     /// Whose content is open.
     role: Option<&'static str>,
     /// The target's names of tools.
@@ -32,12 +32,12 @@ pub(super) struct Contents<'n, 'i> {
 /// What Gemini takes in place of a signature for calls that it did not make, or that lost theirs on the way.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-impl<'n, 'i> Contents<'n, 'i> {
+impl<'n, 'i> GeminiContents<'n, 'i> {
     pub(super) fn new(target: &Traits<'_>, tool_names: &'n mut ToolNames) -> Self {
         Self {
             tool_names,
             system: Vec::new(),
-            contents: Writer::default(),
+            contents: JsonWriter::default(),
             role: None,
             names: HashMap::new(),
             user_spoke: false,
@@ -47,7 +47,7 @@ impl<'n, 'i> Contents<'n, 'i> {
     }
 
     /// The next message.
-    pub(super) fn message(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+    pub(super) fn message(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         match message.role {
             "system" | "developer" => {
                 let texts = message.text_parts()?.into_iter().map(|(text, _)| text);
@@ -67,7 +67,7 @@ impl<'n, 'i> Contents<'n, 'i> {
     }
 
     /// Writes the members of the request.
-    pub(super) fn write(mut self, json: &mut Writer) -> Result<(), Rejection> {
+    pub(super) fn write(mut self, json: &mut JsonWriter) -> Result<(), Rejection> {
         if self.role.is_none() {
             // The target demands a content to answer to: system text that stands alone is the user's.
             for text in std::mem::take(&mut self.system) {
@@ -89,7 +89,7 @@ impl<'n, 'i> Contents<'n, 'i> {
         Ok(())
     }
 
-    fn user(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+    fn user(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         for part in message.parts()? {
             if let Some(text) = part.text {
                 if text.is_empty() {
@@ -106,7 +106,7 @@ impl<'n, 'i> Contents<'n, 'i> {
         Ok(())
     }
 
-    fn assistant(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+    fn assistant(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         if read::member(&message.members, "audio").is_some() {
             return Err(refuse(AUDIO_REFERENCE, format!("{}.audio", message.path)));
         }
@@ -125,7 +125,7 @@ impl<'n, 'i> Contents<'n, 'i> {
         self.calls(message)
     }
 
-    fn calls(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+    fn calls(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         for (position, call) in message.calls(LOSSES)?.into_iter().enumerate() {
             self.names.extend(call.id.map(|id| (id, call.name)));
             if !self.user_spoke {
@@ -147,7 +147,7 @@ impl<'n, 'i> Contents<'n, 'i> {
         Ok(())
     }
 
-    fn tool(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+    fn tool(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         let id = message.needed_text("tool_call_id")?;
         let Some(name) = self.names.get(id).copied().or_else(|| message.word("name")) else {
             let why = "is the id of no call before it, whose name the target wants to know.";
@@ -180,7 +180,7 @@ impl<'n, 'i> Contents<'n, 'i> {
     }
 
     /// Begins a part of what `role` says.
-    fn part(&mut self, role: &'static str) -> &mut Writer {
+    fn part(&mut self, role: &'static str) -> &mut JsonWriter {
         self.user_spoke |= role == "user";
         if self.role != Some(role) {
             if self.role.replace(role).is_some() {

@@ -12,8 +12,8 @@ mod whole;
 
 use shared::operation::Dialect;
 
-pub(super) use answer::{Text, finish_reason, usage_in};
-pub(super) use usage::Usage;
+pub(super) use answer::{GeminiText, finish_reason, usage_in};
+pub(super) use usage::GeminiUsage;
 
 use super::Adaptation;
 

@@ -3,14 +3,14 @@
 use simd_json::tape::Object;
 
 use super::config::write_config;
-use super::contents::Contents;
+use super::contents::GeminiContents;
 use super::losses::LOSSES;
 use super::whole::GeminiAnswers;
-use crate::adapt::chat_client::{Identity, Mode, messages, refuse_listed, tools, wants_usage};
+use crate::adapt::chat_client::{ChatToolChoice, Identity, messages, refuse_listed, tools, wants_usage};
 use crate::adapt::loss::unknown;
 use crate::adapt::tool_names::{Rule, ToolNames};
 use crate::adapt::{Asking, Prepared, Rejection, Traits, read, schema};
-use crate::json::{self, Writer};
+use crate::json::{self, JsonWriter};
 
 /// Says a chat request to generateContent.
 pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
@@ -31,11 +31,11 @@ fn write_request(
     target: &Traits<'_>,
     names: &mut ToolNames,
 ) -> Result<Vec<u8>, Rejection> {
-    let mut contents = Contents::new(target, names);
+    let mut contents = GeminiContents::new(target, names);
     for message in messages(request)? {
         contents.message(&message)?;
     }
-    let mut json = Writer::default();
+    let mut json = JsonWriter::default();
     json.object();
     contents.write(&mut json)?;
     write_config(request, target, &mut json)?;
@@ -45,7 +45,11 @@ fn write_request(
 }
 
 /// Writes `tools` and `toolConfig`, if there are tools.
-fn write_tools(request: &Object<'_, '_>, names: &mut ToolNames, json: &mut Writer) -> Result<(), Rejection> {
+fn write_tools(
+    request: &Object<'_, '_>,
+    names: &mut ToolNames,
+    json: &mut JsonWriter,
+) -> Result<(), Rejection> {
     let tools = tools(request, LOSSES)?;
     if tools.functions.is_empty() {
         return Ok(());
@@ -65,11 +69,11 @@ fn write_tools(request: &Object<'_, '_>, names: &mut ToolNames, json: &mut Write
     }
     json.end_list().end_object().end_list();
     let (mode, name) = match tools.mode {
-        Mode::Unsaid => return Ok(()),
-        Mode::Auto => ("AUTO", None),
-        Mode::None => ("NONE", None),
-        Mode::Required => ("ANY", None),
-        Mode::Named(name) => ("ANY", Some(name)),
+        ChatToolChoice::Unsaid => return Ok(()),
+        ChatToolChoice::Auto => ("AUTO", None),
+        ChatToolChoice::None => ("NONE", None),
+        ChatToolChoice::Required => ("ANY", None),
+        ChatToolChoice::Named(name) => ("ANY", Some(name)),
     };
     json.name("toolConfig").object().name("functionCallingConfig").object().name("mode").text(mode);
     if let Some(name) = name {

@@ -9,11 +9,11 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use shared::usage::TokenCounts;
 
-use super::answer::{Answer, Candidate, finish_reason};
-use super::usage::Usage;
+use super::answer::{GeminiAnswer, GeminiCandidate, finish_reason};
+use super::usage::GeminiUsage;
 use crate::adapt::alike::Alike;
-use crate::adapt::chat_client::{Chunks, Identity};
-use crate::adapt::events::Events;
+use crate::adapt::chat_client::{ChatChunkWriter, Identity};
+use crate::adapt::events::EventFinder;
 use crate::envelope::{self, StreamError};
 use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
@@ -25,31 +25,31 @@ const CHOICES_MAX: usize = 128;
 #[derive(Debug)]
 pub(super) struct GeminiStream {
     identity: Identity,
-    events: Events,
-    told: Told,
+    events: EventFinder,
+    told: GeminiEmitted,
 }
 
 /// What has been told to the client.
 #[derive(Debug)]
-struct Told {
-    chunks: Chunks,
-    choices: Vec<Choice>,
+struct GeminiEmitted {
+    chunks: ChatChunkWriter,
+    choices: Vec<GeminiChoice>,
     /// Calls of all choices.
     calls: u64,
     /// Events of text alone.
-    alike: Alike<Piece>,
+    alike: Alike<GeminiTextDelta>,
 }
 
 /// A piece of text, and what had been used when it came.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct GeminiTextDelta {
     choice: u64,
     member: &'static str,
     usage: Option<TokenCounts>,
 }
 
 #[derive(Debug)]
-struct Choice {
+struct GeminiChoice {
     index: u64,
     calls: u64,
     finish_reason: Option<&'static str>,
@@ -57,12 +57,12 @@ struct Choice {
 
 impl GeminiStream {
     pub(super) fn new(identity: &Identity, include_usage: bool, secrets: Vec<String>) -> Self {
-        let chunks = Chunks::new(identity, include_usage, secrets);
+        let chunks = ChatChunkWriter::new(identity, include_usage, secrets);
         let alike = Alike::new(Varying::RunningUsage);
         Self {
             identity: identity.clone(),
-            events: Events::default(),
-            told: Told { chunks, choices: Vec::new(), calls: 0, alike },
+            events: EventFinder::default(),
+            told: GeminiEmitted { chunks, choices: Vec::new(), calls: 0, alike },
         }
     }
 }
@@ -101,11 +101,11 @@ impl AnswerStream for GeminiStream {
     }
 }
 
-impl Told {
+impl GeminiEmitted {
     /// Takes an event. False if none may come after it.
     fn event(&mut self, data: &[u8], identity: &Identity) -> bool {
         if let Some(like) = self.alike.read(data) {
-            let Piece { choice, member, usage } = like.meaning;
+            let GeminiTextDelta { choice, member, usage } = like.meaning;
             if let Some(usage) = usage {
                 let others = usage.audio_output.saturating_add(usage.image_output);
                 let output = like.number.map_or(usage.output, |candidates| candidates.saturating_sub(others));
@@ -117,7 +117,7 @@ impl Told {
         if data.is_empty() || data.starts_with(b"[DONE]") {
             return true;
         }
-        match serde_json::from_slice::<Answer<'_>>(data) {
+        match serde_json::from_slice::<GeminiAnswer<'_>>(data) {
             Ok(answer) if answer.error.is_none() => {
                 if let Some((text, piece)) = piece_of(&answer) {
                     self.alike.learn(data, text.as_bytes(), piece);
@@ -133,7 +133,7 @@ impl Told {
         !self.chunks.has_ended()
     }
 
-    fn answer(&mut self, answer: Answer<'_>, identity: &Identity) {
+    fn answer(&mut self, answer: GeminiAnswer<'_>, identity: &Identity) {
         if let Some(usage) = &answer.usage_metadata {
             self.chunks.note_usage(usage.counts());
         }
@@ -151,7 +151,7 @@ impl Told {
         }
     }
 
-    fn candidate(&mut self, candidate: Candidate<'_>, identity: &Identity) {
+    fn candidate(&mut self, candidate: GeminiCandidate<'_>, identity: &Identity) {
         let index = candidate.index.unwrap_or(0);
         let Some(at) = self.choice(index) else {
             self.chunks
@@ -191,7 +191,7 @@ impl Told {
         }
         let at = Some(self.choices.len()).filter(|count| *count < CHOICES_MAX)?;
         self.chunks.role(index);
-        self.choices.push(Choice { index, calls: 0, finish_reason: None });
+        self.choices.push(GeminiChoice { index, calls: 0, finish_reason: None });
         Some(at)
     }
 
@@ -219,10 +219,10 @@ impl Told {
 }
 
 /// What an event says that says nothing else. Text with escapes is not at hand as it stands in the event.
-fn piece_of<'a>(answer: &Answer<'a>) -> Option<(&'a str, Piece)> {
+fn piece_of<'a>(answer: &GeminiAnswer<'a>) -> Option<(&'a str, GeminiTextDelta)> {
     let candidate = answer.only_candidate()?;
     let part = candidate.only_part()?;
     let Cow::Borrowed(text) = part.text.as_ref()?.0 else { return None };
-    let usage = answer.usage_metadata.as_ref().map(Usage::counts);
-    Some((text, Piece { choice: candidate.index.unwrap_or(0), member: part.member(), usage }))
+    let usage = answer.usage_metadata.as_ref().map(GeminiUsage::counts);
+    Some((text, GeminiTextDelta { choice: candidate.index.unwrap_or(0), member: part.member(), usage }))
 }

@@ -5,12 +5,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use super::answer::Text;
+use super::answer::GeminiText;
 use crate::extras::term;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::adapt) struct Usage<'a> {
+pub(in crate::adapt) struct GeminiUsage<'a> {
     prompt_token_count: Option<u64>,
     tool_use_prompt_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,
@@ -34,13 +34,13 @@ pub(in crate::adapt) struct Usage<'a> {
 /// The tokens of one modality.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Detail<'a> {
+struct GeminiModalityTokens<'a> {
     #[serde(borrow)]
-    modality: Option<Text<'a>>,
+    modality: Option<GeminiText<'a>>,
     token_count: Option<u64>,
 }
 
-impl Usage<'_> {
+impl GeminiUsage<'_> {
     /// Each token in one class. Pictures, video and documents of the prompt are billed like its text.
     pub(in crate::adapt) fn counts(&self) -> TokenCounts {
         let prompt = self.prompt_token_count.unwrap_or(0);
@@ -72,9 +72,9 @@ impl Usage<'_> {
 
     /// The service tier, or how the traffic is paid for.
     pub(in crate::adapt) fn tier(&self) -> Option<Box<str>> {
-        let tier = read::<Text<'_>>(self.service_tier);
+        let tier = read::<GeminiText<'_>>(self.service_tier);
         let tier = tier.and_then(|tier| term(tier.0.strip_prefix(TIER).unwrap_or(&tier.0).as_bytes()));
-        let traffic = || match &*read::<Text<'_>>(self.traffic_type)?.0 {
+        let traffic = || match &*read::<GeminiText<'_>>(self.traffic_type)?.0 {
             "PROVISIONED_THROUGHPUT" => term(b"provisioned"),
             "ON_DEMAND" | "TRAFFIC_TYPE_UNSPECIFIED" => None,
             other => term(other.strip_prefix("ON_DEMAND_").unwrap_or(other).as_bytes()),
@@ -85,8 +85,9 @@ impl Usage<'_> {
 
 /// The tokens of `modality`.
 fn of(details: Option<&RawValue>, modality: &str) -> u64 {
-    let details: Vec<Detail<'_>> = read(details).unwrap_or_default();
-    let is_meant = |detail: &&Detail<'_>| detail.modality.as_ref().is_some_and(|text| text.0 == modality);
+    let details: Vec<GeminiModalityTokens<'_>> = read(details).unwrap_or_default();
+    let is_meant =
+        |detail: &&GeminiModalityTokens<'_>| detail.modality.as_ref().is_some_and(|text| text.0 == modality);
     details.iter().filter(is_meant).filter_map(|detail| detail.token_count).fold(0, u64::saturating_add)
 }
 

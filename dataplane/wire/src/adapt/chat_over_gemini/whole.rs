@@ -1,10 +1,10 @@
 //! Whole answers.
 
-use super::answer::{Answer, Candidate, finish_reason};
+use super::answer::{GeminiAnswer, GeminiCandidate, finish_reason};
 use super::stream::GeminiStream;
-use super::usage::Usage;
-use crate::adapt::chat_client::{Choice, Identity, completion};
-use crate::adapt::{Answers, BadAnswer, Whole};
+use super::usage::GeminiUsage;
+use crate::adapt::chat_client::{CompletionChoice, Identity, completion};
+use crate::adapt::{Answers, BadAnswer, TranslatedAnswer};
 use crate::envelope::StreamError;
 use crate::stream::AnswerStream;
 
@@ -16,24 +16,24 @@ pub(super) struct GeminiAnswers {
 }
 
 impl Answers for GeminiAnswers {
-    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
-        let answer = match serde_json::from_slice::<Answer<'_>>(body) {
+    fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
+        let answer = match serde_json::from_slice::<GeminiAnswer<'_>>(body) {
             Ok(answer) if answer.error.is_none() => answer,
             Ok(_) | Err(_) => return Err(bad_answer(body)),
         };
         if answer.candidates.is_none() && !answer.is_blocked() && answer.usage_metadata.is_none() {
             return Err(BadAnswer::Invalid("it has no candidates"));
         }
-        let usage = answer.usage_metadata.as_ref().map(Usage::counts);
+        let usage = answer.usage_metadata.as_ref().map(GeminiUsage::counts);
         let extras = answer.extras();
         let blocked = answer.is_blocked();
         let mut calls = 0;
         let candidates = answer.candidates.into_iter().flatten().enumerate();
-        let mut choices: Vec<Choice<'_>> =
+        let mut choices: Vec<CompletionChoice<'_>> =
             candidates.map(|(position, candidate)| self.choice(position, candidate, &mut calls)).collect();
         if choices.is_empty() {
             let finish_reason = if blocked { "content_filter" } else { "stop" };
-            choices.push(Choice { finish_reason, ..Choice::default() });
+            choices.push(CompletionChoice { finish_reason, ..CompletionChoice::default() });
         }
         Ok(completion(&self.identity, &choices, usage, extras))
     }
@@ -44,9 +44,14 @@ impl Answers for GeminiAnswers {
 }
 
 impl GeminiAnswers {
-    fn choice<'a>(&self, position: usize, candidate: Candidate<'a>, calls: &mut u64) -> Choice<'a> {
+    fn choice<'a>(
+        &self,
+        position: usize,
+        candidate: GeminiCandidate<'a>,
+        calls: &mut u64,
+    ) -> CompletionChoice<'a> {
         let index = candidate.index.unwrap_or_else(|| position.try_into().unwrap_or(u64::MAX));
-        let mut choice = Choice { index, ..Choice::default() };
+        let mut choice = CompletionChoice { index, ..CompletionChoice::default() };
         for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
             if let Some(call) = part.function_call {
                 choice.calls.push(call.into_call(*calls, part.thought_signature, &self.identity));

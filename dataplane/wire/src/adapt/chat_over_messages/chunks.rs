@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 
-use super::form::{Form, Wishes};
-use super::usage::Usage;
+use super::form::{ChatAnswerForm, Wishes};
+use super::usage::RunningUsage;
 use crate::envelope::{self, StreamError};
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Chunks {
+pub(super) struct MessagesChunkWriter {
     wishes: Wishes,
     /// What every chunk begins with, up to its choices.
     before: Vec<u8>,
@@ -22,14 +22,14 @@ pub(super) struct Chunks {
 
 /// Where text goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Text {
+pub(super) enum ChatTextMember {
     Content,
     Reasoning,
     Refusal,
 }
 
-impl Chunks {
-    pub(super) fn new(form: &Form) -> Self {
+impl MessagesChunkWriter {
+    pub(super) fn new(form: &ChatAnswerForm) -> Self {
         let before = form.chunk();
         let text_before = [before.as_slice(), br#"{"index":0,"delta":{"content":""#].concat();
         let mut text_after = br#""},"logprobs":null,"finish_reason":null"#.to_vec();
@@ -45,17 +45,17 @@ impl Chunks {
     }
 
     /// Text that is escaped already.
-    pub(super) fn text(&mut self, member: Text, escaped: &str) {
+    pub(super) fn text(&mut self, member: ChatTextMember, escaped: &str) {
         let opening = match member {
-            Text::Content => {
+            ChatTextMember::Content => {
                 self.begin();
                 self.written.extend_from_slice(&self.text_before);
                 self.written.extend_from_slice(escaped.as_bytes());
                 self.written.extend_from_slice(&self.text_after);
                 return;
             }
-            Text::Reasoning => r#""reasoning_content":""#,
-            Text::Refusal => r#""refusal":""#,
+            ChatTextMember::Reasoning => r#""reasoning_content":""#,
+            ChatTextMember::Refusal => r#""refusal":""#,
         };
         self.delta(&[opening, escaped, "\""]);
     }
@@ -91,7 +91,7 @@ impl Chunks {
     }
 
     /// How the answer ended, its usage if the client asked for that, and the last event.
-    pub(super) fn finish(&mut self, finish_reason: &str, usage: &Usage) {
+    pub(super) fn finish(&mut self, finish_reason: &str, usage: &RunningUsage) {
         self.begin();
         self.write(&[], &format!("\"{finish_reason}\""));
         if self.wishes.include_usage {

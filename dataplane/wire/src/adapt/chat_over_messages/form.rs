@@ -1,8 +1,8 @@
 //! What every answer to one request has in common.
 
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::{self, Members};
-use crate::adapt::{Answers, Asking, BadAnswer, Whole};
+use crate::adapt::write::{self, ObjectWriter};
+use crate::adapt::{Answers, Asking, BadAnswer, TranslatedAnswer};
 use crate::stream::AnswerStream;
 
 use super::stream::ChatChunks;
@@ -31,7 +31,7 @@ impl Wishes {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Form {
+pub(super) struct ChatAnswerForm {
     /// The first members of an answer: `"id":"chatcmpl-..","object":"chat.completion`, and what follows that.
     head: Vec<u8>,
     tail: Vec<u8>,
@@ -40,10 +40,10 @@ pub(super) struct Form {
     pub(super) names: ToolNames,
 }
 
-impl Form {
+impl ChatAnswerForm {
     pub(super) fn new(asking: &Asking<'_>, wishes: Wishes, names: ToolNames) -> Self {
         let mut head = Vec::new();
-        Members::open(&mut head).text("id", &format!("chatcmpl-{}", asking.seed));
+        ObjectWriter::open(&mut head).text("id", &format!("chatcmpl-{}", asking.seed));
         head.extend_from_slice(br#","object":"chat.completion"#);
         let mut tail = br#"","created":"#.to_vec();
         write::number(&mut tail, asking.now_s);
@@ -65,8 +65,8 @@ impl Form {
     }
 }
 
-impl Answers for Form {
-    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
+impl Answers for ChatAnswerForm {
+    fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
         response::whole(self, body)
     }
 

@@ -28,6 +28,6 @@ pub(super) const PAIR: Adaptation = Adaptation {
 
 fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let said = request::write(asking)?;
-    let answers = Box::new(form::Form::new(asking, said.wishes, said.names));
+    let answers = Box::new(form::ChatAnswerForm::new(asking, said.wishes, said.names));
     Ok(Prepared { body: said.body.into(), answers, dropped: said.dropped })
 }

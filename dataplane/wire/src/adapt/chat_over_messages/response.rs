@@ -3,20 +3,20 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::form::Form;
-use super::said::{self, Block, Said};
-use super::usage::Usage;
-use crate::adapt::write::{self, Members};
-use crate::adapt::{BadAnswer, Whole};
+use super::form::ChatAnswerForm;
+use super::said::{self, MessagesBlock, MessagesEvent};
+use super::usage::RunningUsage;
+use crate::adapt::write::{self, ObjectWriter};
+use crate::adapt::{BadAnswer, TranslatedAnswer};
 use crate::envelope::StreamError;
 use crate::json::meant_bytes;
 
 /// Says `body` as a chat completion.
-pub(super) fn whole(form: &Form, body: &[u8]) -> Result<Whole, BadAnswer> {
+pub(super) fn whole(form: &ChatAnswerForm, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
     // JSON is UTF-8; what is not is made so as in a stream.
     let body = String::from_utf8_lossy(body);
     let answer = if body.trim_start().starts_with('{') { serde_json::from_str(&body).ok() } else { None };
-    let answer: Said<'_> = answer.ok_or(BadAnswer::Invalid("it is not a JSON object"))?;
+    let answer: MessagesEvent<'_> = answer.ok_or(BadAnswer::Invalid("it is not a JSON object"))?;
     if answer.error.is_some() || said::word(answer.kind) == "error" {
         let document: Value = serde_json::from_str(&body).unwrap_or_default();
         return Err(BadAnswer::Error(
@@ -25,17 +25,17 @@ pub(super) fn whole(form: &Form, body: &[u8]) -> Result<Whole, BadAnswer> {
     }
     let blocks: Option<Vec<&RawValue>> = said::read(answer.content);
     let blocks = blocks.ok_or(BadAnswer::Invalid("it has no content"))?;
-    let mut message = Message::default();
+    let mut message = CollectedMessage::default();
     for block in blocks {
         message.add(block)?;
     }
     message.refusal = said::refusal(answer.stop_details).unwrap_or_default();
-    let mut usage = Usage::default();
+    let mut usage = RunningUsage::default();
     answer.usage.into_iter().for_each(|told| usage.hear(told));
 
     let mut out = Vec::with_capacity(body.len());
     form.begin(&mut out);
-    let mut choice = Members::open(&mut out);
+    let mut choice = ObjectWriter::open(&mut out);
     choice.raw("index", "0");
     message.write(form, choice.key("message"));
     choice.raw("logprobs", "null");
@@ -47,28 +47,28 @@ pub(super) fn whole(form: &Form, body: &[u8]) -> Result<Whole, BadAnswer> {
     usage.write(&mut out);
     out.push(b'}');
     let output_bytes = message.output_bytes();
-    Ok(Whole { body: out.into(), usage: usage.counts(), extras: usage.extras(), output_bytes })
+    Ok(TranslatedAnswer { body: out.into(), usage: usage.counts(), extras: usage.extras(), output_bytes })
 }
 
 /// What the model said, escaped as it came.
 #[derive(Default)]
-struct Message<'a> {
+struct CollectedMessage<'a> {
     text: String,
     reasoning: String,
     refusal: &'a str,
-    thinking_blocks: Vec<Block<'a>>,
-    calls: Vec<Call<'a>>,
+    thinking_blocks: Vec<MessagesBlock<'a>>,
+    calls: Vec<CollectedCall<'a>>,
 }
 
-struct Call<'a> {
+struct CollectedCall<'a> {
     id: &'a RawValue,
     name: &'a RawValue,
     arguments: Vec<u8>,
 }
 
-impl<'a> Message<'a> {
+impl<'a> CollectedMessage<'a> {
     fn add(&mut self, raw: &'a RawValue) -> Result<(), BadAnswer> {
-        let block: Block<'a> =
+        let block: MessagesBlock<'a> =
             said::object(Some(raw)).ok_or(BadAnswer::Invalid("its content is no list of blocks"))?;
         match &*said::word(block.kind) {
             "text" => self.text.push_str(said::inner(block.text).unwrap_or_default()),
@@ -83,7 +83,7 @@ impl<'a> Message<'a> {
                 });
                 let (id, name) =
                     named.ok_or(BadAnswer::Invalid("it calls a tool without a name or an id"))?;
-                self.calls.push(Call { id, name, arguments: arguments(block.input) });
+                self.calls.push(CollectedCall { id, name, arguments: arguments(block.input) });
             }
             // What the target did by itself, and what is yet to come.
             _ => {}
@@ -91,8 +91,8 @@ impl<'a> Message<'a> {
         Ok(())
     }
 
-    fn write(&self, form: &Form, out: &mut Vec<u8>) {
-        let mut message = Members::open(out);
+    fn write(&self, form: &ChatAnswerForm, out: &mut Vec<u8>) {
+        let mut message = ObjectWriter::open(out);
         message.text("role", "assistant");
         if self.text.is_empty() && (!self.calls.is_empty() || !self.refusal.is_empty()) {
             message.raw("content", "null");
@@ -132,7 +132,7 @@ impl<'a> Message<'a> {
     }
 
     fn output_bytes(&self) -> u64 {
-        let of_call = |call: &Call<'_>| {
+        let of_call = |call: &CollectedCall<'_>| {
             meant_bytes(call.name.get().as_bytes()).saturating_add(meant_bytes(&call.arguments))
         };
         let calls: usize = self.calls.iter().map(of_call).sum();
@@ -142,17 +142,17 @@ impl<'a> Message<'a> {
     }
 }
 
-impl Call<'_> {
-    fn write(&self, form: &Form, out: &mut Vec<u8>) {
-        let mut call = Members::open(out);
+impl CollectedCall<'_> {
+    fn write(&self, form: &ChatAnswerForm, out: &mut Vec<u8>) {
+        let mut call = ObjectWriter::open(out);
         call.raw("id", self.id.get());
         call.text("type", "function");
         self.write_function(form, call.key("function"));
         call.close();
     }
 
-    fn write_function(&self, form: &Form, out: &mut Vec<u8>) {
-        let mut function = Members::open(out);
+    fn write_function(&self, form: &ChatAnswerForm, out: &mut Vec<u8>) {
+        let mut function = ObjectWriter::open(out);
         let name = form.names.restore_escaped(said::inner(Some(self.name)).unwrap_or_default().as_bytes());
         quoted(&String::from_utf8_lossy(&name), function.key("name"));
         // It was cut out of UTF-8 at ASCII bytes.
@@ -169,8 +169,8 @@ pub(super) fn arguments(input: Option<&RawValue>) -> Vec<u8> {
 }
 
 /// A block as LiteLLM's clients keep it and bring it back.
-fn thinking_block(block: &Block<'_>, out: &mut Vec<u8>) {
-    let mut kept = Members::open(out);
+fn thinking_block(block: &MessagesBlock<'_>, out: &mut Vec<u8>) {
+    let mut kept = ObjectWriter::open(out);
     match block.data {
         Some(data) => {
             kept.text("type", "redacted_thinking");

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 /// Any event of a stream, and the answer as a whole: both have a `type` and may be an error.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Said<'a> {
+pub(super) struct MessagesEvent<'a> {
     #[serde(borrow, rename = "type")]
     pub(super) kind: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -35,7 +35,7 @@ pub(super) struct Said<'a> {
 /// A block of content, and what is added to one.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Block<'a> {
+pub(super) struct MessagesBlock<'a> {
     #[serde(borrow, rename = "type")]
     pub(super) kind: Option<&'a RawValue>,
     #[serde(borrow)]

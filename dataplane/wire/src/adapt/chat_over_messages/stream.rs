@@ -6,13 +6,13 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::chunks::{Chunks, Text};
-use super::form::{Form, Wishes};
+use super::chunks::{ChatTextMember, MessagesChunkWriter};
+use super::form::{ChatAnswerForm, Wishes};
 use super::response::arguments;
-use super::said::{self, Block, Said};
-use super::usage::Usage;
+use super::said::{self, MessagesBlock, MessagesEvent};
+use super::usage::RunningUsage;
 use crate::adapt::alike::Alike;
-use crate::adapt::events::{self, Events};
+use crate::adapt::events::{self, EventFinder};
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write;
 use crate::envelope::{self, StreamError};
@@ -29,14 +29,14 @@ pub(super) struct ChatChunks {
     wishes: Wishes,
     names: ToolNames,
     secrets: Vec<String>,
-    events: Events,
+    events: EventFinder,
     /// Deltas that differ in their text alone.
-    alike: Alike<Piece>,
-    chunks: Chunks,
+    alike: Alike<MessagesDeltaTarget>,
+    chunks: MessagesChunkWriter,
     state: StreamState,
     /// The last event is out.
     stopped: bool,
-    usage: Usage,
+    usage: RunningUsage,
     stop_reason: Option<String>,
     /// Calls so far.
     calls: u64,
@@ -56,17 +56,17 @@ struct OpenCall {
 }
 
 impl ChatChunks {
-    pub(super) fn new(form: &Form, secrets: Vec<String>) -> Self {
+    pub(super) fn new(form: &ChatAnswerForm, secrets: Vec<String>) -> Self {
         Self {
             wishes: form.wishes,
             names: form.names.clone(),
             secrets,
-            events: Events::default(),
+            events: EventFinder::default(),
             alike: Alike::new(Varying::Blanks),
-            chunks: Chunks::new(form),
+            chunks: MessagesChunkWriter::new(form),
             state: StreamState::default(),
             stopped: false,
-            usage: Usage::default(),
+            usage: RunningUsage::default(),
             stop_reason: None,
             calls: 0,
             open: Vec::new(),
@@ -82,7 +82,7 @@ impl AnswerStream for ChatChunks {
         }
         let mut events = std::mem::take(&mut self.events);
         let heard = events.push(&chunk, |data| {
-            self.event(data, Tail::Whole);
+            self.event(data, EventEnd::Whole);
             !self.stopped
         });
         self.events = events;
@@ -98,7 +98,7 @@ impl AnswerStream for ChatChunks {
         }
         let mut events = std::mem::take(&mut self.events);
         events.end(|data| {
-            self.event(data, Tail::Cut);
+            self.event(data, EventEnd::Cut);
             false
         });
         if !self.stopped && self.stop_reason.is_some() {
@@ -119,7 +119,7 @@ impl AnswerStream for ChatChunks {
 
 /// What a delta adds to.
 #[derive(Clone, Copy, Debug)]
-enum Piece {
+enum MessagesDeltaTarget {
     Text,
     Thinking,
     /// Of the call in this block.
@@ -128,13 +128,13 @@ enum Piece {
 
 /// Whether an event's end has been seen.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tail {
+enum EventEnd {
     Whole,
     Cut,
 }
 
 impl ChatChunks {
-    fn event(&mut self, data: &[u8], tail: Tail) {
+    fn event(&mut self, data: &[u8], tail: EventEnd) {
         if let Some(like) = self.alike.read(data) {
             self.piece(like.meaning, like.text);
             return;
@@ -144,14 +144,14 @@ impl ChatChunks {
             return;
         }
         let text = events::text(data);
-        match serde_json::from_str::<Said<'_>>(&text) {
+        match serde_json::from_str::<MessagesEvent<'_>>(&text) {
             Ok(said) => self.said(&said, &text),
-            Err(_) if tail == Tail::Whole => self.fail_with(UNREADABLE),
+            Err(_) if tail == EventEnd::Whole => self.fail_with(UNREADABLE),
             Err(_) => {}
         }
     }
 
-    fn said(&mut self, said: &Said<'_>, text: &str) {
+    fn said(&mut self, said: &MessagesEvent<'_>, text: &str) {
         let kind = said::word(said.kind);
         if kind == "error" || said.error.is_some() {
             let document: Value = serde_json::from_str(text).unwrap_or_default();
@@ -164,7 +164,7 @@ impl ChatChunks {
         }
         match &*kind {
             "message_start" => {
-                let message: Said<'_> = said::object(said.message).unwrap_or_default();
+                let message: MessagesEvent<'_> = said::object(said.message).unwrap_or_default();
                 message.usage.into_iter().for_each(|told| self.usage.hear(told));
                 self.state.input = self.usage.counts();
                 self.state.extras = self.usage.extras();
@@ -184,9 +184,9 @@ impl ChatChunks {
         }
     }
 
-    fn block_begins(&mut self, block: u64, begun: &Block<'_>) {
+    fn block_begins(&mut self, block: u64, begun: &MessagesBlock<'_>) {
         match &*said::word(begun.kind) {
-            "text" => self.text(Text::Content, said::inner(begun.text).unwrap_or_default()),
+            "text" => self.text(ChatTextMember::Content, said::inner(begun.text).unwrap_or_default()),
             "thinking" => {
                 self.thoughts = self.thoughts.saturating_add(1);
                 self.thought(begun);
@@ -203,12 +203,14 @@ impl ChatChunks {
         }
     }
 
-    fn delta(&mut self, event: &str, block: u64, delta: &Block<'_>) {
+    fn delta(&mut self, event: &str, block: u64, delta: &MessagesBlock<'_>) {
         let (piece, text) = match &*said::word(delta.kind) {
-            "text_delta" => (Piece::Text, delta.text),
-            "thinking_delta" if !self.wishes.thinking_blocks => (Piece::Thinking, delta.thinking),
+            "text_delta" => (MessagesDeltaTarget::Text, delta.text),
+            "thinking_delta" if !self.wishes.thinking_blocks => {
+                (MessagesDeltaTarget::Thinking, delta.thinking)
+            }
             "thinking_delta" | "signature_delta" => return self.thought(delta),
-            "input_json_delta" => (Piece::Arguments(block), delta.partial_json),
+            "input_json_delta" => (MessagesDeltaTarget::Arguments(block), delta.partial_json),
             _ => return,
         };
         let text = said::inner(text).unwrap_or_default();
@@ -216,29 +218,29 @@ impl ChatChunks {
         self.piece(piece, text);
     }
 
-    fn piece(&mut self, piece: Piece, escaped: &str) {
+    fn piece(&mut self, piece: MessagesDeltaTarget, escaped: &str) {
         match piece {
-            Piece::Text => self.text(Text::Content, escaped),
-            Piece::Thinking => self.text(Text::Reasoning, escaped),
-            Piece::Arguments(block) => self.arguments(block, escaped),
+            MessagesDeltaTarget::Text => self.text(ChatTextMember::Content, escaped),
+            MessagesDeltaTarget::Thinking => self.text(ChatTextMember::Reasoning, escaped),
+            MessagesDeltaTarget::Arguments(block) => self.arguments(block, escaped),
         }
     }
 
-    fn message_delta(&mut self, said: &Said<'_>) {
+    fn message_delta(&mut self, said: &MessagesEvent<'_>) {
         said.usage.into_iter().for_each(|told| self.usage.hear(told));
         self.state.usage = self.usage.counts();
         self.state.extras = self.usage.extras();
-        let delta: Block<'_> = said::object(said.delta).unwrap_or_default();
+        let delta: MessagesBlock<'_> = said::object(said.delta).unwrap_or_default();
         let stop_reason = said::word(delta.stop_reason);
         if !stop_reason.is_empty() {
             self.stop_reason = Some(stop_reason.into_owned());
             self.state.finished = true;
         }
-        self.text(Text::Refusal, said::refusal(delta.stop_details).unwrap_or_default());
+        self.text(ChatTextMember::Refusal, said::refusal(delta.stop_details).unwrap_or_default());
     }
 
     /// Text that is escaped already.
-    fn text(&mut self, member: Text, escaped: &str) {
+    fn text(&mut self, member: ChatTextMember, escaped: &str) {
         if !escaped.is_empty() {
             self.output(meant_bytes(escaped.as_ref()));
             self.chunks.text(member, escaped);
@@ -246,10 +248,10 @@ impl ChatChunks {
     }
 
     /// Thoughts, or their signature, which comes last.
-    fn thought(&mut self, thought: &Block<'_>) {
+    fn thought(&mut self, thought: &MessagesBlock<'_>) {
         let (text, signature) = (said::inner(thought.thinking), said::inner(thought.signature));
         if let Some(text) = text {
-            self.text(Text::Reasoning, text);
+            self.text(ChatTextMember::Reasoning, text);
             self.thinking_block("thinking", ("thinking", text));
         }
         if let Some(signature) = signature {
@@ -263,7 +265,7 @@ impl ChatChunks {
         }
     }
 
-    fn call_begins(&mut self, block: u64, begun: &Block<'_>) {
+    fn call_begins(&mut self, block: u64, begun: &MessagesBlock<'_>) {
         let (Some(id), Some(name)) = (said::inner(begun.id), said::inner(begun.name)) else {
             self.fail_with(UNREADABLE);
             return;
@@ -345,7 +347,7 @@ impl ChatChunks {
     }
 }
 
-fn index(said: &Said<'_>) -> u64 {
+fn index(said: &MessagesEvent<'_>) -> u64 {
     said.index.and_then(|index| index.get().parse().ok()).unwrap_or(0)
 }
 

@@ -11,13 +11,13 @@ use crate::messages;
 
 /// What has been told so far; what is told later takes the place of what was told before.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Usage(messages::Usage);
+pub(super) struct RunningUsage(messages::MessagesUsage);
 
-impl Usage {
+impl RunningUsage {
     /// Takes in a `usage` object.
     pub(super) fn hear(&mut self, told: &RawValue) {
         let told: Value = serde_json::from_str(told.get()).unwrap_or_default();
-        self.0.replace_by(&messages::Usage::of(&told));
+        self.0.replace_by(&messages::MessagesUsage::of(&told));
     }
 
     /// Each token in one class. None if neither input nor output has been told.
@@ -35,11 +35,11 @@ impl Usage {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let counts = self.counts().unwrap_or_default();
         let (prompt, completion) = (counts.input_total(), counts.output_total());
-        let mut usage = write::Members::open(out);
+        let mut usage = write::ObjectWriter::open(out);
         write::number(usage.key("prompt_tokens"), prompt);
         write::number(usage.key("completion_tokens"), completion);
         write::number(usage.key("total_tokens"), prompt.saturating_add(completion));
-        let mut details = write::Members::open(usage.key("prompt_tokens_details"));
+        let mut details = write::ObjectWriter::open(usage.key("prompt_tokens_details"));
         write::number(details.key("cached_tokens"), counts.cache_read);
         write::number(
             details.key("cache_write_tokens"),
@@ -47,7 +47,7 @@ impl Usage {
         );
         details.close();
         if self.0.tells_thinking() {
-            let mut details = write::Members::open(usage.key("completion_tokens_details"));
+            let mut details = write::ObjectWriter::open(usage.key("completion_tokens_details"));
             write::number(details.key("reasoning_tokens"), counts.reasoning);
             details.close();
         }
@@ -59,8 +59,8 @@ impl Usage {
 mod tests {
     use super::*;
 
-    fn heard(told: &[&str]) -> Usage {
-        let mut usage = Usage::default();
+    fn heard(told: &[&str]) -> RunningUsage {
+        let mut usage = RunningUsage::default();
         for told in told {
             usage.hear(serde_json::from_str(told).unwrap());
         }

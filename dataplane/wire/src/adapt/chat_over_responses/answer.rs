@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 
-use super::chunks::{Called, Chunks, Member};
-use super::event::{Event, Item, ItemKind, Piece, Response};
+use super::chunks::{ChatDeltaMember, ChatToolCall, ResponsesChunkWriter};
+use super::event::{ItemKind, Response, ResponseDeltaTarget, ResponseEvent, ResponseItem};
 use super::whole::whole;
 use crate::adapt::alike::Alike;
-use crate::adapt::events::Events;
+use crate::adapt::events::EventFinder;
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::{Members, number};
-use crate::adapt::{Answers, Asking, BadAnswer, Whole};
+use crate::adapt::write::{ObjectWriter, number};
+use crate::adapt::{Answers, Asking, BadAnswer, TranslatedAnswer};
 use crate::envelope::{self, StreamError, event_of};
 use crate::json::meant_bytes;
 use crate::passing::Varying;
@@ -32,7 +32,7 @@ pub(super) struct Common {
 impl Common {
     /// The members that chunks and completions begin with.
     pub(super) fn put_head(&self, object: &str, created_s: u64, out: &mut Vec<u8>) {
-        let mut head = Members::open(out);
+        let mut head = ObjectWriter::open(out);
         head.text("id", &format!("chatcmpl-{}", self.seed));
         head.text("object", object);
         number(head.key("created"), created_s);
@@ -54,13 +54,13 @@ impl ResponsesAnswers {
 }
 
 impl Answers for ResponsesAnswers {
-    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
+    fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
         whole(&self.common, body)
     }
 
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
-        let answer = Answer {
-            chunks: Chunks::new(&self.common),
+        let answer = ResponseReader {
+            chunks: ResponsesChunkWriter::new(&self.common),
             names: self.common.names.clone(),
             include_usage: self.common.include_usage,
             state: StreamState::default(),
@@ -70,15 +70,15 @@ impl Answers for ResponsesAnswers {
             told: Vec::new(),
             thought: None,
         };
-        Box::new(ChatStream { events: Events::default(), answer, secrets, stopped: false })
+        Box::new(ChatStream { events: EventFinder::default(), answer, secrets, stopped: false })
     }
 }
 
 /// A stream of events as a stream of chunks.
 #[derive(Debug)]
 struct ChatStream {
-    events: Events,
-    answer: Answer,
+    events: EventFinder,
+    answer: ResponseReader,
     /// Credentials that may not show in errors.
     secrets: Vec<String>,
     stopped: bool,
@@ -108,7 +108,7 @@ impl AnswerStream for ChatStream {
         let Self { events, answer, secrets, .. } = self;
         // Of an event that the end has cut off only the last one of an answer means something.
         events.end(|data| {
-            if Event::read(data).is_ok_and(|event| is_terminal(event.kind())) {
+            if ResponseEvent::read(data).is_ok_and(|event| is_terminal(event.kind())) {
                 answer.take_event(data, secrets);
             }
             false
@@ -132,17 +132,17 @@ fn is_terminal(kind: &[u8]) -> bool {
 
 /// An answer that is being read.
 #[derive(Debug)]
-struct Answer {
-    chunks: Chunks,
+struct ResponseReader {
+    chunks: ResponsesChunkWriter,
     names: ToolNames,
     include_usage: bool,
     state: StreamState,
     /// The role has been told.
     begun: bool,
     /// Events that differ in their delta alone.
-    alike: Alike<Piece>,
+    alike: Alike<ResponseDeltaTarget>,
     /// In the order in which chat counts them.
-    calls: Vec<Call>,
+    calls: Vec<ResponseCall>,
     /// Parts of messages of which something has been told: item and part.
     told: Vec<(u64, u64)>,
     /// The part of reasoning that was told of last.
@@ -150,7 +150,7 @@ struct Answer {
 }
 
 #[derive(Debug)]
-struct Call {
+struct ResponseCall {
     output_index: u64,
     custom: bool,
     /// Something of its input has been told.
@@ -164,7 +164,7 @@ const PARTS_MAX: usize = 4096;
 #[derive(Clone, Copy, Debug)]
 struct TooMany;
 
-impl Answer {
+impl ResponseReader {
     /// Reads one event. True if nothing comes after it.
     fn take_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
         if let Some(like) = self.alike.read(data) {
@@ -173,7 +173,7 @@ impl Answer {
         if data.first() != Some(&b'{') {
             return false;
         }
-        let Ok(event) = Event::read(data) else {
+        let Ok(event) = ResponseEvent::read(data) else {
             let unreadable = || bad("The upstream sent an event that cannot be read.");
             return self.fail(&StreamError::of_odd(data).unwrap_or_else(unreadable), secrets);
         };
@@ -184,8 +184,8 @@ impl Answer {
             return self.piece(piece, event.delta(), secrets);
         }
         let told = match event.kind() {
-            b"response.output_text.done" => self.whole_part(Member::Content, part, event.whole()),
-            b"response.refusal.done" => self.whole_part(Member::Refusal, part, event.whole()),
+            b"response.output_text.done" => self.whole_part(ChatDeltaMember::Content, part, event.whole()),
+            b"response.refusal.done" => self.whole_part(ChatDeltaMember::Refusal, part, event.whole()),
             b"response.function_call_arguments.done" | b"response.custom_tool_call_input.done" => {
                 self.whole_input(index, event.whole());
                 Ok(())
@@ -212,15 +212,15 @@ impl Answer {
     }
 
     /// More of something. True if nothing comes after it.
-    fn piece(&mut self, piece: Piece, raw: &[u8], secrets: &[String]) -> bool {
+    fn piece(&mut self, piece: ResponseDeltaTarget, raw: &[u8], secrets: &[String]) -> bool {
         let told = match piece {
-            Piece::Text(part) => self.part(Member::Content, part, raw),
-            Piece::Refusal(part) => self.part(Member::Refusal, part, raw),
-            Piece::Thought(part) => {
+            ResponseDeltaTarget::Text(part) => self.part(ChatDeltaMember::Content, part, raw),
+            ResponseDeltaTarget::Refusal(part) => self.part(ChatDeltaMember::Refusal, part, raw),
+            ResponseDeltaTarget::Thought(part) => {
                 self.thought(part, raw);
                 Ok(())
             }
-            Piece::Input(index) => {
+            ResponseDeltaTarget::Input(index) => {
                 self.input(index, raw);
                 Ok(())
             }
@@ -253,14 +253,14 @@ impl Answer {
         state.output_bytes = state.output_bytes.saturating_add(bytes.try_into().unwrap_or(u64::MAX));
     }
 
-    fn text(&mut self, member: Member, raw: &[u8]) {
+    fn text(&mut self, member: ChatDeltaMember, raw: &[u8]) {
         if !raw.is_empty() {
             self.seen(meant_bytes(raw));
             self.chunks.text(member, raw);
         }
     }
 
-    fn part(&mut self, member: Member, part: (u64, u64), raw: &[u8]) -> Result<(), TooMany> {
+    fn part(&mut self, member: ChatDeltaMember, part: (u64, u64), raw: &[u8]) -> Result<(), TooMany> {
         if self.told.last() != Some(&part) && !self.told.contains(&part) {
             if self.told.len() >= PARTS_MAX {
                 return Err(TooMany);
@@ -272,20 +272,20 @@ impl Answer {
     }
 
     /// The whole of a part: news only where nothing of it has been told.
-    fn whole_part(&mut self, member: Member, part: (u64, u64), raw: &[u8]) -> Result<(), TooMany> {
+    fn whole_part(&mut self, member: ChatDeltaMember, part: (u64, u64), raw: &[u8]) -> Result<(), TooMany> {
         if self.told.contains(&part) { Ok(()) } else { self.part(member, part, raw) }
     }
 
     /// Parts of reasoning are paragraphs.
     fn thought(&mut self, part: (u64, u64), raw: &[u8]) {
         if !raw.is_empty() && self.thought.replace(part).is_some_and(|before| before != part) {
-            self.text(Member::Reasoning, br"\n\n");
+            self.text(ChatDeltaMember::Reasoning, br"\n\n");
         }
-        self.text(Member::Reasoning, raw);
+        self.text(ChatDeltaMember::Reasoning, raw);
     }
 
     /// A call begins, if it has not.
-    fn call(&mut self, output_index: u64, item: &Item<'_>) -> Result<(), TooMany> {
+    fn call(&mut self, output_index: u64, item: &ResponseItem<'_>) -> Result<(), TooMany> {
         let custom = match item.kind() {
             ItemKind::Function => false,
             ItemKind::Custom => true,
@@ -299,9 +299,9 @@ impl Answer {
         }
         self.seen(meant_bytes(item.name()));
         let name = self.names.restore_escaped(item.name());
-        let called = Called { index: self.calls.len(), id: item.call_id(), name: &name, custom };
+        let called = ChatToolCall { index: self.calls.len(), id: item.call_id(), name: &name, custom };
         self.chunks.call(called);
-        self.calls.push(Call { output_index, custom, told: false });
+        self.calls.push(ResponseCall { output_index, custom, told: false });
         Ok(())
     }
 
@@ -322,13 +322,14 @@ impl Answer {
     }
 
     /// An item has ended: what of it has not been told yet is told now.
-    fn item(&mut self, index: u64, item: &Item<'_>) -> Result<(), TooMany> {
+    fn item(&mut self, index: u64, item: &ResponseItem<'_>) -> Result<(), TooMany> {
         self.call(index, item)?;
         match item.kind() {
             ItemKind::Function | ItemKind::Custom => self.whole_input(index, item.input()),
             ItemKind::Message => {
                 for (position, part) in (0..).zip(&item.content()) {
-                    let member = if part.is_refusal() { Member::Refusal } else { Member::Content };
+                    let member =
+                        if part.is_refusal() { ChatDeltaMember::Refusal } else { ChatDeltaMember::Content };
                     self.whole_part(member, (index, position), part.text())?;
                 }
             }

@@ -8,7 +8,7 @@ use crate::adapt::write::number;
 
 /// Chunks that are ready for the client.
 #[derive(Debug)]
-pub(super) struct Chunks {
+pub(super) struct ResponsesChunkWriter {
     /// What every chunk begins with, up to its choices.
     head: Bytes,
     /// What every chunk but the one with the usage ends with.
@@ -20,7 +20,7 @@ pub(super) struct Chunks {
 
 /// A delta that grows one member of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Member {
+pub(super) enum ChatDeltaMember {
     Content,
     Reasoning,
     Refusal,
@@ -28,14 +28,14 @@ pub(super) enum Member {
 
 /// A tool call as chat tells of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Called<'a> {
+pub(super) struct ChatToolCall<'a> {
     pub(super) index: usize,
     pub(super) id: &'a [u8],
     pub(super) name: &'a [u8],
     pub(super) custom: bool,
 }
 
-impl Chunks {
+impl ResponsesChunkWriter {
     pub(super) fn new(common: &Common) -> Self {
         let mut head = b"data: ".to_vec();
         common.put_head("chat.completion.chunk", common.created_s, &mut head);
@@ -53,17 +53,17 @@ impl Chunks {
     }
 
     #[inline]
-    pub(super) fn text(&mut self, member: Member, raw: &[u8]) {
+    pub(super) fn text(&mut self, member: ChatDeltaMember, raw: &[u8]) {
         let name: &[u8] = match member {
-            Member::Content => b"\"content\":\"",
-            Member::Reasoning => b"\"reasoning_content\":\"",
-            Member::Refusal => b"\"refusal\":\"",
+            ChatDeltaMember::Content => b"\"content\":\"",
+            ChatDeltaMember::Reasoning => b"\"reasoning_content\":\"",
+            ChatDeltaMember::Refusal => b"\"refusal\":\"",
         };
         self.delta(&[name, raw, b"\""]);
     }
 
     /// A call begins.
-    pub(super) fn call(&mut self, called: Called<'_>) {
+    pub(super) fn call(&mut self, called: ChatToolCall<'_>) {
         if self.functions {
             self.function_call(called.index, &[b"\"name\":\"", called.name, b"\",\"arguments\":\"\""]);
             return;

@@ -8,11 +8,11 @@ use shared::usage::{TokenCounts, Units};
 
 use crate::chat::UsageReader;
 use crate::extras::{Extras, term};
-use crate::responses::ToolUse;
+use crate::responses::ResponseToolUse;
 
 /// Any event: the members that matter of all types.
 #[derive(Debug, Deserialize)]
-pub(super) struct Event<'a> {
+pub(super) struct ResponseEvent<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     pub(super) output_index: Option<u64>,
@@ -36,7 +36,7 @@ pub(super) struct Event<'a> {
 
 /// What a delta adds to: a part, by its item and its place in it, or the input of the call that is an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum ResponseDeltaTarget {
     Text((u64, u64)),
     Refusal((u64, u64)),
     Thought((u64, u64)),
@@ -53,7 +53,7 @@ pub(super) struct Response<'a> {
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
     #[serde(borrow)]
-    incomplete_details: Option<Incomplete<'a>>,
+    incomplete_details: Option<IncompleteDetails<'a>>,
     #[serde(borrow)]
     output: Option<Vec<&'a RawValue>>,
     #[serde(borrow)]
@@ -69,14 +69,14 @@ struct Action<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Incomplete<'a> {
+struct IncompleteDetails<'a> {
     #[serde(borrow)]
     reason: Option<&'a RawValue>,
 }
 
 /// An item of the output.
 #[derive(Debug, Deserialize)]
-pub(super) struct Item<'a> {
+pub(super) struct ResponseItem<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -99,7 +99,7 @@ pub(super) struct Item<'a> {
 
 /// A part of a message, or of reasoning.
 #[derive(Debug, Deserialize)]
-pub(super) struct Part<'a> {
+pub(super) struct ResponsePart<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -118,7 +118,7 @@ pub(super) enum ItemKind {
     Other,
 }
 
-impl<'a> Event<'a> {
+impl<'a> ResponseEvent<'a> {
     pub(super) fn read(data: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(data)
     }
@@ -129,18 +129,18 @@ impl<'a> Event<'a> {
     }
 
     /// What its delta adds to, if it is a delta.
-    pub(super) fn piece(&self) -> Option<Piece> {
+    pub(super) fn piece(&self) -> Option<ResponseDeltaTarget> {
         let index = self.output_index.unwrap_or_default();
         let part = (index, self.content_index.unwrap_or_default());
         Some(match self.kind() {
-            b"response.output_text.delta" => Piece::Text(part),
-            b"response.refusal.delta" => Piece::Refusal(part),
-            b"response.reasoning_text.delta" => Piece::Thought(part),
+            b"response.output_text.delta" => ResponseDeltaTarget::Text(part),
+            b"response.refusal.delta" => ResponseDeltaTarget::Refusal(part),
+            b"response.reasoning_text.delta" => ResponseDeltaTarget::Thought(part),
             b"response.reasoning_summary_text.delta" => {
-                Piece::Thought((index, self.summary_index.unwrap_or_default()))
+                ResponseDeltaTarget::Thought((index, self.summary_index.unwrap_or_default()))
             }
             b"response.function_call_arguments.delta" | b"response.custom_tool_call_input.delta" => {
-                Piece::Input(index)
+                ResponseDeltaTarget::Input(index)
             }
             _ => return None,
         })
@@ -156,7 +156,7 @@ impl<'a> Event<'a> {
         bare(self.text.or(self.refusal).or(self.arguments).or(self.input))
     }
 
-    pub(super) fn item(&self) -> Option<Item<'a>> {
+    pub(super) fn item(&self) -> Option<ResponseItem<'a>> {
         inner(self.item)
     }
 
@@ -175,7 +175,7 @@ impl<'a> Response<'a> {
     }
 
     /// Items, by their place. What is not known is passed over.
-    pub(super) fn items(&self) -> impl Iterator<Item = (u64, Item<'a>)> {
+    pub(super) fn items(&self) -> impl Iterator<Item = (u64, ResponseItem<'a>)> {
         let items = self.output.as_deref().unwrap_or_default();
         (0..).zip(items).filter_map(|(place, item)| Some((place, inner(Some(*item))?)))
     }
@@ -219,7 +219,7 @@ impl<'a> Response<'a> {
     }
 }
 
-impl<'a> Item<'a> {
+impl<'a> ResponseItem<'a> {
     pub(super) fn kind(&self) -> ItemKind {
         match bare(self.kind) {
             b"message" => ItemKind::Message,
@@ -231,9 +231,9 @@ impl<'a> Item<'a> {
     }
 
     /// What it is billed as.
-    fn tool_use(&self) -> ToolUse {
+    fn tool_use(&self) -> ResponseToolUse {
         let action: Option<Action<'_>> = inner(self.action);
-        ToolUse::of(bare(self.kind), bare(action.and_then(|action| action.kind)))
+        ResponseToolUse::of(bare(self.kind), bare(action.and_then(|action| action.kind)))
     }
 
     /// The id by which results name a call.
@@ -251,19 +251,19 @@ impl<'a> Item<'a> {
         bare(self.arguments.or(self.input))
     }
 
-    pub(super) fn content(&self) -> Vec<Part<'a>> {
+    pub(super) fn content(&self) -> Vec<ResponsePart<'a>> {
         inner(self.content).unwrap_or_default()
     }
 
     /// The texts of reasoning: its summaries, or itself where there are none.
     pub(super) fn thoughts(&self) -> impl Iterator<Item = &'a [u8]> {
-        let summary: Vec<Part<'a>> = inner(self.summary).unwrap_or_default();
+        let summary: Vec<ResponsePart<'a>> = inner(self.summary).unwrap_or_default();
         let thoughts = if summary.is_empty() { self.content() } else { summary };
         thoughts.into_iter().map(|thought| thought.text())
     }
 }
 
-impl<'a> Part<'a> {
+impl<'a> ResponsePart<'a> {
     pub(super) fn is_refusal(&self) -> bool {
         bare(self.kind) == b"refusal"
     }

@@ -6,7 +6,7 @@ use crate::adapt::Rejection;
 use crate::adapt::call_id::call_id;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::{Members, comma, string};
+use crate::adapt::write::{ObjectWriter, comma, string};
 use crate::json::Tree;
 
 /// Writes the items that the messages of `request` are.
@@ -60,7 +60,7 @@ impl<'i> Items<'_, 'i> {
     fn said(&mut self, position: usize, role: &str, message: &Object<'_, 'i>) -> Result<(), Rejection> {
         let content = needed(message, position)?;
         comma(self.out);
-        let mut item = Members::open(self.out);
+        let mut item = ObjectWriter::open(self.out);
         item.raw("type", r#""message""#);
         item.text("role", role);
         let out = item.key("content");
@@ -83,7 +83,7 @@ impl<'i> Items<'_, 'i> {
         refusal.push_str(member_text(message, "refusal").unwrap_or_default());
         if !text.is_empty() || !refusal.is_empty() {
             comma(self.out);
-            let mut item = Members::open(self.out);
+            let mut item = ObjectWriter::open(self.out);
             item.raw("type", r#""message""#);
             item.raw("role", r#""assistant""#);
             item.text("id", &format!("msg_{position}"));
@@ -108,7 +108,7 @@ impl<'i> Items<'_, 'i> {
         let call = read::object(call, || path.to_owned())?;
         self.functions = self.functions.saturating_add(1);
         comma(self.out);
-        let mut item = Members::open(self.out);
+        let mut item = ObjectWriter::open(self.out);
         item.raw("type", r#""function_call""#);
         item.text("call_id", &function_id(self.functions));
         item.text("name", &self.names.fit(read::needed_text(&call, "name", || path.to_owned())?));
@@ -132,7 +132,7 @@ impl<'i> Items<'_, 'i> {
         let called = member(call, kind).ok_or_else(|| Rejection::malformed(&*inner, "is missing."))?;
         let called = read::object(called, || inner.clone())?;
         comma(self.out);
-        let mut item = Members::open(self.out);
+        let mut item = ObjectWriter::open(self.out);
         item.text("type", item_kind);
         item.text("call_id", &call_id(id, "call_"));
         item.text("name", &self.names.fit(read::needed_text(&called, "name", || inner.clone())?));
@@ -145,7 +145,7 @@ impl<'i> Items<'_, 'i> {
         let content = needed(message, position)?;
         let custom = self.custom.contains(&id);
         comma(self.out);
-        let mut item = Members::open(self.out);
+        let mut item = ObjectWriter::open(self.out);
         item.text("type", if custom { "custom_tool_call_output" } else { "function_call_output" });
         item.text("call_id", &call_id(id, "call_"));
         let out = item.key("output");
@@ -195,7 +195,7 @@ fn assistant_text(position: usize, message: &Object<'_, '_>) -> Result<(String, 
 fn write_assistant(text: &str, refusal: &str, out: &mut Vec<u8>) {
     out.push(b'[');
     if !text.is_empty() {
-        let mut part = Members::open(out);
+        let mut part = ObjectWriter::open(out);
         part.raw("type", r#""output_text""#);
         part.text("text", text);
         part.raw("annotations", "[]");
@@ -203,7 +203,7 @@ fn write_assistant(text: &str, refusal: &str, out: &mut Vec<u8>) {
     }
     if !refusal.is_empty() {
         comma(out);
-        let mut part = Members::open(out);
+        let mut part = ObjectWriter::open(out);
         part.raw("type", r#""refusal""#);
         part.text("refusal", refusal);
         part.close();
@@ -212,7 +212,7 @@ fn write_assistant(text: &str, refusal: &str, out: &mut Vec<u8>) {
 }
 
 fn input_text(text: &str, out: &mut Vec<u8>) {
-    let mut part = Members::open(out);
+    let mut part = ObjectWriter::open(out);
     part.raw("type", r#""input_text""#);
     part.text("text", text);
     part.close();
@@ -236,7 +236,7 @@ fn write_part(part: &Object<'_, '_>, path: impl Fn() -> String, out: &mut Vec<u8
             let image =
                 member(part, "image_url").ok_or_else(|| Rejection::malformed(path(), "is missing."))?;
             let image = read::object(image, path)?;
-            let mut item = Members::open(out);
+            let mut item = ObjectWriter::open(out);
             item.raw("type", r#""input_image""#);
             item.text("image_url", read::needed_text(&image, "url", path)?);
             item.text("detail", member_text(&image, "detail").unwrap_or("auto"));
@@ -246,7 +246,7 @@ fn write_part(part: &Object<'_, '_>, path: impl Fn() -> String, out: &mut Vec<u8
             let path = || path() + ".file";
             let file = member(part, "file").ok_or_else(|| Rejection::malformed(path(), "is missing."))?;
             let file = read::object(file, path)?;
-            let mut item = Members::open(out);
+            let mut item = ObjectWriter::open(out);
             item.raw("type", r#""input_file""#);
             for name in ["file_id", "filename", "file_data"] {
                 if let Some(value) = member(&file, name) {

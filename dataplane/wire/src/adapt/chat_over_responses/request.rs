@@ -10,7 +10,7 @@ use crate::adapt::chat_client::calls_functions;
 use crate::adapt::loss::unknown;
 use crate::adapt::read::{self, Object, member, member_text, members};
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
-use crate::adapt::write::Members;
+use crate::adapt::write::ObjectWriter;
 use crate::adapt::{Asking, Prepared, Rejection};
 use crate::json;
 
@@ -45,7 +45,7 @@ fn write(
     names: &mut ToolNames,
     body: &mut Vec<u8>,
 ) -> Result<(), Rejection> {
-    let mut responses = Members::open(body);
+    let mut responses = ObjectWriter::open(body);
     responses.text("model", model);
     messages::write(request, names, responses.key("input"))?;
     responses.raw("store", "false");
@@ -65,7 +65,7 @@ fn write(
     tools::write(request, names, &mut responses)?;
     text(request, &mut responses)?;
     if let Some(effort) = member(request, "reasoning_effort") {
-        let mut reasoning = Members::open(responses.key("reasoning"));
+        let mut reasoning = ObjectWriter::open(responses.key("reasoning"));
         reasoning.tree("effort", effort);
         reasoning.close();
     }
@@ -89,17 +89,17 @@ const UNCHANGED: [&str; 9] = [
 ];
 
 /// The form of the answer.
-fn text(request: &Object<'_, '_>, responses: &mut Members<'_>) -> Result<(), Rejection> {
+fn text(request: &Object<'_, '_>, responses: &mut ObjectWriter<'_>) -> Result<(), Rejection> {
     let format = member(request, "response_format");
     let format = format.map(|format| read::object(format, || "response_format".to_owned())).transpose()?;
     let verbosity = member(request, "verbosity");
     if format.is_none() && verbosity.is_none() {
         return Ok(());
     }
-    let mut text = Members::open(responses.key("text"));
+    let mut text = ObjectWriter::open(responses.key("text"));
     if let Some(format) = format {
         let kind = read::needed_text(&format, "type", || "response_format".to_owned())?;
-        let mut flat = Members::open(text.key("format"));
+        let mut flat = ObjectWriter::open(text.key("format"));
         flat.text("type", kind);
         if let Some(inner) = member(&format, "json_schema") {
             let inner = read::object(inner, || "response_format.json_schema".to_owned())?;

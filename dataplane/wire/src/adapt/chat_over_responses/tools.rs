@@ -6,14 +6,14 @@ use super::losses::refuse;
 use super::request::kind;
 use crate::adapt::read::{self, Object, as_text, member};
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::{Members, comma};
+use crate::adapt::write::{ObjectWriter, comma};
 use crate::adapt::{Rejection, schema};
 
 /// Writes `tools` and `tool_choice`, or the old names of both.
 pub(super) fn write(
     request: &Object<'_, '_>,
     names: &mut ToolNames,
-    responses: &mut Members<'_>,
+    responses: &mut ObjectWriter<'_>,
 ) -> Result<(), Rejection> {
     let Some(tools) = member(request, "tools") else { return write_functions(request, names, responses) };
     let tools = read::array(tools, || "tools".to_owned())?;
@@ -34,7 +34,7 @@ pub(super) fn write(
 fn write_functions(
     request: &Object<'_, '_>,
     names: &mut ToolNames,
-    responses: &mut Members<'_>,
+    responses: &mut ObjectWriter<'_>,
 ) -> Result<(), Rejection> {
     let Some(functions) = member(request, "functions") else { return Ok(()) };
     let functions = read::array(functions, || "functions".to_owned())?;
@@ -47,7 +47,7 @@ fn write_functions(
         comma(out);
         let path = || format!("functions.{position}");
         let function = read::object(function, path)?;
-        let mut flat = Members::open(out);
+        let mut flat = ObjectWriter::open(out);
         flat.raw("type", r#""function""#);
         flat.text("name", &names.fit(read::needed_text(&function, "name", path)?));
         write_function(&function, &mut flat);
@@ -59,7 +59,7 @@ fn write_functions(
         Some(choice) => {
             let path = || "function_call".to_owned();
             let name = read::needed_text(&read::object(choice, path)?, "name", path)?;
-            let mut flat = Members::open(responses.key("tool_choice"));
+            let mut flat = ObjectWriter::open(responses.key("tool_choice"));
             flat.raw("type", r#""function""#);
             flat.text("name", &names.fit(name));
             flat.close();
@@ -70,7 +70,7 @@ fn write_functions(
 }
 
 /// All of a function but its type and name.
-fn write_function(function: &Object<'_, '_>, flat: &mut Members<'_>) {
+fn write_function(function: &Object<'_, '_>, flat: &mut ObjectWriter<'_>) {
     if let Some(description) = member(function, "description").filter(|text| !read::is_empty(*text)) {
         flat.tree("description", description);
     }
@@ -93,7 +93,7 @@ fn write_tool(
     let path = || format!("tools.{position}.{kind}");
     let nested = nested.ok_or_else(|| Rejection::malformed(path(), "is missing."))?;
     let nested = read::object(nested, path)?;
-    let mut flat = Members::open(out);
+    let mut flat = ObjectWriter::open(out);
     flat.text("type", kind);
     flat.text("name", &names.fit(read::needed_text(&nested, "name", path)?));
     if kind == "function" {
@@ -112,7 +112,7 @@ fn write_tool(
 }
 
 fn write_format(format: &Object<'_, '_>, out: &mut Vec<u8>) {
-    let mut flat = Members::open(out);
+    let mut flat = ObjectWriter::open(out);
     flat.text("type", kind(format).unwrap_or("text"));
     if let Some(grammar) = member(format, "grammar").and_then(|grammar| grammar.as_object()) {
         for name in ["syntax", "definition"] {
@@ -127,7 +127,7 @@ fn write_format(format: &Object<'_, '_>, out: &mut Vec<u8>) {
 fn write_choice(
     request: &Object<'_, '_>,
     names: &mut ToolNames,
-    responses: &mut Members<'_>,
+    responses: &mut ObjectWriter<'_>,
 ) -> Result<(), Rejection> {
     let Some(choice) = member(request, "tool_choice") else { return Ok(()) };
     if as_text(choice).is_some() {
@@ -141,7 +141,7 @@ fn write_choice(
     let missing = || Rejection::malformed("tool_choice.allowed_tools", "is missing.");
     let allowed = member(&choice, "allowed_tools").and_then(|allowed| allowed.as_object());
     let allowed = allowed.ok_or_else(missing)?;
-    let mut flat = Members::open(responses.key("tool_choice"));
+    let mut flat = ObjectWriter::open(responses.key("tool_choice"));
     flat.raw("type", r#""allowed_tools""#);
     if let Some(mode) = member(&allowed, "mode") {
         flat.tree("mode", mode);
@@ -172,7 +172,7 @@ fn write_named(
     };
     let missing = || Rejection::malformed(format!("{path}.{kind}"), "is missing.");
     let nested = member(tool, kind).and_then(|nested| nested.as_object()).ok_or_else(missing)?;
-    let mut flat = Members::open(out);
+    let mut flat = ObjectWriter::open(out);
     flat.text("type", kind);
     flat.text("name", &names.fit(read::needed_text(&nested, "name", || format!("{path}.{kind}"))?));
     flat.close();

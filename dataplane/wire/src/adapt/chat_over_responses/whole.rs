@@ -4,15 +4,15 @@ use bytes::{BufMut as _, BytesMut};
 
 use super::answer::{Common, failure};
 use super::chunks::{finish_reason, kind_and_input, put_usage};
-use super::event::{Item, ItemKind, Response};
+use super::event::{ItemKind, Response, ResponseItem};
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::{BadAnswer, Whole};
+use crate::adapt::{BadAnswer, TranslatedAnswer};
 use crate::envelope::StreamError;
 use crate::json::meant_bytes;
 
 /// What a message is made of, as it is escaped.
 #[derive(Default)]
-struct Message {
+struct EscapedMessage {
     content: Vec<u8>,
     refusal: Vec<u8>,
     reasoning: Vec<u8>,
@@ -23,7 +23,7 @@ struct Message {
     output_bytes: usize,
 }
 
-pub(super) fn whole(common: &Common, body: &[u8]) -> Result<Whole, BadAnswer> {
+pub(super) fn whole(common: &Common, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
     let Ok(response) = Response::read(body) else {
         return Err(BadAnswer::Invalid("it is not a response"));
     };
@@ -34,7 +34,7 @@ pub(super) fn whole(common: &Common, body: &[u8]) -> Result<Whole, BadAnswer> {
         let error = StreamError::of_odd(body).map(BadAnswer::Error);
         return Err(error.unwrap_or(BadAnswer::Invalid("it holds no output")));
     }
-    let mut message = Message::default();
+    let mut message = EscapedMessage::default();
     response.items().for_each(|(_, item)| message.take(&item, &common.names));
     let usage = response.token_counts();
     let mut head = Vec::new();
@@ -49,11 +49,11 @@ pub(super) fn whole(common: &Common, body: &[u8]) -> Result<Whole, BadAnswer> {
     put_usage(usage.unwrap_or_default(), &mut out);
     out.put_u8(b'}');
     let output_bytes = message.output_bytes.try_into().unwrap_or(u64::MAX);
-    Ok(Whole { body: out.freeze(), usage, extras: response.extras(), output_bytes })
+    Ok(TranslatedAnswer { body: out.freeze(), usage, extras: response.extras(), output_bytes })
 }
 
-impl Message {
-    fn take(&mut self, item: &Item<'_>, names: &ToolNames) {
+impl EscapedMessage {
+    fn take(&mut self, item: &ResponseItem<'_>, names: &ToolNames) {
         match item.kind() {
             ItemKind::Message => {
                 for part in item.content() {
@@ -77,7 +77,7 @@ impl Message {
         }
     }
 
-    fn call(&mut self, item: &Item<'_>, custom: bool, names: &ToolNames) {
+    fn call(&mut self, item: &ResponseItem<'_>, custom: bool, names: &ToolNames) {
         let (kind, input) = kind_and_input(custom);
         let name = names.restore_escaped(item.name());
         if self.calls.is_empty() {

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use shared::provider::path::Call;
 use shared::usage::{TokenCounts, Units};
 
-use super::said::{Answer, Image};
-use crate::adapt::{Answers, BadAnswer, Whole};
+use super::said::{GeminiImage, GeminiImageAnswer};
+use crate::adapt::{Answers, BadAnswer, TranslatedAnswer};
 use crate::envelope::{StreamError, chat_stream_error};
 use crate::extras::Extras;
-use crate::json::Writer;
+use crate::json::JsonWriter;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// How the answers to one request are read.
@@ -20,8 +20,8 @@ pub(super) struct ImageAnswers {
 }
 
 impl Answers for ImageAnswers {
-    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
-        let mut answer = match serde_json::from_slice::<Answer<'_>>(body) {
+    fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
+        let mut answer = match serde_json::from_slice::<GeminiImageAnswer<'_>>(body) {
             Ok(answer) if answer.error.is_none() => answer,
             Ok(_) | Err(_) => {
                 let error = StreamError::of_odd(body);
@@ -36,7 +36,12 @@ impl Answers for ImageAnswers {
         let (usage, tier) = answer.usage();
         let body = self.write(&images, usage, answer.image_tokens());
         let units = Units { images: images.len().try_into().unwrap_or(u64::MAX), ..Units::ZERO };
-        Ok(Whole { body, usage, extras: Extras { units, tier, ..Extras::default() }, output_bytes: 0 })
+        Ok(TranslatedAnswer {
+            body,
+            usage,
+            extras: Extras { units, tier, ..Extras::default() },
+            output_bytes: 0,
+        })
     }
 
     fn stream(&self, _secrets: Vec<String>) -> Box<dyn AnswerStream> {
@@ -60,8 +65,13 @@ fn refused(why: &str) -> StreamError {
 }
 
 impl ImageAnswers {
-    fn write(&self, images: &[Image<'_>], usage: Option<TokenCounts>, image_tokens: Option<u64>) -> Bytes {
-        let mut json = Writer::default();
+    fn write(
+        &self,
+        images: &[GeminiImage<'_>],
+        usage: Option<TokenCounts>,
+        image_tokens: Option<u64>,
+    ) -> Bytes {
+        let mut json = JsonWriter::default();
         json.object().name("created").number(self.created).name("data").list();
         for image in images {
             json.object().name("b64_json").text(&image.data);
@@ -84,7 +94,7 @@ impl ImageAnswers {
 }
 
 /// What thoughts cost is part of the output. The prompt is nothing but text.
-fn write_usage(usage: &TokenCounts, image_tokens: Option<u64>, json: &mut Writer) {
+fn write_usage(usage: &TokenCounts, image_tokens: Option<u64>, json: &mut JsonWriter) {
     let (input, output) = (usage.input_total(), usage.output_total());
     json.name("usage").object().name("input_tokens").number(input);
     json.name("input_tokens_details").object().name("text_tokens").number(input);

@@ -5,18 +5,18 @@ use simd_json::tape::Object;
 
 use super::answer::ImageAnswers;
 use super::losses::{FORMAT, LOSSES, TRANSPARENT, refuse};
-use super::model::Model;
-use super::size::Size;
+use super::model::ImageModel;
+use super::size::ImageShape;
 use crate::adapt::chat_client::refuse_listed;
 use crate::adapt::loss::unknown;
 use crate::adapt::{Asking, Prepared, Rejection, read};
-use crate::json::{self, Tree, Writer};
+use crate::json::{self, JsonWriter, Tree};
 
 /// What is asked for beside the prompt.
 #[derive(Debug)]
-struct Wanted<'t, 'i> {
+struct ImageOptions<'t, 'i> {
     count: u64,
-    size: Option<Size>,
+    size: Option<ImageShape>,
     mime_type: Option<&'static str>,
     compression: Option<Tree<'t, 'i>>,
 }
@@ -27,11 +27,11 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let tape = json::parse(&mut body).map_err(read::refuse_fault)?;
     let request = read::object(tape.as_value(), String::new)?;
     refuse_listed(&request, LOSSES)?;
-    let model = Model::named(asking.target.model);
+    let model = ImageModel::named(asking.target.model);
     let prompt = read::member(&request, "prompt").ok_or_else(|| Rejection::new("prompt", "is missing."))?;
     let prompt = read::text(prompt, || "prompt".to_owned())?;
     let wanted = wanted(&request, model)?;
-    let mut json = Writer::default();
+    let mut json = JsonWriter::default();
     if model.predicts {
         write_predict(prompt, &wanted, &mut json);
     } else {
@@ -42,15 +42,15 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     Ok(Prepared { body: json.finish().into(), answers: Box::new(answers), dropped })
 }
 
-fn wanted<'t, 'i>(request: &Object<'t, 'i>, model: &Model) -> Result<Wanted<'t, 'i>, Rejection> {
+fn wanted<'t, 'i>(request: &Object<'t, 'i>, model: &ImageModel) -> Result<ImageOptions<'t, 'i>, Rejection> {
     if read::member_text(request, "background") == Some("transparent") {
         return Err(refuse(TRANSPARENT, "background"));
     }
     let size = match read::member(request, "size") {
         None => None,
-        Some(size) => Size::read(read::text(size, || "size".to_owned())?, model)?,
+        Some(size) => ImageShape::read(read::text(size, || "size".to_owned())?, model)?,
     };
-    Ok(Wanted {
+    Ok(ImageOptions {
         count: count(request, model)?,
         size,
         mime_type: mime_type(request, model)?,
@@ -58,7 +58,7 @@ fn wanted<'t, 'i>(request: &Object<'t, 'i>, model: &Model) -> Result<Wanted<'t, 
     })
 }
 
-fn count(request: &Object<'_, '_>, model: &Model) -> Result<u64, Rejection> {
+fn count(request: &Object<'_, '_>, model: &ImageModel) -> Result<u64, Rejection> {
     let Some(count) = read::member(request, "n") else { return Ok(1) };
     let fits = |count: &u64| (1..=model.images_max).contains(count);
     count.as_u64().filter(fits).ok_or_else(|| match model.images_max {
@@ -68,7 +68,7 @@ fn count(request: &Object<'_, '_>, model: &Model) -> Result<u64, Rejection> {
 }
 
 /// The type that must be named. Models of Gemini cannot be asked for one.
-fn mime_type(request: &Object<'_, '_>, model: &Model) -> Result<Option<&'static str>, Rejection> {
+fn mime_type(request: &Object<'_, '_>, model: &ImageModel) -> Result<Option<&'static str>, Rejection> {
     let Some(format) = read::member(request, "output_format") else { return Ok(None) };
     match (read::as_text(format), model.predicts) {
         (Some("png"), true) => Ok(Some("image/png")),
@@ -80,7 +80,7 @@ fn mime_type(request: &Object<'_, '_>, model: &Model) -> Result<Option<&'static 
 
 const JPEG: &str = "image/jpeg";
 
-fn write_generate(prompt: &str, size: Option<Size>, json: &mut Writer) {
+fn write_generate(prompt: &str, size: Option<ImageShape>, json: &mut JsonWriter) {
     json.object().name("contents").list().object().name("role").text("user");
     json.name("parts").list().object().name("text").text(prompt).end_object().end_list();
     json.end_object().end_list();
@@ -96,7 +96,7 @@ fn write_generate(prompt: &str, size: Option<Size>, json: &mut Writer) {
     json.end_object().end_object();
 }
 
-fn write_predict(prompt: &str, wanted: &Wanted<'_, '_>, json: &mut Writer) {
+fn write_predict(prompt: &str, wanted: &ImageOptions<'_, '_>, json: &mut JsonWriter) {
     json.object().name("instances").list().object().name("prompt").text(prompt).end_object().end_list();
     json.name("parameters").object().name("sampleCount").number(wanted.count);
     if let Some(size) = wanted.size {

@@ -6,17 +6,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use crate::adapt::chat_over_gemini::{Text, Usage, finish_reason};
+use crate::adapt::chat_over_gemini::{GeminiText, GeminiUsage, finish_reason};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer<'a> {
+pub(super) struct GeminiImageAnswer<'a> {
     #[serde(borrow)]
-    candidates: Option<Vec<Candidate<'a>>>,
+    candidates: Option<Vec<GeminiImageCandidate<'a>>>,
     #[serde(borrow)]
     predictions: Option<Vec<Prediction<'a>>>,
     #[serde(borrow)]
-    prompt_feedback: Option<Feedback<'a>>,
+    prompt_feedback: Option<GeminiImageFeedback<'a>>,
     #[serde(borrow)]
     usage_metadata: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -25,108 +25,108 @@ pub(super) struct Answer<'a> {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Candidate<'a> {
+struct GeminiImageCandidate<'a> {
     #[serde(borrow)]
-    content: Option<Content<'a>>,
+    content: Option<GeminiImageContent<'a>>,
     #[serde(borrow)]
-    finish_reason: Option<Text<'a>>,
+    finish_reason: Option<GeminiText<'a>>,
     #[serde(borrow)]
-    finish_message: Option<Text<'a>>,
+    finish_message: Option<GeminiText<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Content<'a> {
+struct GeminiImageContent<'a> {
     #[serde(borrow)]
-    parts: Option<Vec<Part<'a>>>,
+    parts: Option<Vec<GeminiImagePart<'a>>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Part<'a> {
+struct GeminiImagePart<'a> {
     thought: Option<bool>,
     #[serde(borrow)]
-    text: Option<Text<'a>>,
+    text: Option<GeminiText<'a>>,
     #[serde(borrow)]
-    inline_data: Option<Blob<'a>>,
+    inline_data: Option<InlineImage<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Blob<'a> {
+struct InlineImage<'a> {
     #[serde(borrow)]
-    mime_type: Option<Text<'a>>,
+    mime_type: Option<GeminiText<'a>>,
     #[serde(borrow)]
-    data: Option<Text<'a>>,
+    data: Option<GeminiText<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Prediction<'a> {
     #[serde(borrow)]
-    bytes_base64_encoded: Option<Text<'a>>,
+    bytes_base64_encoded: Option<GeminiText<'a>>,
     #[serde(borrow)]
-    mime_type: Option<Text<'a>>,
+    mime_type: Option<GeminiText<'a>>,
     /// What the model made of the prompt before it drew.
     #[serde(borrow)]
-    prompt: Option<Text<'a>>,
+    prompt: Option<GeminiText<'a>>,
     #[serde(borrow)]
-    rai_filtered_reason: Option<Text<'a>>,
+    rai_filtered_reason: Option<GeminiText<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Feedback<'a> {
+struct GeminiImageFeedback<'a> {
     #[serde(borrow)]
-    block_reason: Option<Text<'a>>,
+    block_reason: Option<GeminiText<'a>>,
     #[serde(borrow)]
-    block_reason_message: Option<Text<'a>>,
+    block_reason_message: Option<GeminiText<'a>>,
 }
 
 /// Of what the tokens of an answer are.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Details<'a> {
+struct GeminiImageUsage<'a> {
     #[serde(borrow)]
-    candidates_tokens_details: Option<Vec<Detail<'a>>>,
+    candidates_tokens_details: Option<Vec<GeminiImageTokens<'a>>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Detail<'a> {
+struct GeminiImageTokens<'a> {
     #[serde(borrow)]
-    modality: Option<Text<'a>>,
+    modality: Option<GeminiText<'a>>,
     token_count: Option<u64>,
 }
 
 /// One image.
 #[derive(Debug)]
-pub(super) struct Image<'a> {
+pub(super) struct GeminiImage<'a> {
     pub(super) data: Cow<'a, str>,
     pub(super) mime_type: Option<Cow<'a, str>>,
     pub(super) revised_prompt: Option<Cow<'a, str>>,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> GeminiImageAnswer<'a> {
     /// The images, in their order. Pictures of a thought on the way are left out, as its words are.
-    pub(super) fn take_images(&mut self) -> Vec<Image<'a>> {
+    pub(super) fn take_images(&mut self) -> Vec<GeminiImage<'a>> {
         let parts = self.candidates.iter_mut().flatten().filter_map(|candidate| candidate.content.as_mut());
         let parts = parts.flat_map(|content| content.parts.iter_mut().flatten());
         let drawn = parts.filter(|part| part.thought != Some(true)).filter_map(|part| {
             let blob = part.inline_data.take()?;
-            Some(Image {
+            Some(GeminiImage {
                 data: blob.data?.0,
                 mime_type: blob.mime_type.map(|text| text.0),
                 revised_prompt: None,
             })
         });
         let predicted = self.predictions.iter_mut().flatten().filter_map(|image| {
-            Some(Image {
+            Some(GeminiImage {
                 data: image.bytes_base64_encoded.take()?.0,
                 mime_type: image.mime_type.take().map(|text| text.0),
                 revised_prompt: image.prompt.take().map(|text| text.0),
             })
         });
-        let is_image = |image: &Image<'_>| {
+        let is_image = |image: &GeminiImage<'_>| {
             let kind = image.mime_type.as_deref();
             !image.data.is_empty() && kind.is_none_or(|kind| kind.starts_with("image/"))
         };
@@ -170,14 +170,16 @@ impl<'a> Answer<'a> {
 
     /// What was used, and the service tier.
     pub(super) fn usage(&self) -> (Option<TokenCounts>, Option<Box<str>>) {
-        let usage = self.usage_metadata.and_then(|raw| serde_json::from_str::<Usage<'_>>(raw.get()).ok());
-        (usage.as_ref().map(Usage::counts), usage.as_ref().and_then(Usage::tier))
+        let usage =
+            self.usage_metadata.and_then(|raw| serde_json::from_str::<GeminiUsage<'_>>(raw.get()).ok());
+        (usage.as_ref().map(GeminiUsage::counts), usage.as_ref().and_then(GeminiUsage::tier))
     }
 
     /// How many of the tokens of the output are those of images, if that is said.
     pub(super) fn image_tokens(&self) -> Option<u64> {
-        let details = serde_json::from_str::<Details<'_>>(self.usage_metadata?.get()).ok()?;
-        let of_images = |detail: &&Detail<'_>| detail.modality.as_ref().is_some_and(|text| text.0 == "IMAGE");
+        let details = serde_json::from_str::<GeminiImageUsage<'_>>(self.usage_metadata?.get()).ok()?;
+        let of_images =
+            |detail: &&GeminiImageTokens<'_>| detail.modality.as_ref().is_some_and(|text| text.0 == "IMAGE");
         let details = details.candidates_tokens_details?;
         let tokens = details.iter().filter(of_images).filter_map(|detail| detail.token_count);
         Some(tokens.fold(0, u64::saturating_add))

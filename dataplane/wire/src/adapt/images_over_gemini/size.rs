@@ -1,18 +1,18 @@
 //! How large an image shall be. OpenAI's models are told in pixels, Google's by a shape and a class.
 
-use super::model::{Class, Model, Ratio};
+use super::model::{ImageClass, ImageModel, Ratio};
 use crate::adapt::Rejection;
 
 /// A shape that the model makes, and a class if the usual one is too small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size {
+pub(super) struct ImageShape {
     pub(super) ratio: &'static str,
     pub(super) class: Option<&'static str>,
 }
 
-impl Size {
+impl ImageShape {
     /// What `text` asks for; `None` where that is left to the model.
-    pub(super) fn read(text: &str, model: &Model) -> Result<Option<Self>, Rejection> {
+    pub(super) fn read(text: &str, model: &ImageModel) -> Result<Option<Self>, Rejection> {
         if text == "auto" {
             return Ok(None);
         }
@@ -36,7 +36,7 @@ impl Size {
                 "is larger than what this model makes: its largest class is {largest}."
             )));
         };
-        Ok(Some(Self { ratio: ratio.0, class: (class > Class::K1).then_some(class.name()) }))
+        Ok(Some(Self { ratio: ratio.0, class: (class > ImageClass::K1).then_some(class.name()) }))
     }
 }
 
@@ -61,14 +61,15 @@ fn off_by(width: u64, height: u64, ratio: &Ratio) -> u64 {
 const OFF_MAX: u64 = 50;
 
 /// How many pixels are still of which class: up to the middle between it and the next one.
-const CLASSES: [(u64, Class); 3] = [(2 << 20, Class::K1), (8 << 20, Class::K2), (32 << 20, Class::K4)];
+const CLASSES: [(u64, ImageClass); 3] =
+    [(2 << 20, ImageClass::K1), (8 << 20, ImageClass::K2), (32 << 20, ImageClass::K4)];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn read(text: &str, model: &str) -> Result<Option<(&'static str, Option<&'static str>)>, String> {
-        let size = Size::read(text, Model::named(model));
+        let size = ImageShape::read(text, ImageModel::named(model));
         size.map(|size| size.map(|size| (size.ratio, size.class))).map_err(|rejection| rejection.message)
     }
 

@@ -6,14 +6,14 @@ use shared::usage::TokenCounts;
 use simd_json::prelude::ValueIntoString as _;
 
 use super::request::{elements, member, text_member};
-use super::{ChatAnswers, Ending};
+use super::{ChatAnswersAsMessages, Ending};
 use crate::adapt::call_id::call_id;
-use crate::adapt::{BadAnswer, Whole, signed_id};
-use crate::chat::{self, Finish};
+use crate::adapt::{BadAnswer, TranslatedAnswer, signed_id};
+use crate::chat::{self, FinishReason};
 use crate::json::{self, Tree, quote};
 
 /// Says the answer in `body`.
-pub(super) fn whole(answers: &ChatAnswers, body: &[u8]) -> Result<Whole, BadAnswer> {
+pub(super) fn whole(answers: &ChatAnswersAsMessages, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
     let seen = chat::read_whole(body);
     if let Some(error) = seen.error {
         return Err(BadAnswer::Error(error));
@@ -24,14 +24,14 @@ pub(super) fn whole(answers: &ChatAnswers, body: &[u8]) -> Result<Whole, BadAnsw
     let choice = *choices.first().ok_or(BadAnswer::Invalid("it has no choices"))?;
     let message = member(choice, "message").ok_or(BadAnswer::Invalid("its choice has no message"))?;
 
-    let mut content = Content { blocks: Vec::new(), count: 0 };
-    let finish = text_member(choice, "finish_reason").and_then(|reason| Finish::of(reason.as_bytes()));
-    if let Some(failure) = finish.and_then(Finish::failure) {
+    let mut content = BlockList { blocks: Vec::new(), count: 0 };
+    let finish = text_member(choice, "finish_reason").and_then(|reason| FinishReason::of(reason.as_bytes()));
+    if let Some(failure) = finish.and_then(FinishReason::failure) {
         return Err(BadAnswer::Error(failure.error()));
     }
     content.said(answers, message);
     let calls = member(message, "tool_calls").and_then(elements).unwrap_or_default();
-    let cut = finish.is_some_and(Finish::is_cut);
+    let cut = finish.is_some_and(FinishReason::is_cut);
     let mut written = 0_usize;
     for call in &calls {
         match content.call(*call, answers, written) {
@@ -49,11 +49,16 @@ pub(super) fn whole(answers: &ChatAnswers, body: &[u8]) -> Result<Whole, BadAnsw
         has_refusal: text_member(message, "refusal").is_some_and(|refusal| !refusal.is_empty()),
     };
     let body = envelope(answers, &content.blocks, &ending, seen.usage);
-    Ok(Whole { body: body.into(), usage: seen.usage, extras: seen.extras, output_bytes: seen.output_bytes })
+    Ok(TranslatedAnswer {
+        body: body.into(),
+        usage: seen.usage,
+        extras: seen.extras,
+        output_bytes: seen.output_bytes,
+    })
 }
 
 fn envelope(
-    answers: &ChatAnswers,
+    answers: &ChatAnswersAsMessages,
     content: &[u8],
     ending: &Ending<'_>,
     used: Option<TokenCounts>,
@@ -93,14 +98,14 @@ pub(super) fn usage(counts: Option<TokenCounts>) -> String {
 }
 
 /// Blocks, with commas between.
-struct Content {
+struct BlockList {
     blocks: Vec<u8>,
     count: usize,
 }
 
-impl Content {
+impl BlockList {
     /// Thoughts, text and refusal.
-    fn said(&mut self, answers: &ChatAnswers, message: Tree<'_, '_>) {
+    fn said(&mut self, answers: &ChatAnswersAsMessages, message: Tree<'_, '_>) {
         let thoughts =
             ["reasoning_content", "reasoning"].into_iter().find_map(|name| text_member(message, name));
         let (mut thoughts, mut text) = (thoughts.unwrap_or_default().to_owned(), String::new());
@@ -117,7 +122,7 @@ impl Content {
     }
 
     /// Thoughts that Claude has signed, which are its own blocks. True if there are any.
-    fn signed(&mut self, answers: &ChatAnswers, message: Tree<'_, '_>) -> bool {
+    fn signed(&mut self, answers: &ChatAnswersAsMessages, message: Tree<'_, '_>) -> bool {
         let blocks = member(message, "thinking_blocks").filter(|_| answers.signed).and_then(elements);
         let blocks = blocks.unwrap_or_default();
         blocks.iter().for_each(|block| self.raw(&[&written(*block)]));
@@ -130,7 +135,12 @@ impl Content {
         }
     }
 
-    fn call(&mut self, call: Tree<'_, '_>, answers: &ChatAnswers, position: usize) -> Result<(), BadAnswer> {
+    fn call(
+        &mut self,
+        call: Tree<'_, '_>,
+        answers: &ChatAnswersAsMessages,
+        position: usize,
+    ) -> Result<(), BadAnswer> {
         let function = member(call, "function").ok_or(BadAnswer::Invalid("a tool call names no function"))?;
         let name =
             text_member(function, "name").ok_or(BadAnswer::Invalid("a tool call names no function"))?;

@@ -7,9 +7,9 @@
 //! Waiting --its turn, and its name is known--> Open --arguments whole, and another waits--> Done
 //! ```
 
-use super::ChatAnswers;
+use super::ChatAnswersAsMessages;
 use super::chunk::CallDelta;
-use super::event::Events;
+use super::event::MessagesEventWriter;
 use crate::adapt::call_id::call_id;
 use crate::adapt::signed_id;
 use crate::json::{quote, unescape};
@@ -22,8 +22,8 @@ const NAME_BYTES_MAX: usize = 1_024;
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    calls: Vec<Call>,
+pub(super) struct StreamedCalls {
+    calls: Vec<StreamedCall>,
     /// Those before it are done.
     turn: usize,
     waiting_bytes: usize,
@@ -36,7 +36,7 @@ pub(super) struct Calls {
 pub(super) struct TooMuch;
 
 #[derive(Debug)]
-struct Call {
+struct StreamedCall {
     /// As the upstream counts them, if it does.
     index: Option<u64>,
     id: Option<String>,
@@ -45,24 +45,24 @@ struct Call {
     signature: Option<String>,
     /// Arguments that wait, as they are escaped.
     waiting: String,
-    state: State,
-    shape: Shape,
+    state: CallState,
+    shape: ObjectProgress,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum CallState {
     Waiting,
     Open,
     Done,
 }
 
-impl Calls {
+impl StreamedCalls {
     /// Takes one piece.
     pub(super) fn take(
         &mut self,
         piece: &CallDelta<'_>,
-        answers: &ChatAnswers,
-        out: &mut Events,
+        answers: &ChatAnswersAsMessages,
+        out: &mut MessagesEventWriter,
     ) -> Result<(), TooMuch> {
         let at = self.find(piece)?;
         let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
@@ -81,11 +81,11 @@ impl Calls {
         }
         if let Some(arguments) = piece.arguments() {
             match call.state {
-                State::Open => {
+                CallState::Open => {
                     call.shape.read(&arguments);
                     out.delta(&arguments);
                 }
-                State::Waiting => {
+                CallState::Waiting => {
                     self.waiting_bytes = self.waiting_bytes.saturating_add(arguments.len());
                     if self.waiting_bytes > WAITING_BYTES_MAX {
                         return Err(TooMuch);
@@ -93,7 +93,7 @@ impl Calls {
                     call.waiting.push_str(&arguments);
                 }
                 // The arguments were whole: only white space can follow.
-                State::Done => {}
+                CallState::Done => {}
             }
         }
         self.go_on(false, answers, out);
@@ -101,10 +101,15 @@ impl Calls {
     }
 
     /// Opens what waits: as long as the open call is whole, or at the end every one.
-    pub(super) fn go_on(&mut self, end: bool, answers: &ChatAnswers, out: &mut Events) {
+    pub(super) fn go_on(
+        &mut self,
+        end: bool,
+        answers: &ChatAnswersAsMessages,
+        out: &mut MessagesEventWriter,
+    ) {
         while end || !self.is_busy() {
             let mut rest = self.calls.iter().skip(self.turn);
-            let next = rest.position(|call| call.state == State::Waiting && call.name.is_some());
+            let next = rest.position(|call| call.state == CallState::Waiting && call.name.is_some());
             let Some(next) = next.map(|next| self.turn.saturating_add(next)) else { break };
             self.close();
             self.open(next, answers, out);
@@ -113,15 +118,15 @@ impl Calls {
 
     /// Whether the open call's arguments are not whole yet.
     pub(super) fn is_busy(&self) -> bool {
-        self.calls.iter().skip(self.turn).any(|call| call.state == State::Open && !call.shape.is_whole())
+        self.calls.iter().skip(self.turn).any(|call| call.state == CallState::Open && !call.shape.is_whole())
     }
 
     /// The open call's block has been closed, by another or by a text.
     pub(super) fn close(&mut self) {
-        for call in self.calls.iter_mut().skip(self.turn).filter(|call| call.state == State::Open) {
-            call.state = State::Done;
+        for call in self.calls.iter_mut().skip(self.turn).filter(|call| call.state == CallState::Open) {
+            call.state = CallState::Done;
         }
-        let done = self.calls.iter().skip(self.turn).take_while(|call| call.state == State::Done).count();
+        let done = self.calls.iter().skip(self.turn).take_while(|call| call.state == CallState::Done).count();
         self.turn = self.turn.saturating_add(done);
     }
 
@@ -154,26 +159,26 @@ impl Calls {
         if self.calls.len() >= CALLS_MAX {
             return Err(TooMuch);
         }
-        self.calls.push(Call {
+        self.calls.push(StreamedCall {
             index,
             id: None,
             name: None,
             signature: None,
             waiting: String::new(),
-            state: State::Waiting,
-            shape: Shape::default(),
+            state: CallState::Waiting,
+            shape: ObjectProgress::default(),
         });
         Ok(self.calls.len().saturating_sub(1))
     }
 
-    fn open(&mut self, at: usize, answers: &ChatAnswers, out: &mut Events) {
+    fn open(&mut self, at: usize, answers: &ChatAnswersAsMessages, out: &mut MessagesEventWriter) {
         let Some(call) = self.calls.get_mut(at) else { return };
         let id = match &call.id {
             Some(id) => call_id(id, "toolu_"),
             None => format!("toolu_{}_{at}", answers.seed).into(),
         };
         let id = signed_id::join(id, call.signature.as_deref());
-        call.state = State::Open;
+        call.state = CallState::Open;
         self.latest = Some(at);
         let name = answers.names.restore(call.name.as_deref().unwrap_or_default());
         out.tool(&quote(&id), &quote(name));
@@ -188,14 +193,14 @@ impl Calls {
 
 /// How far a JSON object has been read, to know when it is whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct ObjectProgress {
     depth: u32,
     begun: bool,
     in_string: bool,
     after_backslash: bool,
 }
 
-impl Shape {
+impl ObjectProgress {
     /// Reads more of it, as it is escaped.
     pub(super) fn read(&mut self, escaped: &str) {
         if !escaped.contains('\\') {

@@ -7,16 +7,16 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::event::Block;
-use crate::chat::{self, Finish, UsageReader};
+use super::event::OpenBlock;
+use crate::chat::{self, FinishReason, UsageReader};
 use crate::extras::term;
 use crate::json;
 
 /// A chunk.
 #[derive(Debug, Deserialize)]
-pub(super) struct Chunk<'a> {
+pub(super) struct ChatChunk<'a> {
     #[serde(borrow)]
-    pub(super) choices: Option<Vec<Choice<'a>>>,
+    pub(super) choices: Option<Vec<ChatChunkChoice<'a>>>,
     #[serde(borrow)]
     pub(super) usage: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -28,11 +28,11 @@ pub(super) struct Chunk<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Choice<'a> {
+pub(super) struct ChatChunkChoice<'a> {
     #[serde(borrow)]
     index: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) delta: Option<Delta<'a>>,
+    pub(super) delta: Option<ChatChunkDelta<'a>>,
     #[serde(borrow)]
     finish_reason: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -43,7 +43,7 @@ pub(super) struct Choice<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Delta<'a> {
+pub(super) struct ChatChunkDelta<'a> {
     #[serde(borrow)]
     pub(super) content: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -76,20 +76,20 @@ pub(super) struct CallDelta<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
-    function: Option<Function<'a>>,
+    function: Option<ChatCallFunction<'a>>,
     #[serde(borrow)]
     extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Function<'a> {
+struct ChatCallFunction<'a> {
     #[serde(borrow)]
     name: Option<&'a RawValue>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 
-impl<'a> Chunk<'a> {
+impl<'a> ChatChunk<'a> {
     /// What it reports of usage, if it does: in itself, or in a choice as Moonshot has it.
     pub(super) fn usage(&self) -> Option<UsageReader> {
         let read = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
@@ -105,7 +105,7 @@ impl<'a> Chunk<'a> {
     }
 
     /// Its text, and what it adds to, if it says nothing else.
-    pub(super) fn only_text(&self) -> Option<(&'a str, Block)> {
+    pub(super) fn only_text(&self) -> Option<(&'a str, OpenBlock)> {
         let [choice] = self.choices.as_deref()? else { return None };
         let ends =
             [self.usage, self.x_groq, self.error, choice.usage, choice.finish_reason, choice.stop_reason];
@@ -114,14 +114,14 @@ impl<'a> Chunk<'a> {
     }
 }
 
-impl<'a> Choice<'a> {
+impl<'a> ChatChunkChoice<'a> {
     /// Only the first of several answers has a place in a message.
     pub(super) fn is_first(&self) -> bool {
         self.index.is_none_or(|index| matches!(index.get(), "0" | "0.0" | "\"0\""))
     }
 
-    pub(super) fn finish(&self) -> Option<Finish> {
-        Finish::of(between_quotes(self.finish_reason?)?.as_bytes())
+    pub(super) fn finish(&self) -> Option<FinishReason> {
+        FinishReason::of(between_quotes(self.finish_reason?)?.as_bytes())
     }
 
     pub(super) fn stop(&self) -> Option<String> {
@@ -129,12 +129,12 @@ impl<'a> Choice<'a> {
     }
 }
 
-impl<'a> Delta<'a> {
-    fn only_text(&self) -> Option<(&'a str, Block)> {
+impl<'a> ChatChunkDelta<'a> {
+    fn only_text(&self) -> Option<(&'a str, OpenBlock)> {
         let texts = [
-            (self.content, Block::Text),
-            (self.reasoning_content, Block::Thinking),
-            (self.reasoning, Block::Thinking),
+            (self.content, OpenBlock::Text),
+            (self.reasoning_content, OpenBlock::Thinking),
+            (self.reasoning, OpenBlock::Thinking),
         ];
         let mut texts = texts.into_iter().filter_map(|(text, block)| Some((text?, block)));
         let (text, block) = texts.next()?;
@@ -214,24 +214,24 @@ fn string(raw: &RawValue) -> Option<String> {
 
 /// A piece of content, as it stands between quotes: mostly one text; Mistral sends parts, thoughts among them.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece<'a> {
+pub(super) enum ChatContentPiece<'a> {
     Text(Cow<'a, str>),
     Thought(Cow<'a, str>),
 }
 
 /// The pieces of a `content`.
-pub(super) fn pieces(raw: &RawValue) -> Vec<Piece<'_>> {
+pub(super) fn pieces(raw: &RawValue) -> Vec<ChatContentPiece<'_>> {
     let parts: Vec<Value> = serde_json::from_str(raw.get()).unwrap_or_default();
     let escaped = |text: &str| Cow::Owned(inside(json::quote(text)));
     let mut pieces = Vec::new();
     for part in &parts {
         if let Some(text) = part["text"].as_str() {
-            pieces.push(Piece::Text(escaped(text)));
+            pieces.push(ChatContentPiece::Text(escaped(text)));
         }
         let thoughts = part["thinking"].as_array().into_iter().flatten();
         let thoughts = thoughts.filter_map(|thought| thought["text"].as_str());
         let thoughts = thoughts.chain(part["thinking"].as_str());
-        pieces.extend(thoughts.map(|text| Piece::Thought(escaped(text))));
+        pieces.extend(thoughts.map(|text| ChatContentPiece::Thought(escaped(text))));
     }
     pieces
 }

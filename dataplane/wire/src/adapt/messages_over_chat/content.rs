@@ -4,11 +4,11 @@ use simd_json::prelude::ValueIntoString as _;
 
 use super::fold::{Beside, Folded};
 use super::losses::LOSSES;
-use super::request::{Writer, elements, member, refused, required, text_member};
+use super::request::{ChatRequestWriter, elements, member, refused, required, text_member};
 use super::tools;
 use super::user::{text_part, user};
 use crate::adapt::call_id::fitting;
-use crate::adapt::path::Path;
+use crate::adapt::path::MemberPath;
 use crate::adapt::{Fate, Rejection, signed_id};
 use crate::json::Tree;
 
@@ -16,13 +16,13 @@ use crate::json::Tree;
 const BILLING_HEADER: &str = "x-anthropic-billing-header:";
 
 /// `,"messages":[..]`
-pub(super) fn messages(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
-    let path = Path::top("messages");
+pub(super) fn messages(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+    let path = MemberPath::top("messages");
     let messages = member(body, "messages").and_then(elements);
     let messages = messages.ok_or_else(|| path.reject("must be an array of messages"))?;
     let folded = if writer.target.leading_system { Folded::of(&messages, &path)? } else { Folded::default() };
     writer.raw(",\"messages\":[");
-    let system = Path::top("system");
+    let system = MemberPath::top("system");
     let text = match member(body, "system") {
         Some(said) => joined(said, &system, |text| text.starts_with(BILLING_HEADER))?,
         None => String::new(),
@@ -38,7 +38,7 @@ pub(super) fn messages(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<()
     }
     let loop_begins = loop_begins(&messages);
     for (position, message) in messages.iter().enumerate() {
-        let place = Place { in_loop: position > loop_begins, beside: folded.beside(position) };
+        let place = MessagePlace { in_loop: position > loop_begins, beside: folded.beside(position) };
         one(writer, *message, &place, &path.at(position))?;
     }
     if let Some(last) = messages.last()
@@ -52,7 +52,7 @@ pub(super) fn messages(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<()
 }
 
 /// Where a message stands among the others.
-struct Place<'a> {
+struct MessagePlace<'a> {
     /// In the loop of tools that the request goes on with.
     in_loop: bool,
     /// System text that is folded into it. None: it is one that is folded itself.
@@ -71,10 +71,10 @@ fn loop_begins(messages: &[Tree<'_, '_>]) -> usize {
 }
 
 fn one(
-    writer: &mut Writer<'_>,
+    writer: &mut ChatRequestWriter<'_>,
     message: Tree<'_, '_>,
-    place: &Place<'_>,
-    path: &Path<'_>,
+    place: &MessagePlace<'_>,
+    path: &MemberPath<'_>,
 ) -> Result<(), Rejection> {
     let role = required(message, "role", path)?;
     let content = path.member("content");
@@ -105,7 +105,7 @@ fn one(
 /// A string, or the texts of blocks with an empty line between.
 pub(super) fn joined(
     value: Tree<'_, '_>,
-    path: &Path<'_>,
+    path: &MemberPath<'_>,
     leaves_out: fn(&str) -> bool,
 ) -> Result<String, Rejection> {
     if let Some(text) = value.into_string() {
@@ -125,10 +125,10 @@ pub(super) fn joined(
 }
 
 fn assistant(
-    writer: &mut Writer<'_>,
+    writer: &mut ChatRequestWriter<'_>,
     blocks: &[Tree<'_, '_>],
-    place: &Place<'_>,
-    path: &Path<'_>,
+    place: &MessagePlace<'_>,
+    path: &MemberPath<'_>,
 ) -> Result<(), Rejection> {
     let content = path.member("content");
     let (mut text, mut thoughts) = (String::new(), String::new());
@@ -175,7 +175,11 @@ fn assistant(
     Ok(())
 }
 
-fn tool_use(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Result<(), Rejection> {
+fn tool_use(
+    writer: &mut ChatRequestWriter<'_>,
+    block: Tree<'_, '_>,
+    path: &MemberPath<'_>,
+) -> Result<(), Rejection> {
     writer.trail.call(path);
     writer.raw("{\"id\":");
     let (id, signature) = signed_id::split(required(block, "id", path)?);
@@ -198,7 +202,7 @@ fn tool_use(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Re
 }
 
 /// A block that is not known here, with what the table says of it if it does.
-pub(super) fn refused_block(kind: &str, path: &Path<'_>) -> Rejection {
+pub(super) fn refused_block(kind: &str, path: &MemberPath<'_>) -> Rejection {
     let is_of_kind = |field: &str| {
         let named = field.strip_prefix("messages.*.content.*[").and_then(|rest| rest.strip_suffix(']'));
         named == Some(kind)
@@ -213,7 +217,11 @@ fn is_of_search(call: Tree<'_, '_>) -> bool {
 }
 
 /// The system text of a request, block by block with their marks. False if it has none of these, and is one text.
-fn marked_system(writer: &mut Writer<'_>, said: Tree<'_, '_>, path: &Path<'_>) -> Result<bool, Rejection> {
+fn marked_system(
+    writer: &mut ChatRequestWriter<'_>,
+    said: Tree<'_, '_>,
+    path: &MemberPath<'_>,
+) -> Result<bool, Rejection> {
     let blocks = elements(said).unwrap_or_default();
     if !blocks.iter().any(|block| writer.marks(*block)) {
         return Ok(false);
@@ -231,7 +239,7 @@ fn marked_system(writer: &mut Writer<'_>, said: Tree<'_, '_>, path: &Path<'_>) -
     Ok(true)
 }
 
-impl Writer<'_> {
+impl ChatRequestWriter<'_> {
     /// `,"thinking_blocks":[..]`: what Claude has signed of its thoughts, where another adaptation takes it.
     fn signed(&mut self, blocks: &[Tree<'_, '_>]) {
         if blocks.is_empty() || !self.target.extended_chat {
@@ -246,7 +254,7 @@ impl Writer<'_> {
     }
 
     /// A message of text alone.
-    fn plain(&mut self, role: &str, text: &str, path: &Path<'_>) {
+    fn plain(&mut self, role: &str, text: &str, path: &MemberPath<'_>) {
         self.begin_message(role, path);
         self.raw(",\"content\":");
         self.text(text);
@@ -254,7 +262,7 @@ impl Writer<'_> {
     }
 
     /// `{"role":..` of the next message, which is made of what stands at `path`.
-    pub(super) fn begin_message(&mut self, role: &str, path: &Path<'_>) {
+    pub(super) fn begin_message(&mut self, role: &str, path: &MemberPath<'_>) {
         self.raw(if self.out.last() == Some(&b'[') { "{\"role\":" } else { ",{\"role\":" });
         self.text(role);
         self.trail.message(path);

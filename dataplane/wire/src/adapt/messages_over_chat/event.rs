@@ -10,13 +10,13 @@ const ROOM_BYTES: usize = 4 * 1024;
 
 /// Which kind of block is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Block {
+pub(super) enum OpenBlock {
     Text,
     Thinking,
     Tool,
 }
 
-impl Block {
+impl OpenBlock {
     /// The type of its deltas, and the member that holds them.
     fn delta(self) -> (&'static str, &'static str) {
         match self {
@@ -29,10 +29,10 @@ impl Block {
 
 /// Events on their way out.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(super) struct MessagesEventWriter {
     out: BytesMut,
     /// The open block.
-    open: Option<Block>,
+    open: Option<OpenBlock>,
     /// Blocks that have been opened.
     blocks: usize,
     /// The beginning of a delta of the open block, up to its text.
@@ -43,13 +43,13 @@ pub(super) struct Events {
     output_bytes: u64,
 }
 
-impl Events {
+impl MessagesEventWriter {
     /// What has been written since the last time.
     pub(super) fn take(&mut self) -> Option<Bytes> {
         (!self.out.is_empty()).then(|| self.out.split().freeze())
     }
 
-    pub(super) fn open(&self) -> Option<Block> {
+    pub(super) fn open(&self) -> Option<OpenBlock> {
         self.open
     }
 
@@ -77,11 +77,11 @@ impl Events {
     }
 
     /// Opens a text or thinking block, if that kind is not open.
-    pub(super) fn ensure(&mut self, block: Block) {
+    pub(super) fn ensure(&mut self, block: OpenBlock) {
         if self.open != Some(block) {
             let empty = match block {
-                Block::Text => "{\"type\":\"text\",\"text\":\"\"}",
-                Block::Thinking | Block::Tool => {
+                OpenBlock::Text => "{\"type\":\"text\",\"text\":\"\"}",
+                OpenBlock::Thinking | OpenBlock::Tool => {
                     "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}"
                 }
             };
@@ -93,7 +93,7 @@ impl Events {
     pub(super) fn tool(&mut self, id: &str, name: &str) {
         self.outputs = self.outputs.saturating_add(1);
         self.begin(
-            Block::Tool,
+            OpenBlock::Tool,
             &["{\"type\":\"tool_use\",\"id\":", id, ",\"name\":", name, ",\"input\":{}}"],
         );
     }
@@ -127,7 +127,7 @@ impl Events {
     pub(super) fn redacted(&mut self, escaped: &str) {
         self.outputs = self.outputs.saturating_add(1);
         let content = ["{\"type\":\"redacted_thinking\",\"data\":\"", escaped, "\"}"];
-        self.begin(Block::Thinking, &content);
+        self.begin(OpenBlock::Thinking, &content);
         self.close();
     }
 
@@ -159,7 +159,7 @@ impl Events {
         self.out.extend_from_slice(event);
     }
 
-    fn begin(&mut self, block: Block, content: &[&str]) {
+    fn begin(&mut self, block: OpenBlock, content: &[&str]) {
         self.close();
         let index = self.blocks.to_string();
         self.blocks = self.blocks.saturating_add(1);

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::content::joined;
 use super::request::{member, text_member};
 use crate::adapt::Rejection;
-use crate::adapt::path::Path;
+use crate::adapt::path::MemberPath;
 use crate::json::Tree;
 
 /// Where the system text of a conversation goes. By default it stays where it is.
@@ -29,7 +29,7 @@ pub(super) struct Beside {
 
 impl Folded {
     /// Of `messages`, which stand at `path`.
-    pub(super) fn of(messages: &[Tree<'_, '_>], path: &Path<'_>) -> Result<Self, Rejection> {
+    pub(super) fn of(messages: &[Tree<'_, '_>], path: &MemberPath<'_>) -> Result<Self, Rejection> {
         let role = |position: usize| messages.get(position).and_then(|message| text_member(*message, "role"));
         let is_system = |position: usize| role(position) == Some("system");
         let mut folded = Self { leading: Vec::new(), messages: Vec::with_capacity(messages.len()) };

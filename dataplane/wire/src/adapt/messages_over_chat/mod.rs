@@ -18,8 +18,8 @@ mod user;
 use shared::operation::Dialect;
 
 use super::tool_names::ToolNames;
-use super::{Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, Whole};
-use crate::chat::Finish;
+use super::{Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, TranslatedAnswer};
+use crate::chat::FinishReason;
 use crate::json::quote;
 use crate::stream::AnswerStream;
 
@@ -34,8 +34,8 @@ pub(super) const PAIR: Adaptation = Adaptation {
 };
 
 fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
-    let said = request::say(asking, origin::Trail::default())?;
-    let answers = ChatAnswers {
+    let said = request::say(asking, origin::OriginTrail::default())?;
+    let answers = ChatAnswersAsMessages {
         model: quote(asking.selector),
         id: format!("msg_{}", asking.seed),
         seed: asking.seed.to_owned(),
@@ -50,7 +50,7 @@ fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
 
 /// How the answer to one request is read.
 #[derive(Clone, Debug)]
-struct ChatAnswers {
+struct ChatAnswersAsMessages {
     /// The selector as JSON.
     model: String,
     /// Of the message.
@@ -69,8 +69,8 @@ struct ChatAnswers {
     input_tokens: u64,
 }
 
-impl Answers for ChatAnswers {
-    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
+impl Answers for ChatAnswersAsMessages {
+    fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
         answer::whole(self, body)
     }
 
@@ -83,7 +83,7 @@ impl Answers for ChatAnswers {
 #[derive(Clone, Copy, Debug)]
 struct Ending<'a> {
     /// The meaning of chat's `finish_reason`, if it named one. An answer that failed has no ending.
-    finish: Option<Finish>,
+    finish: Option<FinishReason>,
     /// The stop sequence that the upstream says it met.
     stop: Option<&'a str>,
     has_calls: bool,
@@ -96,13 +96,13 @@ impl Ending<'_> {
     /// `"stop_reason":..,"stop_sequence":..`
     fn write(&self, stops: &[String], out: &mut Vec<u8>) {
         let sequence = self.stop.filter(|stop| stops.iter().any(|asked| asked == stop));
-        let is_cut = self.finish.is_some_and(Finish::is_cut);
+        let is_cut = self.finish.is_some_and(FinishReason::is_cut);
         let reason = match self.finish {
             _ if self.has_calls && !(is_cut && self.call_is_cut) => "tool_use",
             _ if self.has_refusal => "refusal",
-            Some(Finish::Filtered) => "refusal",
-            Some(Finish::Length) => "max_tokens",
-            Some(Finish::ContextFull) => "model_context_window_exceeded",
+            Some(FinishReason::Filtered) => "refusal",
+            Some(FinishReason::Length) => "max_tokens",
+            Some(FinishReason::ContextFull) => "model_context_window_exceeded",
             _ if sequence.is_some() => "stop_sequence",
             _ => "end_turn",
         };

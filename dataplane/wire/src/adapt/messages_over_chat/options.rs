@@ -2,27 +2,28 @@
 
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 
-use super::request::{Writer, elements, member, refused, text_member};
-use crate::adapt::path::Path;
+use super::request::{ChatRequestWriter, elements, member, refused, text_member};
+use crate::adapt::path::MemberPath;
 use crate::adapt::{Rejection, schema};
 use crate::json::Tree;
 
 /// `,"max_tokens":..` and what else there is.
-pub(super) fn options(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+pub(super) fn options(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
     output_limit(writer, body)?;
     for name in ["temperature", "top_p", "top_k"] {
         let Some(value) = member(body, name) else { continue };
         if name == "top_k" && !writer.target.top_k {
-            return Err(refused(&Path::top(name), "it does not know it"));
+            return Err(refused(&MemberPath::top(name), "it does not know it"));
         }
         writer.member(name, value);
     }
     if let Some(stop) = member(body, "stop_sequences") {
         let sequences = elements(stop);
-        let sequences = sequences.ok_or_else(|| Path::top("stop_sequences").reject("must be an array"))?;
+        let sequences =
+            sequences.ok_or_else(|| MemberPath::top("stop_sequences").reject("must be an array"))?;
         if let Some(most) = writer.target.stops_max.filter(|most| sequences.len() > *most) {
             let why = format!("it stops at no more than {most} sequences");
-            return Err(refused(&Path::top("stop_sequences"), &why));
+            return Err(refused(&MemberPath::top("stop_sequences"), &why));
         }
         if !sequences.is_empty() {
             writer.member("stop", stop);
@@ -46,8 +47,8 @@ pub(super) fn stops(body: Tree<'_, '_>) -> Vec<String> {
     sequences.into_iter().filter_map(|sequence| sequence.into_string()).map(str::to_owned).collect()
 }
 
-fn output_limit(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
-    let path = Path::top("max_tokens");
+fn output_limit(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+    let path = MemberPath::top("max_tokens");
     let limit = member(body, "max_tokens").filter(|limit| limit.as_u64().is_some());
     let limit = limit.ok_or_else(|| path.reject("must say how many tokens the answer may have"))?;
     let name = writer.target.output_limit_field;
@@ -58,7 +59,7 @@ fn output_limit(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejec
 /// What is cut out of the context on the way is of no meaning elsewhere if it is old thoughts; the rest changes what
 /// the model reads.
 fn context(body: Tree<'_, '_>) -> Result<(), Rejection> {
-    let path = Path::top("context_management");
+    let path = MemberPath::top("context_management");
     let path = path.member("edits");
     let edits = member(body, "context_management").and_then(|context| member(context, "edits"));
     for (position, edit) in edits.and_then(elements).unwrap_or_default().iter().enumerate() {
@@ -73,12 +74,12 @@ fn context(body: Tree<'_, '_>) -> Result<(), Rejection> {
 }
 
 /// Answers held to a schema. `output_format` is an older name.
-fn format(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
-    let config = Path::top("output_config");
+fn format(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+    let config = MemberPath::top("output_config");
     let now = member(body, "output_config").and_then(|config| member(config, "format"));
     let (format, path) = match (now, member(body, "output_format")) {
         (Some(format), _) => (format, config.member("format")),
-        (None, Some(format)) => (format, Path::top("output_format")),
+        (None, Some(format)) => (format, MemberPath::top("output_format")),
         (None, None) => return Ok(()),
     };
     if text_member(format, "type") != Some("json_schema") {
@@ -98,7 +99,7 @@ fn format(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> 
 }
 
 /// How hard to think, for targets that do.
-fn reasoning(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+fn reasoning(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
     if !writer.target.reasoning {
         return Ok(());
     }
@@ -126,7 +127,7 @@ fn reasoning(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejectio
     Ok(())
 }
 
-impl Writer<'_> {
+impl ChatRequestWriter<'_> {
     /// `,"name":value`
     fn member(&mut self, name: &str, value: Tree<'_, '_>) {
         self.raw(",");

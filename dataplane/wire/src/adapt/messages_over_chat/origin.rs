@@ -2,24 +2,24 @@
 //! rejects: the request is said once more, and this time it is noted where things went.
 
 use crate::adapt::Asking;
-use crate::adapt::path::Path;
+use crate::adapt::path::MemberPath;
 
 /// Places in the chat request, and where they come from. Notes nothing unless it is asked to.
 #[derive(Debug, Default)]
-pub(super) struct Trail {
+pub(super) struct OriginTrail {
     notes: Option<Vec<(String, String)>>,
     messages: usize,
     parts: usize,
     calls: usize,
 }
 
-impl Trail {
+impl OriginTrail {
     fn noting() -> Self {
         Self { notes: Some(Vec::new()), ..Self::default() }
     }
 
     /// The next message is made of what stands at `path`.
-    pub(super) fn message(&mut self, path: &Path<'_>) {
+    pub(super) fn message(&mut self, path: &MemberPath<'_>) {
         self.messages = self.messages.saturating_add(1);
         (self.parts, self.calls) = (0, 0);
         let place = self.place();
@@ -27,14 +27,14 @@ impl Trail {
     }
 
     /// So is the next part of its content.
-    pub(super) fn part(&mut self, path: &Path<'_>) {
+    pub(super) fn part(&mut self, path: &MemberPath<'_>) {
         let place = format_if(self.notes.is_some(), || format!("{}.content.{}", self.place(), self.parts));
         self.parts = self.parts.saturating_add(1);
         self.note(place, path);
     }
 
     /// So is its next call.
-    pub(super) fn call(&mut self, path: &Path<'_>) {
+    pub(super) fn call(&mut self, path: &MemberPath<'_>) {
         let place = format_if(self.notes.is_some(), || format!("{}.tool_calls.{}", self.place(), self.calls));
         self.calls = self.calls.saturating_add(1);
         self.note(place, path);
@@ -44,7 +44,7 @@ impl Trail {
         format_if(self.notes.is_some(), || format!("messages.{}", self.messages.saturating_sub(1)))
     }
 
-    fn note(&mut self, place: String, path: &Path<'_>) {
+    fn note(&mut self, place: String, path: &MemberPath<'_>) {
         if let Some(notes) = &mut self.notes {
             notes.push((place, path.to_string()));
         }
@@ -62,7 +62,7 @@ pub(super) fn origin(asking: &Asking<'_>, param: &str) -> Option<String> {
         return Some(joined(&format!("tools.{position}"), renamed(member, TOOL_MEMBERS)));
     }
     if param.starts_with("messages.") {
-        let said = super::request::say(asking, Trail::noting()).ok()?;
+        let said = super::request::say(asking, OriginTrail::noting()).ok()?;
         let notes = said.trail.notes?;
         let (rest, origin) = notes
             .iter()

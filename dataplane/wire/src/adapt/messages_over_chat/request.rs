@@ -5,10 +5,10 @@
 use simd_json::prelude::{TypedScalarValue as _, ValueAsScalar as _, ValueIntoString as _};
 
 use super::losses::LOSSES;
-use super::origin::Trail;
+use super::origin::OriginTrail;
 use super::{content, options, tools};
 use crate::adapt::loss::unknown;
-use crate::adapt::path::Path;
+use crate::adapt::path::MemberPath;
 use crate::adapt::read::refuse_fault;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::{Asking, Fate, Rejection, Traits};
@@ -16,17 +16,17 @@ use crate::json::{self, Tree};
 
 /// A request in chat's words, and what must be remembered of it for its answer.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct TranslatedParts {
     pub(super) body: Vec<u8>,
     pub(super) thinking: bool,
     pub(super) stops: Vec<String>,
-    pub(super) trail: Trail,
+    pub(super) trail: OriginTrail,
     pub(super) names: ToolNames,
     pub(super) dropped: Vec<String>,
 }
 
 /// Says the request, and notes in `trail` where things went.
-pub(super) fn say(asking: &Asking<'_>, trail: Trail) -> Result<Said, Rejection> {
+pub(super) fn say(asking: &Asking<'_>, trail: OriginTrail) -> Result<TranslatedParts, Rejection> {
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(refuse_fault)?;
     let body = tape.as_value();
@@ -34,14 +34,14 @@ pub(super) fn say(asking: &Asking<'_>, trail: Trail) -> Result<Said, Rejection> 
     let rule = if asking.target.word_tool_names { Rule::Word(WORD_MAX) } else { Rule::Any };
     let names = ToolNames::new(rule);
     let out = Vec::with_capacity(asking.body.len());
-    let mut writer = Writer { target: asking.target, out, trail, names };
+    let mut writer = ChatRequestWriter { target: asking.target, out, trail, names };
     writer.raw("{\"model\":");
     writer.text(asking.target.model);
     content::messages(&mut writer, body)?;
     options::options(&mut writer, body)?;
     tools::tools(&mut writer, body)?;
     writer.raw("}");
-    Ok(Said {
+    Ok(TranslatedParts {
         body: writer.out,
         thinking: wants_thinking(body),
         stops: options::stops(body),
@@ -60,14 +60,14 @@ fn refuse(body: Tree<'_, '_>) -> Result<(), Rejection> {
             None => row.field == name,
         });
         if let Some(row) = row.filter(|row| row.fate == Fate::Rejected) {
-            return Err(refused(&Path::top(name), row.note));
+            return Err(refused(&MemberPath::top(name), row.note));
         }
     }
     Ok(())
 }
 
 /// The refusal of what stands at `path`.
-pub(super) fn refused(path: &Path<'_>, why: &str) -> Rejection {
+pub(super) fn refused(path: &MemberPath<'_>, why: &str) -> Rejection {
     Rejection::new(path.to_string(), &format!("cannot be said to this target: {why}"))
 }
 
@@ -82,7 +82,11 @@ pub(super) fn text_member<'i>(value: Tree<'_, 'i>, name: &str) -> Option<&'i str
 }
 
 /// The member `name` as text, which must be there.
-pub(super) fn required<'i>(value: Tree<'_, 'i>, name: &str, at: &Path<'_>) -> Result<&'i str, Rejection> {
+pub(super) fn required<'i>(
+    value: Tree<'_, 'i>,
+    name: &str,
+    at: &MemberPath<'_>,
+) -> Result<&'i str, Rejection> {
     text_member(value, name).ok_or_else(|| at.member(name).reject("must be a string"))
 }
 
@@ -113,14 +117,14 @@ fn wants_thinking(body: Tree<'_, '_>) -> bool {
 
 /// Writes the chat request.
 #[derive(Debug)]
-pub(super) struct Writer<'a> {
+pub(super) struct ChatRequestWriter<'a> {
     pub(super) target: &'a Traits<'a>,
     pub(super) out: Vec<u8>,
-    pub(super) trail: Trail,
+    pub(super) trail: OriginTrail,
     pub(super) names: ToolNames,
 }
 
-impl Writer<'_> {
+impl ChatRequestWriter<'_> {
     /// JSON as it is.
     pub(super) fn raw(&mut self, json: &str) {
         self.out.extend_from_slice(json.as_bytes());

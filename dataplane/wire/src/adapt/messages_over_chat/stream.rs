@@ -13,13 +13,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use super::calls::{Calls, TooMuch, WAITING_BYTES_MAX};
-use super::chunk::{Choice, Chunk, Delta, Piece, ThoughtDelta, between_quotes, pieces};
-use super::event::{Block, Events};
-use super::{ChatAnswers, Ending};
+use super::calls::{StreamedCalls, TooMuch, WAITING_BYTES_MAX};
+use super::chunk::{
+    ChatChunk, ChatChunkChoice, ChatChunkDelta, ChatContentPiece, ThoughtDelta, between_quotes, pieces,
+};
+use super::event::{MessagesEventWriter, OpenBlock};
+use super::{ChatAnswersAsMessages, Ending};
 use crate::adapt::alike::Alike;
 use crate::adapt::events;
-use crate::chat::Finish;
+use crate::chat::FinishReason;
 use crate::envelope::{StreamError, error_event, messages_stream_error};
 use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
@@ -27,51 +29,51 @@ use crate::stream::{AnswerStream, StreamState, Trouble};
 /// The stream. One value an upstream answer.
 #[derive(Debug)]
 pub(super) struct MessagesFromChat {
-    answers: ChatAnswers,
+    answers: ChatAnswersAsMessages,
     secrets: Vec<String>,
     state: StreamState,
-    events: events::Events,
+    events: events::EventFinder,
     /// Chunks of text alone.
-    alike: Alike<Block>,
-    out: Events,
-    calls: Calls,
+    alike: Alike<OpenBlock>,
+    out: MessagesEventWriter,
+    calls: StreamedCalls,
     /// Text that came while a call was open, as it is escaped.
     late: String,
-    finish: Option<Finish>,
+    finish: Option<FinishReason>,
     stop: Option<String>,
     has_refusal: bool,
-    phase: Phase,
+    phase: MessagesStreamPhase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum MessagesStreamPhase {
     Before,
     Begun,
     Closed,
 }
 
 impl MessagesFromChat {
-    pub(super) fn new(answers: ChatAnswers, secrets: Vec<String>) -> Self {
+    pub(super) fn new(answers: ChatAnswersAsMessages, secrets: Vec<String>) -> Self {
         Self {
             answers,
             secrets,
             state: StreamState::default(),
-            events: events::Events::default(),
+            events: events::EventFinder::default(),
             alike: Alike::new(Varying::Padding),
-            out: Events::default(),
-            calls: Calls::default(),
+            out: MessagesEventWriter::default(),
+            calls: StreamedCalls::default(),
             late: String::new(),
             finish: None,
             stop: None,
             has_refusal: false,
-            phase: Phase::Before,
+            phase: MessagesStreamPhase::Before,
         }
     }
 }
 
 impl AnswerStream for MessagesFromChat {
     fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
-        if self.phase != Phase::Closed {
+        if self.phase != MessagesStreamPhase::Closed {
             let mut events = std::mem::take(&mut self.events);
             if events.push(&chunk, |data| self.event(data)).is_err() {
                 self.fail("The upstream sent an event that is too large.");
@@ -82,7 +84,7 @@ impl AnswerStream for MessagesFromChat {
     }
 
     fn end(&mut self, out: &mut Vec<Bytes>) {
-        if self.phase == Phase::Closed {
+        if self.phase == MessagesStreamPhase::Closed {
             return;
         }
         let mut events = std::mem::take(&mut self.events);
@@ -91,10 +93,10 @@ impl AnswerStream for MessagesFromChat {
             let is_whole = data.starts_with(b"[DONE]") || serde_json::from_slice::<&RawValue>(data).is_ok();
             is_whole && self.event(data)
         });
-        if self.phase != Phase::Closed && self.state.finished {
+        if self.phase != MessagesStreamPhase::Closed && self.state.finished {
             self.finish();
         }
-        self.phase = Phase::Closed;
+        self.phase = MessagesStreamPhase::Closed;
         out.extend(self.out.take());
     }
 
@@ -103,7 +105,7 @@ impl AnswerStream for MessagesFromChat {
     }
 
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
-        self.phase = Phase::Closed;
+        self.phase = MessagesStreamPhase::Closed;
         messages_stream_error(trouble.row, trouble.message, trouble.request_id)
     }
 }
@@ -113,13 +115,13 @@ impl MessagesFromChat {
     fn event(&mut self, data: &[u8]) -> bool {
         if let Some(like) = self.alike.read(data) {
             self.telling(|told| match like.meaning {
-                Block::Thinking => {
+                OpenBlock::Thinking => {
                     told.think(like.text);
                     Ok(())
                 }
-                Block::Text | Block::Tool => told.text(like.text),
+                OpenBlock::Text | OpenBlock::Tool => told.text(like.text),
             });
-            return self.phase != Phase::Closed;
+            return self.phase != MessagesStreamPhase::Closed;
         }
         if data.is_empty() {
             return true;
@@ -129,7 +131,7 @@ impl MessagesFromChat {
             return false;
         }
         let text = events::text(data);
-        match serde_json::from_str::<Chunk<'_>>(&text) {
+        match serde_json::from_str::<ChatChunk<'_>>(&text) {
             Ok(chunk) if chunk.error.is_some() || (chunk.choices.is_none() && chunk.usage.is_none()) => {
                 self.maybe_error(&text, Some(chunk))
             }
@@ -141,11 +143,11 @@ impl MessagesFromChat {
             }
             Err(_) => self.maybe_error(&text, None),
         }
-        self.phase != Phase::Closed
+        self.phase != MessagesStreamPhase::Closed
     }
 
     /// Takes an event that looks like an error, or like nothing that is known.
-    fn maybe_error(&mut self, data: &str, chunk: Option<Chunk<'_>>) {
+    fn maybe_error(&mut self, data: &str, chunk: Option<ChatChunk<'_>>) {
         let document: Value = serde_json::from_str(data).unwrap_or_default();
         match (StreamError::of_document(&document), chunk) {
             (Some(error), _) => self.error(&error),
@@ -154,7 +156,7 @@ impl MessagesFromChat {
         }
     }
 
-    fn chunk(&mut self, chunk: &Chunk<'_>) {
+    fn chunk(&mut self, chunk: &ChatChunk<'_>) {
         if let Some(usage) = chunk.usage() {
             self.state.usage = usage.counts().or(self.state.usage);
             self.state.extras.replace_by(usage.extras());
@@ -183,7 +185,7 @@ impl MessagesFromChat {
         }
     }
 
-    fn choice(&mut self, choice: &Choice<'_>) -> Result<(), TooMuch> {
+    fn choice(&mut self, choice: &ChatChunkChoice<'_>) -> Result<(), TooMuch> {
         if let Some(delta) = &choice.delta {
             self.delta(delta)?;
         }
@@ -195,7 +197,7 @@ impl MessagesFromChat {
         Ok(())
     }
 
-    fn delta(&mut self, delta: &Delta<'_>) -> Result<(), TooMuch> {
+    fn delta(&mut self, delta: &ChatChunkDelta<'_>) -> Result<(), TooMuch> {
         if let Some(thoughts) = delta.thoughts().and_then(between_quotes) {
             self.think(thoughts);
         }
@@ -224,8 +226,8 @@ impl MessagesFromChat {
     fn parts(&mut self, content: &RawValue) -> Result<(), TooMuch> {
         for piece in pieces(content) {
             match piece {
-                Piece::Text(text) => self.text(&text)?,
-                Piece::Thought(thought) => self.think(&thought),
+                ChatContentPiece::Text(text) => self.text(&text)?,
+                ChatContentPiece::Thought(thought) => self.think(&thought),
             }
         }
         Ok(())
@@ -240,21 +242,21 @@ impl MessagesFromChat {
             self.late.push_str(escaped);
             return if self.late.len() > WAITING_BYTES_MAX { Err(TooMuch) } else { Ok(()) };
         }
-        self.write(Block::Text, escaped);
+        self.write(OpenBlock::Text, escaped);
         Ok(())
     }
 
     /// Thoughts, for clients that want them; in the middle of a call they are left out.
     fn think(&mut self, escaped: &str) {
         if self.answers.thinking && !escaped.is_empty() && !self.calls.is_busy() {
-            self.write(Block::Thinking, escaped);
+            self.write(OpenBlock::Thinking, escaped);
         }
     }
 
     /// A piece of Claude's signed thoughts. A signature ends their block.
     fn signed(&mut self, piece: &ThoughtDelta<'_>) {
         if let Some(signature) = piece.signature() {
-            self.out.ensure(Block::Thinking);
+            self.out.ensure(OpenBlock::Thinking);
             self.out.signature(signature);
         }
         if let Some(data) = piece.data() {
@@ -262,8 +264,8 @@ impl MessagesFromChat {
         }
     }
 
-    fn write(&mut self, block: Block, escaped: &str) {
-        if self.out.open() == Some(Block::Tool) {
+    fn write(&mut self, block: OpenBlock, escaped: &str) {
+        if self.out.open() == Some(OpenBlock::Tool) {
             self.calls.close();
         }
         self.out.ensure(block);
@@ -273,13 +275,13 @@ impl MessagesFromChat {
     fn flush_late(&mut self) {
         if !self.late.is_empty() {
             let late = std::mem::take(&mut self.late);
-            self.write(Block::Text, &late);
+            self.write(OpenBlock::Text, &late);
         }
     }
 
     fn begin(&mut self) {
-        if self.phase == Phase::Before {
-            self.phase = Phase::Begun;
+        if self.phase == MessagesStreamPhase::Before {
+            self.phase = MessagesStreamPhase::Begun;
             // Clients show what this says until the end comes, and most upstreams count only there.
             let estimate = TokenCounts { input: self.answers.input_tokens, ..TokenCounts::default() };
             let input = self.state.usage.unwrap_or(estimate);
@@ -289,7 +291,7 @@ impl MessagesFromChat {
     }
 
     fn finish(&mut self) {
-        if let Some(failure) = self.finish.and_then(Finish::failure) {
+        if let Some(failure) = self.finish.and_then(FinishReason::failure) {
             self.error(&failure.error());
             return;
         }
@@ -312,7 +314,7 @@ impl MessagesFromChat {
         ending.write(&self.answers.stops, &mut reason);
         self.out.stop(&reason, self.state.usage);
         self.state.done = true;
-        self.phase = Phase::Closed;
+        self.phase = MessagesStreamPhase::Closed;
     }
 
     fn fail(&mut self, message: &str) {
@@ -324,6 +326,6 @@ impl MessagesFromChat {
         let error = error.sanitized(&known);
         self.out.event(&error_event(&error));
         self.state.error = Some(error);
-        self.phase = Phase::Closed;
+        self.phase = MessagesStreamPhase::Closed;
     }
 }

@@ -8,7 +8,7 @@ use shared::provider::quirks::ToolIds;
 use super::*;
 use crate::adapt::Traits;
 use crate::json::Scanner;
-use crate::sse::Decoder;
+use crate::sse::SseDecoder;
 use crate::stream::{StreamState, Trouble};
 
 fn prepared(request: &Value) -> Prepared {
@@ -41,7 +41,7 @@ fn stream_of(request: &Value, chunks: &[Value]) -> (Vec<Value>, StreamState) {
 
 fn relay(request: &Value, stream: &str) -> (Vec<Value>, StreamState) {
     let mut reader = prepared(request).answers.stream(vec!["canary-secret".to_owned()]);
-    let (mut out, mut decoder) = (Vec::new(), Decoder::default());
+    let (mut out, mut decoder) = (Vec::new(), SseDecoder::default());
     reader.push(bytes::Bytes::copy_from_slice(stream.as_bytes()), &mut out);
     reader.end(&mut out);
     decoder.push(&out.concat()).unwrap();
@@ -430,7 +430,7 @@ fn arguments_and_schemas_keep_the_order_of_their_members() {
     assert!(text.contains(r#""input":{"z": 1.50, "a":2}"#), "{text}");
     let mut scanner = Scanner::new();
     struct Deaf;
-    impl crate::json::Sink for Deaf {}
+    impl crate::json::JsonSink for Deaf {}
     scanner.push(&whole.body, &mut Deaf).unwrap();
     scanner.finish().unwrap();
 }

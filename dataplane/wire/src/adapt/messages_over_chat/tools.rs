@@ -2,14 +2,14 @@
 
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 
-use super::request::{Writer, elements, member, refused, required, text_member};
-use crate::adapt::path::Path;
+use super::request::{ChatRequestWriter, elements, member, refused, required, text_member};
+use crate::adapt::path::MemberPath;
 use crate::adapt::{Rejection, schema};
 use crate::json::Tree;
 
 /// `,"tools":[..],"tool_choice":..`, if there are any tools.
-pub(super) fn tools(writer: &mut Writer<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
-    let path = Path::top("tools");
+pub(super) fn tools(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+    let path = MemberPath::top("tools");
     let Some(tools) = member(body, "tools") else { return Ok(()) };
     let tools = elements(tools).ok_or_else(|| path.reject("must be an array"))?;
     let mut offered = tools.iter().enumerate().filter(|(_, tool)| !is_search(**tool)).peekable();
@@ -36,7 +36,11 @@ fn is_search(tool: Tree<'_, '_>) -> bool {
 /// The beginning of the types and names of Anthropic's search tools.
 pub(super) const SEARCH: &str = "tool_search_tool";
 
-fn one(writer: &mut Writer<'_>, tool: Tree<'_, '_>, path: &Path<'_>) -> Result<(), Rejection> {
+fn one(
+    writer: &mut ChatRequestWriter<'_>,
+    tool: Tree<'_, '_>,
+    path: &MemberPath<'_>,
+) -> Result<(), Rejection> {
     if !matches!(text_member(tool, "type"), None | Some("custom")) {
         return Err(refused(
             &path.member("type"),
@@ -69,8 +73,8 @@ fn one(writer: &mut Writer<'_>, tool: Tree<'_, '_>, path: &Path<'_>) -> Result<(
     Ok(())
 }
 
-fn tool_choice(writer: &mut Writer<'_>, choice: Tree<'_, '_>) -> Result<(), Rejection> {
-    let path = Path::top("tool_choice");
+fn tool_choice(writer: &mut ChatRequestWriter<'_>, choice: Tree<'_, '_>) -> Result<(), Rejection> {
+    let path = MemberPath::top("tool_choice");
     writer.raw(",\"tool_choice\":");
     match required(choice, "type", &path)? {
         "auto" => writer.raw("\"auto\""),

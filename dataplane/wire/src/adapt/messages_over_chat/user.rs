@@ -9,9 +9,9 @@ use simd_json::prelude::ValueAsScalar as _;
 
 use super::content::refused_block;
 use super::fold::Beside;
-use super::request::{Writer, elements, member, refused, required, text_member};
+use super::request::{ChatRequestWriter, elements, member, refused, required, text_member};
 use crate::adapt::call_id::fitting;
-use crate::adapt::path::Path;
+use crate::adapt::path::MemberPath;
 use crate::adapt::{Rejection, signed_id};
 use crate::json::Tree;
 
@@ -20,10 +20,10 @@ const IMAGE: &str = "[image]";
 
 /// Writes the messages that a user's blocks are.
 pub(super) fn user(
-    writer: &mut Writer<'_>,
+    writer: &mut ChatRequestWriter<'_>,
     blocks: &[Tree<'_, '_>],
     beside: &Beside,
-    path: &Path<'_>,
+    path: &MemberPath<'_>,
 ) -> Result<(), Rejection> {
     let content = path.member("content");
     // Each with its place in the turn, and in the result if it is of one.
@@ -70,9 +70,9 @@ pub(super) fn user(
 
 /// Writes the message of a result. The images in it, with their places, are for the user message that follows.
 fn tool_result<'t, 'i>(
-    writer: &mut Writer<'_>,
+    writer: &mut ChatRequestWriter<'_>,
     block: Tree<'t, 'i>,
-    path: &Path<'_>,
+    path: &MemberPath<'_>,
 ) -> Result<Vec<(usize, Tree<'t, 'i>)>, Rejection> {
     let mut images = Vec::new();
     let id = required(block, "tool_use_id", path)?;
@@ -111,7 +111,11 @@ fn tool_result<'t, 'i>(
 }
 
 /// A block of a user's message that is no result.
-fn part(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Result<(), Rejection> {
+fn part(
+    writer: &mut ChatRequestWriter<'_>,
+    block: Tree<'_, '_>,
+    path: &MemberPath<'_>,
+) -> Result<(), Rejection> {
     match required(block, "type", path)? {
         "text" => text_part(writer, required(block, "text", path)?, Some(block)),
         "image" => image(writer, block, path)?,
@@ -122,7 +126,7 @@ fn part(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Result
 }
 
 /// A part of text, with the mark of the block that it stands in.
-pub(super) fn text_part(writer: &mut Writer<'_>, text: &str, block: Option<Tree<'_, '_>>) {
+pub(super) fn text_part(writer: &mut ChatRequestWriter<'_>, text: &str, block: Option<Tree<'_, '_>>) {
     writer.raw("{\"type\":\"text\",\"text\":");
     writer.text(text);
     if let Some(block) = block {
@@ -131,7 +135,11 @@ pub(super) fn text_part(writer: &mut Writer<'_>, text: &str, block: Option<Tree<
     writer.raw("}");
 }
 
-fn image(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Result<(), Rejection> {
+fn image(
+    writer: &mut ChatRequestWriter<'_>,
+    block: Tree<'_, '_>,
+    path: &MemberPath<'_>,
+) -> Result<(), Rejection> {
     let at = path.member("source");
     let source = member(block, "source").ok_or_else(|| at.reject("is required"))?;
     writer.raw("{\"type\":\"image_url\",\"image_url\":{\"url\":");
@@ -146,7 +154,11 @@ fn image(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Resul
     Ok(())
 }
 
-fn document(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Result<(), Rejection> {
+fn document(
+    writer: &mut ChatRequestWriter<'_>,
+    block: Tree<'_, '_>,
+    path: &MemberPath<'_>,
+) -> Result<(), Rejection> {
     let cites = member(block, "citations").and_then(|citations| member(citations, "enabled"));
     if cites.and_then(|enabled| enabled.as_bool()) == Some(true) {
         return Err(refused(&path.member("citations"), "chat answers have no citations of documents"));
@@ -171,26 +183,26 @@ fn document(writer: &mut Writer<'_>, block: Tree<'_, '_>, path: &Path<'_>) -> Re
     Ok(())
 }
 
-impl Writer<'_> {
+impl ChatRequestWriter<'_> {
     /// The next part of a user's message.
-    fn part(&mut self, block: Tree<'_, '_>, at: &Path<'_>) -> Result<(), Rejection> {
+    fn part(&mut self, block: Tree<'_, '_>, at: &MemberPath<'_>) -> Result<(), Rejection> {
         self.begin_part(at);
         part(self, block, at)
     }
 
     /// The same, of text that is not the user's own.
-    fn said_part(&mut self, text: &str, at: &Path<'_>) {
+    fn said_part(&mut self, text: &str, at: &MemberPath<'_>) {
         self.begin_part(at);
         text_part(self, text, None);
     }
 
-    fn begin_part(&mut self, at: &Path<'_>) {
+    fn begin_part(&mut self, at: &MemberPath<'_>) {
         self.raw(if self.out.last() == Some(&b'[') { "" } else { "," });
         self.trail.part(at);
     }
 
     /// The bytes of a source as a URL.
-    fn data_url(&mut self, source: Tree<'_, '_>, at: &Path<'_>) -> Result<(), Rejection> {
+    fn data_url(&mut self, source: Tree<'_, '_>, at: &MemberPath<'_>) -> Result<(), Rejection> {
         let kind = required(source, "media_type", at)?;
         let data = required(source, "data", at)?;
         self.text(&format!("data:{kind};base64,{data}"));

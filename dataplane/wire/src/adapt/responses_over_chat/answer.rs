@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 
-use super::chunk::{Chunk, Delta};
-use super::echo::Echo;
+use super::chunk::{SourceChunk, SourceDelta};
+use super::echo::EchoedRequest;
 use super::feed::Status;
-use super::items::{Full, OUTPUT_BYTES_MAX, Output, PartKind};
+use super::items::{OUTPUT_BYTES_MAX, OutputFull, OutputItems, PartKind};
 use crate::adapt::alike::Alike;
-use crate::adapt::events::Events;
+use crate::adapt::events::EventFinder;
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::{Answers, BadAnswer, Whole};
-use crate::chat::{Finish, UsageReader};
+use crate::adapt::{Answers, BadAnswer, TranslatedAnswer};
+use crate::chat::{FinishReason, UsageReader};
 use crate::envelope::StreamError;
 use crate::extras::Extras;
 use crate::json::meant_bytes;
@@ -19,21 +19,21 @@ use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// What the answers to one request have in common.
 #[derive(Debug)]
-pub(super) struct ChatAnswers {
-    echo: Echo,
+pub(super) struct ChatAnswersAsResponses {
+    echo: EchoedRequest,
     /// The client's names of tools that the target knows by others.
     names: ToolNames,
 }
 
-impl ChatAnswers {
-    pub(super) fn new(echo: Echo, names: ToolNames) -> Self {
+impl ChatAnswersAsResponses {
+    pub(super) fn new(echo: EchoedRequest, names: ToolNames) -> Self {
         Self { echo, names }
     }
 }
 
-impl Answers for ChatAnswers {
-    fn whole(&self, body: &[u8]) -> Result<Whole, BadAnswer> {
-        let Ok(mut chunk) = Chunk::read(body) else {
+impl Answers for ChatAnswersAsResponses {
+    fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
+        let Ok(mut chunk) = SourceChunk::read(body) else {
             return Err(BadAnswer::Invalid("it is not a chat completion"));
         };
         if let Some(error) = chunk.error(body) {
@@ -42,31 +42,31 @@ impl Answers for ChatAnswers {
         let (reported, tier) = (chunk.usage(), chunk.tier());
         let choice = chunk.choice().ok_or(BadAnswer::Invalid("it holds no choice"))?;
         let finish = choice.finish();
-        if let Some(failure) = finish.and_then(Finish::failure) {
+        if let Some(failure) = finish.and_then(FinishReason::failure) {
             return Err(BadAnswer::Error(failure.error()));
         }
         let (usage, extras) = (reported.as_ref().and_then(UsageReader::counts), extras_of(reported, tier));
-        let mut answer = Answer::new(self.echo.clone(), self.names.clone());
+        let mut answer = ResponseState::new(self.echo.clone(), self.names.clone());
         let told = choice.said().is_none_or(|said| answer.delta(&said).is_ok());
         let status = status_of(finish);
         if !told || answer.output.finish(status, usage.unwrap_or_default()).is_err() {
             return Err(BadAnswer::Invalid("it is larger than 16 MiB"));
         }
         let body = answer.output.response(status, usage.unwrap_or_default());
-        Ok(Whole { body, usage, extras, output_bytes: answer.state.output_bytes })
+        Ok(TranslatedAnswer { body, usage, extras, output_bytes: answer.state.output_bytes })
     }
 
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
-        let answer = Answer::new(self.echo.clone(), self.names.clone());
-        Box::new(ResponsesStream { events: Events::default(), answer, secrets, stopped: false })
+        let answer = ResponseState::new(self.echo.clone(), self.names.clone());
+        Box::new(ResponsesStream { events: EventFinder::default(), answer, secrets, stopped: false })
     }
 }
 
 /// A stream of chunks as a stream of events.
 #[derive(Debug)]
 struct ResponsesStream {
-    events: Events,
-    answer: Answer,
+    events: EventFinder,
+    answer: ResponseState,
     /// Credentials that may not show in errors.
     secrets: Vec<String>,
     stopped: bool,
@@ -120,18 +120,18 @@ impl AnswerStream for ResponsesStream {
 
 /// An answer that is being read.
 #[derive(Debug)]
-struct Answer {
-    output: Output,
+struct ResponseState {
+    output: OutputItems,
     state: StreamState,
-    finish: Option<Finish>,
+    finish: Option<FinishReason>,
     /// Chunks of text alone.
     alike: Alike<()>,
 }
 
-impl Answer {
-    fn new(echo: Echo, names: ToolNames) -> Self {
+impl ResponseState {
+    fn new(echo: EchoedRequest, names: ToolNames) -> Self {
         let (state, alike) = (StreamState::default(), Alike::new(Varying::Padding));
-        Self { output: Output::new(echo, names), state, finish: None, alike }
+        Self { output: OutputItems::new(echo, names), state, finish: None, alike }
     }
 
     /// Reads one event. True if nothing comes after it.
@@ -147,7 +147,7 @@ impl Answer {
         if !matches!(data.first(), Some(b'{' | b'[')) {
             return false;
         }
-        let Ok(mut chunk) = Chunk::read(data) else {
+        let Ok(mut chunk) = SourceChunk::read(data) else {
             return self.fail(&StreamError::of_odd(data).unwrap_or_else(unreadable), secrets);
         };
         let (reported, tier) = (chunk.usage(), chunk.tier());
@@ -175,13 +175,13 @@ impl Answer {
         if self.state.finished {
             return self.take_event(data, secrets);
         }
-        match Chunk::read(data).ok().and_then(|chunk| chunk.error(data)) {
+        match SourceChunk::read(data).ok().and_then(|chunk| chunk.error(data)) {
             Some(error) => self.fail(&error, secrets),
             None => false,
         }
     }
 
-    fn delta(&mut self, delta: &Delta<'_>) -> Result<(), Full> {
+    fn delta(&mut self, delta: &SourceDelta<'_>) -> Result<(), OutputFull> {
         if let Some(raw) = delta.reasoning() {
             self.output.reasoning(&raw)?;
             self.seen(meant_bytes(raw.as_ref()));
@@ -212,7 +212,7 @@ impl Answer {
 
     /// The upstream has said that this is all.
     fn finish(&mut self, secrets: &[String]) -> bool {
-        if let Some(failure) = self.finish.and_then(Finish::failure) {
+        if let Some(failure) = self.finish.and_then(FinishReason::failure) {
             return self.fail(&failure.error(), secrets);
         }
         let status = status_of(self.finish);
@@ -221,7 +221,7 @@ impl Answer {
                 self.state.content |= self.output.has_items();
                 self.state.done = true;
             }
-            Err(Full) => return self.fail(&too_large(), secrets),
+            Err(OutputFull) => return self.fail(&too_large(), secrets),
         }
         true
     }
@@ -241,11 +241,11 @@ fn extras_of(reported: Option<UsageReader>, tier: Option<Box<str>>) -> Extras {
     Extras { tier, ..reported.map(|usage| usage.extras()).unwrap_or_default() }
 }
 
-fn status_of(finish: Option<Finish>) -> Status<'static> {
+fn status_of(finish: Option<FinishReason>) -> Status<'static> {
     match finish {
-        Some(Finish::Length | Finish::ContextFull) => Status::Incomplete("max_output_tokens"),
-        Some(Finish::Filtered) => Status::Incomplete("content_filter"),
-        Some(Finish::Stop | Finish::Failed(_)) | None => Status::Completed,
+        Some(FinishReason::Length | FinishReason::ContextFull) => Status::Incomplete("max_output_tokens"),
+        Some(FinishReason::Filtered) => Status::Incomplete("content_filter"),
+        Some(FinishReason::Stop | FinishReason::Failed(_)) | None => Status::Completed,
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::{BufMut as _, BytesMut};
 
-use super::items::{Full, put_raw_text};
+use super::items::{OutputFull, put_raw_text};
 use crate::adapt::signed_id;
 use crate::adapt::write::number;
 
@@ -17,7 +17,7 @@ const NAME_BYTES_MAX: usize = 1_024;
 
 /// One element of `tool_calls`. Text is as it is escaped.
 #[derive(Debug, Default)]
-pub(super) struct Fragment<'a> {
+pub(super) struct CallFragment<'a> {
     /// The call that it belongs to, if that is said.
     pub(super) index: Option<u64>,
     /// Its place in the array, and how long that is.
@@ -34,11 +34,11 @@ pub(super) struct Fragment<'a> {
 
 /// The calls of an answer, in the order in which they began.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<Call>);
+pub(super) struct FunctionCallItems(Vec<FunctionCallItem>);
 
 /// One call.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct FunctionCallItem {
     index: Option<u64>,
     /// As the upstream named it; nothing if it did not.
     named: BytesMut,
@@ -50,12 +50,12 @@ pub(super) struct Call {
     pub(super) item: Option<usize>,
 }
 
-impl Calls {
-    pub(super) fn get(&self, place: usize) -> Option<&Call> {
+impl FunctionCallItems {
+    pub(super) fn get(&self, place: usize) -> Option<&FunctionCallItem> {
         self.0.get(place)
     }
 
-    pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut Call> {
+    pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut FunctionCallItem> {
         self.0.get_mut(place)
     }
 
@@ -65,19 +65,19 @@ impl Calls {
     }
 
     /// Where the call stands that a fragment belongs to; a new one if it belongs to none.
-    pub(super) fn place_of(&mut self, fragment: &Fragment<'_>, seed: &str) -> Result<usize, Full> {
+    pub(super) fn place_of(&mut self, fragment: &CallFragment<'_>, seed: &str) -> Result<usize, OutputFull> {
         if fragment.id.len() > NAME_BYTES_MAX {
-            return Err(Full);
+            return Err(OutputFull);
         }
         match self.known(fragment) {
             Some(place) => Ok(place),
-            None if self.0.len() >= CALLS_MAX => Err(Full),
+            None if self.0.len() >= CALLS_MAX => Err(OutputFull),
             None => Ok(self.add(fragment, seed)),
         }
     }
 
     /// Some vendors send no index, and some the same one for every call: then the id tells calls apart.
-    fn known(&self, fragment: &Fragment<'_>) -> Option<usize> {
+    fn known(&self, fragment: &CallFragment<'_>) -> Option<usize> {
         let found = if fragment.index.is_some() {
             self.0.iter().rposition(|call| call.index == fragment.index)
         } else if !fragment.id.is_empty() {
@@ -93,7 +93,7 @@ impl Calls {
         })
     }
 
-    fn add(&mut self, fragment: &Fragment<'_>, seed: &str) -> usize {
+    fn add(&mut self, fragment: &CallFragment<'_>, seed: &str) -> usize {
         let place = self.0.len();
         let mut id = BytesMut::from(fragment.id);
         if id.is_empty() {
@@ -103,7 +103,7 @@ impl Calls {
             number(&mut id, place.try_into().unwrap_or(u64::MAX));
         }
         sign(&mut id, fragment);
-        self.0.push(Call {
+        self.0.push(FunctionCallItem {
             index: fragment.index,
             named: fragment.id.into(),
             id,
@@ -117,16 +117,16 @@ impl Calls {
 }
 
 /// Puts the signature of a call into its id.
-fn sign(id: &mut BytesMut, fragment: &Fragment<'_>) {
+fn sign(id: &mut BytesMut, fragment: &CallFragment<'_>) {
     if fragment.signature.is_some() {
         let signed = signed_id::join(String::from_utf8_lossy(id), fragment.signature.as_deref()).into_owned();
         *id = signed.as_bytes().into();
     }
 }
 
-impl Call {
+impl FunctionCallItem {
     /// Takes what comes before the call can be told of.
-    pub(super) fn wait(&mut self, fragment: &Fragment<'_>, input: &[u8]) -> Result<(), Full> {
+    pub(super) fn wait(&mut self, fragment: &CallFragment<'_>, input: &[u8]) -> Result<(), OutputFull> {
         if self.named.is_empty() && !fragment.id.is_empty() {
             self.named = fragment.id.into();
             self.id = fragment.id.into();
@@ -137,7 +137,7 @@ impl Call {
         let waits = self.name.is_empty();
         let is_too_much = waits && self.input.len().saturating_add(input.len()) > WAITING_BYTES_MAX;
         if is_too_much || self.name.len() > NAME_BYTES_MAX {
-            return Err(Full);
+            return Err(OutputFull);
         }
         self.input.extend_from_slice(input);
         Ok(())
@@ -197,16 +197,16 @@ mod tests {
 
     #[test]
     fn an_answer_has_as_many_calls_as_its_bound_and_no_more() {
-        let (mut calls, long) = (Calls::default(), [b'x'; NAME_BYTES_MAX + 1]);
-        let fragment = |index: u64| Fragment { index: Some(index), ..Fragment::default() };
+        let (mut calls, long) = (FunctionCallItems::default(), [b'x'; NAME_BYTES_MAX + 1]);
+        let fragment = |index: u64| CallFragment { index: Some(index), ..CallFragment::default() };
         for place in 0..CALLS_MAX {
             assert_eq!(calls.place_of(&fragment(place as u64), "seed"), Ok(place));
         }
-        assert_eq!(calls.place_of(&fragment(CALLS_MAX as u64), "seed"), Err(Full));
+        assert_eq!(calls.place_of(&fragment(CALLS_MAX as u64), "seed"), Err(OutputFull));
         assert_eq!(calls.place_of(&fragment(7), "seed"), Ok(7), "a call that is known goes on");
-        let fragment = |id, name| Fragment { id, name, ..fragment(7) };
-        assert_eq!(calls.place_of(&fragment(&long, b""), "seed"), Err(Full));
+        let fragment = |id, name| CallFragment { id, name, ..fragment(7) };
+        assert_eq!(calls.place_of(&fragment(&long, b""), "seed"), Err(OutputFull));
         let call = calls.get_mut(7).unwrap();
-        assert_eq!(call.wait(&fragment(b"", &long), b""), Err(Full));
+        assert_eq!(call.wait(&fragment(b"", &long), b""), Err(OutputFull));
     }
 }

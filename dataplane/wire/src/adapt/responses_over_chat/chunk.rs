@@ -7,17 +7,17 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::calls::Fragment;
-use crate::chat::{self, Finish, UsageReader};
+use super::calls::CallFragment;
+use crate::chat::{self, FinishReason, UsageReader};
 use crate::envelope::StreamError;
 use crate::extras::term;
 use crate::json;
 
 /// What an event or a body holds.
 #[derive(Debug, Deserialize)]
-pub(super) struct Chunk<'a> {
+pub(super) struct SourceChunk<'a> {
     #[serde(borrow)]
-    choices: Option<Vec<Choice<'a>>>,
+    choices: Option<Vec<SourceChoice<'a>>>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -30,12 +30,12 @@ pub(super) struct Chunk<'a> {
 
 /// One choice.
 #[derive(Debug, Deserialize)]
-pub(super) struct Choice<'a> {
+pub(super) struct SourceChoice<'a> {
     index: Option<u64>,
     #[serde(borrow)]
-    delta: Option<Delta<'a>>,
+    delta: Option<SourceDelta<'a>>,
     #[serde(borrow)]
-    message: Option<Delta<'a>>,
+    message: Option<SourceDelta<'a>>,
     #[serde(borrow)]
     finish_reason: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -44,7 +44,7 @@ pub(super) struct Choice<'a> {
 
 /// What it adds.
 #[derive(Debug, Deserialize)]
-pub(super) struct Delta<'a> {
+pub(super) struct SourceDelta<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -63,15 +63,15 @@ struct ToolCall<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
-    function: Option<Called<'a>>,
+    function: Option<SourceCall<'a>>,
     #[serde(borrow)]
-    custom: Option<Called<'a>>,
+    custom: Option<SourceCall<'a>>,
     #[serde(borrow)]
     extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Called<'a> {
+struct SourceCall<'a> {
     #[serde(borrow)]
     name: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -80,7 +80,7 @@ struct Called<'a> {
     input: Option<&'a RawValue>,
 }
 
-impl<'a> Chunk<'a> {
+impl<'a> SourceChunk<'a> {
     pub(super) fn read(document: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(document)
     }
@@ -114,28 +114,28 @@ impl<'a> Chunk<'a> {
     }
 
     /// The answer: of several the first.
-    pub(super) fn choice(&mut self) -> Option<Choice<'a>> {
+    pub(super) fn choice(&mut self) -> Option<SourceChoice<'a>> {
         let choices = self.choices.as_mut()?;
         let first = choices.iter().position(|choice| choice.index.unwrap_or(0) == 0)?;
         Some(choices.swap_remove(first))
     }
 }
 
-impl<'a> Choice<'a> {
-    pub(super) fn finish(&self) -> Option<Finish> {
-        Finish::of(text(self.finish_reason?)?)
+impl<'a> SourceChoice<'a> {
+    pub(super) fn finish(&self) -> Option<FinishReason> {
+        FinishReason::of(text(self.finish_reason?)?)
     }
 
     /// What is said in it.
-    pub(super) fn said(self) -> Option<Delta<'a>> {
+    pub(super) fn said(self) -> Option<SourceDelta<'a>> {
         self.delta.or(self.message)
     }
 }
 
-impl<'a> Delta<'a> {
+impl<'a> SourceDelta<'a> {
     /// Text for the client.
     pub(super) fn content(&self) -> Option<Cow<'a, [u8]>> {
-        self.content.and_then(|content| said(content, Kind::Text))
+        self.content.and_then(|content| said(content, ChunkTextKind::Text))
     }
 
     /// Reasoning, under whichever name.
@@ -145,7 +145,7 @@ impl<'a> Delta<'a> {
         texts
             .next()
             .map(Cow::Borrowed)
-            .or_else(|| self.content.and_then(|content| said(content, Kind::Thinking)))
+            .or_else(|| self.content.and_then(|content| said(content, ChunkTextKind::Thinking)))
     }
 
     /// The text, where that is all.
@@ -159,16 +159,16 @@ impl<'a> Delta<'a> {
         self.refusal.and_then(text).filter(|text| !text.is_empty())
     }
 
-    pub(super) fn fragments(&self) -> impl Iterator<Item = Fragment<'a>> {
+    pub(super) fn fragments(&self) -> impl Iterator<Item = CallFragment<'a>> {
         let calls = self.tool_calls.as_deref().unwrap_or_default();
         calls.iter().enumerate().map(|(position, call)| call.fragment(position, calls.len()))
     }
 }
 
 impl<'a> ToolCall<'a> {
-    fn fragment(&self, position: usize, siblings: usize) -> Fragment<'a> {
+    fn fragment(&self, position: usize, siblings: usize) -> CallFragment<'a> {
         let called = self.custom.as_ref().or(self.function.as_ref());
-        Fragment {
+        CallFragment {
             index: self.index,
             position,
             siblings,
@@ -199,26 +199,28 @@ fn escaped(text: &str) -> Vec<u8> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ChunkTextKind {
     Text,
     Thinking,
 }
 
 /// What `content` holds of `kind`. Most write a string of text, Mistral's reasoning models an array of both.
-fn said(content: &RawValue, kind: Kind) -> Option<Cow<'_, [u8]>> {
+fn said(content: &RawValue, kind: ChunkTextKind) -> Option<Cow<'_, [u8]>> {
     if let Some(text) = text(content) {
-        return Some(text).filter(|text| kind == Kind::Text && !text.is_empty()).map(Cow::Borrowed);
+        return Some(text).filter(|text| kind == ChunkTextKind::Text && !text.is_empty()).map(Cow::Borrowed);
     }
     let parts: Vec<Value> = serde_json::from_str(content.get()).ok()?;
     let mut said = String::new();
     for part in &parts {
         match (kind, part.get("thinking")) {
-            (Kind::Text, None) => said.push_str(part.get("text").and_then(Value::as_str).unwrap_or_default()),
-            (Kind::Thinking, Some(Value::Array(thoughts))) => {
+            (ChunkTextKind::Text, None) => {
+                said.push_str(part.get("text").and_then(Value::as_str).unwrap_or_default())
+            }
+            (ChunkTextKind::Thinking, Some(Value::Array(thoughts))) => {
                 said.extend(thoughts.iter().filter_map(|thought| thought.get("text")?.as_str()));
             }
-            (Kind::Thinking, Some(Value::String(thought))) => said.push_str(thought),
-            (Kind::Text | Kind::Thinking, _) => {}
+            (ChunkTextKind::Thinking, Some(Value::String(thought))) => said.push_str(thought),
+            (ChunkTextKind::Text | ChunkTextKind::Thinking, _) => {}
         }
     }
     if said.is_empty() { None } else { Some(Cow::Owned(escaped(&said))) }

@@ -10,7 +10,7 @@ use crate::json;
 /// The parts of a snapshot that stay the same, in the order in which they are written:
 /// `head` status `middle` output `tail` usage `}`.
 #[derive(Clone, Debug)]
-pub(super) struct Echo {
+pub(super) struct EchoedRequest {
     /// The middle of every id in the answer.
     pub(super) seed: Box<str>,
     /// To before `status`.
@@ -21,7 +21,7 @@ pub(super) struct Echo {
     pub(super) tail: Bytes,
 }
 
-impl Echo {
+impl EchoedRequest {
     pub(super) fn new(request: &Object<'_, '_>, asking: &Asking<'_>) -> Self {
         let mut head =
             format!(r#""id":"resp_{}","object":"response","created_at":"#, asking.seed).into_bytes();

@@ -3,17 +3,17 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use shared::usage::TokenCounts;
 
-use super::echo::Echo;
+use super::echo::EchoedRequest;
 use crate::adapt::write::number;
 
 /// Events that are ready for the client.
 #[derive(Debug, Default)]
-pub(super) struct Feed {
+pub(super) struct ResponseEventWriter {
     out: BytesMut,
     sequence: u64,
 }
 
-impl Feed {
+impl ResponseEventWriter {
     /// A read of so many bytes is about to be told of: its events are rarely larger than twice that.
     pub(super) fn reserve(&mut self, bytes: usize) {
         self.out.reserve(bytes.saturating_mul(2));
@@ -83,7 +83,7 @@ impl Status<'_> {
 
 /// Writes the members of a response around its output.
 pub(super) fn write_response(
-    echo: &Echo,
+    echo: &EchoedRequest,
     status: Status<'_>,
     usage: Option<TokenCounts>,
     output: impl FnOnce(&mut BytesMut),

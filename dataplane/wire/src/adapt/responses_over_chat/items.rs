@@ -6,9 +6,9 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use shared::usage::TokenCounts;
 
-use super::calls::{Call, Calls, Fragment};
-use super::echo::Echo;
-use super::feed::{Feed, Status, event_head, write_response};
+use super::calls::{CallFragment, FunctionCallItem, FunctionCallItems};
+use super::echo::EchoedRequest;
+use super::feed::{ResponseEventWriter, Status, event_head, write_response};
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::number;
 
@@ -19,17 +19,17 @@ const ITEM_BYTES: usize = 256;
 
 /// The answer is larger than [`OUTPUT_BYTES_MAX`], or has more tool calls, or larger names, than are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct OutputFull;
 
 /// The output so far.
 #[derive(Debug)]
-pub(super) struct Output {
-    echo: Echo,
+pub(super) struct OutputItems {
+    echo: EchoedRequest,
     names: ToolNames,
-    feed: Feed,
+    feed: ResponseEventWriter,
     begun: bool,
-    items: Vec<Item>,
-    calls: Calls,
+    items: Vec<OutputItem>,
+    calls: FunctionCallItems,
     /// The items that more reasoning, or more text, would go to.
     reasoning: Option<usize>,
     message: Option<usize>,
@@ -40,22 +40,22 @@ pub(super) struct Output {
 }
 
 #[derive(Debug)]
-struct Item {
+struct OutputItem {
     /// `in_progress`, until it is closed.
     status: &'static str,
-    body: Body,
+    body: ItemBody,
 }
 
 #[derive(Debug)]
-enum Body {
+enum ItemBody {
     Reasoning(BytesMut),
-    Message(Vec<Part>),
-    /// The call in this place of [`Calls`].
+    Message(Vec<OutputPart>),
+    /// The call in this place of [`FunctionCallItems`].
     Call(usize),
 }
 
 #[derive(Debug)]
-struct Part {
+struct OutputPart {
     kind: PartKind,
     text: BytesMut,
 }
@@ -69,16 +69,16 @@ pub(super) enum PartKind {
 
 const IN_PROGRESS: &str = "in_progress";
 
-impl Output {
+impl OutputItems {
     /// A response without output.
-    pub(super) fn new(echo: Echo, names: ToolNames) -> Self {
+    pub(super) fn new(echo: EchoedRequest, names: ToolNames) -> Self {
         Self {
             echo,
             names,
-            feed: Feed::default(),
+            feed: ResponseEventWriter::default(),
             begun: false,
             items: Vec::new(),
-            calls: Calls::default(),
+            calls: FunctionCallItems::default(),
             reasoning: None,
             message: None,
             kept_bytes: 0,
@@ -103,11 +103,11 @@ impl Output {
     }
 
     /// More reasoning, as it is escaped.
-    pub(super) fn reasoning(&mut self, raw: &[u8]) -> Result<(), Full> {
+    pub(super) fn reasoning(&mut self, raw: &[u8]) -> Result<(), OutputFull> {
         let index = match self.reasoning {
             Some(index) => index,
             None => {
-                let index = self.add(Body::Reasoning(BytesMut::new()))?;
+                let index = self.add(ItemBody::Reasoning(BytesMut::new()))?;
                 self.part_event("added", index, 0);
                 self.reasoning = Some(index);
                 index
@@ -117,21 +117,21 @@ impl Output {
     }
 
     /// More of a message, as it is escaped.
-    pub(super) fn message(&mut self, kind: PartKind, raw: &[u8]) -> Result<(), Full> {
+    pub(super) fn message(&mut self, kind: PartKind, raw: &[u8]) -> Result<(), OutputFull> {
         self.close_reasoning();
         let index = match self.message {
             Some(index) => index,
             None => {
-                let index = self.add(Body::Message(Vec::new()))?;
+                let index = self.add(ItemBody::Message(Vec::new()))?;
                 self.message = Some(index);
                 index
             }
         };
-        let Some(Body::Message(parts)) = self.items.get_mut(index).map(|item| &mut item.body) else {
+        let Some(ItemBody::Message(parts)) = self.items.get_mut(index).map(|item| &mut item.body) else {
             return Ok(());
         };
         if parts.last().is_none_or(|part| part.kind != kind) {
-            parts.push(Part { kind, text: BytesMut::new() });
+            parts.push(OutputPart { kind, text: BytesMut::new() });
             let part = parts.len().saturating_sub(1);
             self.keep(ITEM_BYTES)?;
             self.part_event("added", index, part);
@@ -141,7 +141,7 @@ impl Output {
     }
 
     /// More of a tool call.
-    pub(super) fn call(&mut self, fragment: &Fragment<'_>) -> Result<(), Full> {
+    pub(super) fn call(&mut self, fragment: &CallFragment<'_>) -> Result<(), OutputFull> {
         self.close_reasoning();
         self.close_message();
         let place = self.calls.place_of(fragment, &self.echo.seed)?;
@@ -162,11 +162,11 @@ impl Output {
     }
 
     /// The item of a call can be told of: what has come of its input goes out with it.
-    fn announce(&mut self, place: usize) -> Result<(), Full> {
+    fn announce(&mut self, place: usize) -> Result<(), OutputFull> {
         let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
         let input = std::mem::take(&mut call.input);
         call.name = self.names.restore_escaped(&call.name).as_ref().into();
-        let index = self.add(Body::Call(place))?;
+        let index = self.add(ItemBody::Call(place))?;
         if let Some(call) = self.calls.get_mut(place) {
             call.item = Some(index);
             call.input = input.clone();
@@ -191,17 +191,17 @@ impl Output {
         });
     }
 
-    fn text(&mut self, index: usize, part: usize, name: &str, raw: &[u8]) -> Result<(), Full> {
+    fn text(&mut self, index: usize, part: usize, name: &str, raw: &[u8]) -> Result<(), OutputFull> {
         self.keep(raw.len())?;
         let Some(item) = self.items.get_mut(index) else { return Ok(()) };
         let (text, tail): (_, &[u8]) = match &mut item.body {
-            Body::Reasoning(text) => (text, b"\""),
-            Body::Message(parts) => match parts.get_mut(part) {
-                Some(Part { kind: PartKind::Text, text }) => (text, b"\",\"logprobs\":[]"),
-                Some(Part { kind: PartKind::Refusal, text }) => (text, b"\""),
+            ItemBody::Reasoning(text) => (text, b"\""),
+            ItemBody::Message(parts) => match parts.get_mut(part) {
+                Some(OutputPart { kind: PartKind::Text, text }) => (text, b"\",\"logprobs\":[]"),
+                Some(OutputPart { kind: PartKind::Refusal, text }) => (text, b"\""),
                 None => return Ok(()),
             },
-            Body::Call(_) => return Ok(()),
+            ItemBody::Call(_) => return Ok(()),
         };
         text.extend_from_slice(raw);
         if self.head_of != Some((index, part)) {
@@ -218,15 +218,15 @@ impl Output {
 
     fn parts_of(&self, index: usize) -> usize {
         match self.items.get(index).map(|item| &item.body) {
-            Some(Body::Message(parts)) => parts.len(),
-            Some(Body::Reasoning(_)) => 1,
-            Some(Body::Call(_)) | None => 0,
+            Some(ItemBody::Message(parts)) => parts.len(),
+            Some(ItemBody::Reasoning(_)) => 1,
+            Some(ItemBody::Call(_)) | None => 0,
         }
     }
 
-    fn keep(&mut self, bytes: usize) -> Result<(), Full> {
+    fn keep(&mut self, bytes: usize) -> Result<(), OutputFull> {
         self.kept_bytes = self.kept_bytes.saturating_add(bytes);
-        if self.kept_bytes > OUTPUT_BYTES_MAX { Err(Full) } else { Ok(()) }
+        if self.kept_bytes > OUTPUT_BYTES_MAX { Err(OutputFull) } else { Ok(()) }
     }
 
     /// The response is told of, if it has not been.
@@ -238,11 +238,11 @@ impl Output {
         }
     }
 
-    fn add(&mut self, body: Body) -> Result<usize, Full> {
+    fn add(&mut self, body: ItemBody) -> Result<usize, OutputFull> {
         self.begin();
         self.keep(ITEM_BYTES)?;
         let index = self.items.len();
-        self.items.push(Item { status: IN_PROGRESS, body });
+        self.items.push(OutputItem { status: IN_PROGRESS, body });
         self.item_event("response.output_item.added", index);
         Ok(index)
     }
@@ -264,7 +264,7 @@ impl Output {
             self.text_done(index, part);
             self.part_event("done", index, part);
         }
-        if let Some(Item { body: Body::Call(place), .. }) = self.items.get(index) {
+        if let Some(OutputItem { body: ItemBody::Call(place), .. }) = self.items.get(index) {
             let place = *place;
             self.call_done(index, place);
         }
@@ -287,17 +287,17 @@ impl Output {
     fn text_done(&mut self, index: usize, part: usize) {
         let Some(item) = self.items.get(index) else { return };
         let (name, member, text, tail) = match &item.body {
-            Body::Reasoning(text) => ("response.reasoning_text.done", "text", text, ""),
-            Body::Message(parts) => match parts.get(part) {
-                Some(Part { kind: PartKind::Text, text }) => {
+            ItemBody::Reasoning(text) => ("response.reasoning_text.done", "text", text, ""),
+            ItemBody::Message(parts) => match parts.get(part) {
+                Some(OutputPart { kind: PartKind::Text, text }) => {
                     ("response.output_text.done", "text", text, ",\"logprobs\":[]")
                 }
-                Some(Part { kind: PartKind::Refusal, text }) => {
+                Some(OutputPart { kind: PartKind::Refusal, text }) => {
                     ("response.refusal.done", "refusal", text, "")
                 }
                 None => return,
             },
-            Body::Call(_) => return,
+            ItemBody::Call(_) => return,
         };
         let (seed, prefix) = (&self.echo.seed, item.body.prefix(&self.calls));
         self.feed.event(name, |out| {
@@ -317,13 +317,13 @@ impl Output {
             put_content_index(part, out);
             out.put_slice(b",\"part\":");
             match &item.body {
-                Body::Reasoning(text) => put_reasoning(text, out),
-                Body::Message(parts) => {
+                ItemBody::Reasoning(text) => put_reasoning(text, out),
+                ItemBody::Message(parts) => {
                     if let Some(part) = parts.get(part) {
                         part.put(out);
                     }
                 }
-                Body::Call(_) => {}
+                ItemBody::Call(_) => {}
             }
         });
     }
@@ -348,7 +348,7 @@ impl Output {
     }
 
     /// The response has ended by itself.
-    pub(super) fn finish(&mut self, status: Status<'_>, usage: TokenCounts) -> Result<(), Full> {
+    pub(super) fn finish(&mut self, status: Status<'_>, usage: TokenCounts) -> Result<(), OutputFull> {
         self.begin();
         for place in self.calls.unannounced() {
             self.announce(place)?;
@@ -379,7 +379,7 @@ impl Output {
     }
 }
 
-fn put_closed(items: &[Item], echo: &Echo, calls: &Calls, out: &mut BytesMut) {
+fn put_closed(items: &[OutputItem], echo: &EchoedRequest, calls: &FunctionCallItems, out: &mut BytesMut) {
     let mut first = true;
     for (index, item) in items.iter().enumerate().filter(|(_, item)| item.status != IN_PROGRESS) {
         if !std::mem::replace(&mut first, false) {
@@ -389,22 +389,22 @@ fn put_closed(items: &[Item], echo: &Echo, calls: &Calls, out: &mut BytesMut) {
     }
 }
 
-impl Item {
-    fn put(&self, index: usize, seed: &str, calls: &Calls, out: &mut BytesMut) {
+impl OutputItem {
+    fn put(&self, index: usize, seed: &str, calls: &FunctionCallItems, out: &mut BytesMut) {
         out.put_slice(b"{\"id\":\"");
         put_id(seed, self.body.prefix(calls), index, out);
         out.put_slice(b"\",\"status\":\"");
         out.put_slice(self.status.as_bytes());
         out.put_u8(b'"');
         match &self.body {
-            Body::Reasoning(text) => {
+            ItemBody::Reasoning(text) => {
                 out.put_slice(b",\"type\":\"reasoning\",\"summary\":[],\"content\":[");
                 if self.status != IN_PROGRESS {
                     put_reasoning(text, out);
                 }
                 out.put_u8(b']');
             }
-            Body::Message(parts) => {
+            ItemBody::Message(parts) => {
                 out.put_slice(b",\"type\":\"message\",\"role\":\"assistant\",\"content\":[");
                 for (index, part) in parts.iter().enumerate() {
                     if index > 0 {
@@ -414,7 +414,7 @@ impl Item {
                 }
                 out.put_u8(b']');
             }
-            Body::Call(place) => {
+            ItemBody::Call(place) => {
                 if let Some(call) = calls.get(*place) {
                     call.put(out);
                 }
@@ -424,17 +424,17 @@ impl Item {
     }
 }
 
-impl Body {
-    fn prefix(&self, calls: &Calls) -> &'static str {
+impl ItemBody {
+    fn prefix(&self, calls: &FunctionCallItems) -> &'static str {
         match self {
             Self::Reasoning(_) => "rs",
             Self::Message(_) => "msg",
-            Self::Call(place) => calls.get(*place).map_or("fc", Call::prefix),
+            Self::Call(place) => calls.get(*place).map_or("fc", FunctionCallItem::prefix),
         }
     }
 }
 
-impl Part {
+impl OutputPart {
     fn put(&self, out: &mut BytesMut) {
         match self.kind {
             PartKind::Text => {

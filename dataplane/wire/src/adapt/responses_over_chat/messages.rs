@@ -5,7 +5,7 @@ use crate::adapt::call_id::fitting;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
 use crate::adapt::signed_id;
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::{Members, comma, string};
+use crate::adapt::write::{ObjectWriter, comma, string};
 use crate::adapt::{Rejection, Traits};
 use crate::json::{self, Tree};
 
@@ -16,7 +16,7 @@ pub(super) struct Messages<'a, 'i> {
     out: &'a mut Vec<u8>,
     names: &'a mut ToolNames,
     /// An assistant message that may get more.
-    turn: Option<Turn<'i>>,
+    turn: Option<AssistantTurn<'i>>,
     /// Of which item each message is made; none for the instructions.
     sources: Vec<Option<usize>>,
 }
@@ -24,15 +24,15 @@ pub(super) struct Messages<'a, 'i> {
 /// What an assistant said and called in a row. Chat wants answers to calls right after the message that holds
 /// the calls, so that text after calls joins that message.
 #[derive(Debug, Default)]
-struct Turn<'i> {
+struct AssistantTurn<'i> {
     item: usize,
     text: Option<String>,
     refusal: String,
-    calls: Vec<Call<'i>>,
+    calls: Vec<InputCall<'i>>,
 }
 
 #[derive(Debug)]
-struct Call<'i> {
+struct InputCall<'i> {
     id: &'i str,
     name: &'i str,
     /// `function` or `custom`, and what holds the input there.
@@ -108,7 +108,7 @@ impl<'a, 'i> Messages<'a, 'i> {
     }
 
     fn simple(&mut self, role: &str, text: &str) {
-        let mut message = Members::open(self.out);
+        let mut message = ObjectWriter::open(self.out);
         message.text("role", role);
         message.text("content", text);
         message.close();
@@ -160,7 +160,7 @@ impl<'a, 'i> Messages<'a, 'i> {
             self.simple(role, text);
             return Ok(());
         }
-        let mut message = Members::open(self.out);
+        let mut message = ObjectWriter::open(self.out);
         message.text("role", role);
         let parts = read::array(content, || format!("input.{position}.content"))?;
         let mut texts = Vec::new();
@@ -204,7 +204,8 @@ impl<'a, 'i> Messages<'a, 'i> {
         if self.turn.as_ref().is_some_and(|turn| turn.calls.is_empty()) {
             self.end_turn();
         }
-        let turn = self.turn.get_or_insert_with(|| Turn { item: position, ..Turn::default() });
+        let turn =
+            self.turn.get_or_insert_with(|| AssistantTurn { item: position, ..AssistantTurn::default() });
         match (&mut turn.text, text) {
             (Some(before), Some(text)) => before.extend(["\n\n", &text]),
             (before @ None, text) => *before = text,
@@ -221,8 +222,9 @@ impl<'a, 'i> Messages<'a, 'i> {
         item: &Object<'_, 'i>,
     ) -> Result<(), Rejection> {
         let text = |name: &str| read::needed_text(item, name, || format!("input.{position}"));
-        let call = Call { id: text("call_id")?, name: text("name")?, kind, input: text(kind.1)? };
-        let turn = self.turn.get_or_insert_with(|| Turn { item: position, ..Turn::default() });
+        let call = InputCall { id: text("call_id")?, name: text("name")?, kind, input: text(kind.1)? };
+        let turn =
+            self.turn.get_or_insert_with(|| AssistantTurn { item: position, ..AssistantTurn::default() });
         turn.calls.push(call);
         Ok(())
     }
@@ -232,7 +234,7 @@ impl<'a, 'i> Messages<'a, 'i> {
         let output = needed(item, "output", position)?;
         self.end_turn();
         self.begin(Some(position));
-        let mut message = Members::open(self.out);
+        let mut message = ObjectWriter::open(self.out);
         message.raw("role", r#""tool""#);
         message.text("tool_call_id", &fitting(self.target.tool_ids, signed_id::split(id).0, "call_"));
         if let Some(text) = as_text(output) {
@@ -261,7 +263,7 @@ impl<'a, 'i> Messages<'a, 'i> {
             return;
         }
         self.begin(Some(turn.item));
-        let mut message = Members::open(self.out);
+        let mut message = ObjectWriter::open(self.out);
         message.raw("role", r#""assistant""#);
         let beside = self.target.refusals && !turn.refusal.is_empty();
         let within = Some(turn.refusal.as_str()).filter(|refusal| !beside && !refusal.is_empty());
@@ -287,14 +289,14 @@ impl<'a, 'i> Messages<'a, 'i> {
     }
 }
 
-impl Call<'_> {
+impl InputCall<'_> {
     fn write(&self, out: &mut Vec<u8>, target: &Traits<'_>, names: &mut ToolNames) {
         let (kind, input) = self.kind;
         let (id, signature) = signed_id::split(self.id);
-        let mut call = Members::open(out);
+        let mut call = ObjectWriter::open(out);
         call.text("id", &fitting(target.tool_ids, id, "call_"));
         call.text("type", kind);
-        let mut inner = Members::open(call.key(kind));
+        let mut inner = ObjectWriter::open(call.key(kind));
         inner.text("name", &names.fit(self.name));
         inner.text(input, self.input);
         inner.close();
@@ -338,9 +340,9 @@ fn write_image(part: &Object<'_, '_>, path: impl Fn() -> String, out: &mut Vec<u
         return Err(refuse("input.*.content.*[input_image].file_id", path()));
     };
     let url = read::text(url, || path() + ".image_url")?;
-    let mut image = Members::open(out);
+    let mut image = ObjectWriter::open(out);
     image.raw("type", r#""image_url""#);
-    let mut inner = Members::open(image.key("image_url"));
+    let mut inner = ObjectWriter::open(image.key("image_url"));
     inner.text("url", url);
     if let Some(detail) = member_text(part, "detail") {
         inner.text("detail", if detail == "original" { "high" } else { detail });
@@ -365,9 +367,9 @@ fn write_file(
         return Err(refuse("input.*.content.*.type", path()));
     }
     let data = read::needed_text(part, "file_data", path)?;
-    let mut file = Members::open(out);
+    let mut file = ObjectWriter::open(out);
     file.raw("type", r#""file""#);
-    let mut inner = Members::open(file.key("file"));
+    let mut inner = ObjectWriter::open(file.key("file"));
     match member(part, "filename") {
         Some(name) => json::write(name, inner.key("filename")),
         None => inner.raw("filename", r#""file""#),

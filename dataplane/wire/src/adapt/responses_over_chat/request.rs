@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use simd_json::prelude::ValueAsScalar as _;
 
-use super::answer::ChatAnswers;
-use super::echo::Echo;
+use super::answer::ChatAnswersAsResponses;
+use super::echo::EchoedRequest;
 use super::losses::{check, refuse};
 use super::messages::{self, Messages};
 use super::tools;
 use crate::adapt::read::{self, Object, member, members};
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
-use crate::adapt::write::Members;
+use crate::adapt::write::ObjectWriter;
 use crate::adapt::{Asking, Prepared, Rejection, Traits};
 use crate::json;
 
@@ -26,7 +26,7 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let rule = if asking.target.word_tool_names { Rule::Word(WORD_MAX) } else { Rule::Any };
     let mut names = ToolNames::new(rule);
     write(&request, asking.target, &mut names, &mut body)?;
-    let answers = Box::new(ChatAnswers::new(Echo::new(&request, asking), names));
+    let answers = Box::new(ChatAnswersAsResponses::new(EchoedRequest::new(&request, asking), names));
     Ok(Prepared { body: Bytes::from(body), answers, dropped: Vec::new() })
 }
 
@@ -36,7 +36,7 @@ fn write(
     names: &mut ToolNames,
     body: &mut Vec<u8>,
 ) -> Result<(), Rejection> {
-    let mut chat = Members::open(body);
+    let mut chat = ObjectWriter::open(body);
     chat.text("model", target.model);
     let mut messages = Messages::new(target, names, chat.key("messages"));
     messages::write(request, &mut messages)?;
@@ -65,7 +65,11 @@ fn write(
 }
 
 /// `text.format`, whose schema chat nests one deeper.
-fn format(request: &Object<'_, '_>, target: &Traits<'_>, chat: &mut Members<'_>) -> Result<(), Rejection> {
+fn format(
+    request: &Object<'_, '_>,
+    target: &Traits<'_>,
+    chat: &mut ObjectWriter<'_>,
+) -> Result<(), Rejection> {
     let Some(text) = member(request, "text") else { return Ok(()) };
     let text = read::object(text, || "text".to_owned())?;
     let Some(format) = member(&text, "format") else { return Ok(()) };
@@ -74,9 +78,9 @@ fn format(request: &Object<'_, '_>, target: &Traits<'_>, chat: &mut Members<'_>)
         "text" => {}
         "json_object" => chat.raw("response_format", r#"{"type":"json_object"}"#),
         "json_schema" if target.json_schema => {
-            let mut outer = Members::open(chat.key("response_format"));
+            let mut outer = ObjectWriter::open(chat.key("response_format"));
             outer.raw("type", r#""json_schema""#);
-            let mut schema = Members::open(outer.key("json_schema"));
+            let mut schema = ObjectWriter::open(outer.key("json_schema"));
             for name in ["name", "description", "schema", "strict"] {
                 if let Some(value) = member(&format, name) {
                     schema.tree(name, value);
@@ -90,7 +94,11 @@ fn format(request: &Object<'_, '_>, target: &Traits<'_>, chat: &mut Members<'_>)
     Ok(())
 }
 
-fn reasoning(request: &Object<'_, '_>, target: &Traits<'_>, chat: &mut Members<'_>) -> Result<(), Rejection> {
+fn reasoning(
+    request: &Object<'_, '_>,
+    target: &Traits<'_>,
+    chat: &mut ObjectWriter<'_>,
+) -> Result<(), Rejection> {
     inner("reasoning", "context", request)?;
     inner("reasoning", "mode", request)?;
     let effort = member(request, "reasoning")

@@ -5,7 +5,7 @@ use simd_json::prelude::ValueAsScalar as _;
 use super::losses::refuse;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::{Members, comma};
+use crate::adapt::write::{ObjectWriter, comma};
 use crate::adapt::{Rejection, Traits, schema};
 use crate::json::Tree;
 
@@ -14,14 +14,15 @@ pub(super) fn write(
     request: &Object<'_, '_>,
     target: &Traits<'_>,
     names: &mut ToolNames,
-    chat: &mut Members<'_>,
+    chat: &mut ObjectWriter<'_>,
 ) -> Result<(), Rejection> {
     let Some(tools) = member(request, "tools") else { return Ok(()) };
     let tools = read::array(tools, || "tools".to_owned())?;
     if tools.is_empty() {
         return Ok(());
     }
-    let choice = member(request, "tool_choice").map(|choice| Choice::read(choice, target)).transpose()?;
+    let choice =
+        member(request, "tool_choice").map(|choice| ResponsesToolChoice::read(choice, target)).transpose()?;
     let out = chat.key("tools");
     out.push(b'[');
     for (position, tool) in tools.iter().enumerate() {
@@ -72,9 +73,9 @@ fn write_function(
         }
     }
     let name = read::needed_text(tool, "name", || format!("tools.{position}"))?;
-    let mut outer = Members::open(out);
+    let mut outer = ObjectWriter::open(out);
     outer.raw("type", r#""function""#);
-    let mut function = Members::open(outer.key("function"));
+    let mut function = ObjectWriter::open(outer.key("function"));
     function.text("name", &names.fit(name));
     if let Some(description) = member(tool, "description") {
         function.tree("description", description);
@@ -102,9 +103,9 @@ fn write_custom(
     out: &mut Vec<u8>,
 ) -> Result<(), Rejection> {
     let name = read::needed_text(tool, "name", || format!("tools.{position}"))?;
-    let mut outer = Members::open(out);
+    let mut outer = ObjectWriter::open(out);
     outer.raw("type", r#""custom""#);
-    let mut custom = Members::open(outer.key("custom"));
+    let mut custom = ObjectWriter::open(outer.key("custom"));
     custom.text("name", &names.fit(name));
     if let Some(description) = member(tool, "description") {
         custom.tree("description", description);
@@ -118,11 +119,11 @@ fn write_custom(
 }
 
 fn write_format(format: &Object<'_, '_>, out: &mut Vec<u8>) {
-    let mut outer = Members::open(out);
+    let mut outer = ObjectWriter::open(out);
     let grammar = member_text(format, "type") == Some("grammar");
     if grammar {
         outer.raw("type", r#""grammar""#);
-        let mut inner = Members::open(outer.key("grammar"));
+        let mut inner = ObjectWriter::open(outer.key("grammar"));
         for name in ["definition", "syntax"] {
             if let Some(value) = member(format, name) {
                 inner.tree(name, value);
@@ -137,7 +138,7 @@ fn write_format(format: &Object<'_, '_>, out: &mut Vec<u8>) {
 
 /// `tool_choice`.
 #[derive(Debug)]
-enum Choice<'i> {
+enum ResponsesToolChoice<'i> {
     /// `auto`, `none`, `required`.
     Mode(&'i str),
     /// This one must be called.
@@ -146,7 +147,7 @@ enum Choice<'i> {
     Allowed { mode: &'i str, tools: Vec<(&'i str, &'i str)> },
 }
 
-impl<'i> Choice<'i> {
+impl<'i> ResponsesToolChoice<'i> {
     fn read(choice: Tree<'_, 'i>, target: &Traits<'_>) -> Result<Self, Rejection> {
         if let Some(mode) = as_text(choice) {
             return Ok(Self::Mode(mode));
@@ -188,13 +189,13 @@ impl<'i> Choice<'i> {
         tools.iter().any(|(kind, name)| has("type", kind) && has("name", name))
     }
 
-    fn write(&self, names: &mut ToolNames, chat: &mut Members<'_>) {
+    fn write(&self, names: &mut ToolNames, chat: &mut ObjectWriter<'_>) {
         match self {
             Self::Mode(mode) | Self::Allowed { mode, .. } => chat.text("tool_choice", mode),
             Self::Named { kind, name } => {
-                let mut choice = Members::open(chat.key("tool_choice"));
+                let mut choice = ObjectWriter::open(chat.key("tool_choice"));
                 choice.text("type", kind);
-                let mut inner = Members::open(choice.key(kind));
+                let mut inner = ObjectWriter::open(choice.key(kind));
                 inner.text("name", &names.fit(name));
                 inner.close();
                 choice.close();

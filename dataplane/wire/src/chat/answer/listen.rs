@@ -1,38 +1,40 @@
 //! How the tokens of an answer reach what is noted of it: whole where they come whole, else gathered piece by
 //! piece.
 
-use super::seen::{ChoiceKey, DeltaKey, Seen, Top, unescaped};
-use crate::json::{Escapes, KEY_BYTES_MAX, Place, Sink, Text, TextLength, Word};
+use super::seen::{ChatFindings, ChatMember, ChoiceKey, DeltaKey, unescaped};
+use crate::json::{Escapes, JsonPlace, JsonSink, JsonText, JsonWord, KEY_BYTES_MAX, TextLength};
 
-impl Sink for Seen {
+impl JsonSink for ChatFindings {
     #[inline]
-    fn open(&mut self, at: Place, object: bool) {
+    fn open(&mut self, at: JsonPlace, object: bool) {
         self.value_starts(at);
         match (at.depth, self.top) {
-            (1, Top::Choices) => {
+            (1, ChatMember::Choices) => {
                 self.has_choices = !object;
                 self.has_choice = false;
             }
-            (1, Top::Usage) if object => self.usage_begins(at),
-            (1, Top::Groq) => self.groq_usage_key = false,
-            (2, Top::Groq) if object && self.groq_usage_key => self.usage_begins(at),
+            (1, ChatMember::Usage) if object => self.usage_begins(at),
+            (1, ChatMember::Groq) => self.groq_usage_key = false,
+            (2, ChatMember::Groq) if object && self.groq_usage_key => self.usage_begins(at),
             (2, _) => self.choice_key = ChoiceKey::Other,
-            (3, Top::Choices) if object && self.choice_key == ChoiceKey::Usage => self.usage_begins(at),
+            (3, ChatMember::Choices) if object && self.choice_key == ChoiceKey::Usage => {
+                self.usage_begins(at)
+            }
             (3, _) => self.delta_key = DeltaKey::Other,
             _ => {}
         }
     }
 
     #[inline]
-    fn skips(&self, at: Place, object: bool) -> bool {
+    fn skips(&self, at: JsonPlace, object: bool) -> bool {
         if self.reading_depth > 0 {
             let level = at.depth.wrapping_sub(self.reading_depth);
             return level < u32::MAX && !(object && self.reader.enters(level));
         }
         match at.depth {
             0 => false,
-            1 => self.top != Top::Choices && !(self.top == Top::Groq && object),
-            2 => self.top == Top::Groq,
+            1 => self.top != ChatMember::Choices && !(self.top == ChatMember::Groq && object),
+            2 => self.top == ChatMember::Groq,
             3 => self.choice_key != ChoiceKey::Delta,
             4 => self.delta_key == DeltaKey::Other,
             _ => false,
@@ -40,25 +42,25 @@ impl Sink for Seen {
     }
 
     #[inline]
-    fn close(&mut self, at: Place) {
+    fn close(&mut self, at: JsonPlace) {
         if at.depth.wrapping_add(1) == self.reading_depth {
             self.usage_ends(at);
         }
         self.value_ends(at);
     }
 
-    fn text_start(&mut self, at: Place, key: bool) {
+    fn text_start(&mut self, at: JsonPlace, key: bool) {
         self.taken.clear();
         self.length = 0;
         self.escapes = Escapes::default();
-        let is_short = matches!(self.top, Top::Object | Top::Tier | Top::Duration);
+        let is_short = matches!(self.top, ChatMember::Object | ChatMember::Tier | ChatMember::Duration);
         self.take_max = if key || is_short { KEY_BYTES_MAX } else { 0 };
         if !key {
             self.value_starts(at);
         }
     }
 
-    fn text_end(&mut self, at: Place, key: bool) {
+    fn text_end(&mut self, at: JsonPlace, key: bool) {
         let taken = std::mem::take(&mut self.taken);
         if key {
             self.key_ends(at.depth, &unescaped(&taken));
@@ -79,7 +81,7 @@ impl Sink for Seen {
     }
 
     #[inline]
-    fn whole_key(&mut self, text: Text<'_>) {
+    fn whole_key(&mut self, text: JsonText<'_>) {
         if text.plain {
             self.key_ends(text.start.depth, text.raw);
         } else {
@@ -88,7 +90,7 @@ impl Sink for Seen {
     }
 
     #[inline]
-    fn whole_text(&mut self, text: Text<'_>) {
+    fn whole_text(&mut self, text: JsonText<'_>) {
         if self.reading_depth == 0 {
             self.value_starts(text.start);
             self.text_value_ends(text.start.depth, TextLength::of(&text).meant, text.raw);
@@ -96,13 +98,13 @@ impl Sink for Seen {
         }
     }
 
-    fn scalar_start(&mut self, at: Place) {
+    fn scalar_start(&mut self, at: JsonPlace) {
         self.taken.clear();
         self.take_max = KEY_BYTES_MAX;
         self.value_starts(at);
     }
 
-    fn scalar_end(&mut self, at: Place) {
+    fn scalar_end(&mut self, at: JsonPlace) {
         let taken = std::mem::take(&mut self.taken);
         self.scalar_value_ends(at.depth, &taken);
         self.value_ends(at);
@@ -110,7 +112,7 @@ impl Sink for Seen {
     }
 
     #[inline]
-    fn whole_scalar(&mut self, word: Word<'_>) {
+    fn whole_scalar(&mut self, word: JsonWord<'_>) {
         if self.reading_depth > 0 {
             self.reader.scalar(word.raw);
             return;

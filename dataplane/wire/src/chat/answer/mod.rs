@@ -3,5 +3,5 @@
 mod listen;
 mod seen;
 
-pub(crate) use seen::Answer;
-pub(super) use seen::{Seen, TEXT_KEYS, USAGE_BYTES_MAX, tree};
+pub(crate) use seen::ChatScan;
+pub(super) use seen::{ChatFindings, TEXT_KEYS, USAGE_BYTES_MAX, tree};

@@ -9,7 +9,7 @@ use shared::usage::TokenCounts;
 
 use crate::chat::usage::{UsageReader, scaled};
 use crate::extras::{Extras, term};
-use crate::json::{Escapes, Fault, Place, Scanner, unescape};
+use crate::json::{Escapes, JsonFault, JsonPlace, Scanner, unescape};
 use crate::passing::Capture;
 
 /// Bytes of a `usage` object that is read; a longer one counts as unreadable.
@@ -24,15 +24,15 @@ pub(in crate::chat) const TEXT_KEYS: [&str; 5] =
 
 /// A scan of one answer, fed in pieces.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct ChatScan {
     scanner: Scanner,
-    pub(in crate::chat) seen: Seen,
+    pub(in crate::chat) seen: ChatFindings,
     before: usize,
 }
 
 /// What an answer holds.
 #[derive(Debug, Default)]
-pub(in crate::chat) struct Seen {
+pub(in crate::chat) struct ChatFindings {
     /// `choices` is an array.
     pub(in crate::chat) has_choices: bool,
     /// It has elements.
@@ -47,11 +47,11 @@ pub(in crate::chat) struct Seen {
     pub(in crate::chat) text_key: Option<usize>,
     /// Top-level members that errors of odd shapes have: `message`, `detail`, `object: "error"`.
     pub(in crate::chat) odd: bool,
-    usage: Usage,
+    usage: ChatUsage,
     /// Where the last `usage` at the top stands, if it lacks names of OpenAI's.
     pub(in crate::chat) unnamed: Option<Range<usize>>,
     /// Of Groq, or in a choice.
-    inner_usage: Usage,
+    inner_usage: ChatUsage,
     extras: Extras,
     duration_ms: u64,
     error: Capture,
@@ -61,7 +61,7 @@ pub(in crate::chat) struct Seen {
     /// The depth of its members; 0 if none is open.
     pub(super) reading_depth: u32,
     reading_from: usize,
-    pub(super) top: Top,
+    pub(super) top: ChatMember,
     pub(super) choice_key: ChoiceKey,
     pub(super) delta_key: DeltaKey,
     pub(super) groq_usage_key: bool,
@@ -74,14 +74,14 @@ pub(in crate::chat) struct Seen {
 
 /// What one `usage` member came to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
+pub(super) struct ChatUsage {
     /// It was an object.
     is_object: bool,
     counts: Option<TokenCounts>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Top {
+pub(super) enum ChatMember {
     #[default]
     Other,
     Choices,
@@ -115,13 +115,13 @@ pub(super) enum DeltaKey {
     Output,
 }
 
-impl Answer {
+impl ChatScan {
     /// A scan of the last members of an answer; those before them are not read.
     pub(in crate::chat) fn of_members() -> Self {
         Self { scanner: Scanner::of_members(), ..Self::default() }
     }
 
-    pub(in crate::chat) fn push(&mut self, piece: &[u8]) -> Result<(), Fault> {
+    pub(in crate::chat) fn push(&mut self, piece: &[u8]) -> Result<(), JsonFault> {
         let result = self.scanner.push(piece, &mut self.seen);
         self.seen.error.copy(self.before, piece);
         self.before = self.before.saturating_add(piece.len());
@@ -134,7 +134,7 @@ impl Answer {
     }
 
     /// What one whole document holds, or that it is not JSON.
-    pub(in crate::chat) fn of(document: &[u8]) -> Result<Seen, Fault> {
+    pub(in crate::chat) fn of(document: &[u8]) -> Result<ChatFindings, JsonFault> {
         let mut answer = Self::default();
         answer.push(document)?;
         answer.finish()?;
@@ -142,12 +142,12 @@ impl Answer {
     }
 
     /// Returns a fault unless the answer is whole.
-    pub(in crate::chat) fn finish(&self) -> Result<(), Fault> {
+    pub(in crate::chat) fn finish(&self) -> Result<(), JsonFault> {
         self.scanner.finish()
     }
 }
 
-impl Seen {
+impl ChatFindings {
     /// The last usage in it.
     pub(in crate::chat) fn token_counts(&self) -> Option<TokenCounts> {
         self.usage.counts.or(self.inner_usage.counts)
@@ -178,18 +178,23 @@ impl Seen {
     }
 
     #[inline]
-    pub(super) fn value_starts(&mut self, at: Place) {
+    pub(super) fn value_starts(&mut self, at: JsonPlace) {
         match at.depth {
             0 | 3 | 4 => {}
             1 => match self.top {
-                Top::Usage => self.usage = Usage::default(),
-                Top::Error => self.error.start(at.offset),
-                Top::Other | Top::Choices | Top::Groq | Top::Object | Top::Tier | Top::Duration => {}
+                ChatMember::Usage => self.usage = ChatUsage::default(),
+                ChatMember::Error => self.error.start(at.offset),
+                ChatMember::Other
+                | ChatMember::Choices
+                | ChatMember::Groq
+                | ChatMember::Object
+                | ChatMember::Tier
+                | ChatMember::Duration => {}
             },
             2 => {
-                self.has_choice |= self.top == Top::Choices;
-                if self.top == Top::Groq && self.groq_usage_key {
-                    self.inner_usage = Usage::default();
+                self.has_choice |= self.top == ChatMember::Choices;
+                if self.top == ChatMember::Groq && self.groq_usage_key {
+                    self.inner_usage = ChatUsage::default();
                 }
             }
             _ => self.content |= self.in_output(),
@@ -197,26 +202,26 @@ impl Seen {
     }
 
     #[inline]
-    pub(super) fn value_ends(&mut self, at: Place) {
+    pub(super) fn value_ends(&mut self, at: JsonPlace) {
         if at.depth == 1 {
-            if self.top == Top::Error {
+            if self.top == ChatMember::Error {
                 self.error.end(at.offset);
             }
-            self.top = Top::Other;
+            self.top = ChatMember::Other;
         }
     }
 
     #[inline]
-    pub(super) fn usage_begins(&mut self, at: Place) {
+    pub(super) fn usage_begins(&mut self, at: JsonPlace) {
         self.reader = UsageReader::default();
         self.reading_depth = at.depth.wrapping_add(1);
         self.reading_from = at.offset;
     }
 
-    pub(super) fn usage_ends(&mut self, at: Place) {
+    pub(super) fn usage_ends(&mut self, at: JsonPlace) {
         let usage = if at.depth == 1 { &mut self.usage } else { &mut self.inner_usage };
         if at.offset.saturating_sub(self.reading_from) <= USAGE_BYTES_MAX {
-            *usage = Usage { is_object: true, counts: self.reader.counts() };
+            *usage = ChatUsage { is_object: true, counts: self.reader.counts() };
             self.extras.replace_by(self.reader.extras());
             if at.depth == 1 {
                 self.unnamed = self.reader.lacks_names().then_some(self.reading_from..at.offset);
@@ -233,7 +238,7 @@ impl Seen {
     /// Below a member of a delta that is output.
     #[inline]
     fn in_output(&self) -> bool {
-        self.top == Top::Choices
+        self.top == ChatMember::Choices
             && self.choice_key == ChoiceKey::Delta
             && !matches!(self.delta_key, DeltaKey::Other)
     }
@@ -245,13 +250,13 @@ impl Seen {
         }
         match (depth, self.top) {
             (1, _) => {
-                self.top = Top::named(key);
+                self.top = ChatMember::named(key);
                 self.odd |= matches!(key, b"message" | b"detail");
             }
-            (2, Top::Groq) => self.groq_usage_key = key == b"usage",
-            (3, Top::Choices) => self.choice_key = ChoiceKey::named(key),
-            (4, Top::Choices) => self.delta_key = DeltaKey::named(key),
-            (5.., Top::Choices) => {
+            (2, ChatMember::Groq) => self.groq_usage_key = key == b"usage",
+            (3, ChatMember::Choices) => self.choice_key = ChoiceKey::named(key),
+            (4, ChatMember::Choices) => self.delta_key = DeltaKey::named(key),
+            (5.., ChatMember::Choices) => {
                 self.nested_text =
                     matches!(key, b"text" | b"arguments" | b"name" | b"input" | b"thinking" | b"transcript");
                 if key == b"arguments" {
@@ -265,7 +270,7 @@ impl Seen {
     /// A string that means `length` bytes of text, and is written beginning with `taken`, has ended.
     #[inline]
     pub(super) fn text_value_ends(&mut self, depth: u32, length: usize, taken: &[u8]) {
-        if self.top != Top::Choices {
+        if self.top != ChatMember::Choices {
             return self.top_text(depth, taken);
         }
         if length == 0 {
@@ -289,10 +294,14 @@ impl Seen {
     fn top_text(&mut self, depth: u32, text: &[u8]) {
         match self.top {
             _ if depth != 1 => {}
-            Top::Object => self.odd |= text == b"error",
-            Top::Tier => self.extras.tier = term(text),
-            Top::Duration => self.duration_ms = scaled(text, 1e3).unwrap_or(0),
-            Top::Other | Top::Choices | Top::Usage | Top::Groq | Top::Error => {}
+            ChatMember::Object => self.odd |= text == b"error",
+            ChatMember::Tier => self.extras.tier = term(text),
+            ChatMember::Duration => self.duration_ms = scaled(text, 1e3).unwrap_or(0),
+            ChatMember::Other
+            | ChatMember::Choices
+            | ChatMember::Usage
+            | ChatMember::Groq
+            | ChatMember::Error => {}
         }
     }
 
@@ -300,9 +309,9 @@ impl Seen {
     pub(super) fn scalar_value_ends(&mut self, depth: u32, raw: &[u8]) {
         if self.reading_depth > 0 {
             self.reader.scalar(raw);
-        } else if depth == 1 && self.top == Top::Duration {
+        } else if depth == 1 && self.top == ChatMember::Duration {
             self.duration_ms = scaled(raw, 1e3).unwrap_or(0);
-        } else if depth == 3 && self.top == Top::Choices && self.choice_key == ChoiceKey::Finish {
+        } else if depth == 3 && self.top == ChatMember::Choices && self.choice_key == ChoiceKey::Finish {
             self.finished |= raw != b"null";
         }
     }
@@ -325,7 +334,7 @@ pub(super) fn unescaped(raw: &[u8]) -> Cow<'_, [u8]> {
     unescape(raw).map_or_else(|| raw.into(), |text| text.into_bytes().into())
 }
 
-impl Top {
+impl ChatMember {
     fn named(key: &[u8]) -> Self {
         match key {
             b"choices" => Self::Choices,

@@ -1,10 +1,10 @@
 //! Unary answers.
 
-use crate::chat::{Scan, synthesize_stream, whole_answer};
+use crate::chat::{ChatAnswerScan, synthesize_stream, whole_answer};
 use crate::passing::WholeAnswer;
 
 fn scan(answer: &[u8]) -> WholeAnswer {
-    let mut scan = Scan::default();
+    let mut scan = ChatAnswerScan::default();
     scan.push(answer);
     scan.finish()
 }
@@ -34,7 +34,7 @@ fn what_is_no_json_object_is_none() {
 
 #[test]
 fn a_large_answer_passes_in_constant_memory() {
-    let mut scan = Scan::default();
+    let mut scan = ChatAnswerScan::default();
     scan.push(br#"{"choices":[{"message":{"content":""#);
     let piece = "x\\\"".repeat(20_000);
     for _ in 0..200 {
@@ -81,7 +81,7 @@ fn a_whole_answer_reads_as_the_same_in_pieces_does() {
         String::new(),
     ];
     for body in bodies {
-        let mut scan = Scan::default();
+        let mut scan = ChatAnswerScan::default();
         body.as_bytes().chunks(5).for_each(|piece| scan.push(piece));
         let (want, got) = (scan.finish(), whole_answer(body.as_bytes()));
         assert_eq!((got.usage, got.is_json, got.error), (want.usage, want.is_json, want.error), "{body}");
@@ -106,7 +106,7 @@ fn names_are_added_to_a_usage_however_the_answer_is_cut() {
     ] {
         let (body, want) = (form.replace("USAGE", usage), form.replace("USAGE", named));
         for cut in 0..body.len() {
-            let (mut scan, mut out) = (Scan::default(), Vec::new());
+            let (mut scan, mut out) = (ChatAnswerScan::default(), Vec::new());
             for piece in [&body[..cut], &body[cut..]] {
                 scan.pass(bytes::Bytes::copy_from_slice(piece.as_bytes()), &mut out);
             }

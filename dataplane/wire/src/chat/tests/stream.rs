@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::relay;
 use crate::chat::token_counts;
 use crate::cutting::{cut, cuts};
-use crate::sse::Decoder;
+use crate::sse::SseDecoder;
 use crate::stream::StreamOptions;
 
 /// What a client with a full decoder and a JSON parser sees.
@@ -30,7 +30,7 @@ fn is_output(value: &Value) -> bool {
 
 fn reference(stream: &[u8]) -> Seen {
     const OUTPUT: [&str; 5] = ["content", "reasoning_content", "reasoning", "refusal", "tool_calls"];
-    let (mut decoder, mut seen) = (Decoder::default(), Seen::default());
+    let (mut decoder, mut seen) = (SseDecoder::default(), Seen::default());
     decoder.push(stream).unwrap();
     while let Some(event) = decoder.next_event() {
         if event.data.starts_with("[DONE]") {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use shared::usage::TokenCounts;
 
 use super::{relay, relay_text};
-use crate::chat::{self, Scan, synthesize_stream};
+use crate::chat::{self, ChatAnswerScan, synthesize_stream};
 use crate::stream::{AnswerStream, StreamOptions, StreamState};
 
 /// A stream of these chunks, each an event.
@@ -387,7 +387,7 @@ fn deep_nesting_in_a_chunk_is_survived() {
 
 #[test]
 fn blank_lines_before_a_unary_answer_are_legal() {
-    let mut scan = Scan::default();
+    let mut scan = ChatAnswerScan::default();
     scan.push(b"\n\n\n");
     scan.push(
         br#" {"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":5,"completion_tokens":2}}"#,

@@ -23,9 +23,9 @@ pub(crate) struct UsageReader {
     /// One more than the rank of the name under which each count came; 0 where it has not come. The lowest one wins.
     ranks: [u8; COUNTS],
     /// What the last name counts, and its rank among the names of the same count.
-    counted: Option<(Count, u8)>,
+    counted: Option<(ChatCount, u8)>,
     /// The object under the last name of each level.
-    details: [Details; LEVELS],
+    details: [UsageObject; LEVELS],
     /// The usage of an operation that makes images, whose tokens are billed apart.
     of_images: bool,
 }
@@ -35,7 +35,7 @@ const COUNTS: usize = 20;
 const LEVELS: usize = 3;
 
 #[derive(Clone, Copy, Debug)]
-enum Count {
+enum ChatCount {
     Prompt,
     Completion,
     Total,
@@ -65,7 +65,7 @@ enum Count {
 
 /// The sort of object that stands under a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Details {
+enum UsageObject {
     #[default]
     None,
     Usage,
@@ -111,7 +111,7 @@ impl UsageReader {
     pub(crate) fn name(&mut self, level: u32, name: &[u8]) {
         let level = usize::try_from(level).unwrap_or(LEVELS);
         let inside = match level.checked_sub(1) {
-            None => Details::Usage,
+            None => UsageObject::Usage,
             Some(outer) => self.details.get(outer).copied().unwrap_or_default(),
         };
         self.counted = inside.count(name);
@@ -123,7 +123,7 @@ impl UsageReader {
     /// True if the object under the last name of `level` holds anything to be counted.
     pub(crate) fn enters(&self, level: u32) -> bool {
         let details = usize::try_from(level).ok().and_then(|level| self.details.get(level));
-        details.is_some_and(|details| *details != Details::None)
+        details.is_some_and(|details| *details != UsageObject::None)
     }
 
     /// The value under the last name is this number, or no number at all.
@@ -136,12 +136,12 @@ impl UsageReader {
             && let Some(number) = count.read(raw)
         {
             *before = rank.saturating_add(1);
-            let is_sum = matches!(count, Count::SearchCalls | Count::ToolCalls);
+            let is_sum = matches!(count, ChatCount::SearchCalls | ChatCount::ToolCalls);
             *slot = if is_sum { slot.saturating_add(number) } else { number };
         }
     }
 
-    fn get(&self, count: Count) -> Option<u64> {
+    fn get(&self, count: ChatCount) -> Option<u64> {
         let is_known = self.ranks.get(count as usize).is_some_and(|rank| *rank > 0);
         self.counts.get(count as usize).copied().filter(|_| is_known)
     }
@@ -149,22 +149,22 @@ impl UsageReader {
     /// The object has ended. `None` if it counts neither input nor output.
     pub(crate) fn counts(&self) -> Option<TokenCounts> {
         let of = |count| self.get(count).unwrap_or(0);
-        let (prompt, completion) = (self.get(Count::Prompt), self.get(Count::Completion));
+        let (prompt, completion) = (self.get(ChatCount::Prompt), self.get(ChatCount::Completion));
         prompt.or(completion)?;
         let (mut input, completion) = (prompt.unwrap_or(0), completion.unwrap_or(0));
-        let sum = input.saturating_add(completion).saturating_add(of(Count::Reasoning));
-        let cache_read = take(&mut input, of(Count::CacheRead));
-        let written = of(Count::CacheWrite5m).saturating_add(of(Count::CacheWrite1h));
-        let written = take(&mut input, self.get(Count::CacheWrite).unwrap_or(written));
-        let cache_write_1h = of(Count::CacheWrite1h).min(written);
-        let audio_input = take(&mut input, of(Count::AudioInput));
-        let image_input = take(&mut input, if self.of_images { of(Count::ImageInput) } else { 0 });
-        let reasoning = of(Count::Reasoning);
-        let on_top = reasoning > completion || self.get(Count::Total) == Some(sum);
+        let sum = input.saturating_add(completion).saturating_add(of(ChatCount::Reasoning));
+        let cache_read = take(&mut input, of(ChatCount::CacheRead));
+        let written = of(ChatCount::CacheWrite5m).saturating_add(of(ChatCount::CacheWrite1h));
+        let written = take(&mut input, self.get(ChatCount::CacheWrite).unwrap_or(written));
+        let cache_write_1h = of(ChatCount::CacheWrite1h).min(written);
+        let audio_input = take(&mut input, of(ChatCount::AudioInput));
+        let image_input = take(&mut input, if self.of_images { of(ChatCount::ImageInput) } else { 0 });
+        let reasoning = of(ChatCount::Reasoning);
+        let on_top = reasoning > completion || self.get(ChatCount::Total) == Some(sum);
         let mut output = if on_top { completion } else { completion.saturating_sub(reasoning) };
-        let audio_output = take(&mut output, of(Count::AudioOutput));
+        let audio_output = take(&mut output, of(ChatCount::AudioOutput));
         let all = if self.of_images { output } else { 0 };
-        let image_output = self.get(Count::ImageOutput).unwrap_or(all);
+        let image_output = self.get(ChatCount::ImageOutput).unwrap_or(all);
         let image_output = take(&mut output, image_output);
         Some(TokenCounts {
             input,
@@ -182,11 +182,11 @@ impl UsageReader {
 
     /// What the object reports beside tokens.
     pub(crate) fn extras(&self) -> Extras {
-        let calls = self.get(Count::SearchCalls).or_else(|| self.get(Count::Searches));
+        let calls = self.get(ChatCount::SearchCalls).or_else(|| self.get(ChatCount::Searches));
         let units = Units {
             searches: calls.unwrap_or(0),
-            tool_calls: self.get(Count::ToolCalls).unwrap_or(0),
-            audio_ms: self.get(Count::AudioMs).unwrap_or(0),
+            tool_calls: self.get(ChatCount::ToolCalls).unwrap_or(0),
+            audio_ms: self.get(ChatCount::AudioMs).unwrap_or(0),
             ..Units::ZERO
         };
         Extras { units, vendor_cost_nano_usd: self.cost(), ..Extras::default() }
@@ -194,57 +194,57 @@ impl UsageReader {
 
     /// In nano-dollars.
     fn cost(&self) -> Option<u64> {
-        let ticks = self.get(Count::CostTicks);
+        let ticks = self.get(ChatCount::CostTicks);
         let of_ticks = ticks.map(|ticks| ticks.saturating_add(TICKS_IN_NANO / 2) / TICKS_IN_NANO);
-        let is_byok = self.get(Count::IsByok) == Some(1);
-        let upstream = self.get(Count::UpstreamCost).filter(|_| is_byok).unwrap_or(0);
-        self.get(Count::Cost).or(of_ticks).map(|cost| cost.saturating_add(upstream))
+        let is_byok = self.get(ChatCount::IsByok) == Some(1);
+        let upstream = self.get(ChatCount::UpstreamCost).filter(|_| is_byok).unwrap_or(0);
+        self.get(ChatCount::Cost).or(of_ticks).map(|cost| cost.saturating_add(upstream))
     }
 }
 
-impl Details {
+impl UsageObject {
     /// The count under `name` in such an object, and the rank of the name.
     #[inline]
-    fn count(self, name: &[u8]) -> Option<(Count, u8)> {
+    fn count(self, name: &[u8]) -> Option<(ChatCount, u8)> {
         Some(match (self, name) {
-            (Self::Usage, b"prompt_tokens") => (Count::Prompt, 0),
-            (Self::Usage, b"input_tokens") => (Count::Prompt, 1),
-            (Self::Usage, b"completion_tokens") => (Count::Completion, 0),
-            (Self::Usage, b"output_tokens") => (Count::Completion, 1),
-            (Self::Usage, b"total_tokens") => (Count::Total, 0),
-            (Self::Usage, b"prompt_cache_hit_tokens") => (Count::CacheRead, 2),
-            (Self::Usage, b"cached_tokens") => (Count::CacheRead, 3),
-            (Self::Usage, b"cache_read_input_tokens") => (Count::CacheRead, 4),
-            (Self::Usage, b"cache_creation_input_tokens") => (Count::CacheWrite, 2),
-            (Self::Usage, b"reasoning_tokens") => (Count::Reasoning, 2),
-            (Self::Usage, b"num_search_queries") => (Count::Searches, 0),
-            (Self::Usage, b"num_sources_used") => (Count::Searches, 1),
-            (Self::Usage, b"seconds") => (Count::AudioMs, 0),
-            (Self::Usage, b"prompt_audio_seconds") => (Count::AudioMs, 1),
-            (Self::Usage, b"cost") => (Count::Cost, 0),
-            (Self::Usage, b"cost_in_usd_ticks") => (Count::CostTicks, 0),
-            (Self::Usage, b"estimated_cost") => (Count::Cost, 1),
-            (Self::Usage, b"is_byok") => (Count::IsByok, 0),
-            (Self::Upstream, b"upstream_inference_cost") => (Count::UpstreamCost, 0),
-            (Self::Cost, b"total_cost") => (Count::Cost, 0),
+            (Self::Usage, b"prompt_tokens") => (ChatCount::Prompt, 0),
+            (Self::Usage, b"input_tokens") => (ChatCount::Prompt, 1),
+            (Self::Usage, b"completion_tokens") => (ChatCount::Completion, 0),
+            (Self::Usage, b"output_tokens") => (ChatCount::Completion, 1),
+            (Self::Usage, b"total_tokens") => (ChatCount::Total, 0),
+            (Self::Usage, b"prompt_cache_hit_tokens") => (ChatCount::CacheRead, 2),
+            (Self::Usage, b"cached_tokens") => (ChatCount::CacheRead, 3),
+            (Self::Usage, b"cache_read_input_tokens") => (ChatCount::CacheRead, 4),
+            (Self::Usage, b"cache_creation_input_tokens") => (ChatCount::CacheWrite, 2),
+            (Self::Usage, b"reasoning_tokens") => (ChatCount::Reasoning, 2),
+            (Self::Usage, b"num_search_queries") => (ChatCount::Searches, 0),
+            (Self::Usage, b"num_sources_used") => (ChatCount::Searches, 1),
+            (Self::Usage, b"seconds") => (ChatCount::AudioMs, 0),
+            (Self::Usage, b"prompt_audio_seconds") => (ChatCount::AudioMs, 1),
+            (Self::Usage, b"cost") => (ChatCount::Cost, 0),
+            (Self::Usage, b"cost_in_usd_ticks") => (ChatCount::CostTicks, 0),
+            (Self::Usage, b"estimated_cost") => (ChatCount::Cost, 1),
+            (Self::Usage, b"is_byok") => (ChatCount::IsByok, 0),
+            (Self::Upstream, b"upstream_inference_cost") => (ChatCount::UpstreamCost, 0),
+            (Self::Cost, b"total_cost") => (ChatCount::Cost, 0),
             // Perplexity: the fee of a search that nothing else counts.
-            (Self::Cost, b"request_cost") => (Count::Searches, 2),
-            (Self::Prompt, b"cached_tokens") => (Count::CacheRead, 0),
-            (Self::Input, b"cached_tokens") => (Count::CacheRead, 1),
-            (Self::Prompt | Self::Input, b"cache_write_tokens") => (Count::CacheWrite, 0),
+            (Self::Cost, b"request_cost") => (ChatCount::Searches, 2),
+            (Self::Prompt, b"cached_tokens") => (ChatCount::CacheRead, 0),
+            (Self::Input, b"cached_tokens") => (ChatCount::CacheRead, 1),
+            (Self::Prompt | Self::Input, b"cache_write_tokens") => (ChatCount::CacheWrite, 0),
             (Self::Prompt | Self::Input, b"cache_creation_tokens" | b"cache_creation_input_tokens") => {
-                (Count::CacheWrite, 1)
+                (ChatCount::CacheWrite, 1)
             }
-            (Self::Prompt | Self::Input, b"audio_tokens") => (Count::AudioInput, 0),
-            (Self::Prompt | Self::Input, b"image_tokens") => (Count::ImageInput, 0),
-            (Self::Completion, b"reasoning_tokens") => (Count::Reasoning, 0),
-            (Self::Output, b"reasoning_tokens") => (Count::Reasoning, 1),
-            (Self::Completion | Self::Output, b"audio_tokens") => (Count::AudioOutput, 0),
-            (Self::Completion | Self::Output, b"image_tokens") => (Count::ImageOutput, 0),
-            (Self::CacheCreation, b"ephemeral_5m_input_tokens") => (Count::CacheWrite5m, 0),
-            (Self::CacheCreation, b"ephemeral_1h_input_tokens") => (Count::CacheWrite1h, 0),
+            (Self::Prompt | Self::Input, b"audio_tokens") => (ChatCount::AudioInput, 0),
+            (Self::Prompt | Self::Input, b"image_tokens") => (ChatCount::ImageInput, 0),
+            (Self::Completion, b"reasoning_tokens") => (ChatCount::Reasoning, 0),
+            (Self::Output, b"reasoning_tokens") => (ChatCount::Reasoning, 1),
+            (Self::Completion | Self::Output, b"audio_tokens") => (ChatCount::AudioOutput, 0),
+            (Self::Completion | Self::Output, b"image_tokens") => (ChatCount::ImageOutput, 0),
+            (Self::CacheCreation, b"ephemeral_5m_input_tokens") => (ChatCount::CacheWrite5m, 0),
+            (Self::CacheCreation, b"ephemeral_1h_input_tokens") => (ChatCount::CacheWrite1h, 0),
             (Self::Tools, b"web_search_requests" | b"web_search_calls" | b"x_search_calls") => {
-                (Count::SearchCalls, 0)
+                (ChatCount::SearchCalls, 0)
             }
             (
                 Self::Tools,
@@ -252,7 +252,7 @@ impl Details {
                 | b"code_interpreter_calls"
                 | b"file_search_calls"
                 | b"document_search_calls",
-            ) => (Count::ToolCalls, 0),
+            ) => (ChatCount::ToolCalls, 0),
             _ => return None,
         })
     }
@@ -275,7 +275,7 @@ impl Details {
     }
 }
 
-impl Count {
+impl ChatCount {
     fn read(self, raw: &[u8]) -> Option<u64> {
         match self {
             Self::Cost | Self::UpstreamCost => scaled(raw, NANO),

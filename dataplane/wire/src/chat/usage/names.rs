@@ -5,41 +5,45 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::{Count, UsageReader};
-use crate::json::{Place, Scanner, Sink, Text, Word, unescape};
+use super::{ChatCount, UsageReader};
+use crate::json::{JsonPlace, JsonSink, JsonText, JsonWord, Scanner, unescape};
 
 impl UsageReader {
     /// True if a count is reported, but under no name of OpenAI's.
     pub(crate) fn lacks_names(&self) -> bool {
-        let is_renamed = |count: Count| self.ranks.get(count as usize).is_some_and(|rank| *rank > 1);
-        [Count::Prompt, Count::Completion, Count::CacheRead, Count::Reasoning].into_iter().any(is_renamed)
+        let is_renamed = |count: ChatCount| self.ranks.get(count as usize).is_some_and(|rank| *rank > 1);
+        [ChatCount::Prompt, ChatCount::Completion, ChatCount::CacheRead, ChatCount::Reasoning]
+            .into_iter()
+            .any(is_renamed)
     }
 }
 
 /// `usage` with the names that it lacks. `None` if it is not an object that can be read.
 #[cold]
 pub(crate) fn named(usage: &[u8]) -> Option<Vec<u8>> {
-    let mut members = Members::default();
+    let mut members = UsageMembers::default();
     Scanner::new().push(usage, &mut members).ok()?;
     let reader = UsageReader::of(&serde_json::from_slice::<Value>(usage).ok()?);
     let (mut patches, mut added) = (Vec::new(), String::new());
     for (name, value) in reader.totals() {
         match members.outer.iter().find(|member| member.name == name) {
             None => added.push_str(&format!(r#""{name}":{value},"#)),
-            Some(Member { span, kind: Kind::Null, .. }) => patches.push((span.clone(), value.to_string())),
+            Some(UsageMember { span, kind: UsageValueKind::Null, .. }) => {
+                patches.push((span.clone(), value.to_string()))
+            }
             Some(_) => {}
         }
     }
     for (object, name, value) in reader.details() {
         match members.outer.iter().find(|member| member.name == object) {
             None => added.push_str(&format!(r#""{object}":{{"{name}":{value}}},"#)),
-            Some(Member { span, kind: Kind::Null, .. }) => {
+            Some(UsageMember { span, kind: UsageValueKind::Null, .. }) => {
                 patches.push((span.clone(), format!(r#"{{"{name}":{value}}}"#)));
             }
-            Some(Member { span, kind: Kind::Object, .. }) => {
+            Some(UsageMember { span, kind: UsageValueKind::Object, .. }) => {
                 patches.extend(members.within(span, name, value))
             }
-            Some(Member { kind: Kind::Other, .. }) => {}
+            Some(UsageMember { kind: UsageValueKind::Other, .. }) => {}
         }
     }
     patches.push((1..1, added));
@@ -58,9 +62,9 @@ impl UsageReader {
     /// The totals that stand under another name, with OpenAI's. The sum is one of them where its parts are: nothing else
     /// in the object is called so.
     fn totals(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let renamed = |count: Count| self.get(count).filter(|_| self.rank(count) > 1);
-        let (prompt, completion) = (renamed(Count::Prompt), renamed(Count::Completion));
-        let is_renamed = prompt.or(completion).is_some() && self.rank(Count::Total) == 0;
+        let renamed = |count: ChatCount| self.get(count).filter(|_| self.rank(count) > 1);
+        let (prompt, completion) = (renamed(ChatCount::Prompt), renamed(ChatCount::Completion));
+        let is_renamed = prompt.or(completion).is_some() && self.rank(ChatCount::Total) == 0;
         let total = self.counts().filter(|_| is_renamed).map(|counts| counts.total());
         let named = [("prompt_tokens", prompt), ("completion_tokens", completion), ("total_tokens", total)];
         named.into_iter().filter_map(|(name, value)| Some((name, value?)))
@@ -69,8 +73,8 @@ impl UsageReader {
     /// The same of the details: the object that holds each, its name and its value.
     fn details(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         [
-            ("prompt_tokens_details", "cached_tokens", Count::CacheRead),
-            ("completion_tokens_details", "reasoning_tokens", Count::Reasoning),
+            ("prompt_tokens_details", "cached_tokens", ChatCount::CacheRead),
+            ("completion_tokens_details", "reasoning_tokens", ChatCount::Reasoning),
         ]
         .into_iter()
         .filter(|(_, _, count)| self.rank(*count) > 1)
@@ -78,35 +82,35 @@ impl UsageReader {
     }
 
     /// 0 if nothing is counted, 1 if under OpenAI's name.
-    fn rank(&self, count: Count) -> u8 {
+    fn rank(&self, count: ChatCount) -> u8 {
         self.ranks.get(count as usize).copied().unwrap_or(0)
     }
 }
 
 /// The members of a `usage` object and of the objects right in it.
 #[derive(Debug, Default)]
-struct Members {
-    outer: Vec<Member>,
-    inner: Vec<Member>,
+struct UsageMembers {
+    outer: Vec<UsageMember>,
+    inner: Vec<UsageMember>,
     name: String,
 }
 
 #[derive(Debug)]
-struct Member {
+struct UsageMember {
     name: String,
     /// Of its value.
     span: Range<usize>,
-    kind: Kind,
+    kind: UsageValueKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum UsageValueKind {
     Null,
     Object,
     Other,
 }
 
-impl Members {
+impl UsageMembers {
     /// What adds `name` to the object at `object`. `None` if it has a value there.
     fn within(&self, object: &Range<usize>, name: &str, value: u64) -> Option<(Range<usize>, String)> {
         let mut inside = self.inner.iter().filter(|member| object.contains(&member.span.start)).peekable();
@@ -114,27 +118,33 @@ impl Members {
         let comma = if inside.peek().is_some() { "," } else { "" };
         match inside.find(|member| member.name == name) {
             None => Some((first..first, format!(r#""{name}":{value}{comma}"#))),
-            Some(Member { span, kind: Kind::Null, .. }) => Some((span.clone(), value.to_string())),
+            Some(UsageMember { span, kind: UsageValueKind::Null, .. }) => {
+                Some((span.clone(), value.to_string()))
+            }
             Some(_) => None,
         }
     }
 
-    fn add(&mut self, depth: u32, span: Range<usize>, kind: Kind) {
+    fn add(&mut self, depth: u32, span: Range<usize>, kind: UsageValueKind) {
         let name = std::mem::take(&mut self.name);
         match depth {
-            1 => self.outer.push(Member { name, span, kind }),
-            2 => self.inner.push(Member { name, span, kind }),
+            1 => self.outer.push(UsageMember { name, span, kind }),
+            2 => self.inner.push(UsageMember { name, span, kind }),
             _ => {}
         }
     }
 }
 
-impl Sink for Members {
-    fn open(&mut self, at: Place, object: bool) {
-        self.add(at.depth, at.offset..at.offset, if object { Kind::Object } else { Kind::Other });
+impl JsonSink for UsageMembers {
+    fn open(&mut self, at: JsonPlace, object: bool) {
+        self.add(
+            at.depth,
+            at.offset..at.offset,
+            if object { UsageValueKind::Object } else { UsageValueKind::Other },
+        );
     }
 
-    fn close(&mut self, at: Place) {
+    fn close(&mut self, at: JsonPlace) {
         if at.depth == 1
             && let Some(member) = self.outer.last_mut()
         {
@@ -142,16 +152,16 @@ impl Sink for Members {
         }
     }
 
-    fn whole_key(&mut self, text: Text<'_>) {
+    fn whole_key(&mut self, text: JsonText<'_>) {
         self.name = unescape(text.raw).unwrap_or_default();
     }
 
-    fn whole_text(&mut self, text: Text<'_>) {
-        self.add(text.start.depth, text.start.offset..text.end().offset, Kind::Other);
+    fn whole_text(&mut self, text: JsonText<'_>) {
+        self.add(text.start.depth, text.start.offset..text.end().offset, UsageValueKind::Other);
     }
 
-    fn whole_scalar(&mut self, word: Word<'_>) {
-        let kind = if word.raw == b"null" { Kind::Null } else { Kind::Other };
+    fn whole_scalar(&mut self, word: JsonWord<'_>) {
+        let kind = if word.raw == b"null" { UsageValueKind::Null } else { UsageValueKind::Other };
         self.add(word.start.depth, word.start.offset..word.end().offset, kind);
     }
 }

@@ -4,7 +4,7 @@
 mod stream;
 mod whole;
 
-pub use stream::Stream;
+pub use stream::ImageStream;
 pub use whole::{synthesize_stream, whole};
 
 /// Why an answer without inline images is refused.

@@ -12,11 +12,11 @@ use super::whole::{COMPLETED, is_inline};
 use crate::chat::UsageReader;
 use crate::envelope::StreamError;
 use crate::extras::picture;
-use crate::media::events::{Events, Listener, is_error, said};
+use crate::media::events::{MediaEvents, MediaListener, is_error, said};
 use crate::stream::StreamState;
 
 /// See the module.
-pub type Stream = Events<Images>;
+pub type ImageStream = MediaEvents<Images>;
 
 /// Hears what events of images say.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ const PARTIAL: &str = "image_generation.partial_image";
 
 /// What of an event is looked at.
 #[derive(Debug, Deserialize)]
-struct Event<'a> {
+struct ImageEvent<'a> {
     #[serde(rename = "type", borrow)]
     kind: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -42,9 +42,9 @@ struct Event<'a> {
     error: Option<&'a RawValue>,
 }
 
-impl Listener for Images {
+impl MediaListener for Images {
     fn hear(&mut self, name: &[u8], document: &[u8], state: &mut StreamState) -> Result<(), StreamError> {
-        let Ok(event) = serde_json::from_slice::<Event<'_>>(document) else {
+        let Ok(event) = serde_json::from_slice::<ImageEvent<'_>>(document) else {
             return Err(StreamError {
                 status: Some(502),
                 ..said("The upstream sent an event that is no JSON.")

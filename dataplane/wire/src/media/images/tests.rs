@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use shared::operation::Dialect;
 use shared::usage::TokenCounts;
 
-use super::{Stream, synthesize_stream, whole};
+use super::{ImageStream, synthesize_stream, whole};
 use crate::adapt::BadAnswer;
 use crate::request::{HeadScan, Naming, build};
-use crate::sse::Decoder;
+use crate::sse::SseDecoder;
 use crate::stream::{AnswerStream as _, StreamOptions, StreamState};
 
 const REQUEST: &str = include_str!("../../../fixtures/images/request.json");
@@ -96,7 +96,7 @@ fn cuts(input: &[u8]) -> Vec<Vec<&[u8]>> {
 
 fn relay(pieces: &[&[u8]]) -> (String, StreamState) {
     let mut stream =
-        Stream::new(StreamOptions { secrets: vec!["s3cr3t".into()], ..StreamOptions::default() });
+        ImageStream::new(StreamOptions { secrets: vec!["s3cr3t".into()], ..StreamOptions::default() });
     let mut out = Vec::new();
     for piece in pieces {
         stream.push(Bytes::copy_from_slice(piece), &mut out);
@@ -162,7 +162,7 @@ fn what_is_not_known_passes() {
 
 #[test]
 fn an_endless_event_is_not_held() {
-    let mut stream = Stream::new(StreamOptions::default());
+    let mut stream = ImageStream::new(StreamOptions::default());
     let (part, mut out) = (Bytes::from(vec![b'a'; 1 << 20]), Vec::new());
     stream.push(Bytes::from_static(b"data: \""), &mut out);
     for _ in 0..33 {
@@ -179,7 +179,7 @@ fn a_whole_answer_becomes_a_stream() {
     let (out, state) = relay(&[&stream]);
     assert_eq!(out.as_bytes(), stream);
     assert_eq!((state.usage, state.finished), (Some(used()), true));
-    let mut decoder = Decoder::default();
+    let mut decoder = SseDecoder::default();
     decoder.push(&stream).unwrap();
     let event = decoder.next_event().unwrap();
     let data: Value = serde_json::from_str(&event.data).unwrap();

@@ -9,13 +9,13 @@ use super::NOT_INLINE;
 use crate::chat::UsageReader;
 use crate::envelope::{StreamError, named_event};
 use crate::extras::picture;
-use crate::translation::{BadAnswer, Whole};
+use crate::translation::{BadAnswer, TranslatedAnswer};
 
 /// What of an answer is looked at. The images stay where they are.
 #[derive(Debug, Deserialize)]
-struct Answer<'a> {
+struct ImagesAnswer<'a> {
     #[serde(borrow)]
-    data: Option<Vec<Image<'a>>>,
+    data: Option<Vec<AnsweredImage<'a>>>,
     usage: Option<Value>,
     error: Option<Value>,
     quality: Option<Value>,
@@ -23,7 +23,7 @@ struct Answer<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Image<'a> {
+struct AnsweredImage<'a> {
     #[serde(borrow)]
     b64_json: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -31,8 +31,8 @@ struct Image<'a> {
 }
 
 /// Reads an answer that shall pass as it came.
-pub fn whole(body: Bytes) -> Result<Whole, BadAnswer> {
-    let answer = match serde_json::from_slice::<Answer<'_>>(&body) {
+pub fn whole(body: Bytes) -> Result<TranslatedAnswer, BadAnswer> {
+    let answer = match serde_json::from_slice::<ImagesAnswer<'_>>(&body) {
         Ok(answer) if answer.error.as_ref().is_none_or(Value::is_null) => answer,
         Ok(_) | Err(_) => {
             let error = StreamError::of_odd(&body);
@@ -51,7 +51,7 @@ pub fn whole(body: Bytes) -> Result<Whole, BadAnswer> {
     let mut extras = usage.as_ref().map(UsageReader::extras).unwrap_or_default();
     extras.units.images = images.len().try_into().unwrap_or(u64::MAX);
     extras.picture = picture(text(answer.quality.as_ref()), text(answer.size.as_ref()));
-    Ok(Whole { body, usage: usage.and_then(|usage| usage.counts()), extras, output_bytes: 0 })
+    Ok(TranslatedAnswer { body, usage: usage.and_then(|usage| usage.counts()), extras, output_bytes: 0 })
 }
 
 fn text(member: Option<&Value>) -> Option<&str> {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::envelope::StreamError;
-use crate::json::Writer;
+use crate::json::JsonWriter;
 
 /// An operation as its client knows it.
 #[derive(Clone, Copy, Debug)]
@@ -66,15 +66,15 @@ impl About<'_> {
         (out.finish().into(), Bytes::from_static(b"\"}}"))
     }
 
-    fn whole(&self, status: &str, more: impl FnOnce(&mut Writer)) -> Bytes {
+    fn whole(&self, status: &str, more: impl FnOnce(&mut JsonWriter)) -> Bytes {
         let mut out = self.begun(status);
         more(&mut out);
         out.end_object();
         out.finish().into()
     }
 
-    fn begun(&self, status: &str) -> Writer {
-        let mut out = Writer::default();
+    fn begun(&self, status: &str) -> JsonWriter {
+        let mut out = JsonWriter::default();
         out.object().name("id").text(self.operation).name("object").text("video.operation");
         out.name("operation").text(self.operation).name("status").text(status);
         out.name("created_at").number(self.created_at);

@@ -6,19 +6,19 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::start::{Size, Start};
-use super::{State, Video, media_type};
+use super::start::{FrameSize, VideoStart};
+use super::{Video, VideoState, media_type};
 use crate::envelope::StreamError;
-use crate::json::Writer;
+use crate::json::JsonWriter;
 use crate::translation::Rejection;
 
 /// A start as one instance and its parameters.
-pub(super) fn start(start: &Start<'_>) -> Result<Vec<u8>, Rejection> {
+pub(super) fn start(start: &VideoStart<'_>) -> Result<Vec<u8>, Rejection> {
     let (ratio, resolution) = match start.size {
         Some(size) => named(size)?,
         None => (start.aspect_ratio, start.resolution),
     };
-    let mut out = Writer::default();
+    let mut out = JsonWriter::default();
     out.object().name("instances").list().object().name("prompt").text(start.prompt);
     if let Some(image) = &start.image {
         out.name("image").object().name("bytesBase64Encoded").text(image.base64);
@@ -44,10 +44,10 @@ pub(super) fn start(start: &Start<'_>) -> Result<Vec<u8>, Rejection> {
     Ok(out.finish())
 }
 
-type Named = (Option<&'static str>, Option<&'static str>);
+type AspectAndResolution = (Option<&'static str>, Option<&'static str>);
 
 /// Shape and resolution of a size.
-fn named(Size(width, height): Size) -> Result<Named, Rejection> {
+fn named(FrameSize(width, height): FrameSize) -> Result<AspectAndResolution, Rejection> {
     let ratio = if width >= height { "16:9" } else { "9:16" };
     let resolution = match (width.max(height), width.min(height)) {
         (1280, 720) => "720p",
@@ -62,27 +62,27 @@ const SIZES: &str = "can only be 1280x720, 1920x1080, 3840x2160 or one of them u
 
 /// The question to Vertex AI how far the operation `name` is.
 pub fn poll_body(name: &str) -> Bytes {
-    let mut out = Writer::default();
+    let mut out = JsonWriter::default();
     out.object().name("operationName").text(name).end_object();
     out.finish().into()
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Operation<'a> {
+struct VeoOperation<'a> {
     name: Option<String>,
     done: Option<bool>,
     error: Option<Value>,
     #[serde(borrow)]
-    response: Option<Made<'a>>,
+    response: Option<VeoOutput<'a>>,
 }
 
 /// What Vertex AI's operations have made; the Gemini API's have it one level further down.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Made<'a> {
+struct VeoOutput<'a> {
     #[serde(borrow)]
-    generate_video_response: Option<Box<Made<'a>>>,
+    generate_video_response: Option<Box<VeoOutput<'a>>>,
     #[serde(borrow)]
     videos: Option<Vec<Film<'a>>>,
     #[serde(borrow)]
@@ -108,40 +108,40 @@ struct Film<'a> {
 }
 
 pub(super) fn started(answer: &[u8]) -> Option<String> {
-    serde_json::from_slice::<Operation<'_>>(answer).ok()?.name
+    serde_json::from_slice::<VeoOperation<'_>>(answer).ok()?.name
 }
 
-pub(super) fn state(answer: &Bytes) -> Option<State> {
-    let operation: Operation<'_> = serde_json::from_slice(answer).ok()?;
+pub(super) fn state(answer: &Bytes) -> Option<VideoState> {
+    let operation: VeoOperation<'_> = serde_json::from_slice(answer).ok()?;
     if let Some(error) = operation.error.filter(|error| !error.is_null()) {
-        return operation.done.unwrap_or(false).then(|| State::Failed(failure(&error)));
+        return operation.done.unwrap_or(false).then(|| VideoState::Failed(failure(&error)));
     }
     if operation.done != Some(true) {
         // That a name stands there is all that tells an operation from any other object.
-        return operation.name.map(|_| State::Running(None));
+        return operation.name.map(|_| VideoState::Running(None));
     }
     let made = operation.response.unwrap_or_default();
     Some(made.innermost().state(answer))
 }
 
-impl<'a> Made<'a> {
+impl<'a> VeoOutput<'a> {
     fn innermost(mut self) -> Self {
         self.generate_video_response.take().map_or(self, |inner| *inner)
     }
 
     /// The first video, as there is never more than one asked for, or why there is none.
-    fn state(self, answer: &Bytes) -> State {
+    fn state(self, answer: &Bytes) -> VideoState {
         let sampled = self.generated_samples.into_iter().flatten().find_map(|sample| sample.video);
         let film = self.videos.into_iter().flatten().next().or(sampled);
         if let Some(video) = film.and_then(|film| film.video(answer)) {
-            return State::Done(video);
+            return VideoState::Done(video);
         }
         let reasons = self.rai_media_filtered_reasons.unwrap_or_default().join("; ");
         let (message, code) = match reasons.is_empty() {
             true => ("The provider ended the operation without a video.".to_owned(), None),
             false => (reasons, Some("content_policy".to_owned())),
         };
-        State::Failed(StreamError { message, code, ..StreamError::default() })
+        VideoState::Failed(StreamError { message, code, ..StreamError::default() })
     }
 }
 

@@ -33,7 +33,7 @@ pub enum Vendor {
 
 /// How far an operation is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum State {
+pub enum VideoState {
     /// It is not done; perhaps with the hundredths that are.
     Running(Option<u64>),
     /// There is no video, and why; not sanitized yet.
@@ -99,7 +99,7 @@ impl Vendor {
     }
 
     /// How far an operation is.
-    pub fn state(self, answer: &Bytes) -> Result<State, BadAnswer> {
+    pub fn state(self, answer: &Bytes) -> Result<VideoState, BadAnswer> {
         let state = match self {
             Self::OpenAi => open_ai::state(answer),
             Self::Google => google::state(answer),

@@ -5,16 +5,16 @@ use serde::Deserialize;
 use serde_json::Value;
 use shared::usage::Units;
 
-use super::start::{Size, Start};
-use super::{State, Video};
+use super::start::{FrameSize, VideoStart};
+use super::{Video, VideoState};
 use crate::chat::scaled;
 use crate::envelope::StreamError;
 use crate::extras::{Extras, picture};
-use crate::json::Writer;
+use crate::json::JsonWriter;
 use crate::translation::Rejection;
 
 /// A start in OpenAI's words, whose seconds are a string.
-pub(super) fn start(start: &Start<'_>) -> Result<Vec<u8>, Rejection> {
+pub(super) fn start(start: &VideoStart<'_>) -> Result<Vec<u8>, Rejection> {
     let unsaid = [
         ("seed", start.seed.is_some()),
         ("negative_prompt", start.negative_prompt.is_some()),
@@ -23,12 +23,12 @@ pub(super) fn start(start: &Start<'_>) -> Result<Vec<u8>, Rejection> {
     if let Some((name, _)) = unsaid.iter().find(|(_, given)| *given) {
         return Err(Rejection::new(*name, "cannot be said to a target of OpenAI's videos API."));
     }
-    let mut out = Writer::default();
+    let mut out = JsonWriter::default();
     out.object().name("model").text(start.model).name("prompt").text(start.prompt);
     if let Some(seconds) = start.seconds {
         out.name("seconds").text(&seconds.to_string());
     }
-    if let Some(Size(width, height)) = size(start)? {
+    if let Some(FrameSize(width, height)) = size(start)? {
         out.name("size").text(&format!("{width}x{height}"));
     }
     if let Some(image) = &start.image {
@@ -39,7 +39,7 @@ pub(super) fn start(start: &Start<'_>) -> Result<Vec<u8>, Rejection> {
 }
 
 /// The size that is said, or that is meant by shape and resolution.
-fn size(start: &Start<'_>) -> Result<Option<Size>, Rejection> {
+fn size(start: &VideoStart<'_>) -> Result<Option<FrameSize>, Rejection> {
     let (Some(ratio), None | Some("720p")) = (start.aspect_ratio, start.resolution) else {
         return match (start.aspect_ratio, start.resolution) {
             (_, Some("720p")) | (None, None) => Ok(start.size),
@@ -47,8 +47,8 @@ fn size(start: &Start<'_>) -> Result<Option<Size>, Rejection> {
         };
     };
     match ratio {
-        "16:9" => Ok(Some(Size(1280, 720))),
-        "9:16" => Ok(Some(Size(720, 1280))),
+        "16:9" => Ok(Some(FrameSize(1280, 720))),
+        "9:16" => Ok(Some(FrameSize(720, 1280))),
         _ => Err(Rejection::new(
             "aspect_ratio",
             "can only be \"16:9\" or \"9:16\" at this target: use 'size'.",
@@ -57,7 +57,7 @@ fn size(start: &Start<'_>) -> Result<Option<Size>, Rejection> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Job {
+struct VideoJob {
     id: Option<String>,
     status: Option<String>,
     progress: Option<f64>,
@@ -66,18 +66,18 @@ struct Job {
 
 /// What an answer says of the video. The seconds are a number in a string.
 #[derive(Debug, Default, Deserialize)]
-struct Made {
+struct VideoOutput {
     seconds: Option<Value>,
     size: Option<Value>,
 }
 
 pub(super) fn started(answer: &[u8]) -> Option<String> {
-    serde_json::from_slice::<Job>(answer).ok()?.id
+    serde_json::from_slice::<VideoJob>(answer).ok()?.id
 }
 
 /// The length and size of the video that an answer names.
 pub(super) fn extras(answer: &[u8]) -> Extras {
-    let made: Made = serde_json::from_slice(answer).unwrap_or_default();
+    let made: VideoOutput = serde_json::from_slice(answer).unwrap_or_default();
     let seconds = match made.seconds {
         Some(Value::String(text)) => scaled(text.as_bytes(), MILLI),
         Some(Value::Number(number)) => scaled(number.to_string().as_bytes(), MILLI),
@@ -88,13 +88,13 @@ pub(super) fn extras(answer: &[u8]) -> Extras {
     Extras { units, picture: picture(None, size), ..Extras::default() }
 }
 
-pub(super) fn state(answer: &Bytes) -> Option<State> {
-    let job: Job = serde_json::from_slice(answer).ok()?;
+pub(super) fn state(answer: &Bytes) -> Option<VideoState> {
+    let job: VideoJob = serde_json::from_slice(answer).ok()?;
     Some(match job.status.as_deref()? {
-        "queued" | "in_progress" => State::Running(job.progress.map(hundredths)),
-        "completed" => State::Done(Video::Kept),
+        "queued" | "in_progress" => VideoState::Running(job.progress.map(hundredths)),
+        "completed" => VideoState::Done(Video::Kept),
         "failed" | "cancelled" | "expired" => {
-            State::Failed(match job.error.filter(|error| !error.is_null()) {
+            VideoState::Failed(match job.error.filter(|error| !error.is_null()) {
                 Some(error) => StreamError::of_member(&error),
                 None => StreamError {
                     message: "The provider made no video and did not say why.".to_owned(),

@@ -8,26 +8,26 @@ use crate::translation::{Flaw, Rejection};
 
 /// See the module. Members that are null are not there.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Start<'i> {
+pub(super) struct VideoStart<'i> {
     pub(super) model: &'i str,
     pub(super) prompt: &'i str,
     pub(super) seconds: Option<u64>,
-    pub(super) size: Option<Size>,
+    pub(super) size: Option<FrameSize>,
     pub(super) aspect_ratio: Option<&'i str>,
     pub(super) resolution: Option<&'i str>,
     pub(super) seed: Option<u64>,
     pub(super) negative_prompt: Option<&'i str>,
-    pub(super) image: Option<Image<'i>>,
+    pub(super) image: Option<FirstFrame<'i>>,
     pub(super) generate_audio: Option<bool>,
 }
 
 /// Width and height in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size(pub(super) u32, pub(super) u32);
+pub(super) struct FrameSize(pub(super) u32, pub(super) u32);
 
 /// The first frame, which stands in the request itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Image<'i> {
+pub(super) struct FirstFrame<'i> {
     /// All of the data URI.
     pub(super) uri: &'i str,
     pub(super) media_type: &'i str,
@@ -37,20 +37,20 @@ pub(super) struct Image<'i> {
 /// Reads a start and hands it to `say`.
 pub(super) fn read(
     body: &mut [u8],
-    say: impl FnOnce(&Start<'_>) -> Result<Vec<u8>, Rejection>,
+    say: impl FnOnce(&VideoStart<'_>) -> Result<Vec<u8>, Rejection>,
 ) -> Result<Bytes, Rejection> {
     let tape = json::parse(body).map_err(unreadable)?;
     say(&members(tape.as_value())?).map(Bytes::from)
 }
 
 /// The body is no JSON.
-pub(super) fn unreadable(fault: json::Fault) -> Rejection {
+pub(super) fn unreadable(fault: json::JsonFault) -> Rejection {
     let message = format!("The body cannot be read: {fault}.");
     Rejection { param: String::new(), message, flaw: Flaw::Malformed }
 }
 
-fn members<'i>(body: Tree<'_, 'i>) -> Result<Start<'i>, Rejection> {
-    let mut start = Start::default();
+fn members<'i>(body: Tree<'_, 'i>) -> Result<VideoStart<'i>, Rejection> {
+    let mut start = VideoStart::default();
     for (name, value) in body.into_object().iter().flat_map(|object| object.iter()) {
         if value.as_null().is_none() {
             start.take(name, value)?;
@@ -69,7 +69,7 @@ fn members<'i>(body: Tree<'_, 'i>) -> Result<Start<'i>, Rejection> {
     Ok(start)
 }
 
-impl<'i> Start<'i> {
+impl<'i> VideoStart<'i> {
     fn take(&mut self, name: &'i str, value: Tree<'_, 'i>) -> Result<(), Rejection> {
         let wrong = |what| Rejection::malformed(name, what);
         let text = || value.into_string().ok_or_else(|| wrong("must be a string."));
@@ -80,7 +80,7 @@ impl<'i> Start<'i> {
                 let seconds = whole_number(value).filter(|seconds| (1..=SECONDS_MAX).contains(seconds));
                 self.seconds = Some(seconds.ok_or_else(|| wrong(SECONDS))?);
             }
-            "size" => self.size = Some(Size::read(text()?).ok_or_else(|| wrong(SIZE))?),
+            "size" => self.size = Some(FrameSize::read(text()?).ok_or_else(|| wrong(SIZE))?),
             "aspect_ratio" => {
                 self.aspect_ratio = Some(text()?).filter(|ratio| is_ratio(ratio));
                 self.aspect_ratio.ok_or_else(|| wrong("must be two numbers, as \"16:9\"."))?;
@@ -101,7 +101,7 @@ impl<'i> Start<'i> {
                 self.seed = Some(seed.ok_or_else(|| wrong("must be a whole number from 0 to 4294967295."))?);
             }
             "negative_prompt" => self.negative_prompt = Some(text()?),
-            "image" => self.image = Some(Image::read(text()?).ok_or_else(|| wrong(IMAGE))?),
+            "image" => self.image = Some(FirstFrame::read(text()?).ok_or_else(|| wrong(IMAGE))?),
             "generate_audio" => {
                 self.generate_audio = Some(value.as_bool().ok_or_else(|| wrong("must be true or false."))?);
             }
@@ -134,7 +134,7 @@ fn is_word(text: &str) -> bool {
     (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-impl Size {
+impl FrameSize {
     fn read(text: &str) -> Option<Self> {
         let pixels = |part: &str| {
             let is_number = part.bytes().all(|byte| byte.is_ascii_digit());
@@ -145,7 +145,7 @@ impl Size {
     }
 }
 
-impl<'i> Image<'i> {
+impl<'i> FirstFrame<'i> {
     fn read(uri: &'i str) -> Option<Self> {
         let (media_type, base64) = uri.strip_prefix("data:")?.split_once(";base64,")?;
         let subtype = media_type.strip_prefix("image/")?;

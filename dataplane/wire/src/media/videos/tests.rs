@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use shared::operation::Dialect;
 
-use super::{About, State, Vendor, Video, media_type, poll_body, polled};
+use super::{About, Vendor, Video, VideoState, media_type, poll_body, polled};
 use crate::envelope::StreamError;
 use crate::request::{HeadScan, Naming, ScanError, build};
 use crate::translation::{BadAnswer, Rejection};
@@ -25,7 +25,7 @@ fn start(vendor: Vendor, body: &Value) -> Result<Value, Rejection> {
     Ok(serde_json::from_slice(&said).unwrap())
 }
 
-fn state(vendor: Vendor, answer: &str) -> State {
+fn state(vendor: Vendor, answer: &str) -> VideoState {
     vendor.state(&Bytes::copy_from_slice(answer.as_bytes())).unwrap()
 }
 
@@ -52,11 +52,12 @@ fn vectors_of_answers_are_what_clients_read() {
     assert_eq!(json(ABOUT.started()), parsed(fixture!("start_response")));
     assert_eq!(json(ABOUT.running(Some(40))), parsed(fixture!("poll_running")));
     assert_eq!(json(ABOUT.at("gs://bucket/1/sample_0.mp4", "video/mp4")), parsed(fixture!("poll_url")));
-    let State::Failed(error) = state(Vendor::Google, fixture!("gemini_filtered")) else {
+    let VideoState::Failed(error) = state(Vendor::Google, fixture!("gemini_filtered")) else {
         panic!("no failure")
     };
     assert_eq!(json(ABOUT.failed(&error)), parsed(fixture!("poll_failed")));
-    let State::Done(Video::Inline { base64, media_type }) = state(Vendor::Google, fixture!("vertex_done"))
+    let VideoState::Done(Video::Inline { base64, media_type }) =
+        state(Vendor::Google, fixture!("vertex_done"))
     else {
         panic!("no video")
     };
@@ -205,25 +206,28 @@ fn every_state_is_read() {
     let open_ai = |status: &str, more: &str| {
         state(Vendor::OpenAi, &format!(r#"{{"id":"video_1","status":"{status}"{more}}}"#))
     };
-    assert_eq!(state(Vendor::OpenAi, fixture!("openai_video")), State::Running(Some(0)));
-    assert_eq!(open_ai("in_progress", r#","progress":33.6"#), State::Running(Some(33)));
-    assert_eq!(open_ai("in_progress", r#","progress":1e9"#), State::Running(Some(100)));
-    assert_eq!(open_ai("in_progress", ""), State::Running(None));
-    assert_eq!(open_ai("completed", ""), State::Done(Video::Kept));
-    let failed = |state: State| match state {
-        State::Failed(StreamError { message, code, .. }) => (message, code.unwrap_or_default()),
-        State::Running(_) | State::Done(_) => panic!("{state:?}"),
+    assert_eq!(state(Vendor::OpenAi, fixture!("openai_video")), VideoState::Running(Some(0)));
+    assert_eq!(open_ai("in_progress", r#","progress":33.6"#), VideoState::Running(Some(33)));
+    assert_eq!(open_ai("in_progress", r#","progress":1e9"#), VideoState::Running(Some(100)));
+    assert_eq!(open_ai("in_progress", ""), VideoState::Running(None));
+    assert_eq!(open_ai("completed", ""), VideoState::Done(Video::Kept));
+    let failed = |state: VideoState| match state {
+        VideoState::Failed(StreamError { message, code, .. }) => (message, code.unwrap_or_default()),
+        VideoState::Running(_) | VideoState::Done(_) => panic!("{state:?}"),
     };
     let told = failed(open_ai("failed", r#","error":{"code":"moderation_blocked","message":"no"}"#));
     assert_eq!(told, ("no".to_owned(), "moderation_blocked".to_owned()));
     assert!(failed(open_ai("failed", r#","error":null"#)).0.contains("did not say why"));
-    assert_eq!(state(Vendor::Google, fixture!("gemini_running")), State::Running(None));
-    assert_eq!(state(Vendor::Google, r#"{"name":"o","done":false,"metadata":{}}"#), State::Running(None));
-    let State::Done(Video::At { address, .. }) = state(Vendor::Google, fixture!("gemini_done")) else {
+    assert_eq!(state(Vendor::Google, fixture!("gemini_running")), VideoState::Running(None));
+    assert_eq!(
+        state(Vendor::Google, r#"{"name":"o","done":false,"metadata":{}}"#),
+        VideoState::Running(None)
+    );
+    let VideoState::Done(Video::At { address, .. }) = state(Vendor::Google, fixture!("gemini_done")) else {
         panic!()
     };
     assert_eq!(address, "https://generativelanguage.googleapis.com/v1beta/files/xyz:download?alt=media");
-    let State::Done(Video::At { address, .. }) = state(Vendor::Google, fixture!("vertex_bucket")) else {
+    let VideoState::Done(Video::At { address, .. }) = state(Vendor::Google, fixture!("vertex_bucket")) else {
         panic!()
     };
     assert_eq!(address, "gs://bucket/1/sample_0.mp4");

@@ -6,20 +6,20 @@
 use bytes::Bytes;
 use simd_json::prelude::{TypedScalarValue as _, ValueIntoString as _};
 
-use crate::json::{self, Fault, Tree};
+use crate::json::{self, JsonFault, Tree};
 use crate::tokens::{
-    Family, PAGE_BYTES, PAGE_TOKENS, PAGES_UNKNOWN, decoded, family_of, milli_tokens, size_of,
+    ModelFamily, PAGE_BYTES, PAGE_TOKENS, PAGES_UNKNOWN, decoded, family_of, milli_tokens, size_of,
 };
 
 /// Characters of an image that are looked at for its size.
 const IMAGE_CHARS: usize = 64 * 1024;
 
 /// Tokens that `body` is for `model`, by the name its provider gives it.
-pub fn count(body: &[u8], model: &str) -> Result<u64, Fault> {
+pub fn count(body: &[u8], model: &str) -> Result<u64, JsonFault> {
     let mut document = body.to_vec();
     let tape = json::parse(&mut document)?;
     let body = tape.as_value();
-    let mut sum = Sum { family: family_of(model), milli: 0, tokens: 0 };
+    let mut sum = TokenSum { family: family_of(model), milli: 0, tokens: 0 };
     sum.tokens = sum.family.frame.base;
     if let Some(system) = member(body, "system") {
         sum.content(system, false);
@@ -41,11 +41,11 @@ pub fn count(body: &[u8], model: &str) -> Result<u64, Fault> {
 /// Whether `body` is such an answer.
 pub fn is_count(body: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
-    struct Count {
+    struct CountAnswer {
         #[serde(rename = "input_tokens")]
         _input_tokens: u64,
     }
-    serde_json::from_slice::<Count>(body).is_ok()
+    serde_json::from_slice::<CountAnswer>(body).is_ok()
 }
 
 /// The answer of the route.
@@ -78,14 +78,14 @@ fn elements<'t, 'i>(value: Tree<'t, 'i>, name: &str) -> Vec<Tree<'t, 'i>> {
         .collect()
 }
 
-struct Sum {
-    family: Family,
+struct TokenSum {
+    family: ModelFamily,
     /// Thousandths of tokens of text, before they are scaled.
     milli: u64,
     tokens: u64,
 }
 
-impl Sum {
+impl TokenSum {
     fn add(&mut self, tokens: u64) {
         self.tokens = self.tokens.saturating_add(tokens);
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::tokens::{Size, decoded, size_of, wave_ms};
+use crate::tokens::{ImageSize, decoded, size_of, wave_ms};
 
 /// Bytes of the string that are looked at: enough for the size of most pictures.
 pub(super) const HEAD_BYTES: usize = 4 * 1024;
@@ -11,9 +11,9 @@ const URL_HEAD_BYTES_MAX: usize = 256;
 
 /// The kinds that models count differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blob {
+pub(super) enum BlobKind {
     /// With its size, where the head tells.
-    Picture(Option<Size>),
+    Picture(Option<ImageSize>),
     /// Sound that says how many bytes a second are.
     Wave { ms: u64 },
     /// Other sound.
@@ -23,7 +23,7 @@ pub(super) enum Blob {
 }
 
 /// What a string is that begins with `head` and has `length` bytes, where that is a `data:` URL of base64.
-pub(super) fn of_url(head: &[u8], length: usize) -> Option<Blob> {
+pub(super) fn of_url(head: &[u8], length: usize) -> Option<BlobKind> {
     let head = plain(head);
     let rest = head.strip_prefix(b"data:")?;
     let comma = memchr::memchr(b',', rest.get(..URL_HEAD_BYTES_MAX).unwrap_or(rest))?;
@@ -36,25 +36,25 @@ pub(super) fn of_url(head: &[u8], length: usize) -> Option<Blob> {
 }
 
 /// The same of base64 alone, which is probably of this type, or in a `data:` URL.
-pub(super) fn of_base64(media_type: &[u8], head: &[u8], length: usize) -> Blob {
+pub(super) fn of_base64(media_type: &[u8], head: &[u8], length: usize) -> BlobKind {
     of_url(head, length).unwrap_or_else(|| of(media_type, head, length))
 }
 
-fn of(media_type: &[u8], head: &[u8], length: usize) -> Blob {
+fn of(media_type: &[u8], head: &[u8], length: usize) -> BlobKind {
     let start = start(head);
     let bytes = u64::try_from(length / 4 * 3).unwrap_or(u64::MAX);
     let size = size_of(&start);
     match *start {
-        _ if size.is_some() => Blob::Picture(size),
-        [0xff, 0xd8, 0xff, ..] | [0x89, b'P', b'N', b'G', ..] => Blob::Picture(None),
+        _ if size.is_some() => BlobKind::Picture(size),
+        [0xff, 0xd8, 0xff, ..] | [0x89, b'P', b'N', b'G', ..] => BlobKind::Picture(None),
         [b'R', b'I', b'F', b'F', ..] if start.get(8..12) == Some(b"WAVE") => {
-            wave_ms(&start, bytes).map_or(Blob::Audio { bytes }, |ms| Blob::Wave { ms })
+            wave_ms(&start, bytes).map_or(BlobKind::Audio { bytes }, |ms| BlobKind::Wave { ms })
         }
-        [b'I', b'D', b'3', ..] | [0xff, 0xe0..=0xff, ..] => Blob::Audio { bytes },
-        _ if start.starts_with(b"OggS") || start.starts_with(b"fLaC") => Blob::Audio { bytes },
-        _ if media_type.starts_with(b"image/") => Blob::Picture(None),
-        _ if media_type.starts_with(b"audio/") => Blob::Audio { bytes },
-        _ => Blob::File { bytes },
+        [b'I', b'D', b'3', ..] | [0xff, 0xe0..=0xff, ..] => BlobKind::Audio { bytes },
+        _ if start.starts_with(b"OggS") || start.starts_with(b"fLaC") => BlobKind::Audio { bytes },
+        _ if media_type.starts_with(b"image/") => BlobKind::Picture(None),
+        _ if media_type.starts_with(b"audio/") => BlobKind::Audio { bytes },
+        _ => BlobKind::File { bytes },
     }
 }
 
@@ -89,17 +89,17 @@ mod tests {
 
     #[test]
     fn the_first_bytes_tell_what_a_string_holds() {
-        let size = Some(Size { width: 512, height: 256 });
-        let rows: [(&str, &str, &[u8], Blob); 9] = [
-            ("a picture", "", PNG, Blob::Picture(size)),
-            ("a picture by another name", "application/pdf", PNG, Blob::Picture(size)),
-            ("a picture whose head is elsewhere", "", b"\xff\xd8\xff\xe1....", Blob::Picture(None)),
-            ("a picture by its type alone", "image/avif", b"....", Blob::Picture(None)),
-            ("sound with a rate", "", &wave(16_000), Blob::Wave { ms: 250 }),
-            ("sound that boasts", "", &wave(u32::MAX), Blob::Wave { ms: 250 }),
-            ("sound without a rate", "", b"ID3.....", Blob::Audio { bytes: 9 }),
-            ("a document", "application/pdf", b"%PDF-1.7", Blob::File { bytes: 9 }),
-            ("anything", "", b"....", Blob::File { bytes: 6 }),
+        let size = Some(ImageSize { width: 512, height: 256 });
+        let rows: [(&str, &str, &[u8], BlobKind); 9] = [
+            ("a picture", "", PNG, BlobKind::Picture(size)),
+            ("a picture by another name", "application/pdf", PNG, BlobKind::Picture(size)),
+            ("a picture whose head is elsewhere", "", b"\xff\xd8\xff\xe1....", BlobKind::Picture(None)),
+            ("a picture by its type alone", "image/avif", b"....", BlobKind::Picture(None)),
+            ("sound with a rate", "", &wave(16_000), BlobKind::Wave { ms: 250 }),
+            ("sound that boasts", "", &wave(u32::MAX), BlobKind::Wave { ms: 250 }),
+            ("sound without a rate", "", b"ID3.....", BlobKind::Audio { bytes: 9 }),
+            ("a document", "application/pdf", b"%PDF-1.7", BlobKind::File { bytes: 9 }),
+            ("anything", "", b"....", BlobKind::File { bytes: 6 }),
         ];
         for (name, media_type, bytes, want) in rows {
             let base64 = STANDARD.encode(bytes);

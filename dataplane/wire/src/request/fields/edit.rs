@@ -7,14 +7,14 @@ pub(in crate::request) const EDITS_MAX: usize = 256;
 
 /// One place, by its offsets from the first byte of the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::request) struct Edit {
+pub(in crate::request) struct BodyEdit {
     pub(in crate::request) span: Range<usize>,
-    pub(in crate::request) change: Change,
+    pub(in crate::request) change: BodyChange,
 }
 
 /// What goes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::request) enum Change {
+pub(in crate::request) enum BodyChange {
     /// The target's model, as a JSON string, or what stands in place of the whole member.
     Model {
         /// From the first byte of the member's name to that of its value.

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::bound::Bounds;
-use super::edit::{Change, EDITS_MAX, Edit, System};
-use super::inside::{Ended, InnerKey, Inside, TOOL_DEPTH};
+use super::bound::OutputBounds;
+use super::edit::{BodyChange, BodyEdit, EDITS_MAX, System};
+use super::inside::{ContentCounts, Ended, InnerKey, TOOL_DEPTH};
 use super::spelling::Misspelling;
-use super::value::{Span, Value};
-use crate::json::{KEY_BYTES_MAX, Place, TextLength, unescape};
+use super::value::{MemberValue, TextSpan};
+use crate::json::{JsonPlace, KEY_BYTES_MAX, TextLength, unescape};
 use crate::request::InputSize;
-use crate::request::shape::Shape;
+use crate::request::shape::RequestShape;
 
 /// Bytes of a name that are looked at; a longer model is refused.
 pub(in crate::request) const NAME_BYTES_MAX: usize = 8 * 1024;
@@ -28,28 +28,28 @@ const TEXTS_BYTES_MAX: usize = 16 * NAME_BYTES_MAX;
 /// What was found. Offsets count from the first byte of the body.
 #[derive(Debug)]
 pub(in crate::request) struct Fields {
-    pub(in crate::request) shape: &'static Shape,
-    values: [Value; FIELDS],
+    pub(in crate::request) shape: &'static RequestShape,
+    values: [MemberValue; FIELDS],
     pub(in crate::request) include_usage: bool,
     pub(in crate::request) has_image: bool,
     pub(in crate::request) has_encrypted: bool,
-    pub(in crate::request) bounds: Bounds,
+    pub(in crate::request) bounds: OutputBounds,
     pub(in crate::request) has_tier: bool,
     /// What stands inside the conversation and beside it.
-    pub(super) inside: Box<Inside>,
+    pub(super) inside: Box<ContentCounts>,
     /// The `id` of an object that names a stored conversation.
-    pub(in crate::request) conversation_id: Value,
+    pub(in crate::request) conversation_id: MemberValue,
     /// The `user_id` of the metadata.
-    pub(in crate::request) user_id: Value,
+    pub(in crate::request) user_id: MemberValue,
     /// The raw bytes of strings that matter, one after the other.
     pub(in crate::request) texts: Vec<u8>,
     /// In the order of the body.
-    pub(in crate::request) edits: Vec<Edit>,
+    pub(in crate::request) edits: Vec<BodyEdit>,
     pub(in crate::request) has_options: bool,
     /// The first member whose name differs in case alone from one that the gateway reads.
     pub(in crate::request) misspelling: Option<Misspelling>,
 
-    pub(super) field: Field,
+    pub(super) field: RequestMember,
     value_start: usize,
     pub(super) value_is_object: bool,
     pub(super) inner_start: usize,
@@ -65,9 +65,9 @@ pub(in crate::request) struct Fields {
     wants_comma: bool,
 }
 
-/// Top-level members that the gateway knows, by what they mean; [`Shape`] says what a dialect calls them.
+/// Top-level members that the gateway knows, by what they mean; [`RequestShape`] says what a dialect calls them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::request) enum Field {
+pub(in crate::request) enum RequestMember {
     #[default]
     Other,
     Model,
@@ -117,9 +117,9 @@ pub(in crate::request) enum Field {
 }
 
 /// Fields whose values are kept.
-const FIELDS: usize = Field::EndUser as usize + 1;
+const FIELDS: usize = RequestMember::EndUser as usize + 1;
 
-impl Field {
+impl RequestMember {
     /// Its value is a name, which is kept.
     fn is_name(self) -> bool {
         matches!(
@@ -158,23 +158,23 @@ impl Field {
 }
 
 impl Fields {
-    pub(in crate::request) fn new(shape: &'static Shape) -> Self {
+    pub(in crate::request) fn new(shape: &'static RequestShape) -> Self {
         Self {
             shape,
-            values: [Value::Absent; FIELDS],
+            values: [MemberValue::Absent; FIELDS],
             include_usage: false,
             has_image: false,
             has_encrypted: false,
-            bounds: Bounds::default(),
+            bounds: OutputBounds::default(),
             has_tier: false,
             inside: Box::default(),
-            conversation_id: Value::Absent,
-            user_id: Value::Absent,
+            conversation_id: MemberValue::Absent,
+            user_id: MemberValue::Absent,
             texts: Vec::with_capacity(TEXTS_BYTES_USUAL),
             edits: Vec::with_capacity(EDITS_USUAL),
             has_options: false,
             misspelling: None,
-            field: Field::Other,
+            field: RequestMember::Other,
             value_start: 0,
             value_is_object: false,
             inner_start: 0,
@@ -196,7 +196,7 @@ impl Fields {
     }
 
     /// The last value of a member.
-    pub(in crate::request) fn value(&self, field: Field) -> Value {
+    pub(in crate::request) fn value(&self, field: RequestMember) -> MemberValue {
         self.values.get(field as usize).copied().unwrap_or_default()
     }
 
@@ -205,10 +205,10 @@ impl Fields {
         self.inside.size(self.shape)
     }
 
-    fn keep(&mut self, text: &[u8]) -> Value {
+    fn keep(&mut self, text: &[u8]) -> MemberValue {
         let from = self.texts.len();
         self.texts.extend_from_slice(text);
-        Value::Text(Span::new(&(from..self.texts.len())))
+        MemberValue::Text(TextSpan::new(&(from..self.texts.len())))
     }
 
     pub(super) fn take(&mut self, max: usize) {
@@ -217,78 +217,78 @@ impl Fields {
     }
 
     /// A top-level value begins.
-    pub(super) fn value_begins(&mut self, at: Place) {
+    pub(super) fn value_begins(&mut self, at: JsonPlace) {
         self.value_start = at.offset;
         self.value_is_empty = true;
         self.inside.begin();
-        if self.field == Field::Conversation {
+        if self.field == RequestMember::Conversation {
             (self.has_image, self.has_encrypted) = (false, false);
-        } else if self.field == Field::StreamOptions {
+        } else if self.field == RequestMember::StreamOptions {
             (self.has_options, self.include_usage, self.inner_includes) = (true, false, 0);
-        } else if self.field == Field::StoredConversation {
-            self.conversation_id = Value::Absent;
-        } else if self.field == Field::Metadata {
-            self.user_id = Value::Absent;
+        } else if self.field == RequestMember::StoredConversation {
+            self.conversation_id = MemberValue::Absent;
+        } else if self.field == RequestMember::Metadata {
+            self.user_id = MemberValue::Absent;
         }
     }
 
     /// A top-level value has ended.
-    pub(super) fn value_ends(&mut self, end: usize, value: Value) {
+    pub(super) fn value_ends(&mut self, end: usize, value: MemberValue) {
         let span = self.value_start..end;
         let is_own = self.field.is_own();
         self.inside.end(self.field, span.len(), value);
         match (self.field, value) {
-            (Field::Model, _) => {
+            (RequestMember::Model, _) => {
                 let key_bytes = self.value_start.saturating_sub(self.key_start);
-                self.edit(span, Change::Model { key_bytes });
+                self.edit(span, BodyChange::Model { key_bytes });
             }
             (field, _) if field.is_own() => self.remove(end),
-            (Field::StreamOptions, options) => self.edit_options(span, options),
-            (Field::Conversation, messages) => self.mark_messages(messages),
-            (Field::System, text) => self.edit_system(span, text),
-            (Field::Tier, Value::Text(tier)) => {
+            (RequestMember::StreamOptions, options) => self.edit_options(span, options),
+            (RequestMember::Conversation, messages) => self.mark_messages(messages),
+            (RequestMember::System, text) => self.edit_system(span, text),
+            (RequestMember::Tier, MemberValue::Text(tier)) => {
                 self.has_tier |= !USUAL_TIERS.contains(&tier.of(&self.texts));
             }
             _ => {}
         }
         self.bounds.take(self.field, value);
         self.kept_one |= !is_own;
-        if self.field != Field::Other
+        if self.field != RequestMember::Other
             && let Some(slot) = self.values.get_mut(self.field as usize)
         {
             *slot = value;
         }
-        self.field = Field::Other;
+        self.field = RequestMember::Other;
     }
 
-    fn edit(&mut self, span: Range<usize>, change: Change) {
+    fn edit(&mut self, span: Range<usize>, change: BodyChange) {
         if self.edits.len() <= EDITS_MAX {
-            self.edits.push(Edit { span, change });
+            self.edits.push(BodyEdit { span, change });
         }
     }
 
     /// The gateway's own system text would be the first of these messages.
-    fn mark_messages(&mut self, messages: Value) {
-        if let Value::Array { empty } = messages
+    fn mark_messages(&mut self, messages: MemberValue) {
+        if let MemberValue::Array { empty } = messages
             && self.shape.has_system_messages()
         {
-            self.mark(Change::System(System::Message { only: empty }));
+            self.mark(BodyChange::System(System::Message { only: empty }));
         }
     }
 
     /// It would come before this system text.
-    fn edit_system(&mut self, span: Range<usize>, text: Value) {
-        if let Value::Text(_) = text {
-            self.mark(Change::System(System::Text { only: span.len() == 2 }));
-        } else if let Value::Array { empty } = text {
-            self.mark(Change::System(System::Block { only: empty }));
-        } else if text == Value::Null {
-            self.edit(span, Change::System(System::Null));
+    fn edit_system(&mut self, span: Range<usize>, text: MemberValue) {
+        if let MemberValue::Text(_) = text {
+            self.mark(BodyChange::System(System::Text { only: span.len() == 2 }));
+        } else if let MemberValue::Array { empty } = text {
+            self.mark(BodyChange::System(System::Block { only: empty }));
+        } else if text == MemberValue::Null {
+            self.edit(span, BodyChange::System(System::Null));
         }
     }
 
     /// A change right after the first byte of the open value.
-    fn mark(&mut self, change: Change) {
+    fn mark(&mut self, change: BodyChange) {
         let inside = self.value_start.saturating_add(1);
         self.edit(inside..inside, change);
     }
@@ -297,20 +297,20 @@ impl Fields {
     /// them goes too; otherwise the comma after it.
     fn remove(&mut self, end: usize) {
         match self.last_comma {
-            Some(comma) if self.kept_one => self.edit(comma..end, Change::Removed),
+            Some(comma) if self.kept_one => self.edit(comma..end, BodyChange::Removed),
             Some(_) | None => {
-                self.edit(self.key_start..end, Change::Removed);
+                self.edit(self.key_start..end, BodyChange::Removed);
                 self.wants_comma = true;
             }
         }
     }
 
-    fn edit_options(&mut self, span: Range<usize>, options: Value) {
-        if options == Value::Null {
-            self.edit(span, Change::Usage(r#"{"include_usage":true}"#));
-        } else if options == Value::Object && self.inner_includes == 0 {
+    fn edit_options(&mut self, span: Range<usize>, options: MemberValue) {
+        if options == MemberValue::Null {
+            self.edit(span, BodyChange::Usage(r#"{"include_usage":true}"#));
+        } else if options == MemberValue::Object && self.inner_includes == 0 {
             let comma = !self.value_is_empty;
-            self.mark(Change::Usage(if comma {
+            self.mark(BodyChange::Usage(if comma {
                 r#""include_usage":true,"#
             } else {
                 r#""include_usage":true"#
@@ -324,7 +324,7 @@ impl Fields {
             self.inner_includes = self.inner_includes.saturating_add(1);
             self.include_usage = is_true;
             if !is_true {
-                self.edit(self.inner_start..end, Change::Usage("true"));
+                self.edit(self.inner_start..end, BodyChange::Usage("true"));
             }
         }
         self.inside.key = InnerKey::Other;
@@ -337,7 +337,9 @@ impl Fields {
             (1, true) => KEY_BYTES_MAX,
             (1, false) if self.field.is_name() => NAME_BYTES_MAX.saturating_add(1),
             (1, false) => 0,
-            (2, false) if matches!(self.field, Field::StoredConversation | Field::Metadata) => {
+            (2, false)
+                if matches!(self.field, RequestMember::StoredConversation | RequestMember::Metadata) =>
+            {
                 NAME_BYTES_MAX.saturating_add(1)
             }
             (_, true) if self.field.has_inner_names() => KEY_BYTES_MAX,
@@ -349,17 +351,18 @@ impl Fields {
     /// The string that comes next is text for the model.
     #[inline]
     pub(super) fn expects_text(&self) -> bool {
-        matches!(self.field, Field::Conversation | Field::System) && self.inside.expects_text()
+        matches!(self.field, RequestMember::Conversation | RequestMember::System)
+            && self.inside.expects_text()
     }
 
     /// The string that comes next is one whose characters are counted.
     #[inline]
     pub(super) fn counts_characters(&self) -> bool {
-        self.shape.counts_characters && self.field == Field::Conversation
+        self.shape.counts_characters && self.field == RequestMember::Conversation
     }
 
     #[inline]
-    pub(super) fn text_begins(&mut self, at: Place, key: bool) {
+    pub(super) fn text_begins(&mut self, at: JsonPlace, key: bool) {
         match (at.depth, key) {
             (1, true) => self.key_start = at.offset,
             (1, false) => self.value_begins(at),
@@ -378,8 +381,8 @@ impl Fields {
         if depth == 1 {
             let named = self.shape.named;
             self.field = named(name);
-            if self.field == Field::Other && self.misspelling.is_none() {
-                self.misspelling = Misspelling::of(name, |name| named(name) != Field::Other);
+            if self.field == RequestMember::Other && self.misspelling.is_none() {
+                self.misspelling = Misspelling::of(name, |name| named(name) != RequestMember::Other);
             }
         } else {
             self.inside.key_ends(self.field, depth, name);
@@ -392,9 +395,9 @@ impl Fields {
     /// The same inside the members that are objects in which one name is read.
     #[inline]
     fn inner_misspelling(&self, name: &[u8]) -> Option<Misspelling> {
-        let (parent, known) = if self.field == Field::StreamOptions {
+        let (parent, known) = if self.field == RequestMember::StreamOptions {
             ("stream_options", "include_usage")
-        } else if self.field == Field::StoredConversation {
+        } else if self.field == RequestMember::StoredConversation {
             ("conversation", "id")
         } else {
             return None;
@@ -405,30 +408,36 @@ impl Fields {
 
     /// Another string has ended; `taken` is what was wanted of it.
     #[inline]
-    pub(super) fn text_value_ends(&mut self, at: Place, length: TextLength, taken: &[u8]) {
+    pub(super) fn text_value_ends(&mut self, at: JsonPlace, length: TextLength, taken: &[u8]) {
         match (at.depth, self.field) {
             (1, _) => {
                 self.inside.add_text(length);
-                let text = if self.field.is_name() { self.keep(taken) } else { Value::Text(Span::default()) };
+                let text = if self.field.is_name() {
+                    self.keep(taken)
+                } else {
+                    MemberValue::Text(TextSpan::default())
+                };
                 self.value_ends(at.offset, text);
             }
-            (_, Field::Conversation | Field::System) => {
+            (_, RequestMember::Conversation | RequestMember::System) => {
                 let ended = self.inside.text_ends(self.shape, length, taken);
                 self.has_image |= ended == Ended::Image;
                 self.has_encrypted |= ended == Ended::Encrypted;
             }
-            (TOOL_DEPTH, Field::Tools) => self.inside.tool_text_ends(taken),
-            (2, Field::StreamOptions) => self.option_ends(at.offset, false),
-            (2, Field::StoredConversation) if self.inside.key == InnerKey::Id => {
+            (TOOL_DEPTH, RequestMember::Tools) => self.inside.tool_text_ends(taken),
+            (2, RequestMember::StreamOptions) => self.option_ends(at.offset, false),
+            (2, RequestMember::StoredConversation) if self.inside.key == InnerKey::Id => {
                 self.conversation_id = self.keep(taken);
             }
-            (2, Field::Metadata) if self.inside.key == InnerKey::UserId => self.user_id = self.keep(taken),
+            (2, RequestMember::Metadata) if self.inside.key == InnerKey::UserId => {
+                self.user_id = self.keep(taken)
+            }
             _ => {}
         }
     }
 
     #[inline]
-    pub(super) fn scalar_begins(&mut self, at: Place) {
+    pub(super) fn scalar_begins(&mut self, at: JsonPlace) {
         match at.depth {
             1 => self.value_begins(at),
             2 => {
@@ -440,13 +449,13 @@ impl Fields {
     }
 
     #[inline]
-    pub(super) fn scalar_value_ends(&mut self, at: Place, raw: &[u8]) {
+    pub(super) fn scalar_value_ends(&mut self, at: JsonPlace, raw: &[u8]) {
         match at.depth {
             // The number of a member that the gateway does not know is not read.
-            1 if self.field == Field::Other => self.value_ends(at.offset, Value::Number),
-            1 => self.value_ends(at.offset, Value::of_scalar(raw)),
-            2 if self.field == Field::StreamOptions => self.option_ends(at.offset, raw == b"true"),
-            _ if self.field == Field::Conversation => self.inside.scalar_ends(),
+            1 if self.field == RequestMember::Other => self.value_ends(at.offset, MemberValue::Number),
+            1 => self.value_ends(at.offset, MemberValue::of_scalar(raw)),
+            2 if self.field == RequestMember::StreamOptions => self.option_ends(at.offset, raw == b"true"),
+            _ if self.field == RequestMember::Conversation => self.inside.scalar_ends(),
             _ => {}
         }
     }

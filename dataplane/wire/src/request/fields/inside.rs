@@ -1,12 +1,12 @@
 //! What stands inside the conversation, the system text and the tools, counted by what models make tokens of. What is
 //! not known to be a picture, a file or sound counts as text, so that nothing passes as something cheaper.
 
-use super::blob::{self, Blob};
-use super::field::{Field, GLANCE_BYTES, unescaped};
-use super::value::Value;
-use crate::json::{Characters, Escapes, Place, TextLength};
+use super::blob::{self, BlobKind};
+use super::field::{GLANCE_BYTES, RequestMember, unescaped};
+use super::value::MemberValue;
+use crate::json::{Characters, Escapes, JsonPlace, TextLength};
 use crate::request::InputSize;
-use crate::request::shape::Shape;
+use crate::request::shape::RequestShape;
 
 /// From what depth on members are those of a content part: root, messages, message, content, part.
 const PART_DEPTH: u32 = 5;
@@ -17,7 +17,7 @@ const ITEM_DEPTH: u32 = 3;
 
 /// The counts so far, and the place in the value that is open.
 #[derive(Debug, Default)]
-pub(super) struct Inside {
+pub(super) struct ContentCounts {
     /// The name of the innermost member.
     pub(super) key: InnerKey,
     /// The last `type` in the conversation was `text`: what is called data beside it is text.
@@ -25,7 +25,7 @@ pub(super) struct Inside {
     /// It is inside of `input_audio`.
     data_is_sound: bool,
     /// The arguments of a tool that are open, in which names mean nothing and everything is read.
-    arguments: Option<Arguments>,
+    arguments: Option<ArgumentsStart>,
     /// Of the string that is read in pieces.
     pub(super) escapes: Escapes,
     pub(super) characters: Characters,
@@ -47,8 +47,8 @@ pub(super) struct Inside {
 
 /// Where the arguments of a tool begin.
 #[derive(Clone, Copy, Debug)]
-struct Arguments {
-    at: Place,
+struct ArgumentsStart {
+    at: JsonPlace,
     /// Bytes of strings before them.
     strings: usize,
 }
@@ -108,7 +108,7 @@ impl InnerKey {
     }
 }
 
-impl Inside {
+impl ContentCounts {
     /// The string that comes next is read as text, not as base64.
     #[inline]
     pub(super) fn expects_text(&self) -> bool {
@@ -133,16 +133,20 @@ impl Inside {
     }
 
     /// A top-level value of `length` bytes has ended.
-    pub(super) fn end(&mut self, field: Field, length: usize, value: Value) {
-        let is_container = matches!(value, Value::Array { .. } | Value::Object);
+    pub(super) fn end(&mut self, field: RequestMember, length: usize, value: MemberValue) {
+        let is_container = matches!(value, MemberValue::Array { .. } | MemberValue::Object);
         let [conversation, system, tools, functions] = &mut self.text;
         match (field, is_container) {
-            (Field::Conversation, _) => *conversation = self.open_text.max(*conversation),
-            (Field::System, _) => *system = self.open_text.max(*system),
-            (Field::Tools, _) => *tools = length.max(*tools),
-            (Field::Functions, _) => *functions = length.max(*functions),
-            (Field::Search, _) => self.size.provider_tools = self.size.provider_tools.saturating_add(1),
-            (Field::Other | Field::Metadata, true) => self.other = self.other.saturating_add(length),
+            (RequestMember::Conversation, _) => *conversation = self.open_text.max(*conversation),
+            (RequestMember::System, _) => *system = self.open_text.max(*system),
+            (RequestMember::Tools, _) => *tools = length.max(*tools),
+            (RequestMember::Functions, _) => *functions = length.max(*functions),
+            (RequestMember::Search, _) => {
+                self.size.provider_tools = self.size.provider_tools.saturating_add(1)
+            }
+            (RequestMember::Other | RequestMember::Metadata, true) => {
+                self.other = self.other.saturating_add(length)
+            }
             _ => {}
         }
     }
@@ -161,16 +165,16 @@ impl Inside {
 
     /// A container in the member that is open begins.
     #[inline]
-    pub(super) fn open(&mut self, at: Place) {
+    pub(super) fn open(&mut self, at: JsonPlace) {
         if self.key == InnerKey::Arguments {
-            self.arguments = Some(Arguments { at, strings: self.open_strings });
+            self.arguments = Some(ArgumentsStart { at, strings: self.open_strings });
         }
         self.key = InnerKey::Other;
     }
 
     /// A container has ended.
     #[inline]
-    pub(super) fn close(&mut self, at: Place) {
+    pub(super) fn close(&mut self, at: JsonPlace) {
         if let Some(arguments) = self.arguments.filter(|arguments| arguments.at.depth == at.depth) {
             let strings = self.open_strings.saturating_sub(arguments.strings);
             let length = at.offset.saturating_sub(arguments.at.offset);
@@ -181,13 +185,15 @@ impl Inside {
 
     /// The name of a member below the root has ended.
     #[inline]
-    pub(super) fn key_ends(&mut self, field: Field, depth: u32, name: &[u8]) {
+    pub(super) fn key_ends(&mut self, field: RequestMember, depth: u32, name: &[u8]) {
         self.key = match (field, depth) {
-            (Field::Conversation, _) if self.arguments.is_none() => self.conversation_key(depth, name),
-            (Field::Tools, TOOL_DEPTH) if name == b"type" => InnerKey::ToolType,
-            (Field::StreamOptions, 2) if name == b"include_usage" => InnerKey::IncludeUsage,
-            (Field::StoredConversation, 2) if name == b"id" => InnerKey::Id,
-            (Field::Metadata, 2) if name == b"user_id" => InnerKey::UserId,
+            (RequestMember::Conversation, _) if self.arguments.is_none() => {
+                self.conversation_key(depth, name)
+            }
+            (RequestMember::Tools, TOOL_DEPTH) if name == b"type" => InnerKey::ToolType,
+            (RequestMember::StreamOptions, 2) if name == b"include_usage" => InnerKey::IncludeUsage,
+            (RequestMember::StoredConversation, 2) if name == b"id" => InnerKey::Id,
+            (RequestMember::Metadata, 2) if name == b"user_id" => InnerKey::UserId,
             _ => InnerKey::Other,
         };
     }
@@ -225,7 +231,7 @@ impl Inside {
 
     /// A string inside the conversation or system text has ended; `glance` is how it begins.
     #[inline]
-    pub(super) fn text_ends(&mut self, shape: &Shape, length: TextLength, glance: &[u8]) -> Ended {
+    pub(super) fn text_ends(&mut self, shape: &RequestShape, length: TextLength, glance: &[u8]) -> Ended {
         if self.key == InnerKey::Other {
             self.add_text(length);
             return Ended::Other;
@@ -234,7 +240,7 @@ impl Inside {
     }
 
     /// The same of one under a known name.
-    fn known_text_ends(&mut self, shape: &Shape, length: TextLength, glance: &[u8]) -> Ended {
+    fn known_text_ends(&mut self, shape: &RequestShape, length: TextLength, glance: &[u8]) -> Ended {
         let mut ended = Ended::Other;
         let is_binary = match std::mem::take(&mut self.key) {
             InnerKey::Type => {
@@ -295,17 +301,17 @@ impl Inside {
         is_inline
     }
 
-    fn add_blob(&mut self, blob: Blob) {
+    fn add_blob(&mut self, blob: BlobKind) {
         let size = &mut self.size;
         match blob {
-            Blob::Picture(Some(picture)) if size.picture_sizes.len() < PICTURE_SIZES_MAX => {
+            BlobKind::Picture(Some(picture)) if size.picture_sizes.len() < PICTURE_SIZES_MAX => {
                 size.picture_sizes.push(picture);
                 size.pictures = size.pictures.saturating_add(1);
             }
-            Blob::Picture(_) => size.pictures = size.pictures.saturating_add(1),
-            Blob::Wave { ms } => size.audio_ms = size.audio_ms.saturating_add(ms),
-            Blob::Audio { bytes } => size.audio_bytes = size.audio_bytes.saturating_add(bytes),
-            Blob::File { bytes } => {
+            BlobKind::Picture(_) => size.pictures = size.pictures.saturating_add(1),
+            BlobKind::Wave { ms } => size.audio_ms = size.audio_ms.saturating_add(ms),
+            BlobKind::Audio { bytes } => size.audio_bytes = size.audio_bytes.saturating_add(bytes),
+            BlobKind::File { bytes } => {
                 size.files = size.files.saturating_add(1);
                 size.file_bytes = size.file_bytes.saturating_add(bytes);
                 self.files_inside = self.files_inside.saturating_add(1);
@@ -313,7 +319,7 @@ impl Inside {
         }
     }
 
-    fn type_ends(&mut self, shape: &Shape, name: &[u8]) -> Ended {
+    fn type_ends(&mut self, shape: &RequestShape, name: &[u8]) -> Ended {
         (self.data_is_text, self.data_is_sound) = (name == b"text", false);
         match name {
             b"image_url" | b"input_image" | b"image" => {
@@ -331,7 +337,7 @@ impl Inside {
     }
 
     /// All of it together.
-    pub(super) fn size(&mut self, shape: &Shape) -> InputSize {
+    pub(super) fn size(&mut self, shape: &RequestShape) -> InputSize {
         let sum = |counts: &[usize]| {
             let add = |sum: u64, count: &usize| sum.saturating_add(u64::try_from(*count).unwrap_or(u64::MAX));
             counts.iter().fold(0, add)

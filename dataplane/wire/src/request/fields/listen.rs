@@ -1,15 +1,15 @@
 //! How the tokens of a request reach its fields: whole where they come whole, else gathered piece by piece.
 
-use super::field::{Field, Fields, GLANCE_BYTES, unescaped};
-use super::value::Value;
-use crate::json::{Characters, Escapes, Place, Sink, Text, TextLength, Word};
+use super::field::{Fields, GLANCE_BYTES, RequestMember, unescaped};
+use super::value::MemberValue;
+use crate::json::{Characters, Escapes, JsonPlace, JsonSink, JsonText, JsonWord, TextLength};
 
 /// Stands for a number that is not read, and fits nowhere.
 const TOO_LONG: &[u8] = b"-2";
 
-impl Sink for Fields {
+impl JsonSink for Fields {
     #[inline]
-    fn open(&mut self, at: Place, object: bool) {
+    fn open(&mut self, at: JsonPlace, object: bool) {
         match at.depth {
             0 => {}
             1 => {
@@ -23,41 +23,42 @@ impl Sink for Fields {
                 }
             }
         }
-        if at.depth > 2 || self.field == Field::StoredConversation {
+        if at.depth > 2 || self.field == RequestMember::StoredConversation {
             self.inside.open(at);
         }
     }
 
     #[inline]
-    fn skips(&self, at: Place, _object: bool) -> bool {
-        let listens_inside = matches!(self.field, Field::Conversation | Field::System);
+    fn skips(&self, at: JsonPlace, _object: bool) -> bool {
+        let listens_inside = matches!(self.field, RequestMember::Conversation | RequestMember::System);
         // Of these, what stands at their top matters.
         let listens_at_top = matches!(
             self.field,
-            Field::StreamOptions
-                | Field::Functions
-                | Field::Include
-                | Field::StoredConversation
-                | Field::Metadata
+            RequestMember::StreamOptions
+                | RequestMember::Functions
+                | RequestMember::Include
+                | RequestMember::StoredConversation
+                | RequestMember::Metadata
         );
-        let listened_depth = if self.field == Field::Tools { 2 } else { u32::from(listens_at_top) };
+        let listened_depth = if self.field == RequestMember::Tools { 2 } else { u32::from(listens_at_top) };
         !listens_inside && at.depth > listened_depth
     }
 
     #[inline]
-    fn close(&mut self, at: Place) {
+    fn close(&mut self, at: JsonPlace) {
         match at.depth {
             1 => {
                 let empty = self.value_is_empty;
-                let value = if self.value_is_object { Value::Object } else { Value::Array { empty } };
+                let value =
+                    if self.value_is_object { MemberValue::Object } else { MemberValue::Array { empty } };
                 self.value_ends(at.offset, value);
             }
-            2 if self.field == Field::StreamOptions => self.option_ends(at.offset, false),
+            2 if self.field == RequestMember::StreamOptions => self.option_ends(at.offset, false),
             _ => self.inside.close(at),
         }
     }
 
-    fn text_start(&mut self, at: Place, key: bool) {
+    fn text_start(&mut self, at: JsonPlace, key: bool) {
         self.text_length = 0;
         self.inside.escapes = Escapes::default();
         self.inside.characters = Characters::default();
@@ -65,7 +66,7 @@ impl Sink for Fields {
         self.text_begins(at, key);
     }
 
-    fn text_end(&mut self, at: Place, key: bool) {
+    fn text_end(&mut self, at: JsonPlace, key: bool) {
         let taken = std::mem::take(&mut self.taken);
         if key {
             self.key_ends(at.depth, &unescaped(&taken));
@@ -95,7 +96,7 @@ impl Sink for Fields {
     }
 
     #[inline]
-    fn whole_key(&mut self, text: Text<'_>) {
+    fn whole_key(&mut self, text: JsonText<'_>) {
         let depth = text.start.depth;
         self.text_begins(text.start, true);
         if text.plain {
@@ -107,7 +108,7 @@ impl Sink for Fields {
     }
 
     #[inline]
-    fn whole_text(&mut self, text: Text<'_>) {
+    fn whole_text(&mut self, text: JsonText<'_>) {
         self.text_begins(text.start, false);
         let taken = text.raw.get(..self.wanted(text.start.depth, false)).unwrap_or(text.raw);
         let is_text = self.expects_text();
@@ -120,13 +121,13 @@ impl Sink for Fields {
         self.text_value_ends(text.end(), length, taken);
     }
 
-    fn scalar_start(&mut self, at: Place) {
+    fn scalar_start(&mut self, at: JsonPlace) {
         self.text_length = 0;
         self.take(GLANCE_BYTES);
         self.scalar_begins(at);
     }
 
-    fn scalar_end(&mut self, at: Place) {
+    fn scalar_end(&mut self, at: JsonPlace) {
         let taken = std::mem::take(&mut self.taken);
         // A number longer than what is taken of it could be any.
         let all = if self.text_length > taken.len() { TOO_LONG } else { &taken };
@@ -135,14 +136,14 @@ impl Sink for Fields {
     }
 
     #[inline]
-    fn whole_scalar(&mut self, word: Word<'_>) {
+    fn whole_scalar(&mut self, word: JsonWord<'_>) {
         self.scalar_begins(word.start);
         let all = if word.raw.len() > GLANCE_BYTES { TOO_LONG } else { word.raw };
         self.scalar_value_ends(word.end(), all);
     }
 
     #[inline]
-    fn comma(&mut self, at: Place) {
+    fn comma(&mut self, at: JsonPlace) {
         if at.depth == 1 {
             self.member_comma(at.offset);
         }

@@ -9,7 +9,7 @@ mod listen;
 mod spelling;
 mod value;
 
-pub(super) use edit::{Change, EDITS_MAX, Edit, System};
-pub(super) use field::{Field, Fields, NAME_BYTES_MAX};
+pub(super) use edit::{BodyChange, BodyEdit, EDITS_MAX, System};
+pub(super) use field::{Fields, NAME_BYTES_MAX, RequestMember};
 pub(super) use spelling::Misspelling;
-pub(super) use value::{Kinds, Value};
+pub(super) use value::{Kinds, MemberValue};

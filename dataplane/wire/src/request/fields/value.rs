@@ -6,10 +6,10 @@ use crate::json::{whole_decimal, whole_number};
 
 /// The last value of a top-level member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::request) enum Value {
+pub(in crate::request) enum MemberValue {
     #[default]
     Absent,
-    Text(Span),
+    Text(TextSpan),
     Null,
     Bool(bool),
     /// A whole number, not negative, as digits alone.
@@ -27,12 +27,12 @@ pub(in crate::request) enum Value {
 
 /// Where the raw bytes of a string that matters are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::request) struct Span {
+pub(in crate::request) struct TextSpan {
     from: u32,
     to: u32,
 }
 
-impl Span {
+impl TextSpan {
     pub(super) fn new(range: &Range<usize>) -> Self {
         // What is kept is bounded far below what 32 bits can say.
         let place = |at: usize| at.try_into().unwrap_or(0);
@@ -54,7 +54,7 @@ pub(in crate::request) enum Kinds {
     Any,
 }
 
-impl Value {
+impl MemberValue {
     pub(super) fn of_scalar(raw: &[u8]) -> Self {
         match raw {
             b"null" => Self::Null,
@@ -88,18 +88,18 @@ impl Value {
 }
 
 impl Kinds {
-    pub(in crate::request) fn fit(self, value: Value) -> bool {
+    pub(in crate::request) fn fit(self, value: MemberValue) -> bool {
         match value {
-            Value::Array { .. } => self != Self::Text,
-            Value::Text(_) => self != Self::Array,
-            Value::Absent
-            | Value::Null
-            | Value::Bool(_)
-            | Value::Whole(_)
-            | Value::WholeOddly(_)
-            | Value::MinusOne
-            | Value::Number
-            | Value::Object => self == Self::Any,
+            MemberValue::Array { .. } => self != Self::Text,
+            MemberValue::Text(_) => self != Self::Array,
+            MemberValue::Absent
+            | MemberValue::Null
+            | MemberValue::Bool(_)
+            | MemberValue::Whole(_)
+            | MemberValue::WholeOddly(_)
+            | MemberValue::MinusOne
+            | MemberValue::Number
+            | MemberValue::Object => self == Self::Any,
         }
     }
 
@@ -121,27 +121,27 @@ mod tests {
     #[test]
     fn whole_numbers_are_read_however_they_are_written() {
         for (raw, want) in [
-            ("7", Value::Whole(7)),
-            ("18446744073709551615", Value::Whole(u64::MAX)),
-            ("18446744073709551616", Value::WholeOddly(u64::MAX)),
-            ("1e2", Value::WholeOddly(100)),
-            ("1E+2", Value::WholeOddly(100)),
-            ("100.0", Value::WholeOddly(100)),
-            ("1.50e1", Value::WholeOddly(15)),
-            ("1500e-2", Value::WholeOddly(15)),
-            ("0e99999999999999999999", Value::WholeOddly(0)),
-            ("1e99999999999999999999", Value::WholeOddly(u64::MAX)),
-            ("0.000001e6", Value::WholeOddly(1)),
-            ("-0", Value::WholeOddly(0)),
-            ("-0.0", Value::WholeOddly(0)),
-            ("-1", Value::MinusOne),
-            ("-2", Value::Number),
-            ("-1.0", Value::Number),
-            ("1.5", Value::Number),
-            ("15e-1", Value::Number),
-            ("1e-99999999999999999999", Value::Number),
+            ("7", MemberValue::Whole(7)),
+            ("18446744073709551615", MemberValue::Whole(u64::MAX)),
+            ("18446744073709551616", MemberValue::WholeOddly(u64::MAX)),
+            ("1e2", MemberValue::WholeOddly(100)),
+            ("1E+2", MemberValue::WholeOddly(100)),
+            ("100.0", MemberValue::WholeOddly(100)),
+            ("1.50e1", MemberValue::WholeOddly(15)),
+            ("1500e-2", MemberValue::WholeOddly(15)),
+            ("0e99999999999999999999", MemberValue::WholeOddly(0)),
+            ("1e99999999999999999999", MemberValue::WholeOddly(u64::MAX)),
+            ("0.000001e6", MemberValue::WholeOddly(1)),
+            ("-0", MemberValue::WholeOddly(0)),
+            ("-0.0", MemberValue::WholeOddly(0)),
+            ("-1", MemberValue::MinusOne),
+            ("-2", MemberValue::Number),
+            ("-1.0", MemberValue::Number),
+            ("1.5", MemberValue::Number),
+            ("15e-1", MemberValue::Number),
+            ("1e-99999999999999999999", MemberValue::Number),
         ] {
-            assert_eq!(Value::of_scalar(raw.as_bytes()), want, "{raw}");
+            assert_eq!(MemberValue::of_scalar(raw.as_bytes()), want, "{raw}");
         }
     }
 }

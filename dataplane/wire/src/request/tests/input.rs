@@ -8,7 +8,7 @@ use serde_json::json;
 use shared::operation::Dialect;
 
 use crate::request::{HeadScan, InputSize};
-use crate::tokens::Size;
+use crate::tokens::ImageSize;
 
 /// Read whole and in single bytes.
 fn size_of(dialect: Dialect, body: &str) -> Rc<InputSize> {
@@ -48,7 +48,7 @@ fn png(width: u8, height: u8) -> String {
 
 #[test]
 fn pictures_are_counted_in_every_dialect_with_their_size_where_it_is_there() {
-    let (data, known) = (png(2, 1), vec![Size { width: 512, height: 256 }]);
+    let (data, known) = (png(2, 1), vec![ImageSize { width: 512, height: 256 }]);
     let url = format!("data:image/png;base64,{data}");
     let there = "https://example.com/a.png";
     for (dialect, block, sizes) in [
@@ -153,7 +153,7 @@ fn the_most_is_never_less_than_what_is_likely() {
         other_bytes: 40,
         numbers: 7,
         pictures: 3,
-        picture_sizes: vec![Size { width: 512, height: 512 }],
+        picture_sizes: vec![ImageSize { width: 512, height: 512 }],
         files: 1,
         file_bytes: 100_000,
         files_elsewhere: 1,

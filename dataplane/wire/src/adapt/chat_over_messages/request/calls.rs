@@ -5,28 +5,28 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use simd_json::tape::Object;
 
-use super::content::{Content, cache_control, cache_of};
-use super::messages::Message;
+use super::content::{MessagesContent, cache_control, cache_of};
+use super::messages::ClientMessage;
 use crate::adapt::chat_over_messages::losses::{CUSTOM_CALL, refuse};
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::Members;
+use crate::adapt::write::ObjectWriter;
 use crate::adapt::{Rejection, call_id, read};
 use crate::json::Tree;
 
 /// Calls of functions have no ids in the old form: they are counted.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct NumberedCalls {
     counted: u64,
 }
 
-impl Calls {
+impl NumberedCalls {
     /// An id that the target takes.
     pub(super) fn portable(id: &str) -> Cow<'_, str> {
         call_id::call_id(id, "toolu_")
     }
 
     /// The id of the call that a message of the role `function` answers.
-    pub(super) fn answered(&self, message: &Message<'_, '_>) -> Result<String, Rejection> {
+    pub(super) fn answered(&self, message: &ClientMessage<'_, '_>) -> Result<String, Rejection> {
         match self.counted {
             0 => Err(Rejection::malformed(
                 message.path("role"),
@@ -39,9 +39,9 @@ impl Calls {
     /// Writes the calls of a message.
     pub(super) fn write(
         &mut self,
-        message: &Message<'_, '_>,
+        message: &ClientMessage<'_, '_>,
         names: &mut ToolNames,
-        content: &mut Content<'_>,
+        content: &mut MessagesContent<'_>,
     ) -> Result<(), Rejection> {
         if let Some(call) = message.member("function_call") {
             let path = || message.path("function_call");
@@ -75,18 +75,18 @@ fn tool_use(
     function: &Object<'_, '_>,
     (id, names): (&str, &mut ToolNames),
     path: impl Fn() -> String,
-    (content, cache): (&mut Content<'_>, Option<Tree<'_, '_>>),
+    (content, cache): (&mut MessagesContent<'_>, Option<Tree<'_, '_>>),
 ) -> Result<(), Rejection> {
     let name = read::needed_text(function, "name", &path)?;
-    let arguments = Arguments::of(read::member(function, "arguments"));
+    let arguments = CallArguments::of(read::member(function, "arguments"));
     let arguments = arguments.ok_or_else(|| Rejection::new(format!("{}.arguments", path()), OBJECT))?;
-    let mut block = Members::open(content.block());
+    let mut block = ObjectWriter::open(content.block());
     block.text("type", "tool_use");
     block.text("id", id);
     block.text("name", &names.fit(name));
     match arguments {
-        Arguments::Written(json) => block.raw("input", json),
-        Arguments::Read(value) => block.tree("input", value),
+        CallArguments::Written(json) => block.raw("input", json),
+        CallArguments::Read(value) => block.tree("input", value),
     }
     cache_control(&mut block, cache);
     block.close();
@@ -95,12 +95,12 @@ fn tool_use(
 
 /// The object that arguments stand for.
 #[derive(Clone, Copy)]
-enum Arguments<'t, 'i> {
+enum CallArguments<'t, 'i> {
     Written(&'i str),
     Read(Tree<'t, 'i>),
 }
 
-impl<'t, 'i> Arguments<'t, 'i> {
+impl<'t, 'i> CallArguments<'t, 'i> {
     /// Chat says arguments as a string, which may be empty; some clients send the object itself.
     fn of(value: Option<Tree<'t, 'i>>) -> Option<Self> {
         let Some(value) = value else { return Some(Self::Written("{}")) };

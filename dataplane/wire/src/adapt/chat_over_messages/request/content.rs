@@ -1,19 +1,19 @@
 //! What one message holds, while it grows: a string as long as one will do, else blocks.
 
 use crate::adapt::read;
-use crate::adapt::write::{self, Members};
+use crate::adapt::write::{self, ObjectWriter};
 use crate::json::Tree;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Content<'i> {
+pub(super) struct MessagesContent<'i> {
     /// The only text so far, if it needs to be no block.
     lone: Option<&'i str>,
     /// The blocks, joined with commas.
     blocks: Vec<u8>,
 }
 
-impl<'i> Content<'i> {
+impl<'i> MessagesContent<'i> {
     /// Adds text, unless it is empty or blank: the target refuses both.
     pub(super) fn text(&mut self, text: &'i str, cache: Option<Tree<'_, '_>>) {
         if text.trim().is_empty() {
@@ -63,7 +63,7 @@ impl<'i> Content<'i> {
 }
 
 fn text_block(out: &mut Vec<u8>, text: &str, cache: Option<Tree<'_, '_>>) {
-    let mut block = Members::open(out);
+    let mut block = ObjectWriter::open(out);
     block.text("type", "text");
     block.text("text", text);
     cache_control(&mut block, cache);
@@ -71,7 +71,7 @@ fn text_block(out: &mut Vec<u8>, text: &str, cache: Option<Tree<'_, '_>>) {
 }
 
 /// Writes a mark for the target's cache, as LiteLLM's and OpenRouter's clients send it.
-pub(super) fn cache_control(block: &mut Members<'_>, cache: Option<Tree<'_, '_>>) {
+pub(super) fn cache_control(block: &mut ObjectWriter<'_>, cache: Option<Tree<'_, '_>>) {
     if let Some(cache) = cache {
         block.tree("cache_control", cache);
     }

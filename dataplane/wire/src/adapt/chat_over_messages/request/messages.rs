@@ -5,13 +5,13 @@
 
 use simd_json::tape::{Array, Object};
 
-use super::calls::Calls;
-use super::content::{Content, cache_control, cache_of};
+use super::calls::NumberedCalls;
+use super::content::{MessagesContent, cache_control, cache_of};
 use super::parts;
 use super::thinking;
 use crate::adapt::chat_over_messages::losses::{AUDIO, refuse};
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::{self, Members};
+use crate::adapt::write::{self, ObjectWriter};
 use crate::adapt::{Rejection, Traits, read};
 use crate::json::Tree;
 
@@ -20,7 +20,7 @@ pub(super) fn write(
     messages: &Array<'_, '_>,
     target: &Traits<'_>,
     names: &mut ToolNames,
-    body: &mut Members<'_>,
+    body: &mut ObjectWriter<'_>,
 ) -> Result<(), Rejection> {
     let out = body.key("messages");
     out.push(b'[');
@@ -29,14 +29,14 @@ pub(super) fn write(
         out,
         role: None,
         results: Vec::new(),
-        content: Content::default(),
-        system: Content::default(),
-        calls: Calls::default(),
+        content: MessagesContent::default(),
+        system: MessagesContent::default(),
+        calls: NumberedCalls::default(),
         names,
     };
     let last = messages.len().saturating_sub(1);
     for (position, message) in messages.iter().enumerate() {
-        talk.message(&Message::of(message, position, position == last)?)?;
+        talk.message(&ClientMessage::of(message, position, position == last)?)?;
     }
     talk.end_turn();
     let mut system = talk.system;
@@ -45,7 +45,7 @@ pub(super) fn write(
             return Err(Rejection::malformed("messages", "must hold a message that says something."));
         }
         // The target asks for somebody who speaks: system text that stands alone is the user's.
-        let mut message = Members::open(talk.out);
+        let mut message = ObjectWriter::open(talk.out);
         message.text("role", "user");
         std::mem::take(&mut system).write(&[], message.key("content"));
         message.close();
@@ -58,13 +58,13 @@ pub(super) fn write(
 }
 
 /// One message of the client's.
-pub(super) struct Message<'t, 'i> {
+pub(super) struct ClientMessage<'t, 'i> {
     pub(super) members: Object<'t, 'i>,
     pub(super) position: usize,
     is_last: bool,
 }
 
-impl<'t, 'i> Message<'t, 'i> {
+impl<'t, 'i> ClientMessage<'t, 'i> {
     fn of(message: Tree<'t, 'i>, position: usize, is_last: bool) -> Result<Self, Rejection> {
         let members = read::object(message, || format!("messages.{position}"))?;
         Ok(Self { members, position, is_last })
@@ -90,7 +90,7 @@ impl<'t, 'i> Message<'t, 'i> {
 
 /// A role that the target knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum MessagesRole {
     User,
     Assistant,
     System,
@@ -100,26 +100,26 @@ struct Talk<'a, 'i> {
     target: &'a Traits<'a>,
     out: &'a mut Vec<u8>,
     /// Whose turn it is.
-    role: Option<Role>,
+    role: Option<MessagesRole>,
     /// The results of tools in this turn, joined with commas.
     results: Vec<u8>,
     /// The rest of the turn.
-    content: Content<'i>,
+    content: MessagesContent<'i>,
     /// All system text that does not stand between turns.
-    system: Content<'i>,
-    calls: Calls,
+    system: MessagesContent<'i>,
+    calls: NumberedCalls,
     /// The target's names of tools.
     names: &'a mut ToolNames,
 }
 
 impl<'i> Talk<'_, 'i> {
-    fn message(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+    fn message(&mut self, message: &ClientMessage<'_, 'i>) -> Result<(), Rejection> {
         if message.is_silent() {
             return Ok(());
         }
         match read::needed_text(&message.members, "role", || format!("messages.{}", message.position))? {
             "user" => {
-                self.turn(Role::User);
+                self.turn(MessagesRole::User);
                 self.each_part(message, |content, part, path, cache| parts::user(part, path, cache, content))
             }
             "assistant" => self.assistant(message),
@@ -127,7 +127,7 @@ impl<'i> Talk<'_, 'i> {
                 let id = read::needed_text(&message.members, "tool_call_id", || {
                     format!("messages.{}", message.position)
                 })?;
-                self.result(message, &Calls::portable(id))
+                self.result(message, &NumberedCalls::portable(id))
             }
             "function" => {
                 let id = self.calls.answered(message)?;
@@ -139,7 +139,7 @@ impl<'i> Talk<'_, 'i> {
     }
 
     /// Another message of this role follows: the turn goes on if it is the same.
-    fn turn(&mut self, role: Role) {
+    fn turn(&mut self, role: MessagesRole) {
         if self.role != Some(role) {
             self.end_turn();
             self.role = Some(role);
@@ -153,19 +153,19 @@ impl<'i> Talk<'_, 'i> {
         }
         write::comma(self.out);
         self.out.extend_from_slice(match role {
-            Role::User => br#"{"role":"user","content":"#,
-            Role::Assistant => br#"{"role":"assistant","content":"#,
-            Role::System => br#"{"role":"system","content":"#,
+            MessagesRole::User => br#"{"role":"user","content":"#,
+            MessagesRole::Assistant => br#"{"role":"assistant","content":"#,
+            MessagesRole::System => br#"{"role":"system","content":"#,
         });
         self.content.write(&self.results, self.out);
         self.results.clear();
         self.out.push(b'}');
     }
 
-    fn system(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+    fn system(&mut self, message: &ClientMessage<'_, 'i>) -> Result<(), Rejection> {
         let begun = self.role.is_some() || self.out.last() != Some(&b'[');
         if self.target.mid_system && begun {
-            self.turn(Role::System);
+            self.turn(MessagesRole::System);
             return self.each_part(message, parts::text_alone);
         }
         std::mem::swap(&mut self.system, &mut self.content);
@@ -174,11 +174,11 @@ impl<'i> Talk<'_, 'i> {
         result
     }
 
-    fn assistant(&mut self, message: &Message<'_, 'i>) -> Result<(), Rejection> {
+    fn assistant(&mut self, message: &ClientMessage<'_, 'i>) -> Result<(), Rejection> {
         if message.member("audio").is_some() {
             return Err(refuse(AUDIO, message.path("audio")));
         }
-        self.turn(Role::Assistant);
+        self.turn(MessagesRole::Assistant);
         if self.target.reasoning {
             thinking::write_signed(message, &mut self.content);
         }
@@ -193,9 +193,9 @@ impl<'i> Talk<'_, 'i> {
         self.calls.write(message, self.names, &mut self.content)
     }
 
-    fn result(&mut self, message: &Message<'_, 'i>, id: &str) -> Result<(), Rejection> {
-        self.turn(Role::User);
-        let mut said = Content::default();
+    fn result(&mut self, message: &ClientMessage<'_, 'i>, id: &str) -> Result<(), Rejection> {
+        self.turn(MessagesRole::User);
+        let mut said = MessagesContent::default();
         std::mem::swap(&mut said, &mut self.content);
         let result = self.each_part(message, |content, part, path, _| parts::user(part, path, None, content));
         std::mem::swap(&mut said, &mut self.content);
@@ -203,7 +203,7 @@ impl<'i> Talk<'_, 'i> {
         if !self.results.is_empty() {
             self.results.push(b',');
         }
-        let mut block = Members::open(&mut self.results);
+        let mut block = ObjectWriter::open(&mut self.results);
         block.text("type", "tool_result");
         block.text("tool_use_id", id);
         if said.is_empty() {
@@ -220,10 +220,10 @@ impl<'i> Talk<'_, 'i> {
     /// the cache marks its last part.
     fn each_part<'t>(
         &mut self,
-        message: &Message<'t, 'i>,
+        message: &ClientMessage<'t, 'i>,
         each: impl Fn(
-            &mut Content<'i>,
-            &Part<'t, 'i>,
+            &mut MessagesContent<'i>,
+            &ClientPart<'t, 'i>,
             &dyn Fn() -> String,
             Option<Tree<'t, 'i>>,
         ) -> Result<(), Rejection>,
@@ -231,7 +231,7 @@ impl<'i> Talk<'_, 'i> {
         let cache = cache_of(&message.members);
         let Some(content) = message.member("content") else { return Ok(()) };
         if let Some(text) = read::as_text(content) {
-            return each(&mut self.content, &Part::Text(text), &|| message.path("content"), cache);
+            return each(&mut self.content, &ClientPart::Text(text), &|| message.path("content"), cache);
         }
         let Some(list) = content.as_array() else {
             return Err(Rejection::malformed(
@@ -244,21 +244,21 @@ impl<'i> Talk<'_, 'i> {
             let path = || format!("messages.{}.content.{position}", message.position);
             let members = read::object(part, path)?;
             let cache = cache_of(&members).or_else(|| cache.filter(|_| position == last));
-            each(&mut self.content, &Part::Typed(members), &path, cache)?;
+            each(&mut self.content, &ClientPart::Typed(members), &path, cache)?;
         }
         Ok(())
     }
 }
 
 /// The mark of a result, whose parts bear none at the target.
-fn cache_of_any<'t, 'i>(message: &Message<'t, 'i>) -> Option<Tree<'t, 'i>> {
+fn cache_of_any<'t, 'i>(message: &ClientMessage<'t, 'i>) -> Option<Tree<'t, 'i>> {
     let parts = message.member("content").and_then(|content| content.as_array());
     let marks = parts.iter().flatten().filter_map(|part| cache_of(&part.as_object()?));
     cache_of(&message.members).or_else(|| marks.last())
 }
 
 /// A part of a message.
-pub(super) enum Part<'t, 'i> {
+pub(super) enum ClientPart<'t, 'i> {
     Text(&'i str),
     Typed(Object<'t, 'i>),
 }

@@ -15,10 +15,10 @@ use super::losses::{JSON_OBJECT, STOP, TEMPERATURE, refuse, refused};
 use crate::adapt::chat_client::calls_functions;
 use crate::adapt::loss::unknown;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
-use crate::adapt::write::{self, Members};
+use crate::adapt::write::{self, ObjectWriter};
 use crate::adapt::{Asking, Rejection, Traits, read};
 use crate::json::{self, Tree};
-use thinking::Thinking;
+use thinking::MessagesThinking;
 
 /// Characters of a user's id that the target takes.
 const USER_ID_LENGTH_MAX: usize = 256;
@@ -52,7 +52,7 @@ pub(super) fn write(asking: &Asking<'_>) -> Result<Written, Rejection> {
     let ask = Ask { request: &request, target: asking.target };
     ask.refuse_what_cannot_be_said()?;
     let mut out = Vec::with_capacity(asking.body.len().saturating_add(256));
-    let mut body = Members::open(&mut out);
+    let mut body = ObjectWriter::open(&mut out);
     // Clouds that run Claude speak an older Messages.
     let most = if ask.target.messages_version.is_some() { WORD_MAX } else { NAME_LENGTH_MAX };
     let mut names = ToolNames::new(Rule::Word(most));
@@ -88,13 +88,17 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         Ok(())
     }
 
-    fn write(&self, names: &mut ToolNames, body: &mut Members<'_>) -> Result<Thinking<'t, 'i>, Rejection> {
+    fn write(
+        &self,
+        names: &mut ToolNames,
+        body: &mut ObjectWriter<'_>,
+    ) -> Result<MessagesThinking<'t, 'i>, Rejection> {
         let messages =
             self.member("messages").ok_or_else(|| Rejection::malformed("messages", "is missing."))?;
         let messages = read::array(messages, || "messages".to_owned())?;
         let max_tokens = self.max_tokens()?;
-        let tools = tools::Tools::of(self)?;
-        let thinking = Thinking::of(self, &messages, max_tokens, tools.is_forced());
+        let tools = tools::MessagesTools::of(self)?;
+        let thinking = MessagesThinking::of(self, &messages, max_tokens, tools.is_forced());
         match self.target.messages_version {
             Some(version) => body.text("anthropic_version", version),
             None => body.text("model", self.target.model),
@@ -124,7 +128,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         Ok(self.target.output_tokens_default)
     }
 
-    fn sampling(&self, body: &mut Members<'_>) -> Result<(), Rejection> {
+    fn sampling(&self, body: &mut ObjectWriter<'_>) -> Result<(), Rejection> {
         for name in [TEMPERATURE, "top_p", "top_k"] {
             let Some(value) = self.member(name) else { continue };
             let number = value.cast_f64().ok_or_else(|| Rejection::malformed(name, "must be a number."))?;
@@ -136,7 +140,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         Ok(())
     }
 
-    fn stop(&self, body: &mut Members<'_>) -> Result<(), Rejection> {
+    fn stop(&self, body: &mut ObjectWriter<'_>) -> Result<(), Rejection> {
         let Some(stop) = self.member(STOP) else { return Ok(()) };
         let mut sequences: Vec<(String, &str)> = Vec::new();
         if let Some(items) = stop.as_array() {
@@ -170,14 +174,18 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         Ok(())
     }
 
-    fn output_config(&self, thinking: &Thinking<'_, '_>, body: &mut Members<'_>) -> Result<(), Rejection> {
+    fn output_config(
+        &self,
+        thinking: &MessagesThinking<'_, '_>,
+        body: &mut ObjectWriter<'_>,
+    ) -> Result<(), Rejection> {
         let schema = self.schema()?;
         if schema.is_none() && thinking.effort.is_none() {
             return Ok(());
         }
-        let mut config = Members::open(body.key("output_config"));
+        let mut config = ObjectWriter::open(body.key("output_config"));
         if let Some(schema) = schema {
-            let mut format = Members::open(config.key("format"));
+            let mut format = ObjectWriter::open(config.key("format"));
             format.text("type", "json_schema");
             format.tree("schema", schema);
             format.close();
@@ -214,17 +222,17 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         }
     }
 
-    fn user(&self, body: &mut Members<'_>) {
+    fn user(&self, body: &mut ObjectWriter<'_>) {
         let user = self.member("safety_identifier").or_else(|| self.member("user"));
         let user = user.and_then(read::as_text);
         if let Some(user) = user.filter(|user| (1..=USER_ID_LENGTH_MAX).contains(&user.chars().count())) {
-            let mut metadata = Members::open(body.key("metadata"));
+            let mut metadata = ObjectWriter::open(body.key("metadata"));
             metadata.text("user_id", user);
             metadata.close();
         }
     }
 
-    fn copy_flags(&self, body: &mut Members<'_>) {
+    fn copy_flags(&self, body: &mut ObjectWriter<'_>) {
         if let Some(cache) = self.member("cache_control").filter(Tree::is_object) {
             body.tree("cache_control", cache);
         }

@@ -1,28 +1,28 @@
 //! The parts of a message: text, images, documents.
 
-use super::content::{Content, cache_control};
-use super::messages::Part;
+use super::content::{MessagesContent, cache_control};
+use super::messages::ClientPart;
 use crate::adapt::chat_over_messages::losses::{FILE_ID, INPUT_AUDIO, VIDEO, refuse};
-use crate::adapt::write::Members;
+use crate::adapt::write::ObjectWriter;
 use crate::adapt::{Rejection, read};
 use crate::json::Tree;
 use simd_json::tape::Object;
 
-type Path<'p> = &'p dyn Fn() -> String;
+type PathOf<'p> = &'p dyn Fn() -> String;
 
 /// A part of what the user or a tool says.
 pub(super) fn user<'t, 'i>(
-    part: &Part<'t, 'i>,
-    path: Path<'_>,
+    part: &ClientPart<'t, 'i>,
+    path: PathOf<'_>,
     cache: Option<Tree<'t, 'i>>,
-    content: &mut Content<'i>,
+    content: &mut MessagesContent<'i>,
 ) -> Result<(), Rejection> {
     let part = match part {
-        Part::Text(text) => {
+        ClientPart::Text(text) => {
             content.text(text, cache);
             return Ok(());
         }
-        Part::Typed(part) => part,
+        ClientPart::Typed(part) => part,
     };
     match read::needed_text(part, "type", path)? {
         "text" => content.text(read::needed_text(part, "text", path)?, cache),
@@ -37,14 +37,14 @@ pub(super) fn user<'t, 'i>(
 
 /// A part of what the assistant said. `ends_here` says that the target is to go on from it.
 pub(super) fn assistant<'t, 'i>(
-    part: &Part<'t, 'i>,
-    path: Path<'_>,
+    part: &ClientPart<'t, 'i>,
+    path: PathOf<'_>,
     cache: Option<Tree<'t, 'i>>,
-    (content, ends_here): (&mut Content<'i>, bool),
+    (content, ends_here): (&mut MessagesContent<'i>, bool),
 ) -> Result<(), Rejection> {
     let text = match part {
-        Part::Text(text) => text,
-        Part::Typed(part) => match read::needed_text(part, "type", path)? {
+        ClientPart::Text(text) => text,
+        ClientPart::Typed(part) => match read::needed_text(part, "type", path)? {
             kind @ ("text" | "refusal") => read::needed_text(part, kind, path)?,
             // Both have been looked for already.
             "thinking" | "redacted_thinking" => return Ok(()),
@@ -58,14 +58,14 @@ pub(super) fn assistant<'t, 'i>(
 
 /// A part that must be text.
 pub(super) fn text_alone<'t, 'i>(
-    content: &mut Content<'i>,
-    part: &Part<'t, 'i>,
-    path: Path<'_>,
+    content: &mut MessagesContent<'i>,
+    part: &ClientPart<'t, 'i>,
+    path: PathOf<'_>,
     cache: Option<Tree<'t, 'i>>,
 ) -> Result<(), Rejection> {
     match part {
-        Part::Text(text) => content.text(text, cache),
-        Part::Typed(part) => match read::needed_text(part, "type", path)? {
+        ClientPart::Text(text) => content.text(text, cache),
+        ClientPart::Typed(part) => match read::needed_text(part, "type", path)? {
             "text" => content.text(read::needed_text(part, "text", path)?, cache),
             _ => return Err(Rejection::new(path(), "must be text.")),
         },
@@ -73,15 +73,15 @@ pub(super) fn text_alone<'t, 'i>(
     Ok(())
 }
 
-fn unknown(path: Path<'_>) -> Rejection {
+fn unknown(path: PathOf<'_>) -> Rejection {
     Rejection::new(path(), "is a part of a type that the target does not know.")
 }
 
 fn image(
     part: &Object<'_, '_>,
-    path: Path<'_>,
+    path: PathOf<'_>,
     cache: Option<Tree<'_, '_>>,
-    content: &mut Content<'_>,
+    content: &mut MessagesContent<'_>,
 ) -> Result<(), Rejection> {
     let place = || format!("{}.image_url", path());
     let image =
@@ -90,20 +90,20 @@ fn image(
         Some(image) => read::needed_text(&image, "url", place)?,
         None => read::text(image, place)?,
     };
-    let source = Source::of(url).ok_or_else(|| Rejection::new(place(), IMAGES))?;
+    let source = MediaSource::of(url).ok_or_else(|| Rejection::new(place(), IMAGES))?;
     let source = match source {
-        Source::Data { media_type, data } => {
+        MediaSource::Data { media_type, data } => {
             let known = ["image/jpeg", "image/png", "image/gif", "image/webp"];
             // What many call it, and nobody has registered.
             let media_type = if media_type == "image/jpg" { "image/jpeg".to_owned() } else { media_type };
             if !known.contains(&media_type.as_str()) {
                 return Err(Rejection::new(place(), IMAGES));
             }
-            Source::Data { media_type, data }
+            MediaSource::Data { media_type, data }
         }
-        Source::Url(url) => Source::Url(url),
+        MediaSource::Url(url) => MediaSource::Url(url),
     };
-    let mut block = Members::open(content.block());
+    let mut block = ObjectWriter::open(content.block());
     block.text("type", "image");
     source.write(&mut block);
     cache_control(&mut block, cache);
@@ -113,9 +113,9 @@ fn image(
 
 fn file(
     part: &Object<'_, '_>,
-    path: Path<'_>,
+    path: PathOf<'_>,
     cache: Option<Tree<'_, '_>>,
-    content: &mut Content<'_>,
+    content: &mut MessagesContent<'_>,
 ) -> Result<(), Rejection> {
     let place = || format!("{}.file", path());
     let file = read::member(part, "file").ok_or_else(|| Rejection::malformed(place(), "is missing."))?;
@@ -124,12 +124,12 @@ fn file(
         return Err(refuse(FILE_ID, format!("{}.file_id", place())));
     }
     let data = read::needed_text(&file, "file_data", place)?;
-    let source = Source::of(data).filter(|source| match source {
-        Source::Data { media_type, .. } => media_type == "application/pdf",
-        Source::Url(_) => true,
+    let source = MediaSource::of(data).filter(|source| match source {
+        MediaSource::Data { media_type, .. } => media_type == "application/pdf",
+        MediaSource::Url(_) => true,
     });
     let source = source.ok_or_else(|| Rejection::new(format!("{}.file_data", place()), FILES))?;
-    let mut block = Members::open(content.block());
+    let mut block = ObjectWriter::open(content.block());
     block.text("type", "document");
     source.write(&mut block);
     if let Some(name) = read::member_text(&file, "filename") {
@@ -141,12 +141,12 @@ fn file(
 }
 
 /// Where the bytes of an image or a file are.
-enum Source<'i> {
+enum MediaSource<'i> {
     Data { media_type: String, data: &'i str },
     Url(&'i str),
 }
 
-impl<'i> Source<'i> {
+impl<'i> MediaSource<'i> {
     /// What a data URI in base64 or an http(s) URL says.
     fn of(url: &'i str) -> Option<Self> {
         let (scheme, rest) = url.split_once(':')?;
@@ -161,8 +161,8 @@ impl<'i> Source<'i> {
         in_base64.then_some(Self::Data { media_type, data })
     }
 
-    fn write(&self, block: &mut Members<'_>) {
-        let mut source = Members::open(block.key("source"));
+    fn write(&self, block: &mut ObjectWriter<'_>) {
+        let mut source = ObjectWriter::open(block.key("source"));
         match self {
             Self::Data { media_type, data } => {
                 source.text("type", "base64");

@@ -4,11 +4,11 @@ use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::{Array, Object};
 
 use super::Ask;
-use super::content::Content;
-use super::messages::Message;
+use super::content::MessagesContent;
+use super::messages::ClientMessage;
 use crate::adapt::read;
-use crate::adapt::signed::{self, Signed};
-use crate::adapt::write::{self, Members};
+use crate::adapt::signed::{self, SignedThought};
+use crate::adapt::write::{self, ObjectWriter};
 use crate::json::Tree;
 
 /// Tokens for thoughts, by how hard the target is to try.
@@ -21,8 +21,8 @@ const LISTS: [&str; 2] = [signed::LIST, "content"];
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Thinking<'t, 'i> {
-    mode: Mode<'t, 'i>,
+pub(super) struct MessagesThinking<'t, 'i> {
+    mode: MessagesThinkingMode<'t, 'i>,
     /// How hard to try, in the target's word.
     pub(super) effort: Option<&'static str>,
     /// The client has use for what the target signs.
@@ -30,7 +30,7 @@ pub(super) struct Thinking<'t, 'i> {
 }
 
 #[derive(Default)]
-enum Mode<'t, 'i> {
+enum MessagesThinkingMode<'t, 'i> {
     /// As the target sees fit.
     #[default]
     Unsaid,
@@ -43,7 +43,7 @@ enum Mode<'t, 'i> {
     },
 }
 
-impl<'t, 'i> Thinking<'t, 'i> {
+impl<'t, 'i> MessagesThinking<'t, 'i> {
     /// What the request asks for, as far as this target and the rest of the request go along with it.
     pub(super) fn of(
         ask: &Ask<'_, 't, 'i>,
@@ -56,27 +56,33 @@ impl<'t, 'i> Thinking<'t, 'i> {
         if !ask.target.reasoning {
             return Self { wanted, ..Self::default() };
         }
-        let (mut mode, mut effort) = (Mode::Unsaid, None);
+        let (mut mode, mut effort) = (MessagesThinkingMode::Unsaid, None);
         match asked_effort(ask) {
-            Some(Effort::Off) => mode = Mode::Off,
+            Some(Effort::Off) => mode = MessagesThinkingMode::Off,
             Some(Effort::Word(word, _)) if ask.target.effort_words => effort = Some(word),
-            Some(Effort::Word(_, tokens) | Effort::Tokens(tokens)) => mode = Mode::Tokens(tokens),
+            Some(Effort::Word(_, tokens) | Effort::Tokens(tokens)) => {
+                mode = MessagesThinkingMode::Tokens(tokens)
+            }
             None => {}
         }
         if let Some(own) = said.and_then(own_words) {
             mode = own;
         }
         mode = match mode {
-            Mode::Tokens(tokens) => match fitting(tokens, max_tokens).filter(|_| !tool_is_forced) {
-                Some(tokens) => Mode::Tokens(tokens),
-                None => Mode::Unsaid,
-            },
-            mode @ (Mode::Unsaid | Mode::Off | Mode::Own { .. }) => mode,
+            MessagesThinkingMode::Tokens(tokens) => {
+                match fitting(tokens, max_tokens).filter(|_| !tool_is_forced) {
+                    Some(tokens) => MessagesThinkingMode::Tokens(tokens),
+                    None => MessagesThinkingMode::Unsaid,
+                }
+            }
+            mode @ (MessagesThinkingMode::Unsaid
+            | MessagesThinkingMode::Off
+            | MessagesThinkingMode::Own { .. }) => mode,
         };
         let thinking = Self { mode, effort, wanted };
         // The target does not begin to think in the middle of what it has begun without.
         if thinking.is_on() && acts_unsigned(messages) {
-            Self { mode: Mode::Unsaid, ..thinking }
+            Self { mode: MessagesThinkingMode::Unsaid, ..thinking }
         } else {
             thinking
         }
@@ -85,25 +91,25 @@ impl<'t, 'i> Thinking<'t, 'i> {
     /// Whether the target thinks for certain. It then takes no sampling parameters.
     pub(super) fn is_on(&self) -> bool {
         match self.mode {
-            Mode::Unsaid | Mode::Off => false,
-            Mode::Tokens(_) => true,
-            Mode::Own { on, .. } => on,
+            MessagesThinkingMode::Unsaid | MessagesThinkingMode::Off => false,
+            MessagesThinkingMode::Tokens(_) => true,
+            MessagesThinkingMode::Own { on, .. } => on,
         }
     }
 
-    pub(super) fn write(&self, body: &mut Members<'_>) {
-        if matches!(self.mode, Mode::Unsaid) {
+    pub(super) fn write(&self, body: &mut ObjectWriter<'_>) {
+        if matches!(self.mode, MessagesThinkingMode::Unsaid) {
             return;
         }
-        let mut thinking = Members::open(body.key("thinking"));
+        let mut thinking = ObjectWriter::open(body.key("thinking"));
         match &self.mode {
-            Mode::Unsaid => {}
-            Mode::Off => thinking.text("type", "disabled"),
-            Mode::Tokens(tokens) => {
+            MessagesThinkingMode::Unsaid => {}
+            MessagesThinkingMode::Off => thinking.text("type", "disabled"),
+            MessagesThinkingMode::Tokens(tokens) => {
                 thinking.text("type", "enabled");
                 write::number(thinking.key("budget_tokens"), *tokens);
             }
-            Mode::Own { said, .. } => {
+            MessagesThinkingMode::Own { said, .. } => {
                 for name in ["type", "budget_tokens", "display"] {
                     if let Some(value) = read::member(said, name) {
                         thinking.tree(name, value);
@@ -148,12 +154,14 @@ fn asked_effort(ask: &Ask<'_, '_, '_>) -> Option<Effort> {
     }
 }
 
-fn own_words<'t, 'i>(said: Object<'t, 'i>) -> Option<Mode<'t, 'i>> {
+fn own_words<'t, 'i>(said: Object<'t, 'i>) -> Option<MessagesThinkingMode<'t, 'i>> {
     match read::member_text(&said, "type")? {
         // What other vendors call by this name has no number.
-        "enabled" if read::member(&said, "budget_tokens").is_none() => Some(Mode::Tokens(MEDIUM)),
-        "enabled" | "adaptive" => Some(Mode::Own { on: true, said }),
-        "disabled" | "between_tools" => Some(Mode::Own { on: false, said }),
+        "enabled" if read::member(&said, "budget_tokens").is_none() => {
+            Some(MessagesThinkingMode::Tokens(MEDIUM))
+        }
+        "enabled" | "adaptive" => Some(MessagesThinkingMode::Own { on: true, said }),
+        "disabled" | "between_tools" => Some(MessagesThinkingMode::Own { on: false, said }),
         _ => None,
     }
 }
@@ -185,16 +193,16 @@ fn is_signed(message: Tree<'_, '_>) -> bool {
 }
 
 /// Writes the thoughts of the assistant that the target has signed.
-pub(super) fn write_signed(message: &Message<'_, '_>, content: &mut Content<'_>) {
+pub(super) fn write_signed(message: &ClientMessage<'_, '_>, content: &mut MessagesContent<'_>) {
     signed::blocks(&message.members, &LISTS, |block| {
-        let mut out = Members::open(content.block());
+        let mut out = ObjectWriter::open(content.block());
         match block {
-            Signed::Thinking { thinking, signature } => {
+            SignedThought::Thinking { thinking, signature } => {
                 out.text("type", "thinking");
                 out.text("thinking", &thinking);
                 out.text("signature", signature);
             }
-            Signed::Redacted { data } => {
+            SignedThought::Redacted { data } => {
                 out.text("type", "redacted_thinking");
                 out.text("data", data);
             }

@@ -7,14 +7,14 @@ use super::Ask;
 use super::content::{cache_control, cache_of};
 use crate::adapt::chat_over_messages::losses::{CUSTOM_CHOICE, CUSTOM_TOOL, refuse};
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::{self, Members};
+use crate::adapt::write::{self, ObjectWriter};
 use crate::adapt::{Rejection, read, schema};
 use crate::json::Tree;
 
 /// See the module.
-pub(super) struct Tools<'t, 'i> {
+pub(super) struct MessagesTools<'t, 'i> {
     tools: Vec<Tool<'t, 'i>>,
-    choice: Option<Choice<'i>>,
+    choice: Option<MessagesToolChoice<'i>>,
     parallel: bool,
     strict_is_known: bool,
 }
@@ -26,14 +26,14 @@ struct Tool<'t, 'i> {
 }
 
 #[derive(Clone, Copy)]
-enum Choice<'i> {
+enum MessagesToolChoice<'i> {
     Auto,
     Any,
     None,
     Named(&'i str),
 }
 
-impl<'t, 'i> Tools<'t, 'i> {
+impl<'t, 'i> MessagesTools<'t, 'i> {
     /// What the request names, in the new form or the old one.
     pub(super) fn of(ask: &Ask<'_, 't, 'i>) -> Result<Self, Rejection> {
         let mut all = Self {
@@ -65,10 +65,11 @@ impl<'t, 'i> Tools<'t, 'i> {
 
     /// Whether the target has to call a tool.
     pub(super) fn is_forced(&self) -> bool {
-        matches!(self.choice, Some(Choice::Any | Choice::Named(_))) && !self.tools.is_empty()
+        matches!(self.choice, Some(MessagesToolChoice::Any | MessagesToolChoice::Named(_)))
+            && !self.tools.is_empty()
     }
 
-    pub(super) fn write(&self, names: &mut ToolNames, body: &mut Members<'_>) {
+    pub(super) fn write(&self, names: &mut ToolNames, body: &mut ObjectWriter<'_>) {
         if self.tools.is_empty() {
             return;
         }
@@ -79,23 +80,23 @@ impl<'t, 'i> Tools<'t, 'i> {
             tool.write(self.strict_is_known, names, list);
         }
         list.push(b']');
-        if let Some(choice) = self.choice.or_else(|| (!self.parallel).then_some(Choice::Auto)) {
+        if let Some(choice) = self.choice.or_else(|| (!self.parallel).then_some(MessagesToolChoice::Auto)) {
             self.write_choice(choice, names, body.key("tool_choice"));
         }
     }
 
-    fn write_choice(&self, choice: Choice<'_>, names: &mut ToolNames, out: &mut Vec<u8>) {
-        let mut out = Members::open(out);
+    fn write_choice(&self, choice: MessagesToolChoice<'_>, names: &mut ToolNames, out: &mut Vec<u8>) {
+        let mut out = ObjectWriter::open(out);
         match choice {
-            Choice::Auto => out.text("type", "auto"),
-            Choice::Any => out.text("type", "any"),
-            Choice::None => out.text("type", "none"),
-            Choice::Named(name) => {
+            MessagesToolChoice::Auto => out.text("type", "auto"),
+            MessagesToolChoice::Any => out.text("type", "any"),
+            MessagesToolChoice::None => out.text("type", "none"),
+            MessagesToolChoice::Named(name) => {
                 out.text("type", "tool");
                 out.text("name", &names.fit(name));
             }
         }
-        if !self.parallel && !matches!(choice, Choice::None) {
+        if !self.parallel && !matches!(choice, MessagesToolChoice::None) {
             out.raw("disable_parallel_tool_use", "true");
         }
         out.close();
@@ -109,7 +110,7 @@ impl<'t, 'i> Tools<'t, 'i> {
         }
         let choice = read::object(choice, || CHOICE.to_owned())?;
         match read::needed_text(&choice, "type", || CHOICE.to_owned())? {
-            "function" => self.choice = Some(Choice::Named(function_name(&choice, CHOICE)?)),
+            "function" => self.choice = Some(MessagesToolChoice::Named(function_name(&choice, CHOICE)?)),
             "allowed_tools" => self.allow(&choice)?,
             "custom" => return Err(refuse(CUSTOM_CHOICE, CHOICE)),
             _ => return Err(Rejection::malformed(CHOICE, CHOICES)),
@@ -143,7 +144,7 @@ impl<'t, 'i> Tools<'t, 'i> {
 
 impl Tool<'_, '_> {
     fn write(&self, strict_is_known: bool, names: &mut ToolNames, out: &mut Vec<u8>) {
-        let mut tool = Members::open(out);
+        let mut tool = ObjectWriter::open(out);
         tool.text("name", &names.fit(self.name));
         let description = read::member_text(&self.function, "description");
         if let Some(text) = description.filter(|text| !text.is_empty()) {
@@ -178,21 +179,21 @@ fn tool_of<'t, 'i>(tool: Tree<'t, 'i>, position: usize) -> Result<Tool<'t, 'i>, 
     Ok(Tool { name, function, cache })
 }
 
-fn old_choice<'i>(choice: Option<Tree<'_, 'i>>) -> Result<Option<Choice<'i>>, Rejection> {
+fn old_choice<'i>(choice: Option<Tree<'_, 'i>>) -> Result<Option<MessagesToolChoice<'i>>, Rejection> {
     const CALL: &str = "function_call";
     let Some(choice) = choice else { return Ok(None) };
     if let Some(word) = read::as_text(choice) {
         return word_of(word, CALL).map(Some);
     }
     let choice = read::object(choice, || CALL.to_owned())?;
-    read::needed_text(&choice, "name", || CALL.to_owned()).map(|name| Some(Choice::Named(name)))
+    read::needed_text(&choice, "name", || CALL.to_owned()).map(|name| Some(MessagesToolChoice::Named(name)))
 }
 
-fn word_of<'i>(word: &str, path: &str) -> Result<Choice<'i>, Rejection> {
+fn word_of<'i>(word: &str, path: &str) -> Result<MessagesToolChoice<'i>, Rejection> {
     match word {
-        "auto" => Ok(Choice::Auto),
-        "required" => Ok(Choice::Any),
-        "none" => Ok(Choice::None),
+        "auto" => Ok(MessagesToolChoice::Auto),
+        "required" => Ok(MessagesToolChoice::Any),
+        "none" => Ok(MessagesToolChoice::None),
         _ => Err(Rejection::malformed(path, CHOICES)),
     }
 }
