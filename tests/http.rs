@@ -187,6 +187,9 @@ async fn a_chunked_request_that_could_be_read_otherwise_is_refused() {
     assert_eq!((reply.status, reply.answers()), (200, 2), "{reply:?}");
 }
 
+/// Codings that are no doubt in an answer: extensions and trailers are dropped, and the end is the same for every reader.
+const DROPPED: [&str; 3] = ["a NUL in an extension", "a DEL in an extension", "a hundred trailers"];
+
 /// LIM-5: the codings of answers. Nothing that ends in doubt is passed on as whole.
 #[tokio::test]
 async fn a_chunked_answer_that_could_be_read_otherwise_is_an_error() {
@@ -195,9 +198,9 @@ async fn a_chunked_answer_that_could_be_read_otherwise_is_an_error() {
     let head =
         |kind: &str| format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
     for (name, coding) in codings_in_doubt(&chat::completion("never whole")) {
-        upstream.then(Answer::new().send([head("application/json").as_bytes(), &coding].concat()));
+        upstream.then(Answer::new().send([head("application/json").as_bytes(), &coding].concat()).close());
         let reply = gateway.client().chat(chat::request("m")).await;
-        assert_eq!(reply.status, 502, "{name}: {reply:?}");
+        assert_eq!(reply.status, if DROPPED.contains(&name) { 200 } else { 502 }, "{name}: {reply:?}");
     }
     let events = String::from_utf8(chat::events(&["a"]).concat()).unwrap();
     for (name, coding) in codings_in_doubt(&events) {
@@ -207,14 +210,14 @@ async fn a_chunked_answer_that_could_be_read_otherwise_is_an_error() {
             [head("text/event-stream").as_bytes(), format!("{:x}\r\n", content.len()).as_bytes()].concat();
         let whole = [begun.as_slice(), &content, b"\r\n"].concat();
         let gate = Gate::new();
-        upstream.then(Answer::new().send(whole).wait(&gate).send(coding));
+        upstream.then(Answer::new().send(whole).wait(&gate).send(coding).close());
         let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
         flow.event().await;
         gate.open(1);
         let (events, _) = flow.rest().await;
         let last = events.last().map(|event| String::from_utf8_lossy(&event.bytes).into_owned());
         let is_error = last.as_ref().is_some_and(|last| last.contains("\"error\""));
-        assert!(is_error, "{name}: {last:?}");
+        assert_eq!(is_error, !DROPPED.contains(&name), "{name}: {last:?}");
     }
 }
 

@@ -132,11 +132,6 @@ impl Out {
     pub(crate) fn tail(&self) -> &[u8] {
         &self.tail
     }
-
-    /// Gives back all memory. What has not been written never will be.
-    pub(crate) fn rest(&mut self) {
-        *self = Self::default();
-    }
 }
 
 /// At most so many bytes.

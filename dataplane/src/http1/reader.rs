@@ -158,10 +158,4 @@ impl<Io: AsyncRead + Unpin> Reader<Io> {
             self.unread.reserve(self.room);
         }
     }
-
-    /// Gives back memory that an idle connection does not need.
-    pub(crate) fn rest(&mut self) {
-        self.unread = BytesMut::new();
-        self.room = ROOM_MIN;
-    }
 }

@@ -7,14 +7,13 @@ use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, USER_AGENT,
 };
-use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use shared::port::{BoxError, HttpLimits, MetadataServer};
 use shared::provider::path::Paths;
 use shared::routing::{HttpVersion, Origin};
 
 use super::dial::{UpstreamIo, dial, dial_metadata};
-use super::http1::Connection;
+use super::http1::UpstreamConnection;
 use super::outgoing::Outgoing;
 use super::request::AGENT;
 use super::{AnswerBody, Incomplete, Lease, SendError, handshake_http2};
@@ -85,24 +84,18 @@ const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PA
 type Answered = (StatusCode, HeaderMap, AnswerBody);
 
 async fn send_http1(io: UpstreamIo, request: &Request<Bytes>, origin: &Origin) -> Result<Answered, BoxError> {
-    let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
-    let mut connection = Box::new(Connection::new(io));
-    let out = connection.out();
-    out.put(format!("{} {path} HTTP/1.1\r\nhost: {}\r\n", request.method(), origin.authority).as_bytes());
-    for (name, value) in &own_headers(request.headers()) {
-        out.field(name.as_str(), value.as_bytes());
-    }
-    out.put(format!("connection: close\r\ncontent-length: {}\r\n\r\n", request.body().len()).as_bytes());
-    out.data(request.body());
-    let mut headers = HeaderMap::new();
-    let mut keep = |name: &str, value: &[u8]| {
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value)) {
-            headers.append(name, value);
-        }
-    };
-    let sent = connection.send(&mut keep).await;
-    let status = StatusCode::from_u16(sent.map_err(SendError::from)?.status)?;
-    Ok((status, headers, AnswerBody::Http1(connection)))
+    let mut outgoing = Request::new(Outgoing::new(segments(request.body())));
+    *outgoing.method_mut() = request.method().clone();
+    let path = request.uri().path_and_query().cloned();
+    *outgoing.uri_mut() = path.map(Uri::from).unwrap_or_default();
+    let headers = outgoing.headers_mut();
+    headers.insert(HOST, HeaderValue::from_str(origin.authority.as_str())?);
+    headers.extend(own_headers(request.headers()));
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(CONTENT_LENGTH, request.body().len().into());
+    let mut connection = Box::new(UpstreamConnection::handshake(io).await?);
+    let head = connection.send(outgoing).await.map_err(SendError::from)?;
+    Ok((head.status, head.headers, AnswerBody::Http1(connection)))
 }
 
 async fn send_http2(io: UpstreamIo, request: Request<Bytes>) -> Result<Answered, BoxError> {

@@ -10,7 +10,11 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::dial::UpstreamIo;
-use super::http1::INTERIM_MAX;
+
+/// Interim answers to one request. Upstreams that send them as a sign of life do so every few seconds.
+pub(super) const INTERIM_MAX: usize = 100;
+/// The fault of an upstream that sends more.
+pub(super) const INTERIM_WITHOUT_END: &str = "it sent interim answers (1xx) without end";
 
 /// A socket that fails once an upstream sends interim answers without end.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 //! inside the process. Knows nothing of retries.
 
 use std::cell::Cell;
+use std::error::Error as _;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -28,12 +29,11 @@ pub(crate) mod resolve;
 pub(crate) mod voice;
 
 use self::dial::{DialError, UpstreamIo, dial, is_local};
-use self::http1::{Connection, INTERIM_WITHOUT_END, Phase, Unanswered};
-use self::interim::Counted;
+use self::http1::{Progress, Unanswered, UpstreamConnection};
+use self::interim::{Counted, INTERIM_WITHOUT_END};
 use self::outgoing::Outgoing;
 use self::pool::Shared;
 use self::request::Way;
-use crate::http1::Fault;
 use crate::worker::Worker;
 
 /// The head of an upstream's answer, with a body that is read piece by piece.
@@ -171,26 +171,27 @@ impl std::fmt::Display for SendError {
     }
 }
 
-impl From<Fault> for SendError {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Closed => Self::Broke("closed before an answer".into()),
-            Fault::Io(error) if is_local(&error) => Self::Local(error),
-            Fault::Io(error) => Self::Broke(Box::new(error)),
-            Fault::Invalid(why) => Self::Invalid(why),
-        }
-    }
-}
-
 impl From<Unanswered> for SendError {
     fn from(unanswered: Unanswered) -> Self {
-        unanswered.fault.into()
+        unanswered.error
     }
 }
 
 impl From<hyper::Error> for SendError {
     fn from(error: hyper::Error) -> Self {
-        Self::Broke(Box::new(error))
+        if error.is_parse_too_large() {
+            return Self::Invalid("the head of its answer is too large");
+        }
+        if error.is_parse() {
+            return Self::Invalid("its answer is not HTTP");
+        }
+        if error.is_incomplete_message() {
+            return Self::Broke("closed before an answer".into());
+        }
+        match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
+            Some(source) if is_local(source) => Self::Local(io::Error::new(source.kind(), error)),
+            _ => Self::Broke(Box::new(error)),
+        }
     }
 }
 
@@ -198,7 +199,7 @@ impl From<hyper::Error> for SendError {
 /// how a request is cancelled.
 #[derive(Debug)]
 pub(crate) enum AnswerBody {
-    Http1(Box<Connection>),
+    Http1(Box<UpstreamConnection>),
     Http2 {
         incoming: Incoming,
         _lease: Lease,
@@ -227,7 +228,9 @@ impl AnswerBody {
             Self::Http1(connection) => {
                 connection.poll_data(cx).map(|item| item.map(|data| data.map_err(|_| Broken)))
             }
-            Self::Http2 { incoming, .. } => poll_http2(incoming, cx),
+            Self::Http2 { incoming, .. } => {
+                poll_incoming(incoming, cx).map(|item| item.map(|data| data.map_err(|_| Broken)))
+            }
             Self::Echo(echo) => echo.poll_data(cx),
             Self::Voice(voice) => voice.poll_data(cx),
             Self::Ended => Poll::Ready(None),
@@ -260,8 +263,8 @@ impl AnswerBody {
     }
 }
 
-/// Skips trailers, which are never relayed.
-fn poll_http2(body: &mut Incoming, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+/// The next frame of data. Skips trailers, which are never relayed.
+fn poll_incoming(body: &mut Incoming, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Bytes>>> {
     loop {
         match std::task::ready!(Pin::new(&mut *body).poll_frame(cx)) {
             Some(Ok(frame)) => {
@@ -269,7 +272,7 @@ fn poll_http2(body: &mut Incoming, cx: &mut Context<'_>) -> Poll<Option<Result<B
                     return Poll::Ready(Some(Ok(data)));
                 }
             }
-            Some(Err(_)) => return Poll::Ready(Some(Err(Broken))),
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
             None => return Poll::Ready(None),
         }
     }
@@ -305,13 +308,13 @@ async fn send_network(
         match send_http1(connection, origin, draft).await {
             Ok(answer) => return Ok(answer),
             // Nothing of the request has reached the upstream, so a new connection may take it.
-            Err(Unanswered { phase: Phase::Unsent, .. }) => {}
-            Err(Unanswered { phase: Phase::Sent, fault: Fault::Closed | Fault::Io(_) }) => {
+            Err(Unanswered { progress: Progress::Unsent, .. }) => {}
+            Err(Unanswered { progress: Progress::Sent, error: SendError::Broke(_) }) => {
                 if !draft.way.is_safe() {
                     return Err(SendError::Stale);
                 }
             }
-            Err(Unanswered { fault, .. }) => return Err(fault.into()),
+            Err(Unanswered { error, .. }) => return Err(error),
         }
     }
     // Boxed, so that a request which finds an idle connection carries no room for making one.
@@ -338,23 +341,18 @@ async fn send_anew(
         worker.pool.put_shared(origin, shared.clone());
         return send_http2(shared, draft.http2(origin)).await.map_err(SendError::from);
     }
-    Ok(send_http1(Box::new(Connection::new(io)), origin, draft).await?)
+    let connection = Box::new(UpstreamConnection::handshake(io).await?);
+    Ok(send_http1(connection, origin, draft).await?)
 }
 
 async fn send_http1(
-    mut connection: Box<Connection>,
+    mut connection: Box<UpstreamConnection>,
     origin: &Origin,
     draft: &request::Draft<'_>,
 ) -> Result<Answer, Unanswered> {
-    let mut kept = Kept::default();
-    draft.http1(origin, connection.out());
-    let mut keep = |name: &str, value: &[u8]| kept.field(name, value);
-    let status = connection.send(&mut keep).await?.status;
-    if *draft.accept != request::JSON {
-        // The answer may take long, and what the request was written in is not needed for it.
-        connection.out().rest();
-    }
-    Ok(Answer { status, head: kept, body: AnswerBody::Http1(connection) })
+    let head = connection.send(draft.http1(origin)).await?;
+    let kept = Kept::of(&head.headers);
+    Ok(Answer { status: head.status.as_u16(), head: kept, body: AnswerBody::Http1(connection) })
 }
 
 /// Why a request over HTTP/2 has no answer.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use hyper::client::conn::http2;
 use shared::routing::{HttpVersion, Origin};
 
-use super::http1::Connection;
+use super::http1::UpstreamConnection;
 use super::outgoing::Outgoing;
 
 /// See the module.
@@ -52,7 +52,7 @@ struct Slot {
 
 #[derive(Debug)]
 struct Idle {
-    connection: Box<Connection>,
+    connection: Box<UpstreamConnection>,
     since: u32,
 }
 
@@ -85,7 +85,7 @@ fn speech(origin: &Origin) -> usize {
 
 impl Pool {
     /// A live idle HTTP/1.1 connection to `origin`.
-    pub(crate) fn take(&self, origin: &Origin) -> Option<Box<Connection>> {
+    pub(crate) fn take(&self, origin: &Origin) -> Option<Box<UpstreamConnection>> {
         self.with_slot(origin, |slot| {
             while let Some(mut idle) = slot.http1.pop() {
                 if idle.connection.is_reusable() {
@@ -111,10 +111,11 @@ impl Pool {
 
     /// Takes back a connection that has answered completely, if it may serve again; whether its upstream has closed
     /// it is seen when it is taken. `now` is the worker's coarse clock.
-    pub(crate) fn put(&self, origin: &Origin, connection: Box<Connection>, now: u32) {
+    pub(crate) fn put(&self, origin: &Origin, connection: Box<UpstreamConnection>, now: u32) {
         if !connection.is_finished() {
             return;
         }
+        connection.rest();
         self.insert(origin, |slot| {
             if slot.http1.len() < IDLE_MAX {
                 slot.http1.push(Idle { connection, since: now });
@@ -144,13 +145,11 @@ impl Pool {
         }
     }
 
-    /// Closes what has idled too long or was closed by its upstream, and takes from the rest what memory they do not need
-    /// to idle. Called once a second.
+    /// Closes connections that have been idle for too long or were closed by their upstream. Called once a second.
     pub(crate) fn sweep(&self, now: u32) {
         for map in self.slots.borrow_mut().iter_mut() {
             map.retain(|_, slot| {
                 slot.http1.retain_mut(|idle| {
-                    idle.connection.rest();
                     now.wrapping_sub(idle.since) < IDLE_SECONDS_MAX && idle.connection.is_reusable()
                 });
                 slot.http2.retain(|shared| !shared.sender.is_closed());

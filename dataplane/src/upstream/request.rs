@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 use shared::answer_head::{self, X_REQUEST_ID};
@@ -14,7 +14,6 @@ use shared::provider::sigv4::{Signable, sha256};
 use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
 use super::outgoing::Outgoing;
-use crate::http1::Out;
 
 /// How a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,22 +79,20 @@ static IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 pub(crate) static AGENT: HeaderValue = HeaderValue::from_static(concat!("llmgw/", env!("CARGO_PKG_VERSION")));
 
 impl Draft<'_> {
-    /// Writes an HTTP/1.1 request.
-    pub(crate) fn http1(&self, origin: &Origin, out: &mut Out) {
-        let (method, path) = (self.way.method(), self.path.as_str());
-        for part in [method.as_str(), " ", path, " HTTP/1.1\r\nhost: ", origin.authority.as_str(), "\r\n"] {
-            out.put(part.as_bytes());
+    /// The HTTP/1.1 request: the path alone, `Host` first, and the length of the body if it has one.
+    pub(crate) fn http1(&self, origin: &Origin) -> Request<Outgoing> {
+        let mut request = self.request(Uri::from(self.path.clone()));
+        let headers = request.headers_mut();
+        if let Ok(host) = HeaderValue::from_str(origin.authority.as_str()) {
+            headers.insert(HOST, host);
         }
-        self.each_header(|name, value| out.field(name.as_str(), value.as_bytes()));
+        self.each_header(|name, value| {
+            headers.append(name.clone(), value.clone());
+        });
         if self.has_body() {
-            out.put(b"content-length: ");
-            out.number(self.body_bytes(), 10);
-            out.put(b"\r\n");
+            headers.insert(CONTENT_LENGTH, self.body_bytes().into());
         }
-        out.put(b"\r\n");
-        for segment in &self.segments {
-            out.data(segment);
-        }
+        request
     }
 
     /// The same as an HTTP/2 request: a whole URI, and no `Host`.
@@ -104,14 +101,22 @@ impl Draft<'_> {
         parts.scheme = Some(if origin.tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
         parts.authority = Some(origin.authority.clone());
         parts.path_and_query = Some(self.path.clone());
-        let mut request = Request::new(Outgoing::new(self.segments.clone()));
-        *request.method_mut() = self.way.method();
-        *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+        let mut request = self.request(Uri::from_parts(parts).unwrap_or_default());
         *request.version_mut() = Version::HTTP_2;
         let headers = request.headers_mut();
         self.each_header(|name, value| {
             headers.append(name.clone(), value.clone());
         });
+        request
+    }
+
+    /// A request without headers, of HTTP/1.1.
+    fn request(&self, uri: Uri) -> Request<Outgoing> {
+        let mut request = Request::new(Outgoing::new(self.segments.clone()));
+        *request.method_mut() = self.way.method();
+        *request.uri_mut() = uri;
+        // Room for the fields that most requests have, so that the map is not rebuilt while they are put in.
+        request.headers_mut().reserve(HEADERS_USUAL);
         request
     }
 
@@ -168,6 +173,9 @@ impl Draft<'_> {
         self.segments.iter().map(|segment| segment.len() as u64).sum()
     }
 }
+
+/// Fields of a request for which there is room from the beginning.
+const HEADERS_USUAL: usize = 12;
 
 /// What of the client's headers goes upstream in `dialect`.
 pub(crate) fn forwarded(dialect: Dialect, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {

@@ -1,11 +1,14 @@
-//! HTTP/1.1 to upstreams, spoken inside the task of the request that waits for the answer.
+//! HTTP/1.1 to upstreams: hyper's client, polled inside the task of the request that waits for the answer.
 //!
-//! A pooled client as libraries have it gives every connection a task of its own: each piece of a body crosses
-//! two tasks, one channel and as many wake-ups, and leaves in a write of its own. Here all that one read of the
-//! socket brought is decoded in place, relayed in one piece, and dropping the answer drops the socket, which is
-//! all that cancelling takes.
+//! A pooled client spawns a task for each connection, so that each piece of a body crosses a channel between two tasks
+//! and leaves in a write of its own. Here the request's task polls hyper's connection itself: what one read of the
+//! socket brought is handed on in one piece, and dropping the answer closes the socket, which cancels the request.
 
 mod connection;
-mod head;
+mod framing;
+mod quiet_waker;
+mod socket;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use self::connection::{Connection, INTERIM_MAX, INTERIM_WITHOUT_END, Phase, Unanswered};
+pub(crate) use self::connection::{Progress, Unanswered, UpstreamConnection};

@@ -1,0 +1,23 @@
+//! The framing of an answer, checked once more behind hyper: an answer that states its length in more than one way may be
+//! read to another end by another reader (LIM-5). hyper accepts lengths that agree, and codings before `chunked`.
+
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+
+/// Refuses an answer whose fields leave its end in doubt.
+pub(super) fn check(headers: &HeaderMap) -> Result<(), &'static str> {
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let (length, coding) = (lengths.next(), codings.next());
+    if lengths.next().is_some() || (length.is_some() && coding.is_some()) {
+        return Err("it states the length of its answer more than once");
+    }
+    if length.is_some_and(|length| !length.as_bytes().iter().all(u8::is_ascii_digit)) {
+        return Err("its Content-Length is not a number");
+    }
+    let is_chunked = coding.is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+    if !is_chunked || codings.next().is_some() {
+        return Err("its Transfer-Encoding is something other than one 'chunked'");
+    }
+    Ok(())
+}

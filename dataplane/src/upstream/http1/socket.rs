@@ -1,0 +1,182 @@
+//! The socket below hyper: it notes how far the current exchange has come, writes long requests in turns, and leaves an
+//! early answer readable when the upstream takes no more of the request.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use http::HeaderMap;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::connection::HEAD_BYTES_MAX;
+use crate::http1::TURN_BYTES;
+use crate::upstream::interim::INTERIM_MAX;
+
+/// What has happened on a connection since its current request began. The connection, its socket and hyper's callback
+/// share it, all of them in one thread.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    has_written: AtomicBool,
+    has_read: AtomicBool,
+    interim_answers: AtomicUsize,
+    interim_bytes: AtomicUsize,
+    /// Bytes written in the current turn.
+    turn_bytes: AtomicUsize,
+}
+
+impl Tally {
+    /// A request begins.
+    pub(super) fn begin(&self) {
+        self.has_written.store(false, Ordering::Relaxed);
+        self.has_read.store(false, Ordering::Relaxed);
+        self.interim_answers.store(0, Ordering::Relaxed);
+        self.interim_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns true if a byte of the request has gone out.
+    pub(super) fn has_written(&self) -> bool {
+        self.has_written.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if a byte of an answer has come.
+    pub(super) fn has_read(&self) -> bool {
+        self.has_read.load(Ordering::Relaxed)
+    }
+
+    /// Counts an interim answer (1xx).
+    pub(super) fn add_interim(&self, headers: &HeaderMap) {
+        let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
+        self.interim_answers.fetch_add(1, Ordering::Relaxed);
+        self.interim_bytes.fetch_add(STATUS_LINE_BYTES + fields.sum::<usize>(), Ordering::Relaxed);
+    }
+
+    /// Returns true if the upstream has sent more interim answers than one request may get.
+    pub(super) fn is_flooded(&self) -> bool {
+        self.interim_answers.load(Ordering::Relaxed) > INTERIM_MAX
+            || self.interim_bytes.load(Ordering::Relaxed) > HEAD_BYTES_MAX
+    }
+
+    pub(super) fn begin_turn(&self) {
+        self.turn_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns true if the other connections of the worker have their turn now.
+    pub(super) fn turn_is_over(&self) -> bool {
+        self.turn_bytes.load(Ordering::Relaxed) >= TURN_BYTES
+    }
+
+    fn turn_bytes_left(&self) -> usize {
+        TURN_BYTES.saturating_sub(self.turn_bytes.load(Ordering::Relaxed))
+    }
+
+    fn wrote(&self, bytes: usize) {
+        if bytes > 0 {
+            self.has_written.store(true, Ordering::Relaxed);
+            self.turn_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Bytes of a field beside its name and value, and of the shortest status line.
+const FIELD_BYTES: usize = 4;
+const STATUS_LINE_BYTES: usize = 15;
+
+/// A socket to an upstream that keeps a [`Tally`].
+#[derive(Debug)]
+pub(super) struct TalliedSocket<Io> {
+    io: Io,
+    tally: Arc<Tally>,
+}
+
+impl<Io> TalliedSocket<Io> {
+    pub(super) fn new(io: Io, tally: Arc<Tally>) -> Self {
+        Self { io, tally }
+    }
+
+    /// Notes what a write did. An upstream that refuses a request may close before it has read all of it; the answer
+    /// that explains why is still to be read, and the end of the connection shows there as well.
+    fn note_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match written {
+            Poll::Ready(Ok(bytes)) => {
+                self.tally.wrote(bytes);
+                Poll::Ready(Ok(bytes))
+            }
+            Poll::Ready(Err(error)) if is_closed_by_peer(&error) => Poll::Pending,
+            other => other,
+        }
+    }
+}
+
+fn is_closed_by_peer(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted
+    )
+}
+
+impl<Io: AsyncRead + Unpin> AsyncRead for TalliedSocket<Io> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.tally.is_flooded() {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        if buf.filled().len() > before {
+            self.tally.has_read.store(true, Ordering::Relaxed);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A write past the turn is pending without a waker: the connection sees that the turn is over, and wakes its task.
+impl<Io: AsyncWrite + Unpin> AsyncWrite for TalliedSocket<Io> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let Some(left) = Some(self.tally.turn_bytes_left()).filter(|left| *left > 0) else {
+            return Poll::Pending;
+        };
+        let written = Pin::new(&mut self.io).poll_write(cx, buf.get(..left).unwrap_or(buf));
+        self.note_write(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut left = self.tally.turn_bytes_left();
+        let fits = |buf: &&IoSlice<'_>| {
+            let fits = buf.len() <= left;
+            left = left.saturating_sub(buf.len());
+            fits
+        };
+        let whole = bufs.iter().take_while(fits).count();
+        match (bufs.get(..whole), bufs.first()) {
+            (Some(whole), _) if !whole.is_empty() => {
+                let written = Pin::new(&mut self.io).poll_write_vectored(cx, whole);
+                self.note_write(written)
+            }
+            (_, first) => self.poll_write(cx, first.map_or(&[], |first| first)),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.io).poll_flush(cx) {
+            Poll::Ready(Err(error)) if is_closed_by_peer(&error) => Poll::Pending,
+            flushed => flushed,
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}

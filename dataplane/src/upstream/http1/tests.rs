@@ -1,0 +1,255 @@
+//! The connection against an upstream on a real socket, and its socket and waker by themselves.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::Bytes;
+use http::{Method, Request};
+use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::connection::{Progress, UpstreamConnection};
+use super::quiet_waker::QuietWaker;
+use super::socket::{TalliedSocket, Tally};
+use crate::http1::TURN_BYTES;
+use crate::upstream::SendError;
+use crate::upstream::dial::UpstreamIo;
+use crate::upstream::outgoing::Outgoing;
+
+/// A connection, and the upstream's end of it.
+async fn connected() -> (UpstreamConnection, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (upstream, _) = listener.accept().await.unwrap();
+    (UpstreamConnection::handshake(UpstreamIo::Plain(tcp)).await.unwrap(), upstream)
+}
+
+fn get() -> Request<Outgoing> {
+    Request::get("/").header("host", "a").body(Outgoing::new(Vec::new())).unwrap()
+}
+
+async fn read_request(upstream: &mut TcpStream) {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        assert!(upstream.read_buf(&mut request).await.unwrap() > 0, "the request is cut");
+    }
+}
+
+/// Sends a request, which `upstream` answers with `bytes`; returns what `send` returned.
+async fn answered(
+    connection: &mut UpstreamConnection,
+    upstream: &mut TcpStream,
+    bytes: &str,
+) -> Result<u16, SendError> {
+    let answering = async {
+        read_request(upstream).await;
+        upstream.write_all(bytes.as_bytes()).await.unwrap();
+    };
+    let (sent, ()) = tokio::join!(connection.send(get()), answering);
+    sent.map(|head| head.status.as_u16()).map_err(|unanswered| unanswered.error)
+}
+
+async fn piece(connection: &mut UpstreamConnection) -> Option<Result<Bytes, hyper::Error>> {
+    std::future::poll_fn(|cx| connection.poll_data(cx)).await
+}
+
+async fn body(connection: &mut UpstreamConnection) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Some(piece) = piece(connection).await {
+        body.extend_from_slice(&piece.unwrap());
+    }
+    body
+}
+
+/// LIM-5.
+#[tokio::test]
+async fn an_answer_whose_end_is_in_doubt_is_refused() {
+    for head in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nA : b\r\n\r\n",
+        "SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+        &format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(101)),
+        &format!("HTTP/1.1 200 OK\r\na: {}\r\n\r\n", "b".repeat(33 << 10)),
+    ] {
+        let (mut connection, mut upstream) = connected().await;
+        let sent = answered(&mut connection, &mut upstream, head).await;
+        assert!(matches!(sent, Err(SendError::Invalid(_))), "{head:?}: {sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_body_and_of_its_connection_follow_the_fields() {
+    for (head, bytes, reusable) in [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "hello", true),
+        (
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n",
+            "5;e=1\r\nhello\r\n0\r\nx-t: a\r\n\r\n",
+            true,
+        ),
+        ("HTTP/1.1 200 OK\r\n\r\n", "hello", false),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: x, Close\r\n\r\n", "hello", false),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", "hello", false),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n", "hello", true),
+        ("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "hello", true),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "hello, and more", false),
+        ("HTTP/1.1 204 No Content\r\n\r\n", "", true),
+        ("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", "", true),
+    ] {
+        let (mut connection, mut upstream) = connected().await;
+        answered(&mut connection, &mut upstream, &format!("{head}{bytes}")).await.unwrap();
+        if head == "HTTP/1.1 200 OK\r\n\r\n" {
+            drop(upstream);
+        }
+        let body = body(&mut connection).await;
+        assert_eq!(body, if bytes.is_empty() { "" } else { "hello" }.as_bytes(), "{head:?}");
+        assert_eq!(connection.is_finished() && connection.is_reusable(), reusable, "{head:?} {bytes:?}");
+    }
+}
+
+/// STR-1.
+#[tokio::test]
+async fn chunks_that_come_together_are_one_piece() {
+    let (mut connection, mut upstream) = connected().await;
+    let chunks = "3\r\nabc\r\n".repeat(100);
+    let answer = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
+    answered(&mut connection, &mut upstream, &answer).await.unwrap();
+    assert_eq!(piece(&mut connection).await.unwrap().unwrap(), "abc".repeat(100));
+    upstream.write_all(b"2\r\nde\r\nX").await.unwrap();
+    assert_eq!(
+        piece(&mut connection).await.unwrap().unwrap(),
+        "de",
+        "what was sound before a fault is handed on"
+    );
+    assert!(piece(&mut connection).await.unwrap().is_err());
+    assert!(piece(&mut connection).await.is_none());
+    assert!(!connection.is_finished());
+}
+
+#[tokio::test]
+async fn a_request_that_finds_its_connection_closed_is_unsent() {
+    let (mut connection, mut upstream) = connected().await;
+    answered(&mut connection, &mut upstream, "HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+    assert!(piece(&mut connection).await.is_none());
+    assert!(connection.is_finished());
+    drop(upstream);
+    while connection.is_reusable() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(connection.send(get()).await.unwrap_err().progress, Progress::Unsent);
+}
+
+#[tokio::test]
+async fn a_request_that_was_written_may_have_been_taken() {
+    for (bytes, want) in [("", Progress::Sent), ("HTTP/1.1 200 OK\r\ncont", Progress::Answering)] {
+        let (mut connection, mut upstream) = connected().await;
+        let answering = async move {
+            read_request(&mut upstream).await;
+            upstream.write_all(bytes.as_bytes()).await.unwrap();
+        };
+        let (sent, ()) = tokio::join!(connection.send(get()), answering);
+        let unanswered = sent.unwrap_err();
+        assert_eq!(unanswered.progress, want, "{bytes:?}");
+        assert!(matches!(unanswered.error, SendError::Broke(_)), "{unanswered:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_read_though_its_request_is_not() {
+    let (mut connection, mut upstream) = connected().await;
+    let body = Outgoing::new(vec![Bytes::from(vec![b'x'; 4 << 20]); 8]);
+    let request = Request::builder().method(Method::POST).header("host", "a").body(body).unwrap();
+    let refusing = async move {
+        upstream.read_exact(&mut [0; 1_000]).await.unwrap();
+        upstream.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await.unwrap();
+        // Closed with bytes unread, which resets the connection.
+    };
+    let (sent, ()) = tokio::join!(connection.send(request), refusing);
+    assert_eq!(sent.unwrap().status, 413);
+    assert_eq!(piece(&mut connection).await.unwrap().unwrap(), "no");
+    assert!(!connection.is_reusable());
+}
+
+/// Takes all that it is given.
+#[derive(Default)]
+struct Sink(Vec<u8>);
+
+impl AsyncWrite for Sink {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.extend_from_slice(buf);
+        Poll::Ready(Ok(buf.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[test]
+fn a_long_request_is_written_in_turns() {
+    let tally = Arc::<Tally>::default();
+    let mut socket = TalliedSocket::new(Sink::default(), Arc::clone(&tally));
+    let (short, long) = (vec![b'x'; 1_000], vec![b'y'; TURN_BYTES]);
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut written = 0;
+    for turn in 1..=3 {
+        assert!(!tally.turn_is_over());
+        let slices = [io::IoSlice::new(&short), io::IoSlice::new(&long)];
+        while let Poll::Ready(count) = Pin::new(&mut socket).poll_write_vectored(&mut cx, &slices) {
+            written += count.unwrap();
+        }
+        assert_eq!(written, turn * TURN_BYTES);
+        assert!(tally.turn_is_over());
+        tally.begin_turn();
+    }
+}
+
+#[test]
+fn a_wake_while_polling_asks_for_a_round_and_one_while_asleep_for_the_task() {
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let wakes = Arc::<Wakes>::default();
+    let task = Waker::from(Arc::clone(&wakes));
+    let quiet = Arc::new(QuietWaker::new());
+    let part = Waker::from(Arc::clone(&quiet));
+    assert!(quiet.begin(&task), "nothing has been polled yet");
+    quiet.begin_round();
+    part.wake_by_ref();
+    assert!(!quiet.end_round(), "a part asks for another round");
+    quiet.begin_round();
+    assert!(quiet.end_round());
+    assert!(!quiet.begin(&task), "nothing can have changed");
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+    part.wake_by_ref();
+    part.wake_by_ref();
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    assert!(quiet.begin(&task));
+    quiet.begin_round();
+    assert!(quiet.end_round());
+    quiet.forget_task();
+    part.wake_by_ref();
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1, "an idle connection wakes no task");
+}
