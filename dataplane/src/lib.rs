@@ -19,7 +19,6 @@ mod http1;
 mod inside;
 mod metrics;
 mod operation;
-mod pacing;
 mod plan;
 mod plane;
 mod record;

@@ -14,13 +14,12 @@ use shared::build::BuildIdentity;
 use shared::port::{Handler, HttpClient};
 use shared::snapshot::SnapshotReader;
 use shared::usage::UsageLog;
-use socket2::{Domain, SockRef, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
 
 use crate::inside::{self, Inside};
-use crate::pacing;
 use crate::plane::{Plane, Settings, Shared};
 use crate::relay::Tails;
 use crate::server::accept::{self, Door, Message};
@@ -151,8 +150,6 @@ const BLOCKING_THREADS_MAX: usize = 16;
 pub fn listen(address: SocketAddr) -> io::Result<StdListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
-    // What is accepted has it from the listener.
-    pacing::none_within_machine(&SockRef::from(&socket), address.ip());
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())

@@ -18,14 +18,12 @@ use rustls::ClientConfig;
 use shared::address::is_refused;
 use shared::port::{BoxError, MetadataServer};
 use shared::routing::{HttpVersion, Origin};
-use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::client::TlsStream;
 use tower_service::Service;
 
 use super::resolve::Resolver;
-use crate::pacing;
 
 /// Why no connection came about.
 #[derive(Debug)]
@@ -210,7 +208,6 @@ fn of_lookup(error: io::Error) -> DialError {
 pub(crate) async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_nodelay(true)?;
-    pacing::none_within_machine(&SockRef::from(&socket), address.ip());
     socket.connect(address).await
 }
 
@@ -275,5 +272,17 @@ impl AsyncWrite for UpstreamIo {
             Self::Plain(io) => Pin::new(io).poll_shutdown(cx),
             Self::Tls(io) => Pin::new(&mut **io).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn small_pieces_are_sent_at_once() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = connect_to(listener.local_addr().unwrap()).await.unwrap();
+        assert!(stream.nodelay().unwrap());
     }
 }
