@@ -7,8 +7,8 @@ use std::process::Command;
 use super::skipped;
 
 /// While the file `full` or `eio` is in the directory FAULTS, writes to `gateway.db` and to what is beside it fail in that
-/// way; with `all-full` or `readonly`, writes to the journal and new files there too. What SQLite maps into memory
-/// (`-shm`) is spared: a full disk has its blocks already. While `hang` is there, paths that begin with its content
+/// way; with `all-full` or `readonly`, writes to the journal and new files there too. A full disk takes what lies in
+/// allocated blocks: writes within the length of a file of the journal, and what SQLite maps into memory (`-shm`). While `hang` is there, paths that begin with its content
 /// cannot be opened or looked at: the call never returns. While `no-threads` is there, no thread can be made; while
 /// `no-epoll` is there, the thread whose name is its content cannot wait for events. The process dies at its DIE_AT-th
 /// write to any database, or change of a name of one.
@@ -66,6 +66,15 @@ static int refused(int fd) {
     else return 0;
     return 1;
 }
+static int is_allocated(int fd, size_t n, off_t o) {
+    char path[4096];
+    struct stat found;
+    if (!strstr(path_of(fd, path, sizeof path), "/journal/")) return 0;
+    return fstat(fd, &found) == 0 && o + (off_t)n <= found.st_size;
+}
+static int refused_at(int fd, size_t n, off_t o) {
+    return !(is_set("all-full") && is_allocated(fd, n, o)) && refused(fd);
+}
 static void step(const char *path) {
     static atomic_long steps;
     const char *at = getenv("DIE_AT");
@@ -85,13 +94,13 @@ ssize_t write(int fd, const void *b, size_t n) {
 }
 ssize_t pwrite(int fd, const void *b, size_t n, off_t o) {
     REAL(pwrite);
-    if (refused(fd)) return -1;
+    if (refused_at(fd, n, o)) return -1;
     write_step(fd);
     return real(fd, b, n, o);
 }
 ssize_t pwrite64(int fd, const void *b, size_t n, off_t o) {
     REAL(pwrite64);
-    if (refused(fd)) return -1;
+    if (refused_at(fd, n, o)) return -1;
     write_step(fd);
     return real(fd, b, n, o);
 }

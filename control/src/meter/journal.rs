@@ -1,16 +1,16 @@
 //! The usage journal: where a data-plane thread leaves its events.
 //!
-//! A copy into the pages of a file of its own, or one write(2), makes an event survive the end of the process, and
-//! the writer thread reads it from there: nothing crosses from one thread to the other in memory. No lock, no fsync,
-//! nothing that waits. Every bound is a constant at the end of this file.
+//! One write(2) to the thread's own file makes an event survive the end of the process, and the writer thread reads it
+//! from there: nothing crosses from one thread to the other in memory. No lock, no fsync, nothing that waits. Every bound
+//! is a constant at the end of this file.
 //!
 //! Exchanges begin only while each log has a *reserve*: an empty file with all of its room allocated. When the disk is full
 //! and the current file too, the exchanges that are under way are recorded in the reserve, and no others begin until the
 //! writer thread could make another file. What no file takes is lost, and its client gets no complete answer.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ use shared::usage::{Note, UsageEvent, UsageLog};
 use super::frame::{self, Spot};
 use super::gauge::{Gauge, add, read};
 use super::notes::{Notes, is_notes};
-use super::segment::{Place, SEGMENT_BYTES, Segment, Spare, create, create_long, file_id, is_full};
+use super::segment::{SEGMENT_BYTES, Segment, Spare, create, file_id, is_full};
 use super::spares::{self, Exchange, Spares};
 use crate::store::marks::FileId;
 use crate::vault::random;
@@ -136,7 +136,9 @@ pub(crate) struct Log {
 /// The file that is appended to.
 #[derive(Debug)]
 struct Current {
-    place: Place,
+    file: File,
+    /// Bytes that are allocated in the file.
+    bytes_max: u64,
     segment: Arc<Segment>,
     /// Bytes of whole frames in the file.
     bytes: u64,
@@ -184,10 +186,10 @@ impl Log {
     /// Makes the first file and the reserve.
     fn open_files(&mut self) -> io::Result<()> {
         let id = self.next.take();
-        let first = create(&self.dir, id)?;
+        let first = create(&self.dir, id, SEGMENT_BYTES)?;
         self.go_on(first);
         let id = self.next.take();
-        let reserve = create(&self.dir, id)?;
+        let reserve = create(&self.dir, id, SEGMENT_BYTES)?;
         self.keep(reserve);
         Ok(())
     }
@@ -239,30 +241,32 @@ impl Log {
         next.map(|spare| self.go_on(spare)).is_ok()
     }
 
-    fn go_on(&mut self, Spare { place, segment }: Spare) {
+    fn go_on(&mut self, Spare { file, bytes_max, segment }: Spare) {
         announce(&segment, &self.segments, &self.gauge);
-        let next = Current { place, segment, bytes: 0, events: 0, is_torn: false };
+        let next = Current { file, bytes_max, segment, bytes: 0, events: 0, is_torn: false };
         if let Some(full) = self.current.replace(next) {
             self.leave(full);
         }
     }
 
     fn leave(&mut self, full: Current) {
-        let Current { place, segment, .. } = full;
-        if let Place::Mapped(map) = place {
-            self.exchange.give(map, segment.id);
+        let Current { file, bytes_max, segment, is_torn, .. } = full;
+        if bytes_max == SEGMENT_BYTES && !is_torn {
+            self.exchange.give(file, segment.id);
         }
         seal(&self.gauge, &segment);
     }
 
     /// Returns a file with room for the frame: one that is ready, or else one that is made now.
     fn next_file(&mut self) -> io::Result<Spare> {
-        let is_ordinary = self.frame.len() <= SEGMENT_BYTES;
-        if let Some(spare) = is_ordinary.then(|| self.exchange.take()).flatten() {
+        let bytes = u64::try_from(self.frame.len()).unwrap_or(u64::MAX);
+        if bytes <= SEGMENT_BYTES
+            && let Some(spare) = self.exchange.take()
+        {
             return Ok(spare);
         }
         let id = self.next.take();
-        if is_ordinary { create(&self.dir, id) } else { create_long(&self.dir, id) }
+        create(&self.dir, id, bytes.max(SEGMENT_BYTES))
     }
 
     /// As after a write that failed.
@@ -271,15 +275,12 @@ impl Log {
         self.current.as_mut().unwrap().is_torn = true;
     }
 
-    /// Goes on in a file that is written with write(2), as everywhere on some file systems; returns that file.
+    /// Goes on in `file`, which the reader does not find.
     #[cfg(test)]
-    pub(super) fn go_on_written(&mut self) -> &mut fs::File {
+    pub(super) fn go_on_in(&mut self, file: File) {
         let id = self.next.take();
-        self.go_on(create_long(&self.dir, id).unwrap());
-        match &mut self.current.as_mut().unwrap().place {
-            Place::Written(file) => file,
-            Place::Mapped(_) => panic!("the file is mapped"),
-        }
+        let segment = Arc::new(Segment::fresh(self.dir.join("elsewhere"), id));
+        self.go_on(Spare { file, bytes_max: SEGMENT_BYTES, segment });
     }
 }
 
@@ -288,13 +289,11 @@ impl Current {
     fn append(&mut self, frame: &mut [u8]) -> bool {
         let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
         let end = self.bytes.saturating_add(length);
-        let is_alone = self.bytes == 0 && matches!(self.place, Place::Written(_));
-        let fits = end <= SEGMENT_BYTES as u64 || is_alone;
-        if !fits || self.is_torn {
+        if end > self.bytes_max || self.is_torn {
             return false;
         }
         frame::close(frame, Some(Spot { file: self.segment.id, at: self.bytes }));
-        if let Err(error) = self.place.append(frame) {
+        if let Err(error) = self.file.write_all_at(frame, self.bytes) {
             tracing::error!("{} cannot be written: {error}", self.segment.path.display());
             self.is_torn = true;
             return false;
@@ -356,4 +355,4 @@ fn left_over(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
 /// Bytes of files that are not stored yet; above it no more exchanges begin.
 pub(super) const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of a file that an earlier process may have written: as far as a file goes, and the longest record.
-const LEFT_BYTES_MAX: u64 = (SEGMENT_BYTES + frame::HEADER + frame::RECORD_BYTES_MAX) as u64;
+const LEFT_BYTES_MAX: u64 = SEGMENT_BYTES + (frame::HEADER + frame::RECORD_BYTES_MAX) as u64;

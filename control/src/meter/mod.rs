@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  data-plane thread                       writer thread
-//!  append: a copy into its own file        reads on in each file on a timer, one transaction a batch: the
+//!  append: one write(2) to its own file     reads on in each file on a timer, one transaction a batch: the
 //!                                            events, their sums, and how far each file is stored;
 //!                                            a file that is complete and stored is used again, or deleted
 //! ```

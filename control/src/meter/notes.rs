@@ -6,18 +6,18 @@
 //! ```
 //!
 //! A note is written before anything goes upstream, and struck after the record is in the journal. Between the two it
-//! may be there although the record is; whoever reads it looks. Both are copies to memory that a file lies behind
-//! where the file system holds that (`mapped`), and one pwrite(2) each elsewhere.
+//! may be there although the record is, so the reader looks for the record first. Both are one pwrite(2) into blocks that
+//! are allocated when the file is made.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use mapped::Mapped;
 use shared::usage::{Note, UsageEvent};
 
 use super::frame::{self, Frame};
+use super::segment::create_allocated;
 
 /// The notes of one data-plane thread.
 #[derive(Debug)]
@@ -68,19 +68,13 @@ struct Slots {
     /// The path of the files but for number and extension.
     stem: PathBuf,
     kind: &'static Kind,
-    files: Vec<Place>,
+    files: Vec<File>,
     /// Struck slots, to be used again.
     free: Vec<u32>,
     /// The first slot that was never used.
     next: u32,
     /// The last note could not be written, and the log has it.
     is_failing: bool,
-}
-
-#[derive(Debug)]
-enum Place {
-    Mapped(Mapped),
-    Written(File),
 }
 
 impl Slots {
@@ -110,18 +104,17 @@ impl Slots {
     }
 
     fn put(&mut self, slot: u32, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() > self.kind.slot_bytes {
+            return Err(io::Error::other("it is longer than a slot"));
+        }
         let slot = usize::try_from(slot).map_err(io::Error::other)?;
         let in_file = FILE_BYTES / self.kind.slot_bytes;
-        let (file, at) = (slot / in_file, slot % in_file * self.kind.slot_bytes);
-        while self.files.len() <= file {
-            self.files.push(create(&self.path(self.files.len()))?);
+        let (number, at) = (slot / in_file, slot % in_file * self.kind.slot_bytes);
+        while self.files.len() <= number {
+            self.files.push(create_allocated(&self.path(self.files.len()), FILE_BYTES as u64)?);
         }
-        let written = match self.files.get_mut(file) {
-            Some(Place::Mapped(map)) => map.put(at, bytes),
-            Some(Place::Written(file)) => file.write_all_at(bytes, at as u64).map(|()| true)?,
-            None => false,
-        };
-        if written { Ok(()) } else { Err(io::Error::other("it is longer than a slot")) }
+        let file = self.files.get(number).ok_or(io::ErrorKind::NotFound)?;
+        file.write_all_at(bytes, at as u64)
     }
 
     fn path(&self, number: usize) -> PathBuf {
@@ -141,19 +134,6 @@ impl Drop for Slots {
             if let Err(error) = fs::remove_file(&path) {
                 tracing::debug!("{} stays: {error}", path.display());
             }
-        }
-    }
-}
-
-/// Makes a file of notes: one that is mapped, if the file system holds that and has room for all of it.
-fn create(path: &Path) -> io::Result<Place> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
-    match Mapped::new(&file, FILE_BYTES) {
-        Ok(map) => Ok(Place::Mapped(map)),
-        Err(error) => {
-            tracing::debug!("{} is written to, not mapped: {error}", path.display());
-            file.set_len(0)?;
-            Ok(Place::Written(file))
         }
     }
 }

@@ -2,42 +2,22 @@
 //! is sealed and all of it is stored.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use mapped::Mapped;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::store::marks::FileId;
 
-/// A file to append to.
-#[derive(Debug)]
-pub(super) enum Place {
-    /// By copying to memory. It has [`SEGMENT_BYTES`], zeros after the last frame.
-    Mapped(Mapped),
-    /// By write(2).
-    Written(File),
-}
-
-impl Place {
-    /// Appends all of `frame`. After an error the file may end in a part of it, and nothing may be appended any more.
-    pub(super) fn append(&mut self, frame: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Mapped(map) => {
-                map.append(frame).then_some(()).ok_or_else(|| io::ErrorKind::StorageFull.into())
-            }
-            Self::Written(file) => file.write_all(frame),
-        }
-    }
-}
-
 /// An empty file, as it is handed from the thread that made it to the one that appends to it.
 #[derive(Debug)]
 pub(super) struct Spare {
-    pub(super) place: Place,
+    pub(super) file: File,
+    /// Bytes that are allocated in the file.
+    pub(super) bytes_max: u64,
     pub(super) segment: Arc<Segment>,
 }
 
@@ -108,57 +88,45 @@ impl Segment {
     }
 }
 
-/// Makes a file with room for [`SEGMENT_BYTES`], mapped if the file system holds that. Fails, and leaves no file, if there
-/// is no room or nothing can be written.
-pub(super) fn create(dir: &Path, id: FileId) -> io::Result<Spare> {
-    let (file, segment) = create_file(dir, id)?;
-    match place(file) {
-        Ok(place) => Ok(Spare { place, segment }),
-        Err(error) => {
-            let _ = fs::remove_file(&segment.path);
-            Err(error)
-        }
-    }
+/// Makes a file of `bytes_max` zeros, all of them allocated. Fails, and leaves no file, if there is no room or nothing can
+/// be written.
+pub(super) fn create(dir: &Path, id: FileId, bytes_max: u64) -> io::Result<Spare> {
+    let path = dir.join(file_name(id));
+    let file = create_allocated(&path, bytes_max)?;
+    Ok(Spare { file, bytes_max, segment: Arc::new(Segment::fresh(path, id)) })
 }
 
-/// Makes a file for a frame that is longer than others have room for.
-pub(super) fn create_long(dir: &Path, id: FileId) -> io::Result<Spare> {
-    let (file, segment) = create_file(dir, id)?;
-    Ok(Spare { place: Place::Written(file), segment })
+/// Makes the file `path` of `bytes` zeros. Writing to them needs no more room on the disk, but on file systems that never
+/// write a block twice (btrfs, ZFS).
+pub(super) fn create_allocated(path: &Path, bytes: u64) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let allocated = match fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(io::Error::from) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => write_zeros(&file, bytes),
+        // A file system may allocate what it then refuses to write.
+        Ok(()) => write_zeros(&file, bytes.min(PROBE_BYTES)),
+        failed => failed,
+    };
+    if let Err(error) = allocated {
+        let _ = fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(file)
 }
 
-fn place(file: File) -> io::Result<Place> {
-    match Mapped::new(&file, SEGMENT_BYTES) {
-        Ok(map) => Ok(Place::Mapped(map)),
-        Err(error) if is_full(&error) => Err(error),
-        Err(error) => {
-            tracing::debug!("a file of the usage journal is written to, not mapped: {error}");
-            reserve(&file)?;
-            Ok(Place::Written(file))
-        }
+/// Makes the first `bytes` bytes of `file` zeros.
+pub(super) fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
+    let mut at = 0;
+    while at < bytes {
+        let zeros = usize::try_from(bytes - at).ok().and_then(|left| ZEROS.get(..left)).unwrap_or(&ZEROS);
+        file.write_all_at(zeros, at)?;
+        at = at.saturating_add(zeros.len() as u64);
     }
-}
-
-/// Finds out whether the empty `file` can be written, and reserves room for [`SEGMENT_BYTES`] where the file system can.
-fn reserve(mut file: &File) -> io::Result<()> {
-    file.set_len(0)?;
-    file.write_all(&[0; PROBE_BYTES])?;
-    file.set_len(0)?;
-    match fallocate(file, FallocateFlags::KEEP_SIZE, 0, SEGMENT_BYTES as u64).map_err(io::Error::from) {
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
-        reserved => reserved,
-    }
+    Ok(())
 }
 
 /// Returns true if there was no room.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
-fn create_file(dir: &Path, id: FileId) -> io::Result<(File, Arc<Segment>)> {
-    let path = dir.join(file_name(id));
-    let file = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&path)?;
-    Ok((file, Arc::new(Segment::fresh(path, id))))
 }
 
 /// The file's name.
@@ -176,7 +144,49 @@ pub(crate) fn file_id(path: &Path) -> Option<FileId> {
 }
 
 const EXTENSION: &str = ".usage";
-/// Written to a file to find out whether it can be.
-const PROBE_BYTES: usize = 4 << 10;
-/// A file of the journal is left for a new one at this size. Its pages are memory of the process while it is mapped.
-pub(super) const SEGMENT_BYTES: usize = 1 << 20;
+/// Bytes of a new file that are written, to find out whether they can be.
+const PROBE_BYTES: u64 = 4 << 10;
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// A file of the journal is left for a new one at this size.
+pub(super) const SEGMENT_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_zeros_and_has_all_of_its_blocks() {
+        let home = TempDir::new().unwrap();
+        let spare = create(home.path(), FileId { origin: 1, number: 1 }, SEGMENT_BYTES).unwrap();
+        let path = &spare.segment.path;
+        assert!(fs::metadata(path).unwrap().blocks() * 512 >= SEGMENT_BYTES);
+        assert_eq!(fs::read(path).unwrap(), vec![0; SEGMENT_BYTES as usize]);
+    }
+
+    #[test]
+    fn a_file_that_gets_no_blocks_is_not_there() {
+        let home = TempDir::new().unwrap();
+        let id = FileId { origin: 1, number: 1 };
+        create(home.path(), id, 1 << 62).unwrap_err();
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+        create(home.path(), id, SEGMENT_BYTES).unwrap();
+    }
+
+    #[test]
+    fn zeros_are_written_as_far_as_they_are_asked_for() {
+        let home = TempDir::new().unwrap();
+        let path = home.path().join("file");
+        for bytes in [0, 1, 64 << 10, (64 << 10) + 1, 200_000] {
+            fs::write(&path, vec![7; 200_001]).unwrap();
+            let file = File::options().write(true).open(&path).unwrap();
+            write_zeros(&file, bytes).unwrap();
+            let read = fs::read(&path).unwrap();
+            assert_eq!(read.iter().position(|byte| *byte != 0), Some(bytes as usize));
+            assert_eq!(read.len(), 200_001);
+        }
+    }
+}

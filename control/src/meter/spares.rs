@@ -1,27 +1,26 @@
 //! Journal files that are ready to be written, so that a data-plane thread neither makes one nor waits for one: the
-//! writer thread makes them ahead of time, and makes mapped ones whose events are stored ready again. Their pages are
-//! then in memory already, and appending to them costs a copy and nothing else.
+//! writer thread makes them ahead of time, and makes those whose events are stored ready again. Their blocks are
+//! allocated and their pages are in the page cache then, so that a full disk refuses no write and a write is a copy.
 //!
 //! ```text
 //!  writer thread  -- ready -->  data-plane thread
 //!                 <-- full ---
 //! ```
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use mapped::Mapped;
 
-use super::segment::{Place, Segment, Spare, create, file_name};
+use super::segment::{SEGMENT_BYTES, Segment, Spare, create, file_name, write_zeros};
 use crate::store::marks::FileId;
 
 /// A file to which nothing is appended any more.
 #[derive(Debug)]
 struct Full {
-    map: Mapped,
+    file: File,
     id: FileId,
 }
 
@@ -61,9 +60,9 @@ impl Exchange {
         self.ready.try_recv().ok()
     }
 
-    /// Gives a file away. It goes on being mapped if there is a place for it.
-    pub(super) fn give(&self, map: Mapped, id: FileId) {
-        let _ = self.full.try_send(Full { map, id });
+    /// Offers a full file of [`SEGMENT_BYTES`] to be used again. It is closed if enough of them wait.
+    pub(super) fn give(&self, file: File, id: FileId) {
+        let _ = self.full.try_send(Full { file, id });
     }
 }
 
@@ -71,7 +70,7 @@ impl Spares {
     /// Makes files until enough are ready. After a failure it makes none for [`MAKE_PAUSE`].
     pub(super) fn refill(&mut self) {
         while self.ready.len() < AHEAD && self.retry_at.is_none_or(|retry_at| retry_at <= Instant::now()) {
-            match create(&self.dir, self.next.take()) {
+            match create(&self.dir, self.next.take(), SEGMENT_BYTES) {
                 Ok(spare) => {
                     let _ = self.ready.try_send(spare);
                     self.retry_at = None;
@@ -89,17 +88,17 @@ impl Spares {
     pub(super) fn renew(&mut self, segment: &Segment) -> bool {
         self.collect();
         let Some(at) = self.kept.iter().position(|full| full.id == segment.id) else { return false };
-        let Full { mut map, .. } = self.kept.swap_remove(at);
+        let Full { file, .. } = self.kept.swap_remove(at);
         let id = self.next.take();
         let path = self.dir.join(file_name(id));
-        map.clear();
-        // What the old name's mark says is true of zeros too.
-        if let Err(error) = fs::rename(&segment.path, &path) {
+        // The mark of the old name is right for zeros too.
+        let renewed = write_zeros(&file, segment.bytes()).and_then(|()| fs::rename(&segment.path, &path));
+        if let Err(error) = renewed {
             tracing::debug!("{} is not used again: {error}", segment.path.display());
             return false;
         }
         let segment = Arc::new(Segment::fresh(path, id));
-        let spare = Spare { place: Place::Mapped(map), segment };
+        let spare = Spare { file, bytes_max: SEGMENT_BYTES, segment };
         if let Err(refused) = self.ready.try_send(spare) {
             refused.into_inner().remove();
         }
@@ -118,7 +117,7 @@ impl Spares {
         self.unused.try_iter().for_each(|spare| spare.remove());
     }
 
-    /// Unmaps what is more than will be used again.
+    /// Takes the files that will be used again, and closes the others.
     fn collect(&mut self) {
         for full in self.full.try_iter() {
             if self.kept.len() + self.ready.len() < SPARES_MAX {
@@ -128,9 +127,9 @@ impl Spares {
     }
 }
 
-/// Files that are always ready. Until they are written they are no memory.
+/// Files that are always ready.
 pub(super) const AHEAD: usize = 2;
-/// Files that are ready or wait to be; each is a mebibyte of memory once it was written.
+/// Files that are ready or wait to be.
 const SPARES_MAX: usize = 8;
 /// Room that is back is noticed within this time.
 const MAKE_PAUSE: Duration = Duration::from_secs(1);
@@ -141,31 +140,15 @@ mod tests {
     use tempfile::TempDir;
 
     use super::super::gauge::read;
-    use super::super::segment::SEGMENT_BYTES;
-    use super::super::tests::{Process, append, event, frames, large, only_file, paths, skipped};
+    use super::super::tests::{Process, append, event, frames, large, only_file, paths};
     use super::*;
 
     /// More than fits into a file.
     const FILEFUL: u64 = 17;
 
-    /// A folder on a file system where files are mapped.
-    fn mapped_home() -> Option<TempDir> {
-        let is_mapped = |home: &TempDir| {
-            let spare = create(home.path(), FileId { origin: 1, number: 1 }).unwrap();
-            spare.remove();
-            matches!(spare.place, Place::Mapped(_))
-        };
-        let homes = [TempDir::new().ok(), TempDir::new_in("/dev/shm").ok()];
-        let home = homes.into_iter().flatten().find(is_mapped);
-        if home.is_none() {
-            skipped("neither the temporary folder nor /dev/shm is ext4 or tmpfs, so no file is mapped");
-        }
-        home
-    }
-
     #[test]
     fn files_are_used_again_and_no_others_are_made_under_load() {
-        let Some(home) = mapped_home() else { return };
+        let home = TempDir::new().unwrap();
         let mut process = Process::start(home.path());
         process.settle();
         let mut log = process.journal.log().unwrap();
@@ -239,7 +222,7 @@ mod tests {
         process.settle();
         let mut log = process.journal.log().unwrap();
         log.append(&event(0));
-        log.append(&UsageEvent { selector: "x".repeat(SEGMENT_BYTES).into(), ..event(1) });
+        log.append(&UsageEvent { selector: "x".repeat(SEGMENT_BYTES as usize).into(), ..event(1) });
         append(&mut log, 2..4);
         assert_eq!(process.files(), 3);
         assert_eq!(read(&process.gauge().lost), 0);
@@ -248,8 +231,8 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_only_load_needs_is_given_back_file_by_file() {
-        let Some(home) = mapped_home() else { return };
+    fn room_that_only_load_needs_is_given_back_file_by_file() {
+        let home = TempDir::new().unwrap();
         let (exchange, mut spares) = exchange(home.path().to_owned(), 3);
         let mut taken = Vec::new();
         while taken.len() < SPARES_MAX + 3 {
@@ -257,9 +240,8 @@ mod tests {
             taken.extend(exchange.take());
         }
         let mut others = 0;
-        for Spare { place, segment } in taken {
-            let Place::Mapped(map) = place else { panic!("{} is not mapped", segment.path.display()) };
-            exchange.give(map, segment.id);
+        for Spare { file, segment, .. } in taken {
+            exchange.give(file, segment.id);
             let is_renewed = spares.renew(&segment);
             assert_eq!(is_renewed, !segment.path.exists());
             others += usize::from(!is_renewed);

@@ -1,7 +1,7 @@
 //! Disks that are full or fail, and journal files that hold what the gateway did not write there.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -87,9 +87,9 @@ fn a_record_that_no_file_takes_is_reported_and_stops_admission() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
-    *log.go_on_written() = OpenOptions::new().append(true).open("/dev/full").unwrap();
+    log.go_on_in(File::options().write(true).open("/dev/full").unwrap());
     assert!(log.append(&event(0)), "another file takes it");
-    *log.go_on_written() = OpenOptions::new().append(true).open("/dev/full").unwrap();
+    log.go_on_in(File::options().write(true).open("/dev/full").unwrap());
     let gone = NoFolder::under(home.path());
     assert!(log.append(&event(1)), "the reserve takes it");
     assert!(!log.has_room());
@@ -105,11 +105,11 @@ fn nothing_is_appended_behind_a_torn_write() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
-    log.go_on_written();
     log.append(&event(0));
     let path = only_file(&process.dir);
-    let frame = fs::read(&path).unwrap();
-    File::options().append(true).open(&path).unwrap().write_all(&frame[..frame.len() - 3]).unwrap();
+    let frame = frames(&path).remove(0);
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&frame[..frame.len() - 3], frame.len() as u64).unwrap();
     log.tear();
     process.settle();
     assert_eq!(process.stored(), [1; 3], "what is torn is not read");
