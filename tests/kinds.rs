@@ -153,11 +153,9 @@ fn signed_again(request: &Received, path: &str) -> String {
     };
     // As `20261121T102030Z`.
     let date = request.header("x-amz-date").unwrap();
-    let number = |range: std::ops::Range<usize>| date.get(range).unwrap().parse::<u64>().unwrap();
-    let days =
-        (0..).find(|day| shared::clock::date(day * 86_400) == (number(0..4), number(4..6), number(6..8)));
-    let second = days.unwrap() * 86_400 + number(9..11) * 3_600 + number(11..13) * 60 + number(13..15);
-    let headers = signer.sign(&signable, second);
+    let date = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", date).unwrap();
+    let second = date.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp().as_second();
+    let headers = signer.sign(&signable, u64::try_from(second).unwrap());
     headers.iter().find(|(name, _)| name == "authorization").unwrap().1.to_str().unwrap().to_owned()
 }
 

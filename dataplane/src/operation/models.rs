@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
@@ -133,19 +134,10 @@ fn known(model: &Model, put: &mut dyn FnMut(&str, Value)) {
     }
 }
 
-/// Seconds since the epoch as RFC 3339 in UTC. The day count is Howard Hinnant's `civil_from_days`.
+/// Seconds since the epoch as RFC 3339 in UTC.
 fn rfc3339(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let at = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    at.unwrap_or_default().to_string()
 }
 
 /// `None` if what comes out is no text.

@@ -4,6 +4,7 @@
 use http::header::AUTHORIZATION;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
+use jiff::Timestamp;
 use ring::digest::{Context, SHA256, digest};
 use ring::hmac;
 
@@ -139,10 +140,8 @@ fn hex(bytes: &[u8]) -> String {
 
 /// As `20261121T000000Z`.
 fn moment(unix_s: u64) -> String {
-    let (year, month, day) = crate::clock::date(unix_s);
-    let second = unix_s % 86_400;
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+    let at = i64::try_from(unix_s).ok().and_then(|unix_s| Timestamp::from_second(unix_s).ok());
+    at.unwrap_or(Timestamp::MAX).strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
 const X_AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
+use jiff::civil::{Date, Time};
+use jiff::tz::Offset;
 use serde::{Deserialize, Serialize};
-
-use crate::clock::{DAYS_BEFORE_EPOCH, ERA_DAYS, date};
 
 /// For how long what was used counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -77,25 +78,29 @@ fn week(at_ms: u64) -> (u64, u64) {
     (start, at_ms.saturating_add(WEEK_MS - since_monday))
 }
 
-/// Months counted from March, so that a leap day ends its year.
+/// The month around a moment. From December 9999 on, where the calendar ends, there is one.
 fn month(at_ms: u64) -> (u64, u64) {
-    let (year, month, _) = date(at_ms / 1_000);
-    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
-    let next = if month == 11 { (year + 1, 0) } else { (year, month + 1) };
-    (first_of(year, month), first_of(next.0, next.1))
+    calendar_month(at_ms).unwrap_or((LAST_MONTH_MS, u64::MAX))
 }
 
-/// When a month began, its year beginning in March.
-fn first_of(year: u64, month: u64) -> u64 {
-    let (era, year_of_era) = (year / 400, year % 400);
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + (153 * month + 2) / 5;
-    (era * ERA_DAYS + day_of_era).saturating_sub(DAYS_BEFORE_EPOCH).saturating_mul(DAY_MS)
+fn calendar_month(at_ms: u64) -> Option<(u64, u64)> {
+    let at = Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()?;
+    let date = Offset::UTC.to_datetime(at).date();
+    let next = date.last_of_month().tomorrow().ok()?;
+    Some((midnight(date.first_of_month())?, midnight(next)?))
+}
+
+fn midnight(date: Date) -> Option<u64> {
+    let at = Offset::UTC.to_timestamp(date.to_datetime(Time::midnight())).ok()?;
+    u64::try_from(at.as_millisecond()).ok()
 }
 
 /// Milliseconds of an hour.
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 const WEEK_MS: u64 = 7 * DAY_MS;
+/// 1 December 9999.
+const LAST_MONTH_MS: u64 = 253_399_622_400_000;
 
 #[cfg(test)]
 mod tests {
@@ -127,7 +132,16 @@ mod tests {
             assert_eq!(month(end - 1), (start, end));
             at = end;
         }
-        assert_eq!(at / DAY_MS, ERA_DAYS, "four hundred years");
+        assert_eq!(at / DAY_MS, 146_097, "four hundred years");
+    }
+
+    #[test]
+    fn moments_after_the_calendar_are_in_its_last_month() {
+        let november = month(LAST_MONTH_MS - 1);
+        assert_eq!((november.1 - november.0, november.1), (30 * DAY_MS, LAST_MONTH_MS));
+        for at in [LAST_MONTH_MS, 253_402_300_799_999, 1 << 48, u64::MAX - 1] {
+            assert_eq!(month(at), (LAST_MONTH_MS, u64::MAX), "{at}");
+        }
     }
 
     #[test]
