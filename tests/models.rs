@@ -55,6 +55,20 @@ async fn what_could_only_answer_503_is_not_listed() {
     assert!(listed(&client).await.contains(&"later/x".to_owned()));
 }
 
+#[tokio::test]
+async fn a_model_is_shown_by_its_encoded_id() {
+    let upstream = Upstream::start().await;
+    let gateway = gateway(&upstream).await;
+    let client = gateway.client();
+    for id in ["up/m", "up%2Fm", "u%70%2fm"] {
+        let shown = client.get(&format!("/v1/models/{id}")).await.unwrap();
+        assert_eq!((shown.status, &shown.json()["id"]), (200, &json!("up/m")), "{id}");
+    }
+    for id in ["%", "up%2", "up%zzm", "%ff"] {
+        assert_eq!(client.get(&format!("/v1/models/{id}")).await.unwrap().status, 404, "{id}");
+    }
+}
+
 /// M-129: two keys of one gateway see what each of them may use.
 #[tokio::test]
 async fn each_key_is_listed_what_it_may_use() {

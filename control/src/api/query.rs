@@ -6,6 +6,7 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use percent_encoding::percent_decode_str;
 
 use super::ApiError;
 
@@ -142,23 +143,12 @@ pub(crate) fn decode_part(text: &str) -> Result<String, ApiError> {
 /// Undoes the encoding of one name or value.
 fn decode(text: &str) -> Result<String, ApiError> {
     let broken = || ApiError::parameter("", "The query or path is not well encoded.");
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let mut digit = || {
-                    let digit = char::from(rest.next()?).to_digit(16)?;
-                    u8::try_from(digit).ok()
-                };
-                let (high, low) = (digit().ok_or_else(broken)?, digit().ok_or_else(broken)?);
-                high << 4 | low
-            }
-            other => other,
-        });
+    let is_escape = |rest: &str| rest.get(..2).is_some_and(|hex| hex.bytes().all(|c| c.is_ascii_hexdigit()));
+    if !text.split('%').skip(1).all(is_escape) {
+        return Err(broken());
     }
-    String::from_utf8(bytes).map_err(|_| broken())
+    let text = text.replace('+', " ");
+    Ok(percent_decode_str(&text).decode_utf8().map_err(|_| broken())?.into_owned())
 }
 
 const PARAMETERS_MAX: usize = 32;
