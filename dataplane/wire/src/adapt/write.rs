@@ -63,20 +63,10 @@ pub(super) fn comma(out: &mut Vec<u8>) {
     }
 }
 
-/// `number` in decimal digits.
+/// Writes `number` in decimal digits.
 #[inline]
-pub(super) fn number(out: &mut impl BufMut, mut number: u64) {
-    let mut digits = [b'0'; 20];
-    let mut length = 0_usize;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0'.wrapping_add(u8::try_from(number % 10).unwrap_or(0));
-        number /= 10;
-        length = length.wrapping_add(1);
-        if number == 0 {
-            break;
-        }
-    }
-    out.put_slice(digits.get(digits.len().saturating_sub(length)..).unwrap_or_default());
+pub(super) fn number(out: &mut impl BufMut, number: u64) {
+    out.put_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 #[cfg(test)]
