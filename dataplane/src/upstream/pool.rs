@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 use hyper::client::conn::http2;
@@ -21,28 +20,7 @@ pub(crate) struct Pool {
     slots: RefCell<[Slots; SPEECHES]>,
 }
 
-type Slots = HashMap<Box<str>, Slot, BuildHasherDefault<Fnv>>;
-
-/// FNV-1a. Addresses come from administrators, so they need no hash that withstands an adversary.
-#[derive(Debug)]
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Hasher for Fnv {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 =
-            bytes.iter().fold(self.0, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
+type Slots = HashMap<Box<str>, Slot>;
 
 #[derive(Debug, Default)]
 struct Slot {
