@@ -4,14 +4,14 @@ use serde::{Deserialize, Deserializer};
 
 /// What a PATCH says of one field. The field needs `#[serde(default)]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Change<T> {
+pub(crate) enum FieldChange<T> {
     #[default]
     Keep,
     Clear,
     Set(T),
 }
 
-impl<T> Change<T> {
+impl<T> FieldChange<T> {
     /// The value after the change of a field that may be empty.
     pub(crate) fn of(self, before: Option<T>) -> Option<T> {
         match self {
@@ -22,7 +22,7 @@ impl<T> Change<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Change<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for FieldChange<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Option::<T>::deserialize(deserializer)?.map_or(Self::Clear, Self::Set))
     }

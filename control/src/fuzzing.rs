@@ -9,8 +9,8 @@ use shared::usage::TokenCounts;
 use crate::backup::archive::unpack;
 use crate::backup::manifest::NAMES;
 use crate::backup::scratch::Scratch;
-use crate::config::yaml::{self, Path, Spot, Step};
-use crate::meter::frame::{self, Frame, Spot as Place};
+use crate::config::yaml::{self, YamlPath, YamlSpot, YamlStep};
+use crate::meter::frame::{self, Frame, JournalSpot as Place};
 use crate::store::block;
 use crate::store::marks::FileId;
 use crate::store::more;
@@ -82,9 +82,9 @@ pub fn yaml(input: &[u8]) {
     match yaml::parse(text) {
         Ok(document) => {
             let mut paths = Vec::new();
-            walk(&document.tree, &mut Path::new(), &mut paths);
-            for (path, spot) in (paths.iter().map(|path| (path, Spot::Key)))
-                .chain(document.repeats.iter().map(|path| (path, Spot::Repeat)))
+            walk(&document.tree, &mut YamlPath::new(), &mut paths);
+            for (path, spot) in (paths.iter().map(|path| (path, YamlSpot::Key)))
+                .chain(document.repeats.iter().map(|path| (path, YamlSpot::Repeat)))
                 .take(PATHS_MAX)
             {
                 let position = yaml::locate(text, path, spot);
@@ -95,16 +95,18 @@ pub fn yaml(input: &[u8]) {
     }
 }
 
-fn walk(node: &Value, path: &mut Path, paths: &mut Vec<Path>) {
+fn walk(node: &Value, path: &mut YamlPath, paths: &mut Vec<YamlPath>) {
     if paths.len() >= PATHS_MAX {
         return;
     }
     if !path.is_empty() {
         paths.push(path.clone());
     }
-    let steps: Vec<(Step, &Value)> = match node {
-        Value::Object(map) => map.iter().map(|(key, value)| (Step::Key(key.clone()), value)).collect(),
-        Value::Array(items) => items.iter().enumerate().map(|(at, item)| (Step::Item(at), item)).collect(),
+    let steps: Vec<(YamlStep, &Value)> = match node {
+        Value::Object(map) => map.iter().map(|(key, value)| (YamlStep::Key(key.clone()), value)).collect(),
+        Value::Array(items) => {
+            items.iter().enumerate().map(|(at, item)| (YamlStep::Item(at), item)).collect()
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
     };
     for (step, value) in steps {

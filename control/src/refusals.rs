@@ -12,12 +12,12 @@ use http::StatusCode;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::actor::{Actor, Who};
-use crate::command::{OrderContext, OrderOf, refusals::Note};
+use crate::command::{OrderContext, OrderOf, refusals::NoteRefusals};
 use crate::writer::Scribe;
 
 /// One refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedRequest {
     pub(crate) address: IpAddr,
     /// The code of the error, as `invalid_api_key`.
     pub(crate) reason: &'static str,
@@ -29,36 +29,39 @@ pub(crate) struct Refused {
 /// Where refused requests are told. Clones share the way; it never waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusals {
-    told: mpsc::Sender<Refused>,
+    told: mpsc::Sender<RefusedRequest>,
     /// Those that found the way full.
     untold: Arc<AtomicU64>,
 }
 
 /// What turns them into rows.
 #[derive(Debug)]
-pub(crate) struct Counter {
-    coming: mpsc::Receiver<Refused>,
+pub(crate) struct RefusalCounter {
+    coming: mpsc::Receiver<RefusedRequest>,
     untold: Arc<AtomicU64>,
-    tally: Tally,
+    tally: RefusalTally,
 }
 
 /// The way, and its end.
-pub(crate) fn channel() -> (Refusals, Counter) {
+pub(crate) fn channel() -> (Refusals, RefusalCounter) {
     let (told, coming) = mpsc::channel(WAITING_MAX);
     let untold = Arc::new(AtomicU64::new(0));
-    (Refusals { told, untold: Arc::clone(&untold) }, Counter { coming, untold, tally: Tally::default() })
+    (
+        Refusals { told, untold: Arc::clone(&untold) },
+        RefusalCounter { coming, untold, tally: RefusalTally::default() },
+    )
 }
 
 impl Refusals {
     /// Tells of one.
-    pub(crate) fn tell(&self, refused: Refused) {
+    pub(crate) fn tell(&self, refused: RefusedRequest) {
         if self.told.try_send(refused).is_err() {
             self.untold.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-impl Counter {
+impl RefusalCounter {
     /// Writes rows through `scribe` until `stop`, and then what is left.
     pub(crate) async fn run(mut self, scribe: Scribe, mut stop: oneshot::Receiver<()>) {
         let mut tick = tokio::time::interval(TICK);
@@ -75,7 +78,7 @@ impl Counter {
         self.write_due(&scribe, Instant::now() + WINDOW);
     }
 
-    fn take(&mut self, scribe: &Scribe, refused: Refused) {
+    fn take(&mut self, scribe: &Scribe, refused: RefusedRequest) {
         if let Some(row) = self.tally.take(refused, Instant::now()) {
             self.write(scribe, row);
         }
@@ -88,10 +91,10 @@ impl Counter {
         }
     }
 
-    fn write(&self, scribe: &Scribe, Row { source, count, route, request_id }: Row) {
+    fn write(&self, scribe: &Scribe, RefusalRow { source, count, route, request_id }: RefusalRow) {
         let actor = Actor { who: Who::Unknown, address: source.address, request_id };
         let context = OrderContext { actor, status: StatusCode::NO_CONTENT, idempotency: None };
-        let (order, _) = OrderOf::new(Note { reason: source.reason, route, count }, context);
+        let (order, _) = OrderOf::new(NoteRefusals { reason: source.reason, route, count }, context);
         if scribe.write(Box::new(order)).is_err() {
             self.untold.fetch_add(count, Ordering::Relaxed);
         }
@@ -100,7 +103,7 @@ impl Counter {
 
 /// Who is counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Source {
+struct RefusalSource {
     /// None for all who found no place in the table.
     address: Option<IpAddr>,
     reason: &'static str,
@@ -108,8 +111,8 @@ struct Source {
 
 /// What goes into the audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Row {
-    source: Source,
+struct RefusalRow {
+    source: RefusalSource,
     count: u64,
     /// What the last of them asked for.
     route: String,
@@ -118,8 +121,8 @@ struct Row {
 
 /// The counting itself.
 #[derive(Debug, Default)]
-struct Tally {
-    sources: HashMap<Source, Count>,
+struct RefusalTally {
+    sources: HashMap<RefusalSource, Count>,
 }
 
 #[derive(Debug)]
@@ -131,13 +134,13 @@ struct Count {
     request_id: Option<String>,
 }
 
-impl Tally {
+impl RefusalTally {
     /// Counts one; a row if it is the first from there.
-    fn take(&mut self, refused: Refused, now: Instant) -> Option<Row> {
-        let Refused { address, reason, route, request_id } = refused;
-        let mut source = Source { address: Some(network(address)), reason };
+    fn take(&mut self, refused: RefusedRequest, now: Instant) -> Option<RefusalRow> {
+        let RefusedRequest { address, reason, route, request_id } = refused;
+        let mut source = RefusalSource { address: Some(network(address)), reason };
         if !self.sources.contains_key(&source) && self.sources.len() >= SOURCES_MAX {
-            source = Source { address: None, reason: OTHERS };
+            source = RefusalSource { address: None, reason: OTHERS };
         }
         if let Some(count) = self.sources.get_mut(&source) {
             *count = Count { count: count.count + 1, window_ends: count.window_ends, route, request_id };
@@ -145,14 +148,14 @@ impl Tally {
         }
         let known = Count { count: 0, window_ends: now + WINDOW, route: String::new(), request_id: None };
         self.sources.insert(source, known);
-        let source = Source { address: source.address.map(|_| address), ..source };
-        Some(Row { source, count: 1, route, request_id })
+        let source = RefusalSource { address: source.address.map(|_| address), ..source };
+        Some(RefusalRow { source, count: 1, route, request_id })
     }
 
     /// Counts those of whom nothing is known.
     fn add_untold(&mut self, untold: u64, now: Instant) {
         if untold > 0 {
-            let source = Source { address: None, reason: OTHERS };
+            let source = RefusalSource { address: None, reason: OTHERS };
             let count = self.sources.entry(source).or_insert_with(|| Count {
                 count: 0,
                 window_ends: now + WINDOW,
@@ -164,7 +167,7 @@ impl Tally {
     }
 
     /// The rows of windows that are over. Whoever was silent for one is forgotten.
-    fn due(&mut self, now: Instant) -> Vec<Row> {
+    fn due(&mut self, now: Instant) -> Vec<RefusalRow> {
         let mut rows = Vec::new();
         self.sources.retain(|source, count| {
             if now < count.window_ends {
@@ -174,7 +177,7 @@ impl Tally {
                 return false;
             }
             let (route, request_id) = (std::mem::take(&mut count.route), count.request_id.take());
-            rows.push(Row { source: *source, count: count.count, route, request_id });
+            rows.push(RefusalRow { source: *source, count: count.count, route, request_id });
             *count = Count { count: 0, window_ends: now + WINDOW, route: String::new(), request_id: None };
             true
         });
@@ -203,8 +206,8 @@ const WAITING_MAX: usize = 256;
 mod tests {
     use super::*;
 
-    fn refused(address: [u8; 4]) -> Refused {
-        Refused {
+    fn refused(address: [u8; 4]) -> RefusedRequest {
+        RefusedRequest {
             address: address.into(),
             reason: "invalid_api_key",
             route: "GET /admin/api/state".into(),
@@ -214,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_a_row_at_once_and_one_for_each_window() {
-        let (mut tally, start) = (Tally::default(), Instant::now());
+        let (mut tally, start) = (RefusalTally::default(), Instant::now());
         let rows = (0..10_000).filter_map(|_| tally.take(refused([10, 0, 0, 1]), start)).count();
         assert_eq!(rows, 1);
         assert_eq!(tally.due(start), []);
@@ -227,8 +230,8 @@ mod tests {
 
     #[test]
     fn any_number_of_addresses_takes_a_bounded_number_of_rows_and_loses_no_count() {
-        let (mut tally, start) = (Tally::default(), Instant::now());
-        let mut rows: Vec<Row> = (0..=255_u8)
+        let (mut tally, start) = (RefusalTally::default(), Instant::now());
+        let mut rows: Vec<RefusalRow> = (0..=255_u8)
             .flat_map(|a| (0..40_u8).map(move |b| [10, 0, a, b]))
             .filter_map(|address| tally.take(refused(address), start))
             .collect();
@@ -241,9 +244,9 @@ mod tests {
 
     #[test]
     fn a_network_of_version_6_counts_as_one_and_a_mapped_address_as_version_4() {
-        let (mut tally, start) = (Tally::default(), Instant::now());
+        let (mut tally, start) = (RefusalTally::default(), Instant::now());
         let mut from = |address: &str| {
-            tally.take(Refused { address: address.parse().unwrap(), ..refused([0; 4]) }, start)
+            tally.take(RefusedRequest { address: address.parse().unwrap(), ..refused([0; 4]) }, start)
         };
         assert_eq!(from("2001:db8::1").unwrap().source.address, Some("2001:db8::1".parse().unwrap()));
         assert!(from("2001:db8::ffff").is_none());

@@ -71,7 +71,7 @@ pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 
 }
 
 fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let place = Place::take()?;
+    let place = WaitingPlace::take()?;
     #[expect(
         clippy::disallowed_methods,
         reason = "its end is the end of one piece of work, not of the gateway"
@@ -84,11 +84,11 @@ fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 /// One of the threads that may wait for files. A thread keeps it for as long as its file system does not answer.
-struct Place;
+struct WaitingPlace;
 
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-impl Place {
+impl WaitingPlace {
     fn take() -> io::Result<Self> {
         let place = Self;
         if TAKEN.fetch_add(1, Ordering::Relaxed) < THREADS_MAX {
@@ -100,7 +100,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WaitingPlace {
     fn drop(&mut self) {
         TAKEN.fetch_sub(1, Ordering::Relaxed);
     }

@@ -15,14 +15,14 @@ use shared::clock::unix_ms;
 
 use crate::config::Lifetimes;
 use crate::meter::gauge::{Pruning, add};
-use crate::store::retention::{self as tables, Sums};
+use crate::store::retention::{self as tables, SumsTable};
 use crate::store::rollup::{DAY_HOURS, HOUR_MS};
 use crate::store::{audit, idempotency};
-use crate::vault::Keys;
+use crate::vault::VaultKeys;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Retention {
+pub(crate) struct RetentionPass {
     usage_days: u64,
     audit_days: u64,
     gauge: Arc<Pruning>,
@@ -31,12 +31,12 @@ pub(crate) struct Retention {
     /// When the pass that is on its way began.
     pass_began: Instant,
     /// Where the pass that is on its way has come to.
-    stage: Stage,
+    stage: RetentionStage,
 }
 
 /// What a pass does, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum RetentionStage {
     Begin,
     Usage,
     Hours,
@@ -45,11 +45,11 @@ enum Stage {
     Answers,
 }
 
-impl Retention {
+impl RetentionPass {
     pub(crate) fn new(lifetimes: &Lifetimes, gauge: Arc<Pruning>) -> Self {
         let (usage_days, audit_days) = (lifetimes.usage_days.into(), lifetimes.audit_days.into());
         let now = Instant::now();
-        Self { usage_days, audit_days, gauge, due: now, pass_began: now, stage: Stage::Begin }
+        Self { usage_days, audit_days, gauge, due: now, pass_began: now, stage: RetentionStage::Begin }
     }
 
     /// Whether a step is due.
@@ -58,9 +58,9 @@ impl Retention {
     }
 
     /// One step, in one transaction.
-    pub(crate) fn step(&mut self, db: &mut Connection, keys: &Keys) {
+    pub(crate) fn step(&mut self, db: &mut Connection, keys: &VaultKeys) {
         let began = Instant::now();
-        if self.stage == Stage::Begin {
+        if self.stage == RetentionStage::Begin {
             self.pass_began = began;
         }
         match self.work(db, keys, unix_ms(), began + STEP) {
@@ -79,19 +79,25 @@ impl Retention {
     }
 
     /// Gives the stage that comes next.
-    fn work(&self, db: &mut Connection, keys: &Keys, now_ms: u64, until: Instant) -> rusqlite::Result<Stage> {
+    fn work(
+        &self,
+        db: &mut Connection,
+        keys: &VaultKeys,
+        now_ms: u64,
+        until: Instant,
+    ) -> rusqlite::Result<RetentionStage> {
         let usage_before = before(now_ms, self.usage_days);
         let (stage, gauge) = (self.stage, &self.gauge);
-        if stage == Stage::Begin {
+        if stage == RetentionStage::Begin {
             gauge.backlog_rows.store(tables::usage_rows(db, usage_before)?, Relaxed);
-            return Ok(Stage::Usage);
+            return Ok(RetentionStage::Usage);
         }
         let (is_done, next, counts) = tables::lazily(db, |tx| self.delete(tx, keys, now_ms, until))?;
         let (rows, exchanges, audits) = counts;
         let _ = gauge.backlog_rows.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(rows)));
         add(&gauge.usage_records, exchanges);
         add(&gauge.audit_records, audits);
-        if is_done && next == Stage::Begin {
+        if is_done && next == RetentionStage::Begin {
             gauge.pass_ended_at_ms.store(now_ms, Relaxed);
         }
         Ok(if is_done { next } else { stage })
@@ -102,30 +108,32 @@ impl Retention {
     fn delete(
         &self,
         tx: &Transaction<'_>,
-        keys: &Keys,
+        keys: &VaultKeys,
         now_ms: u64,
         until: Instant,
-    ) -> rusqlite::Result<(bool, Stage, (u64, u64, u64))> {
+    ) -> rusqlite::Result<(bool, RetentionStage, (u64, u64, u64))> {
         let hour = |days| before(now_ms, days) / HOUR_MS;
         let mut counts = (0, 0, 0);
         let (is_done, next) = match self.stage {
-            Stage::Begin | Stage::Usage => {
+            RetentionStage::Begin | RetentionStage::Usage => {
                 let (rows, exchanges, is_done) = tables::usage(tx, before(now_ms, self.usage_days), until)?;
                 counts = (rows, exchanges, 0);
-                (is_done, Stage::Hours)
+                (is_done, RetentionStage::Hours)
             }
-            Stage::Hours => (tables::sums(tx, Sums::Hours, hour(self.usage_days), until)?, Stage::Days),
-            Stage::Days => {
+            RetentionStage::Hours => {
+                (tables::sums(tx, SumsTable::Hours, hour(self.usage_days), until)?, RetentionStage::Days)
+            }
+            RetentionStage::Days => {
                 let days = self.usage_days.max(DAYS_OF_SUMS);
-                (tables::sums(tx, Sums::Days, hour(days), until)?, Stage::Audit)
+                (tables::sums(tx, SumsTable::Days, hour(days), until)?, RetentionStage::Audit)
             }
-            Stage::Audit => {
+            RetentionStage::Audit => {
                 let before_ms = now_ms.saturating_sub(self.audit_days.saturating_mul(DAY_MS));
                 counts.2 = audit::forget(tx, keys, before_ms, AUDIT_ROWS)?;
-                (counts.2 < u64::from(AUDIT_ROWS), Stage::Answers)
+                (counts.2 < u64::from(AUDIT_ROWS), RetentionStage::Answers)
             }
-            Stage::Answers => {
-                (tables::idempotency(tx, now_ms.saturating_sub(idempotency::KEPT_MS))?, Stage::Begin)
+            RetentionStage::Answers => {
+                (tables::idempotency(tx, now_ms.saturating_sub(idempotency::KEPT_MS))?, RetentionStage::Begin)
             }
         };
         Ok((is_done, next, counts))
@@ -134,10 +142,14 @@ impl Retention {
 
 /// How long the writer thread does other things before it does `stage`, after a step that took `held`, in a pass that
 /// has lasted for so long.
-fn rest_before(stage: Stage, held: Duration, lasted: Duration) -> Duration {
+fn rest_before(stage: RetentionStage, held: Duration, lasted: Duration) -> Duration {
     match stage {
-        Stage::Begin => BETWEEN_PASSES,
-        Stage::Usage | Stage::Hours | Stage::Days | Stage::Audit | Stage::Answers => {
+        RetentionStage::Begin => BETWEEN_PASSES,
+        RetentionStage::Usage
+        | RetentionStage::Hours
+        | RetentionStage::Days
+        | RetentionStage::Audit
+        | RetentionStage::Answers => {
             let rest_max = if lasted > UNHURRIED { REST_MAX_HURRIED } else { REST_MAX };
             rest_max.min(held * REST)
         }
@@ -183,12 +195,12 @@ mod tests {
     }
 
     /// Steps until a pass has ended.
-    fn pass(retention: &mut Retention, process: &mut Process, keys: &Keys) -> u32 {
+    fn pass(retention: &mut RetentionPass, process: &mut Process, keys: &VaultKeys) -> u32 {
         let mut steps = 0;
         loop {
             retention.step(process.meter.usage_mut(), keys);
             steps += 1;
-            if retention.stage == Stage::Begin {
+            if retention.stage == RetentionStage::Begin {
                 return steps;
             }
         }
@@ -215,7 +227,7 @@ mod tests {
             process.meter.usage_mut();
         }
         let gauge = Arc::new(Pruning::default());
-        let mut retention = Retention::new(&lifetimes(30), Arc::clone(&gauge));
+        let mut retention = RetentionPass::new(&lifetimes(30), Arc::clone(&gauge));
         assert!(retention.is_due());
         pass(&mut retention, &mut process, &keys);
         let count = |process: &Process, sql: &str| process.sql(sql);
@@ -245,10 +257,14 @@ mod tests {
     #[test]
     fn a_pass_that_cannot_end_in_time_hurries() {
         let (hour, ms) = (Duration::from_secs(3_600), Duration::from_millis(1));
-        assert_eq!(rest_before(Stage::Usage, 3 * ms, 5 * hour), REST_MAX);
-        assert_eq!(rest_before(Stage::Hours, 3 * ms, 7 * hour), REST_MAX_HURRIED);
-        assert_eq!(rest_before(Stage::Hours, ms / 100, hour), 40 * ms, "there was hardly anything to delete");
-        assert_eq!(rest_before(Stage::Begin, ms, 7 * hour), BETWEEN_PASSES);
+        assert_eq!(rest_before(RetentionStage::Usage, 3 * ms, 5 * hour), REST_MAX);
+        assert_eq!(rest_before(RetentionStage::Hours, 3 * ms, 7 * hour), REST_MAX_HURRIED);
+        assert_eq!(
+            rest_before(RetentionStage::Hours, ms / 100, hour),
+            40 * ms,
+            "there was hardly anything to delete"
+        );
+        assert_eq!(rest_before(RetentionStage::Begin, ms, 7 * hour), BETWEEN_PASSES);
     }
 
     #[test]
@@ -265,7 +281,7 @@ mod tests {
         }
         process.settle();
         let gauge = Arc::new(Pruning::default());
-        let mut retention = Retention::new(&lifetimes(1), Arc::clone(&gauge));
+        let mut retention = RetentionPass::new(&lifetimes(1), Arc::clone(&gauge));
         let steps = pass(&mut retention, &mut process, &keys);
         assert!(steps > 8, "{steps}");
         assert_eq!(process.sql("SELECT count(*) FROM usage, usage_hour, usage_day"), 0);

@@ -29,18 +29,18 @@ use crate::api::under_way::Running;
 use crate::api::usage::export::Exports;
 use crate::api::{self, ApiError, App, RequestId};
 use crate::catalog::price_feed::PriceFeed;
-use crate::catalog::shelf::Shelf;
+use crate::catalog::shelf::CatalogShelf;
 use crate::config::Config;
 use crate::console::Asset;
-use crate::credential::{Keeper, Tokens};
+use crate::credential::{AccessTokens, Keeper};
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading, Touched};
-use crate::refusals::{self, Counter, Refusals, Refused};
-use crate::retention::Retention;
+use crate::refusals::{self, RefusalCounter, Refusals, RefusedRequest};
+use crate::retention::RetentionPass;
 use crate::state::{Parts, State};
 use crate::store::checkpoints::Checkpoints;
 use crate::store::lock::StateLock;
 use crate::store::readers::Readers;
-use crate::writer::{Desk, Scribe, Writer};
+use crate::writer::{Scribe, Writer, WriterDesk};
 
 /// What [`start`] needs.
 pub struct Params {
@@ -78,7 +78,7 @@ impl fmt::Debug for Params {
 /// The running control plane.
 #[derive(Debug)]
 pub struct Control {
-    door: Arc<Door>,
+    door: Arc<ControlDoor>,
     thread: JoinHandle<()>,
     stop: oneshot::Sender<()>,
     readers: Vec<JoinHandle<()>>,
@@ -95,10 +95,10 @@ pub fn start(params: Params) -> io::Result<Control> {
     let keys = Arc::new(keys);
     let (csrf_key, is_tls) = (keys.derived("csrf tokens"), params.config.server.tls.is_some());
     let config = Arc::clone(&params.config);
-    let retention = Retention::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
+    let retention = RetentionPass::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
     let backups = Backups::new(config.state_dir.clone(), config.lifetimes.backups_kept);
-    let catalog = Arc::new(Shelf::load(&config.state_dir));
-    let tokens = Tokens::default();
+    let catalog = Arc::new(CatalogShelf::load(&config.state_dir));
+    let tokens = AccessTokens::default();
     let publisher = PublisherParams {
         config: Arc::clone(&config),
         keys: Arc::clone(&keys),
@@ -111,7 +111,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (readers, reader_threads) = Readers::start(&files, &params.alarm).map_err(io::Error::other)?;
     let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
     let view = publisher.view();
-    let writer = Writer::start(Desk { meter, publisher, keys, retention }, &params.alarm)?;
+    let writer = Writer::start(WriterDesk { meter, publisher, keys, retention }, &params.alarm)?;
     let scribe = writer.scribe();
     let file = scribe.clone();
     let reloader =
@@ -154,14 +154,14 @@ pub fn start(params: Params) -> io::Result<Control> {
         runtime.block_on(run(Arc::new(app), (keeper, feed, alarm), arriving, (counter, stopped)));
         Ok(())
     })?;
-    let door = Arc::new(Door { visits, gate, refusals, rooms: Rooms::new() });
+    let door = Arc::new(ControlDoor { visits, gate, refusals, rooms: Rooms::new() });
     Ok(Control { door, thread, stop, readers: reader_threads, reloading, writer, checkpoints, lock })
 }
 
 /// The job that fetches price lists, if there is an address for it.
 fn price_feed(
     config: &Config,
-    catalog: &Arc<Shelf>,
+    catalog: &Arc<CatalogShelf>,
     http: &Arc<dyn HttpClient>,
     scribe: Scribe,
 ) -> Option<PriceFeed> {
@@ -181,7 +181,7 @@ fn runtime() -> io::Result<Runtime> {
 impl Control {
     /// Answers what the data plane does not.
     pub fn handler(&self) -> Arc<dyn Handler> {
-        Arc::<Door>::clone(&self.door)
+        Arc::<ControlDoor>::clone(&self.door)
     }
 
     /// Reads the configuration file again, though it looks unchanged, beside the caller's thread.
@@ -208,8 +208,8 @@ impl Control {
 
 /// The way into the control thread.
 #[derive(Clone, Debug)]
-struct Door {
-    visits: mpsc::Sender<Visit>,
+struct ControlDoor {
+    visits: mpsc::Sender<ControlVisit>,
     gate: Arc<Gate>,
     refusals: Refusals,
     rooms: Rooms,
@@ -229,14 +229,14 @@ struct Rooms {
 }
 
 #[derive(Debug)]
-struct Visit {
+struct ControlVisit {
     request: api::Request,
     reply: oneshot::Sender<Response<Body>>,
     /// Held until the answer is ready.
     permit: OwnedSemaphorePermit,
 }
 
-impl Handler for Door {
+impl Handler for ControlDoor {
     fn handle(&self, request: Request<Body>, peer: SocketAddr) -> BoxFuture<Response<Body>> {
         let door = self.clone();
         Box::pin(async move {
@@ -248,7 +248,7 @@ impl Handler for Door {
     }
 }
 
-impl Door {
+impl ControlDoor {
     /// A stranger is turned away before anything of the body is read, but for a sign-in, whose body is small.
     async fn enter(&self, parts: Head, body: Body, peer: SocketAddr) -> Result<Response<Body>, ApiError> {
         if parts.extensions.get::<KeyHolder>().is_some() {
@@ -297,7 +297,7 @@ impl Door {
         permit: OwnedSemaphorePermit,
     ) -> Result<Response<Body>, ApiError> {
         let (reply, answer) = oneshot::channel();
-        self.visits.try_send(Visit { request, reply, permit }).map_err(|_| told(STOPPING))?;
+        self.visits.try_send(ControlVisit { request, reply, permit }).map_err(|_| told(STOPPING))?;
         answer.await.map_err(|_| told(STOPPING))
     }
 
@@ -306,7 +306,7 @@ impl Door {
         if let Some(reason) = error.refusal() {
             let route = api::route_name(&head.method, head.uri.path());
             let request_id = RequestId::of(&head.headers).text();
-            self.refusals.tell(Refused { address: peer.ip(), reason, route, request_id });
+            self.refusals.tell(RefusedRequest { address: peer.ip(), reason, route, request_id });
         }
     }
 }
@@ -342,8 +342,8 @@ fn told((kind, message): (ErrorKind, &'static str)) -> ApiError {
 async fn run(
     app: Arc<App>,
     (keeper, feed, alarm): (Keeper, Option<PriceFeed>, Alarm),
-    mut arriving: mpsc::Receiver<Visit>,
-    (counter, mut stopped): (Counter, oneshot::Receiver<()>),
+    mut arriving: mpsc::Receiver<ControlVisit>,
+    (counter, mut stopped): (RefusalCounter, oneshot::Receiver<()>),
 ) {
     let renewing = spawn_vital(&alarm, "the renewal of access tokens", keeper.run());
     let fetching = feed.map(|feed| spawn_vital(&alarm, "the price feed", feed.run()));
@@ -379,7 +379,7 @@ fn spawn_vital(
     })
 }
 
-async fn receive(app: Arc<App>, visit: Visit) {
+async fn receive(app: Arc<App>, visit: ControlVisit) {
     let id = RequestId::of(&visit.request.parts.headers);
     let time_max = api::answer_time_max(visit.request.parts.uri.path());
     let answer = tokio::time::timeout(time_max, api::answer(&app, &visit.request, &id)).await;
@@ -416,7 +416,7 @@ mod tests {
         let csrf_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &[0; 32]);
         let gate = Arc::new(Gate::new(reader, csrf_key, false));
         let rooms = Rooms { strangers: Arc::new(Semaphore::new(1)), ..Rooms::new() };
-        let door = Door { visits, gate, refusals, rooms };
+        let door = ControlDoor { visits, gate, refusals, rooms };
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let request = || Request::get("/console").body(shared::port::full("")).unwrap();
         let mut nobody = std::task::Context::from_waker(std::task::Waker::noop());

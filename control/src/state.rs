@@ -17,8 +17,8 @@ use crate::store::error::OpenError;
 use crate::store::files::Files;
 use crate::store::lock::StateLock;
 use crate::store::open::{JOURNAL, open};
-use crate::store::relocate::{Settled, settle};
-use crate::vault::Keys;
+use crate::store::relocate::{UsageFiles, settle};
+use crate::vault::VaultKeys;
 
 /// What [`State::open`] needs.
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +35,9 @@ pub struct OpenParams<'a> {
 #[derive(Debug)]
 pub struct State {
     lock: StateLock,
-    usage: Settled,
+    usage: UsageFiles,
     writer: Connection,
-    keys: Keys,
+    keys: VaultKeys,
     journal: Journal,
     inbox: Inbox,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Parts {
     pub(crate) meter: Meter,
     pub(crate) counters: Arc<Counters>,
     pub(crate) journal: Journal,
-    pub(crate) keys: Keys,
+    pub(crate) keys: VaultKeys,
 }
 
 impl State {

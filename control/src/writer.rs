@@ -14,38 +14,38 @@ use tokio::sync::oneshot;
 use crate::command::{Bench, Order, execute};
 use crate::config::Routing;
 use crate::meter::ingest::{Meter, Round};
-use crate::publish::{Publisher, Report, Touched};
-use crate::retention::Retention;
+use crate::publish::{Publisher, ReloadReport, Touched};
+use crate::retention::RetentionPass;
 use crate::store::error::StoreError;
-use crate::vault::Keys;
+use crate::vault::VaultKeys;
 
 /// The writer thread's handle.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    jobs: Sender<Job>,
+    jobs: Sender<WriterJob>,
     thread: JoinHandle<()>,
 }
 
 /// Gives the writer thread work.
 #[derive(Clone, Debug)]
-pub(crate) struct Scribe(Sender<Job>);
+pub(crate) struct Scribe(Sender<WriterJob>);
 
 /// What the writer thread works with.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct WriterDesk {
     pub(crate) meter: Meter,
     pub(crate) publisher: Publisher,
-    pub(crate) keys: Arc<Keys>,
-    pub(crate) retention: Retention,
+    pub(crate) keys: Arc<VaultKeys>,
+    pub(crate) retention: RetentionPass,
 }
 
-enum Job {
+enum WriterJob {
     /// Store now, then answer.
     Flush(oneshot::Sender<()>),
     /// Change the state.
     Write(Box<dyn Order>),
     /// Publish the changed configuration file, and report when it is in force.
-    File(Box<Routing>, Report),
+    File(Box<Routing>, ReloadReport),
     /// Publish again, because something beside the database has changed.
     Publish(Touched),
     /// A short piece of work on the rows of usage.
@@ -58,7 +58,7 @@ type Chore = Box<dyn FnOnce(&mut Connection) + Send>;
 
 impl Writer {
     /// Starts the thread.
-    pub(crate) fn start(desk: Desk, alarm: &Alarm) -> io::Result<Self> {
+    pub(crate) fn start(desk: WriterDesk, alarm: &Alarm) -> io::Result<Self> {
         let (jobs, waiting) = bounded(JOBS_MAX);
         let thread = alarm.spawn("llmgw-writer", move || {
             run(desk, &waiting);
@@ -74,7 +74,7 @@ impl Writer {
 
     /// Stores all that is queued and ends the thread; gives up after [`STOP_TIME_MAX`] if storing fails.
     pub(crate) fn stop(self) {
-        if self.jobs.send(Job::Stop).is_err() || self.thread.join().is_err() {
+        if self.jobs.send(WriterJob::Stop).is_err() || self.thread.join().is_err() {
             tracing::error!("the writer thread had ended before its time");
         }
     }
@@ -84,7 +84,7 @@ impl Scribe {
     /// Returns when all events that were queued before are stored, or storing fails, or `time_max` is over.
     pub(crate) async fn flush(&self, time_max: Duration) {
         let (reply, stored) = oneshot::channel();
-        match self.0.try_send(Job::Flush(reply)) {
+        match self.0.try_send(WriterJob::Flush(reply)) {
             Ok(()) => {
                 let _ = tokio::time::timeout(time_max, stored).await;
             }
@@ -102,16 +102,16 @@ impl Scribe {
         let chore: Chore = Box::new(move |db| {
             let _ = reply.send(chore(db));
         });
-        self.send(Job::Chore(chore))?;
+        self.send(WriterJob::Chore(chore))?;
         Ok(done.await.map_err(|_| StoreError::Stopping)??)
     }
 
     /// Has a change made. Its reply comes by the order's own slot.
     pub(crate) fn write(&self, order: Box<dyn Order>) -> Result<(), StoreError> {
-        self.send(Job::Write(order))
+        self.send(WriterJob::Write(order))
     }
 
-    fn send(&self, job: Job) -> Result<(), StoreError> {
+    fn send(&self, job: WriterJob) -> Result<(), StoreError> {
         self.0.try_send(job).map_err(|error| match error {
             TrySendError::Full(_) => StoreError::Busy,
             TrySendError::Disconnected(_) => StoreError::Stopping,
@@ -120,21 +120,22 @@ impl Scribe {
 
     /// Has what `touched` names published anew. False if that must be tried again.
     pub(crate) fn publish(&self, touched: Touched) -> bool {
-        self.0.try_send(Job::Publish(touched)).is_ok()
+        self.0.try_send(WriterJob::Publish(touched)).is_ok()
     }
 
     /// Has the content of the changed configuration file published. False if that must be tried again.
-    pub(crate) fn replace_file(&self, routing: Routing, report: Report) -> bool {
-        self.0.try_send(Job::File(Box::new(routing), report)).is_ok()
+    pub(crate) fn replace_file(&self, routing: Routing, report: ReloadReport) -> bool {
+        self.0.try_send(WriterJob::File(Box::new(routing), report)).is_ok()
     }
 }
 
-fn run(mut desk: Desk, jobs: &Receiver<Job>) {
+fn run(mut desk: WriterDesk, jobs: &Receiver<WriterJob>) {
     let mut pause = PAUSE_MIN;
     loop {
         let job = desk.serve(jobs, pause);
-        let Desk { meter, keys, retention, .. } = &mut desk;
-        let is_asked = matches!(job, Ok(Job::Flush(_) | Job::Stop) | Err(RecvTimeoutError::Disconnected));
+        let WriterDesk { meter, keys, retention, .. } = &mut desk;
+        let is_asked =
+            matches!(job, Ok(WriterJob::Flush(_) | WriterJob::Stop) | Err(RecvTimeoutError::Disconnected));
         let round = if is_asked || meter.is_due() { meter.round() } else { Round::Idle };
         pause = match round {
             Round::More => Duration::ZERO,
@@ -152,29 +153,29 @@ fn run(mut desk: Desk, jobs: &Receiver<Job>) {
         // Nothing here is urgent: whoever relays on this core goes first.
         thread::yield_now();
         match job {
-            Ok(Job::Flush(reply)) => {
+            Ok(WriterJob::Flush(reply)) => {
                 flush(meter, round);
                 let _ = reply.send(());
             }
-            Ok(Job::Write(_) | Job::File(..) | Job::Publish(_) | Job::Chore(_))
+            Ok(WriterJob::Write(_) | WriterJob::File(..) | WriterJob::Publish(_) | WriterJob::Chore(_))
             | Err(RecvTimeoutError::Timeout) => {}
-            Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return finish(meter),
+            Ok(WriterJob::Stop) | Err(RecvTimeoutError::Disconnected) => return finish(meter),
         }
     }
 }
 
-impl Desk {
+impl WriterDesk {
     /// Waits up to `pause` for a job. Changes, and all that wait behind them, are made before this returns; any
     /// other job is the caller's.
-    fn serve(&mut self, jobs: &Receiver<Job>, pause: Duration) -> Result<Job, RecvTimeoutError> {
+    fn serve(&mut self, jobs: &Receiver<WriterJob>, pause: Duration) -> Result<WriterJob, RecvTimeoutError> {
         let mut job = jobs.recv_timeout(pause);
         let mut orders = Vec::new();
         loop {
             match job {
-                Ok(Job::Write(order)) => orders.push(order),
-                Ok(Job::File(routing, report)) => self.replace_file(*routing, report),
-                Ok(Job::Publish(touched)) => self.publish(touched),
-                Ok(Job::Chore(chore)) => chore(self.meter.usage_mut()),
+                Ok(WriterJob::Write(order)) => orders.push(order),
+                Ok(WriterJob::File(routing, report)) => self.replace_file(*routing, report),
+                Ok(WriterJob::Publish(touched)) => self.publish(touched),
+                Ok(WriterJob::Chore(chore)) => chore(self.meter.usage_mut()),
                 other => {
                     self.execute(orders);
                     return other;
@@ -202,7 +203,7 @@ impl Desk {
         }
     }
 
-    fn replace_file(&mut self, routing: Routing, report: Report) {
+    fn replace_file(&mut self, routing: Routing, report: ReloadReport) {
         if let Err(error) = self.publisher.replace_file(routing, report, self.meter.db_mut()) {
             tracing::error!("the changed configuration could not be put in force yet: {error}");
         }

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use control::config::{self, Environment};
 
-use super::{Failure, exit, print};
+use super::{CliFailure, exit, print};
 
 /// Walks the chain and names the first row that is wrong.
-pub(super) fn verify(environment: &Arc<Environment>) -> Result<(), Failure> {
-    let failed = |error| Failure::new(exit::CONFIG, error);
+pub(super) fn verify(environment: &Arc<Environment>) -> Result<(), CliFailure> {
+    let failed = |error| CliFailure::new(exit::CONFIG, error);
     let offline = config::offline(environment).map_err(failed)?;
     let key = offline.key().map_err(failed)?;
     let verified = control::verify_audit(&offline.state_dir, key)
-        .map_err(|error| Failure::new(error.exit_code(), error))?;
+        .map_err(|error| CliFailure::new(error.exit_code(), error))?;
     match verified {
         Ok(holds) => {
             print(&format!("the audit is whole: {} rows, the last is {}\n", holds.rows, holds.last_id))
         }
-        Err(broken) => Err(Failure::new(
+        Err(broken) => Err(CliFailure::new(
             exit::UNSOUND,
             format!("the audit was tampered with: {broken}; compare it with an export or a backup"),
         )),

@@ -8,10 +8,10 @@ use clap::Subcommand;
 use control::backup::{self, Archive, BackupError, Manifest, RestoreParams};
 use control::config::{self, Environment};
 
-use super::{Failure, exit, print};
+use super::{CliFailure, exit, print};
 
 #[derive(Subcommand)]
-pub(super) enum Command {
+pub(super) enum BackupCommand {
     /// Make a verified archive in <state>/backups and keep the newest LLMGW_BACKUP_KEEP
     Create,
     /// List the archives in <state>/backups; those that changed since their last check are read to their ends first
@@ -34,17 +34,17 @@ pub(super) enum Command {
 }
 
 /// Does what was asked for.
-pub(super) fn run(command: Command, environment: &Arc<Environment>) -> Result<(), Failure> {
-    let offline = || config::offline(environment).map_err(|error| Failure::new(exit::CONFIG, error));
-    let failed = |error: BackupError| Failure::new(error.exit_code(), error);
+pub(super) fn run(command: BackupCommand, environment: &Arc<Environment>) -> Result<(), CliFailure> {
+    let offline = || config::offline(environment).map_err(|error| CliFailure::new(exit::CONFIG, error));
+    let failed = |error: BackupError| CliFailure::new(error.exit_code(), error);
     match command {
-        Command::Create => {
+        BackupCommand::Create => {
             let offline = offline()?;
             let archive = backup::create(&offline.state_dir, offline.backups_kept).map_err(failed)?;
             let path = offline.state_dir.join("backups").join(&archive.name);
             print(&format!("{}\n{}", path.display(), told(&archive)))
         }
-        Command::List => {
+        BackupCommand::List => {
             let state_dir = offline()?.state_dir;
             backup::check_unchecked(&state_dir).map_err(failed)?;
             let archives = backup::list(&state_dir).map_err(failed)?;
@@ -55,11 +55,11 @@ pub(super) fn run(command: Command, environment: &Arc<Environment>) -> Result<()
                     .collect::<String>(),
             )
         }
-        Command::Verify { archive } => {
+        BackupCommand::Verify { archive } => {
             let manifest = backup::verify(&archive).map_err(failed)?;
             print(&format!("{} is whole: {}", archive.display(), contents(&manifest)))
         }
-        Command::Restore { archive, directory, max_bytes } => {
+        BackupCommand::Restore { archive, directory, max_bytes } => {
             let offline = offline()?;
             let dir = directory.unwrap_or(offline.state_dir);
             let key = offline.encryption_key.as_ref();

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use control::UsageStore;
 use control::config::{self, Environment, Version};
 
-use super::{Failure, exit, print};
+use super::{CliFailure, exit, print};
 
 /// Tells every fault, each on a line of its own.
-pub(super) fn check(environment: &Arc<Environment>) -> Result<(), Failure> {
+pub(super) fn check(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     match config::load(environment) {
         Ok(loaded) => {
             let mut text = String::new();
@@ -37,14 +37,14 @@ pub(super) fn check(environment: &Arc<Environment>) -> Result<(), Failure> {
                 count += 1;
             }
             let noun = if count == 1 { "fault" } else { "faults" };
-            Err(Failure::new(exit::CONFIG, format!("{count} {noun}")))
+            Err(CliFailure::new(exit::CONFIG, format!("{count} {noun}")))
         }
     }
 }
 
 /// Prints the effective values with their sources.
-pub(super) fn show(environment: &Arc<Environment>) -> Result<(), Failure> {
-    let loaded = config::load(environment).map_err(|error| Failure::new(exit::CONFIG, error))?;
+pub(super) fn show(environment: &Arc<Environment>) -> Result<(), CliFailure> {
+    let loaded = config::load(environment).map_err(|error| CliFailure::new(exit::CONFIG, error))?;
     let mut text = config::show(&loaded.config);
     if let Some(store) = UsageStore::of_state(&loaded.config.state_dir) {
         let _ = writeln!(text, "\nusage:  # the state as it is\n  in {}, {} bytes", store.file, store.bytes);
@@ -53,6 +53,6 @@ pub(super) fn show(environment: &Arc<Environment>) -> Result<(), Failure> {
 }
 
 /// Prints the JSON Schema of the file.
-pub(super) fn schema() -> Result<(), Failure> {
+pub(super) fn schema() -> Result<(), CliFailure> {
     print(&config::schema_text())
 }

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use control::config::{self, Environment};
 use control::{RekeyParams, Rekeyed};
 
-use super::{Failure, exit, print};
+use super::{CliFailure, exit, print};
 
 /// Makes `LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY` the key that opens the state.
-pub(super) fn rekey(environment: &Arc<Environment>) -> Result<(), Failure> {
-    let failed = |error| Failure::new(exit::CONFIG, error);
+pub(super) fn rekey(environment: &Arc<Environment>) -> Result<(), CliFailure> {
+    let failed = |error| CliFailure::new(exit::CONFIG, error);
     let offline = config::offline(environment).map_err(failed)?;
     let new = offline.new_key().map_err(failed)?;
     let params = RekeyParams { dir: &offline.state_dir, old: offline.encryption_key.as_ref(), new };
-    let rekeyed = control::rekey(params).map_err(|error| Failure::new(error.exit_code(), error))?;
+    let rekeyed = control::rekey(params).map_err(|error| CliFailure::new(error.exit_code(), error))?;
     let first = match rekeyed {
         Rekeyed::Done(count) => format!("the state opens with the new key; {count} stored secrets verified"),
         Rekeyed::Already => "the state opens with the new key already; nothing was changed".to_owned(),
@@ -28,12 +28,12 @@ pub(super) fn rekey(environment: &Arc<Environment>) -> Result<(), Failure> {
 }
 
 /// Seals the keys of `secrets.json` in the database and removes that file.
-pub(super) fn import(environment: &Arc<Environment>) -> Result<(), Failure> {
-    let failed = |error| Failure::new(exit::CONFIG, error);
+pub(super) fn import(environment: &Arc<Environment>) -> Result<(), CliFailure> {
+    let failed = |error| CliFailure::new(exit::CONFIG, error);
     let offline = config::offline(environment).map_err(failed)?;
     let key = offline.key().map_err(failed)?;
     let imported = control::import_credentials(&offline.state_dir, key)
-        .map_err(|error| Failure::new(error.exit_code(), error))?;
+        .map_err(|error| CliFailure::new(error.exit_code(), error))?;
     let Some(removed) = imported.removed else {
         let dir = offline.state_dir.display();
         return print(&format!("there is no secrets.json in {dir}; nothing was changed\n"));
@@ -50,12 +50,12 @@ pub(super) fn import(environment: &Arc<Environment>) -> Result<(), Failure> {
 }
 
 /// Opens every stored secret and names those that do not open.
-pub(super) fn verify(environment: &Arc<Environment>) -> Result<(), Failure> {
-    let failed = |error| Failure::new(exit::CONFIG, error);
+pub(super) fn verify(environment: &Arc<Environment>) -> Result<(), CliFailure> {
+    let failed = |error| CliFailure::new(exit::CONFIG, error);
     let offline = config::offline(environment).map_err(failed)?;
     let key = offline.key().map_err(failed)?;
     let survey = control::verify_credentials(&offline.state_dir, key)
-        .map_err(|error| Failure::new(error.exit_code(), error))?;
+        .map_err(|error| CliFailure::new(error.exit_code(), error))?;
     if survey.unopened_count == 0 {
         return print(&format!("all {} stored secrets open\n", survey.opened));
     }
@@ -64,7 +64,7 @@ pub(super) fn verify(environment: &Arc<Environment>) -> Result<(), Failure> {
         let _ = writeln!(lines, "{}.{} of {} does not open", unopened.table, unopened.column, unopened.id);
     }
     let _ = std::io::stderr().write_all(lines.as_bytes());
-    Err(Failure::new(
+    Err(CliFailure::new(
         exit::UNSOUND,
         format!(
             "{} of {} stored secrets do not open",

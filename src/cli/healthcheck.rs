@@ -7,16 +7,17 @@ use std::time::Duration;
 use control::config::{self, Environment};
 use shared::port::HttpLimits;
 
-use super::{Failure, exit, loopback};
+use super::{CliFailure, exit, loopback};
 
 /// Asks `/health` at the configured address.
-pub(super) fn run(environment: &Arc<Environment>) -> Result<(), Failure> {
-    let (bind, tls) = config::listens_at(environment).map_err(|error| Failure::new(exit::CONFIG, error))?;
+pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
+    let (bind, tls) =
+        config::listens_at(environment).map_err(|error| CliFailure::new(exit::CONFIG, error))?;
     if bind.port() == 0 {
-        return Err(Failure::new(exit::CONFIG, "LLMGW_PORT: is 0, so nobody knows the port to ask"));
+        return Err(CliFailure::new(exit::CONFIG, "LLMGW_PORT: is 0, so nobody knows the port to ask"));
     }
     let address = SocketAddr::new(reachable(bind.ip()), bind.port());
-    let unhealthy = |why: String| Failure::new(exit::UNHEALTHY, format!("http://{address}/health: {why}"));
+    let unhealthy = |why: String| CliFailure::new(exit::UNHEALTHY, format!("http://{address}/health: {why}"));
     let answer = loopback::ask(address, "/health", LIMITS).map_err(|error| unhealthy(error.to_string()))?;
     match loopback::take_apart(&answer) {
         // A listener with TLS refuses clear text at once, which no process does that hangs.

@@ -11,32 +11,32 @@ use std::io::{self, Write};
 use control::config::{LogFormat, Logging};
 use tracing_subscriber::EnvFilter;
 
-use super::{Failure, exit};
+use super::{CliFailure, exit};
 
 /// Sends the log to stderr for the rest of the process.
-pub(super) fn begin(logging: &Logging) -> Result<(), Failure> {
+pub(super) fn begin(logging: &Logging) -> Result<(), CliFailure> {
     let filter = EnvFilter::try_new(&logging.filter)
-        .map_err(|error| Failure::new(exit::CONFIG, format!("LLMGW_LOG: {error}")))?;
+        .map_err(|error| CliFailure::new(exit::CONFIG, format!("LLMGW_LOG: {error}")))?;
     let format = logging.format;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
-        .with_writer(move || Lines { format, to: io::stderr() });
+        .with_writer(move || LogLines { format, to: io::stderr() });
     let result = match format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
-    result.map_err(|error| Failure::new(exit::INTERNAL, format!("the log cannot begin: {error}")))
+    result.map_err(|error| CliFailure::new(exit::INTERNAL, format!("the log cannot begin: {error}")))
 }
 
 /// Writes lines with everything escaped that is not to be printed. Each write is one whole line, as
 /// `tracing_subscriber` makes them.
-struct Lines<W> {
+struct LogLines<W> {
     format: LogFormat,
     to: W,
 }
 
-impl<W: Write> Write for Lines<W> {
+impl<W: Write> Write for LogLines<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let (content, end) = text.strip_suffix('\n').map_or((&*text, ""), |content| (content, "\n"));
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn written(line: &str, format: LogFormat) -> String {
-        let mut lines = Lines { format, to: Vec::new() };
+        let mut lines = LogLines { format, to: Vec::new() };
         lines.write_all(line.as_bytes()).unwrap();
         String::from_utf8(lines.to).unwrap()
     }

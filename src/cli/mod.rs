@@ -26,11 +26,11 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 #[command(name = "llmgw", version, after_help = AFTER_HELP)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum CliCommand {
     /// Run the gateway
     Serve,
     /// Run the gateway on a machine with nothing set up: makes secrets and a configuration where there are none
@@ -52,7 +52,7 @@ enum Command {
     /// Make, check and restore archives of the state
     Backup {
         #[command(subcommand)]
-        command: backup::Command,
+        command: backup::BackupCommand,
     },
     /// Look at the audit
     Audit {
@@ -89,12 +89,12 @@ enum ConfigCommand {
 
 /// Why a command ended without doing what it should.
 #[derive(Debug)]
-struct Failure {
+struct CliFailure {
     code: u8,
     message: String,
 }
 
-impl Failure {
+impl CliFailure {
     fn new(code: u8, message: impl Display) -> Self {
         Self { code, message: message.to_string() }
     }
@@ -116,18 +116,22 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         environment
     };
     let result = match arguments.command {
-        Command::Serve => serve::run(&environment()),
-        Command::Quickstart => quickstart::run(&environment()),
-        Command::Healthcheck => healthcheck::run(&environment()),
-        Command::Version => print(&version()),
-        Command::Config { command: ConfigCommand::Check } => config::check(&environment()),
-        Command::Config { command: ConfigCommand::Show } => config::show(&environment()),
-        Command::Config { command: ConfigCommand::Schema } => config::schema(),
-        Command::Credentials { command: CredentialsCommand::Rekey } => credentials::rekey(&environment()),
-        Command::Credentials { command: CredentialsCommand::Import } => credentials::import(&environment()),
-        Command::Credentials { command: CredentialsCommand::Verify } => credentials::verify(&environment()),
-        Command::Backup { command } => backup::run(command, &environment()),
-        Command::Audit { command: AuditCommand::Verify } => audit::verify(&environment()),
+        CliCommand::Serve => serve::run(&environment()),
+        CliCommand::Quickstart => quickstart::run(&environment()),
+        CliCommand::Healthcheck => healthcheck::run(&environment()),
+        CliCommand::Version => print(&version()),
+        CliCommand::Config { command: ConfigCommand::Check } => config::check(&environment()),
+        CliCommand::Config { command: ConfigCommand::Show } => config::show(&environment()),
+        CliCommand::Config { command: ConfigCommand::Schema } => config::schema(),
+        CliCommand::Credentials { command: CredentialsCommand::Rekey } => credentials::rekey(&environment()),
+        CliCommand::Credentials { command: CredentialsCommand::Import } => {
+            credentials::import(&environment())
+        }
+        CliCommand::Credentials { command: CredentialsCommand::Verify } => {
+            credentials::verify(&environment())
+        }
+        CliCommand::Backup { command } => backup::run(command, &environment()),
+        CliCommand::Audit { command: AuditCommand::Verify } => audit::verify(&environment()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -151,11 +155,11 @@ fn protect_memory(environment: &Environment) {
 }
 
 /// Writes to stdout. A reader that has gone away is no fault of ours.
-fn print(text: &str) -> Result<(), Failure> {
+fn print(text: &str) -> Result<(), CliFailure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(exit::IO, format!("stdout: {error}")))
+            Err(CliFailure::new(exit::IO, format!("stdout: {error}")))
         }
         _ => Ok(()),
     }

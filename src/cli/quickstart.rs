@@ -3,19 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use control::config::{self, Environment, Kept, SecretsError};
+use control::config::{self, Environment, KeptSecrets, SecretsError};
 use control::detect::{self, Detected};
 
 use super::loopback::Loopback;
-use super::{Failure, exit, print, serve};
+use super::{CliFailure, exit, print, serve};
 
 /// Makes what is missing, runs the gateway, and says how to use it.
-pub(super) fn run(environment: &Arc<Environment>) -> Result<(), Failure> {
-    let failed = |error| Failure::new(exit::CONFIG, error);
+pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
+    let failed = |error| CliFailure::new(exit::CONFIG, error);
     let (state_dir, file) = config::places_of(environment).map_err(failed)?;
     let kept = config::keep_secrets(environment, &state_dir).map_err(|error| match error {
-        SecretsError::KeyLost { .. } => Failure::new(exit::CONFIG, error),
-        SecretsError::File(..) => Failure::new(exit::IO, error),
+        SecretsError::KeyLost { .. } => CliFailure::new(exit::CONFIG, error),
+        SecretsError::File(..) => CliFailure::new(exit::IO, error),
     })?;
     let environment = Arc::new(Environment::of_process_with(kept.variables.iter().cloned()));
     let (bind, _) = config::listens_at(&environment).map_err(failed)?;
@@ -27,7 +27,7 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), Failure> {
     let gateway = serve::start(loaded)?;
     let origin = format!("{}://{}", if tls { "https" } else { "http" }, gateway.address());
     let model = if echo { "echo/echo" } else { "default" };
-    print(&told(&Told {
+    print(&told(&QuickstartNotice {
         origin: &origin,
         kept: &kept,
         file: &file,
@@ -39,23 +39,23 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), Failure> {
 }
 
 /// Writes the first configuration where there is none, and says which model servers went into it.
-fn first_file(file: &Path) -> Result<Vec<Detected>, Failure> {
+fn first_file(file: &Path) -> Result<Vec<Detected>, CliFailure> {
     if file.exists() {
         return Ok(Vec::new());
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
-        .map_err(|error| Failure::new(exit::INTERNAL, error))?;
+        .map_err(|error| CliFailure::new(exit::INTERNAL, error))?;
     let found = runtime.block_on(detect::local_servers(&Loopback));
     config::write_new(file, detect::first_file(&found).as_bytes())
-        .map_err(|error| Failure::new(exit::IO, format!("{}: {error}", file.display())))?;
+        .map_err(|error| CliFailure::new(exit::IO, format!("{}: {error}", file.display())))?;
     Ok(found)
 }
 
-struct Told<'a> {
+struct QuickstartNotice<'a> {
     origin: &'a str,
-    kept: &'a Kept,
+    kept: &'a KeptSecrets,
     file: &'a Path,
     state_dir: &'a Path,
     found: &'a [Detected],
@@ -63,8 +63,8 @@ struct Told<'a> {
 }
 
 /// What a person needs to know next. The key itself is never printed: the command reads it where it is kept.
-fn told(told: &Told<'_>) -> String {
-    let Told { origin, kept, file, state_dir, found, model } = told;
+fn told(told: &QuickstartNotice<'_>) -> String {
+    let QuickstartNotice { origin, kept, file, state_dir, found, model } = told;
     let in_file = kept.variables.iter().any(|(name, _)| name == "LLMGW_API_KEY");
     let secrets = kept.file.display();
     let (key, place) = if in_file {

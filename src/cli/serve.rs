@@ -5,52 +5,56 @@ use std::sync::Arc;
 
 use control::config::{self, Config, Environment, Loaded};
 
-use super::{Failure, exit, logs};
+use super::{CliFailure, exit, logs};
 use llmgw::Gateway;
 
 /// Runs the gateway until it is asked to stop.
-pub(super) fn run(environment: &Arc<Environment>) -> Result<(), Failure> {
+pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let loaded = load(environment)?;
     let gateway = start(loaded)?;
     until_stopped(gateway)
 }
 
 /// Runs `gateway` until it is asked to stop, or one of its threads dies.
-pub(super) fn until_stopped(gateway: Gateway) -> Result<(), Failure> {
+pub(super) fn until_stopped(gateway: Gateway) -> Result<(), CliFailure> {
     gateway.run_until_stopped().map_err(|error| {
         tracing::error!("{error}");
-        Failure::new(error.exit_code(), error)
+        CliFailure::new(error.exit_code(), error)
     })
 }
 
 /// Loads the configuration, with the first fault as the failure's one line.
-pub(super) fn load(environment: &Arc<Environment>) -> Result<Loaded, Failure> {
-    config::load(environment).map_err(|error| Failure::new(exit::CONFIG, error))
+pub(super) fn load(environment: &Arc<Environment>) -> Result<Loaded, CliFailure> {
+    config::load(environment).map_err(|error| CliFailure::new(exit::CONFIG, error))
 }
 
 /// Begins the log, plants the seed if there is one, and starts the gateway.
-pub(super) fn start(loaded: Loaded) -> Result<Gateway, Failure> {
+pub(super) fn start(loaded: Loaded) -> Result<Gateway, CliFailure> {
     let Loaded { config, warnings } = loaded;
     logs::begin(&config.logging)?;
     plant(&config)?;
     let scheme = if config.server.tls.is_some() { "https" } else { "http" };
-    let gateway = Gateway::start(config, warnings).map_err(|error| Failure::new(error.exit_code(), error))?;
+    let gateway =
+        Gateway::start(config, warnings).map_err(|error| CliFailure::new(error.exit_code(), error))?;
     tracing::info!("listening on {scheme}://{}", gateway.address());
     Ok(gateway)
 }
 
-fn plant(config: &Config) -> Result<(), Failure> {
+fn plant(config: &Config) -> Result<(), CliFailure> {
     let Some(seed) = &config.seed else { return Ok(()) };
     seed.plant().map_err(|error| {
-        Failure::new(exit::IO, format!("LLMGW_CONFIG_SEED: {} cannot be written: {error}", seed.to.display()))
+        CliFailure::new(
+            exit::IO,
+            format!("LLMGW_CONFIG_SEED: {} cannot be written: {error}", seed.to.display()),
+        )
     })
 }
 
 /// Whether `address` is free, as one clear failure if it is not.
-pub(super) fn expect_free(address: SocketAddr) -> Result<(), Failure> {
+pub(super) fn expect_free(address: SocketAddr) -> Result<(), CliFailure> {
     match std::net::TcpListener::bind(address) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Failure::new(
+        Err(error) => Err(CliFailure::new(
             exit::IO,
             format!("cannot listen on {address} ({error}); set LLMGW_PORT to a free port, or 0 for any"),
         )),

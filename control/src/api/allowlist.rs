@@ -6,15 +6,15 @@ use shared::id::is_name;
 use shared::operation::Operation;
 
 use super::ApiError;
-use crate::change::Change;
+use crate::change::FieldChange;
 use crate::command::allowlist::AllowlistEdit;
 
 /// The lists as a client sends them.
 #[derive(Debug)]
 pub(super) struct Lists {
-    pub(super) models: Change<Vec<String>>,
-    pub(super) endpoints: Change<Vec<String>>,
-    pub(super) routes: Change<Vec<String>>,
+    pub(super) models: FieldChange<Vec<String>>,
+    pub(super) endpoints: FieldChange<Vec<String>>,
+    pub(super) routes: FieldChange<Vec<String>>,
 }
 
 impl Lists {
@@ -44,10 +44,10 @@ impl Lists {
 /// Every entry of a list as what it stands for.
 fn checked<T>(
     field: &str,
-    list: Change<Vec<String>>,
+    list: FieldChange<Vec<String>>,
     check: impl Fn(&str) -> Result<T, &'static str>,
-) -> Result<Change<Vec<T>>, ApiError> {
-    let Change::Set(entries) = list else { return Ok(mapped(list, |_| Vec::new())) };
+) -> Result<FieldChange<Vec<T>>, ApiError> {
+    let FieldChange::Set(entries) = list else { return Ok(mapped(list, |_| Vec::new())) };
     if entries.len() > ENTRIES_MAX {
         return Err(ApiError::parameter(field, format!("{field} takes up to {ENTRIES_MAX} entries.")));
     }
@@ -57,14 +57,14 @@ fn checked<T>(
             ApiError::parameter(field, format!("{field}: '{shown}' is not {wanted}."))
         })
     };
-    entries.iter().map(check).collect::<Result<_, _>>().map(Change::Set)
+    entries.iter().map(check).collect::<Result<_, _>>().map(FieldChange::Set)
 }
 
-fn mapped<T, U>(change: Change<T>, map: impl FnOnce(T) -> U) -> Change<U> {
+fn mapped<T, U>(change: FieldChange<T>, map: impl FnOnce(T) -> U) -> FieldChange<U> {
     match change {
-        Change::Keep => Change::Keep,
-        Change::Clear => Change::Clear,
-        Change::Set(value) => Change::Set(map(value)),
+        FieldChange::Keep => FieldChange::Keep,
+        FieldChange::Clear => FieldChange::Clear,
+        FieldChange::Set(value) => FieldChange::Set(map(value)),
     }
 }
 

@@ -11,7 +11,7 @@ use super::query::Query;
 use super::stream::{self, Feed};
 use super::{ApiError, Call, Route, csv, json, route_of};
 use crate::store::readers::Readers;
-use crate::store::trail::{AuditRow, Filter, page};
+use crate::store::trail::{AuditFilter, AuditRow, page};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "audit", |call| Box::pin(list(call))),
@@ -19,7 +19,7 @@ pub(super) static ROUTES: &[Route] = &[
 ];
 
 #[derive(Serialize)]
-struct List {
+struct AuditPage {
     data: Vec<AuditRow>,
     next_cursor: Option<String>,
 }
@@ -35,7 +35,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let more = data.len() > limit;
     data.truncate(limit);
     let next_cursor = data.last().filter(|_| more).map(|row| row.id.to_string());
-    json(&List { data, next_cursor })
+    json(&AuditPage { data, next_cursor })
 }
 
 fn cursor(text: &str) -> Result<i64, ApiError> {
@@ -43,7 +43,7 @@ fn cursor(text: &str) -> Result<i64, ApiError> {
     parsed.ok_or_else(|| ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier page."))
 }
 
-fn filter(query: &mut Query) -> Result<Filter, ApiError> {
+fn filter(query: &mut Query) -> Result<AuditFilter, ApiError> {
     let object = query.text("object");
     let (object_kind, object_id) = match object.as_deref().map(|object| object.split_once('/')) {
         Some(Some((kind, id))) => (Some(kind.to_owned()), Some(id.to_owned())),
@@ -51,7 +51,7 @@ fn filter(query: &mut Query) -> Result<Filter, ApiError> {
         None => (None, None),
     };
     let (from_ms, to_ms) = query.span()?;
-    Ok(Filter {
+    Ok(AuditFilter {
         actor: query.text("actor"),
         action: query.text("action"),
         object_kind,
@@ -63,7 +63,7 @@ fn filter(query: &mut Query) -> Result<Filter, ApiError> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+enum AuditFormat {
     Lines,
     Csv,
 }
@@ -71,8 +71,8 @@ enum Format {
 /// Rows go out page by page as the client takes them.
 async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
-    let formats = [("jsonl", Format::Lines), ("csv", Format::Csv)];
-    let format = query.choice("format", &formats)?.unwrap_or(Format::Lines);
+    let formats = [("jsonl", AuditFormat::Lines), ("csv", AuditFormat::Csv)];
+    let format = query.choice("format", &formats)?.unwrap_or(AuditFormat::Lines);
     let filter = filter(&mut query)?;
     query.finish()?;
     let readers = call.app.readers.clone();
@@ -81,8 +81,8 @@ async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (feed, body) = stream::channel();
     tokio::spawn(write(readers, filter, format, first, feed));
     let (content_type, disposition) = match format {
-        Format::Lines => ("application/jsonl", "attachment; filename=\"audit.jsonl\""),
-        Format::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"audit.csv\""),
+        AuditFormat::Lines => ("application/jsonl", "attachment; filename=\"audit.jsonl\""),
+        AuditFormat::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"audit.csv\""),
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -92,16 +92,16 @@ async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     Ok(response)
 }
 
-async fn ask(readers: &Readers, filter: &Filter, before: i64) -> Result<Vec<AuditRow>, ApiError> {
+async fn ask(readers: &Readers, filter: &AuditFilter, before: i64) -> Result<Vec<AuditRow>, ApiError> {
     let filter = filter.clone();
     Ok(readers.ask(move |db| page(db, &filter, before, PAGE_ROWS)).await?)
 }
 
 /// Ends when everything is written, the client is gone, or the database fails, which breaks the body off.
-async fn write(readers: Readers, filter: Filter, format: Format, first: Vec<AuditRow>, feed: Feed) {
+async fn write(readers: Readers, filter: AuditFilter, format: AuditFormat, first: Vec<AuditRow>, feed: Feed) {
     let mut rows = first;
     let mut text = String::new();
-    if format == Format::Csv {
+    if format == AuditFormat::Csv {
         csv::line(&mut text, &COLUMNS);
     }
     while let Some(last) = rows.last().map(|row| row.id) {
@@ -117,15 +117,15 @@ async fn write(readers: Readers, filter: Filter, format: Format, first: Vec<Audi
     let _ = feed.send(Bytes::from(text)).await;
 }
 
-fn put(text: &mut String, row: &AuditRow, format: Format) {
+fn put(text: &mut String, row: &AuditRow, format: AuditFormat) {
     match format {
-        Format::Lines => {
+        AuditFormat::Lines => {
             if let Ok(line) = serde_json::to_string(row) {
                 text.push_str(&line);
                 text.push('\n');
             }
         }
-        Format::Csv => {
+        AuditFormat::Csv => {
             let at = Timestamp::from_millisecond(row.at_ms).unwrap_or_default().to_string();
             let (id, detail) = (row.id.to_string(), row.detail.get());
             let (address, request) = (row.address.as_deref(), row.request_id.as_deref());

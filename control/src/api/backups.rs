@@ -37,11 +37,11 @@ pub(crate) struct Backups {
 struct Now {
     is_running: bool,
     is_checking: bool,
-    last_failure: Option<Failure>,
+    last_failure: Option<BackupFailure>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Failure {
+struct BackupFailure {
     at_ms: u64,
     message: String,
 }
@@ -85,7 +85,7 @@ impl Backups {
     }
 
     fn note(&self, failure: Option<String>) {
-        let failure = failure.map(|message| Failure { at_ms: shared::clock::unix_ms(), message });
+        let failure = failure.map(|message| BackupFailure { at_ms: shared::clock::unix_ms(), message });
         self.now.lock().unwrap_or_else(PoisonError::into_inner).last_failure = failure;
     }
 }
@@ -131,13 +131,13 @@ impl Making {
 }
 
 #[derive(Serialize)]
-struct List {
+struct BackupPage {
     data: Vec<Archive>,
     next_cursor: Option<String>,
     is_running: bool,
     /// Archives are being read to their ends; `fault` and `checked_at_ms` are those of before.
     is_checking: bool,
-    last_failure: Option<Failure>,
+    last_failure: Option<BackupFailure>,
     kept: u32,
 }
 
@@ -152,7 +152,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         data = archives(backups).await?;
     }
     let Now { is_running, is_checking, last_failure } = backups.now();
-    json(&List { data, next_cursor: None, is_running, is_checking, last_failure, kept: backups.kept })
+    json(&BackupPage { data, next_cursor: None, is_running, is_checking, last_failure, kept: backups.kept })
 }
 
 async fn archives(backups: &Backups) -> Result<Vec<Archive>, ApiError> {

@@ -16,9 +16,11 @@ use super::query::Query;
 use super::under_way::UnderWay;
 use super::{ApiError, App};
 use crate::actor::Actor;
-use crate::command::note::Note;
-use crate::command::{Answer, Command, Done, Idempotency, OrderContext, OrderOf, Refusal, Reply, Write};
-use crate::store::audit::Entry;
+use crate::command::note::AuditNote;
+use crate::command::{
+    Command, CommandRefusal, Done, Idempotency, OrderAnswer, OrderContext, OrderOf, Reply, Write,
+};
+use crate::store::audit::AuditEntry;
 
 /// One request, authenticated.
 #[derive(Debug)]
@@ -61,7 +63,7 @@ impl Call<'_> {
 
     /// For routes whose body says nothing: any field is refused by name.
     pub(crate) fn no_fields(&self) -> Result<(), ApiError> {
-        self.json::<Nothing>().map(|Nothing {}| ())
+        self.json::<EmptyBody>().map(|EmptyBody {}| ())
     }
 
     /// The version that `If-Match` names; none where the header is absent or `*` (RFC 9110 section 13.1.1).
@@ -97,8 +99,8 @@ impl Call<'_> {
     }
 
     /// Writes `entry` into the audit.
-    pub(crate) async fn record(&self, entry: Entry) -> Result<(), ApiError> {
-        self.order(StatusCode::NO_CONTENT, Note(entry), None).await.map(drop)
+    pub(crate) async fn record(&self, entry: AuditEntry) -> Result<(), ApiError> {
+        self.order(StatusCode::NO_CONTENT, AuditNote(entry), None).await.map(drop)
     }
 
     /// The answer to an earlier request with the same `Idempotency-Key`, for routes that do something outside
@@ -171,8 +173,8 @@ struct FirstTime;
 impl Command for FirstTime {
     type Output = ();
 
-    fn apply(self, _: &Write<'_>) -> Result<Done<()>, Refusal> {
-        Err(Refusal::not_found("answer", "of before"))
+    fn apply(self, _: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
+        Err(CommandRefusal::not_found("answer", "of before"))
     }
 }
 
@@ -180,7 +182,13 @@ impl Command for FirstTime {
 pub(crate) fn json(value: &impl Serialize) -> Result<Response<Body>, ApiError> {
     let body = serde_json::to_vec(value)
         .map_err(|_| ApiError::new(ErrorKind::Internal, "The answer could not be written as JSON."))?;
-    Ok(response(Answer { status: StatusCode::OK, body, version: None, replayed: false, published: true }))
+    Ok(response(OrderAnswer {
+        status: StatusCode::OK,
+        body,
+        version: None,
+        replayed: false,
+        published: true,
+    }))
 }
 
 /// A JSON answer about one object that has a version.
@@ -190,7 +198,7 @@ pub(crate) fn json_of_version(value: &impl Serialize, version: u64) -> Result<Re
     Ok(response)
 }
 
-fn response(answer: Answer) -> Response<Body> {
+fn response(answer: OrderAnswer) -> Response<Body> {
     let mut response = Response::new(full(answer.body));
     *response.status_mut() = answer.status;
     let headers = response.headers_mut();
@@ -222,7 +230,7 @@ fn refused(kind: ErrorKind, message: Cow<'static, str>, param: Option<Cow<'stati
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct EmptyBody {}
 
 /// A JSON object; an empty body is as good as `{}`.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {

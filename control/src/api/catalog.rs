@@ -12,11 +12,11 @@ use shared::port::Body;
 use shared::prices::Prices;
 use shared::routing::ProviderInstance;
 
-use super::list::{List, PageOf};
+use super::list::{ListPage, PageOf};
 use super::{ApiError, App, Call, Route, json, route_of};
-use crate::catalog::merge::{Known, PricesFrom, Source};
+use crate::catalog::merge::{FactSource, KnownModel, PricesFrom};
 use crate::catalog::shelf::models_url;
-use crate::catalog::sync::{Outcome, Syncer, has_list};
+use crate::catalog::sync::{SyncOutcome, Syncer, has_list};
 use crate::command::catalog::Tried;
 use crate::publish::Touched;
 
@@ -29,7 +29,7 @@ pub(super) static ROUTES: &[Route] = &[
 fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::take(&mut query)?;
-    let filter = Filter {
+    let filter = CatalogFilter {
         provider: query.text("provider"),
         text: query.text("q").map(|text| text.to_lowercase()),
         capability: query.choice("capability", CAPABILITIES)?,
@@ -42,12 +42,12 @@ fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         .iter()
         .filter(|known| (known.provider.as_str(), known.model.id.as_str()) > after && filter.passes(known))
         .take(page.limit.saturating_add(1))
-        .map(Row::of)
+        .map(CatalogRow::of)
         .collect();
-    json(&List::page(rows, &page, |row| &row.id))
+    json(&ListPage::page(rows, &page, |row| &row.id))
 }
 
-struct Filter {
+struct CatalogFilter {
     provider: Option<String>,
     /// In small letters.
     text: Option<String>,
@@ -71,8 +71,8 @@ const CAPABILITIES: &[(&str, Capability)] = &[
     ("audio", Capability::Audio),
 ];
 
-impl Filter {
-    fn passes(&self, known: &Known) -> bool {
+impl CatalogFilter {
+    fn passes(&self, known: &KnownModel) -> bool {
         let model = &known.model;
         let has = |text: &str| self.text.as_ref().is_none_or(|wanted| text.to_lowercase().contains(wanted));
         let can = |capability| match capability {
@@ -90,7 +90,7 @@ impl Filter {
 
 /// A model as the API shows it; null is not known.
 #[derive(Serialize)]
-struct Row {
+struct CatalogRow {
     /// The exact model id that requests name.
     id: String,
     provider: String,
@@ -111,11 +111,11 @@ struct Row {
     prices_from: Option<PricesFrom>,
     created: Option<u64>,
     owned_by: Option<String>,
-    sources: Vec<Source>,
+    sources: Vec<FactSource>,
 }
 
-impl Row {
-    fn of(known: &Known) -> Self {
+impl CatalogRow {
+    fn of(known: &KnownModel) -> Self {
         let model = &known.model;
         Self {
             id: format!("{}/{}", known.provider, model.id),
@@ -142,14 +142,14 @@ impl Row {
 /// For routes that say all in their path.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
+pub(super) struct NoSyncBody {}
 
 async fn sync_one(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     if let Some(answer) = call.replayed().await? {
         return Ok(answer);
     }
-    let Nothing {} = call.json()?;
+    let NoSyncBody {} = call.json()?;
     let instance = instance(call.app, call.argument())?;
     if models_url(&instance).is_empty() {
         let message =
@@ -173,7 +173,7 @@ async fn sync_one(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 #[derive(Serialize)]
 struct All {
-    data: Vec<Outcome>,
+    data: Vec<SyncOutcome>,
     /// Providers that there was no time for; syncing again begins with them.
     not_reached: Vec<String>,
     prices_as_of: String,
@@ -184,7 +184,7 @@ async fn sync_all(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     if let Some(answer) = call.replayed().await? {
         return Ok(answer);
     }
-    let Nothing {} = call.json()?;
+    let NoSyncBody {} = call.json()?;
     let app = call.app;
     let catalog = Arc::clone(&app.catalog);
     let _ = tokio::task::spawn_blocking(move || catalog.reload_prices()).await;
@@ -212,7 +212,7 @@ fn syncer(app: &App) -> Syncer<'_> {
     Syncer { catalog: &app.catalog, http: &app.http, hasher: app.snapshot.load().key_hasher.clone() }
 }
 
-fn touched(outcome: &Outcome) -> Touched {
+fn touched(outcome: &SyncOutcome) -> Touched {
     if outcome.ok { Touched::ROUTING } else { Touched::NOTHING }
 }
 

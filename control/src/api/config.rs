@@ -20,13 +20,13 @@ fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let (config, view) = (&call.app.config, call.app.view.read());
     let policies = &config.policies;
     let overrides = policies.overrides.iter();
-    json(&Shown {
+    json(&ShownConfig {
         file: config.file.display().to_string(),
         settings: config.settings.iter().map(Set::of).collect(),
-        policies: Policies {
-            defaults: Policy::of(policies.retry, policies.circuit),
+        policies: ShownPolicies {
+            defaults: ShownPolicy::of(policies.retry, policies.circuit),
             overrides: overrides
-                .map(|(id, (retry, circuit))| (id.as_str(), Policy::of(*retry, *circuit)))
+                .map(|(id, (retry, circuit))| (id.as_str(), ShownPolicy::of(*retry, *circuit)))
                 .collect(),
         },
         providers: view.providers.iter().map(|provider| provider.shown()).collect(),
@@ -35,10 +35,10 @@ fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ShownConfig<'a> {
     file: String,
     settings: Vec<Set<'a>>,
-    policies: Policies<'a>,
+    policies: ShownPolicies<'a>,
     providers: Vec<Value>,
     endpoints: Vec<Value>,
 }
@@ -58,14 +58,14 @@ impl<'a> Set<'a> {
 }
 
 #[derive(Serialize)]
-struct Policies<'a> {
-    defaults: Policy,
-    overrides: BTreeMap<&'a str, Policy>,
+struct ShownPolicies<'a> {
+    defaults: ShownPolicy,
+    overrides: BTreeMap<&'a str, ShownPolicy>,
 }
 
 /// Under the names that the file has for them.
 #[derive(Serialize)]
-struct Policy {
+struct ShownPolicy {
     retry_max_attempts: u32,
     retry_initial_backoff_seconds: f64,
     retry_max_backoff_seconds: f64,
@@ -74,7 +74,7 @@ struct Policy {
     circuit_cooldown_seconds: f64,
 }
 
-impl Policy {
+impl ShownPolicy {
     fn of(retry: RetryPolicy, circuit: CircuitPolicy) -> Self {
         Self {
             retry_max_attempts: retry.attempts_max,

@@ -4,7 +4,7 @@ use http::{Method, Response};
 use serde::Serialize;
 use shared::port::Body;
 
-use super::list::List;
+use super::list::ListPage;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::connection::ViewCell;
 use crate::detect::{Detected, local_servers};
@@ -14,7 +14,7 @@ pub(super) static ROUTES: &[Route] =
 
 /// A server that answers, and what is configured for its address already.
 #[derive(Debug, Serialize)]
-struct Found {
+struct DetectedServer {
     registry_id: &'static str,
     name: &'static str,
     base_url: &'static str,
@@ -26,13 +26,13 @@ struct Found {
 async fn detect(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let servers = local_servers(&*call.app.http).await;
-    json(&List::whole(servers.into_iter().map(|server| found(server, &call.app.view)).collect()))
+    json(&ListPage::whole(servers.into_iter().map(|server| found(server, &call.app.view)).collect()))
 }
 
-fn found(server: Detected, view: &ViewCell) -> Found {
+fn found(server: Detected, view: &ViewCell) -> DetectedServer {
     let Detected { registry_id, name, base_url, models } = server;
     let view = view.read();
     let same = view.providers.iter().filter(|connection| connection.base_url() == Some(base_url));
     let providers = same.map(|connection| connection.id.clone()).collect();
-    Found { registry_id, name, base_url, models, providers }
+    DetectedServer { registry_id, name, base_url, models, providers }
 }

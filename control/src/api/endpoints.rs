@@ -10,12 +10,12 @@ use shared::error_kind::ErrorKind;
 use shared::id::is_name;
 use shared::port::Body;
 
-use super::list::{List, PageOf};
+use super::list::{ListPage, PageOf};
 use super::providers::{NAME_RULE, means_shadowed, source};
 use super::{ApiError, Call, Route, json, json_of_version, route_of};
-use crate::command::endpoints::{Create, Delete, Replace};
-use crate::connection::{Found, Listed};
-use crate::store::endpoints::Member;
+use crate::command::endpoints::{CreateEndpoint, DeleteEndpoint, Replace};
+use crate::connection::{FoundProvider, ListedEndpoint};
+use crate::store::endpoints::StoredMember;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "endpoints", |call| Box::pin(list(call))),
@@ -32,7 +32,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let provider = query.text("provider");
     query.finish()?;
     let view = call.app.view.read();
-    let wanted = |listed: &&Listed| {
+    let wanted = |listed: &&ListedEndpoint| {
         listed.place > page.after
             && source.is_none_or(|source| source == listed.source)
             && provider
@@ -41,7 +41,10 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     };
     let found = view.endpoints.iter().filter(wanted).take(page.limit.saturating_add(1)).collect();
     let known = view.found(&call.app.catalog.known());
-    json(&List::page(found, &page, |listed: &&Listed| &listed.place).map(|listed| shown(listed, &known)))
+    json(
+        &ListPage::page(found, &page, |listed: &&ListedEndpoint| &listed.place)
+            .map(|listed| shown(listed, &known)),
+    )
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -61,7 +64,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     }
 }
 
-fn shown(listed: &Listed, known: &HashMap<&str, Found>) -> Value {
+fn shown(listed: &ListedEndpoint, known: &HashMap<&str, FoundProvider>) -> Value {
     let find = |provider: &str| Ok::<_, Infallible>(known.get(provider).cloned());
     let passed_over = listed.passed_over(find).unwrap_or_else(|never| match never {});
     listed.shown(&passed_over)
@@ -69,27 +72,27 @@ fn shown(listed: &Listed, known: &HashMap<&str, Found>) -> Value {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct New {
+struct NewEndpoint {
     name: String,
-    failover: Vec<Member>,
+    failover: Vec<StoredMember>,
     #[serde(default)]
     preamble: Option<String>,
 }
 
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let New { name, failover, preamble } = call.json()?;
+    let NewEndpoint { name, failover, preamble } = call.json()?;
     if !is_name(&name) {
         return Err(ApiError::parameter("name", format!("name {NAME_RULE}")));
     }
-    let create = Create { name, failover: members(failover)?, preamble: text(preamble)? };
+    let create = CreateEndpoint { name, failover: members(failover)?, preamble: text(preamble)? };
     call.execute(StatusCode::CREATED, create).await
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Whole {
-    failover: Vec<Member>,
+    failover: Vec<StoredMember>,
     #[serde(default)]
     preamble: Option<String>,
 }
@@ -113,11 +116,11 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let shadowed = means_shadowed(&mut query)?;
     query.finish()?;
-    let delete = Delete { name: call.argument().to_owned(), if_version: call.if_match()?, shadowed };
+    let delete = DeleteEndpoint { name: call.argument().to_owned(), if_version: call.if_match()?, shadowed };
     call.execute(StatusCode::NO_CONTENT, delete).await
 }
 
-fn members(failover: Vec<Member>) -> Result<Vec<Member>, ApiError> {
+fn members(failover: Vec<StoredMember>) -> Result<Vec<StoredMember>, ApiError> {
     if failover.is_empty() || failover.len() > MEMBERS_MAX {
         let message =
             format!("failover takes 1 to {MEMBERS_MAX} items {{provider, model}}, in the order to try.");

@@ -17,7 +17,7 @@ pub(super) static ROUTES: &[Route] = &[route_of(Method::POST, "explain", |call| 
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct ExplainRequest {
     /// With this project key.
     #[serde(default)]
     key_id: Option<String>,
@@ -31,7 +31,7 @@ struct Asked {
 
 async fn explain(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let Asked { key_id, principal_id, path, body } = call.json()?;
+    let ExplainRequest { key_id, principal_id, path, body } = call.json()?;
     let access = match (key_id, principal_id) {
         (Some(_), Some(_)) => {
             return Err(ApiError::parameter("key_id", "Give key_id or principal_id, not both."));

@@ -17,9 +17,9 @@ use super::requests::FLUSH_TIME_MAX;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::store::calendar::Calendar;
 use crate::store::dimension::{Dimension, Marks};
-use crate::store::report::{Question, sums};
+use crate::store::report::{ReportQuestion, sums};
 use crate::store::requests::Column;
-use crate::store::sums::Sums;
+use crate::store::sums::UsageSums;
 
 pub(super) static ROUTES: &[Route] =
     &[route_of(Method::GET, "health/providers", |call| Box::pin(providers(call)))];
@@ -32,18 +32,18 @@ async fn providers(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let now_ms = monotonic_ms();
     let data = snapshot.providers.iter().map(|provider| {
         let recent = served.remove(provider.id.as_str()).unwrap_or_default();
-        Health::of(provider, now_ms, Recent::of(since_ms, &recent))
+        Health::of(provider, now_ms, RecentRequests::of(since_ms, &recent))
     });
-    json(&Answer { data: data.collect(), next_cursor: None })
+    json(&HealthPage { data: data.collect(), next_cursor: None })
 }
 
 /// Sums by provider of what ended since `since_ms`, a full hour: whole hours are kept as sums.
-async fn served_since(call: &Call<'_>, since_ms: u64) -> Result<HashMap<String, Sums>, ApiError> {
+async fn served_since(call: &Call<'_>, since_ms: u64) -> Result<HashMap<String, UsageSums>, ApiError> {
     call.app.scribe.flush(FLUSH_TIME_MAX).await;
     let to_ms = since_ms.saturating_add(2 * HOUR_MS);
     let group_by = vec![Dimension::Column(Column::Provider)];
     let calendar = Calendar::whole();
-    let question = Question {
+    let question = ReportQuestion {
         from_ms: since_ms,
         to_ms,
         calendar,
@@ -57,7 +57,7 @@ async fn served_since(call: &Call<'_>, since_ms: u64) -> Result<HashMap<String, 
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct HealthPage<'a> {
     data: Vec<Health<'a>>,
     next_cursor: Option<String>,
 }
@@ -67,15 +67,15 @@ struct Health<'a> {
     provider: &'a str,
     #[serde(rename = "type")]
     kind: &'static str,
-    circuit: Circuit,
-    last_failure: Option<Failure>,
+    circuit: ShownCircuit,
+    last_failure: Option<ShownFailure>,
     /// Models whose own circuit is not closed, because the upstream does not serve them.
     models: Vec<Resting>,
-    recent: Recent,
+    recent: RecentRequests,
 }
 
 #[derive(Serialize)]
-struct Circuit {
+struct ShownCircuit {
     /// `closed`, `open` or `half_open`: the next request is the probe.
     state: &'static str,
     /// Since when it has not been closed.
@@ -89,13 +89,13 @@ struct Circuit {
 }
 
 #[derive(Serialize)]
-struct Failure {
+struct ShownFailure {
     at_ms: u64,
     result: StepResult,
     status: Option<u16>,
 }
 
-impl Failure {
+impl ShownFailure {
     fn of(Trouble { at_ms, result, status, .. }: Trouble) -> Self {
         Self { at_ms, result, status }
     }
@@ -105,13 +105,13 @@ impl Failure {
 #[derive(Serialize)]
 struct Resting {
     model: String,
-    circuit: Circuit,
-    last_failure: Option<Failure>,
+    circuit: ShownCircuit,
+    last_failure: Option<ShownFailure>,
 }
 
 /// Requests that this instance answered, in this hour and the one before.
 #[derive(Serialize)]
-struct Recent {
+struct RecentRequests {
     since_ms: u64,
     requests: u64,
     duration_us_avg: Option<u64>,
@@ -119,21 +119,21 @@ struct Recent {
 }
 
 impl<'a> Health<'a> {
-    fn of(provider: &'a ProviderInstance, now_ms: u64, recent: Recent) -> Self {
+    fn of(provider: &'a ProviderInstance, now_ms: u64, recent: RecentRequests) -> Self {
         let policy = &provider.circuit_policy;
         let circuit = provider.circuits.instance();
         let models = provider.circuits.models(now_ms, policy);
         Self {
             provider: provider.id.as_str(),
             kind: provider.kind.name,
-            circuit: Circuit::of(circuit, now_ms, policy),
-            last_failure: circuit.trouble().map(Failure::of),
+            circuit: ShownCircuit::of(circuit, now_ms, policy),
+            last_failure: circuit.trouble().map(ShownFailure::of),
             models: models
                 .iter()
                 .map(|(model, circuit)| Resting {
                     model: model.to_string(),
-                    circuit: Circuit::of(circuit, now_ms, policy),
-                    last_failure: circuit.trouble().map(Failure::of),
+                    circuit: ShownCircuit::of(circuit, now_ms, policy),
+                    last_failure: circuit.trouble().map(ShownFailure::of),
                 })
                 .collect(),
             recent,
@@ -141,7 +141,7 @@ impl<'a> Health<'a> {
     }
 }
 
-impl Circuit {
+impl ShownCircuit {
     fn of(circuit: &health::Circuit, now_ms: u64, policy: &CircuitPolicy) -> Self {
         let trouble = circuit.trouble();
         let (state, retry_in_ms) = match circuit.state(now_ms, policy) {
@@ -159,8 +159,8 @@ impl Circuit {
     }
 }
 
-impl Recent {
-    fn of(since_ms: u64, sums: &Sums) -> Self {
+impl RecentRequests {
+    fn of(since_ms: u64, sums: &UsageSums) -> Self {
         Self {
             since_ms,
             requests: sums.requests,

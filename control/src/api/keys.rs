@@ -8,13 +8,13 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::allowlist::Lists;
-use super::list::{List, PageOf};
+use super::list::{ListPage, PageOf};
 use super::query::choose;
 use super::quotas::key_limits;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of};
-use crate::change::Change;
-use crate::command::keys::{Create, Delete, Edge, Edit, Reveal, Rotate};
-use crate::store::keys::{self, Filter, KeyState};
+use crate::change::FieldChange;
+use crate::command::keys::{DeleteKey, Edge, EditKey, IssueKey, Reveal, Rotate};
+use crate::store::keys::{self, KeyFilter, KeyState};
 use crate::store::quotas::KeyLimit;
 
 pub(super) static ROUTES: &[Route] = &[
@@ -30,7 +30,7 @@ pub(super) static ROUTES: &[Route] = &[
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::take(&mut query)?;
-    let filter = Filter {
+    let filter = KeyFilter {
         project: query.text("project"),
         acts_as: query.text("acts_as"),
         state: query.choice("state", &KeyState::NAMES)?,
@@ -38,7 +38,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
     let ask = call.app.readers.ask(move |db| keys::page(db, unix_ms(), &filter, &after, rows));
-    json(&List::page(ask.await?, &page, |key| &key.id))
+    json(&ListPage::page(ask.await?, &page, |key| &key.id))
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -51,7 +51,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct New {
+struct NewKey {
     name: String,
     project: String,
     #[serde(default)]
@@ -59,11 +59,11 @@ struct New {
     #[serde(default)]
     expires_at: Option<Value>,
     #[serde(default)]
-    models: Change<Vec<String>>,
+    models: FieldChange<Vec<String>>,
     #[serde(default)]
-    endpoints: Change<Vec<String>>,
+    endpoints: FieldChange<Vec<String>>,
     #[serde(default)]
-    routes: Change<Vec<String>>,
+    routes: FieldChange<Vec<String>>,
     #[serde(default = "yes")]
     recoverable: bool,
     #[serde(default)]
@@ -76,9 +76,9 @@ fn yes() -> bool {
 
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let New { name, project, acts_as, expires_at, models, endpoints, routes, recoverable, limits } =
+    let NewKey { name, project, acts_as, expires_at, models, endpoints, routes, recoverable, limits } =
         call.json()?;
-    let create = Create {
+    let create = IssueKey {
         name: field::name("name", &name)?,
         project,
         acts_as,
@@ -92,19 +92,19 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Patch {
+struct KeyPatch {
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
-    acts_as: Change<String>,
+    acts_as: FieldChange<String>,
     #[serde(default)]
-    expires_at: Change<Value>,
+    expires_at: FieldChange<Value>,
     #[serde(default)]
-    models: Change<Vec<String>>,
+    models: FieldChange<Vec<String>>,
     #[serde(default)]
-    endpoints: Change<Vec<String>>,
+    endpoints: FieldChange<Vec<String>>,
     #[serde(default)]
-    routes: Change<Vec<String>>,
+    routes: FieldChange<Vec<String>>,
     #[serde(default)]
     recoverable: Option<bool>,
     #[serde(default)]
@@ -113,16 +113,17 @@ struct Patch {
 
 async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let Patch { name, acts_as, expires_at, models, endpoints, routes, recoverable, state } = call.json()?;
-    let edit = Edit {
+    let KeyPatch { name, acts_as, expires_at, models, endpoints, routes, recoverable, state } =
+        call.json()?;
+    let edit = EditKey {
         id: call.argument().to_owned(),
         if_version: call.if_match()?,
         name: name.map(|name| field::name("name", &name)).transpose()?,
         acts_as,
         expires_at_ms: match expires_at {
-            Change::Keep => Change::Keep,
-            Change::Clear => Change::Clear,
-            Change::Set(at) => Change::Set(field::future("expires_at", &at)?),
+            FieldChange::Keep => FieldChange::Keep,
+            FieldChange::Clear => FieldChange::Clear,
+            FieldChange::Set(at) => FieldChange::Set(field::future("expires_at", &at)?),
         },
         allowlist: Lists { models, endpoints, routes }.check()?,
         recoverable,
@@ -133,17 +134,17 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let delete = Delete { id: call.argument().to_owned(), if_version: call.if_match()? };
+    let delete = DeleteKey { id: call.argument().to_owned(), if_version: call.if_match()? };
     call.execute(StatusCode::NO_CONTENT, delete).await
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoRevealBody {}
 
 async fn reveal(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let Nothing {} = call.json()?;
+    let NoRevealBody {} = call.json()?;
     call.execute_each_time(StatusCode::OK, Reveal { id: call.argument().to_owned() }).await
 }
 

@@ -28,12 +28,12 @@ impl PageOf {
 
 /// One page of a list.
 #[derive(Debug, Serialize)]
-pub(crate) struct List<T> {
+pub(crate) struct ListPage<T> {
     data: Vec<T>,
     next_cursor: Option<String>,
 }
 
-impl<T> List<T> {
+impl<T> ListPage<T> {
     /// The page of `rows`, which [`PageOf::rows`] asked for; `id` names a row's place in the order.
     pub(crate) fn page(mut rows: Vec<T>, page: &PageOf, id: impl Fn(&T) -> &str) -> Self {
         let more = rows.len() > page.limit;
@@ -43,8 +43,8 @@ impl<T> List<T> {
     }
 
     /// The same page of something else.
-    pub(crate) fn map<U>(self, shown: impl FnMut(T) -> U) -> List<U> {
-        List { data: self.data.into_iter().map(shown).collect(), next_cursor: self.next_cursor }
+    pub(crate) fn map<U>(self, shown: impl FnMut(T) -> U) -> ListPage<U> {
+        ListPage { data: self.data.into_iter().map(shown).collect(), next_cursor: self.next_cursor }
     }
 
     /// A list that is never longer than a page.

@@ -58,12 +58,12 @@ use self::gate::Gate;
 pub(crate) use self::hygiene::{expect_json, finish};
 use self::usage::export::Exports;
 use crate::actor::Actor;
-use crate::catalog::shelf::Shelf;
+use crate::catalog::shelf::CatalogShelf;
 use crate::catalog::test_completion::TIME_MAX;
 use crate::config::Config;
 use crate::connection::ViewCell;
 use crate::console::{self, Asset};
-use crate::credential::Tokens;
+use crate::credential::AccessTokens;
 use crate::meter::journal::Journal;
 use crate::publish::StatusCell;
 use crate::store::readers::Readers;
@@ -84,9 +84,9 @@ pub(crate) struct App {
     pub(crate) journal: Journal,
     pub(crate) backups: backups::Backups,
     pub(crate) running: under_way::Running,
-    pub(crate) catalog: Arc<Shelf>,
+    pub(crate) catalog: Arc<CatalogShelf>,
     /// Access tokens of provider instances.
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: AccessTokens,
     pub(crate) reload: StatusCell,
     pub(crate) warnings: Vec<String>,
     pub(crate) build: BuildIdentity,

@@ -6,9 +6,9 @@ use serde_json::Value;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::list::{List, PageOf};
+use super::list::{ListPage, PageOf};
 use super::{ApiError, Call, Route, field, json, route_of};
-use crate::catalog::merge::Known;
+use crate::catalog::merge::KnownModel;
 use crate::command::catalog::{Say, Unsay};
 use crate::config::{did_you_mean, is_model_id};
 use crate::model_facts::Facts;
@@ -29,7 +29,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     query.finish()?;
     let rows = page.rows();
     let found = call.app.readers.ask(move |db| overrides::page(db, &which, rows)).await?;
-    json(&List::page(found, &page, |row| &row.id))
+    json(&ListPage::page(found, &page, |row| &row.id))
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -41,7 +41,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct New {
+struct NewOverride {
     provider: String,
     model: String,
     #[serde(default)]
@@ -51,7 +51,7 @@ struct New {
 
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let new: New = call.json()?;
+    let new: NewOverride = call.json()?;
     if !shared::id::is_name(&new.provider) {
         return Err(ApiError::parameter("provider", "provider must be the id of a provider."));
     }
@@ -70,7 +70,7 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// An override may come before its model does, but most often the model's id is misspelt.
-fn warnings(known: &[Known], provider: &str, model: &str) -> Vec<String> {
+fn warnings(known: &[KnownModel], provider: &str, model: &str) -> Vec<String> {
     let models = || {
         let of_provider = known.iter().filter(|known| known.provider.as_str() == provider);
         of_provider.map(|known| known.model.id.as_str())

@@ -19,18 +19,18 @@ use super::{ApiError, App, json};
 use crate::money::MicroUsd;
 use crate::store::calendar::Calendar;
 use crate::store::dimension::Marks;
-use crate::store::names::{Labels, Named};
+use crate::store::names::{Labels, NamedKind};
 use crate::store::quotas::Enforcement;
-use crate::store::report::{Question, sums};
+use crate::store::report::{ReportQuestion, sums};
 use crate::store::requests::Column;
-use crate::store::sums::Sums;
+use crate::store::sums::UsageSums;
 
 pub(super) async fn show(app: &App, holder: &KeyHolder, parts: &Parts) -> Result<Response<Body>, ApiError> {
     Query::parse(parts.uri.query().unwrap_or_default())?.finish()?;
     let access = &*holder.0;
     let key = access.key.as_str().to_owned();
     let now_ms = unix_ms();
-    let (name, usage) = app.readers.ask(move |db| Usage::read(db, &key, now_ms)).await?;
+    let (name, usage) = app.readers.ask(move |db| KeyUsage::read(db, &key, now_ms)).await?;
     let limits = access.quotas.iter().filter(|_| access.role == Role::Project);
     json(&OwnKey {
         id: access.key.as_str(),
@@ -56,7 +56,7 @@ struct OwnKey<'a> {
     expires_at_ms: Option<u64>,
     /// None for administrators and the local mode.
     limits: Vec<Limit>,
-    usage: Usage,
+    usage: KeyUsage,
 }
 
 /// A limit that binds the key. What is used of a limit that others share is theirs to know too, and not shown.
@@ -109,13 +109,13 @@ impl Limit {
 
 /// What the key has used since midnight and since the first of the month, in UTC.
 #[derive(Serialize)]
-struct Usage {
-    today: Used,
-    month: Used,
+struct KeyUsage {
+    today: KeyConsumption,
+    month: KeyConsumption,
 }
 
 #[derive(Serialize)]
-struct Used {
+struct KeyConsumption {
     from_ms: u64,
     requests: u64,
     /// Of those, the ones whose cost is not known and not in the sum.
@@ -124,7 +124,7 @@ struct Used {
     cost_micro_usd: MicroUsd,
 }
 
-impl Usage {
+impl KeyUsage {
     /// Returns the name of a key and what it has used.
     fn read(db: &Connection, key: &str, now_ms: u64) -> rusqlite::Result<(Option<String>, Self)> {
         let now = i64::try_from(now_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
@@ -132,7 +132,7 @@ impl Usage {
         let used = |from: Option<Zoned>| {
             let from_ms =
                 from.and_then(|from| u64::try_from(from.timestamp().as_millisecond()).ok()).unwrap_or(0);
-            let question = Question {
+            let question = ReportQuestion {
                 from_ms,
                 to_ms: now_ms.saturating_add(1),
                 calendar: Calendar::whole(),
@@ -141,18 +141,21 @@ impl Usage {
                 marks: Marks::default(),
             };
             let group = sums(db, &question, Instant::now() + READING_TIME)?.pop();
-            Ok::<_, rusqlite::Error>(Used::of(from_ms, &group.map(|group| group.sums).unwrap_or_default()))
+            Ok::<_, rusqlite::Error>(KeyConsumption::of(
+                from_ms,
+                &group.map(|group| group.sums).unwrap_or_default(),
+            ))
         };
         let usage = Self {
             today: used(now.start_of_day().ok())?,
             month: used(now.first_of_month().ok().and_then(|first| first.start_of_day().ok()))?,
         };
-        Ok((Labels::default().find(db, Named::Key, key)?.name, usage))
+        Ok((Labels::default().find(db, NamedKind::Key, key)?.name, usage))
     }
 }
 
-impl Used {
-    fn of(from_ms: u64, sums: &Sums) -> Self {
+impl KeyConsumption {
+    fn of(from_ms: u64, sums: &UsageSums) -> Self {
         Self {
             from_ms,
             requests: sums.requests,

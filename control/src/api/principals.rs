@@ -5,10 +5,10 @@ use serde::Deserialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::list::{List, PageOf};
+use super::list::{ListPage, PageOf};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of};
-use crate::change::Change;
-use crate::command::principals::{Create, Delete, Edit};
+use crate::change::FieldChange;
+use crate::command::principals::{CreatePrincipal, DeletePrincipal, EditPrincipal};
 use crate::store::principals;
 
 pub(super) static ROUTES: &[Route] = &[
@@ -25,7 +25,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
     let found = call.app.readers.ask(move |db| principals::page(db, &after, rows)).await?;
-    json(&List::page(found, &page, |principal| &principal.id))
+    json(&ListPage::page(found, &page, |principal| &principal.id))
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -38,7 +38,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct New {
+struct NewPrincipal {
     name: String,
     #[serde(default)]
     email: Option<String>,
@@ -46,31 +46,31 @@ struct New {
 
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let new: New = call.json()?;
+    let new: NewPrincipal = call.json()?;
     let name = field::name("name", &new.name)?;
     let email = new.email.map(|email| field::email(&email)).transpose()?;
-    call.execute(StatusCode::CREATED, Create { name, email }).await
+    call.execute(StatusCode::CREATED, CreatePrincipal { name, email }).await
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Patch {
+struct PrincipalPatch {
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
-    email: Change<String>,
+    email: FieldChange<String>,
     #[serde(default)]
     disabled: Option<bool>,
 }
 
 async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let patch: Patch = call.json()?;
+    let patch: PrincipalPatch = call.json()?;
     let email = match patch.email {
-        Change::Set(email) => Change::Set(field::email(&email)?),
+        FieldChange::Set(email) => FieldChange::Set(field::email(&email)?),
         other => other,
     };
-    let edit = Edit {
+    let edit = EditPrincipal {
         id: call.argument().to_owned(),
         if_version: call.if_match()?,
         name: patch.name.map(|name| field::name("name", &name)).transpose()?,
@@ -82,6 +82,6 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let delete = Delete { id: call.argument().to_owned(), if_version: call.if_match()? };
+    let delete = DeletePrincipal { id: call.argument().to_owned(), if_version: call.if_match()? };
     call.execute(StatusCode::NO_CONTENT, delete).await
 }

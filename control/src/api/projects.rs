@@ -6,13 +6,13 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::allowlist::Lists;
-use super::list::{List, PageOf};
+use super::list::{ListPage, PageOf};
 use super::query::choose;
 use super::quotas::key_limits;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of};
-use crate::change::Change;
+use crate::change::FieldChange;
 use crate::command::members::{Put, Remove};
-use crate::command::projects::{Create, Delete, Edit};
+use crate::command::projects::{CreateProject, DeleteProject, EditProject};
 use crate::store::members::MemberRole;
 use crate::store::quotas::KeyLimit;
 use crate::store::{members, projects};
@@ -35,7 +35,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
     let ask = call.app.readers.ask(move |db| projects::page(db, principal.as_deref(), &after, rows));
-    json(&List::page(ask.await?, &page, |project| &project.id))
+    json(&ListPage::page(ask.await?, &page, |project| &project.id))
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -48,48 +48,48 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct New {
+struct NewProject {
     name: String,
     #[serde(default)]
-    models: Change<Vec<String>>,
+    models: FieldChange<Vec<String>>,
     #[serde(default)]
-    endpoints: Change<Vec<String>>,
+    endpoints: FieldChange<Vec<String>>,
     #[serde(default)]
-    routes: Change<Vec<String>>,
+    routes: FieldChange<Vec<String>>,
     #[serde(default)]
-    key_defaults: Change<Vec<KeyLimit>>,
+    key_defaults: FieldChange<Vec<KeyLimit>>,
 }
 
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let New { name, models, endpoints, routes, key_defaults } = call.json()?;
+    let NewProject { name, models, endpoints, routes, key_defaults } = call.json()?;
     let name = field::name("name", &name)?;
     let allowlist = Lists { models, endpoints, routes }.check()?;
     let key_defaults = defaults(key_defaults)?.unwrap_or_default();
-    call.execute(StatusCode::CREATED, Create { name, allowlist, key_defaults }).await
+    call.execute(StatusCode::CREATED, CreateProject { name, allowlist, key_defaults }).await
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Patch {
+struct ProjectPatch {
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
     disabled: Option<bool>,
     #[serde(default)]
-    models: Change<Vec<String>>,
+    models: FieldChange<Vec<String>>,
     #[serde(default)]
-    endpoints: Change<Vec<String>>,
+    endpoints: FieldChange<Vec<String>>,
     #[serde(default)]
-    routes: Change<Vec<String>>,
+    routes: FieldChange<Vec<String>>,
     #[serde(default)]
-    key_defaults: Change<Vec<KeyLimit>>,
+    key_defaults: FieldChange<Vec<KeyLimit>>,
 }
 
 async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let Patch { name, disabled, models, endpoints, routes, key_defaults } = call.json()?;
-    let edit = Edit {
+    let ProjectPatch { name, disabled, models, endpoints, routes, key_defaults } = call.json()?;
+    let edit = EditProject {
         id: call.argument().to_owned(),
         if_version: call.if_match()?,
         name: name.map(|name| field::name("name", &name)).transpose()?,
@@ -101,17 +101,17 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// The limits of new keys, if they are to change.
-fn defaults(change: Change<Vec<KeyLimit>>) -> Result<Option<Vec<KeyLimit>>, ApiError> {
+fn defaults(change: FieldChange<Vec<KeyLimit>>) -> Result<Option<Vec<KeyLimit>>, ApiError> {
     match change {
-        Change::Keep => Ok(None),
-        Change::Clear => Ok(Some(Vec::new())),
-        Change::Set(limits) => key_limits("key_defaults", limits).map(Some),
+        FieldChange::Keep => Ok(None),
+        FieldChange::Clear => Ok(Some(Vec::new())),
+        FieldChange::Set(limits) => key_limits("key_defaults", limits).map(Some),
     }
 }
 
 async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let delete = Delete { id: call.argument().to_owned(), if_version: call.if_match()? };
+    let delete = DeleteProject { id: call.argument().to_owned(), if_version: call.if_match()? };
     call.execute(StatusCode::NO_CONTENT, delete).await
 }
 
@@ -124,7 +124,7 @@ async fn list_members(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         let project = projects::find(db, &id)?;
         project.map(|project| members::page(db, &project.id, &after, rows)).transpose()
     });
-    json(&List::page(ask.await?.ok_or_else(unknown)?, &page, |member| &member.principal))
+    json(&ListPage::page(ask.await?.ok_or_else(unknown)?, &page, |member| &member.principal))
 }
 
 #[derive(Deserialize)]

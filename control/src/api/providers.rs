@@ -7,13 +7,13 @@ use shared::error_kind::ErrorKind;
 use shared::id::is_name;
 use shared::port::Body;
 
-use super::list::{List, PageOf};
+use super::list::{ListPage, PageOf};
 use super::query::{Query, choose};
 use super::{ApiError, App, Call, Route, json, json_of_version, route_of};
-use crate::change::Change;
-use crate::command::providers::{Create, Delete, Edit};
+use crate::change::FieldChange;
+use crate::command::providers::{CreateProvider, DeleteProvider, EditProvider};
 use crate::config::{ConnectionAuth, WrittenProvider};
-use crate::connection::{Connection, NOT_CONNECTED, Source, Standing};
+use crate::connection::{NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding};
 use crate::credential::Sign;
 
 pub(super) static ROUTES: &[Route] = &[
@@ -32,14 +32,14 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let state = query.text("state");
     query.finish()?;
     let view = call.app.view.read();
-    let wanted = |connection: &&Connection| {
+    let wanted = |connection: &&ProviderConnection| {
         connection.place > page.after
             && source.is_none_or(|source| source == connection.source)
             && state.as_deref().is_none_or(|state| state == connection.standing.name())
             && owner.as_deref().is_none_or(|owner| connection.owner() == Some(owner))
     };
     let found = view.providers.iter().filter(wanted).take(page.limit.saturating_add(1)).collect();
-    let list = List::page(found, &page, |connection: &&Connection| &connection.place);
+    let list = ListPage::page(found, &page, |connection: &&ProviderConnection| &connection.place);
     json(&list.map(|connection| shown(call.app, connection)))
 }
 
@@ -59,10 +59,10 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// A connection and, unless another has its name in routing, what is known of how it works.
-fn shown(app: &App, connection: &Connection) -> Value {
+fn shown(app: &App, connection: &ProviderConnection) -> Value {
     let mut shown = connection.shown();
     if let (Some(shown), false) =
-        (shown.as_object_mut(), matches!(connection.standing, Standing::Shadowed(_)))
+        (shown.as_object_mut(), matches!(connection.standing, ProviderStanding::Shadowed(_)))
     {
         let snapshot = app.snapshot.load();
         let place = snapshot.providers.binary_search_by(|instance| instance.id.as_str().cmp(&connection.id));
@@ -70,7 +70,8 @@ fn shown(app: &App, connection: &Connection) -> Value {
         if let Some(Ok(Sign::Token(grant))) = connection.read.as_ref().map(|read| read.sign()) {
             shown.insert("token".to_owned(), serde_json::json!(app.tokens.standing(&grant)));
         }
-        if let (Some(why), Standing::Ready) = (instance.and_then(|i| i.unready), &connection.standing) {
+        if let (Some(why), ProviderStanding::Ready) = (instance.and_then(|i| i.unready), &connection.standing)
+        {
             shown.insert("state".to_owned(), NOT_CONNECTED.into());
             shown.insert("reason".to_owned(), format!("Nothing can be sent there: {why}.").into());
         }
@@ -82,7 +83,7 @@ fn shown(app: &App, connection: &Connection) -> Value {
 }
 
 #[derive(Deserialize)]
-struct New {
+struct NewProvider {
     id: String,
     #[serde(default)]
     auth: Option<String>,
@@ -95,21 +96,21 @@ struct New {
 
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let New { id, auth, owner, written } = call.json()?;
+    let NewProvider { id, auth, owner, written } = call.json()?;
     if !is_name(&id) {
         return Err(ApiError::parameter("id", format!("id {NAME_RULE}")));
     }
     let auth = how_to_sign_in(auth)?;
-    let create = Create { id, auth, owner, written: WrittenProvider(written) };
+    let create = CreateProvider { id, auth, owner, written: WrittenProvider(written) };
     call.execute(StatusCode::CREATED, create).await
 }
 
 #[derive(Deserialize)]
-struct Patch {
+struct ProviderPatch {
     #[serde(default)]
     auth: Option<String>,
     #[serde(default)]
-    owner: Change<String>,
+    owner: FieldChange<String>,
     #[serde(flatten)]
     written: Map<String, Value>,
 }
@@ -118,8 +119,8 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let shadowed = means_shadowed(&mut query)?;
     query.finish()?;
-    let Patch { auth, owner, written } = call.json()?;
-    let edit = Edit {
+    let ProviderPatch { auth, owner, written } = call.json()?;
+    let edit = EditProvider {
         id: call.argument().to_owned(),
         if_version: call.if_match()?,
         auth: how_to_sign_in(auth)?,
@@ -134,7 +135,7 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let shadowed = means_shadowed(&mut query)?;
     query.finish()?;
-    let delete = Delete { id: call.argument().to_owned(), if_version: call.if_match()?, shadowed };
+    let delete = DeleteProvider { id: call.argument().to_owned(), if_version: call.if_match()?, shadowed };
     call.execute(StatusCode::NO_CONTENT, delete).await
 }
 
@@ -144,13 +145,13 @@ fn how_to_sign_in(auth: Option<String>) -> Result<Option<ConnectionAuth>, ApiErr
 }
 
 /// The parameter `source`, where it is given.
-pub(super) fn source(query: &mut Query) -> Result<Option<Source>, ApiError> {
-    query.choice("source", &[("file", Source::File), ("api", Source::Api)])
+pub(super) fn source(query: &mut Query) -> Result<Option<ObjectSource>, ApiError> {
+    query.choice("source", &[("file", ObjectSource::File), ("api", ObjectSource::Api)])
 }
 
 /// Whether the request says that it means the object of the API, also where the file has one of its name.
 pub(super) fn means_shadowed(query: &mut Query) -> Result<bool, ApiError> {
-    Ok(source(query)? == Some(Source::Api))
+    Ok(source(query)? == Some(ObjectSource::Api))
 }
 
 pub(super) const NAME_RULE: &str =

@@ -7,11 +7,11 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use shared::quota::{Counters, Metric, Period, Subject};
 
-use super::list::{List, PageOf};
+use super::list::{ListPage, PageOf};
 use super::query::Query;
 use super::{ApiError, Call, Route, json, json_of_version, route_of};
-use crate::command::quotas::{Create, Delete, Edit};
-use crate::store::quotas::{self, Counted, Enforcement, Filter, KeyLimit, Of, Row};
+use crate::command::quotas::{CreateQuota, DeleteQuota, EditQuota};
+use crate::store::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaFilter, QuotaRow};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "quotas", |call| Box::pin(list(call))),
@@ -23,9 +23,9 @@ pub(super) static ROUTES: &[Route] = &[
 
 /// A limit, and how it stands. Amounts are in the unit of the limit, what is used rounded up.
 #[derive(Debug, Serialize)]
-struct Standing {
+struct QuotaStanding {
     #[serde(flatten)]
-    row: Row,
+    row: QuotaRow,
     used: u64,
     /// Held by requests that are running.
     reserved: u64,
@@ -36,8 +36,8 @@ struct Standing {
     resets_at_ms: Option<u64>,
 }
 
-impl Standing {
-    fn of(row: Row, counters: &Counters) -> Self {
+impl QuotaStanding {
+    fn of(row: QuotaRow, counters: &Counters) -> Self {
         let now_ms = unix_ms();
         let reading = counters.get(&row.id).map(|counter| counter.read(now_ms)).unwrap_or_default();
         let units = row.metric.units();
@@ -55,19 +55,19 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
     let found = call.app.readers.ask(move |db| quotas::page(db, &filter, &after, rows)).await?;
-    let found = found.into_iter().map(|row| Standing::of(row, &call.app.counters)).collect();
-    json(&List::page(found, &page, |standing: &Standing| &standing.row.id))
+    let found = found.into_iter().map(|row| QuotaStanding::of(row, &call.app.counters)).collect();
+    json(&ListPage::page(found, &page, |standing: &QuotaStanding| &standing.row.id))
 }
 
 /// The limits of a list: by `kind`, or of one subject.
-fn filter(query: &mut Query) -> Result<Filter, ApiError> {
-    let mut filter = Filter { kind: query.choice("kind", &KINDS)?, id: None };
+fn filter(query: &mut Query) -> Result<QuotaFilter, ApiError> {
+    let mut filter = QuotaFilter { kind: query.choice("kind", &KINDS)?, id: None };
     for (name, kind) in KINDS.into_iter().filter(|(_, kind)| *kind != Subject::Gateway) {
         let Some(id) = query.text(name) else { continue };
         if filter.kind.is_some() {
             return Err(ApiError::parameter(name, "Send one of kind, key, project, principal and provider."));
         }
-        filter = Filter { kind: Some(kind), id: Some(id) };
+        filter = QuotaFilter { kind: Some(kind), id: Some(id) };
     }
     Ok(filter)
 }
@@ -78,12 +78,12 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let found = call.app.readers.ask(move |db| quotas::find(db, &id)).await?;
     let row = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such quota."))?;
     let version = row.version;
-    json_of_version(&Standing::of(row, &call.app.counters), version)
+    json_of_version(&QuotaStanding::of(row, &call.app.counters), version)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct New {
+struct NewQuota {
     subject: Of,
     #[serde(default)]
     model: Option<String>,
@@ -99,17 +99,17 @@ struct New {
 
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let New { subject, model, endpoint, metric, window, limit, enforcement } = call.json()?;
+    let NewQuota { subject, model, endpoint, metric, window, limit, enforcement } = call.json()?;
     check_window(metric, window, "")?;
     let counted = Counted { subject, model, endpoint };
     check_scope(&counted)?;
-    let create = Create { counted, metric, period: window, limit: bounded(limit, "")?, enforcement };
+    let create = CreateQuota { counted, metric, period: window, limit: bounded(limit, "")?, enforcement };
     call.execute(StatusCode::CREATED, create).await
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Patch {
+struct QuotaPatch {
     #[serde(default)]
     limit: Option<u64>,
     #[serde(default)]
@@ -118,8 +118,8 @@ struct Patch {
 
 async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let Patch { limit, enforcement } = call.json()?;
-    let edit = Edit {
+    let QuotaPatch { limit, enforcement } = call.json()?;
+    let edit = EditQuota {
         id: call.argument().to_owned(),
         if_version: call.if_match()?,
         limit: limit.map(|limit| bounded(limit, "")).transpose()?,
@@ -130,7 +130,7 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let delete = Delete { id: call.argument().to_owned(), if_version: call.if_match()? };
+    let delete = DeleteQuota { id: call.argument().to_owned(), if_version: call.if_match()? };
     call.execute(StatusCode::NO_CONTENT, delete).await
 }
 

@@ -3,7 +3,7 @@
 use http::{Method, Response};
 use shared::port::Body;
 
-use super::list::List;
+use super::list::ListPage;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::config::registry_entries;
 
@@ -12,5 +12,5 @@ pub(super) static ROUTES: &[Route] =
 
 fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    json(&List::whole(registry_entries().iter().collect()))
+    json(&ListPage::whole(registry_entries().iter().collect()))
 }

@@ -10,7 +10,9 @@ use shared::port::Body;
 use super::query::Query;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::store::dimension::{END_USER, Marks};
-use crate::store::requests::{Bounds, Column, Cursor, Filter, Page, Row, page, row};
+use crate::store::requests::{
+    Bounds, Column, RequestCursor, RequestFilter, RequestRow, RequestRows, page, row,
+};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "requests", |call| Box::pin(list(call))),
@@ -29,15 +31,18 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         let bounds = Bounds { rows: limit, until: Instant::now() + LOOKING_TIME };
         page(db, &filter, cursor, bounds)
     });
-    let Page { rows, next } = found.await?;
-    json(&List { data: rows, next_cursor: next.map(|next| format!("{}-{}", next.started_at_ms, next.id)) })
+    let RequestRows { rows, next } = found.await?;
+    json(&RequestPage {
+        data: rows,
+        next_cursor: next.map(|next| format!("{}-{}", next.started_at_ms, next.id)),
+    })
 }
 
 /// The filters that a query names.
-pub(crate) fn filter(app: &App, query: &mut Query) -> Result<Filter, ApiError> {
+pub(crate) fn filter(app: &App, query: &mut Query) -> Result<RequestFilter, ApiError> {
     let nano = |micro: u64| micro.saturating_mul(1_000);
     let (from_ms, to_ms) = query.span()?;
-    Ok(Filter {
+    Ok(RequestFilter {
         from_ms,
         to_ms,
         status: query.number("status", 100, 999)?,
@@ -56,7 +61,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let (app, id) = (call.app, call.argument().to_owned());
     app.scribe.flush(FLUSH_TIME_MAX).await;
-    let found: Option<Row> = app.readers.ask(move |db| row(db, &id)).await?;
+    let found: Option<RequestRow> = app.readers.ask(move |db| row(db, &id)).await?;
     json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no record of such a request."))?)
 }
 
@@ -76,16 +81,16 @@ pub(crate) fn marks(app: &App, query: &mut Query) -> Result<Marks, ApiError> {
     Ok(Marks { tags, end_users: end_users.unwrap_or_default() })
 }
 
-fn cursor(text: &str) -> Result<Cursor, ApiError> {
+fn cursor(text: &str) -> Result<RequestCursor, ApiError> {
     let parsed = text.split_once('-').and_then(|(started_at_ms, id)| {
-        Some(Cursor { started_at_ms: started_at_ms.parse().ok()?, id: id.parse().ok()? })
+        Some(RequestCursor { started_at_ms: started_at_ms.parse().ok()?, id: id.parse().ok()? })
     });
     parsed.ok_or_else(|| ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier page."))
 }
 
 #[derive(Serialize)]
-struct List {
-    data: Vec<Row>,
+struct RequestPage {
+    data: Vec<RequestRow>,
     next_cursor: Option<String>,
 }
 

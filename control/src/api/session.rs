@@ -9,7 +9,7 @@ use shared::port::{Body, full};
 use super::gate::{IDLE_MAX, SignedIn, key_in_header};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::actor::Actor;
-use crate::store::audit::Entry;
+use crate::store::audit::AuditEntry;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, PATH, |call| Box::pin(async move { show(&call) })),
@@ -18,7 +18,7 @@ pub(super) static ROUTES: &[Route] = &[
 ];
 
 #[derive(Serialize)]
-struct Session {
+struct ShownSession {
     administrator: bool,
     /// The id of the key, with the name of its holder if it has one.
     key: String,
@@ -29,7 +29,7 @@ struct Session {
     idle_seconds_max: u64,
 }
 
-impl Session {
+impl ShownSession {
     fn of(actor: &Actor, signed_in: Option<SignedIn>) -> Self {
         let left = signed_in.as_ref().map(|session| session.left);
         Self {
@@ -48,15 +48,15 @@ impl Session {
 fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let by_key = key_in_header(call.parts)?.is_some();
-    json(&Session::of(call.actor, if by_key { None } else { call.app.gate.signed_in(call.parts) }))
+    json(&ShownSession::of(call.actor, if by_key { None } else { call.app.gate.signed_in(call.parts) }))
 }
 
 async fn sign_in(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let (session, cookie) = call.app.gate.sign_in(call.parts, call.body)?;
     // Nobody is in without a record of it: the cookie leaves after.
-    call.record(Entry::done("session.open", "session", &session.name)).await?;
-    let mut response = json(&Session::of(call.actor, Some(session)))?;
+    call.record(AuditEntry::done("session.open", "session", &session.name)).await?;
+    let mut response = json(&ShownSession::of(call.actor, Some(session)))?;
     *response.status_mut() = StatusCode::CREATED;
     response.headers_mut().insert(SET_COOKIE, cookie);
     Ok(response)
@@ -67,7 +67,7 @@ async fn sign_out(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let session = call.app.gate.signed_in(call.parts);
     let cookie = call.app.gate.sign_out(call.parts)?;
     if let Some(session) = session {
-        call.record(Entry::done("session.close", "session", &session.name)).await?;
+        call.record(AuditEntry::done("session.close", "session", &session.name)).await?;
     }
     let mut response = Response::new(full(""));
     *response.status_mut() = StatusCode::NO_CONTENT;

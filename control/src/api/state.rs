@@ -17,7 +17,7 @@ fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let app = call.app;
     let snapshot = app.snapshot.load();
-    json(&State {
+    json(&ShownState {
         auth_required: true,
         build: app.build,
         started_at_ms: app.started_at_ms,
@@ -27,14 +27,14 @@ fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         counts: Counts::of(&snapshot),
         prices_as_of: app.catalog.list().as_of.clone(),
         reload: Reload::of(app),
-        usage: Usage::of(app),
-        retention: Retention::of(app),
+        usage: ShownUsage::of(app),
+        retention: ShownRetention::of(app),
         warnings: &app.warnings,
     })
 }
 
 #[derive(Serialize)]
-struct State<'a> {
+struct ShownState<'a> {
     /// The admin API is never open.
     auth_required: bool,
     #[serde(flatten)]
@@ -47,8 +47,8 @@ struct State<'a> {
     /// The date of the price list in use.
     prices_as_of: String,
     reload: Reload,
-    usage: Usage,
-    retention: Retention,
+    usage: ShownUsage,
+    retention: ShownRetention,
     warnings: &'a [String],
 }
 
@@ -89,7 +89,7 @@ impl Reload {
 
 /// What had been kept long enough and was deleted since the start.
 #[derive(Serialize)]
-struct Retention {
+struct ShownRetention {
     /// Rows of usage, of many exchanges each, that are still to be deleted.
     backlog_rows: u64,
     usage_records_deleted: u64,
@@ -99,7 +99,7 @@ struct Retention {
     last_pass_at_ms: Option<u64>,
 }
 
-impl Retention {
+impl ShownRetention {
     fn of(app: &App) -> Self {
         let pruning = &app.journal.gauge().pruning;
         Self {
@@ -113,7 +113,7 @@ impl Retention {
 }
 
 #[derive(Serialize)]
-struct Usage {
+struct ShownUsage {
     store: UsageStore,
     /// Events that waited when the writer thread last looked.
     queued: usize,
@@ -137,7 +137,7 @@ struct Usage {
     failing_error: Option<String>,
 }
 
-impl Usage {
+impl ShownUsage {
     fn of(app: &App) -> Self {
         let gauge = app.journal.gauge();
         let failing = gauge.failing().map(|failing| (failing.since_ms, failing.error));

@@ -21,7 +21,7 @@ pub(crate) struct Gone;
 /// A body, and where it is written. It ends when the feed is dropped.
 pub(crate) fn channel() -> (Feed, Body) {
     let (feed, pieces) = mpsc::channel(PIECES_MAX);
-    (Feed(feed), Pieces(pieces).boxed_unsync())
+    (Feed(feed), StreamedBody(pieces).boxed_unsync())
 }
 
 impl Feed {
@@ -37,9 +37,9 @@ impl Feed {
     }
 }
 
-struct Pieces(mpsc::Receiver<Result<Bytes, BoxError>>);
+struct StreamedBody(mpsc::Receiver<Result<Bytes, BoxError>>);
 
-impl http_body::Body for Pieces {
+impl http_body::Body for StreamedBody {
     type Data = Bytes;
     type Error = BoxError;
 

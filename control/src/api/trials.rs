@@ -17,8 +17,8 @@ use shared::routing::{Model, ProviderInstance, Target};
 use super::catalog::instance;
 use super::requests::FLUSH_TIME_MAX;
 use super::{ApiError, App, Call, Route, route_of};
-use crate::catalog::ask::{Protocol, Question};
-use crate::catalog::evidence::{Failure, Inference};
+use crate::catalog::ask::{TestProtocol, TestQuestion};
+use crate::catalog::evidence::{CatalogFailure, Inference};
 use crate::catalog::sync::save;
 use crate::catalog::test_completion::{Trial, run};
 use crate::command::catalog::Tried;
@@ -33,7 +33,7 @@ pub(super) static ROUTES: &[Route] = &[
 
 /// What came of a test, with the record of its exchange.
 #[derive(Serialize)]
-struct Report {
+struct TrialReport {
     #[serde(flatten)]
     trial: Trial,
     /// What an operator should look at.
@@ -64,8 +64,8 @@ async fn provider(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         return Err(ApiError::parameter("model", "model must name one of the provider's models."));
     }
     let target = target(&instance, model);
-    let protocol = Protocol::of(&target).ok_or_else(|| no_conversation(model, &target))?;
-    let question = Question {
+    let protocol = TestProtocol::of(&target).ok_or_else(|| no_conversation(model, &target))?;
+    let question = TestQuestion {
         selector: &format!("{own}{model}"),
         messages: &json!([{"role": "user", "content": PROMPT}]),
         output_tokens_max: OUTPUT_TOKENS_MAX,
@@ -81,7 +81,7 @@ async fn provider(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let record = record_of(call.app, &trial).await;
     let failure = failure(&trial, &record, &instance);
     remember(call.app, &instance, model, (&trial, failure.as_ref()), &record).await;
-    let report = Report {
+    let report = TrialReport {
         hint: failure.and_then(|failure| failure.hint).map(String::from),
         billable: is_hosted(&instance),
         trial,
@@ -98,15 +98,15 @@ fn target(instance: &Arc<ProviderInstance>, model: &str) -> Target {
 }
 
 /// What went wrong at the upstream; none where all went well or the upstream was not asked.
-fn failure(trial: &Trial, record: &Value, instance: &ProviderInstance) -> Option<Failure> {
+fn failure(trial: &Trial, record: &Value, instance: &ProviderInstance) -> Option<CatalogFailure> {
     let error = trial.error.as_deref()?;
     let step = record.pointer("/trace/0")?;
     let key = instance.credential.as_ref().map(|key| key.expose().as_str());
     let secrets: Vec<&str> = key.into_iter().collect();
     let status = step.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
     Some(match status {
-        Some(status) => Failure::answered(unix_ms(), status, error, &secrets),
-        None => Failure::unanswered(unix_ms(), error, &secrets),
+        Some(status) => CatalogFailure::answered(unix_ms(), status, error, &secrets),
+        None => CatalogFailure::unanswered(unix_ms(), error, &secrets),
     })
 }
 
@@ -115,7 +115,7 @@ async fn remember(
     app: &App,
     instance: &ProviderInstance,
     model: &str,
-    (trial, failure): (&Trial, Option<&Failure>),
+    (trial, failure): (&Trial, Option<&CatalogFailure>),
     record: &Value,
 ) {
     let was_asked = record.pointer("/trace/0").is_some();
@@ -180,12 +180,12 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         None => None,
     };
     // Who has no targets says so itself.
-    let protocol = match (Protocol::of_line(&found.targets), found.targets.first()) {
+    let protocol = match (TestProtocol::of_line(&found.targets), found.targets.first()) {
         (Some(protocol), _) => protocol,
         (None, Some(target)) => return Err(no_conversation(target.model.id.as_str(), target)),
-        (None, None) => Protocol::Chat,
+        (None, None) => TestProtocol::Chat,
     };
-    let question = Question {
+    let question = TestQuestion {
         selector: &name,
         messages: &messages,
         output_tokens_max: asked.max_tokens.unwrap_or(OUTPUT_TOKENS_MAX),
@@ -195,7 +195,7 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let trial = run(&call.app.plane, insider, protocol, &question).await;
     let record = record_of(call.app, &trial).await;
     let billable = found.targets.iter().any(|target| is_hosted(&target.provider));
-    let report = Report { hint: None, billable, trial, record };
+    let report = TrialReport { hint: None, billable, trial, record };
     finish(call, "endpoint.test", "endpoint", name, report).await
 }
 
@@ -229,7 +229,7 @@ async fn finish(
     action: &'static str,
     object_kind: &'static str,
     object_id: String,
-    report: Report,
+    report: TrialReport,
 ) -> Result<Response<Body>, ApiError> {
     let trial = &report.trial;
     let detail = json!({

@@ -5,22 +5,22 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Who asks, and what they call the request.
-type Name = (String, String);
+type RunningName = (String, String);
 
 /// The names of requests that run now.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Running(Arc<Mutex<HashSet<Name>>>);
+pub(crate) struct Running(Arc<Mutex<HashSet<RunningName>>>);
 
 /// One that runs, until this is dropped: it has been answered, or given up.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
-    name: Name,
+    name: RunningName,
     running: Running,
 }
 
 impl Running {
     /// None where one of that name runs already.
-    pub(super) fn begin(&self, name: Name) -> Option<UnderWay> {
+    pub(super) fn begin(&self, name: RunningName) -> Option<UnderWay> {
         let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
         is_new.then(|| UnderWay { name, running: self.clone() })
     }

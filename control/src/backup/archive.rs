@@ -101,9 +101,9 @@ fn open(archive: &Path, bytes_max: u64) -> Result<tar::Archive<Packed>, BackupEr
     Ok(tar::Archive::new(decoder.take(bytes_max)))
 }
 
-type Next<'a> = Option<io::Result<Entry<'a, Packed>>>;
+type NextEntry<'a> = Option<io::Result<Entry<'a, Packed>>>;
 
-fn manifest_of(archive: &Path, next: Next<'_>, bytes_max: u64) -> Result<Manifest, BackupError> {
+fn manifest_of(archive: &Path, next: NextEntry<'_>, bytes_max: u64) -> Result<Manifest, BackupError> {
     let entry = named(archive, next, MANIFEST)?;
     if entry.size() > MANIFEST_BYTES_MAX {
         return Err(BackupError::unsound(archive, "its manifest is too long"));
@@ -119,7 +119,7 @@ fn manifest_of(archive: &Path, next: Next<'_>, bytes_max: u64) -> Result<Manifes
 }
 
 /// The next entry, if it is a file called `name`.
-fn named<'a>(archive: &Path, next: Next<'a>, name: &str) -> Result<Entry<'a, Packed>, BackupError> {
+fn named<'a>(archive: &Path, next: NextEntry<'a>, name: &str) -> Result<Entry<'a, Packed>, BackupError> {
     let entry = match next {
         Some(entry) => entry.map_err(broken(archive))?,
         None => return Err(BackupError::unsound(archive, format!("{name} is missing"))),

@@ -12,7 +12,7 @@ use tar::{Builder, EntryType, Header};
 use super::archive::verify_in;
 use super::manifest::{DATABASE, FORMAT, MANIFEST, Manifest, ManifestFile, NAMES};
 use super::scratch::Scratch;
-use super::shelf::{Archive, Shelf, archive_name};
+use super::shelf::{Archive, BackupDirectory, archive_name};
 use super::{BackupError, at};
 use crate::store::copy::{self, Moment};
 use crate::store::error::OpenError;
@@ -23,7 +23,7 @@ pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
     if !dir.join(DATABASE).exists() {
         return Err(OpenError::Absent { path: dir.join(DATABASE) }.into());
     }
-    let shelf = Shelf::take(dir)?;
+    let shelf = BackupDirectory::take(dir)?;
     let draft = shelf.draft()?;
     let now = Timestamp::from_millisecond(i64::try_from(shared::clock::unix_ms()).unwrap_or_default())
         .unwrap_or_default();

@@ -92,13 +92,13 @@ fn look_at(dir: &Path, name: String, verdicts: &Verdicts) -> Result<Archive, Bac
 
 /// The directory, held by this process.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct BackupDirectory {
     state: PathBuf,
     dir: PathBuf,
     _lock: File,
 }
 
-impl Shelf {
+impl BackupDirectory {
     /// Takes the directory of the state in `state`, and makes it where there is none.
     pub(super) fn take(state: &Path) -> Result<Self, BackupError> {
         let dir = state.join(FOLDER);

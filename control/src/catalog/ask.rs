@@ -6,7 +6,7 @@ use shared::routing::Target;
 
 /// What a test speaks to the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub(crate) enum TestProtocol {
     Chat,
     Responses,
     Messages,
@@ -14,7 +14,7 @@ pub(crate) enum Protocol {
 
 /// What is asked.
 #[derive(Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct TestQuestion<'a> {
     pub(crate) selector: &'a str,
     /// Roles and texts, which every protocol can read.
     pub(crate) messages: &'a Value,
@@ -35,7 +35,7 @@ pub(crate) struct Heard<'e> {
     pub(crate) is_end: bool,
 }
 
-impl Protocol {
+impl TestProtocol {
     /// The one that `target` speaks itself, or that is said to it by an adaptation. None: it holds no conversations.
     pub(crate) fn of(target: &Target) -> Option<Self> {
         let speaks = |dialect| target.speaks(dialect);
@@ -79,8 +79,8 @@ impl Protocol {
     }
 
     /// The request for a stream.
-    pub(crate) fn body(self, question: &Question<'_>) -> Value {
-        let Question { selector, messages, output_tokens_max, chat_bound } = question;
+    pub(crate) fn body(self, question: &TestQuestion<'_>) -> Value {
+        let TestQuestion { selector, messages, output_tokens_max, chat_bound } = question;
         match self {
             Self::Chat => json!({
                 "model": selector, "messages": messages, "stream": true,

@@ -6,12 +6,12 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use shared::sanitize::diagnostic;
 
-use super::listing::Skipped;
+use super::listing::SkippedEntries;
 
 /// See the module. An error stands there until the same thing succeeds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Evidence {
+pub(crate) struct CatalogEvidence {
     pub(crate) reachable: Reachable,
     pub(crate) catalog: CatalogRead,
     pub(crate) inference: Inference,
@@ -23,7 +23,7 @@ pub(crate) struct Evidence {
 pub(crate) struct Reachable {
     pub(crate) at_ms: Option<u64>,
     pub(crate) by: Option<Cow<'static, str>>,
-    pub(crate) last_error: Option<Failure>,
+    pub(crate) last_error: Option<CatalogFailure>,
 }
 
 /// Its list of models was read.
@@ -32,8 +32,8 @@ pub(crate) struct Reachable {
 pub(crate) struct CatalogRead {
     pub(crate) synced_at_ms: Option<u64>,
     pub(crate) models: u64,
-    pub(crate) skipped: Skipped,
-    pub(crate) last_error: Option<Failure>,
+    pub(crate) skipped: SkippedEntries,
+    pub(crate) last_error: Option<CatalogFailure>,
 }
 
 /// It answered a completion.
@@ -44,13 +44,13 @@ pub(crate) struct Inference {
     pub(crate) model: Option<String>,
     /// The test that proved it; its record is `GET requests/{request_id}`.
     pub(crate) request_id: Option<String>,
-    pub(crate) last_error: Option<Failure>,
+    pub(crate) last_error: Option<CatalogFailure>,
 }
 
 /// What went wrong when something was tried.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Failure {
+pub(crate) struct CatalogFailure {
     pub(crate) at_ms: u64,
     /// What the upstream answered; none where it did not answer.
     pub(crate) status: Option<u16>,
@@ -59,7 +59,7 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<Cow<'static, str>>,
 }
 
-impl Failure {
+impl CatalogFailure {
     /// The upstream's answer `status`, whose text `message` may quote one of `secrets`.
     pub(crate) fn answered(at_ms: u64, status: u16, message: &str, secrets: &[&str]) -> Self {
         let hint = hint_of_status(status).map(Cow::Borrowed);
@@ -73,9 +73,9 @@ impl Failure {
     }
 }
 
-impl Evidence {
+impl CatalogEvidence {
     /// What trying something said of whether the upstream can be reached.
-    pub(crate) fn reached(&mut self, now_ms: u64, by: &'static str, failure: Option<&Failure>) {
+    pub(crate) fn reached(&mut self, now_ms: u64, by: &'static str, failure: Option<&CatalogFailure>) {
         match failure {
             Some(failure) if failure.status.is_none() => self.reachable.last_error = Some(failure.clone()),
             Some(_) | None => {
@@ -150,17 +150,17 @@ mod tests {
     #[test]
     fn a_message_is_short_and_holds_no_secret() {
         let text = format!("no\nkey my-own-secret-key {}", "x ".repeat(1_000));
-        let failure = Failure::answered(1, 401, &text, &["my-own-secret-key"]);
+        let failure = CatalogFailure::answered(1, 401, &text, &["my-own-secret-key"]);
         assert!(failure.message.len() <= MESSAGE_CHARS_MAX && failure.message.starts_with("no key "));
         assert!(!failure.message.contains("my-own-secret"), "{}", failure.message);
     }
 
     #[test]
     fn an_error_status_proves_that_somebody_is_there_and_nothing_more() {
-        let mut evidence = Evidence::default();
-        evidence.reached(1, "sync", Some(&Failure::unanswered(1, "connection refused", &[])));
+        let mut evidence = CatalogEvidence::default();
+        evidence.reached(1, "sync", Some(&CatalogFailure::unanswered(1, "connection refused", &[])));
         assert!(evidence.reachable.at_ms.is_none() && evidence.reachable.last_error.is_some());
-        evidence.reached(2, "sync", Some(&Failure::answered(2, 401, "no", &[])));
+        evidence.reached(2, "sync", Some(&CatalogFailure::answered(2, 401, "no", &[])));
         assert_eq!((evidence.reachable.at_ms, &evidence.reachable.last_error), (Some(2), &None));
         assert_eq!((evidence.catalog, evidence.inference), (CatalogRead::default(), Inference::default()));
     }

@@ -10,22 +10,22 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::shelf::Entry;
+use super::shelf::CatalogEntry;
 use crate::regular_file;
 
 /// What the file holds.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Content {
+struct CatalogFileContent {
     /// Of this layout.
     version: u32,
-    providers: BTreeMap<String, Arc<Entry>>,
+    providers: BTreeMap<String, Arc<CatalogEntry>>,
 }
 
 /// What is in the file at `path`.
-pub(crate) fn load(path: &Path) -> BTreeMap<String, Arc<Entry>> {
+pub(crate) fn load(path: &Path) -> BTreeMap<String, Arc<CatalogEntry>> {
     match read_bounded(path, BYTES_MAX) {
         Ok(None) => BTreeMap::new(),
-        Ok(Some(bytes)) => match serde_json::from_slice::<Content>(&bytes) {
+        Ok(Some(bytes)) => match serde_json::from_slice::<CatalogFileContent>(&bytes) {
             Ok(content) if content.version == VERSION => content.providers,
             Ok(content) => broken(path, &format!("it is of version {}", content.version)),
             Err(error) => broken(path, &error.to_string()),
@@ -34,7 +34,7 @@ pub(crate) fn load(path: &Path) -> BTreeMap<String, Arc<Entry>> {
     }
 }
 
-fn broken(path: &Path, why: &str) -> BTreeMap<String, Arc<Entry>> {
+fn broken(path: &Path, why: &str) -> BTreeMap<String, Arc<CatalogEntry>> {
     tracing::warn!(
         "{} cannot be used ({why}); it is made anew when catalogs are synced: POST /admin/api/catalog/sync",
         path.display()
@@ -43,8 +43,8 @@ fn broken(path: &Path, why: &str) -> BTreeMap<String, Arc<Entry>> {
 }
 
 /// Puts `entries` in place of what the file holds, in one step.
-pub(crate) fn save(path: &Path, entries: BTreeMap<String, Arc<Entry>>) -> io::Result<()> {
-    replace(path, &serde_json::to_vec(&Content { version: VERSION, providers: entries })?)
+pub(crate) fn save(path: &Path, entries: BTreeMap<String, Arc<CatalogEntry>>) -> io::Result<()> {
+    replace(path, &serde_json::to_vec(&CatalogFileContent { version: VERSION, providers: entries })?)
 }
 
 /// Puts `bytes` in place of the file at `path` in one step. Only the owner can read it.
@@ -81,7 +81,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("catalog.json");
         assert!(load(&path).is_empty(), "no file, no catalog");
-        let entry = Entry { url: "http://a/models".into(), ..Entry::default() };
+        let entry = CatalogEntry { url: "http://a/models".into(), ..CatalogEntry::default() };
         for provider in ["one", "two"] {
             let entries = BTreeMap::from([(provider.to_owned(), Arc::new(entry.clone()))]);
             save(&path, entries.clone()).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use shared::prices::Prices;
 
-use super::merge::{Known, label_of_override};
+use super::merge::{KnownModel, label_of_override};
 use super::prices::PeakHours;
 use crate::store::overrides::Override;
 use crate::store::reprice::PriceHistory;
@@ -20,14 +20,14 @@ pub(crate) struct Priced {
 
 /// Prices that no override changes.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Standing {
+pub(crate) struct StandingPrices {
     /// The prices of peak hours, or of all hours.
     pub(crate) priced: Priced,
     /// The prices of all other hours.
     pub(crate) off_peak: Option<(PeakHours, Priced)>,
 }
 
-impl Standing {
+impl StandingPrices {
     fn at(&self, at_ms: u64) -> &Priced {
         let off_peak = self.off_peak.as_ref().filter(|(hours, _)| !hours.contains(at_ms));
         off_peak.map_or(&self.priced, |(_, priced)| priced)
@@ -41,14 +41,14 @@ pub(crate) struct History(HashMap<String, HashMap<String, Periods>>);
 #[derive(Clone, Debug, Default)]
 struct Periods {
     /// What holds before the first of the others.
-    first: Option<Standing>,
+    first: Option<StandingPrices>,
     /// From when on, in that order.
     later: Vec<(u64, Priced)>,
 }
 
 impl History {
     /// What is `known` of the models without overrides, and `overrides` in the order in which they come into force.
-    pub(crate) fn new(known: &[Known], overrides: Vec<Override>) -> Self {
+    pub(crate) fn new(known: &[KnownModel], overrides: Vec<Override>) -> Self {
         let mut history = Self::default();
         for known in known.iter().filter(|known| known.without_override.is_some()) {
             let (provider, model) = (known.provider.as_str(), known.model.id.as_str());
@@ -66,7 +66,7 @@ impl History {
     /// The same prices at all times, for one model.
     pub(crate) fn of_one(provider: &str, model: &str, priced: Priced) -> Self {
         let mut history = Self::default();
-        history.periods(provider, model).first = Some(Standing { priced, off_peak: None });
+        history.periods(provider, model).first = Some(StandingPrices { priced, off_peak: None });
         history
     }
 

@@ -10,17 +10,17 @@ use http::header::ACCEPT;
 use shared::port::{HttpClient, HttpLimits};
 use shared::sanitize::diagnostic;
 
-use super::shelf::Shelf;
+use super::shelf::CatalogShelf;
 
 /// Has the routing published again; false if the request could not be queued.
-type Publish = Box<dyn Fn() -> bool + Send + Sync>;
+type PublishPrices = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// The periodic job.
 pub(crate) struct PriceFeed {
     pub(crate) url: String,
-    pub(crate) catalog: Arc<Shelf>,
+    pub(crate) catalog: Arc<CatalogShelf>,
     pub(crate) http: Arc<dyn HttpClient>,
-    pub(crate) publish: Publish,
+    pub(crate) publish: PublishPrices,
 }
 
 impl PriceFeed {

@@ -10,46 +10,46 @@ use serde::{Deserialize, Serialize};
 use shared::key_hash::KeyHasher;
 use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
-use super::evidence::Evidence;
+use super::evidence::CatalogEvidence;
 use super::file;
 use super::listing::Offer;
-use super::merge::Known;
+use super::merge::KnownModel;
 use super::prices::PriceList;
 use crate::config::Provider;
 
 /// What is remembered of one instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Entry {
+pub(crate) struct CatalogEntry {
     /// Where the models were listed. An instance that has moved has nothing to do with what is here.
     pub(crate) url: String,
     /// Tells the credential of the evidence from any other, and nothing about it.
     pub(crate) credential: String,
-    pub(crate) evidence: Evidence,
+    pub(crate) evidence: CatalogEvidence,
     /// By model id.
     pub(crate) models: BTreeMap<String, Offer>,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct CatalogShelf {
     dir: PathBuf,
-    content: Mutex<Content>,
+    content: Mutex<ShelfContent>,
     /// Held while the file is written, so that the newest content is what stays.
     saving: Mutex<()>,
 }
 
 #[derive(Debug)]
-struct Content {
-    entries: BTreeMap<String, Arc<Entry>>,
+struct ShelfContent {
+    entries: BTreeMap<String, Arc<CatalogEntry>>,
     list: Arc<PriceList>,
-    known: Arc<Vec<Known>>,
+    known: Arc<Vec<KnownModel>>,
 }
 
-impl Shelf {
+impl CatalogShelf {
     /// The catalog of the state directory `dir`.
     pub(crate) fn load(dir: &Path) -> Self {
-        let content = Content {
+        let content = ShelfContent {
             entries: file::load(&dir.join(FILE)),
             list: Arc::new(PriceList::load(&dir.join(PRICES))),
             known: Arc::default(),
@@ -58,12 +58,12 @@ impl Shelf {
     }
 
     /// What is remembered of the instance called `provider`, if its models are listed at `url` still.
-    pub(crate) fn entry(&self, provider: &str, url: &str) -> Option<Arc<Entry>> {
+    pub(crate) fn entry(&self, provider: &str, url: &str) -> Option<Arc<CatalogEntry>> {
         self.lock().entries.get(provider).filter(|entry| entry.url == url).cloned()
     }
 
     /// The same of a configured provider.
-    pub(crate) fn entry_of(&self, provider: &Provider) -> Option<Arc<Entry>> {
+    pub(crate) fn entry_of(&self, provider: &Provider) -> Option<Arc<CatalogEntry>> {
         self.entry(provider.id.as_str(), &url_of(provider.origin.as_ref()?))
     }
 
@@ -72,12 +72,14 @@ impl Shelf {
         &self,
         provider: &str,
         instance: Option<(&ProviderInstance, &KeyHasher)>,
-    ) -> Evidence {
-        let Some(entry) = self.lock().entries.get(provider).cloned() else { return Evidence::default() };
+    ) -> CatalogEvidence {
+        let Some(entry) = self.lock().entries.get(provider).cloned() else {
+            return CatalogEvidence::default();
+        };
         let holds = instance.is_none_or(|(instance, hasher)| {
             entry.url == models_url(instance) && entry.credential == mark(instance, hasher)
         });
-        if holds { entry.evidence.clone() } else { Evidence::default() }
+        if holds { entry.evidence.clone() } else { CatalogEvidence::default() }
     }
 
     /// Changes what is remembered of `instance`. Evidence about another credential goes, and all that was listed at
@@ -86,14 +88,15 @@ impl Shelf {
         &self,
         instance: &ProviderInstance,
         hasher: &KeyHasher,
-        change: impl FnOnce(&mut Entry),
+        change: impl FnOnce(&mut CatalogEntry),
     ) {
         let (url, credential) = (models_url(instance), mark(instance, hasher));
         let mut content = self.lock();
         let before = content.entries.get(instance.id.as_str()).filter(|entry| entry.url == url);
-        let mut entry = before.map_or_else(Entry::default, |entry| Entry::clone(entry));
+        let mut entry = before.map_or_else(CatalogEntry::default, |entry| CatalogEntry::clone(entry));
         if entry.credential != credential {
-            entry.evidence = Evidence { catalog: entry.evidence.catalog, ..Evidence::default() };
+            entry.evidence =
+                CatalogEvidence { catalog: entry.evidence.catalog, ..CatalogEvidence::default() };
         }
         (entry.url, entry.credential) = (url, credential);
         change(&mut entry);
@@ -138,22 +141,22 @@ impl Shelf {
     }
 
     /// Every model of the published snapshot with where its facts come from, by provider and id.
-    pub(crate) fn known(&self) -> Arc<Vec<Known>> {
+    pub(crate) fn known(&self) -> Arc<Vec<KnownModel>> {
         Arc::clone(&self.lock().known)
     }
 
     /// What the snapshot that is being published makes known.
-    pub(crate) fn show(&self, known: Vec<Known>) {
+    pub(crate) fn show(&self, known: Vec<KnownModel>) {
         self.lock().known = Arc::new(known);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Content> {
+    fn lock(&self) -> MutexGuard<'_, ShelfContent> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
-impl Default for Shelf {
+impl Default for CatalogShelf {
     /// Without a file.
     fn default() -> Self {
         Self::load(Path::new("/nowhere"))

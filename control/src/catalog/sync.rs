@@ -19,21 +19,21 @@ use shared::routing::{InstanceReach, ProviderInstance};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::evidence::{CatalogRead, Failure};
-use super::listing::{self, Listing, Offer, Skipped};
-use super::shelf::Shelf;
+use super::evidence::{CatalogFailure, CatalogRead};
+use super::listing::{self, Offer, SkippedEntries, UpstreamListing};
+use super::shelf::CatalogShelf;
 
 /// What reading lists needs.
 #[derive(Debug)]
 pub(crate) struct Syncer<'a> {
-    pub(crate) catalog: &'a Arc<Shelf>,
+    pub(crate) catalog: &'a Arc<CatalogShelf>,
     pub(crate) http: &'a Arc<dyn HttpClient>,
     pub(crate) hasher: KeyHasher,
 }
 
 /// What came of reading one instance's list.
 #[derive(Debug, Serialize)]
-pub(crate) struct Outcome {
+pub(crate) struct SyncOutcome {
     pub(crate) provider: String,
     pub(crate) ok: bool,
     at_ms: u64,
@@ -41,8 +41,8 @@ pub(crate) struct Outcome {
     models: usize,
     added: usize,
     removed: usize,
-    skipped: Skipped,
-    error: Option<Failure>,
+    skipped: SkippedEntries,
+    error: Option<CatalogFailure>,
 }
 
 impl Syncer<'_> {
@@ -51,7 +51,7 @@ impl Syncer<'_> {
     pub(crate) async fn sync(
         &self,
         mut instances: Vec<Arc<ProviderInstance>>,
-    ) -> (Vec<Outcome>, Vec<String>) {
+    ) -> (Vec<SyncOutcome>, Vec<String>) {
         let read_at = |instance: &Arc<ProviderInstance>| {
             let evidence = self.catalog.evidence(instance.id.as_str(), Some((instance, &self.hasher)));
             evidence.catalog.synced_at_ms
@@ -85,16 +85,20 @@ impl Syncer<'_> {
     }
 
     /// Remembers what was found. A list that could not be read leaves the earlier one.
-    fn learn(&self, instance: &ProviderInstance, listing: Result<Listing, Failure>) -> Outcome {
+    fn learn(
+        &self,
+        instance: &ProviderInstance,
+        listing: Result<UpstreamListing, CatalogFailure>,
+    ) -> SyncOutcome {
         let at_ms = unix_ms();
-        let mut outcome = Outcome {
+        let mut outcome = SyncOutcome {
             provider: instance.id.to_string(),
             ok: listing.is_ok(),
             at_ms,
             models: 0,
             added: 0,
             removed: 0,
-            skipped: Skipped::default(),
+            skipped: SkippedEntries::default(),
             error: None,
         };
         self.catalog.change(instance, &self.hasher, |entry| {
@@ -103,7 +107,7 @@ impl Syncer<'_> {
                 entry.evidence.reached(at_ms, "catalog sync", listing.as_ref().err());
             }
             match listing {
-                Ok(Listing { models, skipped }) => {
+                Ok(UpstreamListing { models, skipped }) => {
                     let missing_in = |others: &BTreeMap<String, Offer>, these: &BTreeMap<String, Offer>| {
                         these.keys().filter(|id| !others.contains_key(*id)).count()
                     };
@@ -127,7 +131,7 @@ impl Syncer<'_> {
 }
 
 /// Writes `catalog.json`. What it cannot keep is only missed by the next start.
-pub(crate) async fn save(catalog: &Arc<Shelf>) {
+pub(crate) async fn save(catalog: &Arc<CatalogShelf>) {
     let catalog = Arc::clone(catalog);
     let saved = tokio::task::spawn_blocking(move || catalog.save()).await;
     if let Ok(Err(error)) = saved {
@@ -136,12 +140,15 @@ pub(crate) async fn save(catalog: &Arc<Shelf>) {
 }
 
 /// What `instance` lists now, or why that is not known.
-async fn listing_of(http: &Arc<dyn HttpClient>, instance: &ProviderInstance) -> Result<Listing, Failure> {
+async fn listing_of(
+    http: &Arc<dyn HttpClient>,
+    instance: &ProviderInstance,
+) -> Result<UpstreamListing, CatalogFailure> {
     let lists = lists_of(instance);
     if lists.is_empty() {
         return known(instance);
     }
-    let mut listing = Listing::default();
+    let mut listing = UpstreamListing::default();
     for list in lists {
         let mut url = Some(list.url.clone());
         for _ in 0..PAGES_MAX {
@@ -167,29 +174,31 @@ pub(crate) fn has_list(instance: &ProviderInstance) -> bool {
 }
 
 /// The models of an instance that has no list.
-fn known(instance: &ProviderInstance) -> Result<Listing, Failure> {
+fn known(instance: &ProviderInstance) -> Result<UpstreamListing, CatalogFailure> {
     if instance.models_known.is_empty() {
-        let mut failure = Failure::unanswered(unix_ms(), "Nothing lists the models of this provider.", &[]);
+        let mut failure =
+            CatalogFailure::unanswered(unix_ms(), "Nothing lists the models of this provider.", &[]);
         failure.hint = Some("Name them under models, in the configuration or by the API.".into());
         return Err(failure);
     }
-    Ok(Listing::known(&instance.models_known))
+    Ok(UpstreamListing::known(&instance.models_known))
 }
 
-type Page = (Listing, Option<(&'static str, String)>);
+type ListPageBody = (UpstreamListing, Option<(&'static str, String)>);
 
 async fn page_of(
     http: &Arc<dyn HttpClient>,
     instance: &ProviderInstance,
     url: &str,
     pages: Pages,
-) -> Result<Page, Failure> {
+) -> Result<ListPageBody, CatalogFailure> {
     let secrets: Vec<String> = instance.credential.iter().map(|key| key.expose().clone()).collect();
     let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
-    let silent = |message: &str| Failure::unanswered(unix_ms(), message, &secrets);
+    let silent = |message: &str| CatalogFailure::unanswered(unix_ms(), message, &secrets);
     let answer = async { http.send(request(instance, url)?, LIMITS).await }.await;
     let answer: Response<Bytes> = answer.map_err(|error| silent(&error.to_string()))?;
-    let answered = |message: &str| Failure::answered(unix_ms(), answer.status().as_u16(), message, &secrets);
+    let answered =
+        |message: &str| CatalogFailure::answered(unix_ms(), answer.status().as_u16(), message, &secrets);
     if !answer.status().is_success() {
         return Err(answered(&said(&answer)));
     }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use shared::port::{Body, Handler, Insider, full};
 
-use super::ask::{Heard, Protocol, Question, message};
+use super::ask::{Heard, TestProtocol, TestQuestion, message};
 
 /// What came of it.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -41,12 +41,12 @@ pub(crate) struct Trial {
 pub(crate) async fn run(
     plane: &Arc<dyn Handler>,
     insider: Insider,
-    protocol: Protocol,
-    question: &Question<'_>,
+    protocol: TestProtocol,
+    question: &TestQuestion<'_>,
 ) -> Trial {
     let began = Instant::now();
     let trial = Trial { protocol: protocol.name(), ..Trial::default() };
-    let mut reading = Reading { began, protocol, trial, line: Vec::new(), ended: false };
+    let mut reading = CompletionReading { began, protocol, trial, line: Vec::new(), ended: false };
     let attempt = tokio::time::timeout(TIME_MAX, reading.exchange(plane, insider, question)).await;
     let mut trial = reading.trial;
     if attempt.is_err() {
@@ -81,17 +81,17 @@ pub(crate) fn request(
 pub(crate) const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// An answer while it comes in.
-struct Reading {
+struct CompletionReading {
     began: Instant,
-    protocol: Protocol,
+    protocol: TestProtocol,
     trial: Trial,
     /// The line that is not whole yet.
     line: Vec<u8>,
     ended: bool,
 }
 
-impl Reading {
-    async fn exchange(&mut self, plane: &Arc<dyn Handler>, insider: Insider, question: &Question<'_>) {
+impl CompletionReading {
+    async fn exchange(&mut self, plane: &Arc<dyn Handler>, insider: Insider, question: &TestQuestion<'_>) {
         let body = self.protocol.body(question).to_string();
         let Ok(request) = request(insider, self.protocol.path(), body) else { return };
         let response: Response<Body> = plane.handle(request, HERE).await;

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use shared::access::Allowlist;
 use shared::operation::Operation;
 
-use crate::change::Change;
+use crate::change::FieldChange;
 
 /// Changes of an allowlist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AllowlistEdit {
-    pub(crate) models: Change<BTreeSet<Box<str>>>,
-    pub(crate) endpoints: Change<BTreeSet<Box<str>>>,
-    pub(crate) routes: Change<Vec<Operation>>,
+    pub(crate) models: FieldChange<BTreeSet<Box<str>>>,
+    pub(crate) endpoints: FieldChange<BTreeSet<Box<str>>>,
+    pub(crate) routes: FieldChange<Vec<Operation>>,
 }
 
 impl AllowlistEdit {

@@ -3,9 +3,9 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Command, Done, Refusal, Write};
+use super::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;
-use crate::store::audit::Entry;
+use crate::store::audit::AuditEntry;
 
 /// Somebody asks for a backup.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Begin;
 
 /// What whoever asked gets.
 #[derive(Debug, Serialize)]
-pub(crate) struct Begun {
+pub(crate) struct BackupStarted {
     status: &'static str,
     started_at_ms: u64,
 }
@@ -26,11 +26,11 @@ pub(crate) struct Finish {
 }
 
 impl Command for Begin {
-    type Output = Begun;
+    type Output = BackupStarted;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Begun>, Refusal> {
-        let output = Begun { status: "running", started_at_ms: write.now_ms };
-        let audit = Entry::done("backup.begin", "backup", "");
+    fn apply(self, write: &Write<'_>) -> Result<Done<BackupStarted>, CommandRefusal> {
+        let output = BackupStarted { status: "running", started_at_ms: write.now_ms };
+        let audit = AuditEntry::done("backup.begin", "backup", "");
         Ok(Done { output, version: None, audit, touched: Touched::NOTHING })
     }
 }
@@ -38,10 +38,12 @@ impl Command for Begin {
 impl Command for Finish {
     type Output = ();
 
-    fn apply(self, _: &Write<'_>) -> Result<Done<()>, Refusal> {
+    fn apply(self, _: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
         let audit = match self.outcome {
-            Ok(name) => Entry::done("backup.finish", "backup", &name),
-            Err(why) => Entry::done("backup.finish", "backup", "").refused().after(json!({"error": why})),
+            Ok(name) => AuditEntry::done("backup.finish", "backup", &name),
+            Err(why) => {
+                AuditEntry::done("backup.finish", "backup", "").refused().after(json!({"error": why}))
+            }
         };
         Ok(Done { output: (), version: None, audit, touched: Touched::NOTHING })
     }

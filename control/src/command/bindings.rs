@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::projects::known;
 use super::providers::expect;
-use super::{Command, Done, Refusal, Write};
+use super::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;
-use crate::store::audit::Entry;
+use crate::store::audit::AuditEntry;
 use crate::store::providers;
 
 /// Lets the keys of a project use a private provider instance.
@@ -28,10 +28,10 @@ pub(crate) struct Unbind {
 impl Command for Bind {
     type Output = Value;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, CommandRefusal> {
         let before = expect(write, &self.provider, self.if_version, false)?;
         if before.held.as_ref().is_none_or(|held| held.row.owner.is_none()) {
-            return Err(Refusal::conflict(format!(
+            return Err(CommandRefusal::conflict(format!(
                 "The provider '{}' has no owner, so every project can use it already.",
                 self.provider
             )));
@@ -45,10 +45,10 @@ impl Command for Bind {
 impl Command for Unbind {
     type Output = Value;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, CommandRefusal> {
         let before = expect(write, &self.provider, self.if_version, false)?;
         if !providers::unbind(write.db, &self.provider, &self.project)? {
-            return Err(Refusal::not_found("binding to project", &self.project));
+            return Err(CommandRefusal::not_found("binding to project", &self.project));
         }
         changed(write, &self.provider, "provider.unbind", &before.shown())
     }
@@ -60,14 +60,14 @@ fn changed(
     provider: &str,
     action: &'static str,
     before: &Value,
-) -> Result<Done<Value>, Refusal> {
+) -> Result<Done<Value>, CommandRefusal> {
     let found = providers::find(write.db, provider)?;
-    let mut row = found.ok_or_else(|| Refusal::not_found("provider", provider))?;
+    let mut row = found.ok_or_else(|| CommandRefusal::not_found("provider", provider))?;
     row.version += 1;
     row.updated_at_ms = write.now_ms;
     providers::put(write.db, &row)?;
     let after = expect(write, provider, None, false)?;
     let shown = after.shown();
-    let audit = Entry::done(action, "provider", provider).before(before.clone()).after(shown.clone());
+    let audit = AuditEntry::done(action, "provider", provider).before(before.clone()).after(shown.clone());
     Ok(Done { version: after.version(), output: shown, audit, touched: Touched::ROUTING })
 }

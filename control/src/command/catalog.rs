@@ -3,12 +3,12 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Command, Done, Refusal, Write};
+use super::{Command, CommandRefusal, Done, Write};
 use crate::command::lookup::{lookup, provider_ids};
 use crate::config::did_you_mean;
 use crate::model_facts::Facts;
 use crate::publish::Touched;
-use crate::store::audit::Entry;
+use crate::store::audit::AuditEntry;
 use crate::store::ids::new_id;
 use crate::store::overrides::{self, Override};
 
@@ -54,9 +54,9 @@ pub(crate) struct Tried<T> {
 impl Command for Say {
     type Output = Said;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Said>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<Said>, CommandRefusal> {
         if overrides::count(write.db)? >= OVERRIDES_MAX {
-            return Err(Refusal::conflict(format!(
+            return Err(CommandRefusal::conflict(format!(
                 "There are {OVERRIDES_MAX} overrides already. Delete some that no longer matter first."
             )));
         }
@@ -64,7 +64,7 @@ impl Command for Say {
             let known = provider_ids(write)?;
             let hint = did_you_mean(&self.provider, known.iter().map(String::as_str));
             let hint = if hint.is_empty() { "." } else { &hint };
-            return Err(Refusal::invalid(
+            return Err(CommandRefusal::invalid(
                 "provider",
                 format!("There is no provider '{}'{hint}", self.provider),
             ));
@@ -78,12 +78,13 @@ impl Command for Say {
             created_at_ms: write.now_ms,
         };
         if overrides::is_taken(write.db, &said)? {
-            return Err(Refusal::conflict(
+            return Err(CommandRefusal::conflict(
                 "Another override of this model comes into force at the same moment. Delete it first.",
             ));
         }
         overrides::put(write.db, &said)?;
-        let audit = Entry::done("catalog_override.create", "catalog_override", &said.id).after(json!(said));
+        let audit =
+            AuditEntry::done("catalog_override.create", "catalog_override", &said.id).after(json!(said));
         let output = Said { stored: said, warnings: self.warnings };
         Ok(Done { output, version: None, audit, touched: Touched::ROUTING })
     }
@@ -92,12 +93,12 @@ impl Command for Say {
 impl Command for Unsay {
     type Output = ();
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
         let before = overrides::find(write.db, &self.id)?
-            .ok_or_else(|| Refusal::not_found("catalog override", &self.id))?;
+            .ok_or_else(|| CommandRefusal::not_found("catalog override", &self.id))?;
         overrides::delete(write.db, &before.id)?;
         let audit =
-            Entry::done("catalog_override.delete", "catalog_override", &before.id).before(json!(before));
+            AuditEntry::done("catalog_override.delete", "catalog_override", &before.id).before(json!(before));
         Ok(Done { output: (), version: None, audit, touched: Touched::ROUTING })
     }
 }
@@ -105,8 +106,8 @@ impl Command for Unsay {
 impl<T: Serialize + Send + 'static> Command for Tried<T> {
     type Output = T;
 
-    fn apply(self, _: &Write<'_>) -> Result<Done<T>, Refusal> {
-        let audit = Entry::done(self.action, self.object_kind, &self.object_id).after(self.detail);
+    fn apply(self, _: &Write<'_>) -> Result<Done<T>, CommandRefusal> {
+        let audit = AuditEntry::done(self.action, self.object_kind, &self.object_id).after(self.detail);
         Ok(Done { output: self.output, version: None, audit, touched: self.touched })
     }
 }

@@ -3,19 +3,19 @@
 use serde_json::Value;
 
 use super::providers::is_free;
-use super::{Command, Done, Refusal, Write};
+use super::{Command, CommandRefusal, Done, Write};
 use crate::command::lookup::{lookup, provider_ids};
 use crate::config::did_you_mean;
-use crate::connection::{Listed, shadow_of};
+use crate::connection::{ListedEndpoint, shadow_of};
 use crate::publish::Touched;
-use crate::store::audit::Entry;
-use crate::store::endpoints::{self, EndpointRow, Member};
+use crate::store::audit::AuditEntry;
+use crate::store::endpoints::{self, EndpointRow, StoredMember};
 
 /// Makes an endpoint.
 #[derive(Debug)]
-pub(crate) struct Create {
+pub(crate) struct CreateEndpoint {
     pub(crate) name: String,
-    pub(crate) failover: Vec<Member>,
+    pub(crate) failover: Vec<StoredMember>,
     pub(crate) preamble: Option<String>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Create {
 pub(crate) struct Replace {
     pub(crate) name: String,
     pub(crate) if_version: Option<u64>,
-    pub(crate) failover: Vec<Member>,
+    pub(crate) failover: Vec<StoredMember>,
     pub(crate) preamble: Option<String>,
     /// One that the file shadows may be meant.
     pub(crate) shadowed: bool,
@@ -32,17 +32,17 @@ pub(crate) struct Replace {
 
 /// Takes an endpoint away.
 #[derive(Debug)]
-pub(crate) struct Delete {
+pub(crate) struct DeleteEndpoint {
     pub(crate) name: String,
     pub(crate) if_version: Option<u64>,
     /// One that the file shadows may be meant.
     pub(crate) shadowed: bool,
 }
 
-impl Command for Create {
+impl Command for CreateEndpoint {
     type Output = Value;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, CommandRefusal> {
         is_free(write, &self.name)?;
         check(write, &self.failover)?;
         let row = EndpointRow {
@@ -54,7 +54,7 @@ impl Command for Create {
             updated_at_ms: write.now_ms,
         };
         endpoints::put(write.db, &row)?;
-        let audit = Entry::done("endpoint.create", "endpoint", &row.name);
+        let audit = AuditEntry::done("endpoint.create", "endpoint", &row.name);
         let shown = shown(write, row)?;
         let audit = audit.after(shown.clone());
         Ok(Done { version: Some(1), output: shown, audit, touched: Touched::ROUTING })
@@ -64,7 +64,7 @@ impl Command for Create {
 impl Command for Replace {
     type Output = Value;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, CommandRefusal> {
         let before = expect(write, &self.name, self.if_version, self.shadowed)?;
         check(write, &self.failover)?;
         let row = EndpointRow {
@@ -76,20 +76,21 @@ impl Command for Replace {
         };
         endpoints::put(write.db, &row)?;
         let version = row.version;
-        let audit = Entry::done("endpoint.replace", "endpoint", &self.name).before(shown(write, before)?);
+        let audit =
+            AuditEntry::done("endpoint.replace", "endpoint", &self.name).before(shown(write, before)?);
         let shown = shown(write, row)?;
         let audit = audit.after(shown.clone());
         Ok(Done { version: Some(version), output: shown, audit, touched: Touched::ROUTING })
     }
 }
 
-impl Command for Delete {
+impl Command for DeleteEndpoint {
     type Output = ();
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
         let before = expect(write, &self.name, self.if_version, self.shadowed)?;
         endpoints::delete(write.db, &self.name)?;
-        let audit = Entry::done("endpoint.delete", "endpoint", &self.name).before(shown(write, before)?);
+        let audit = AuditEntry::done("endpoint.delete", "endpoint", &self.name).before(shown(write, before)?);
         Ok(Done { output: (), version: None, audit, touched: Touched::ROUTING })
     }
 }
@@ -99,25 +100,25 @@ fn expect(
     name: &str,
     if_version: Option<u64>,
     shadowed: bool,
-) -> Result<EndpointRow, Refusal> {
+) -> Result<EndpointRow, CommandRefusal> {
     let in_file = write.file.endpoints.iter().any(|endpoint| endpoint.name.as_str() == name);
     if in_file && !shadowed {
-        return Err(Refusal::conflict(format!(
+        return Err(CommandRefusal::conflict(format!(
             "The endpoint '{name}' comes from the configuration file. Change it there."
         )));
     }
-    let row = endpoints::find(write.db, name)?.ok_or_else(|| Refusal::not_found("endpoint", name))?;
-    Refusal::if_stale(if_version, row.version)?;
+    let row = endpoints::find(write.db, name)?.ok_or_else(|| CommandRefusal::not_found("endpoint", name))?;
+    CommandRefusal::if_stale(if_version, row.version)?;
     Ok(row)
 }
 
 /// An endpoint is made of models that are known to be there, each once.
-fn check(write: &Write<'_>, failover: &[Member]) -> Result<(), Refusal> {
+fn check(write: &Write<'_>, failover: &[StoredMember]) -> Result<(), CommandRefusal> {
     for (index, member) in failover.iter().enumerate() {
-        let Member { provider, model } = member;
+        let StoredMember { provider, model } = member;
         if failover.iter().take(index).any(|earlier| earlier == member) {
             let message = format!("{provider}/{model} is in the list twice.");
-            return Err(Refusal::invalid(format!("failover[{index}]"), message));
+            return Err(CommandRefusal::invalid(format!("failover[{index}]"), message));
         }
         check_model(write, provider, model, &|part| format!("failover[{index}].{part}"))?;
     }
@@ -130,13 +131,13 @@ pub(super) fn check_model(
     provider: &str,
     model: &str,
     field: &dyn Fn(&str) -> String,
-) -> Result<(), Refusal> {
+) -> Result<(), CommandRefusal> {
     let Some(found) = lookup(write, provider)? else {
         let known = provider_ids(write)?;
         let hint = did_you_mean(provider, known.iter().map(String::as_str));
         let hint = if hint.is_empty() { "." } else { &hint };
         let message = format!("There is no provider '{provider}'{hint}");
-        return Err(Refusal::invalid(field("provider"), message));
+        return Err(CommandRefusal::invalid(field("provider"), message));
     };
     if !found.models.iter().any(|known| known.as_str() == model) {
         let hint = did_you_mean(model, found.models.iter().map(|known| known.as_str()));
@@ -145,20 +146,20 @@ pub(super) fn check_model(
              model to its 'models'.",
             hint = if hint.is_empty() { ".".to_owned() } else { hint }
         );
-        return Err(Refusal::invalid(field("model"), message));
+        return Err(CommandRefusal::invalid(field("model"), message));
     }
     Ok(())
 }
 
 /// True if the file or the database has an endpoint with this name.
-pub(super) fn exists(write: &Write<'_>, name: &str) -> Result<bool, Refusal> {
+pub(super) fn exists(write: &Write<'_>, name: &str) -> Result<bool, CommandRefusal> {
     let in_file = write.file.endpoints.iter().any(|endpoint| endpoint.name.as_str() == name);
     Ok(in_file || endpoints::find(write.db, name)?.is_some())
 }
 
-fn shown(write: &Write<'_>, row: EndpointRow) -> Result<Value, Refusal> {
+fn shown(write: &Write<'_>, row: EndpointRow) -> Result<Value, CommandRefusal> {
     let shadow = shadow_of(write.file, &row.name);
-    let listed = Listed::of_row(row, shadow);
+    let listed = ListedEndpoint::of_row(row, shadow);
     let passed_over = listed.passed_over(|provider| lookup(write, provider))?;
     Ok(listed.shown(&passed_over))
 }

@@ -17,9 +17,9 @@ struct Sql(&'static str, Touched);
 impl Command for Sql {
     type Output = serde_json::Value;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Self::Output>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<Self::Output>, CommandRefusal> {
         write.db.execute_batch(self.0)?;
-        let audit = audit::Entry::done("test.sql", "test", self.0);
+        let audit = audit::AuditEntry::done("test.sql", "test", self.0);
         Ok(Done { output: json!({"sql": self.0}), version: None, audit, touched: self.1 })
     }
 }
@@ -27,7 +27,7 @@ impl Command for Sql {
 struct Room {
     _folder: tempfile::TempDir,
     db: Connection,
-    keys: Keys,
+    keys: VaultKeys,
     publisher: Publisher,
     reader: SnapshotReader,
 }

@@ -4,28 +4,28 @@
 use http::StatusCode;
 use shared::error_kind::ErrorKind;
 
-use super::{Answer, Idempotency, Refusal, Stage};
+use super::{CommandRefusal, Idempotency, OrderAnswer, Stage};
 use crate::actor::Actor;
-use crate::store::idempotency::{self, Kept};
-use crate::vault::Place;
+use crate::store::idempotency::{self, KeptAnswer};
+use crate::vault::SealPlace;
 
 /// Returns the answer to an earlier request with the same key. The same key for another request is a conflict.
 pub(super) fn replay(
     stage: &Stage<'_>,
     actor: &Actor,
     asked: &Idempotency,
-) -> Result<Option<Answer>, Refusal> {
+) -> Result<Option<OrderAnswer>, CommandRefusal> {
     let kept = idempotency::find(stage.db, actor.who.name(), &asked.key, stage.now_ms)?;
     let Some(kept) = kept else { return Ok(None) };
     if kept.fingerprint != asked.fingerprint {
-        return Err(Refusal::new(
+        return Err(CommandRefusal::new(
             ErrorKind::Conflict,
             "This Idempotency-Key was used for another request. Take a new one.",
         ));
     }
     let body = stage.keys.open(&place(&asked.key), &kept.body)?;
     let status = StatusCode::from_u16(kept.status).unwrap_or(StatusCode::OK);
-    Ok(Some(Answer {
+    Ok(Some(OrderAnswer {
         status,
         body: body.expose().clone(),
         version: kept.version,
@@ -39,9 +39,9 @@ pub(super) fn keep(
     stage: &Stage<'_>,
     actor: &Actor,
     asked: &Idempotency,
-    answer: &Answer,
-) -> Result<(), Refusal> {
-    let kept = Kept {
+    answer: &OrderAnswer,
+) -> Result<(), CommandRefusal> {
+    let kept = KeptAnswer {
         fingerprint: asked.fingerprint.to_vec(),
         status: answer.status.as_u16(),
         version: answer.version,
@@ -51,6 +51,6 @@ pub(super) fn keep(
     Ok(())
 }
 
-fn place(key: &str) -> Place<'_> {
-    Place { table: "idempotency", column: "body", id: key }
+fn place(key: &str) -> SealPlace<'_> {
+    SealPlace { table: "idempotency", column: "body", id: key }
 }

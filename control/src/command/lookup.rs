@@ -3,23 +3,25 @@
 use std::sync::Arc;
 
 use super::Write;
-use crate::connection::{Connection, Found, Held, Standing, known_models, shadow_of};
+use crate::connection::{
+    FoundProvider, ProviderConnection, ProviderStanding, StoredProvider, known_models, shadow_of,
+};
 use crate::store::providers;
 
 /// Returns the provider instance with this id; the configuration file's where both have one.
-pub(crate) fn lookup(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<Found>> {
+pub(crate) fn lookup(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<FoundProvider>> {
     let of_file = write.file.providers.iter().find(|provider| provider.id.as_str() == id);
     if let Some(provider) = of_file.map(Arc::as_ref) {
-        return Ok(Some(Found {
-            standing: Standing::of(provider),
+        return Ok(Some(FoundProvider {
+            standing: ProviderStanding::of(provider),
             models: known_models(provider, write.catalog),
         }));
     }
     let Some(row) = providers::find(write.db, id)? else { return Ok(None) };
-    let held = Held::of(row, Vec::new(), write.keys, write.environment);
-    let connection = Connection::of_row(&Arc::new(held), shadow_of(write.file, id));
+    let held = StoredProvider::of(row, Vec::new(), write.keys, write.environment);
+    let connection = ProviderConnection::of_row(&Arc::new(held), shadow_of(write.file, id));
     let models = connection.read.as_deref().map(|read| known_models(read, write.catalog)).unwrap_or_default();
-    Ok(Some(Found { standing: connection.standing, models }))
+    Ok(Some(FoundProvider { standing: connection.standing, models }))
 }
 
 /// Returns every id that [`lookup`] finds.

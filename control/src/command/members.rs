@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::{Command, Done, Refusal, Write, projects};
+use super::{Command, CommandRefusal, Done, Write, projects};
 use crate::publish::Touched;
-use crate::store::audit::Entry;
-use crate::store::members::{self, Member, MemberRole};
+use crate::store::audit::AuditEntry;
+use crate::store::members::{self, MemberRole, ProjectMember};
 use crate::store::{keys, principals};
 
 /// Makes a human a member of a project, or gives a member another role.
@@ -24,19 +24,19 @@ pub(crate) struct Remove {
 }
 
 impl Command for Put {
-    type Output = Member;
+    type Output = ProjectMember;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Member>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<ProjectMember>, CommandRefusal> {
         projects::known(write, &self.project)?;
         let principal = principals::find(write.db, &self.principal)?;
-        principal.ok_or_else(|| Refusal::not_found("principal", &self.principal))?;
+        principal.ok_or_else(|| CommandRefusal::not_found("principal", &self.principal))?;
         let before = members::find(write.db, &self.project, &self.principal)?;
         if let Some(before) = &before
             && self.role != MemberRole::Owner
         {
             keep_an_owner(write, before)?;
         }
-        let after = Member {
+        let after = ProjectMember {
             project: self.project,
             principal: self.principal,
             role: self.role,
@@ -44,7 +44,7 @@ impl Command for Put {
         };
         members::put(write.db, &after)?;
         let audit =
-            Entry::done("member.put", "member", &name(&after)).before(json!(before)).after(json!(after));
+            AuditEntry::done("member.put", "member", &name(&after)).before(json!(before)).after(json!(after));
         Ok(Done { output: after, version: None, audit, touched: Touched::NOTHING })
     }
 }
@@ -52,28 +52,28 @@ impl Command for Put {
 impl Command for Remove {
     type Output = ();
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
         projects::known(write, &self.project)?;
         let before = members::find(write.db, &self.project, &self.principal)?
-            .ok_or_else(|| Refusal::not_found("member", &self.principal))?;
+            .ok_or_else(|| CommandRefusal::not_found("member", &self.principal))?;
         keep_an_owner(write, &before)?;
         let keys = keys::living(write.db, &before.project, Some(&before.principal))?;
         if keys > 0 {
-            return Err(Refusal::conflict(format!(
+            return Err(CommandRefusal::conflict(format!(
                 "Keys of this project that act as this human: {keys}. Revoke them, or let them act as somebody else, \
                  first."
             )));
         }
         members::delete(write.db, &before.project, &before.principal)?;
-        let audit = Entry::done("member.remove", "member", &name(&before)).before(json!(before));
+        let audit = AuditEntry::done("member.remove", "member", &name(&before)).before(json!(before));
         Ok(Done { output: (), version: None, audit, touched: Touched::NOTHING })
     }
 }
 
 /// Refuses to take the last owner of a project away.
-pub(super) fn keep_an_owner(write: &Write<'_>, member: &Member) -> Result<(), Refusal> {
+pub(super) fn keep_an_owner(write: &Write<'_>, member: &ProjectMember) -> Result<(), CommandRefusal> {
     if member.role == MemberRole::Owner && members::owners(write.db, &member.project)? <= 1 {
-        return Err(Refusal::conflict(format!(
+        return Err(CommandRefusal::conflict(format!(
             "This human is the last owner of project '{}'. Make somebody else its owner first.",
             member.project
         )));
@@ -81,6 +81,6 @@ pub(super) fn keep_an_owner(write: &Write<'_>, member: &Member) -> Result<(), Re
     Ok(())
 }
 
-fn name(member: &Member) -> String {
+fn name(member: &ProjectMember) -> String {
     format!("{}/{}", member.project, member.principal)
 }

@@ -37,15 +37,15 @@ mod tests;
 use rusqlite::{Connection, TransactionBehavior};
 use serde::Serialize;
 
-pub(crate) use order::{Answer, Idempotency, Order, OrderContext, OrderOf, Reply, Settled, Stage};
-pub(crate) use refusal::Refusal;
+pub(crate) use order::{CommitOutcome, Idempotency, Order, OrderAnswer, OrderContext, OrderOf, Reply, Stage};
+pub(crate) use refusal::CommandRefusal;
 
 use crate::actor::Actor;
-use crate::catalog::shelf::Shelf;
+use crate::catalog::shelf::CatalogShelf;
 use crate::config::{Environment, Routing};
 use crate::publish::{Publisher, Touched, TouchedAccess};
 use crate::store::audit;
-use crate::vault::Keys;
+use crate::vault::VaultKeys;
 
 /// What a change of the state means.
 pub(crate) trait Command: Send + 'static {
@@ -53,7 +53,7 @@ pub(crate) trait Command: Send + 'static {
     type Output: Serialize;
 
     /// Changes rows. Whatever it has changed before a refusal is undone.
-    fn apply(self, write: &Write<'_>) -> Result<Done<Self::Output>, Refusal>;
+    fn apply(self, write: &Write<'_>) -> Result<Done<Self::Output>, CommandRefusal>;
 
     /// Returns the answer as it is kept for a repeated request: without what is shown once.
     fn kept(output: &Self::Output) -> serde_json::Result<Vec<u8>> {
@@ -61,7 +61,10 @@ pub(crate) trait Command: Send + 'static {
     }
 
     /// Completes a kept answer for a repeated request. Returns an entry for the audit if that shows a secret.
-    fn replayed(_write: &Write<'_>, kept: Vec<u8>) -> Result<(Vec<u8>, Option<audit::Entry>), Refusal> {
+    fn replayed(
+        _write: &Write<'_>,
+        kept: Vec<u8>,
+    ) -> Result<(Vec<u8>, Option<audit::AuditEntry>), CommandRefusal> {
         Ok((kept, None))
     }
 }
@@ -72,13 +75,13 @@ pub(crate) struct Write<'a> {
     /// The open transaction. Commands touch it through `store/` alone.
     pub(crate) db: &'a Connection,
     /// Seals and opens secrets.
-    pub(crate) keys: &'a Keys,
+    pub(crate) keys: &'a VaultKeys,
     /// Providers and endpoints of the configuration file as it is now.
     pub(crate) file: &'a Routing,
     /// What `${ENV:NAME}` refers to.
     pub(crate) environment: &'a Environment,
     /// What upstreams list.
-    pub(crate) catalog: &'a Shelf,
+    pub(crate) catalog: &'a CatalogShelf,
     /// Who asked for it.
     pub(crate) actor: &'a Actor,
     /// When, in milliseconds since the Unix epoch.
@@ -93,7 +96,7 @@ pub(crate) struct Done<T> {
     /// The object's version after the change, where it has one; the `ETag`.
     pub(crate) version: Option<u64>,
     /// What is written into the audit.
-    pub(crate) audit: audit::Entry,
+    pub(crate) audit: audit::AuditEntry,
     /// What the next snapshot has to take in.
     pub(crate) touched: Touched,
 }
@@ -102,7 +105,7 @@ pub(crate) struct Done<T> {
 #[derive(Debug)]
 pub(crate) struct Bench<'a> {
     pub(crate) db: &'a mut Connection,
-    pub(crate) keys: &'a Keys,
+    pub(crate) keys: &'a VaultKeys,
     pub(crate) publisher: &'a mut Publisher,
 }
 
@@ -116,7 +119,7 @@ pub(crate) fn execute(bench: &mut Bench<'_>, mut orders: Vec<Box<dyn Order>>) ->
         }
         Err(error) => {
             tracing::error!("a change could not be made: {error}");
-            (Settled::Failed(error.sqlite_error_code()), TouchedAccess::Nothing)
+            (CommitOutcome::Failed(error.sqlite_error_code()), TouchedAccess::Nothing)
         }
     };
     for order in orders {
@@ -125,12 +128,12 @@ pub(crate) fn execute(bench: &mut Bench<'_>, mut orders: Vec<Box<dyn Order>>) ->
     access
 }
 
-fn publish(bench: &mut Bench<'_>, touched: Touched) -> Settled {
+fn publish(bench: &mut Bench<'_>, touched: Touched) -> CommitOutcome {
     match bench.publisher.touch(touched, bench.db) {
-        Ok(()) => Settled::Published,
+        Ok(()) => CommitOutcome::Published,
         Err(error) => {
             tracing::error!("a change was made and could not be put in force yet: {error}");
-            Settled::Unpublished
+            CommitOutcome::Unpublished
         }
     }
 }

@@ -8,14 +8,14 @@ use shared::error_kind::ErrorKind;
 use tokio::sync::oneshot;
 
 use super::refusal::UNSEALED;
-use super::{Command, Refusal, Write, idempotency};
+use super::{Command, CommandRefusal, Write, idempotency};
 use crate::actor::Actor;
-use crate::catalog::shelf::Shelf;
+use crate::catalog::shelf::CatalogShelf;
 use crate::config::{Environment, Routing};
 use crate::publish::Touched;
 use crate::store::audit;
 use crate::store::error::StoreError;
-use crate::vault::Keys;
+use crate::vault::VaultKeys;
 
 /// A command that somebody waits for, whatever its type.
 pub(crate) trait Order: Send {
@@ -23,12 +23,12 @@ pub(crate) trait Order: Send {
     fn run(&mut self, stage: &Stage<'_>) -> Ran;
 
     /// Answers.
-    fn settle(self: Box<Self>, settled: Settled);
+    fn settle(self: Box<Self>, settled: CommitOutcome);
 }
 
 /// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub(crate) enum CommitOutcome {
     /// Committed and published.
     Published,
     /// Committed; a later publication takes it in.
@@ -41,10 +41,10 @@ pub(crate) enum Settled {
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     pub(crate) db: &'a Connection,
-    pub(crate) keys: &'a Keys,
+    pub(crate) keys: &'a VaultKeys,
     pub(crate) file: &'a Routing,
     pub(crate) environment: &'a Environment,
-    pub(crate) catalog: &'a Shelf,
+    pub(crate) catalog: &'a CatalogShelf,
     pub(crate) now_ms: u64,
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum Ran {
     /// Its changes are to be kept.
     Changed(Touched),
     /// Nothing is to be kept but this audit record.
-    Refused(Option<(Actor, audit::Entry)>),
+    Refused(Option<(Actor, audit::AuditEntry)>),
     /// The database failed.
     Failed(rusqlite::Error),
 }
@@ -79,7 +79,7 @@ pub(crate) struct Idempotency {
 
 /// The answer to an order that was carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct OrderAnswer {
     pub(crate) status: StatusCode,
     /// JSON; empty where there is nothing to say.
     pub(crate) body: Vec<u8>,
@@ -94,7 +94,7 @@ pub(crate) struct Answer {
 /// What comes back from the writer thread.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    Answer(Answer),
+    Answer(OrderAnswer),
     Refused { kind: ErrorKind, message: Cow<'static, str>, param: Option<Cow<'static, str>> },
     Failed(StoreError),
 }
@@ -117,7 +117,7 @@ impl<C: Command> OrderOf<C> {
         (order, reply)
     }
 
-    fn apply(&mut self, stage: &Stage<'_>, command: C) -> Result<Touched, Refusal> {
+    fn apply(&mut self, stage: &Stage<'_>, command: C) -> Result<Touched, CommandRefusal> {
         let Stage { db, keys, file, environment, catalog, now_ms } = *stage;
         let context = &self.context;
         let write = Write { db, keys, file, environment, catalog, actor: &context.actor, now_ms };
@@ -128,7 +128,7 @@ impl<C: Command> OrderOf<C> {
             if let Some(entry) = entry {
                 audit::append(db, keys, &context.actor, now_ms, &entry)?;
             }
-            self.reply = Reply::Answer(Answer { body, ..answer });
+            self.reply = Reply::Answer(OrderAnswer { body, ..answer });
             return Ok(Touched::NOTHING);
         }
         let done = command.apply(&write)?;
@@ -136,15 +136,21 @@ impl<C: Command> OrderOf<C> {
         let (body, kept) = if context.status == StatusCode::NO_CONTENT {
             (Vec::new(), Vec::new())
         } else {
-            let unwritten = |_| Refusal::new(ErrorKind::Internal, "The answer could not be written as JSON.");
+            let unwritten =
+                |_| CommandRefusal::new(ErrorKind::Internal, "The answer could not be written as JSON.");
             let kept = context.idempotency.as_ref().map(|_| C::kept(&done.output)).transpose();
             let body = serde_json::to_vec(&done.output).map_err(unwritten)?;
             (body, kept.map_err(unwritten)?.unwrap_or_default())
         };
-        let answer =
-            Answer { status: context.status, body, version: done.version, replayed: false, published: true };
+        let answer = OrderAnswer {
+            status: context.status,
+            body,
+            version: done.version,
+            replayed: false,
+            published: true,
+        };
         if let Some(asked) = &context.idempotency {
-            idempotency::keep(stage, &context.actor, asked, &Answer { body: kept, ..answer.clone() })?;
+            idempotency::keep(stage, &context.actor, asked, &OrderAnswer { body: kept, ..answer.clone() })?;
         }
         self.reply = Reply::Answer(answer);
         Ok(done.touched)
@@ -156,29 +162,29 @@ impl<C: Command> Order for OrderOf<C> {
         let Some(command) = self.command.take() else { return Ran::Refused(None) };
         match self.apply(stage, command) {
             Ok(touched) => Ran::Changed(touched),
-            Err(Refusal::Told { kind, message, param, audit }) => {
+            Err(CommandRefusal::Told { kind, message, param, audit }) => {
                 self.reply = Reply::Refused { kind, message, param };
                 Ran::Refused(audit.map(|entry| (self.context.actor.clone(), *entry)))
             }
-            Err(Refusal::Seal) => {
+            Err(CommandRefusal::Seal) => {
                 let message = UNSEALED.into();
                 self.reply = Reply::Refused { kind: ErrorKind::Internal, message, param: None };
                 Ran::Refused(None)
             }
-            Err(Refusal::Sql(error)) => {
+            Err(CommandRefusal::Sql(error)) => {
                 self.reply = Reply::Failed(StoreError::of(&error));
                 Ran::Failed(error)
             }
         }
     }
 
-    fn settle(self: Box<Self>, settled: Settled) {
+    fn settle(self: Box<Self>, settled: CommitOutcome) {
         let reply = match (settled, self.reply) {
-            (Settled::Failed(code), _) => Reply::Failed(StoreError::Shared(code)),
-            (Settled::Unpublished, Reply::Answer(answer)) => {
-                Reply::Answer(Answer { published: false, ..answer })
+            (CommitOutcome::Failed(code), _) => Reply::Failed(StoreError::Shared(code)),
+            (CommitOutcome::Unpublished, Reply::Answer(answer)) => {
+                Reply::Answer(OrderAnswer { published: false, ..answer })
             }
-            (Settled::Published | Settled::Unpublished, reply) => reply,
+            (CommitOutcome::Published | CommitOutcome::Unpublished, reply) => reply,
         };
         let _ = self.slot.send(reply);
     }

@@ -4,10 +4,10 @@ use serde_json::json;
 use shared::quota::Subject;
 
 use super::members::keep_an_owner;
-use super::{Command, Done, Refusal, Write, quotas};
-use crate::change::Change;
+use super::{Command, CommandRefusal, Done, Write, quotas};
+use crate::change::FieldChange;
 use crate::publish::Touched;
-use crate::store::audit::Entry;
+use crate::store::audit::AuditEntry;
 use crate::store::ids::new_id;
 use crate::store::principals::{self, Principal};
 use crate::store::quotas::Of;
@@ -15,33 +15,33 @@ use crate::store::{keys, members, providers};
 
 /// Makes a human known.
 #[derive(Debug)]
-pub(crate) struct Create {
+pub(crate) struct CreatePrincipal {
     pub(crate) name: String,
     pub(crate) email: Option<String>,
 }
 
 /// Changes what is known.
 #[derive(Debug)]
-pub(crate) struct Edit {
+pub(crate) struct EditPrincipal {
     pub(crate) id: String,
     pub(crate) if_version: Option<u64>,
     pub(crate) name: Option<String>,
-    pub(crate) email: Change<String>,
+    pub(crate) email: FieldChange<String>,
     pub(crate) disabled: Option<bool>,
 }
 
 /// Deletes a human with their memberships and limits, as long as no key that is not revoked acts as them and no project
 /// would be left without an owner.
 #[derive(Debug)]
-pub(crate) struct Delete {
+pub(crate) struct DeletePrincipal {
     pub(crate) id: String,
     pub(crate) if_version: Option<u64>,
 }
 
-impl Command for Create {
+impl Command for CreatePrincipal {
     type Output = Principal;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Principal>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<Principal>, CommandRefusal> {
         let principal = Principal {
             id: new_id("prn", write.now_ms)?,
             name: self.name,
@@ -52,15 +52,15 @@ impl Command for Create {
             updated_at_ms: write.now_ms,
         };
         store(write, &principal)?;
-        let audit = Entry::done("principal.create", "principal", &principal.id).after(json!(principal));
+        let audit = AuditEntry::done("principal.create", "principal", &principal.id).after(json!(principal));
         Ok(Done { version: Some(1), output: principal, audit, touched: Touched::NOTHING })
     }
 }
 
-impl Command for Edit {
+impl Command for EditPrincipal {
     type Output = Principal;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Principal>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<Principal>, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let after = Principal {
             name: self.name.unwrap_or_else(|| before.name.clone()),
@@ -71,20 +71,21 @@ impl Command for Edit {
             ..before.clone()
         };
         store(write, &after)?;
-        let audit =
-            Entry::done("principal.edit", "principal", &after.id).before(json!(before)).after(json!(after));
+        let audit = AuditEntry::done("principal.edit", "principal", &after.id)
+            .before(json!(before))
+            .after(json!(after));
         Ok(Done { version: Some(after.version), output: after, audit, touched: Touched::ACCESS })
     }
 }
 
-impl Command for Delete {
+impl Command for DeletePrincipal {
     type Output = ();
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let keys = keys::living_as(write.db, &before.id)?;
         if keys > 0 {
-            return Err(Refusal::conflict(format!(
+            return Err(CommandRefusal::conflict(format!(
                 "Keys that act as this human: {keys}. Disable the human, or give those keys another one first."
             )));
         }
@@ -92,30 +93,30 @@ impl Command for Delete {
         memberships.iter().try_for_each(|member| keep_an_owner(write, member))?;
         let owned = providers::owned_by(write.db, &before.id)?;
         if !owned.is_empty() {
-            return Err(Refusal::conflict(format!(
+            return Err(CommandRefusal::conflict(format!(
                 "This human owns providers: {}. Delete them, or give them another owner first.",
                 owned.join(", ")
             )));
         }
         let quotas = quotas::delete_of(write, &Of { kind: Subject::Principal, id: before.id.clone() })?;
         principals::delete(write.db, &before.id)?;
-        let audit = Entry::done("principal.delete", "principal", &before.id)
+        let audit = AuditEntry::done("principal.delete", "principal", &before.id)
             .before(json!({"principal": before, "memberships": memberships, "quotas": quotas}));
         Ok(Done { output: (), version: None, audit, touched: Touched::ACCESS })
     }
 }
 
-fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<Principal, Refusal> {
-    let found = principals::find(write.db, id)?.ok_or_else(|| Refusal::not_found("principal", id))?;
-    Refusal::if_stale(if_version, found.version)?;
+fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<Principal, CommandRefusal> {
+    let found = principals::find(write.db, id)?.ok_or_else(|| CommandRefusal::not_found("principal", id))?;
+    CommandRefusal::if_stale(if_version, found.version)?;
     Ok(found)
 }
 
-fn store(write: &Write<'_>, principal: &Principal) -> Result<(), Refusal> {
+fn store(write: &Write<'_>, principal: &Principal) -> Result<(), CommandRefusal> {
     if let Some(email) = &principal.email
         && principals::email_is_taken(write.db, email, &principal.id)?
     {
-        return Err(Refusal::conflict(format!("Another principal has the address {email}.")));
+        return Err(CommandRefusal::conflict(format!("Another principal has the address {email}.")));
     }
     Ok(principals::put(write.db, principal)?)
 }

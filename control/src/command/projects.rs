@@ -5,17 +5,17 @@ use shared::access::Allowlist;
 use shared::quota::Subject;
 
 use super::allowlist::AllowlistEdit;
-use super::{Command, Done, Refusal, Write, quotas};
+use super::{Command, CommandRefusal, Done, Write, quotas};
 use crate::publish::Touched;
-use crate::store::audit::Entry;
+use crate::store::audit::AuditEntry;
 use crate::store::ids::new_id;
-use crate::store::projects::{self, Project};
+use crate::store::projects::{self, StoredProject};
 use crate::store::quotas::{KeyLimit, Of};
 use crate::store::{keys, members, providers};
 
 /// Makes a project.
 #[derive(Debug)]
-pub(crate) struct Create {
+pub(crate) struct CreateProject {
     pub(crate) name: String,
     pub(crate) allowlist: AllowlistEdit,
     pub(crate) key_defaults: Vec<KeyLimit>,
@@ -23,7 +23,7 @@ pub(crate) struct Create {
 
 /// Changes one. The keys of a disabled project are refused.
 #[derive(Debug)]
-pub(crate) struct Edit {
+pub(crate) struct EditProject {
     pub(crate) id: String,
     pub(crate) if_version: Option<u64>,
     pub(crate) name: Option<String>,
@@ -35,17 +35,17 @@ pub(crate) struct Edit {
 
 /// Deletes one, with its memberships, limits and revoked keys, as long as it has no other keys.
 #[derive(Debug)]
-pub(crate) struct Delete {
+pub(crate) struct DeleteProject {
     pub(crate) id: String,
     pub(crate) if_version: Option<u64>,
 }
 
-impl Command for Create {
-    type Output = Project;
+impl Command for CreateProject {
+    type Output = StoredProject;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Project>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<StoredProject>, CommandRefusal> {
         quotas::check_key_limits(write, "key_defaults", &self.key_defaults)?;
-        let project = Project {
+        let project = StoredProject {
             id: new_id("prj", write.now_ms)?,
             name: self.name,
             disabled: false,
@@ -56,18 +56,18 @@ impl Command for Create {
             updated_at_ms: write.now_ms,
         };
         store(write, &project)?;
-        let audit = Entry::done("project.create", "project", &project.id).after(json!(project));
+        let audit = AuditEntry::done("project.create", "project", &project.id).after(json!(project));
         Ok(Done { version: Some(1), output: project, audit, touched: Touched::NOTHING })
     }
 }
 
-impl Command for Edit {
-    type Output = Project;
+impl Command for EditProject {
+    type Output = StoredProject;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Project>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<StoredProject>, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         quotas::check_key_limits(write, "key_defaults", self.key_defaults.as_deref().unwrap_or_default())?;
-        let after = Project {
+        let after = StoredProject {
             name: self.name.unwrap_or_else(|| before.name.clone()),
             disabled: self.disabled.unwrap_or(before.disabled),
             allowlist: self.allowlist.of(before.allowlist.clone()),
@@ -78,19 +78,19 @@ impl Command for Edit {
         };
         store(write, &after)?;
         let audit =
-            Entry::done("project.edit", "project", &after.id).before(json!(before)).after(json!(after));
+            AuditEntry::done("project.edit", "project", &after.id).before(json!(before)).after(json!(after));
         Ok(Done { version: Some(after.version), output: after, audit, touched: Touched::ACCESS })
     }
 }
 
-impl Command for Delete {
+impl Command for DeleteProject {
     type Output = ();
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let keys = keys::living(write.db, &before.id, None)?;
         if keys > 0 {
-            return Err(Refusal::conflict(format!(
+            return Err(CommandRefusal::conflict(format!(
                 "Keys of this project that are not revoked: {keys}. Revoke them first, or disable the project."
             )));
         }
@@ -102,7 +102,7 @@ impl Command for Delete {
             quotas.extend(quotas::delete_of(write, &Of { kind: Subject::Key, id })?);
         }
         projects::delete(write.db, &before.id)?;
-        let audit = Entry::done("project.delete", "project", &before.id).before(json!({
+        let audit = AuditEntry::done("project.delete", "project", &before.id).before(json!({
             "project": before, "memberships": memberships, "bindings": bindings, "keys": keys, "quotas": quotas,
         }));
         // Provider instances may have been shared with it.
@@ -111,19 +111,19 @@ impl Command for Delete {
 }
 
 /// The project called `id`, which must be there.
-pub(super) fn known(write: &Write<'_>, id: &str) -> Result<Project, Refusal> {
-    projects::find(write.db, id)?.ok_or_else(|| Refusal::not_found("project", id))
+pub(super) fn known(write: &Write<'_>, id: &str) -> Result<StoredProject, CommandRefusal> {
+    projects::find(write.db, id)?.ok_or_else(|| CommandRefusal::not_found("project", id))
 }
 
-fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<Project, Refusal> {
+fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<StoredProject, CommandRefusal> {
     let found = known(write, id)?;
-    Refusal::if_stale(if_version, found.version)?;
+    CommandRefusal::if_stale(if_version, found.version)?;
     Ok(found)
 }
 
-fn store(write: &Write<'_>, project: &Project) -> Result<(), Refusal> {
+fn store(write: &Write<'_>, project: &StoredProject) -> Result<(), CommandRefusal> {
     if projects::name_is_taken(write.db, &project.name, &project.id)? {
-        return Err(Refusal::conflict(format!("Another project is called '{}'.", project.name)));
+        return Err(CommandRefusal::conflict(format!("Another project is called '{}'.", project.name)));
     }
     Ok(projects::put(write.db, project)?)
 }

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Command, Done, Refusal, Write};
-use crate::change::Change;
+use super::{Command, CommandRefusal, Done, Write};
+use crate::change::FieldChange;
 use crate::config::{ConnectionAuth, FieldFault, WrittenProvider};
-use crate::connection::{Connection, Held, open_written, seal_written, shadow_of};
+use crate::connection::{ProviderConnection, StoredProvider, open_written, seal_written, shadow_of};
 use crate::publish::Touched;
-use crate::store::audit::Entry;
+use crate::store::audit::AuditEntry;
 use crate::store::providers::{self, ProviderRow};
 use crate::store::{endpoints, principals};
 
 /// Makes a provider instance.
 #[derive(Debug)]
-pub(crate) struct Create {
+pub(crate) struct CreateProvider {
     pub(crate) id: String,
     pub(crate) auth: Option<ConnectionAuth>,
     pub(crate) owner: Option<String>,
@@ -24,11 +24,11 @@ pub(crate) struct Create {
 
 /// Changes one.
 #[derive(Debug)]
-pub(crate) struct Edit {
+pub(crate) struct EditProvider {
     pub(crate) id: String,
     pub(crate) if_version: Option<u64>,
     pub(crate) auth: Option<ConnectionAuth>,
-    pub(crate) owner: Change<String>,
+    pub(crate) owner: FieldChange<String>,
     pub(crate) patch: WrittenProvider,
     /// One that the file shadows may be meant.
     pub(crate) shadowed: bool,
@@ -36,19 +36,19 @@ pub(crate) struct Edit {
 
 /// Takes one away that no endpoint uses.
 #[derive(Debug)]
-pub(crate) struct Delete {
+pub(crate) struct DeleteProvider {
     pub(crate) id: String,
     pub(crate) if_version: Option<u64>,
     /// One that the file shadows may be meant.
     pub(crate) shadowed: bool,
 }
 
-impl Command for Create {
+impl Command for CreateProvider {
     type Output = Value;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, CommandRefusal> {
         if RESERVED.contains(&self.id.as_str()) {
-            return Err(Refusal::invalid(
+            return Err(CommandRefusal::invalid(
                 "id",
                 format!("'{}' is a path of this API; take another id.", self.id),
             ));
@@ -70,18 +70,18 @@ impl Command for Create {
         };
         let connection = store(write, blank, self.auth, &self.written.without_nulls())?;
         let shown = connection.shown();
-        let audit = Entry::done("provider.create", "provider", &connection.id).after(shown.clone());
+        let audit = AuditEntry::done("provider.create", "provider", &connection.id).after(shown.clone());
         Ok(Done { version: connection.version(), output: shown, audit, touched: Touched::ROUTING })
     }
 }
 
-impl Command for Edit {
+impl Command for EditProvider {
     type Output = Value;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version, self.shadowed)?;
-        let Some(held) = &before.held else { return Err(Refusal::not_found("provider", &self.id)) };
-        if let Change::Set(owner) = &self.owner {
+        let Some(held) = &before.held else { return Err(CommandRefusal::not_found("provider", &self.id)) };
+        if let FieldChange::Set(owner) = &self.owner {
             owner_exists(write, Some(owner))?;
         }
         let names_key = self.patch.0.contains_key("api_key");
@@ -100,27 +100,28 @@ impl Command for Edit {
         }
         let after = store(write, row, auth, &written)?;
         let shown = after.shown();
-        let audit =
-            Entry::done("provider.edit", "provider", &after.id).before(before.shown()).after(shown.clone());
+        let audit = AuditEntry::done("provider.edit", "provider", &after.id)
+            .before(before.shown())
+            .after(shown.clone());
         Ok(Done { version: after.version(), output: shown, audit, touched: Touched::ROUTING })
     }
 }
 
-impl Command for Delete {
+impl Command for DeleteProvider {
     type Output = ();
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version, self.shadowed)?;
         let users = endpoints::with_provider(write.db, &self.id)?;
         let in_file = write.file.providers.iter().any(|provider| provider.id.as_str() == self.id);
         if !users.is_empty() && !in_file {
-            return Err(Refusal::conflict(format!(
+            return Err(CommandRefusal::conflict(format!(
                 "Endpoints use it: {}. Take it out of them first.",
                 users.join(", ")
             )));
         }
         providers::delete(write.db, &self.id)?;
-        let audit = Entry::done("provider.delete", "provider", &self.id).before(before.shown());
+        let audit = AuditEntry::done("provider.delete", "provider", &self.id).before(before.shown());
         Ok(Done { output: (), version: None, audit, touched: Touched::ROUTING })
     }
 }
@@ -131,26 +132,26 @@ pub(super) fn expect(
     id: &str,
     if_version: Option<u64>,
     shadowed: bool,
-) -> Result<Connection, Refusal> {
+) -> Result<ProviderConnection, CommandRefusal> {
     let in_file = write.file.providers.iter().any(|provider| provider.id.as_str() == id);
     if in_file && !shadowed {
-        return Err(Refusal::conflict(format!(
+        return Err(CommandRefusal::conflict(format!(
             "The provider '{id}' comes from the configuration file. Change it there."
         )));
     }
-    let row = providers::find(write.db, id)?.ok_or_else(|| Refusal::not_found("provider", id))?;
-    Refusal::if_stale(if_version, row.version)?;
+    let row = providers::find(write.db, id)?.ok_or_else(|| CommandRefusal::not_found("provider", id))?;
+    CommandRefusal::if_stale(if_version, row.version)?;
     let bindings = providers::bindings(write.db, id)?;
-    let held = Held::of(row, bindings, write.keys, write.environment);
-    Ok(Connection::of_row(&Arc::new(held), shadow_of(write.file, id)))
+    let held = StoredProvider::of(row, bindings, write.keys, write.environment);
+    Ok(ProviderConnection::of_row(&Arc::new(held), shadow_of(write.file, id)))
 }
 
 /// Refuses a name that something already has.
-pub(super) fn is_free(write: &Write<'_>, name: &str) -> Result<(), Refusal> {
+pub(super) fn is_free(write: &Write<'_>, name: &str) -> Result<(), CommandRefusal> {
     let taken = |what: &str| {
         let message =
             format!("{what} is called '{name}' already; a selector could mean both. Take another name.");
-        Err(Refusal::conflict(message))
+        Err(CommandRefusal::conflict(message))
     };
     if let Some(what) = shadow_of(write.file, name) {
         return taken(&format!("In the configuration file, {what}"));
@@ -164,10 +165,10 @@ pub(super) fn is_free(write: &Write<'_>, name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn owner_exists(write: &Write<'_>, owner: Option<&str>) -> Result<(), Refusal> {
+fn owner_exists(write: &Write<'_>, owner: Option<&str>) -> Result<(), CommandRefusal> {
     match owner {
         Some(id) if principals::find(write.db, id)?.is_none() => {
-            Err(Refusal::invalid("owner", format!("There is no principal '{id}'.")))
+            Err(CommandRefusal::invalid("owner", format!("There is no principal '{id}'.")))
         }
         _ => Ok(()),
     }
@@ -179,10 +180,10 @@ fn store(
     row: ProviderRow,
     auth: Option<ConnectionAuth>,
     written: &WrittenProvider,
-) -> Result<Connection, Refusal> {
+) -> Result<ProviderConnection, CommandRefusal> {
     let bindings = providers::bindings(write.db, &row.id)?;
-    let read =
-        Held::read(&row, &bindings, written, auth, write.environment).map_err(|faults| refusal(&faults))?;
+    let read = StoredProvider::read(&row, &bindings, written, auth, write.environment)
+        .map_err(|faults| refusal(&faults))?;
     let sealed = seal_written(write.keys, &row.id, written)?;
     let row = ProviderRow {
         auth: read.auth.name().to_owned(),
@@ -195,11 +196,11 @@ fn store(
     };
     providers::put(write.db, &row)?;
     let shadow = shadow_of(write.file, &row.id);
-    Ok(Connection::of_row(&Arc::new(Held { row, bindings, read: Ok(read) }), shadow))
+    Ok(ProviderConnection::of_row(&Arc::new(StoredProvider { row, bindings, read: Ok(read) }), shadow))
 }
 
 /// All faults in one message; the first one's field is the parameter at fault.
-fn refusal(faults: &[FieldFault]) -> Refusal {
+fn refusal(faults: &[FieldFault]) -> CommandRefusal {
     let field = faults.first().map(|fault| fault.field.clone()).unwrap_or_default();
     let lines = faults.iter().take(FAULTS_TOLD_MAX).map(|fault| {
         if fault.field.is_empty() {
@@ -212,7 +213,7 @@ fn refusal(faults: &[FieldFault]) -> Refusal {
     if let Some(more) = faults.len().checked_sub(FAULTS_TOLD_MAX).filter(|more| *more > 0) {
         message.push_str(&format!("; and {more} more"));
     }
-    Refusal::invalid(field, message)
+    CommandRefusal::invalid(field, message)
 }
 
 /// Ids that stand for other things in the paths below `providers`.

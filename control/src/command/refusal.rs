@@ -9,7 +9,7 @@ use crate::vault::{RandomError, SealError};
 
 /// A command that changed nothing, and what its caller reads.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum CommandRefusal {
     /// The caller is told why.
     Told {
         kind: ErrorKind,
@@ -17,7 +17,7 @@ pub(crate) enum Refusal {
         /// The field at fault.
         param: Option<Cow<'static, str>>,
         /// Written into the audit although nothing has changed.
-        audit: Option<Box<audit::Entry>>,
+        audit: Option<Box<audit::AuditEntry>>,
     },
     /// The database failed.
     Sql(rusqlite::Error),
@@ -25,7 +25,7 @@ pub(crate) enum Refusal {
     Seal,
 }
 
-impl Refusal {
+impl CommandRefusal {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self::Told { kind, message: message.into(), param: None, audit: None }
     }
@@ -54,7 +54,7 @@ impl Refusal {
     }
 
     /// The same, to be read in the audit too.
-    pub(crate) fn audited(self, entry: audit::Entry) -> Self {
+    pub(crate) fn audited(self, entry: audit::AuditEntry) -> Self {
         match self {
             Self::Told { kind, message, param, .. } => {
                 Self::Told { kind, message, param, audit: Some(Box::new(entry)) }
@@ -79,23 +79,23 @@ impl Refusal {
     }
 }
 
-impl From<rusqlite::Error> for Refusal {
+impl From<rusqlite::Error> for CommandRefusal {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl From<RandomError> for Refusal {
+impl From<RandomError> for CommandRefusal {
     fn from(_: RandomError) -> Self {
         Self::new(ErrorKind::Internal, "The operating system gives no random bytes.")
     }
 }
 
-impl From<SealError> for Refusal {
+impl From<SealError> for CommandRefusal {
     fn from(_: SealError) -> Self {
         Self::Seal
     }
 }
 
-/// What is said of [`Refusal::Seal`].
+/// What is said of [`CommandRefusal::Seal`].
 pub(super) const UNSEALED: &str = "A stored secret does not open. Run 'llmgw credentials verify'.";

@@ -2,24 +2,24 @@
 
 use serde_json::json;
 
-use super::{Command, Done, Refusal, Write};
+use super::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;
-use crate::store::audit::Entry;
+use crate::store::audit::AuditEntry;
 
 /// Writes down that requests were refused.
 #[derive(Debug)]
-pub(crate) struct Note {
+pub(crate) struct NoteRefusals {
     pub(crate) reason: &'static str,
     /// The route of the last of them.
     pub(crate) route: String,
     pub(crate) count: u64,
 }
 
-impl Command for Note {
+impl Command for NoteRefusals {
     type Output = ();
 
-    fn apply(self, _: &Write<'_>) -> Result<Done<()>, Refusal> {
-        let audit = Entry::done("access.refuse", "route", &self.route)
+    fn apply(self, _: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
+        let audit = AuditEntry::done("access.refuse", "route", &self.route)
             .refused()
             .after(json!({"reason": self.reason, "count": self.count}));
         Ok(Done { output: (), version: None, audit, touched: Touched::NOTHING })

@@ -9,21 +9,21 @@ use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 use shared::secret::Secret;
 
-use super::{Command, Refusal, Write, allowlist::AllowlistEdit, members, principals, projects};
+use super::{Command, CommandRefusal, Write, allowlist::AllowlistEdit, members, principals, projects};
 use crate::actor::{Actor, Who};
-use crate::catalog::shelf::Shelf;
-use crate::change::Change;
+use crate::catalog::shelf::CatalogShelf;
+use crate::change::FieldChange;
 use crate::config::{Environment, Routing};
 use crate::store::audit;
 use crate::store::key_check::{make_keys, open_keys};
 use crate::store::members::MemberRole;
 use crate::store::migrate::migrate;
-use crate::vault::Keys;
+use crate::vault::VaultKeys;
 
 /// A database and a clock that stands still.
 pub(super) struct Office {
     pub(super) db: Connection,
-    pub(super) keys: Keys,
+    pub(super) keys: VaultKeys,
     pub(super) now_ms: Cell<u64>,
     file: Routing,
     environment: Environment,
@@ -54,7 +54,7 @@ impl Office {
         let actor = Actor { who, address: Some(IpAddr::from([127, 0, 0, 1])), request_id: None };
         let now_ms = self.now_ms.get();
         let Self { db, keys, file, environment, .. } = self;
-        let catalog = &Shelf::default();
+        let catalog = &CatalogShelf::default();
         let write = Write { db, keys, file, environment, catalog, actor: &actor, now_ms };
         let changes = self.db.unchecked_transaction().unwrap();
         match command.apply(&write) {
@@ -65,7 +65,7 @@ impl Office {
             }
             Err(refusal) => {
                 changes.rollback().unwrap();
-                let Refusal::Told { kind, message, audit: entry, .. } = refusal else {
+                let CommandRefusal::Told { kind, message, audit: entry, .. } = refusal else {
                     panic!("{refusal:?}")
                 };
                 if let Some(entry) = entry {
@@ -85,11 +85,11 @@ impl Office {
     }
 
     pub(super) fn principal(&self, name: &str) -> String {
-        id(&self.run(principals::Create { name: name.into(), email: None }).unwrap())
+        id(&self.run(principals::CreatePrincipal { name: name.into(), email: None }).unwrap())
     }
 
     pub(super) fn project(&self, name: &str) -> String {
-        let create = projects::Create {
+        let create = projects::CreateProject {
             name: name.into(),
             allowlist: AllowlistEdit::default(),
             key_defaults: Vec::new(),
@@ -106,7 +106,7 @@ impl Office {
     }
 
     fn forget(&self, principal: &str) -> Result<Value, No> {
-        self.run(principals::Delete { id: principal.into(), if_version: None })
+        self.run(principals::DeletePrincipal { id: principal.into(), if_version: None })
     }
 }
 
@@ -167,7 +167,7 @@ fn two_projects_never_have_one_name() {
     let office = Office::open();
     let (blue, red) = (office.project("blue"), office.project("red"));
     let rename = |id: &str, name: &str| {
-        office.run(projects::Edit {
+        office.run(projects::EditProject {
             id: id.into(),
             if_version: None,
             name: Some(name.into()),
@@ -178,7 +178,7 @@ fn two_projects_never_have_one_name() {
     };
     assert!(conflict(rename(&red, "blue")).contains("blue"));
     rename(&red, "red").expect("its own");
-    let create = projects::Create {
+    let create = projects::CreateProject {
         name: "blue".into(),
         allowlist: AllowlistEdit::default(),
         key_defaults: Vec::new(),
@@ -191,9 +191,9 @@ fn two_projects_never_have_one_name() {
 #[test]
 fn lists_of_a_project_are_kept_changed_and_cleared() {
     let office = Office::open();
-    let models = |entries: &[&str]| Change::Set(entries.iter().map(|entry| Box::from(*entry)).collect());
+    let models = |entries: &[&str]| FieldChange::Set(entries.iter().map(|entry| Box::from(*entry)).collect());
     let made = office
-        .run(projects::Create {
+        .run(projects::CreateProject {
             name: "blue".into(),
             allowlist: AllowlistEdit { models: models(&["p/b", "p/a"]), ..AllowlistEdit::default() },
             key_defaults: Vec::new(),
@@ -201,7 +201,7 @@ fn lists_of_a_project_are_kept_changed_and_cleared() {
         .unwrap();
     assert_eq!(made["models"], json!(["p/a", "p/b"]));
     let edit = |allowlist: AllowlistEdit| {
-        let edit = projects::Edit {
+        let edit = projects::EditProject {
             id: id(&made),
             if_version: None,
             name: None,
@@ -213,7 +213,7 @@ fn lists_of_a_project_are_kept_changed_and_cleared() {
     };
     let edited = edit(AllowlistEdit { endpoints: models(&[]), ..AllowlistEdit::default() });
     assert_eq!((&edited["models"], &edited["endpoints"]), (&json!(["p/a", "p/b"]), &json!([])));
-    let edited = edit(AllowlistEdit { models: Change::Clear, ..AllowlistEdit::default() });
+    let edited = edit(AllowlistEdit { models: FieldChange::Clear, ..AllowlistEdit::default() });
     assert_eq!(
         (&edited["models"], &edited["endpoints"], &edited["routes"]),
         (&json!(null), &json!([]), &json!(null))

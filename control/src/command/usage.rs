@@ -3,22 +3,22 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Command, Done, Refusal, Write};
+use super::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;
-use crate::store::audit::Entry;
+use crate::store::audit::AuditEntry;
 
 /// A line in the audit.
 #[derive(Debug)]
-pub(crate) struct Note {
+pub(crate) struct NoteUsage {
     pub(crate) action: &'static str,
     pub(crate) after: Value,
 }
 
 /// A line in the audit, and what the caller gets.
 #[derive(Debug)]
-pub(crate) struct NoteWith<T>(Note, T);
+pub(crate) struct NoteWith<T>(NoteUsage, T);
 
-impl Note {
+impl NoteUsage {
     pub(crate) fn with<T>(self, output: T) -> NoteWith<T> {
         NoteWith(self, output)
     }
@@ -27,17 +27,17 @@ impl Note {
 impl<T: Serialize + Send + 'static> Command for NoteWith<T> {
     type Output = T;
 
-    fn apply(self, _: &Write<'_>) -> Result<Done<T>, Refusal> {
-        let Self(Note { action, after }, output) = self;
-        let audit = Entry::done(action, "usage", "").after(after);
+    fn apply(self, _: &Write<'_>) -> Result<Done<T>, CommandRefusal> {
+        let Self(NoteUsage { action, after }, output) = self;
+        let audit = AuditEntry::done(action, "usage", "").after(after);
         Ok(Done { output, version: None, audit, touched: Touched::NOTHING })
     }
 }
 
-impl Command for Note {
+impl Command for NoteUsage {
     type Output = ();
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
         self.with(()).apply(write)
     }
 }

@@ -19,14 +19,14 @@ pub(super) struct Base<'a> {
 
 /// What is wrong with an address.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum AddressFault {
     /// The address itself.
     Address(String),
     /// A field that belongs into it.
     Missing(Missing),
 }
 
-impl<T: Into<String>> From<T> for Fault {
+impl<T: Into<String>> From<T> for AddressFault {
     fn from(message: T) -> Self {
         Self::Address(message.into())
     }
@@ -38,7 +38,7 @@ pub(super) fn origin(
     base: Base<'_>,
     place: &Place<'_>,
     http: HttpVersion,
-) -> Result<Origin, Fault> {
+) -> Result<Origin, AddressFault> {
     let base_url = base.url;
     const SHAPE: &str = "must be an address such as https://api.example.com/v1";
     let uri: Uri = base_url.parse().map_err(|_| SHAPE)?;
@@ -68,8 +68,10 @@ pub(super) fn origin(
         authority: authority.clone(),
         host,
         port,
-        paths: Paths::new(layout, path, place).map_err(Fault::Missing)?,
-        lists: layout.lists(base_url.trim_end_matches('/'), base.is_own, place).map_err(Fault::Missing)?,
+        paths: Paths::new(layout, path, place).map_err(AddressFault::Missing)?,
+        lists: layout
+            .lists(base_url.trim_end_matches('/'), base.is_own, place)
+            .map_err(AddressFault::Missing)?,
         http,
     })
 }
@@ -131,8 +133,8 @@ mod tests {
         let kind = shared::provider::kind(kind).unwrap();
         let place = Place { project: Some("p"), location: Some("l"), ..Place::default() };
         origin(kind, Base { url, is_own: true }, &place, HttpVersion::Auto).map_err(|fault| match fault {
-            Fault::Address(message) => message,
-            Fault::Missing(Missing(field)) => panic!("{field}"),
+            AddressFault::Address(message) => message,
+            AddressFault::Missing(Missing(field)) => panic!("{field}"),
         })
     }
 

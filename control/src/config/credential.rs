@@ -4,12 +4,12 @@ use shared::provider::{Auth, ProviderKind};
 use shared::secret::Secret;
 
 use super::model::{ConnectionAuth, KeptKey};
-use super::provider::{Reader, WrittenIn, key};
-use super::registry::Entry;
-use super::yaml::Step;
+use super::provider::{ProviderReader, WrittenIn, key};
+use super::registry::RegistryEntry;
+use super::yaml::YamlStep;
 use crate::credential::{Around, Sign};
 
-impl Reader<'_> {
+impl ProviderReader<'_> {
     pub(super) fn auth(&mut self, kind: &ProviderKind) -> ConnectionAuth {
         let usual = if kind.auth == Auth::None { ConnectionAuth::Local } else { ConnectionAuth::ApiKey };
         let WrittenIn::Database(wanted) = self.place else { return usual };
@@ -32,7 +32,7 @@ impl Reader<'_> {
     pub(super) fn api_key(
         &mut self,
         kind: &ProviderKind,
-        entry: Option<&Entry>,
+        entry: Option<&RegistryEntry>,
         auth: ConnectionAuth,
         region: Option<&str>,
     ) -> Option<Secret<String>> {
@@ -73,7 +73,7 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn kept_key(&self, kind: &ProviderKind, entry: Option<&Entry>) -> KeptKey {
+    pub(super) fn kept_key(&self, kind: &ProviderKind, entry: Option<&RegistryEntry>) -> KeptKey {
         let written = self.raw.api_key.as_deref().is_some_and(|key| !key.trim().is_empty());
         let of_file = self.place == WrittenIn::File && !self.raw.disabled;
         if !of_file || written || kind.auth == Auth::None || self.has_credential_header() {
@@ -90,7 +90,7 @@ impl Reader<'_> {
     }
 
     /// A literal, or references to the environment resolved: one `${ENV:NAME}`, or several with colons between.
-    pub(super) fn secret(&mut self, at: &[Step], text: &str) -> Option<Secret<String>> {
+    pub(super) fn secret(&mut self, at: &[YamlStep], text: &str) -> Option<Secret<String>> {
         if !text.contains("${") {
             return Some(Secret::new(text.to_owned()));
         }
@@ -107,7 +107,7 @@ impl Reader<'_> {
         Some(Secret::new(text.join(":")))
     }
 
-    fn variable(&mut self, at: &[Step], name: &str) -> Option<Secret<String>> {
+    fn variable(&mut self, at: &[YamlStep], name: &str) -> Option<Secret<String>> {
         if name.starts_with("LLMGW_") {
             self.note(at, format!("{name} is a setting of the gateway itself and never goes upstream"));
             return None;
@@ -122,7 +122,7 @@ impl Reader<'_> {
 }
 
 /// Whether an upstream of this sort answers to nobody without a key.
-fn needs_key(kind: &ProviderKind, entry: Option<&Entry>) -> bool {
+fn needs_key(kind: &ProviderKind, entry: Option<&RegistryEntry>) -> bool {
     kind.api_key_required || entry.is_some_and(|entry| entry.api_key_env.is_some())
 }
 

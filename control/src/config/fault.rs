@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Where a fault is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FaultPlace {
     /// An environment variable.
     Variable(String),
     /// A file as a whole: missing, unreadable, too large.
@@ -25,37 +25,37 @@ pub enum Place {
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ConfigFault {
     /// Where.
-    pub place: Place,
+    pub place: FaultPlace,
     /// What, and what to do about it, in one line.
     pub message: String,
 }
 
-impl Fault {
+impl ConfigFault {
     pub(super) fn variable(name: &str, message: impl Into<String>) -> Self {
-        Self { place: Place::Variable(name.to_owned()), message: message.into() }
+        Self { place: FaultPlace::Variable(name.to_owned()), message: message.into() }
     }
 
     /// Whether it is about the environment variable `name`.
     pub(super) fn is_of(&self, name: &str) -> bool {
-        matches!(&self.place, Place::Variable(variable) if variable == name)
+        matches!(&self.place, FaultPlace::Variable(variable) if variable == name)
     }
 
     pub(super) fn file(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
-        Self { place: Place::File(path.into()), message: message.into() }
+        Self { place: FaultPlace::File(path.into()), message: message.into() }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ConfigFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Variable(name) => write!(f, "{name}: {}", self.message),
-            Place::File(file) => write!(f, "{}: {}", file.display(), self.message),
-            Place::Spot { file, line, column, path } if path.is_empty() => {
+            FaultPlace::Variable(name) => write!(f, "{name}: {}", self.message),
+            FaultPlace::File(file) => write!(f, "{}: {}", file.display(), self.message),
+            FaultPlace::Spot { file, line, column, path } if path.is_empty() => {
                 write!(f, "{}:{line}:{column}: {}", file.display(), self.message)
             }
-            Place::Spot { file, line, column, path } => {
+            FaultPlace::Spot { file, line, column, path } => {
                 write!(f, "{}:{line}:{column}: {path}: {}", file.display(), self.message)
             }
         }
@@ -65,13 +65,13 @@ impl fmt::Display for Fault {
 /// Everything that is wrong; never empty. `Display` is one line: the first fault and how many more there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    first: Fault,
-    others: Vec<Fault>,
+    first: ConfigFault,
+    others: Vec<ConfigFault>,
 }
 
 impl ConfigError {
     /// All faults as an error, or nothing where there is none.
-    pub(super) fn check(faults: Vec<Fault>) -> Result<(), Self> {
+    pub(super) fn check(faults: Vec<ConfigFault>) -> Result<(), Self> {
         let mut faults = faults.into_iter();
         match faults.next() {
             Some(first) => Err(Self { first, others: faults.collect() }),
@@ -80,13 +80,13 @@ impl ConfigError {
     }
 
     /// Every fault, in the order of the file.
-    pub fn faults(&self) -> impl Iterator<Item = &Fault> {
+    pub fn faults(&self) -> impl Iterator<Item = &ConfigFault> {
         std::iter::once(&self.first).chain(&self.others)
     }
 }
 
-impl From<Fault> for ConfigError {
-    fn from(first: Fault) -> Self {
+impl From<ConfigFault> for ConfigError {
+    fn from(first: ConfigFault) -> Self {
         Self { first, others: Vec::new() }
     }
 }

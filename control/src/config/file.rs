@@ -3,14 +3,14 @@
 use std::io;
 use std::path::{Path as FilePath, PathBuf};
 
-use super::fault::{Fault, Place};
+use super::fault::{ConfigFault, FaultPlace};
 use super::raw;
 use super::schema;
-use super::yaml::{self, Path, Position, Spot, Step};
+use super::yaml::{self, Position, YamlPath, YamlSpot, YamlStep};
 use crate::regular_file;
 
 /// A file that was read, as far as it could be, and what is wrong with it.
-pub(super) struct Reading {
+pub(super) struct FileReading {
     pub(super) raw: raw::File,
     pub(super) notes: Notes,
     /// Which content was read.
@@ -32,10 +32,10 @@ pub enum Version {
 pub(super) struct Notes {
     file: PathBuf,
     text: String,
-    notes: Vec<(Path, Spot, String)>,
+    notes: Vec<(YamlPath, YamlSpot, String)>,
     /// What has been taken out of the tree: whatever is missing below was there, and was faulty.
-    pruned: Vec<Path>,
-    whole: Option<Fault>,
+    pruned: Vec<YamlPath>,
+    whole: Option<ConfigFault>,
 }
 
 impl Notes {
@@ -50,10 +50,10 @@ impl Notes {
     }
 
     /// Notes a fault of the node at `path`, unless the node or one around it has been refused already.
-    pub(super) fn add(&mut self, path: &[Step], message: impl Into<String>) {
+    pub(super) fn add(&mut self, path: &[YamlStep], message: impl Into<String>) {
         let told = self.pruned.iter().any(|pruned| path.starts_with(pruned));
         if !told && self.notes.len() < NOTES_MAX {
-            self.notes.push((path.to_vec(), Spot::Key, message.into()));
+            self.notes.push((path.to_vec(), YamlSpot::Key, message.into()));
         }
     }
 
@@ -61,55 +61,55 @@ impl Notes {
     pub(super) fn take_out(
         &mut self,
         tree: &mut serde_json::Value,
-        place: &[Step],
+        place: &[YamlStep],
         misfits: Vec<schema::Misfit>,
     ) {
         for misfit in misfits {
             schema::prune(tree, &misfit.path);
-            let path: Path = place.iter().cloned().chain(misfit.path).collect();
+            let path: YamlPath = place.iter().cloned().chain(misfit.path).collect();
             self.pruned.push(list_around(&path));
-            self.notes.push((path, Spot::Key, misfit.message));
+            self.notes.push((path, YamlSpot::Key, misfit.message));
         }
         compact(tree);
     }
 
     /// Faults of what stands at `place` of no text at all: where below it, and what.
-    pub(super) fn into_fields(self, place: &[Step]) -> Vec<(String, String)> {
-        let below = |path: &Path| yaml::path_text(path.strip_prefix(place).unwrap_or(path));
+    pub(super) fn into_fields(self, place: &[YamlStep]) -> Vec<(String, String)> {
+        let below = |path: &YamlPath| yaml::path_text(path.strip_prefix(place).unwrap_or(path));
         self.notes.iter().map(|(path, _, message)| (below(path), message.clone())).collect()
     }
 
     /// All faults, in the order of the text.
-    pub(super) fn into_faults(self) -> Vec<Fault> {
-        let mut faults: Vec<(Position, Fault)> = Vec::new();
+    pub(super) fn into_faults(self) -> Vec<ConfigFault> {
+        let mut faults: Vec<(Position, ConfigFault)> = Vec::new();
         let told = (LOCATED_BYTES_MAX / self.text.len().max(1)).clamp(1, FAULTS_MAX);
         let untold = self.notes.len().saturating_sub(told);
         for (path, spot, message) in self.notes.into_iter().take(told) {
             let position = yaml::locate(&self.text, &path, spot);
-            let place = Place::Spot {
+            let place = FaultPlace::Spot {
                 file: self.file.clone(),
                 line: position.line,
                 column: position.column,
                 path: yaml::path_text(&path),
             };
-            faults.push((position, Fault { place, message }));
+            faults.push((position, ConfigFault { place, message }));
         }
         faults.sort_by_key(|(position, _)| (position.line, position.column));
-        let rest =
-            (untold > 0).then(|| Fault::file(&self.file, format!("{untold} more faults are not told yet")));
+        let rest = (untold > 0)
+            .then(|| ConfigFault::file(&self.file, format!("{untold} more faults are not told yet")));
         self.whole.into_iter().chain(faults.into_iter().map(|(_, fault)| fault)).chain(rest).collect()
     }
 }
 
 /// Reads `file`; none is as good as an empty one.
-pub(super) fn read(file: &FilePath) -> Reading {
+pub(super) fn read(file: &FilePath) -> FileReading {
     let mut notes = Notes::new(file);
     match text_of(file) {
         Ok(Some(text)) => parse(text, notes),
-        Ok(None) => Reading { raw: raw::File::default(), notes, version: Version::Absent },
+        Ok(None) => FileReading { raw: raw::File::default(), notes, version: Version::Absent },
         Err(message) => {
-            notes.whole = Some(Fault::file(file, message));
-            Reading { raw: raw::File::default(), notes, version: Version::Unreadable }
+            notes.whole = Some(ConfigFault::file(file, message));
+            FileReading { raw: raw::File::default(), notes, version: Version::Unreadable }
         }
     }
 }
@@ -128,13 +128,13 @@ fn text_of(file: &FilePath) -> Result<Option<String>, String> {
     String::from_utf8(bytes).map(Some).map_err(|_| "is not UTF-8".to_owned())
 }
 
-fn parse(text: String, mut notes: Notes) -> Reading {
+fn parse(text: String, mut notes: Notes) -> FileReading {
     let version = version(&text);
     let document = match yaml::parse(&text) {
         Ok(document) => document,
         Err(broken) => {
-            notes.whole = Some(Fault {
-                place: Place::Spot {
+            notes.whole = Some(ConfigFault {
+                place: FaultPlace::Spot {
                     file: notes.file.clone(),
                     line: broken.position.line,
                     column: broken.position.column,
@@ -142,13 +142,13 @@ fn parse(text: String, mut notes: Notes) -> Reading {
                 },
                 message: broken.message,
             });
-            return Reading { raw: raw::File::default(), notes, version };
+            return FileReading { raw: raw::File::default(), notes, version };
         }
     };
     notes.text = text;
     for path in document.repeats {
         let message = "this key is there twice; keep one".to_owned();
-        notes.notes.push((path, Spot::Repeat, message));
+        notes.notes.push((path, YamlSpot::Repeat, message));
     }
     let mut tree = document.tree;
     if let Some(sections) = tree.as_object_mut() {
@@ -162,12 +162,12 @@ fn parse(text: String, mut notes: Notes) -> Reading {
         notes.add(&[], "does not fit the schema of the configuration");
         raw::File::default()
     });
-    Reading { raw, notes, version }
+    FileReading { raw, notes, version }
 }
 
 /// Up to the list that a refused item stands in: its neighbours move up, so their paths are no longer sure.
-fn list_around(path: &[Step]) -> Path {
-    path.iter().take_while(|step| matches!(step, Step::Key(_))).cloned().collect()
+fn list_around(path: &[YamlStep]) -> YamlPath {
+    path.iter().take_while(|step| matches!(step, YamlStep::Key(_))).cloned().collect()
 }
 
 /// Takes refused items out of their lists.

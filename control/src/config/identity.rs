@@ -5,18 +5,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use http::HeaderName;
 use shared::secret::Secret;
 
-use super::env::Value;
+use super::env::VariableValue;
 use super::layer::Layers;
 use super::model::{AdminKey, Lifetimes, Partner, Sso};
 
-type Keys = (Vec<AdminKey>, Secret<[u8; 32]>);
+type IdentityKeys = (Vec<AdminKey>, Secret<[u8; 32]>);
 
-pub(super) fn keys(layers: &mut Layers<'_>, warnings: &mut Vec<String>) -> Option<Keys> {
+pub(super) fn keys(layers: &mut Layers<'_>, warnings: &mut Vec<String>) -> Option<IdentityKeys> {
     const HOW: &str = "make one with `openssl rand -base64 32`";
     let environment = layers.environment;
     let first = layers.secret("LLMGW_API_KEY", environment.secret("LLMGW_API_KEY"));
     let further = match environment.value("LLMGW_API_KEYS") {
-        Some(Value::Secrets(keys)) => keys.clone(),
+        Some(VariableValue::Secrets(keys)) => keys.clone(),
         _ => Vec::new(),
     };
     layers.secret("LLMGW_API_KEYS", Some(()).filter(|()| !further.is_empty()));
@@ -68,7 +68,7 @@ pub(super) fn sso(layers: &mut Layers<'_>) -> Option<Sso> {
     let enabled = layers.flag("LLMGW_SSO_ENABLED", None);
     let secret = layers.secret("LLMGW_SSO_SHARED_SECRET", environment.secret("LLMGW_SSO_SHARED_SECRET"));
     let trusted_proxies = match environment.value("LLMGW_SSO_TRUSTED_PROXIES") {
-        Some(Value::Blocks(blocks)) => blocks.clone(),
+        Some(VariableValue::Blocks(blocks)) => blocks.clone(),
         _ => vec![(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8), (Ipv6Addr::LOCALHOST.into(), 128)],
     };
     let admin_group = environment.text("LLMGW_SSO_ADMIN_GROUP");
@@ -76,7 +76,7 @@ pub(super) fn sso(layers: &mut Layers<'_>) -> Option<Sso> {
     let auto_provision = layers.flag("LLMGW_SSO_AUTO_PROVISION", None);
     let mut header = |name: &str, default: &'static str| {
         let written = match environment.value(name) {
-            Some(Value::Header(header)) => Some(header.clone()),
+            Some(VariableValue::Header(header)) => Some(header.clone()),
             _ => None,
         };
         layers.take(name, written, None, HeaderName::from_static(default))

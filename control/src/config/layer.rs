@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::env::{CORE_DUMPS, Environment};
-use super::fault::{ConfigError, Fault};
-use super::file::{self, Reading, Version};
+use super::fault::{ConfigError, ConfigFault};
+use super::file::{self, FileReading, Version};
 use super::model::{Config, Routing};
 use super::seed::Seed;
 use super::{identity, plain, serving, validate};
@@ -25,7 +25,7 @@ pub struct Loaded {
 
 /// Which layer a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     /// Built in.
     Default,
     /// The YAML file.
@@ -34,7 +34,7 @@ pub enum Source {
     Environment,
 }
 
-impl Source {
+impl SettingSource {
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ pub struct Setting {
     /// The value; dots for a secret.
     pub value: String,
     /// Where it comes from.
-    pub source: Source,
+    pub source: SettingSource,
 }
 
 /// Puts the layers together. Every fault of the environment and of the file is told at once.
@@ -66,7 +66,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
         .filter(|_| !regular_file::is_there(&file))
         .map(|from| Seed { from, to: file.clone() });
     let source = seed.as_ref().map_or(file.as_path(), |seed| seed.from.as_path());
-    let Reading { raw, mut notes, version } = file::read(source);
+    let FileReading { raw, mut notes, version } = file::read(source);
     let mut warnings = environment.warnings().to_vec();
     warn_of_missing(environment, source, seed.is_some(), &mut layers, &mut warnings);
 
@@ -94,7 +94,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     faults.extend(notes.into_faults());
     ConfigError::check(faults)?;
     let (Some((admin_keys, credential_encryption_key)), Some(server)) = (keys, server) else {
-        return Err(Fault::file(&file, "the configuration is incomplete").into());
+        return Err(ConfigFault::file(&file, "the configuration is incomplete").into());
     };
     let config = Config {
         admin_keys,
@@ -131,12 +131,12 @@ pub fn places_of(environment: &Arc<Environment>) -> Result<(PathBuf, PathBuf), C
 pub fn listens_at(environment: &Arc<Environment>) -> Result<(SocketAddr, bool), ConfigError> {
     let mut layers = Layers { environment, settings: Vec::new(), faults: Vec::new() };
     let (_, file) = places(&mut layers);
-    let Reading { raw, mut notes, .. } = file::read(&file);
+    let FileReading { raw, mut notes, .. } = file::read(&file);
     match serving::server(&mut layers, &raw, &mut notes) {
         Some(server) => Ok((server.bind, server.tls.is_some())),
         None => {
             ConfigError::check(layers.faults)?;
-            Err(Fault::file(file, "server.host is not usable").into())
+            Err(ConfigFault::file(file, "server.host is not usable").into())
         }
     }
 }
@@ -145,11 +145,11 @@ impl Config {
     /// Reads the file again, for its providers and endpoints only. Settings that hold from start to end are
     /// checked too, so that a file that would not start is not taken while running.
     pub fn read_again(&self) -> Reread {
-        let Reading { raw, mut notes, version } = file::read(&self.file);
+        let FileReading { raw, mut notes, version } = file::read(&self.file);
         let mut warnings = Vec::new();
         let mut layers = Layers { environment: &self.environment, settings: Vec::new(), faults: Vec::new() };
         if version == Version::Absent {
-            layers.faults.push(Fault::file(&self.file, "the file is gone"));
+            layers.faults.push(ConfigFault::file(&self.file, "the file is gone"));
         }
         serving::server(&mut layers, &raw, &mut notes);
         validate::policies(&raw, &mut notes, &mut Vec::new());
@@ -174,7 +174,7 @@ pub struct Reread {
 pub(super) struct Layers<'a> {
     pub(super) environment: &'a Arc<Environment>,
     settings: Vec<Setting>,
-    faults: Vec<Fault>,
+    faults: Vec<ConfigFault>,
 }
 
 impl Layers<'_> {
@@ -186,9 +186,9 @@ impl Layers<'_> {
         default: T,
     ) -> T {
         let (value, source) = match (variable, file) {
-            (Some(value), _) => (value, Source::Environment),
-            (None, Some(value)) => (value, Source::File),
-            (None, None) => (default, Source::Default),
+            (Some(value), _) => (value, SettingSource::Environment),
+            (None, Some(value)) => (value, SettingSource::File),
+            (None, None) => (default, SettingSource::Default),
         };
         self.settings.push(Setting { name: name.to_owned(), value: value.to_string(), source });
         value
@@ -210,20 +210,20 @@ impl Layers<'_> {
 
     pub(super) fn secret<T>(&mut self, name: &str, found: Option<T>) -> Option<T> {
         let (value, source) = match found {
-            Some(_) => ("••••", Source::Environment),
-            None => ("", Source::Default),
+            Some(_) => ("••••", SettingSource::Environment),
+            None => ("", SettingSource::Default),
         };
         self.settings.push(Setting { name: name.to_owned(), value: value.to_owned(), source });
         found
     }
 
     pub(super) fn fault(&mut self, name: &str, message: impl Into<String>) {
-        self.faults.push(Fault::variable(name, message));
+        self.faults.push(ConfigFault::variable(name, message));
     }
 
     /// Whether a variable is set but faulty, so that its absence needs no word of its own.
     pub(super) fn faulty(&self, name: &str) -> bool {
-        let place = super::fault::Place::Variable(name.to_owned());
+        let place = super::fault::FaultPlace::Variable(name.to_owned());
         self.environment.faults().iter().any(|fault| fault.place == place)
     }
 }

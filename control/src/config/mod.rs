@@ -31,20 +31,20 @@ mod validate;
 pub(crate) mod yaml;
 
 pub use env::{Environment, VARIABLES, Variable};
-pub use fault::{ConfigError, Fault, Place};
+pub use fault::{ConfigError, ConfigFault, FaultPlace};
 pub use file::Version;
-pub use layer::{Loaded, Reread, Setting, Source, listens_at, load, places_of};
+pub use layer::{Loaded, Reread, Setting, SettingSource, listens_at, load, places_of};
 pub use model::{
     AdminKey, Config, ConnectionAuth, Endpoint, KeptKey, Lifetimes, LogFormat, Logging, Member, Partner,
     Policies, Provider, Routing, Server, Sso, TlsFiles,
 };
 pub use offline::{Offline, offline};
 pub use plain::missing_keys;
-pub(crate) use plain::{Plain, Reading as PlainReading, lacking};
-pub use registry::{Entry as RegistryEntry, entries as registry_entries};
+pub(crate) use plain::{Plain, PlainKeys as PlainReading, lacking};
+pub use registry::{RegistryEntry, entries as registry_entries};
 pub(crate) use schema::did_you_mean;
 pub use schema::{json as schema_json, text as schema_text};
-pub use secrets::{Kept, SecretsError, keep_secrets, secrets_file};
+pub use secrets::{KeptSecrets, SecretsError, keep_secrets, secrets_file};
 pub use seed::{Seed, write_new};
 pub use show::show;
 pub(crate) use stored::{DOTS, FieldFault, WrittenProvider, provider_of, shown_provider};

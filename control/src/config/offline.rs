@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use shared::secret::Secret;
 
 use super::env::Environment;
-use super::fault::{ConfigError, Fault};
+use super::fault::{ConfigError, ConfigFault};
 use super::layer::places_of;
 
 /// See the module.
@@ -40,13 +40,13 @@ impl Offline {
     /// The key that opens the state.
     pub fn key(&self) -> Result<&Secret<[u8; 32]>, ConfigError> {
         const MESSAGE: &str = "is required: the key that the state was encrypted with";
-        self.encryption_key.as_ref().ok_or_else(|| Fault::variable(KEY, MESSAGE).into())
+        self.encryption_key.as_ref().ok_or_else(|| ConfigFault::variable(KEY, MESSAGE).into())
     }
 
     /// The key that is to open it.
     pub fn new_key(&self) -> Result<&Secret<[u8; 32]>, ConfigError> {
         const MESSAGE: &str = "is required: the next key; make one with `openssl rand -base64 32`";
-        self.new_encryption_key.as_ref().ok_or_else(|| Fault::variable(NEW_KEY, MESSAGE).into())
+        self.new_encryption_key.as_ref().ok_or_else(|| ConfigFault::variable(NEW_KEY, MESSAGE).into())
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Plain {
 
 /// What the file says.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct PlainKeys {
     /// By provider id.
     pub(crate) keys: BTreeMap<String, Secret<String>>,
     /// What in it cannot be used, and why.
@@ -42,7 +42,7 @@ impl Plain {
     }
 
     /// Reads the file; none if there is none.
-    pub(crate) fn read(&self) -> io::Result<Option<Reading>> {
+    pub(crate) fn read(&self) -> io::Result<Option<PlainKeys>> {
         let path = self.file.clone();
         let read: io::Result<_> = regular_file::in_time(move || {
             let file = regular_file::open(&path)?;
@@ -52,14 +52,14 @@ impl Plain {
             Ok((mode, Secret::new(bytes)))
         })?;
         match read {
-            Ok((mode, bytes)) => Ok(Some(Reading { mode, ..Reading::of(bytes.expose()) })),
+            Ok((mode, bytes)) => Ok(Some(PlainKeys { mode, ..PlainKeys::of(bytes.expose()) })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 }
 
-impl Reading {
+impl PlainKeys {
     fn of(bytes: &[u8]) -> Self {
         let mut reading = Self::default();
         if u64::try_from(bytes.len()).is_ok_and(|len| len > BYTES_MAX) {
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (Vec<(String, String)>, Vec<String>) {
-        let reading = Reading::of(text.as_bytes());
+        let reading = PlainKeys::of(text.as_bytes());
         let keys = reading.keys.into_iter().map(|(id, key)| (id, key.expose().clone())).collect();
         (keys, reading.faults)
     }

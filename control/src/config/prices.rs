@@ -13,7 +13,7 @@ use shared::prices::fields;
 pub(super) struct Prices(pub(super) shared::prices::Prices);
 
 /// The schema of an entry of `above`.
-struct Step;
+struct PriceStepSchema;
 
 /// The schema of an entry of `tiers`.
 struct Tier;
@@ -42,7 +42,7 @@ impl JsonSchema for Prices {
     }
 }
 
-impl JsonSchema for Step {
+impl JsonSchema for PriceStepSchema {
     fn schema_name() -> Cow<'static, str> {
         "PriceStep".into()
     }
@@ -104,7 +104,7 @@ fn schedule(generator: &mut SchemaGenerator) -> Map<String, Value> {
     let above = json!({
         "description": "Prices of longer prompts.",
         "type": "array",
-        "items": generator.subschema_for::<Step>(),
+        "items": generator.subschema_for::<PriceStepSchema>(),
     });
     properties.insert("pictures".to_owned(), pictures);
     properties.insert("input_tokens_max".to_owned(), input_tokens_max);

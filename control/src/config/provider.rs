@@ -14,12 +14,12 @@ use super::env::Environment;
 use super::file::Notes;
 use super::model::{ConnectionAuth, Provider};
 use super::raw;
-use super::registry::{self, Entry};
+use super::registry::{self, RegistryEntry};
 use super::schema::did_you_mean;
-use super::yaml::{Path, Step};
+use super::yaml::{YamlPath, YamlStep};
 
 /// Checks one instance. Faults and warnings are noted; the instance is only made when it could be.
-pub(super) struct Reader<'a> {
+pub(super) struct ProviderReader<'a> {
     pub(super) id: &'a str,
     pub(super) raw: &'a raw::Provider,
     pub(super) environment: &'a Environment,
@@ -37,7 +37,7 @@ pub(super) enum WrittenIn {
     Database(Option<ConnectionAuth>),
 }
 
-impl Reader<'_> {
+impl ProviderReader<'_> {
     pub(super) fn read(mut self) -> Option<Provider> {
         if !shared::id::is_name(self.id) {
             self.note(
@@ -93,13 +93,13 @@ impl Reader<'_> {
         })
     }
 
-    pub(super) fn note(&mut self, below: &[Step], message: impl Into<String>) {
-        let mut path: Path = vec![key("providers"), key(self.id)];
+    pub(super) fn note(&mut self, below: &[YamlStep], message: impl Into<String>) {
+        let mut path: YamlPath = vec![key("providers"), key(self.id)];
         path.extend_from_slice(below);
         self.notes.add(&path, message);
     }
 
-    fn entry(&mut self) -> Option<&'static Entry> {
+    fn entry(&mut self) -> Option<&'static RegistryEntry> {
         let id = self.raw.registry_id.as_deref()?;
         let entry = registry::entry(id);
         if entry.is_none() {
@@ -113,7 +113,7 @@ impl Reader<'_> {
         entry
     }
 
-    fn kind(&mut self, entry: Option<&'static Entry>) -> Option<&'static ProviderKind> {
+    fn kind(&mut self, entry: Option<&'static RegistryEntry>) -> Option<&'static ProviderKind> {
         let known = || KINDS.iter().map(|kind| kind.name);
         let Some(name) = self.raw.kind.as_deref().or_else(|| entry.map(|entry| entry.kind.as_str())) else {
             if self.raw.registry_id.is_none() {
@@ -176,7 +176,7 @@ impl Reader<'_> {
         let mut models: Vec<Arc<Model>> = Vec::new();
         for (index, raw) in self.raw.models.iter().enumerate() {
             let model = model(raw);
-            let at = [key("models"), Step::Item(index)];
+            let at = [key("models"), YamlStep::Item(index)];
             if let Err(message) = model_id(model.id.as_str()) {
                 self.note(&at, message);
             } else if models.iter().any(|earlier| earlier.id == model.id) {
@@ -198,7 +198,7 @@ impl Reader<'_> {
     fn dialects(
         &mut self,
         kind: &ProviderKind,
-        entry: Option<&Entry>,
+        entry: Option<&RegistryEntry>,
         origin: Option<&Origin>,
     ) -> Vec<Dialect> {
         let spoken = origin.map_or_else(|| kind.dialects.to_vec(), |origin| origin.paths.dialects());
@@ -215,7 +215,7 @@ impl Reader<'_> {
                     dialect.name(),
                     known.join(", ")
                 );
-                self.note(&[key("protocols"), Step::Item(index)], message);
+                self.note(&[key("protocols"), YamlStep::Item(index)], message);
             }
         }
         dialects(said)
@@ -223,13 +223,13 @@ impl Reader<'_> {
 }
 
 /// Those of a well-known provider, or of its kind.
-fn models_known(kind: &ProviderKind, entry: Option<&Entry>) -> Arc<[String]> {
+fn models_known(kind: &ProviderKind, entry: Option<&RegistryEntry>) -> Arc<[String]> {
     let of_entry = entry.map(|entry| entry.models.as_slice()).unwrap_or_default();
     if of_entry.is_empty() { kind.models.iter().map(|&id| id.to_owned()).collect() } else { of_entry.into() }
 }
 
-pub(super) fn key(name: &str) -> Step {
-    Step::Key(name.to_owned())
+pub(super) fn key(name: &str) -> YamlStep {
+    YamlStep::Key(name.to_owned())
 }
 
 const STREAM_IDLE_TIMEOUT: Duration = Duration::from_secs(300);

@@ -6,9 +6,9 @@ use shared::routing::{HttpVersion, Origin};
 use shared::secret::Secret;
 
 use super::address;
-use super::provider::{Reader, key};
+use super::provider::{ProviderReader, key};
 use super::raw;
-use super::registry::Entry;
+use super::registry::RegistryEntry;
 use crate::credential::{Around, Grant, Metadata, Sign, Surroundings, is_express};
 
 /// The fields of an instance that say where it is.
@@ -44,7 +44,7 @@ impl Placed {
     }
 }
 
-impl Reader<'_> {
+impl ProviderReader<'_> {
     /// The fields that say where it is. What means nothing to the kind is kept all the same.
     pub(super) fn place(&mut self, kind: &ProviderKind) -> Placed {
         let raw = self.raw;
@@ -83,7 +83,7 @@ impl Reader<'_> {
     pub(super) fn base_url(
         &mut self,
         kind: &ProviderKind,
-        entry: Option<&'static Entry>,
+        entry: Option<&'static RegistryEntry>,
         place: &Placed,
     ) -> Option<String> {
         let of_entry = || entry.and_then(|entry| entry.base_url.clone());
@@ -132,11 +132,11 @@ impl Reader<'_> {
         match address::origin(kind, address::Base { url, is_own }, &place.as_place(), http) {
             Ok(origin) if listed => Some(origin),
             Ok(origin) => Some(Origin { lists: Vec::new(), ..origin }),
-            Err(address::Fault::Address(message)) => {
+            Err(address::AddressFault::Address(message)) => {
                 self.note(&[key("base_url")], message);
                 None
             }
-            Err(address::Fault::Missing(missing)) => {
+            Err(address::AddressFault::Missing(missing)) => {
                 self.missing(kind, missing);
                 None
             }

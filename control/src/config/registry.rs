@@ -9,7 +9,7 @@ use shared::provider::quirks::Differing;
 /// A well-known provider.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct RegistryEntry {
     /// The value of `registry_id`.
     pub id: String,
     /// Name for people.
@@ -40,14 +40,14 @@ pub struct Entry {
 }
 
 /// Every well-known provider, sorted by id.
-pub fn entries() -> &'static [Entry] {
-    static ENTRIES: LazyLock<Vec<Entry>> =
+pub fn entries() -> &'static [RegistryEntry] {
+    static ENTRIES: LazyLock<Vec<RegistryEntry>> =
         LazyLock::new(|| serde_json::from_str(REGISTRY).unwrap_or_default());
     &ENTRIES
 }
 
 /// The one that `id` names.
-pub(super) fn entry(id: &str) -> Option<&'static Entry> {
+pub(super) fn entry(id: &str) -> Option<&'static RegistryEntry> {
     entries().iter().find(|entry| entry.id == id)
 }
 

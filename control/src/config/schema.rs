@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::nearest::nearest;
 use super::raw;
-use super::yaml::{Path, Step};
+use super::yaml::{YamlPath, YamlStep};
 
 /// The JSON Schema of the configuration file.
 pub fn json() -> &'static Value {
@@ -25,20 +25,20 @@ pub fn text() -> String {
 /// A node that does not fit, and why.
 #[derive(Debug)]
 pub(super) struct Misfit {
-    pub(super) path: Path,
+    pub(super) path: YamlPath,
     pub(super) message: String,
 }
 
 /// Everything in `tree` that does not fit the schema, in the order of the tree.
 pub(super) fn check(tree: &Value) -> Vec<Misfit> {
-    let mut check = Check { path: Path::new(), misfits: Vec::new() };
+    let mut check = Check { path: YamlPath::new(), misfits: Vec::new() };
     check.node(json(), tree);
     check.misfits
 }
 
 /// Everything in `tree` that does not fit a provider instance.
 pub(super) fn check_provider(tree: &Value) -> Vec<Misfit> {
-    let mut check = Check { path: Path::new(), misfits: Vec::new() };
+    let mut check = Check { path: YamlPath::new(), misfits: Vec::new() };
     if let Some(schema) = json().pointer("/$defs/Provider") {
         check.node(schema, tree);
     }
@@ -46,21 +46,21 @@ pub(super) fn check_provider(tree: &Value) -> Vec<Misfit> {
 }
 
 /// Takes the node at `path` out of `tree`; a map in its place stays as an empty one.
-pub(super) fn prune(tree: &mut Value, path: &[Step]) {
+pub(super) fn prune(tree: &mut Value, path: &[YamlStep]) {
     let Some((last, above)) = path.split_last() else {
         *tree = Value::Object(Map::new());
         return;
     };
     let parent = above.iter().try_fold(tree, |node, step| match step {
-        Step::Key(key) => node.get_mut(key),
-        Step::Item(index) => node.get_mut(*index),
+        YamlStep::Key(key) => node.get_mut(key),
+        YamlStep::Item(index) => node.get_mut(*index),
     });
     match (parent, last) {
-        (Some(Value::Object(map)), Step::Key(key)) => {
+        (Some(Value::Object(map)), YamlStep::Key(key)) => {
             map.remove(key);
         }
         // An item keeps its place, so that the paths of its neighbours stay right.
-        (Some(Value::Array(list)), Step::Item(index)) => {
+        (Some(Value::Array(list)), YamlStep::Item(index)) => {
             if let Some(item) = list.get_mut(*index) {
                 *item = Value::Null;
             }
@@ -70,7 +70,7 @@ pub(super) fn prune(tree: &mut Value, path: &[Step]) {
 }
 
 struct Check {
-    path: Path,
+    path: YamlPath,
     misfits: Vec<Misfit>,
 }
 
@@ -129,7 +129,7 @@ impl Check {
         let properties = schema.get("properties").and_then(Value::as_object);
         let further = schema.get("additionalProperties");
         for (key, value) in map {
-            self.path.push(Step::Key(key.clone()));
+            self.path.push(YamlStep::Key(key.clone()));
             match (properties.and_then(|known| known.get(key)), further) {
                 (Some(property), _) => self.node(property, value),
                 (None, Some(schema @ Value::Object(_))) => self.node(schema, value),
@@ -160,7 +160,7 @@ impl Check {
     fn list(&mut self, schema: &Value, list: &[Value]) {
         let Some(items) = schema.get("items") else { return };
         for (index, item) in list.iter().enumerate() {
-            self.path.push(Step::Item(index));
+            self.path.push(YamlStep::Item(index));
             self.node(items, item);
             self.path.pop();
         }

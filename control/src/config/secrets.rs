@@ -16,7 +16,7 @@ use crate::regular_file;
 
 /// The secrets that the environment lacks, and where they are kept.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptSecrets {
     /// The file.
     pub file: PathBuf,
     /// Variables to add to the environment.
@@ -65,7 +65,7 @@ pub fn secrets_file(state_dir: &Path) -> PathBuf {
 
 /// Reads the secrets that `environment` lacks from the file beside `state_dir`, and makes those that are not there
 /// either.
-pub fn keep_secrets(environment: &Environment, state_dir: &Path) -> Result<Kept, SecretsError> {
+pub fn keep_secrets(environment: &Environment, state_dir: &Path) -> Result<KeptSecrets, SecretsError> {
     let file = secrets_file(state_dir);
     let failed = |error| SecretsError::File(file.clone(), error);
     let mut known = read(&file).map_err(failed)?;
@@ -92,7 +92,7 @@ pub fn keep_secrets(environment: &Environment, state_dir: &Path) -> Result<Kept,
     if made {
         write(&file, &known).map_err(failed)?;
     }
-    Ok(Kept { file, variables, made })
+    Ok(KeptSecrets { file, variables, made })
 }
 
 /// `NAME=VALUE` lines; comments, empty lines and a leading `export` are skipped.

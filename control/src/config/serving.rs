@@ -9,13 +9,13 @@ use shared::policy::{BODY_BYTES_MAX_DEFAULT, ClientTimeouts};
 use shared::usage::EndUsers;
 
 use super::descriptors;
-use super::env::{self, Value};
+use super::env::{self, VariableValue};
 use super::file::Notes;
 use super::layer::Layers;
 use super::model::{LogFormat, Logging, Server, TlsFiles};
 use super::provider::key;
 use super::raw;
-use super::yaml::Step;
+use super::yaml::YamlStep;
 
 pub(super) fn server(layers: &mut Layers<'_>, file: &raw::File, notes: &mut Notes) -> Option<Server> {
     let raw = &file.server;
@@ -71,7 +71,7 @@ pub(super) fn server(layers: &mut Layers<'_>, file: &raw::File, notes: &mut Note
 
 fn bind(layers: &mut Layers<'_>, raw: &raw::Server, notes: &mut Notes) -> Option<SocketAddr> {
     let variable = match layers.environment.value("LLMGW_HOST") {
-        Some(Value::Address(address)) => Some(*address),
+        Some(VariableValue::Address(address)) => Some(*address),
         _ => None,
     };
     let mut faulty = false;
@@ -118,7 +118,7 @@ fn cors(layers: &mut Layers<'_>, raw: &raw::Cors, notes: &mut Notes) -> Vec<Head
         let origin = if text == "*" { Ok(text.clone()) } else { env::origin(text) };
         match origin.and_then(|origin| HeaderValue::from_str(&origin).map_err(|error| error.to_string())) {
             Ok(origin) => origins.push(origin),
-            Err(message) => notes.add(&[key("cors"), key("origins"), Step::Item(index)], message),
+            Err(message) => notes.add(&[key("cors"), key("origins"), YamlStep::Item(index)], message),
         }
     }
     let listed = Some(raw.origins.join(", ")).filter(|listed| !listed.is_empty());

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use shared::policy::{CircuitPolicy, RetryPolicy};
 
-use super::layer::Source;
+use super::layer::SettingSource;
 use super::model::{Config, Provider};
 
 /// The whole effective configuration as text for people.
@@ -20,7 +20,7 @@ fn write(config: &Config, out: &mut String) -> fmt::Result {
     for setting in &config.settings {
         let value = if setting.value.is_empty() { "-" } else { &setting.value };
         let source = match setting.source {
-            Source::File => format!("file {}", config.file.display()),
+            SettingSource::File => format!("file {}", config.file.display()),
             other => other.name().to_owned(),
         };
         writeln!(out, "{:width$}  {}  # {source}", setting.name, one_line(value))?;

@@ -12,10 +12,10 @@ use super::describe::{model_id, seconds};
 use super::env::Environment;
 use super::file::Notes;
 use super::model::{Endpoint, Member, Policies, Provider, Routing};
-use super::provider::{Reader, WrittenIn, key};
+use super::provider::{ProviderReader, WrittenIn, key};
 use super::raw;
 use super::schema::did_you_mean;
-use super::yaml::{Path, Step};
+use super::yaml::{YamlPath, YamlStep};
 
 /// Providers and endpoints of the file.
 pub(super) fn routing(
@@ -27,7 +27,8 @@ pub(super) fn routing(
     let mut providers: Vec<Provider> = Vec::new();
     for (id, raw) in &file.providers {
         let place = WrittenIn::File;
-        let reader = Reader { id, raw, environment, notes: &mut *notes, warnings: &mut *warnings, place };
+        let reader =
+            ProviderReader { id, raw, environment, notes: &mut *notes, warnings: &mut *warnings, place };
         providers.extend(reader.read());
     }
     let endpoints = endpoints(file, notes, warnings);
@@ -55,7 +56,7 @@ fn endpoints(file: &raw::File, notes: &mut Notes, warnings: &mut Vec<String>) ->
 }
 
 fn endpoint(file: &raw::File, at: [&str; 2], raw: &raw::Endpoint, notes: &mut Notes) -> Endpoint {
-    let path: Path = at.iter().map(|name| key(name)).collect();
+    let path: YamlPath = at.iter().map(|name| key(name)).collect();
     let [_, name] = at;
     if !is_name(name) {
         notes.add(
@@ -71,7 +72,7 @@ fn endpoint(file: &raw::File, at: [&str; 2], raw: &raw::Endpoint, notes: &mut No
     }
     let mut failover = Vec::new();
     for (index, raw) in raw.failover.iter().enumerate() {
-        let path = below(&path, [key("failover"), Step::Item(index)]);
+        let path = below(&path, [key("failover"), YamlStep::Item(index)]);
         let Some(member) = member(file, &path, raw, notes) else { continue };
         if failover.contains(&member) {
             notes.add(&path, format!("{}/{} is in the list twice", member.provider, member.model));
@@ -83,7 +84,7 @@ fn endpoint(file: &raw::File, at: [&str; 2], raw: &raw::Endpoint, notes: &mut No
     Endpoint { name: EndpointName::new(name), failover, preamble }
 }
 
-fn member(file: &raw::File, path: &[Step], raw: &raw::Member, notes: &mut Notes) -> Option<Member> {
+fn member(file: &raw::File, path: &[YamlStep], raw: &raw::Member, notes: &mut Notes) -> Option<Member> {
     if raw.provider.is_none() {
         notes.add(&below(path, [key("provider")]), "provider is missing");
     }
@@ -156,6 +157,6 @@ fn merge((retry, circuit): (RetryPolicy, CircuitPolicy), raw: &raw::Policy) -> (
     (retry, circuit)
 }
 
-fn below<const N: usize>(path: &[Step], steps: [Step; N]) -> Path {
+fn below<const N: usize>(path: &[YamlStep], steps: [YamlStep; N]) -> YamlPath {
     path.iter().cloned().chain(steps).collect()
 }

@@ -3,16 +3,16 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Found, Source};
+use super::{FoundProvider, ObjectSource};
 use crate::config;
-use crate::store::endpoints::{EndpointRow, Member};
+use crate::store::endpoints::{EndpointRow, StoredMember};
 
 /// An endpoint of the file or of the database.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedEndpoint {
     pub(crate) name: String,
-    pub(crate) source: Source,
-    pub(crate) failover: Vec<Member>,
+    pub(crate) source: ObjectSource,
+    pub(crate) failover: Vec<StoredMember>,
     pub(crate) preamble: Option<String>,
     /// What the file has of the same name.
     pub(crate) shadow: Option<&'static str>,
@@ -30,16 +30,16 @@ pub(crate) struct PassedOver {
     pub(crate) reason: &'static str,
 }
 
-impl Listed {
+impl ListedEndpoint {
     /// One of the file.
     pub(crate) fn of_file(endpoint: &config::Endpoint) -> Self {
-        let member = |member: &config::Member| Member {
+        let member = |member: &config::Member| StoredMember {
             provider: member.provider.to_string(),
             model: member.model.to_string(),
         };
         Self {
             name: endpoint.name.to_string(),
-            source: Source::File,
+            source: ObjectSource::File,
             failover: endpoint.failover.iter().map(member).collect(),
             preamble: endpoint.preamble.clone(),
             shadow: None,
@@ -53,7 +53,7 @@ impl Listed {
         Self {
             place: if shadow.is_some() { format!("{}+", row.name) } else { row.name.clone() },
             name: row.name,
-            source: Source::Api,
+            source: ObjectSource::Api,
             failover: row.failover,
             preamble: row.preamble,
             shadow,
@@ -69,10 +69,10 @@ impl Listed {
     /// The members that no request goes to; `find` tells of their provider instances.
     pub(crate) fn passed_over<E>(
         &self,
-        mut find: impl FnMut(&str) -> Result<Option<Found>, E>,
+        mut find: impl FnMut(&str) -> Result<Option<FoundProvider>, E>,
     ) -> Result<Vec<PassedOver>, E> {
         let mut passed_over = Vec::new();
-        for Member { provider, model } in &self.failover {
+        for StoredMember { provider, model } in &self.failover {
             if let Some(reason) = reason(find(provider)?, model) {
                 passed_over.push(PassedOver { provider: provider.clone(), model: model.clone(), reason });
             }
@@ -99,7 +99,7 @@ impl Listed {
     }
 }
 
-fn reason(found: Option<Found>, model: &str) -> Option<&'static str> {
+fn reason(found: Option<FoundProvider>, model: &str) -> Option<&'static str> {
     let Some(found) = found else { return Some("no_such_provider") };
     match found.standing.name() {
         "ready" if found.models.iter().any(|known| known.as_str() == model) => None,

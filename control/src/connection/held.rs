@@ -9,23 +9,23 @@ use shared::id::{PrincipalId, ProjectId};
 use super::open_written;
 use crate::config::{ConnectionAuth, Environment, FieldFault, Provider, WrittenProvider, provider_of};
 use crate::store::providers::{self, Binding, ProviderRow, Stamp};
-use crate::vault::Keys;
+use crate::vault::VaultKeys;
 
 /// A provider instance of the database.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct StoredProvider {
     pub(crate) row: ProviderRow,
     pub(crate) bindings: Vec<Binding>,
     /// What it means, or why it cannot be used as it stands.
     pub(crate) read: Result<Arc<Provider>, String>,
 }
 
-impl Held {
+impl StoredProvider {
     /// What `row` and `bindings` mean.
     pub(crate) fn of(
         row: ProviderRow,
         bindings: Vec<Binding>,
-        keys: &Keys,
+        keys: &VaultKeys,
         environment: &Environment,
     ) -> Self {
         let read = match open_written(keys, &row) {
@@ -72,7 +72,7 @@ fn told(faults: &[FieldFault]) -> String {
 /// Every provider instance of the database, as of the last [`Holdings::refresh`].
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
-    by_id: BTreeMap<String, (Stamp, Arc<Held>)>,
+    by_id: BTreeMap<String, (Stamp, Arc<StoredProvider>)>,
 }
 
 impl Holdings {
@@ -80,7 +80,7 @@ impl Holdings {
     pub(crate) fn refresh(
         &mut self,
         db: &Db,
-        keys: &Keys,
+        keys: &VaultKeys,
         environment: &Environment,
     ) -> rusqlite::Result<()> {
         let mut bound: HashMap<String, Vec<Binding>> = HashMap::new();
@@ -96,7 +96,7 @@ impl Holdings {
             {
                 fresh.insert(id, (stamp, held));
             } else if let Some(row) = providers::find(db, &id)? {
-                let held = Held::of(row, bindings, keys, environment);
+                let held = StoredProvider::of(row, bindings, keys, environment);
                 if let Err(reason) = &held.read {
                     tracing::warn!(provider.id = id, "a stored provider cannot be used: {reason}");
                 }
@@ -108,7 +108,7 @@ impl Holdings {
     }
 
     /// In order of their ids.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Held>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<StoredProvider>> {
         self.by_id.values().map(|(_, held)| held)
     }
 }

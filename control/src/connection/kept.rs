@@ -8,14 +8,14 @@ use shared::secret::Secret;
 
 use crate::config::{KeptKey, Routing, lacking};
 use crate::store::credentials;
-use crate::vault::Keys;
+use crate::vault::VaultKeys;
 
 /// Keys that are kept for provider instances of the file. They change only while no gateway runs.
 #[derive(Debug)]
 pub(crate) struct KeptKeys(HashMap<String, Secret<String>>);
 
 impl KeptKeys {
-    pub(crate) fn read(db: &Connection, keys: &Keys) -> rusqlite::Result<Self> {
+    pub(crate) fn read(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Self> {
         credentials::all(db, keys).map(Self)
     }
 

@@ -6,31 +6,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shared::id::{EndpointName, ModelId, ProviderId};
 
 use super::provider::{A_PROVIDER, AN_ENDPOINT};
-use super::{Connection, Found, Holdings, Listed};
-use crate::catalog::merge::Known;
+use super::{FoundProvider, Holdings, ListedEndpoint, ProviderConnection};
+use crate::catalog::merge::KnownModel;
 use crate::config::{self, Routing};
 use crate::store::endpoints::EndpointRow;
 
 /// All provider instances and endpoints as they are shown, in the order of their lists.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    pub(crate) providers: Vec<Connection>,
-    pub(crate) endpoints: Vec<Listed>,
+    pub(crate) providers: Vec<ProviderConnection>,
+    pub(crate) endpoints: Vec<ListedEndpoint>,
 }
 
 impl View {
     /// What routing knows under each id; `known` are its models.
-    pub(crate) fn found(&self, known: &[Known]) -> HashMap<&str, Found> {
+    pub(crate) fn found(&self, known: &[KnownModel]) -> HashMap<&str, FoundProvider> {
         let mut models: HashMap<&str, Vec<ModelId>> = HashMap::new();
         for known in known {
             models.entry(known.provider.as_str()).or_default().push(known.model.id.clone());
         }
         // A shadowed one stands behind the one that shadows it.
-        let found = |connection: &Connection| Found {
+        let found = |connection: &ProviderConnection| FoundProvider {
             standing: connection.standing.clone(),
-            models: models.get(Connection::id(connection)).cloned().unwrap_or_default(),
+            models: models.get(ProviderConnection::id(connection)).cloned().unwrap_or_default(),
         };
-        let named = |connection| (Connection::id(connection), found(connection));
+        let named = |connection| (ProviderConnection::id(connection), found(connection));
         self.providers.iter().rev().map(named).collect()
     }
 }
@@ -53,8 +53,8 @@ impl ViewCell {
 pub(crate) fn merge(file: &Routing, holdings: &Holdings, rows: Vec<EndpointRow>) -> (Routing, View) {
     let mut routing = file.clone();
     let mut view = View {
-        providers: file.providers.iter().map(Connection::of_file).collect(),
-        endpoints: file.endpoints.iter().map(Listed::of_file).collect(),
+        providers: file.providers.iter().map(ProviderConnection::of_file).collect(),
+        endpoints: file.endpoints.iter().map(ListedEndpoint::of_file).collect(),
     };
     let providers: HashSet<&str> = file.providers.iter().map(|provider| provider.id.as_str()).collect();
     let endpoints: HashSet<&str> = file.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
@@ -68,14 +68,14 @@ pub(crate) fn merge(file: &Routing, holdings: &Holdings, rows: Vec<EndpointRow>)
         if let (Ok(provider), None) = (&held.read, shadow) {
             routing.providers.push(Arc::clone(provider));
         }
-        view.providers.push(Connection::of_row(held, shadow));
+        view.providers.push(ProviderConnection::of_row(held, shadow));
     }
     for row in rows {
         let shadow = shadow(&row.name);
         if shadow.is_none() {
             routing.endpoints.push(routed(&row));
         }
-        view.endpoints.push(Listed::of_row(row, shadow));
+        view.endpoints.push(ListedEndpoint::of_row(row, shadow));
     }
     view.providers.sort_by(|a, b| a.place.cmp(&b.place));
     view.endpoints.sort_by(|a, b| a.place.cmp(&b.place));

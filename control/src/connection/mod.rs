@@ -12,12 +12,12 @@ mod merge;
 mod provider;
 mod sealed;
 
-pub(crate) use endpoint::Listed;
-pub(crate) use found::{Found, known_models};
-pub(crate) use held::{Held, Holdings};
+pub(crate) use endpoint::ListedEndpoint;
+pub(crate) use found::{FoundProvider, known_models};
+pub(crate) use held::{Holdings, StoredProvider};
 pub(crate) use kept::KeptKeys;
 pub(crate) use merge::{ViewCell, merge};
-pub(crate) use provider::{Connection, NOT_CONNECTED, Source, Standing, shadow_of};
+pub(crate) use provider::{NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding, shadow_of};
 pub(crate) use sealed::{open_written, seal_written};
 
 #[cfg(test)]

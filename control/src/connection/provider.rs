@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::Held;
+use super::StoredProvider;
 use crate::config::{ConnectionAuth, Provider, Routing, lacking, shown_provider};
 
 /// Where an object stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Source {
+pub(crate) enum ObjectSource {
     /// In the configuration file.
     File,
     /// In the database, by way of the API.
@@ -20,7 +20,7 @@ pub(crate) enum Source {
 
 /// Whether requests go to a provider instance, and why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ProviderStanding {
     Ready,
     /// Switched off.
     Disabled,
@@ -32,7 +32,7 @@ pub(crate) enum Standing {
     Faulty(String),
 }
 
-impl Standing {
+impl ProviderStanding {
     /// The name in the API.
     pub(crate) fn name(&self) -> &'static str {
         match self {
@@ -74,25 +74,25 @@ impl Standing {
 
 /// A provider instance of the file or of the database.
 #[derive(Clone, Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ProviderConnection {
     pub(crate) id: String,
-    pub(crate) source: Source,
-    pub(crate) standing: Standing,
+    pub(crate) source: ObjectSource,
+    pub(crate) standing: ProviderStanding,
     /// What it means, where that is known.
     pub(crate) read: Option<Arc<Provider>>,
     /// Its row; none of the file's.
-    pub(crate) held: Option<Arc<Held>>,
+    pub(crate) held: Option<Arc<StoredProvider>>,
     /// Its place in a list: the id, or a little behind it where the file's instance has the same one.
     pub(crate) place: String,
 }
 
-impl Connection {
+impl ProviderConnection {
     /// One of the file.
     pub(crate) fn of_file(provider: &Arc<Provider>) -> Self {
         Self {
             id: provider.id.to_string(),
-            source: Source::File,
-            standing: Standing::of(provider),
+            source: ObjectSource::File,
+            standing: ProviderStanding::of(provider),
             read: Some(Arc::clone(provider)),
             held: None,
             place: provider.id.to_string(),
@@ -100,17 +100,17 @@ impl Connection {
     }
 
     /// One of the database; `shadow` is what the file has of its name.
-    pub(crate) fn of_row(held: &Arc<Held>, shadow: Option<&'static str>) -> Self {
+    pub(crate) fn of_row(held: &Arc<StoredProvider>, shadow: Option<&'static str>) -> Self {
         let id = held.row.id.clone();
         let standing = match (&held.read, shadow) {
-            (_, Some(what)) => Standing::Shadowed(what),
-            (Ok(provider), None) => Standing::of(provider),
-            (Err(reason), None) => Standing::Faulty(reason.clone()),
+            (_, Some(what)) => ProviderStanding::Shadowed(what),
+            (Ok(provider), None) => ProviderStanding::of(provider),
+            (Err(reason), None) => ProviderStanding::Faulty(reason.clone()),
         };
         Self {
             place: if shadow.is_some() { format!("{id}+") } else { id.clone() },
             id,
-            source: Source::Api,
+            source: ObjectSource::Api,
             standing,
             read: held.read.as_ref().ok().map(Arc::clone),
             held: Some(Arc::clone(held)),
@@ -154,7 +154,7 @@ impl Connection {
         put("source", json!(self.source));
         put("state", json!(self.standing.name()));
         put("reason", json!(self.standing.reason()));
-        put("shadowed", json!(matches!(self.standing, Standing::Shadowed(_))));
+        put("shadowed", json!(matches!(self.standing, ProviderStanding::Shadowed(_))));
         put("auth", json!(self.auth()));
         put("owner", json!(self.owner()));
         put("credential", self.credential());

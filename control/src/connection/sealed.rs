@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::config::{DOTS, WrittenProvider};
 use crate::store::providers::ProviderRow;
-use crate::vault::{Keys, Place, SealError};
+use crate::vault::{SealError, SealPlace, VaultKeys};
 
 /// The pieces of a written provider instance that go into its row.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct SealedParts {
 
 /// Takes `written` apart for the row called `id`.
 pub(crate) fn seal_written(
-    keys: &Keys,
+    keys: &VaultKeys,
     id: &str,
     written: &WrittenProvider,
 ) -> Result<SealedParts, SealError> {
@@ -43,7 +43,7 @@ pub(crate) fn seal_written(
 }
 
 /// What was written, secrets included.
-pub(crate) fn open_written(keys: &Keys, row: &ProviderRow) -> Result<WrittenProvider, SealError> {
+pub(crate) fn open_written(keys: &VaultKeys, row: &ProviderRow) -> Result<WrittenProvider, SealError> {
     let mut written: Map<String, Value> = serde_json::from_str(&row.settings).map_err(|_| SealError)?;
     if let Some(sealed) = &row.headers {
         let plain = keys.open(&place("headers", &row.id), sealed)?;
@@ -58,8 +58,8 @@ pub(crate) fn open_written(keys: &Keys, row: &ProviderRow) -> Result<WrittenProv
     Ok(WrittenProvider(written))
 }
 
-fn place<'a>(column: &'a str, id: &'a str) -> Place<'a> {
-    Place { table: "providers", column, id }
+fn place<'a>(column: &'a str, id: &'a str) -> SealPlace<'a> {
+    SealPlace { table: "providers", column, id }
 }
 
 /// A reference to the environment is no secret.

@@ -11,9 +11,9 @@ use crate::config::{Environment, Routing, WrittenProvider};
 use crate::store::key_check::{make_keys, open_keys};
 use crate::store::migrate::migrate;
 use crate::store::providers::{self, ProviderRow};
-use crate::vault::Keys;
+use crate::vault::VaultKeys;
 
-fn store() -> (Db, Keys) {
+fn store() -> (Db, VaultKeys) {
     let mut db = Db::open_in_memory().unwrap();
     migrate(&mut db).unwrap();
     let key = Secret::new([1; 32]);
@@ -26,7 +26,7 @@ fn written(value: Value) -> WrittenProvider {
     WrittenProvider(serde_json::from_value::<Map<_, _>>(value).unwrap())
 }
 
-fn row(keys: &Keys, id: &str, version: u64, value: Value) -> ProviderRow {
+fn row(keys: &VaultKeys, id: &str, version: u64, value: Value) -> ProviderRow {
     let parts = seal_written(keys, id, &written(value)).unwrap();
     ProviderRow {
         id: id.to_owned(),
@@ -114,7 +114,7 @@ fn what_cannot_be_used_is_shown_and_not_routed() {
     holdings.refresh(&db, &keys, &Environment::read([])).unwrap();
     let (routing, view) = merge(&Routing::default(), &holdings, Vec::new());
     assert!(routing.providers.is_empty());
-    let shown: Vec<_> = view.providers.iter().map(Connection::shown).collect();
+    let shown: Vec<_> = view.providers.iter().map(ProviderConnection::shown).collect();
     assert_eq!((&shown[0]["state"], &shown[0]["region"]), (&json!("faulty"), &json!("here")));
     let reason = |shown: &Value| shown["reason"].as_str().unwrap().to_owned();
     assert_eq!(reason(&shown[0]), "api_key: the environment variable GONE is not set");

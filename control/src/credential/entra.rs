@@ -28,7 +28,7 @@ pub(super) enum Entra {
 
 /// What `az ad sp create-for-rbac` prints, in its forms.
 #[derive(Deserialize)]
-struct File {
+struct EntraFile {
     #[serde(alias = "tenantId", alias = "tenant_id")]
     tenant: String,
     #[serde(rename = "appId", alias = "clientId", alias = "client_id")]
@@ -74,8 +74,8 @@ impl Entra {
         Ok(Self::Machine { client_id, resource, surroundings: surroundings.clone() })
     }
 
-    fn application(file: File, authority: &str, resource: &'static str) -> Result<Self, &'static str> {
-        let File { tenant, client_id, client_secret } = file;
+    fn application(file: EntraFile, authority: &str, resource: &'static str) -> Result<Self, &'static str> {
+        let EntraFile { tenant, client_id, client_secret } = file;
         if !is_name(&tenant) || !is_name(&client_id) || client_secret.is_empty() {
             return Err(SHAPE);
         }
@@ -174,14 +174,14 @@ fn cloud(host: Option<&str>) -> Cloud {
     OTHERS.into_iter().find(|(end, ..)| host.ends_with(end)).unwrap_or(PUBLIC)
 }
 
-fn file(key: &str) -> Result<File, &'static str> {
+fn file(key: &str) -> Result<EntraFile, &'static str> {
     if key.starts_with('{') {
         return serde_json::from_str(key).map_err(|_| SHAPE);
     }
     let mut parts = key.splitn(3, ':').map(|part| part.trim().to_owned());
     match (parts.next(), parts.next(), parts.next()) {
         (Some(tenant), Some(client_id), Some(secret)) => {
-            Ok(File { tenant, client_id, client_secret: secret })
+            Ok(EntraFile { tenant, client_id, client_secret: secret })
         }
         _ => Err(SHAPE),
     }

@@ -48,7 +48,7 @@ enum By {
 pub(crate) struct Metadata(pub(crate) Option<String>);
 
 #[derive(Deserialize)]
-struct File {
+struct ServiceAccountFile {
     #[serde(rename = "type")]
     kind: String,
     client_email: Option<String>,
@@ -71,7 +71,7 @@ pub(crate) struct Given {
 impl Grant {
     /// The account that a file of Google's tools describes, or what is wrong with the file.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
-        let file: File = serde_json::from_str(text).map_err(|_| SHAPE)?;
+        let file: ServiceAccountFile = serde_json::from_str(text).map_err(|_| SHAPE)?;
         let token_uri = file.token_uri.unwrap_or_else(|| TOKEN_URI.to_owned());
         if !is_safe(&token_uri) {
             return Err("has a token_uri that is no https:// address");
@@ -137,7 +137,7 @@ impl Grant {
 
     /// The project that a file of Google's tools names.
     pub(crate) fn project_of(text: &str) -> Option<String> {
-        serde_json::from_str::<File>(text).ok()?.project_id
+        serde_json::from_str::<ServiceAccountFile>(text).ok()?.project_id
     }
 
     /// The request for a token, made `now_s` seconds after the Unix epoch.
@@ -216,12 +216,12 @@ pub(crate) fn given(body: &[u8], now_s: u64) -> Option<Given> {
         }
     }
     #[derive(Deserialize)]
-    struct Answer {
+    struct TokenAnswer {
         access_token: String,
         expires_in: Option<Number>,
         expires_on: Option<Number>,
     }
-    let Answer { access_token, expires_in, expires_on } = serde_json::from_slice(body).ok()?;
+    let TokenAnswer { access_token, expires_in, expires_on } = serde_json::from_slice(body).ok()?;
     let expires_on = expires_on.and_then(|number| number.value());
     let expires_in = expires_in.and_then(|number| number.value());
     let expires_in = expires_in.or_else(|| expires_on.map(|end| end.saturating_sub(now_s)));

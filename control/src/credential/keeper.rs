@@ -13,16 +13,16 @@ use shared::sanitize::diagnostic;
 use tokio::task::JoinSet;
 
 use super::grant::{Given, Grant, given};
-use super::tokens::Tokens;
+use super::tokens::AccessTokens;
 
 /// Has what has changed published. False: it cannot now.
-type Publish = Box<dyn Fn() -> bool + Send>;
+type PublishTokens = Box<dyn Fn() -> bool + Send>;
 
 /// See the module.
 pub(crate) struct Keeper {
-    tokens: Tokens,
+    tokens: AccessTokens,
     http: Arc<dyn HttpClient>,
-    publish: Publish,
+    publish: PublishTokens,
     /// A token has come that is not published yet.
     is_owing: bool,
 }
@@ -34,7 +34,7 @@ impl fmt::Debug for Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(tokens: Tokens, http: Arc<dyn HttpClient>, publish: Publish) -> Self {
+    pub(crate) fn new(tokens: AccessTokens, http: Arc<dyn HttpClient>, publish: PublishTokens) -> Self {
         Self { tokens, http, publish, is_owing: false }
     }
 
@@ -131,7 +131,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_that_comes_is_published_and_a_refusal_is_told() {
-        let tokens = Tokens::default();
+        let tokens = AccessTokens::default();
         let good = Grant::machine(&Metadata(Some("127.0.0.1:1".into())));
         let (publish, mut published) = tokio::sync::mpsc::unbounded_channel();
         let script = Script(Mutex::new(vec![(200, r#"{"access_token":"fresh-token","expires_in":3600}"#)]));

@@ -14,7 +14,7 @@ use shared::secret::Secret;
 use self::entra::Entra;
 pub(crate) use grant::{Grant, Metadata};
 pub(crate) use keeper::Keeper;
-pub(crate) use tokens::Tokens;
+pub(crate) use tokens::AccessTokens;
 
 /// What the environment says of the machine's own accounts, in the variables of the clouds' own tools.
 #[derive(Clone, Debug, Default)]

@@ -13,17 +13,17 @@ use super::grant::{Given, Grant};
 
 /// See the module. Shared by whoever publishes, whoever renews and whoever shows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tokens(Arc<Shelf>);
+pub(crate) struct AccessTokens(Arc<TokenShelf>);
 
 #[derive(Debug, Default)]
-struct Shelf {
-    by_grant: Mutex<HashMap<[u8; 32], Held>>,
+struct TokenShelf {
+    by_grant: Mutex<HashMap<[u8; 32], HeldToken>>,
     /// Somebody wants a token that nobody wanted before, or another than there is.
     wanted: Notify,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldToken {
     grant: Grant,
     token: Option<(Secret<String>, u64)>,
     /// When it is asked for next.
@@ -41,7 +41,7 @@ struct Held {
 
 /// How it stands with the token of a grant, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Standing {
+pub(crate) struct TokenStanding {
     /// Until when the present token is good; none while there is none.
     pub(crate) expires_at_ms: Option<u64>,
     /// When it is renewed, or asked for again.
@@ -50,7 +50,7 @@ pub(crate) struct Standing {
     pub(crate) error: Option<String>,
 }
 
-impl Tokens {
+impl AccessTokens {
     /// These grants are wanted from now on, and no others.
     pub(crate) fn want(&self, grants: Vec<Grant>) {
         let mut by_grant = self.lock();
@@ -62,7 +62,7 @@ impl Tokens {
             if let Some(held) = known {
                 kept.insert(grant.id, held);
             } else {
-                kept.entry(grant.id).or_insert_with(|| Held::new(grant));
+                kept.entry(grant.id).or_insert_with(|| HeldToken::new(grant));
             }
         }
         *by_grant = kept;
@@ -109,8 +109,8 @@ impl Tokens {
     }
 
     /// How it stands with the token of `grant`.
-    pub(crate) fn standing(&self, grant: &Grant) -> Option<Standing> {
-        self.lock().get(&grant.id).map(|held| Standing {
+    pub(crate) fn standing(&self, grant: &Grant) -> Option<TokenStanding> {
+        self.lock().get(&grant.id).map(|held| TokenStanding {
             expires_at_ms: held.token.as_ref().map(|(_, expires_at_ms)| *expires_at_ms),
             next_at_ms: held.next_at_ms,
             error: held.trouble.clone(),
@@ -167,12 +167,12 @@ impl Tokens {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Held>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], HeldToken>> {
         self.0.by_grant.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
+impl HeldToken {
     fn new(grant: Grant) -> Self {
         Self {
             grant,
@@ -209,13 +209,13 @@ mod tests {
         Given { token: Secret::new(token.to_owned()), life_s: 1_000 }
     }
 
-    fn token(tokens: &Tokens, grant: &Grant, now_ms: u64) -> Result<String, &'static str> {
+    fn token(tokens: &AccessTokens, grant: &Grant, now_ms: u64) -> Result<String, &'static str> {
         tokens.current(grant, now_ms).map(|token| token.expose().clone())
     }
 
     #[test]
     fn a_token_is_asked_for_once_and_renewed_at_four_fifths_of_its_life() {
-        let (tokens, a) = (Tokens::default(), grant("a"));
+        let (tokens, a) = (AccessTokens::default(), grant("a"));
         assert_eq!(tokens.pause_ms(0), None);
         tokens.want(vec![a.clone(), a.clone()]);
         assert_eq!(token(&tokens, &a, 0), Err("its first access token has not come yet"));
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_failed_renewal_keeps_the_token_to_its_end_and_tries_again() {
-        let (tokens, a) = (Tokens::default(), grant("a"));
+        let (tokens, a) = (AccessTokens::default(), grant("a"));
         tokens.want(vec![a.clone()]);
         tokens.take_due(0);
         tokens.learn(&a, Ok(given("one")), 0);
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_refused_token_is_renewed_once_and_not_again_and_again() {
-        let (tokens, a) = (Tokens::default(), grant("a"));
+        let (tokens, a) = (AccessTokens::default(), grant("a"));
         assert!(!tokens.refused(&a.id, 0, 0), "nobody wants it");
         tokens.want(vec![a.clone()]);
         tokens.take_due(0);
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn what_nobody_wants_is_forgotten() {
-        let (tokens, a, b) = (Tokens::default(), grant("a"), grant("b"));
+        let (tokens, a, b) = (AccessTokens::default(), grant("a"), grant("b"));
         tokens.want(vec![a.clone(), b.clone()]);
         assert_eq!(tokens.take_due(0).len(), 2);
         tokens.want(vec![b.clone()]);
@@ -297,7 +297,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_renews_hears_of_a_new_grant() {
-        let tokens = Tokens::default();
+        let tokens = AccessTokens::default();
         tokens.want(vec![grant("a")]);
         tokens.wanted().await;
         tokens.want(vec![grant("a"), grant("b")]);

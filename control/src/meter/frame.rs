@@ -19,7 +19,7 @@ use super::names;
 use crate::store::digest::{digest, wide_digest};
 use crate::store::marks::FileId;
 use crate::store::more::pack_lost;
-use crate::store::record::{Name, Record, Step, bounded, bounded_cost};
+use crate::store::record::{Record, RecordName, RecordStep, bounded, bounded_cost};
 use crate::store::varint;
 
 /// Makes `out` the frame of `event`, but for its header.
@@ -41,8 +41,8 @@ pub(crate) fn put(out: &mut Vec<u8>, event: &UsageEvent) {
 pub(crate) fn put_interrupted(out: &mut Vec<u8>, running: &UsageEvent, bytes_max: usize) {
     let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
     let mut record = record(running);
-    record.set_name(Name::Outcome, Outcome::Interrupted.name());
-    record.set_name(Name::Error, names::error(ErrorKind::Internal));
+    record.set_name(RecordName::Outcome, Outcome::Interrupted.name());
+    record.set_name(RecordName::Error, names::error(ErrorKind::Internal));
     loop {
         out.clear();
         out.extend_from_slice(&[0; HEADER]);
@@ -60,14 +60,14 @@ pub(crate) fn put_interrupted(out: &mut Vec<u8>, running: &UsageEvent, bytes_max
 
 /// A place in a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub(crate) struct JournalSpot {
     pub(crate) file: FileId,
     /// Bytes from its beginning.
     pub(crate) at: u64,
 }
 
 /// Writes the header of the frame that [`put`] made; bound to `spot`, if there is one.
-pub(crate) fn close(frame: &mut [u8], spot: Option<Spot>) {
+pub(crate) fn close(frame: &mut [u8], spot: Option<JournalSpot>) {
     let kind = if spot.is_some() { PLACED } else { FREE };
     close_as(kind, frame, spot);
 }
@@ -75,10 +75,10 @@ pub(crate) fn close(frame: &mut [u8], spot: Option<Spot>) {
 /// As [`close`] of an earlier release.
 #[cfg(test)]
 pub(crate) fn close_as_before(frame: &mut [u8], file: FileId) {
-    close_as(BOUND, frame, Some(Spot { file, at: 0 }));
+    close_as(BOUND, frame, Some(JournalSpot { file, at: 0 }));
 }
 
-fn close_as(kind: u8, frame: &mut [u8], spot: Option<Spot>) {
+fn close_as(kind: u8, frame: &mut [u8], spot: Option<JournalSpot>) {
     let Some((header, record)) = frame.split_first_chunk_mut::<HEADER>() else { return };
     let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
     let [a, b, c] = MARKER;
@@ -101,7 +101,7 @@ pub(crate) enum Frame<'a> {
 }
 
 /// Looks at the beginning of `bytes`, which are at `spot` of the journal, or else in a note.
-pub(crate) fn first(bytes: &[u8], spot: Option<Spot>) -> Frame<'_> {
+pub(crate) fn first(bytes: &[u8], spot: Option<JournalSpot>) -> Frame<'_> {
     let Some((&kind, rest)) = bytes.strip_prefix(&MARKER).and_then(<[u8]>::split_first) else {
         let zeros = blank(bytes);
         if zeros > 0 {
@@ -156,10 +156,10 @@ fn blank(bytes: &[u8]) -> usize {
 }
 
 /// The digest of a record. Length, place and number of the file have bits of their own.
-fn sum_of(kind: u8, spot: Option<Spot>, length: u32, record: &[u8]) -> u32 {
+fn sum_of(kind: u8, spot: Option<JournalSpot>, length: u32, record: &[u8]) -> u32 {
     let length = u64::from(length);
     match spot {
-        Some(Spot { file: FileId { origin, number }, at }) => {
+        Some(JournalSpot { file: FileId { origin, number }, at }) => {
             let place = if kind == PLACED { at.rotate_left(PLACE_SHIFT) } else { 0 };
             wide_digest(origin ^ (number << NUMBER_SHIFT) ^ place ^ length, record)
         }
@@ -213,8 +213,8 @@ fn lost(event: &UsageEvent) -> Vec<u8> {
     pack_lost(steps.filter_map(|(place, step)| Some((place, step.lost.as_deref()?))))
 }
 
-fn step_of(step: &TraceStep) -> Step<'_> {
-    Step {
+fn step_of(step: &TraceStep) -> RecordStep<'_> {
+    RecordStep {
         provider: step.provider.as_str(),
         model: step.model.as_str(),
         result: names::result(step.result),

@@ -23,7 +23,7 @@ use crate::store::marks::{self, FileId};
 use crate::store::record::{Record, Texts, Trace};
 use crate::store::request_index::RequestIndex;
 use crate::store::requests;
-use crate::store::usage::{Stored, Usage};
+use crate::store::usage::{Stored, UsageTable};
 
 /// Moves events into the database. Runs on the writer thread.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Meter {
     db: Connection,
     inbox: Inbox,
     gauge: Arc<Gauge>,
-    usage: Usage,
+    usage: UsageTable,
     index: RequestIndex,
     charges: Charges,
     tracked: Vec<Tracked>,
@@ -46,12 +46,12 @@ pub(crate) struct Meter {
     gone: Vec<FileId>,
     buffer: Vec<u8>,
     stored_at: Option<Instant>,
-    trouble: Option<Trouble>,
+    trouble: Option<StoringTrouble>,
 }
 
 /// Storing fails at the moment.
 #[derive(Clone, Copy, Debug)]
-struct Trouble {
+struct StoringTrouble {
     retry_at: Instant,
     pause: Duration,
     /// There is no room on the disk.
@@ -78,7 +78,7 @@ impl Meter {
             db,
             inbox,
             gauge,
-            usage: Usage::default(),
+            usage: UsageTable::default(),
             index: RequestIndex::new(),
             charges: Charges::new(counters),
             tracked: Vec::new(),
@@ -376,7 +376,7 @@ impl Meter {
     fn fail(&mut self, error: &rusqlite::Error) -> Duration {
         let pause = self.trouble.map_or(PAUSE_MIN, |trouble| (trouble.pause * 2).min(PAUSE_MAX));
         let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
-        self.trouble = Some(Trouble { retry_at: Instant::now() + pause, pause, is_full });
+        self.trouble = Some(StoringTrouble { retry_at: Instant::now() + pause, pause, is_full });
         if self.gauge.fail(error.to_string()) {
             tracing::error!("usage records cannot be stored and wait: {error}");
         }

@@ -18,11 +18,11 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use shared::usage::{Note, UsageEvent, UsageLog};
 
-use super::frame::{self, Spot};
+use super::frame::{self, JournalSpot};
 use super::gauge::{Gauge, add, read};
 use super::notes::{Notes, is_notes};
 use super::segment::{SEGMENT_BYTES, Segment, Spare, create, file_id, is_full};
-use super::spares::{self, Exchange, Spares};
+use super::spares::{self, SpareExchange, Spares};
 use crate::store::marks::FileId;
 use crate::vault::random;
 
@@ -32,7 +32,7 @@ pub(crate) struct Journal {
     dir: PathBuf,
     /// New segments; one every [`SEGMENT_BYTES`] of events, so its length needs no bound of its own.
     segments: Sender<Arc<Segment>>,
-    exchange: Exchange,
+    exchange: SpareExchange,
     gauge: Arc<Gauge>,
 }
 
@@ -78,9 +78,9 @@ impl Journal {
     }
 
     /// Returns a log for one thread. On a full disk it has no room until there is some.
-    pub(crate) fn log(&self) -> io::Result<Log> {
+    pub(crate) fn log(&self) -> io::Result<WorkerLog> {
         let id = FileId { origin: origin()?, number: 0 };
-        let mut log = Log {
+        let mut log = WorkerLog {
             current: None,
             reserve: None,
             next: id,
@@ -119,7 +119,7 @@ impl Journal {
 
 /// The log of one thread.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct WorkerLog {
     current: Option<Current>,
     /// For the exchanges that are under way when the current file is full and no other can be had.
     reserve: Option<Spare>,
@@ -128,7 +128,7 @@ pub(crate) struct Log {
     notes: Notes,
     frame: Vec<u8>,
     segments: Sender<Arc<Segment>>,
-    exchange: Exchange,
+    exchange: SpareExchange,
     gauge: Arc<Gauge>,
     dir: PathBuf,
 }
@@ -148,7 +148,7 @@ struct Current {
     is_torn: bool,
 }
 
-impl UsageLog for Log {
+impl UsageLog for WorkerLog {
     fn append(&mut self, event: &UsageEvent) -> bool {
         frame::put(&mut self.frame, event);
         let is_written = self.write_here() || (self.rotate() && self.write_here());
@@ -182,7 +182,7 @@ impl UsageLog for Log {
     }
 }
 
-impl Log {
+impl WorkerLog {
     /// Makes the first file and the reserve.
     fn open_files(&mut self) -> io::Result<()> {
         let id = self.next.take();
@@ -292,7 +292,7 @@ impl Current {
         if end > self.bytes_max || self.is_torn {
             return false;
         }
-        frame::close(frame, Some(Spot { file: self.segment.id, at: self.bytes }));
+        frame::close(frame, Some(JournalSpot { file: self.segment.id, at: self.bytes }));
         if let Err(error) = self.file.write_all_at(frame, self.bytes) {
             tracing::error!("{} cannot be written: {error}", self.segment.path.display());
             self.is_torn = true;
@@ -305,7 +305,7 @@ impl Current {
     }
 }
 
-impl Drop for Log {
+impl Drop for WorkerLog {
     fn drop(&mut self) {
         if let Some(current) = self.current.take() {
             seal(&self.gauge, &current.segment);

@@ -56,7 +56,7 @@ impl Notes {
 
 /// A sort of slots.
 #[derive(Debug)]
-struct Kind {
+struct SlotKind {
     slot_bytes: usize,
     slots_max: u32,
     extension: &'static str,
@@ -67,7 +67,7 @@ struct Kind {
 struct Slots {
     /// The path of the files but for number and extension.
     stem: PathBuf,
-    kind: &'static Kind,
+    kind: &'static SlotKind,
     files: Vec<File>,
     /// Struck slots, to be used again.
     free: Vec<u32>,
@@ -78,7 +78,7 @@ struct Slots {
 }
 
 impl Slots {
-    fn new(stem: PathBuf, kind: &'static Kind) -> Self {
+    fn new(stem: PathBuf, kind: &'static SlotKind) -> Self {
         Self { stem, kind, files: Vec::new(), free: Vec::new(), next: 0, is_failing: false }
     }
 
@@ -165,9 +165,9 @@ fn slot_bytes(path: &Path) -> Option<usize> {
 }
 
 /// For most records.
-const SHORT: Kind = Kind { slot_bytes: 512, slots_max: 16_384, extension: ".short-notes" };
+const SHORT: SlotKind = SlotKind { slot_bytes: 512, slots_max: 16_384, extension: ".short-notes" };
 /// For any record: ids have at most 128 bytes, a selector 256, and a trace that does not fit is left away.
-const LONG: Kind = Kind { slot_bytes: 4 << 10, slots_max: 2_048, extension: ".long-notes" };
+const LONG: SlotKind = SlotKind { slot_bytes: 4 << 10, slots_max: 2_048, extension: ".long-notes" };
 /// Extensions, and the bytes of a slot; the last is that of earlier versions.
 const KINDS: [(&str, usize); 3] =
     [(SHORT.extension, SHORT.slot_bytes), (LONG.extension, LONG.slot_bytes), (".notes", 1_024)];
@@ -186,7 +186,7 @@ mod tests {
 
     use super::super::tests::{Process, event};
     use super::*;
-    use crate::store::record::{Name, Record, Texts};
+    use crate::store::record::{Record, RecordName, Texts};
 
     fn all_records(dir: &Path) -> usize {
         let paths =
@@ -290,7 +290,10 @@ mod tests {
             let bytes = fs::read(notes.long.path(0)).unwrap();
             let (record, trace) =
                 Record::take(records(&notes.long.path(0), &bytes).next().unwrap(), Texts::Inline).unwrap();
-            assert_eq!((record.name(Name::Outcome), record.name(Name::Error)), ("interrupted", "internal"));
+            assert_eq!(
+                (record.name(RecordName::Outcome), record.name(RecordName::Error)),
+                ("interrupted", "internal")
+            );
             assert_eq!((trace.count(), record.lost.is_empty()), (kept, kept == 0));
             notes.strike(note);
             assert_eq!(all_records(home.path()), 0);

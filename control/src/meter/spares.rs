@@ -26,7 +26,7 @@ struct Full {
 
 /// The end of a data-plane thread.
 #[derive(Clone, Debug)]
-pub(super) struct Exchange {
+pub(super) struct SpareExchange {
     ready: Receiver<Spare>,
     full: Sender<Full>,
 }
@@ -47,15 +47,15 @@ pub(crate) struct Spares {
 }
 
 /// The two ends, for files in `dir` that are named after `origin`.
-pub(super) fn exchange(dir: PathBuf, origin: u64) -> (Exchange, Spares) {
+pub(super) fn exchange(dir: PathBuf, origin: u64) -> (SpareExchange, Spares) {
     let (ready, unused) = bounded(SPARES_MAX);
     let (given, full) = bounded(SPARES_MAX);
-    let ours = Exchange { ready: unused.clone(), full: given };
+    let ours = SpareExchange { ready: unused.clone(), full: given };
     let next = FileId { origin, number: 0 };
     (ours, Spares { dir, next, ready, unused, full, kept: Vec::new(), retry_at: None })
 }
 
-impl Exchange {
+impl SpareExchange {
     pub(super) fn take(&self) -> Option<Spare> {
         self.ready.try_recv().ok()
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::frame::{self, Frame, Spot};
+use super::frame::{self, Frame, JournalSpot};
 use super::gauge::Gauge;
 use super::segment::Segment;
 use super::spares::Spares;
@@ -104,7 +104,7 @@ impl Tracked {
             }
             let mut rest = buffer.as_slice();
             while taken.events < events_max && !rest.is_empty() {
-                let found = frame::first(rest, Some(Spot { file: self.segment.id, at: self.read }));
+                let found = frame::first(rest, Some(JournalSpot { file: self.segment.id, at: self.read }));
                 taken.garbage += self.gap(found);
                 let passed = match found {
                     Frame::Whole(record, length) => {

@@ -18,11 +18,11 @@ use shared::secret::Secret;
 
 use crate::actor::{Actor, Who};
 use crate::config::{Plain, PlainReading};
-use crate::store::audit::{self, Entry};
+use crate::store::audit::{self, AuditEntry};
 use crate::store::credentials;
 use crate::store::error::OpenError;
 use crate::store::open::{Opened, open, sql_error};
-use crate::vault::Keys;
+use crate::vault::VaultKeys;
 
 /// How it went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,7 +135,7 @@ fn readable(plain: &Plain) -> Result<PlainReading, ImportError> {
 /// Seals what is new, in one transaction.
 fn store(
     db: &mut Connection,
-    keys: &Keys,
+    keys: &VaultKeys,
     reading: &PlainReading,
     imported: &mut Imported,
 ) -> rusqlite::Result<()> {
@@ -150,7 +150,7 @@ fn store(
         }
         credentials::put(&tx, keys, (provider, key), now_ms)?;
         let shown = |set: bool| json!({"set": set});
-        let entry = Entry::done("credential.import", "credential", provider)
+        let entry = AuditEntry::done("credential.import", "credential", provider)
             .before(shown(before.is_some()))
             .after(shown(true));
         audit::append(&tx, keys, &actor, now_ms, &entry)?;

@@ -13,7 +13,7 @@ use shared::quota::Counters;
 use super::quotas::Book;
 use super::touched::ChangedKeys;
 use crate::config::{AdminKey, Config};
-use crate::store::keys::{self, Opening};
+use crate::store::keys::{self, OpeningKey};
 use crate::store::projects;
 use crate::store::quotas::Rules;
 
@@ -52,7 +52,7 @@ impl AccessHalf {
     fn project_keys(&mut self, book: &Book, db: &Connection) -> rusqlite::Result<KeyTable> {
         let mut projects = HashMap::new();
         for row in projects::enabled(db)? {
-            projects.insert(row.id.clone(), Project::of(row));
+            projects.insert(row.id.clone(), ProjectAccess::of(row));
         }
         let mut table = KeyTable::default();
         keys::each_open(db, shared::clock::unix_ms(), |key| {
@@ -86,7 +86,7 @@ impl AccessHalf {
             table.remove(&key.hash);
             let project = projects::find(db, &key.project)?.filter(|project| !project.disabled);
             if let Some(project) = project.filter(|_| key.is_open) {
-                self.open(&mut table, key, &Project::of(project), &book);
+                self.open(&mut table, key, &ProjectAccess::of(project), &book);
             }
         }
         self.leave_out_ended(&mut table, now_ms);
@@ -97,7 +97,7 @@ impl AccessHalf {
         Ok(true)
     }
 
-    fn open(&mut self, table: &mut KeyTable, key: Opening, project: &Project, book: &Book) {
+    fn open(&mut self, table: &mut KeyTable, key: OpeningKey, project: &ProjectAccess, book: &Book) {
         self.ends.extend(key.expires_at_ms.map(|end| (end, key.hash)));
         table.insert(key.hash, Arc::new(access(key, project, book)));
     }
@@ -117,18 +117,18 @@ impl AccessHalf {
 }
 
 /// What all keys of a project have in common.
-struct Project {
+struct ProjectAccess {
     id: ProjectId,
     allowlist: Option<Arc<Allowlist>>,
 }
 
-impl Project {
-    fn of(row: projects::Project) -> Self {
+impl ProjectAccess {
+    fn of(row: projects::StoredProject) -> Self {
         Self { id: ProjectId::new(row.id), allowlist: said(row.allowlist) }
     }
 }
 
-fn access(key: Opening, project: &Project, book: &Book) -> Access {
+fn access(key: OpeningKey, project: &ProjectAccess, book: &Book) -> Access {
     Access {
         quotas: book.of(&key.id, project.id.as_str(), key.acts_as.as_deref()),
         key: KeyId::new(key.id),

@@ -9,7 +9,7 @@ mod routes;
 mod touched;
 
 pub(crate) use publisher::{Publisher, PublisherParams};
-pub(crate) use reload::{Reloader, Reloading, Report, StatusCell};
+pub(crate) use reload::{ReloadReport, Reloader, Reloading, StatusCell};
 pub(crate) use touched::{ChangedKeys, Touched, TouchedAccess};
 
 #[cfg(test)]

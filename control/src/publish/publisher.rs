@@ -14,16 +14,16 @@ use shared::sanitize;
 use shared::snapshot::{Snapshot, SnapshotPublisher};
 
 use super::access::AccessHalf;
-use super::reload::Report;
+use super::reload::ReloadReport;
 use super::routes::{self, Routes, Signing};
 use super::touched::{Touched, TouchedAccess};
 use crate::catalog::merge::Merger;
-use crate::catalog::shelf::Shelf;
+use crate::catalog::shelf::CatalogShelf;
 use crate::config::{Config, Environment, Routing};
 use crate::connection::{Holdings, KeptKeys, ViewCell, merge};
-use crate::credential::Tokens;
+use crate::credential::AccessTokens;
 use crate::store::endpoints;
-use crate::vault::Keys;
+use crate::vault::VaultKeys;
 
 /// Makes and publishes snapshots.
 pub(crate) struct Publisher {
@@ -36,11 +36,11 @@ pub(crate) struct Publisher {
     holdings: Holdings,
     /// Both together, as they are shown.
     view: ViewCell,
-    keys: Arc<Keys>,
+    keys: Arc<VaultKeys>,
     /// Access tokens for those that need them.
-    tokens: Tokens,
+    tokens: AccessTokens,
     /// What is known of models beside the configuration.
-    catalog: Arc<Shelf>,
+    catalog: Arc<CatalogShelf>,
     /// When what is known changes next without anybody's doing.
     next_change_at_ms: Option<u64>,
     board: Arc<Board>,
@@ -53,7 +53,7 @@ pub(crate) struct Publisher {
     /// Touched and not yet published, because reading it failed.
     owed: Touched,
     /// To be called when the file that was taken in last is published.
-    report: Option<Report>,
+    report: Option<ReloadReport>,
 }
 
 impl fmt::Debug for Publisher {
@@ -66,9 +66,9 @@ impl fmt::Debug for Publisher {
 #[derive(Debug)]
 pub(crate) struct PublisherParams {
     pub(crate) config: Arc<Config>,
-    pub(crate) keys: Arc<Keys>,
-    pub(crate) catalog: Arc<Shelf>,
-    pub(crate) tokens: Tokens,
+    pub(crate) keys: Arc<VaultKeys>,
+    pub(crate) catalog: Arc<CatalogShelf>,
+    pub(crate) tokens: AccessTokens,
     pub(crate) counters: Arc<Counters>,
     pub(crate) out: SnapshotPublisher,
 }
@@ -113,7 +113,7 @@ impl Publisher {
     }
 
     /// What is known of models beside the configuration.
-    pub(crate) fn catalog(&self) -> &Shelf {
+    pub(crate) fn catalog(&self) -> &CatalogShelf {
         &self.catalog
     }
 
@@ -126,7 +126,7 @@ impl Publisher {
     pub(crate) fn replace_file(
         &mut self,
         file: Routing,
-        report: Report,
+        report: ReloadReport,
         db: &Connection,
     ) -> rusqlite::Result<()> {
         self.file = self.kept_keys.fill(file);

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters, Period, Quota, Subject};
 
-use crate::store::quotas::{self, Row, Rules, parts};
+use crate::store::quotas::{self, QuotaRow, Rules, parts};
 
 /// Limits, by the callers whose requests they count.
 pub(super) struct Book {
@@ -37,8 +37,8 @@ impl Book {
         }
         restore_minutes(db, &rules, &quotas, &sliding)?;
         let is_everywhere =
-            |row: &&Arc<Row>| matches!(row.counted.subject.kind, Subject::Provider | Subject::Gateway);
-        let mut everywhere: Vec<&Arc<Row>> = rules.all().filter(is_everywhere).collect();
+            |row: &&Arc<QuotaRow>| matches!(row.counted.subject.kind, Subject::Provider | Subject::Gateway);
+        let mut everywhere: Vec<&Arc<QuotaRow>> = rules.all().filter(is_everywhere).collect();
         everywhere.sort_by(|one, other| one.id.cmp(&other.id));
         let everywhere = everywhere.into_iter().filter_map(|row| quotas.get(&row.id).cloned()).collect();
         Ok(Self { rules, quotas, everywhere })
@@ -67,7 +67,7 @@ impl Book {
     }
 }
 
-fn quota(row: &Row, counter: Arc<Counter>) -> Quota {
+fn quota(row: &QuotaRow, counter: Arc<Counter>) -> Quota {
     Quota {
         id: row.id.as_str().into(),
         subject: row.counted.subject.kind,
@@ -81,7 +81,7 @@ fn quota(row: &Row, counter: Arc<Counter>) -> Quota {
 }
 
 /// A counter that knows what was used in the window that runs now.
-fn restored(db: &Connection, row: &Row) -> rusqlite::Result<Counter> {
+fn restored(db: &Connection, row: &QuotaRow) -> rusqlite::Result<Counter> {
     let now_ms = unix_ms();
     let Some(period) = row.period else { return Ok(Counter::of_holds(now_ms)) };
     let counter = Counter::new(period, now_ms);

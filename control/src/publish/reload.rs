@@ -53,10 +53,10 @@ impl StatusCell {
 
 /// Takes providers and endpoints of a changed file, to be published, and calls the report once they are. Returns
 /// false if it cannot take them now and is to be asked again.
-pub(crate) type Sink = Box<dyn FnMut(Routing, Report) -> bool + Send>;
+pub(crate) type Sink = Box<dyn FnMut(Routing, ReloadReport) -> bool + Send>;
 
 /// Reports that a changed file is in force.
-pub(crate) type Report = Box<dyn FnOnce() + Send>;
+pub(crate) type ReloadReport = Box<dyn FnOnce() + Send>;
 
 /// Looks at the file and hands on what is new and good.
 pub(crate) struct Reloader {
@@ -66,9 +66,9 @@ pub(crate) struct Reloader {
     /// The content that was last read; none if it must be taken though it is the same.
     version: Option<Version>,
     /// How the file looked when it was last read; none if it is to be read in any case.
-    read: Option<Stamp>,
+    read: Option<FileStamp>,
     /// The file as it was at the last look, where that differs.
-    moving: Option<Stamp>,
+    moving: Option<FileStamp>,
 }
 
 /// The reloader's thread. It ends after this is dropped; a read from a file system that hangs holds up neither that nor
@@ -149,14 +149,14 @@ impl Reloader {
     /// Reads the file and publishes what it says, though it looks unchanged: a file beside it may have changed.
     pub(crate) fn reload(&mut self) -> Look {
         self.moving = None;
-        self.read = Some(Stamp::of(&self.config.file));
+        self.read = Some(FileStamp::of(&self.config.file));
         self.version = None;
         self.take()
     }
 
     /// Looks once.
     pub(crate) fn look(&mut self) -> Look {
-        let now = Stamp::of(&self.config.file);
+        let now = FileStamp::of(&self.config.file);
         if self.read == Some(now) {
             self.moving = None;
             return Look::Same;
@@ -199,7 +199,7 @@ impl Reloader {
 }
 
 impl Reloader {
-    fn report(&self, warnings: Vec<String>) -> Report {
+    fn report(&self, warnings: Vec<String>) -> ReloadReport {
         let (status, read_at_ms) = (self.status.clone(), unix_ms());
         Box::new(move || {
             for warning in warnings {
@@ -218,7 +218,7 @@ impl Reloader {
 
 /// What changes when a file does. The change time is set by the system, so a writer cannot keep it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     present: bool,
     inode: u64,
     bytes: u64,
@@ -226,7 +226,7 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(file: &Path) -> Self {
         fs::metadata(file).map_or_else(
             |_| Self::default(),

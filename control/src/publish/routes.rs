@@ -17,7 +17,7 @@ use shared::snapshot::{Route, Snapshot};
 
 use crate::catalog::merge::Merger;
 use crate::config::{self, ConnectionAuth, Policies, Provider, Routing};
-use crate::credential::{Grant, Sign, Tokens, bearer_header};
+use crate::credential::{AccessTokens, Grant, Sign, bearer_header};
 
 /// Provider instances, endpoints, and what each selector means.
 #[derive(Debug, Default)]
@@ -100,7 +100,7 @@ fn not_usable(provider: &Provider) -> Option<&'static str> {
 /// Signs requests with what is good at one moment.
 #[derive(Debug)]
 pub(crate) struct Signing<'a> {
-    pub(crate) tokens: &'a Tokens,
+    pub(crate) tokens: &'a AccessTokens,
     pub(crate) now_ms: u64,
 }
 

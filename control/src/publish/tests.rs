@@ -55,7 +55,7 @@ pub(crate) fn started(config: &Arc<Config>, out: SnapshotPublisher) -> (Publishe
         config: Arc::clone(config),
         keys,
         catalog,
-        tokens: crate::credential::Tokens::default(),
+        tokens: crate::credential::AccessTokens::default(),
         counters,
         out,
     };
@@ -244,7 +244,7 @@ fn a_changed_file_is_reported_when_it_is_in_force_and_not_before() {
     let (mut publisher, db) = started(&config, publisher);
     let waiting = Arc::new(std::sync::Mutex::new(Vec::new()));
     let queue = Arc::clone(&waiting);
-    let sink = move |routing, report: Report| {
+    let sink = move |routing, report: ReloadReport| {
         queue.lock().unwrap().push((routing, report));
         true
     };
@@ -470,7 +470,7 @@ fn keys_that_the_database_keeps_are_those_of_the_file_and_one_without_is_not_use
         config: Arc::clone(&config),
         keys,
         catalog,
-        tokens: crate::credential::Tokens::default(),
+        tokens: crate::credential::AccessTokens::default(),
         counters,
         out,
     };

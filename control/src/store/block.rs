@@ -12,7 +12,7 @@ use shared::usage::Lost;
 
 use super::digest::digest;
 use super::more;
-use super::record::{FIRST_NAMES, Name, Record, TEXTS, Texts, Trace};
+use super::record::{FIRST_NAMES, Record, RecordName, TEXTS, Texts, Trace};
 use super::varint;
 
 /// A row of the table that is being filled.
@@ -23,7 +23,7 @@ pub(crate) struct Block {
     pub(crate) exchanges: u32,
     pub(crate) requests: Vec<u8>,
     pub(crate) rows: Vec<u8>,
-    names: Names,
+    names: BlockNames,
     /// What the record before was read of as names, all of them still where they were found last.
     names_read: Vec<u8>,
     record: Vec<u8>,
@@ -31,7 +31,7 @@ pub(crate) struct Block {
 
 /// The texts of a block.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct BlockNames {
     pub(crate) packed: Vec<u8>,
     texts: Vec<Box<str>>,
     places: HashMap<Box<str>, u32>,
@@ -54,7 +54,7 @@ pub(crate) struct LostAt {
     pub(crate) lost: Lost,
 }
 
-impl Names {
+impl BlockNames {
     /// The place of `text`, which is the record's text number `at`.
     fn place(&mut self, at: usize, text: &str) -> u32 {
         let last = self.last_place(at);
@@ -135,7 +135,7 @@ impl Block {
         Pushed { places, lost }
     }
 
-    pub(crate) fn names(&self) -> &Names {
+    pub(crate) fn names(&self) -> &BlockNames {
         &self.names
     }
 
@@ -149,9 +149,9 @@ impl Block {
     }
 }
 
-/// The numbers of a step's first texts, as in [`Step::put`](super::record::Step::put).
-const STEP_PROVIDER: usize = Name::COUNT;
-const STEP_MODEL: usize = Name::COUNT + 1;
+/// The numbers of a step's first texts, as in [`Step::put`](super::record::RecordStep::put).
+const STEP_PROVIDER: usize = RecordName::COUNT;
+const STEP_MODEL: usize = RecordName::COUNT + 1;
 
 /// What stands for a request id in `requests`.
 pub(crate) fn request_hash(request_id: &str) -> u32 {
@@ -190,11 +190,11 @@ pub(crate) fn record<'a>(bytes: &'a [u8], names: &'a [&'a str]) -> Option<(Recor
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::Step;
+    use super::super::record::RecordStep;
     use super::*;
 
     /// A record as the journal holds it.
-    fn journaled(names: [&str; Name::COUNT]) -> Vec<u8> {
+    fn journaled(names: [&str; RecordName::COUNT]) -> Vec<u8> {
         let (started_at_ms, duration_us, status) = (1_700_000_000_000, 1, 200);
         let record =
             Record { request_id: "r", started_at_ms, duration_us, names, status, ..Record::default() };
@@ -231,7 +231,8 @@ mod tests {
         Record { names: target, lost: lost.into(), ..Record::default() }.put(&mut failed, text);
         for provider in ["p0", "p1"] {
             let (model, result, status) = ("m0", "status", Some(500));
-            Step { provider, model, result, status, head_us: None, spent_us: None }.put(&mut failed, text);
+            RecordStep { provider, model, result, status, head_us: None, spent_us: None }
+                .put(&mut failed, text);
         }
         let mut block = Block::default();
         for bytes in [&failed, &journaled(target), &failed, &journaled(target)] {

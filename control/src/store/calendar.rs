@@ -9,7 +9,7 @@ use super::rollup::{DAY_HOURS, HOUR_MS};
 
 /// The length of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bucket {
+pub(crate) enum BucketLength {
     Hour,
     Day,
     /// From Monday on (ISO 8601).
@@ -21,7 +21,7 @@ pub(crate) enum Bucket {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Calendar {
     /// `None` for one bucket over the whole time.
-    pub(crate) bucket: Option<Bucket>,
+    pub(crate) bucket: Option<BucketLength>,
     pub(crate) zone: TimeZone,
 }
 
@@ -60,10 +60,10 @@ impl Calendar {
             Span { start_ms, end_ms: start_ms.saturating_add(length) }
         };
         match bucket {
-            Bucket::Hour if self.is_utc() => whole(HOUR_MS),
-            Bucket::Day if self.is_utc() => whole(DAY_HOURS * HOUR_MS),
-            Bucket::Hour => self.hour(at_ms).unwrap_or_else(|| whole(HOUR_MS)),
-            Bucket::Day | Bucket::Week | Bucket::Month => {
+            BucketLength::Hour if self.is_utc() => whole(HOUR_MS),
+            BucketLength::Day if self.is_utc() => whole(DAY_HOURS * HOUR_MS),
+            BucketLength::Hour => self.hour(at_ms).unwrap_or_else(|| whole(HOUR_MS)),
+            BucketLength::Day | BucketLength::Week | BucketLength::Month => {
                 self.days(bucket, at_ms).unwrap_or_else(|| whole(DAY_HOURS * HOUR_MS))
             }
         }
@@ -83,17 +83,17 @@ impl Calendar {
         Some(Span { start_ms: u64::try_from(start_ms).unwrap_or(0), end_ms: u64::try_from(end_ms).ok()? })
     }
 
-    fn days(&self, bucket: Bucket, at_ms: u64) -> Option<Span> {
+    fn days(&self, bucket: BucketLength, at_ms: u64) -> Option<Span> {
         let at = Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()?;
         let date = at.to_zoned(self.zone.clone()).date();
         let (first, next) = match bucket {
-            Bucket::Hour | Bucket::Day => (date, date.tomorrow().ok()?),
-            Bucket::Week => {
+            BucketLength::Hour | BucketLength::Day => (date, date.tomorrow().ok()?),
+            BucketLength::Week => {
                 let back = date.weekday().to_monday_zero_offset();
                 let monday = date.checked_sub(i64::from(back).days()).ok()?;
                 (monday, monday.checked_add(7.days()).ok()?)
             }
-            Bucket::Month => (date.first_of_month(), date.last_of_month().tomorrow().ok()?),
+            BucketLength::Month => (date.first_of_month(), date.last_of_month().tomorrow().ok()?),
         };
         Some(Span { start_ms: self.midnight(first)?, end_ms: self.midnight(next)? })
     }
@@ -124,32 +124,32 @@ mod tests {
         u64::try_from(text.parse::<Timestamp>().unwrap().as_millisecond()).unwrap()
     }
 
-    fn calendar(bucket: Bucket, zone: &str) -> Calendar {
+    fn calendar(bucket: BucketLength, zone: &str) -> Calendar {
         Calendar { bucket: Some(bucket), zone: TimeZone::get(zone).unwrap() }
     }
 
     /// Zone, bucket, a moment, and where its bucket begins and ends.
-    type Row = (&'static str, Bucket, &'static str, &'static str, &'static str);
+    type Row = (&'static str, BucketLength, &'static str, &'static str, &'static str);
 
     #[rustfmt::skip]
     const ROWS: &[Row] = &[
-        ("UTC", Bucket::Month, "2028-02-29T23:00:00Z", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"),
-        ("UTC", Bucket::Week, "2026-11-22T12:00:00Z", "2026-11-16T00:00:00Z", "2026-11-23T00:00:00Z"),
+        ("UTC", BucketLength::Month, "2028-02-29T23:00:00Z", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"),
+        ("UTC", BucketLength::Week, "2026-11-22T12:00:00Z", "2026-11-16T00:00:00Z", "2026-11-23T00:00:00Z"),
         // 25 hours: summer time ends.
-        ("Europe/Berlin", Bucket::Day, "2026-10-25T12:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"),
+        ("Europe/Berlin", BucketLength::Day, "2026-10-25T12:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"),
         // 23 hours: it begins.
-        ("Europe/Berlin", Bucket::Day, "2026-03-29T12:00:00Z", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"),
-        ("Europe/Berlin", Bucket::Month, "2026-03-01T00:00:00Z", "2026-02-28T23:00:00Z", "2026-03-31T22:00:00Z"),
-        ("Europe/Berlin", Bucket::Hour, "2026-10-25T01:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"),
-        ("Asia/Kolkata", Bucket::Day, "2026-01-01T18:30:00Z", "2026-01-01T18:30:00Z", "2026-01-02T18:30:00Z"),
-        ("Asia/Kolkata", Bucket::Hour, "2026-01-01T18:29:59Z", "2026-01-01T17:30:00Z", "2026-01-01T18:30:00Z"),
+        ("Europe/Berlin", BucketLength::Day, "2026-03-29T12:00:00Z", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"),
+        ("Europe/Berlin", BucketLength::Month, "2026-03-01T00:00:00Z", "2026-02-28T23:00:00Z", "2026-03-31T22:00:00Z"),
+        ("Europe/Berlin", BucketLength::Hour, "2026-10-25T01:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"),
+        ("Asia/Kolkata", BucketLength::Day, "2026-01-01T18:30:00Z", "2026-01-01T18:30:00Z", "2026-01-02T18:30:00Z"),
+        ("Asia/Kolkata", BucketLength::Hour, "2026-01-01T18:29:59Z", "2026-01-01T17:30:00Z", "2026-01-01T18:30:00Z"),
         // Clocks go back by half an hour at 2 o'clock.
-        ("Australia/Lord_Howe", Bucket::Hour, "2026-04-04T14:50:00Z", "2026-04-04T14:00:00Z", "2026-04-04T15:00:00Z"),
-        ("Australia/Lord_Howe", Bucket::Hour, "2026-04-04T15:10:00Z", "2026-04-04T15:00:00Z", "2026-04-04T15:30:00Z"),
+        ("Australia/Lord_Howe", BucketLength::Hour, "2026-04-04T14:50:00Z", "2026-04-04T14:00:00Z", "2026-04-04T15:00:00Z"),
+        ("Australia/Lord_Howe", BucketLength::Hour, "2026-04-04T15:10:00Z", "2026-04-04T15:00:00Z", "2026-04-04T15:30:00Z"),
         // The clock goes from 23:59:59 to 01:00.
-        ("America/Santiago", Bucket::Day, "2026-09-06T12:00:00Z", "2026-09-06T04:00:00Z", "2026-09-07T03:00:00Z"),
+        ("America/Santiago", BucketLength::Day, "2026-09-06T12:00:00Z", "2026-09-06T04:00:00Z", "2026-09-07T03:00:00Z"),
         // There was no 30 December.
-        ("Pacific/Apia", Bucket::Day, "2011-12-30T09:00:00Z", "2011-12-29T10:00:00Z", "2011-12-30T10:00:00Z"),
+        ("Pacific/Apia", BucketLength::Day, "2011-12-30T09:00:00Z", "2011-12-29T10:00:00Z", "2011-12-30T10:00:00Z"),
     ];
 
     #[test]
@@ -171,10 +171,10 @@ mod tests {
             "America/Santiago",
         ] {
             for (bucket, from) in [
-                (Bucket::Hour, "2026-03-20T00:00:00Z"),
-                (Bucket::Day, "2011-12-20T00:00:00Z"),
-                (Bucket::Week, "2011-06-20T00:00:00Z"),
-                (Bucket::Month, "2026-01-20T00:00:00Z"),
+                (BucketLength::Hour, "2026-03-20T00:00:00Z"),
+                (BucketLength::Day, "2011-12-20T00:00:00Z"),
+                (BucketLength::Week, "2011-06-20T00:00:00Z"),
+                (BucketLength::Month, "2026-01-20T00:00:00Z"),
             ] {
                 let calendar = calendar(bucket, zone);
                 let mut span = calendar.span(ms(from));

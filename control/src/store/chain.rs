@@ -12,37 +12,37 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::vault as rows;
-use crate::vault::{Keys, Place};
+use crate::vault::{SealPlace, VaultKeys};
 
-/// A row's place in the chain; before the first row there is [`Link::START`].
+/// A row's place in the chain; before the first row there is [`ChainLink::START`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Link {
+pub(super) struct ChainLink {
     pub(super) id: i64,
     pub(super) mac: [u8; MAC_BYTES],
 }
 
-impl Link {
+impl ChainLink {
     const START: Self = Self { id: 0, mac: [0; MAC_BYTES] };
 }
 
 /// Both ends: the row before the first that is kept, and the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ends {
-    pub(super) before_first: Link,
-    pub(super) last: Link,
+    pub(super) before_first: ChainLink,
+    pub(super) last: ChainLink,
 }
 
 /// Marks where the chain of a new database, or of one from before there was an audit, begins.
-pub(crate) fn begin(tx: &Connection, keys: &Keys, now_ms: u64) -> rusqlite::Result<()> {
+pub(crate) fn begin(tx: &Connection, keys: &VaultKeys, now_ms: u64) -> rusqlite::Result<()> {
     if rows::sealed(tx, ENDS)?.is_some() {
         return Ok(());
     }
-    let sealed = seal(keys, Ends { before_first: Link::START, last: Link::START })?;
+    let sealed = seal(keys, Ends { before_first: ChainLink::START, last: ChainLink::START })?;
     rows::insert(tx, ENDS, &sealed, now_ms)
 }
 
 /// The ends as they were sealed; `None` if somebody has changed or removed them.
-pub(super) fn ends(db: &Connection, keys: &Keys) -> rusqlite::Result<Option<Ends>> {
+pub(super) fn ends(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Option<Ends>> {
     let Some(sealed) = rows::sealed(db, ENDS)? else { return Ok(None) };
     let Ok(plain) = keys.open(&place(), &sealed) else { return Ok(None) };
     let (links, rest) = plain.expose().as_chunks::<LINK_BYTES>();
@@ -52,20 +52,20 @@ pub(super) fn ends(db: &Connection, keys: &Keys) -> rusqlite::Result<Option<Ends
     })
 }
 
-pub(super) fn set_ends(tx: &Connection, keys: &Keys, ends: Ends) -> rusqlite::Result<()> {
+pub(super) fn set_ends(tx: &Connection, keys: &VaultKeys, ends: Ends) -> rusqlite::Result<()> {
     rows::replace(tx, ENDS, &seal(keys, ends)?)
 }
 
 /// The newest row as it stands in the table.
-pub(super) fn newest(db: &Connection) -> rusqlite::Result<Link> {
+pub(super) fn newest(db: &Connection) -> rusqlite::Result<ChainLink> {
     let link = db.prepare_cached(NEWEST)?.query_row([], |row| {
         let mac: Vec<u8> = row.get("mac")?;
-        Ok(Link { id: row.get("id")?, mac: mac.try_into().unwrap_or([0; MAC_BYTES]) })
+        Ok(ChainLink { id: row.get("id")?, mac: mac.try_into().unwrap_or([0; MAC_BYTES]) })
     });
-    Ok(link.optional()?.unwrap_or(Link::START))
+    Ok(link.optional()?.unwrap_or(ChainLink::START))
 }
 
-fn seal(keys: &Keys, ends: Ends) -> rusqlite::Result<Vec<u8>> {
+fn seal(keys: &VaultKeys, ends: Ends) -> rusqlite::Result<Vec<u8>> {
     let mut plain = Vec::with_capacity(2 * LINK_BYTES);
     for link in [ends.before_first, ends.last] {
         plain.extend_from_slice(&link.id.to_be_bytes());
@@ -74,8 +74,8 @@ fn seal(keys: &Keys, ends: Ends) -> rusqlite::Result<Vec<u8>> {
     keys.seal(&place(), &plain).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
-fn link(bytes: &[u8; LINK_BYTES]) -> Link {
-    let mut link = Link::START;
+fn link(bytes: &[u8; LINK_BYTES]) -> ChainLink {
+    let mut link = ChainLink::START;
     let (id, mac) = bytes.split_at(ID_BYTES);
     if let Ok(id) = id.try_into() {
         link.id = i64::from_be_bytes(id);
@@ -86,16 +86,16 @@ fn link(bytes: &[u8; LINK_BYTES]) -> Link {
     link
 }
 
-fn place() -> Place<'static> {
-    Place { table: "vault", column: "sealed", id: ENDS }
+fn place() -> SealPlace<'static> {
+    SealPlace { table: "vault", column: "sealed", id: ENDS }
 }
 
 /// What a row is signed with.
 #[derive(Debug)]
-pub(super) struct Signer(hmac::Key);
+pub(super) struct ChainSigner(hmac::Key);
 
-impl Signer {
-    pub(super) fn new(keys: &Keys) -> Self {
+impl ChainSigner {
+    pub(super) fn new(keys: &VaultKeys) -> Self {
         Self(keys.derived("audit chain"))
     }
 
@@ -103,7 +103,7 @@ impl Signer {
     /// that no two rows read alike.
     pub(super) fn sign(
         &self,
-        before: &Link,
+        before: &ChainLink,
         id: i64,
         at_ms: i64,
         texts: &[Option<&[u8]>; TEXTS.len()],
@@ -159,9 +159,9 @@ impl fmt::Display for ChainBroken {
 }
 
 /// Walks the chain from its first row to its last, in constant memory, and stops at the first fault.
-pub(crate) fn verify(db: &Connection, keys: &Keys) -> rusqlite::Result<Result<ChainHolds, ChainBroken>> {
+pub(crate) fn verify(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Result<ChainHolds, ChainBroken>> {
     let Some(ends) = ends(db, keys)? else { return Ok(Err(ChainBroken::Ends)) };
-    let signer = Signer::new(keys);
+    let signer = ChainSigner::new(keys);
     let mut statement = db.prepare(ALL)?;
     let mut found = statement.query([])?;
     let mut before = ends.before_first;
@@ -183,12 +183,12 @@ pub(crate) fn verify(db: &Connection, keys: &Keys) -> rusqlite::Result<Result<Ch
 /// Verifies up to `rows_max` rows from before `before_ms` at the beginning of the chain. Returns the last of them.
 pub(super) fn oldest(
     db: &Connection,
-    keys: &Keys,
+    keys: &VaultKeys,
     ends: &Ends,
     before_ms: i64,
     rows_max: u32,
-) -> rusqlite::Result<Result<Link, ChainBroken>> {
-    let signer = Signer::new(keys);
+) -> rusqlite::Result<Result<ChainLink, ChainBroken>> {
+    let signer = ChainSigner::new(keys);
     let mut statement = db.prepare_cached(OLDEST)?;
     let mut found = statement.query([rows_max])?;
     let mut before = ends.before_first;
@@ -206,10 +206,10 @@ pub(super) fn oldest(
 
 fn next(
     row: &Row<'_>,
-    signer: &Signer,
-    before: &Link,
+    signer: &ChainSigner,
+    before: &ChainLink,
     ends: &Ends,
-) -> rusqlite::Result<Result<Link, ChainBroken>> {
+) -> rusqlite::Result<Result<ChainLink, ChainBroken>> {
     let id: i64 = row.get("id")?;
     let expected = before.id.saturating_add(1);
     if id < expected || id > ends.last.id {
@@ -228,7 +228,7 @@ fn next(
     }
     let mac = signer.sign(before, id, row.get("at_ms")?, &texts);
     let stored = bytes(row.get_ref("mac")?).unwrap_or_default();
-    Ok(if mac == stored { Ok(Link { id, mac }) } else { Err(ChainBroken::Changed(id)) })
+    Ok(if mac == stored { Ok(ChainLink { id, mac }) } else { Err(ChainBroken::Changed(id)) })
 }
 
 /// The bytes of a text or blob, whatever they are: damage is a finding, not an error.

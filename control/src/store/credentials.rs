@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 use shared::secret::Secret;
 
-use crate::vault::{Keys, Place, SealError};
+use crate::vault::{SealError, SealPlace, VaultKeys};
 
 /// Where the key of `provider` is sealed.
-fn place(provider: &str) -> Place<'_> {
-    Place { table: "credentials", column: "sealed", id: provider }
+fn place(provider: &str) -> SealPlace<'_> {
+    SealPlace { table: "credentials", column: "sealed", id: provider }
 }
 
 /// Every key by the id of its provider instance. One that does not open is left out, and the log says so.
-pub(crate) fn all(db: &Connection, keys: &Keys) -> rusqlite::Result<HashMap<String, Secret<String>>> {
+pub(crate) fn all(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<HashMap<String, Secret<String>>> {
     let mut found = HashMap::new();
     let mut statement = db.prepare(ALL)?;
     let mut rows = statement.query([])?;
@@ -31,7 +31,11 @@ pub(crate) fn all(db: &Connection, keys: &Keys) -> rusqlite::Result<HashMap<Stri
 }
 
 /// The key of `provider`; none too where it does not open.
-pub(crate) fn find(db: &Connection, keys: &Keys, provider: &str) -> rusqlite::Result<Option<Secret<String>>> {
+pub(crate) fn find(
+    db: &Connection,
+    keys: &VaultKeys,
+    provider: &str,
+) -> rusqlite::Result<Option<Secret<String>>> {
     let sealed: Option<Vec<u8>> = db.query_row(FIND, [provider], |row| row.get("sealed")).optional()?;
     Ok(sealed.and_then(|sealed| opened(keys, provider, &sealed).ok()))
 }
@@ -39,7 +43,7 @@ pub(crate) fn find(db: &Connection, keys: &Keys, provider: &str) -> rusqlite::Re
 /// Seals `key` as the key of `provider`, in the place of an earlier one.
 pub(crate) fn put(
     db: &Connection,
-    keys: &Keys,
+    keys: &VaultKeys,
     (provider, key): (&str, &Secret<String>),
     now_ms: u64,
 ) -> rusqlite::Result<()> {
@@ -50,7 +54,7 @@ pub(crate) fn put(
     Ok(())
 }
 
-fn opened(keys: &Keys, provider: &str, sealed: &[u8]) -> Result<Secret<String>, SealError> {
+fn opened(keys: &VaultKeys, provider: &str, sealed: &[u8]) -> Result<Secret<String>, SealError> {
     let plain = keys.open(&place(provider), sealed)?;
     std::str::from_utf8(plain.expose()).map(|key| Secret::new(key.to_owned())).map_err(|_| SealError)
 }

@@ -1,7 +1,7 @@
 //! What reports are grouped by. Sums know the columns of their tables; the tags and the end user of an exchange are in
 //! its record alone, because clients may name any number of them.
 
-use super::record::{Name, Record};
+use super::record::{Record, RecordName};
 use super::requests::Column;
 
 /// What a report is grouped by.
@@ -35,8 +35,8 @@ impl Dimension {
     pub(crate) fn of<'a>(&self, record: &Record<'a>) -> &'a str {
         match self {
             Self::Column(column) => column.of(record),
-            Self::Tag(name) => tag(record.name(Name::Tags), name).unwrap_or_default(),
-            Self::EndUser => record.name(Name::EndUser),
+            Self::Tag(name) => tag(record.name(RecordName::Tags), name).unwrap_or_default(),
+            Self::EndUser => record.name(RecordName::EndUser),
         }
     }
 }
@@ -57,7 +57,7 @@ impl Marks {
 
     /// True if an exchange meets the conditions.
     pub(crate) fn fit(&self, record: &Record<'_>) -> bool {
-        self.has_tags(record.name(Name::Tags)) && self.has_end_user(record.name(Name::EndUser))
+        self.has_tags(record.name(RecordName::Tags)) && self.has_end_user(record.name(RecordName::EndUser))
     }
 
     /// True if a block with these names may hold an exchange that meets them.
@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn marks_fit_whole_tags_and_any_of_the_end_users() {
         let mut record = Record::default();
-        record.set_name(Name::Tags, "job=7,team=a");
-        record.set_name(Name::EndUser, "anna");
+        record.set_name(RecordName::Tags, "job=7,team=a");
+        record.set_name(RecordName::EndUser, "anna");
         let marks = |tags: &[(&str, &str)], users: &[&str]| Marks {
             tags: tags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             end_users: users.iter().map(|user| (*user).to_owned()).collect(),

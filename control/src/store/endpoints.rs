@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndpointRow {
     pub(crate) name: String,
-    pub(crate) failover: Vec<Member>,
+    pub(crate) failover: Vec<StoredMember>,
     pub(crate) preamble: Option<String>,
     pub(crate) version: u64,
     pub(crate) created_at_ms: u64,
@@ -18,7 +18,7 @@ pub(crate) struct EndpointRow {
 /// A provider instance with one of its models.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Member {
+pub(crate) struct StoredMember {
     pub(crate) provider: String,
     pub(crate) model: String,
 }

@@ -5,12 +5,12 @@ use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use super::block;
 use super::record::Record;
-use super::requests::Filter;
+use super::requests::RequestFilter;
 
 /// How far an export has come.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
-    filter: Filter,
+    filter: RequestFilter,
     /// The last block that was read.
     done: i64,
     /// The last block that there was in the beginning.
@@ -19,7 +19,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// The beginning of an export of what there is now.
-    pub(crate) fn start(db: &Connection, filter: Filter) -> rusqlite::Result<Self> {
+    pub(crate) fn start(db: &Connection, filter: RequestFilter) -> rusqlite::Result<Self> {
         let last: Option<i64> = db.query_row(LAST, [], |row| row.get("id")).optional()?;
         Ok(Self { filter, done: 0, last: last.unwrap_or(0) })
     }

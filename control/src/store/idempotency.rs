@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 /// A kept answer.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptAnswer {
     /// SHA-256 of the request.
     pub(crate) fingerprint: Vec<u8>,
     /// The HTTP status.
@@ -16,10 +16,15 @@ pub(crate) struct Kept {
 }
 
 /// Returns the kept answer of `actor` for `key`; forgets those that are older than [`KEPT_MS`].
-pub(crate) fn find(db: &Connection, actor: &str, key: &str, now_ms: u64) -> rusqlite::Result<Option<Kept>> {
+pub(crate) fn find(
+    db: &Connection,
+    actor: &str,
+    key: &str,
+    now_ms: u64,
+) -> rusqlite::Result<Option<KeptAnswer>> {
     db.prepare_cached(FORGET)?.execute([now_ms.saturating_sub(KEPT_MS)])?;
     let found = db.prepare_cached(FIND)?.query_row(named_params! {":actor": actor, ":key": key}, |row| {
-        Ok(Kept {
+        Ok(KeptAnswer {
             fingerprint: row.get("fingerprint")?,
             status: row.get("status")?,
             version: row.get("version")?,
@@ -34,7 +39,7 @@ pub(crate) fn keep(
     db: &Connection,
     actor: &str,
     key: &str,
-    kept: &Kept,
+    kept: &KeptAnswer,
     now_ms: u64,
 ) -> rusqlite::Result<()> {
     db.prepare_cached(KEEP)?.execute(named_params! {

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use shared::secret::Secret;
 
 use super::vault as rows;
-use crate::vault::{Keys, Place, SealError, open, random, seal};
+use crate::vault::{SealError, SealPlace, VaultKeys, open, random, seal};
 
 /// Makes the keys of a new database and stores them sealed. Runs inside the caller's transaction.
 pub(crate) fn make_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> Result<(), KeysError> {
@@ -23,11 +23,11 @@ pub(crate) fn make_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> R
 }
 
 /// Opens the keys of an existing database, changing nothing.
-pub(crate) fn open_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> Result<Keys, KeysError> {
+pub(crate) fn open_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> Result<VaultKeys, KeysError> {
     let data_key = open_key(db, rows::DATA_KEY, encryption_key, KeysError::WrongKey)?;
     let key_hash_key =
         open_key(db, rows::KEY_HASH_KEY, &data_key, KeysError::Unreadable(rows::KEY_HASH_KEY))?;
-    Ok(Keys { key_hash_key, data_key })
+    Ok(VaultKeys { key_hash_key, data_key })
 }
 
 /// Seals the data key, which `old` opens, by `new`. Runs inside the caller's transaction.
@@ -53,8 +53,8 @@ fn open_key(
     Ok(Secret::new(key))
 }
 
-fn place(name: &str) -> Place<'_> {
-    Place { table: "vault", column: "sealed", id: name }
+fn place(name: &str) -> SealPlace<'_> {
+    SealPlace { table: "vault", column: "sealed", id: name }
 }
 
 /// The reason why the keys of a database cannot be made or opened.

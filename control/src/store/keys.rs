@@ -11,11 +11,11 @@ use shared::key_hash::KeyHash;
 
 use super::allowlist;
 use super::rollup::HOUR_MS;
-use crate::vault::Place;
+use crate::vault::SealPlace;
 
 /// A project key, as the API shows it; nothing in it opens anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Key {
+pub(crate) struct StoredKey {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) project: String,
@@ -86,7 +86,7 @@ impl FromSql for KeyState {
     }
 }
 
-impl Key {
+impl StoredKey {
     fn of(row: &Row<'_>, now_ms: u64) -> rusqlite::Result<Self> {
         let expires_at_ms = row.get("expires_at_ms")?;
         Ok(Self {
@@ -109,14 +109,14 @@ impl Key {
     }
 
     /// Where the sealed copy of the key called `id` is kept.
-    pub(crate) fn place(id: &str) -> Place<'_> {
-        Place { table: "keys", column: "sealed", id }
+    pub(crate) fn place(id: &str) -> SealPlace<'_> {
+        SealPlace { table: "keys", column: "sealed", id }
     }
 }
 
 /// Which keys of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct KeyFilter {
     pub(crate) project: Option<String>,
     pub(crate) acts_as: Option<String>,
     pub(crate) state: Option<KeyState>,
@@ -126,10 +126,10 @@ pub(crate) struct Filter {
 pub(crate) fn page(
     db: &Connection,
     now_ms: u64,
-    filter: &Filter,
+    filter: &KeyFilter,
     after: &str,
     rows: i64,
-) -> rusqlite::Result<Vec<Key>> {
+) -> rusqlite::Result<Vec<StoredKey>> {
     let expired = filter.state.map(|state| state == KeyState::Expired);
     let values = named_params! {
         ":now": now_ms,
@@ -140,12 +140,12 @@ pub(crate) fn page(
         ":after": after,
         ":rows": rows,
     };
-    db.prepare_cached(PAGE)?.query_map(values, |row| Key::of(row, now_ms))?.collect()
+    db.prepare_cached(PAGE)?.query_map(values, |row| StoredKey::of(row, now_ms))?.collect()
 }
 
 /// The key called `id`, as it is at `now_ms`.
-pub(crate) fn find(db: &Connection, id: &str, now_ms: u64) -> rusqlite::Result<Option<Key>> {
-    db.prepare_cached(FIND)?.query_row([id], |row| Key::of(row, now_ms)).optional()
+pub(crate) fn find(db: &Connection, id: &str, now_ms: u64) -> rusqlite::Result<Option<StoredKey>> {
+    db.prepare_cached(FIND)?.query_row([id], |row| StoredKey::of(row, now_ms)).optional()
 }
 
 /// The sealed copy of a key, where one is kept.
@@ -173,7 +173,7 @@ pub(crate) fn living_as(db: &Connection, principal: &str) -> rusqlite::Result<u6
 /// Stores a new key.
 pub(crate) fn insert(
     tx: &Connection,
-    key: &Key,
+    key: &StoredKey,
     hash: KeyHash,
     sealed: Option<&[u8]>,
 ) -> rusqlite::Result<()> {
@@ -201,7 +201,7 @@ pub(crate) fn insert(
 }
 
 /// Stores the next version of a key. The sealed copy of one that is no longer recoverable is erased.
-pub(crate) fn update(tx: &Connection, key: &Key) -> rusqlite::Result<()> {
+pub(crate) fn update(tx: &Connection, key: &StoredKey) -> rusqlite::Result<()> {
     let [models, endpoints, routes] = allowlist::columns(&key.allowlist)?;
     tx.prepare_cached(UPDATE)?.execute(named_params! {
         ":id": key.id,
@@ -220,7 +220,7 @@ pub(crate) fn update(tx: &Connection, key: &Key) -> rusqlite::Result<()> {
 }
 
 /// Deletes a key. Its usage still counts for its family; returns true if it was the last key of that.
-pub(crate) fn delete(tx: &Connection, key: &Key) -> rusqlite::Result<bool> {
+pub(crate) fn delete(tx: &Connection, key: &StoredKey) -> rusqlite::Result<bool> {
     tx.prepare_cached(DELETE)?.execute([&key.id])?;
     if tx.prepare_cached(HAS_KEYS)?.exists([&key.family])? {
         tx.prepare_cached(REMEMBER)?.execute([&key.id, &key.family])?;
@@ -273,7 +273,7 @@ pub(crate) fn is_newly_used(db: &Connection, id: &str, hour: u64) -> rusqlite::R
 
 /// A key that opens the data plane at the moment, as far as the snapshot needs it.
 #[derive(Debug)]
-pub(crate) struct Opening {
+pub(crate) struct OpeningKey {
     pub(crate) id: String,
     pub(crate) hash: KeyHash,
     pub(crate) project: String,
@@ -285,7 +285,11 @@ pub(crate) struct Opening {
 }
 
 /// Calls `take` with every key that is open.
-pub(crate) fn each_open(db: &Connection, now_ms: u64, mut take: impl FnMut(Opening)) -> rusqlite::Result<()> {
+pub(crate) fn each_open(
+    db: &Connection,
+    now_ms: u64,
+    mut take: impl FnMut(OpeningKey),
+) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(OPEN)?;
     let columns = OpeningColumns::of(&statement)?;
     let mut rows = statement.query(named_params! {":now": now_ms})?;
@@ -296,13 +300,13 @@ pub(crate) fn each_open(db: &Connection, now_ms: u64, mut take: impl FnMut(Openi
 }
 
 /// Returns a key, open or not.
-pub(crate) fn opening(db: &Connection, id: &str, now_ms: u64) -> rusqlite::Result<Option<Opening>> {
+pub(crate) fn opening(db: &Connection, id: &str, now_ms: u64) -> rusqlite::Result<Option<OpeningKey>> {
     let mut statement = db.prepare_cached(OPENING)?;
     let columns = OpeningColumns::of(&statement)?;
     statement.query_row(named_params! {":id": id, ":now": now_ms}, |row| columns.read(row)).optional()
 }
 
-/// The places of the columns of an [`Opening`]: looking them up by name in each row would take most of the time.
+/// The places of the columns of an [`OpeningKey`]: looking them up by name in each row would take most of the time.
 struct OpeningColumns {
     id: usize,
     hash: usize,
@@ -327,8 +331,8 @@ impl OpeningColumns {
         })
     }
 
-    fn read(&self, row: &Row<'_>) -> rusqlite::Result<Opening> {
-        Ok(Opening {
+    fn read(&self, row: &Row<'_>) -> rusqlite::Result<OpeningKey> {
+        Ok(OpeningKey {
             id: row.get(self.id)?,
             hash: KeyHash(row.get(self.hash)?),
             project: row.get(self.project)?,

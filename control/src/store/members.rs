@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A human in a project, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Member {
+pub(crate) struct ProjectMember {
     pub(crate) project: String,
     pub(crate) principal: String,
     pub(crate) role: MemberRole,
@@ -46,7 +46,7 @@ impl FromSql for MemberRole {
     }
 }
 
-impl Member {
+impl ProjectMember {
     fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             project: row.get("project")?,
@@ -58,23 +58,32 @@ impl Member {
 }
 
 /// Up to `rows` members of a project whose principals' ids come after `after`.
-pub(crate) fn page(db: &Connection, project: &str, after: &str, rows: i64) -> rusqlite::Result<Vec<Member>> {
+pub(crate) fn page(
+    db: &Connection,
+    project: &str,
+    after: &str,
+    rows: i64,
+) -> rusqlite::Result<Vec<ProjectMember>> {
     let values = named_params! {":project": project, ":after": after, ":rows": rows};
-    db.prepare_cached(PAGE)?.query_map(values, Member::of)?.collect()
+    db.prepare_cached(PAGE)?.query_map(values, ProjectMember::of)?.collect()
 }
 
-pub(crate) fn find(db: &Connection, project: &str, principal: &str) -> rusqlite::Result<Option<Member>> {
-    db.prepare_cached(FIND)?.query_row([project, principal], Member::of).optional()
+pub(crate) fn find(
+    db: &Connection,
+    project: &str,
+    principal: &str,
+) -> rusqlite::Result<Option<ProjectMember>> {
+    db.prepare_cached(FIND)?.query_row([project, principal], ProjectMember::of).optional()
 }
 
 /// Every membership of a human.
-pub(crate) fn of_principal(db: &Connection, principal: &str) -> rusqlite::Result<Vec<Member>> {
-    db.prepare_cached(OF_PRINCIPAL)?.query_map([principal], Member::of)?.collect()
+pub(crate) fn of_principal(db: &Connection, principal: &str) -> rusqlite::Result<Vec<ProjectMember>> {
+    db.prepare_cached(OF_PRINCIPAL)?.query_map([principal], ProjectMember::of)?.collect()
 }
 
 /// Every member of a project.
-pub(crate) fn of_project(db: &Connection, project: &str) -> rusqlite::Result<Vec<Member>> {
-    db.prepare_cached(OF_PROJECT)?.query_map([project], Member::of)?.collect()
+pub(crate) fn of_project(db: &Connection, project: &str) -> rusqlite::Result<Vec<ProjectMember>> {
+    db.prepare_cached(OF_PROJECT)?.query_map([project], ProjectMember::of)?.collect()
 }
 
 /// How many owners a project has.
@@ -83,7 +92,7 @@ pub(crate) fn owners(db: &Connection, project: &str) -> rusqlite::Result<u64> {
 }
 
 /// Stores a membership; one that is there gets the role.
-pub(crate) fn put(tx: &Connection, member: &Member) -> rusqlite::Result<()> {
+pub(crate) fn put(tx: &Connection, member: &ProjectMember) -> rusqlite::Result<()> {
     tx.prepare_cached(PUT)?.execute(named_params! {
         ":project": member.project,
         ":principal": member.principal,

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use shared::usage::{Class, Lost, TokenCounts, Units, counted};
 
-use super::record::{Name, Record, Texts, bounded, bounded_cost, put_option, take_option};
+use super::record::{Record, RecordName, Texts, bounded, bounded_cost, put_option, take_option};
 use super::varint;
 
 /// True if `record` has nothing that stands here.
@@ -175,8 +175,12 @@ const COUNTS: u64 = 1;
 const UPSTREAM_ID: u64 = 1 << 5;
 const VENDOR_COST: u64 = 1 << 6;
 const LOST: u64 = 1 << 7;
-const TEXTS: [(u64, Name); 4] =
-    [(1 << 1, Name::Tier), (1 << 2, Name::Picture), (1 << 3, Name::Tags), (1 << 4, Name::EndUser)];
+const TEXTS: [(u64, RecordName); 4] = [
+    (1 << 1, RecordName::Tier),
+    (1 << 2, RecordName::Picture),
+    (1 << 3, RecordName::Tags),
+    (1 << 4, RecordName::EndUser),
+];
 
 /// The parts of a lost attempt. The lower bits are those of the classes, and of more that may come.
 const LOST_TIER: u64 = 1 << 24;
@@ -187,7 +191,7 @@ const LOST_QUOTA: u64 = 1 << 27;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::record::{Step, Trace};
+    use crate::store::record::{RecordStep, Trace};
 
     fn text(out: &mut Vec<u8>, _: usize, text: &str) {
         varint::put_text(out, text);
@@ -216,7 +220,7 @@ mod tests {
             lost: Cow::Borrowed(&packed),
             ..Record::default()
         };
-        let bare = Record { names: ["o"; Name::COUNT], ..Record::default() };
+        let bare = Record { names: ["o"; RecordName::COUNT], ..Record::default() };
         let alone = [
             Record { units: Units { tool_calls: 9, ..Units::ZERO }, ..Record::default() },
             Record { vendor_cost_nano_usd: Some(u64::MAX), ..Record::default() },
@@ -224,8 +228,14 @@ mod tests {
             Record { lost: Cow::Borrowed(&packed), ..Record::default() },
             Record::default(),
         ];
-        let step =
-            Step { provider: "p", model: "m", result: "served", status: None, head_us: None, spent_us: None };
+        let step = RecordStep {
+            provider: "p",
+            model: "m",
+            result: "served",
+            status: None,
+            head_us: None,
+            spent_us: None,
+        };
         for record in [whole, bare].into_iter().chain(alone) {
             let mut bytes = Vec::new();
             record.put(&mut bytes, text);

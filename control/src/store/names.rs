@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde::Serialize;
 
-use super::record::{Name, Record};
+use super::record::{Record, RecordName};
 
 /// What has an id and a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Named {
+pub(crate) enum NamedKind {
     Key,
     Project,
     Principal,
@@ -18,7 +18,7 @@ pub(crate) enum Named {
 
 /// A name, and the address of a human.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Label {
+pub(crate) struct NameLabel {
     pub(crate) name: Option<String>,
     pub(crate) email: Option<String>,
 }
@@ -26,12 +26,17 @@ pub(crate) struct Label {
 /// Names that were looked up, so that each is looked up once.
 #[derive(Debug, Default)]
 pub(crate) struct Labels {
-    known: HashMap<Named, HashMap<String, Label>>,
+    known: HashMap<NamedKind, HashMap<String, NameLabel>>,
 }
 
 impl Labels {
     /// Returns what `id` is called; a label without a name where nothing is known of it.
-    pub(crate) fn find(&mut self, db: &Connection, named: Named, id: &str) -> rusqlite::Result<Label> {
+    pub(crate) fn find(
+        &mut self,
+        db: &Connection,
+        named: NamedKind,
+        id: &str,
+    ) -> rusqlite::Result<NameLabel> {
         let known = self.known.entry(named).or_default();
         if let Some(label) = known.get(id) {
             return Ok(label.clone());
@@ -59,13 +64,13 @@ impl OwnerNames {
     pub(crate) fn of(db: &Connection, labels: &mut Labels, ids: [Option<&str>; 3]) -> rusqlite::Result<Self> {
         let mut find = |named, id: Option<&str>| match id.filter(|id| !id.is_empty()) {
             Some(id) => labels.find(db, named, id),
-            None => Ok(Label::default()),
+            None => Ok(NameLabel::default()),
         };
         let [key, project, principal] = ids;
-        let principal = find(Named::Principal, principal)?;
+        let principal = find(NamedKind::Principal, principal)?;
         Ok(Self {
-            key_name: find(Named::Key, key)?.name,
-            project_name: find(Named::Project, project)?.name,
+            key_name: find(NamedKind::Key, key)?.name,
+            project_name: find(NamedKind::Project, project)?.name,
             principal_name: principal.name,
             principal_email: principal.email,
         })
@@ -77,20 +82,24 @@ impl OwnerNames {
         labels: &mut Labels,
         record: &Record<'_>,
     ) -> rusqlite::Result<Self> {
-        Self::of(db, labels, [Name::Key, Name::Project, Name::Principal].map(|name| Some(record.name(name))))
+        Self::of(
+            db,
+            labels,
+            [RecordName::Key, RecordName::Project, RecordName::Principal].map(|name| Some(record.name(name))),
+        )
     }
 }
 
-fn read(db: &Connection, named: Named, id: &str) -> rusqlite::Result<Label> {
-    if let Some(name) = id.strip_prefix(ADMINISTRATOR).filter(|_| named == Named::Key) {
-        return Ok(Label { name: Some(name.to_owned()), email: None });
+fn read(db: &Connection, named: NamedKind, id: &str) -> rusqlite::Result<NameLabel> {
+    if let Some(name) = id.strip_prefix(ADMINISTRATOR).filter(|_| named == NamedKind::Key) {
+        return Ok(NameLabel { name: Some(name.to_owned()), email: None });
     }
     let (sql, kind) = match named {
-        Named::Key => (KEY, "key"),
-        Named::Project => (PROJECT, "project"),
-        Named::Principal => (PRINCIPAL, "principal"),
+        NamedKind::Key => (KEY, "key"),
+        NamedKind::Project => (PROJECT, "project"),
+        NamedKind::Principal => (PRINCIPAL, "principal"),
     };
-    let label = |row: &Row<'_>| Ok(Label { name: row.get("name")?, email: row.get("email")? });
+    let label = |row: &Row<'_>| Ok(NameLabel { name: row.get("name")?, email: row.get("email")? });
     if let Some(found) = db.prepare_cached(sql)?.query_row([id], label).optional()? {
         return Ok(found);
     }

@@ -24,7 +24,7 @@ use super::key_check::{KeysError, make_keys, open_keys};
 use super::lock::StateLock;
 use super::migrate;
 use super::row_sums;
-use crate::vault::Keys;
+use crate::vault::VaultKeys;
 
 /// An opened state directory.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Opened {
     pub(crate) writer: Connection,
     /// The database file.
     pub(crate) path: PathBuf,
-    pub(crate) keys: Keys,
+    pub(crate) keys: VaultKeys,
 }
 
 /// Opens the state in `dir`, or makes it where there is none.
@@ -65,7 +65,7 @@ pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Open
 pub(crate) fn open_to_read(
     dir: &Path,
     encryption_key: &Secret<[u8; 32]>,
-) -> Result<(Connection, Keys), OpenError> {
+) -> Result<(Connection, VaultKeys), OpenError> {
     let path = dir.join(DATABASE);
     match path.try_exists() {
         Ok(true) => {}

@@ -10,7 +10,7 @@ use super::quotas::KeyLimit;
 
 /// What owns keys and quotas, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Project {
+pub(crate) struct StoredProject {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) disabled: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Project {
     pub(crate) updated_at_ms: u64,
 }
 
-impl Project {
+impl StoredProject {
     fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             id: row.get("id")?,
@@ -53,18 +53,18 @@ pub(crate) fn page(
     principal: Option<&str>,
     after: &str,
     rows: i64,
-) -> rusqlite::Result<Vec<Project>> {
+) -> rusqlite::Result<Vec<StoredProject>> {
     let values = named_params! {":principal": principal, ":after": after, ":rows": rows};
-    db.prepare_cached(PAGE)?.query_map(values, Project::of)?.collect()
+    db.prepare_cached(PAGE)?.query_map(values, StoredProject::of)?.collect()
 }
 
-pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Project>> {
-    db.prepare_cached(FIND)?.query_row([id], Project::of).optional()
+pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<StoredProject>> {
+    db.prepare_cached(FIND)?.query_row([id], StoredProject::of).optional()
 }
 
 /// Every project that is not disabled, for the snapshot.
-pub(crate) fn enabled(db: &Connection) -> rusqlite::Result<Vec<Project>> {
-    db.prepare_cached(ENABLED)?.query_map([], Project::of)?.collect()
+pub(crate) fn enabled(db: &Connection) -> rusqlite::Result<Vec<StoredProject>> {
+    db.prepare_cached(ENABLED)?.query_map([], StoredProject::of)?.collect()
 }
 
 /// Whether another project is called so.
@@ -73,7 +73,7 @@ pub(crate) fn name_is_taken(db: &Connection, name: &str, by_other_than: &str) ->
 }
 
 /// Stores a new row, or the next version of one.
-pub(crate) fn put(tx: &Connection, project: &Project) -> rusqlite::Result<()> {
+pub(crate) fn put(tx: &Connection, project: &StoredProject) -> rusqlite::Result<()> {
     let [models, endpoints, routes] = allowlist::columns(&project.allowlist)?;
     let failed = |error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
     let key_defaults =

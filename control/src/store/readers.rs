@@ -15,10 +15,10 @@ use super::files::Files;
 /// Where questions go. Clones share the threads, which end when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Readers {
-    questions: Sender<Question>,
+    questions: Sender<ReaderQuestion>,
 }
 
-type Question = Box<dyn FnOnce(&mut Connection) + Send>;
+type ReaderQuestion = Box<dyn FnOnce(&mut Connection) + Send>;
 
 impl Readers {
     /// Opens the connections and starts their threads.
@@ -43,7 +43,7 @@ impl Readers {
         question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        let job: Question = Box::new(move |db| {
+        let job: ReaderQuestion = Box::new(move |db| {
             let _ = reply.send(answer_until(Instant::now() + ANSWER_TIME_MAX, db, question));
         });
         self.questions.try_send(job).map_err(|_| StoreError::Busy)?;
@@ -51,7 +51,7 @@ impl Readers {
     }
 }
 
-fn serve(db: &mut Connection, waiting: &Receiver<Question>) {
+fn serve(db: &mut Connection, waiting: &Receiver<ReaderQuestion>) {
     for question in waiting {
         question(db);
     }

@@ -21,8 +21,8 @@ pub(crate) struct Record<'a> {
     pub(crate) request_id: &'a str,
     pub(crate) started_at_ms: u64,
     pub(crate) duration_us: u64,
-    /// By [`Name`]; one that is absent is empty.
-    pub(crate) names: [&'a str; Name::COUNT],
+    /// By [`RecordName`]; one that is absent is empty.
+    pub(crate) names: [&'a str; RecordName::COUNT],
     /// The names but the price, as they were read: equal bytes are equal names. Empty where that is not known.
     pub(crate) names_read: &'a [u8],
     pub(crate) stream: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Record<'a> {
 
 /// A text that many exchanges have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum RecordName {
     Operation,
     Key,
     Project,
@@ -64,13 +64,13 @@ pub(crate) enum Name {
     EndUser,
 }
 
-impl Name {
+impl RecordName {
     pub(crate) const COUNT: usize = 16;
 }
 
 /// One target that was considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step<'a> {
+pub(crate) struct RecordStep<'a> {
     pub(crate) provider: &'a str,
     pub(crate) model: &'a str,
     pub(crate) result: &'a str,
@@ -80,16 +80,16 @@ pub(crate) struct Step<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub(crate) fn name(&self, name: Name) -> &'a str {
+    pub(crate) fn name(&self, name: RecordName) -> &'a str {
         self.names.get(name as usize).copied().unwrap_or_default()
     }
 
     /// The text, unless it is empty.
-    pub(crate) fn name_if_any(&self, name: Name) -> Option<&'a str> {
+    pub(crate) fn name_if_any(&self, name: RecordName) -> Option<&'a str> {
         Some(self.name(name)).filter(|text| !text.is_empty())
     }
 
-    pub(crate) fn set_name(&mut self, name: Name, text: &'a str) {
+    pub(crate) fn set_name(&mut self, name: RecordName, text: &'a str) {
         if let Some(place) = self.names.get_mut(name as usize) {
             *place = text;
         }
@@ -113,7 +113,7 @@ impl<'a> Record<'a> {
         }
         put_option(out, self.head_us);
         put_option(out, self.first_content_us);
-        text(out, Name::Price as usize, self.name(Name::Price));
+        text(out, RecordName::Price as usize, self.name(RecordName::Price));
         put_option(out, self.cost_nano_usd);
         if let Some(nano) = self.quota_nano_usd {
             varint::put(out, nano);
@@ -129,7 +129,7 @@ impl<'a> Record<'a> {
         let bytes = &mut rest;
         let request_id = varint::take_text(bytes)?;
         let (started_at_ms, duration_us) = (varint::take(bytes)?, varint::take(bytes)?);
-        let mut names = [""; Name::COUNT];
+        let mut names = [""; RecordName::COUNT];
         let names_on = *bytes;
         let first: [_; FIRST_NAMES] = texts.take_some(bytes)?;
         let names_read = match texts {
@@ -160,7 +160,7 @@ impl<'a> Record<'a> {
             ..Self::default()
         };
         if status & WITH_COST != 0 {
-            record.set_name(Name::Price, texts.take(bytes)?);
+            record.set_name(RecordName::Price, texts.take(bytes)?);
             record.cost_nano_usd = take_option(bytes)?;
         }
         if status & WITH_QUOTA != 0 {
@@ -173,10 +173,10 @@ impl<'a> Record<'a> {
     }
 }
 
-impl Step<'_> {
-    /// Appends the step; `text` as in [`Record::put`], with numbers after the last [`Name`].
+impl RecordStep<'_> {
+    /// Appends the step; `text` as in [`Record::put`], with numbers after the last [`RecordName`].
     pub(crate) fn put(&self, out: &mut Vec<u8>, mut text: impl FnMut(&mut Vec<u8>, usize, &str)) {
-        for (at, name) in (Name::COUNT..).zip([self.provider, self.model, self.result]) {
+        for (at, name) in (RecordName::COUNT..).zip([self.provider, self.model, self.result]) {
             text(out, at, name);
         }
         put_option(out, self.status);
@@ -186,14 +186,14 @@ impl Step<'_> {
 }
 
 /// The names that stand together. The price stands with the cost, and the others stand in `more`.
-pub(crate) const FIRST_NAMES: usize = Name::Price as usize;
+pub(crate) const FIRST_NAMES: usize = RecordName::Price as usize;
 /// Above every status.
 const WITH_COST: u64 = 1 << 17;
 const WITH_QUOTA: u64 = 1 << 18;
 const WITH_MORE: u64 = 1 << 19;
 
 /// Different texts of a record and its steps.
-pub(crate) const TEXTS: usize = Name::COUNT + 3;
+pub(crate) const TEXTS: usize = RecordName::COUNT + 3;
 
 /// How texts are written.
 #[derive(Clone, Copy, Debug)]
@@ -235,12 +235,12 @@ pub(crate) struct Trace<'a> {
 }
 
 impl<'a> Iterator for Trace<'a> {
-    type Item = Step<'a>;
+    type Item = RecordStep<'a>;
 
-    fn next(&mut self) -> Option<Step<'a>> {
+    fn next(&mut self) -> Option<RecordStep<'a>> {
         let bytes = &mut self.bytes;
         let [provider, model, result] = self.texts.take_some(bytes)?;
-        Some(Step {
+        Some(RecordStep {
             provider,
             model,
             result,
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     /// What the first release wrote of an exchange: no price, no cost.
-    fn first_layout(record: &Record<'_>, step: &Step<'_>) -> Vec<u8> {
+    fn first_layout(record: &Record<'_>, step: &RecordStep<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         varint::put_text(&mut out, record.request_id);
         varint::put(&mut out, record.started_at_ms);
@@ -321,7 +321,7 @@ mod tests {
         head_us: None,
         first_content_us: Some(7),
     };
-    const STEP: Step<'_> = Step {
+    const STEP: RecordStep<'_> = RecordStep {
         provider: "p",
         model: "m",
         result: "served",
@@ -334,7 +334,7 @@ mod tests {
     fn what_the_first_release_wrote_is_read_and_its_cost_unknown() {
         let bytes = first_layout(&RECORD, &STEP);
         let (record, trace) = Record::take(&bytes, Texts::Inline).unwrap();
-        assert_eq!((record.cost_nano_usd, record.name(Name::Price)), (None, ""));
+        assert_eq!((record.cost_nano_usd, record.name(RecordName::Price)), (None, ""));
         assert_eq!((record.status, record.stream, record.tokens), (999, true, RECORD.tokens));
         assert_eq!(record.names[..11], RECORD.names[..11]);
         assert_eq!(trace.collect::<Vec<_>>(), [STEP]);

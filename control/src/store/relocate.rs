@@ -28,7 +28,7 @@ use super::row_sums;
 
 /// Where usage is now.
 #[derive(Debug)]
-pub(crate) struct Settled {
+pub(crate) struct UsageFiles {
     pub(crate) files: Files,
     /// What an operator should know of it.
     pub(crate) warning: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) struct Settled {
 }
 
 /// Puts usage into a file of its own, or back, and attaches that file to `db`, the writer of `gateway.db`.
-pub(crate) fn settle(dir: &Path, db: &mut Connection, wants_apart: bool) -> Result<Settled, OpenError> {
+pub(crate) fn settle(dir: &Path, db: &mut Connection, wants_apart: bool) -> Result<UsageFiles, OpenError> {
     let places = Places::of(dir);
     let main = dir.join(DATABASE);
     let apart = is_apart(db).map_err(|source| sql_error(&main, source))?;
@@ -70,7 +70,7 @@ pub(crate) fn settle(dir: &Path, db: &mut Connection, wants_apart: bool) -> Resu
         attached.map_err(|source| sql_error(usage, source))?;
     }
     row_sums::keep(db, MAIN).map_err(|source| sql_error(&files.main, source))?;
-    Ok(Settled { files, warning, is_lost })
+    Ok(UsageFiles { files, warning, is_lost })
 }
 
 /// The names that the file of usage goes by.

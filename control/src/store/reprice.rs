@@ -16,7 +16,7 @@ use super::block::{self, Block};
 use super::dues;
 use super::more::{lost, pack_lost};
 use super::quotas::{Corrections, Costs};
-use super::record::{Name, Record, Trace, bounded_cost};
+use super::record::{Record, RecordName, Trace, bounded_cost};
 use super::rollup::{Difference, GROUPED, HOUR_MS, correct, grouped};
 use super::usage::put;
 
@@ -104,7 +104,7 @@ impl Repricing {
             tracing::warn!(row = id, "a row of usage holds something that is no record; its costs stay");
             return Ok(Some(id));
         };
-        let mut differences = HashMap::<Sum<'_>, Difference>::new();
+        let mut differences = HashMap::<HourSum<'_>, Difference>::new();
         let before = done.changed;
         for (record, trace) in &mut exchanges {
             let (costs, changed) = (Costs::of(record), done.changed);
@@ -129,11 +129,11 @@ impl Repricing {
         &'a self,
         record: &mut Record<'a>,
         done: &mut Repriced,
-        differences: &mut HashMap<Sum<'a>, Difference>,
+        differences: &mut HashMap<HourSum<'a>, Difference>,
     ) {
         let (cost, label) = self.cost(record);
         let (old, new) = (record.cost_nano_usd, cost.or(record.cost_nano_usd));
-        let old_label = record.name(Name::Price);
+        let old_label = record.name(RecordName::Price);
         let new_label = if cost.is_some() { label } else { old_label };
         done.records += 1;
         done.unpriced += u64::from(new.is_none());
@@ -148,7 +148,7 @@ impl Repricing {
         sum.cost_nano_usd = sum.cost_nano_usd.saturating_add(signed(new) - signed(old));
         sum.unpriced += i64::from(new.is_none()) - i64::from(old.is_none());
         record.cost_nano_usd = new;
-        record.set_name(Name::Price, new_label);
+        record.set_name(RecordName::Price, new_label);
     }
 
     /// Prices what failed attempts of an exchange used, each for its own target.
@@ -157,15 +157,15 @@ impl Repricing {
         record: &mut Record<'a>,
         trace: Trace<'a>,
         done: &mut Repriced,
-        differences: &mut HashMap<Sum<'a>, Difference>,
+        differences: &mut HashMap<HourSum<'a>, Difference>,
     ) {
         let mut attempts: Vec<(usize, Lost)> = lost(&record.lost).collect();
         let mut is_changed = false;
         for (place, lost) in &mut attempts {
             let Some(step) = { trace }.nth(*place) else { continue };
             let mut attempt = record.clone();
-            attempt.set_name(Name::Provider, step.provider);
-            attempt.set_name(Name::Model, step.model);
+            attempt.set_name(RecordName::Provider, step.provider);
+            attempt.set_name(RecordName::Model, step.model);
             if !self.is_meant(&attempt) {
                 continue;
             }
@@ -193,13 +193,14 @@ impl Repricing {
     fn is_meant(&self, record: &Record<'_>) -> bool {
         let is_asked = |wanted: &Option<String>, name| wanted.as_ref().is_none_or(|w| w == record.name(name));
         (self.from_ms..self.to_ms).contains(&record.started_at_ms)
-            && is_asked(&self.provider, Name::Provider)
-            && is_asked(&self.model, Name::Model)
+            && is_asked(&self.provider, RecordName::Provider)
+            && is_asked(&self.model, RecordName::Model)
     }
 
     /// Returns the cost by the prices that held when the exchange began, and their label.
     fn cost<'a>(&'a self, record: &Record<'_>) -> (Option<u64>, &'a str) {
-        let provenance = Provenance::named(record.name(Name::Provenance)).unwrap_or(Provenance::Estimated);
+        let provenance =
+            Provenance::named(record.name(RecordName::Provenance)).unwrap_or(Provenance::Estimated);
         let (bill, label) = self.bill(
             record,
             &Billed {
@@ -207,8 +208,8 @@ impl Repricing {
                 provenance,
                 tokens: &record.tokens,
                 units: &record.units,
-                tier: record.name_if_any(Name::Tier),
-                picture: record.name_if_any(Name::Picture),
+                tier: record.name_if_any(RecordName::Tier),
+                picture: record.name_if_any(RecordName::Picture),
                 vendor_cost: record.vendor_cost_nano_usd,
             },
         );
@@ -230,7 +231,7 @@ impl Repricing {
 
     /// Prices `billed` for the target that `record` names.
     fn bill<'a>(&'a self, record: &Record<'_>, billed: &Billed<'_>) -> (Bill, &'a str) {
-        let (provider, model) = (record.name(Name::Provider), record.name(Name::Model));
+        let (provider, model) = (record.name(RecordName::Provider), record.name(RecordName::Model));
         let priced = self.prices.at(provider, model, record.started_at_ms);
         let bill = price(billed, priced.map(|(prices, _)| prices));
         let is_free = billed.tokens.total() == 0 && billed.units.is_empty();
@@ -244,7 +245,7 @@ impl Repricing {
 }
 
 fn operation(record: &Record<'_>) -> Operation {
-    Operation::named(record.name(Name::Operation)).unwrap_or(Operation::ChatCompletions)
+    Operation::named(record.name(RecordName::Operation)).unwrap_or(Operation::ChatCompletions)
 }
 
 fn signed(cost: Option<u64>) -> i64 {
@@ -252,7 +253,7 @@ fn signed(cost: Option<u64>) -> i64 {
 }
 
 /// The hour and the names of a sum.
-type Sum<'a> = (u64, [&'a str; GROUPED.len()]);
+type HourSum<'a> = (u64, [&'a str; GROUPED.len()]);
 
 fn packed_again(exchanges: &[(Record<'_>, Trace<'_>)]) -> Block {
     let mut block = Block::default();

@@ -69,10 +69,10 @@ pub(crate) fn usage(tx: &Connection, before_ms: u64, until: Instant) -> rusqlite
 }
 
 /// Deletes sums of hours before `hour`, or of days, until it is `until`. True if all are gone.
-pub(crate) fn sums(tx: &Connection, which: Sums, hour: u64, until: Instant) -> rusqlite::Result<bool> {
+pub(crate) fn sums(tx: &Connection, which: SumsTable, hour: u64, until: Instant) -> rusqlite::Result<bool> {
     let sql = match which {
-        Sums::Hours => DELETE_HOURS,
-        Sums::Days => DELETE_DAYS,
+        SumsTable::Hours => DELETE_HOURS,
+        SumsTable::Days => DELETE_DAYS,
     };
     let mut statement = tx.prepare_cached(sql)?;
     loop {
@@ -94,7 +94,7 @@ fn give_way() {
 
 /// A table of sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sums {
+pub(crate) enum SumsTable {
     Hours,
     Days,
 }

@@ -6,28 +6,28 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, ToSql};
 
-use super::block::{Names, Pushed};
+use super::block::{BlockNames, Pushed};
 use super::dues;
-use super::record::{Name, Record, TEXTS};
+use super::record::{Record, RecordName, TEXTS};
 use super::signed;
-use super::sums::{Sums, columns};
+use super::sums::{UsageSums, columns};
 
 /// The sums of the exchanges that were added to a block since the last ones were stored.
 #[derive(Debug, Default)]
 pub(crate) struct Rollup {
-    hours: HashMap<Group, Sums>,
+    hours: HashMap<RollupGroup, UsageSums>,
     /// The group of the exchange that came last, not yet among the others: mostly the next one is of it too.
-    last: Option<(Group, Sums)>,
+    last: Option<(RollupGroup, UsageSums)>,
 }
 
 /// What is summed apart: the first hour, and the places of the names in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Group {
+struct RollupGroup {
     hour: u64,
     names: [u32; GROUPED.len()],
 }
 
-impl Group {
+impl RollupGroup {
     fn of(record: &Record<'_>, places: &[u32; TEXTS]) -> Self {
         let names = GROUPED.map(|name| places.get(name as usize).copied().unwrap_or_default());
         Self { hour: record.started_at_ms / HOUR_MS, names }
@@ -37,19 +37,19 @@ impl Group {
 impl Rollup {
     /// Counts one exchange and its failed attempts, each for its own target.
     pub(crate) fn count(&mut self, record: &Record<'_>, pushed: &Pushed) {
-        self.add(Group::of(record, &pushed.places), &Sums::of(record));
+        self.add(RollupGroup::of(record, &pushed.places), &UsageSums::of(record));
         for at in &pushed.lost {
             let mut places = pushed.places;
-            for (name, place) in [(Name::Provider, at.provider), (Name::Model, at.model)] {
+            for (name, place) in [(RecordName::Provider, at.provider), (RecordName::Model, at.model)] {
                 if let Some(here) = places.get_mut(name as usize) {
                     *here = place;
                 }
             }
-            self.add(Group::of(record, &places), &Sums::of_lost(&at.lost));
+            self.add(RollupGroup::of(record, &places), &UsageSums::of_lost(&at.lost));
         }
     }
 
-    fn add(&mut self, group: Group, sums: &Sums) {
+    fn add(&mut self, group: RollupGroup, sums: &UsageSums) {
         match &mut self.last {
             Some((last, so_far)) if *last == group => so_far.add(sums),
             _ => {
@@ -73,11 +73,11 @@ impl Rollup {
 
     /// Adds the sums to the tables and forgets them. Runs in the transaction that adds the exchanges. Gives the
     /// number of exchanges whose sums a table does not take.
-    pub(crate) fn store(&mut self, tx: &Connection, names: &Names) -> rusqlite::Result<u64> {
+    pub(crate) fn store(&mut self, tx: &Connection, names: &BlockNames) -> rusqlite::Result<u64> {
         self.leave_last();
-        let mut days: HashMap<Group, Sums> = HashMap::new();
+        let mut days: HashMap<RollupGroup, UsageSums> = HashMap::new();
         for (group, sums) in &self.hours {
-            let day = Group { hour: first_hour_of_day(group.hour), ..*group };
+            let day = RollupGroup { hour: first_hour_of_day(group.hour), ..*group };
             days.entry(day).or_default().add(sums);
         }
         self.mark_keys(tx, names)?;
@@ -87,11 +87,11 @@ impl Rollup {
     }
 
     /// Notes when keys were used, each once, however many models it was used with.
-    fn mark_keys(&self, tx: &Connection, names: &Names) -> rusqlite::Result<()> {
+    fn mark_keys(&self, tx: &Connection, names: &BlockNames) -> rusqlite::Result<()> {
         let mut used: HashMap<&str, u64> = HashMap::new();
         for group in self.hours.keys() {
             let places = GROUPED.iter().zip(&group.names);
-            for (_, place) in places.filter(|(name, _)| matches!(name, Name::Key)) {
+            for (_, place) in places.filter(|(name, _)| matches!(name, RecordName::Key)) {
                 let newest = used.entry(names.get(*place)).or_default();
                 *newest = group.hour.max(*newest);
             }
@@ -100,7 +100,12 @@ impl Rollup {
     }
 }
 
-fn add(tx: &Connection, sql: &str, groups: &HashMap<Group, Sums>, names: &Names) -> rusqlite::Result<u64> {
+fn add(
+    tx: &Connection,
+    sql: &str,
+    groups: &HashMap<RollupGroup, UsageSums>,
+    names: &BlockNames,
+) -> rusqlite::Result<u64> {
     let mut rejected = 0;
     let mut add = tx.prepare_cached(sql)?;
     for (group, sums) in groups {
@@ -179,15 +184,15 @@ pub(crate) const HOUR_MS: u64 = 3_600_000;
 pub(crate) const DAY_HOURS: u64 = 24;
 
 /// In the order of the tables.
-pub(crate) const GROUPED: [Name; 8] = [
-    Name::Project,
-    Name::Key,
-    Name::Principal,
-    Name::Provider,
-    Name::Model,
-    Name::Endpoint,
-    Name::Operation,
-    Name::Outcome,
+pub(crate) const GROUPED: [RecordName; 8] = [
+    RecordName::Project,
+    RecordName::Key,
+    RecordName::Principal,
+    RecordName::Provider,
+    RecordName::Model,
+    RecordName::Endpoint,
+    RecordName::Operation,
+    RecordName::Outcome,
 ];
 
 macro_rules! correct_in {

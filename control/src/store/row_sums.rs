@@ -46,17 +46,17 @@ pub(crate) fn changed(db: &Connection, schema: &str, skipped: &[&str]) -> rusqli
 }
 
 /// The name of a table, and its sum.
-type Sum = (String, i64);
+type TableSum = (String, i64);
 
 /// The sums that are kept; none where the schema is of an earlier release.
-fn known(db: &Connection, schema: &str) -> rusqlite::Result<Vec<Sum>> {
+fn known(db: &Connection, schema: &str) -> rusqlite::Result<Vec<TableSum>> {
     let Some(sums) = sums_of(db, schema)? else { return Ok(Vec::new()) };
     let mut statement = db.prepare(&format!("SELECT name, sum FROM {schema}.{sums}"))?;
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
 /// The sums of all tables but those in `skipped`, of what they are (`sqlite_schema`), and of the version.
-fn computed(db: &Connection, schema: &str, skipped: &[&str]) -> rusqlite::Result<Vec<Sum>> {
+fn computed(db: &Connection, schema: &str, skipped: &[&str]) -> rusqlite::Result<Vec<TableSum>> {
     let mut sums = vec![
         (VERSION.to_owned(), db.pragma_query_value(Some(schema), VERSION, |row| row.get(0))?),
         (SCHEMA_TABLE.to_owned(), sum(db, &format!("SELECT type, name, sql FROM {schema}.{SCHEMA_TABLE}"))?),

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::vault::{Keys, Place};
+use crate::vault::{SealPlace, VaultKeys};
 
 /// A column of sealed values; NULL where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub struct Survey {
 }
 
 /// Opens every sealed value of every table that this database has, one at a time.
-pub(crate) fn survey(db: &Connection, keys: &Keys) -> rusqlite::Result<Survey> {
+pub(crate) fn survey(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Survey> {
     let mut survey = Survey::default();
     for sealed in SEALED {
         if db.query_row(HAS_TABLE, [sealed.table], |_| Ok(())).optional()?.is_none() {
@@ -88,7 +88,7 @@ pub(crate) fn survey(db: &Connection, keys: &Keys) -> rusqlite::Result<Survey> {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let id: String = row.get("id")?;
-            let place = Place { table: sealed.table, column: sealed.column, id: &id };
+            let place = SealPlace { table: sealed.table, column: sealed.column, id: &id };
             let value = row.get_ref("value")?.as_blob().unwrap_or_default();
             if keys.open(&place, value).is_ok() {
                 survey.opened += 1;
@@ -160,7 +160,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let state = open(dir.path(), &Secret::new([1; 32])).unwrap();
         let put = |key: &str, at: &str| {
-            let place = Place { table: "idempotency", column: "body", id: at };
+            let place = SealPlace { table: "idempotency", column: "body", id: at };
             let body = state.keys.seal(&place, b"{}").unwrap();
             let sql = "INSERT INTO idempotency VALUES ('admin', ?, x'00', 200, NULL, ?, 0)";
             state.writer.execute(sql, rusqlite::params![key, body]).unwrap();

@@ -6,11 +6,11 @@ use rusqlite::Row;
 use shared::usage::{Class, Lost, TokenCounts, Units, counted};
 
 use super::more;
-use super::record::{Name, Record, Trace};
+use super::record::{Record, RecordName, Trace};
 
 /// The sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sums {
+pub(crate) struct UsageSums {
     pub(crate) requests: u64,
     /// Attempts whose cost is unknown: at most one of each exchange, and its failed attempts.
     pub(crate) unpriced: u64,
@@ -41,7 +41,7 @@ pub(crate) enum Figure {
     Of(Class),
 }
 
-impl Sums {
+impl UsageSums {
     /// The number of columns.
     pub(crate) const COUNT: usize = FIXED.len() + Class::COUNT;
 
@@ -86,8 +86,8 @@ impl Sums {
         for (place, lost) in more::lost(&record.lost) {
             let Some(step) = trace.clone().nth(place) else { continue };
             let mut attempt = record.clone();
-            attempt.set_name(Name::Provider, step.provider);
-            attempt.set_name(Name::Model, step.model);
+            attempt.set_name(RecordName::Provider, step.provider);
+            attempt.set_name(RecordName::Model, step.model);
             each(&attempt, &Self::of_lost(&lost));
         }
     }
@@ -194,12 +194,12 @@ impl Sums {
     }
 }
 
-/// The columns of the tables that hold sums, in the order of [`Sums::list`].
+/// The columns of the tables that hold sums, in the order of [`UsageSums::list`].
 pub(crate) fn columns() -> impl Iterator<Item = &'static str> + Clone {
     FIXED.into_iter().chain(Class::ALL.into_iter().map(Class::column))
 }
 
-/// The columns of sums as [`Sums::read`] takes them. Those that are zero in nearly every row come as one text, which is
+/// The columns of sums as [`UsageSums::read`] takes them. Those that are zero in nearly every row come as one text, which is
 /// NULL where all of them are: reading a column takes longer than looking whether it is zero.
 #[derive(Debug)]
 pub(crate) struct Selected {

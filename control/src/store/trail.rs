@@ -48,7 +48,7 @@ fn raw(detail: String) -> Box<RawValue> {
 
 /// Which rows. An absent field fits all.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Filter {
+pub(crate) struct AuditFilter {
     pub(crate) actor: Option<String>,
     pub(crate) action: Option<String>,
     pub(crate) object_kind: Option<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Filter {
 /// Up to `rows` rows that fit, newest first, with ids below `before`.
 pub(crate) fn page(
     db: &Connection,
-    filter: &Filter,
+    filter: &AuditFilter,
     before: i64,
     rows: i64,
 ) -> rusqlite::Result<Vec<AuditRow>> {

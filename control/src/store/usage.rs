@@ -13,7 +13,7 @@ use crate::store::signed;
 
 /// Where exchanges are stored. It remembers what the last row holds.
 #[derive(Debug, Default)]
-pub(crate) struct Usage {
+pub(crate) struct UsageTable {
     /// The row that is being filled.
     block: Block,
     /// Its id, once known.
@@ -32,7 +32,7 @@ pub(crate) struct Stored {
     pub(crate) rejected: u64,
 }
 
-impl Usage {
+impl UsageTable {
     /// Stores an exchange and its sums when [`finish`](Self::finish) is called, in the same transaction.
     pub(crate) fn add(
         &mut self,

@@ -5,7 +5,7 @@ use super::rollup::{DAY_HOURS, HOUR_MS, first_hour_of_day};
 
 /// The parts of a time.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct ReportWindow {
     /// Whole days inside, in hours.
     pub(crate) days: (u64, u64),
     /// Whole hours before and after them.
@@ -14,7 +14,7 @@ pub(crate) struct Window {
     pub(crate) edges: [(u64, u64); 2],
 }
 
-impl Window {
+impl ReportWindow {
     /// Cuts the time from `from_ms` up to before `to_ms`.
     pub(crate) fn of(from_ms: u64, to_ms: u64) -> Self {
         let first = from_ms.div_ceil(HOUR_MS);
@@ -54,7 +54,7 @@ mod tests {
         ];
         for from in moments {
             for to in moments.into_iter().filter(|to| *to >= from) {
-                let Window { days, hours, edges } = Window::of(from, to);
+                let ReportWindow { days, hours, edges } = ReportWindow::of(from, to);
                 let ms = |(start, end): (u64, u64)| (start * HOUR_MS, end * HOUR_MS);
                 let parts = [edges[0], ms(hours[0]), ms(days), ms(hours[1]), edges[1]];
                 let length: u64 = parts.iter().map(|(start, end)| end - start).sum();

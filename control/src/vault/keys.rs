@@ -3,25 +3,25 @@
 use ring::hmac;
 use shared::secret::Secret;
 
-use super::{Place, SealError, open, seal};
+use super::{SealError, SealPlace, open, seal};
 
 /// The opened keys of a database.
 #[derive(Debug)]
-pub(crate) struct Keys {
+pub(crate) struct VaultKeys {
     /// Presented keys are hashed under it (AUTH-6).
     pub(crate) key_hash_key: Secret<[u8; 32]>,
     /// Seals every other secret.
     pub(crate) data_key: Secret<[u8; 32]>,
 }
 
-impl Keys {
+impl VaultKeys {
     /// Returns `plain`, sealed: readable only with the data key and only at `place`.
-    pub(crate) fn seal(&self, place: &Place<'_>, plain: &[u8]) -> Result<Vec<u8>, SealError> {
+    pub(crate) fn seal(&self, place: &SealPlace<'_>, plain: &[u8]) -> Result<Vec<u8>, SealError> {
         seal(&self.data_key, place, plain)
     }
 
     /// Returns the bytes that were sealed at `place`.
-    pub(crate) fn open(&self, place: &Place<'_>, sealed: &[u8]) -> Result<Secret<Vec<u8>>, SealError> {
+    pub(crate) fn open(&self, place: &SealPlace<'_>, sealed: &[u8]) -> Result<Secret<Vec<u8>>, SealError> {
         open(&self.data_key, place, sealed)
     }
 

@@ -5,6 +5,6 @@ mod keys;
 mod random;
 mod seal;
 
-pub(crate) use keys::Keys;
+pub(crate) use keys::VaultKeys;
 pub(crate) use random::{RandomError, random};
-pub(crate) use seal::{Place, SealError, open, seal};
+pub(crate) use seal::{SealError, SealPlace, open, seal};

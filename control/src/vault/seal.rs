@@ -13,13 +13,13 @@ use super::random;
 
 /// Where sealed bytes are kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct SealPlace<'a> {
     pub(crate) table: &'a str,
     pub(crate) column: &'a str,
     pub(crate) id: &'a str,
 }
 
-impl Place<'_> {
+impl SealPlace<'_> {
     /// Every part with its length before it, so that no two places read alike.
     fn associated_data(&self) -> Vec<u8> {
         let mut data = b"llmgw sealed 1".to_vec();
@@ -32,7 +32,11 @@ impl Place<'_> {
 }
 
 /// `plain`, readable only with `key` and only at `place`.
-pub(crate) fn seal(key: &Secret<[u8; 32]>, place: &Place<'_>, plain: &[u8]) -> Result<Vec<u8>, SealError> {
+pub(crate) fn seal(
+    key: &Secret<[u8; 32]>,
+    place: &SealPlace<'_>,
+    plain: &[u8],
+) -> Result<Vec<u8>, SealError> {
     let nonce: [u8; NONCE_BYTES] = random().map_err(|_| SealError)?;
     let aad = place.associated_data();
     let payload = Payload { msg: plain, aad: &aad };
@@ -43,7 +47,7 @@ pub(crate) fn seal(key: &Secret<[u8; 32]>, place: &Place<'_>, plain: &[u8]) -> R
 /// What was sealed at `place`, or an error that tells nothing about why.
 pub(crate) fn open(
     key: &Secret<[u8; 32]>,
-    place: &Place<'_>,
+    place: &SealPlace<'_>,
     sealed: &[u8],
 ) -> Result<Secret<Vec<u8>>, SealError> {
     let (&version, rest) = sealed.split_first().ok_or(SealError)?;
@@ -80,7 +84,7 @@ const NONCE_BYTES: usize = 12;
 mod tests {
     use super::*;
 
-    const HERE: Place<'static> = Place { table: "vault", column: "sealed", id: "data_key" };
+    const HERE: SealPlace<'static> = SealPlace { table: "vault", column: "sealed", id: "data_key" };
 
     #[test]
     fn opens_only_with_its_key_and_at_its_place() {
@@ -89,10 +93,10 @@ mod tests {
         assert_eq!(open(&key, &HERE, &sealed).unwrap().expose(), b"secret");
         assert_eq!(open(&Secret::new([8; 32]), &HERE, &sealed), Err(SealError));
         for elsewhere in [
-            Place { table: "keys", ..HERE },
-            Place { column: "other", ..HERE },
-            Place { id: "other", ..HERE },
-            Place { table: "vaults", column: "ealed", id: "data_key" },
+            SealPlace { table: "keys", ..HERE },
+            SealPlace { column: "other", ..HERE },
+            SealPlace { id: "other", ..HERE },
+            SealPlace { table: "vaults", column: "ealed", id: "data_key" },
         ] {
             assert_eq!(open(&key, &elsewhere, &sealed), Err(SealError), "{elsewhere:?}");
         }

@@ -14,13 +14,13 @@ pub(super) struct Guesses(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    of_address: HashMap<IpAddr, Bucket>,
-    of_all: Bucket,
+    of_address: HashMap<IpAddr, LeakyBucket>,
+    of_all: LeakyBucket,
 }
 
 /// A leaking bucket: the time at which it will be empty, in milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
-struct Bucket(u64);
+struct LeakyBucket(u64);
 
 /// What a bucket holds, and how fast it leaks.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ impl Guesses {
     }
 }
 
-impl Bucket {
+impl LeakyBucket {
     fn room(self, size: Size, now_ms: u64) -> Result<(), u64> {
         let filled = self.0.saturating_sub(now_ms) + size.drop_ms;
         match filled.saturating_sub(size.drops * size.drop_ms) {

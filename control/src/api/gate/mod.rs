@@ -26,7 +26,7 @@ use shared::snapshot::SnapshotReader;
 
 use self::guesses::Guesses;
 pub(super) use self::sessions::IDLE_MAX;
-use self::sessions::{LIFE_MAX, Session, Sessions};
+use self::sessions::{LIFE_MAX, OpenSession, Sessions};
 use super::{ApiError, RequestId, call};
 use crate::actor::{Actor, Who};
 
@@ -148,7 +148,7 @@ impl Gate {
     }
 
     /// The session of the request's cookie, its id, and the id of its key. It has ended when its key has.
-    fn session<'a>(&self, parts: &'a Parts) -> Option<(&'a str, Session, KeyId)> {
+    fn session<'a>(&self, parts: &'a Parts) -> Option<(&'a str, OpenSession, KeyId)> {
         let now_ms = monotonic_ms();
         let (id, session) = cookies(parts).find_map(|id| Some((id, self.sessions.use_of(id, now_ms)?)))?;
         let snapshot = self.snapshot.load();

@@ -8,24 +8,26 @@ use http::request::Parts;
 /// Whether a page of another origin sent the request. What carries neither header was sent by no page.
 pub(super) fn is_foreign(parts: &Parts) -> bool {
     match (only(&parts.headers, "sec-fetch-site"), only(&parts.headers, ORIGIN.as_str())) {
-        (Value::One(site), _) => !["same-origin", "none"].contains(&site),
-        (Value::None, Value::None) => false,
-        (Value::None, Value::One(origin)) => host_of(origin).is_none_or(|host| !is_host(parts, host)),
-        (Value::Odd, _) | (_, Value::Odd) => true,
+        (OriginHeader::One(site), _) => !["same-origin", "none"].contains(&site),
+        (OriginHeader::None, OriginHeader::None) => false,
+        (OriginHeader::None, OriginHeader::One(origin)) => {
+            host_of(origin).is_none_or(|host| !is_host(parts, host))
+        }
+        (OriginHeader::Odd, _) | (_, OriginHeader::Odd) => true,
     }
 }
 
 /// Whether the page that sent the request was served by TLS, perhaps by a proxy before the gateway.
 pub(super) fn is_by_tls(parts: &Parts) -> bool {
-    matches!(only(&parts.headers, ORIGIN.as_str()), Value::One(origin) if origin.starts_with("https://"))
+    matches!(only(&parts.headers, ORIGIN.as_str()), OriginHeader::One(origin) if origin.starts_with("https://"))
 }
 
 fn is_host(parts: &Parts, origin: &str) -> bool {
     let named = parts.uri.authority().map(http::uri::Authority::as_str);
     let host = match only(&parts.headers, HOST.as_str()) {
-        Value::One(host) => Some(host),
-        Value::None => None,
-        Value::Odd => return false,
+        OriginHeader::One(host) => Some(host),
+        OriginHeader::None => None,
+        OriginHeader::Odd => return false,
     };
     named.or(host).is_some_and(|host| host.eq_ignore_ascii_case(origin))
 }
@@ -35,19 +37,19 @@ fn host_of(origin: &str) -> Option<&str> {
     origin.split_once("://").map(|(_, host)| host)
 }
 
-enum Value<'a> {
+enum OriginHeader<'a> {
     None,
     One(&'a str),
     /// More than one, or no text.
     Odd,
 }
 
-fn only<'a>(headers: &'a HeaderMap, name: &str) -> Value<'a> {
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> OriginHeader<'a> {
     let mut values = headers.get_all(name).iter();
     match (values.next().map(|value| value.to_str()), values.next()) {
-        (None, _) => Value::None,
-        (Some(Ok(text)), None) => Value::One(text),
-        (Some(_), _) => Value::Odd,
+        (None, _) => OriginHeader::None,
+        (Some(Ok(text)), None) => OriginHeader::One(text),
+        (Some(_), _) => OriginHeader::Odd,
     }
 }
 

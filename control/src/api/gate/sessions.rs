@@ -17,17 +17,17 @@ use crate::vault::{RandomError, random};
 /// The table of sessions.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    table: Mutex<HashMap<Name, Session>>,
+    table: Mutex<HashMap<SessionName, OpenSession>>,
     /// Makes the CSRF token of a session out of its id.
     csrf_key: hmac::Key,
 }
 
 /// What a session is kept under: SHA-256 of its id.
-type Name = [u8; 32];
+type SessionName = [u8; 32];
 
 /// One sign-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Session {
+pub(super) struct OpenSession {
     /// The key that it was opened with; it ends when that key opens nothing more.
     pub(super) key: KeyHash,
     /// When it ends at the latest, in milliseconds of the monotonic clock.
@@ -36,7 +36,7 @@ pub(super) struct Session {
     used_ms: u64,
 }
 
-impl Session {
+impl OpenSession {
     /// What is left of it at the most.
     pub(super) fn left(&self, now_ms: u64) -> Duration {
         Duration::from_millis(self.end_ms.saturating_sub(now_ms))
@@ -56,7 +56,7 @@ impl Sessions {
     pub(super) fn open(&self, key: KeyHash, now_ms: u64) -> Result<Secret<String>, RandomError> {
         let bytes = Secret::new(random::<32>()?);
         let id = Secret::new(BASE64_URL_SAFE_NO_PAD.encode(bytes.expose()));
-        let session = Session { key, end_ms: now_ms.saturating_add(millis(LIFE_MAX)), used_ms: now_ms };
+        let session = OpenSession { key, end_ms: now_ms.saturating_add(millis(LIFE_MAX)), used_ms: now_ms };
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.retain(|_, session| !session.is_over(now_ms));
         if table.len() >= SESSIONS_MAX {
@@ -68,7 +68,7 @@ impl Sessions {
     }
 
     /// The session of that id, which has been used now.
-    pub(super) fn use_of(&self, id: &str, now_ms: u64) -> Option<Session> {
+    pub(super) fn use_of(&self, id: &str, now_ms: u64) -> Option<OpenSession> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let session = table.get_mut(&name_of(id)).filter(|session| !session.is_over(now_ms))?;
         session.used_ms = now_ms;
@@ -102,7 +102,7 @@ pub(super) fn public_name(id: &str) -> String {
     })
 }
 
-fn name_of(id: &str) -> Name {
+fn name_of(id: &str) -> SessionName {
     let mut name = [0; 32];
     name.copy_from_slice(digest::digest(&digest::SHA256, id.as_bytes()).as_ref());
     name

@@ -18,7 +18,7 @@ pub(super) struct Charge {
 
 /// A charge as an answer names it.
 #[derive(Debug, Serialize)]
-pub(super) struct Shown {
+pub(super) struct ShownCharge {
     markup_percent: String,
     currency: String,
     rate: String,
@@ -60,10 +60,10 @@ impl Charge {
         &self.currency
     }
 
-    pub(super) fn shown(&self) -> Shown {
+    pub(super) fn shown(&self) -> ShownCharge {
         let (factor, free) = (u128::from(self.factor), u128::from(100 * PERCENT_UNIT));
         let markup = decimal(factor.abs_diff(free), PERCENT_DECIMALS);
-        Shown {
+        ShownCharge {
             markup_percent: if factor < free { format!("-{markup}") } else { markup },
             currency: self.currency.clone(),
             rate: decimal(u128::from(self.rate), RATE_DECIMALS),

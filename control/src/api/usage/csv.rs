@@ -7,11 +7,11 @@ use std::io::Write as _;
 use jiff::Timestamp;
 use shared::usage::{Class, TokenCounts, counted};
 
-use super::export::Charged;
+use super::export::ChargedExchange;
 use crate::money::MicroUsd;
 use crate::store::more;
 use crate::store::names::OwnerNames;
-use crate::store::record::{Name, Record};
+use crate::store::record::{Record, RecordName};
 
 /// The line of names.
 pub(super) fn head(out: &mut Vec<u8>, is_charged: bool) {
@@ -27,7 +27,7 @@ pub(super) fn line(
     out: &mut Vec<u8>,
     record: &Record<'_>,
     owners: &OwnerNames,
-    charged: Option<&Charged<'_>>,
+    charged: Option<&ChargedExchange<'_>>,
 ) {
     text(out, record.request_id);
     let started = i64::try_from(record.started_at_ms).ok();
@@ -68,7 +68,7 @@ pub(super) fn line(
     value(out, record.vendor_cost_nano_usd.map(MicroUsd));
     out.push(b',');
     text(out, record.upstream_id);
-    if let Some(Charged { amount, currency }) = charged {
+    if let Some(ChargedExchange { amount, currency }) = charged {
         value(out, amount.as_ref());
         value(out, Some(currency));
     }
@@ -97,19 +97,19 @@ fn text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-const TEXTS: [Name; 12] = [
-    Name::Operation,
-    Name::Key,
-    Name::Project,
-    Name::Principal,
-    Name::Selector,
-    Name::Endpoint,
-    Name::Provider,
-    Name::Model,
-    Name::Outcome,
-    Name::Error,
-    Name::Provenance,
-    Name::Price,
+const TEXTS: [RecordName; 12] = [
+    RecordName::Operation,
+    RecordName::Key,
+    RecordName::Project,
+    RecordName::Principal,
+    RecordName::Selector,
+    RecordName::Endpoint,
+    RecordName::Provider,
+    RecordName::Model,
+    RecordName::Outcome,
+    RecordName::Error,
+    RecordName::Provenance,
+    RecordName::Price,
 ];
 
 const COLUMNS: &str = "request_id,started_at,started_at_ms,duration_us,operation,key,project,principal,selector,\
@@ -136,7 +136,8 @@ const LATER: [Class; 11] = [
     Class::Searches,
     Class::ToolCalls,
 ];
-const LATER_TEXTS: [Name; 4] = [Name::Tier, Name::Picture, Name::Tags, Name::EndUser];
+const LATER_TEXTS: [RecordName; 4] =
+    [RecordName::Tier, RecordName::Picture, RecordName::Tags, RecordName::EndUser];
 
 #[cfg(test)]
 mod tests {

@@ -23,7 +23,7 @@ use crate::store::files::Files;
 use crate::store::more;
 use crate::store::names::{Labels, OwnerNames};
 use crate::store::record::Record;
-use crate::store::requests::Row;
+use crate::store::requests::RequestRow;
 
 /// Where exports read from, and how many may at the same time.
 #[derive(Debug)]
@@ -41,15 +41,15 @@ impl Exports {
 
 /// How an exchange is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+enum ExportFormat {
     Csv,
     JsonLines,
 }
 
 pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
-    let formats = [("csv", Format::Csv), ("jsonl", Format::JsonLines)];
-    let format = query.choice("format", &formats)?.unwrap_or(Format::Csv);
+    let formats = [("csv", ExportFormat::Csv), ("jsonl", ExportFormat::JsonLines)];
+    let format = query.choice("format", &formats)?.unwrap_or(ExportFormat::Csv);
     let charge = Charge::take(&mut query)?;
     let filter = filter(app, &mut query)?;
     query.finish()?;
@@ -64,10 +64,10 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     tokio::spawn(write(Writing { db, progress, labels: Labels::default(), format, charge, room }, out));
     let mut response = Response::new(body);
     let (content_type, attachment) = match format {
-        Format::Csv => {
+        ExportFormat::Csv => {
             ("text/csv; charset=utf-8; header=present", "attachment; filename=\"llmgw-usage.csv\"")
         }
-        Format::JsonLines => ("application/x-ndjson", "attachment; filename=\"llmgw-usage.jsonl\""),
+        ExportFormat::JsonLines => ("application/x-ndjson", "attachment; filename=\"llmgw-usage.jsonl\""),
     };
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -81,7 +81,7 @@ struct Writing {
     db: Connection,
     progress: Progress,
     labels: Labels,
-    format: Format,
+    format: ExportFormat,
     /// The mark-up and currency of the amounts, if they are asked for.
     charge: Option<Charge>,
     room: OwnedSemaphorePermit,
@@ -91,7 +91,7 @@ struct Writing {
 /// [`STALL_MAX`], or goes, ends the export.
 async fn write(mut writing: Writing, out: Feed) {
     let mut piece = Vec::new();
-    if writing.format == Format::Csv {
+    if writing.format == ExportFormat::Csv {
         csv::head(&mut piece, writing.charge.is_some());
     }
     loop {
@@ -134,39 +134,42 @@ impl Writing {
 }
 
 fn line(
-    format: Format,
+    format: ExportFormat,
     record: &Record<'_>,
     (owners, charge): (OwnerNames, Option<&Charge>),
     out: &mut Vec<u8>,
 ) {
-    let charged = charge.map(|charge| Charged::of(charge, record));
+    let charged = charge.map(|charge| ChargedExchange::of(charge, record));
     match format {
-        Format::Csv => csv::line(out, record, &owners, charged.as_ref()),
-        Format::JsonLines => {
+        ExportFormat::Csv => csv::line(out, record, &owners, charged.as_ref()),
+        ExportFormat::JsonLines => {
             // Writing into memory cannot fail.
-            let _ = serde_json::to_writer(&mut *out, &Line { row: Row::of(record, owners, None), charged });
+            let _ = serde_json::to_writer(
+                &mut *out,
+                &ExportLine { row: RequestRow::of(record, owners, None), charged },
+            );
             out.push(b'\n');
         }
     }
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct ExportLine<'a> {
     #[serde(flatten)]
-    row: Row,
+    row: RequestRow,
     #[serde(flatten)]
-    charged: Option<Charged<'a>>,
+    charged: Option<ChargedExchange<'a>>,
 }
 
 /// The charge for an exchange with its failed attempts.
 #[derive(Serialize)]
-pub(super) struct Charged<'a> {
+pub(super) struct ChargedExchange<'a> {
     /// `None` if nothing is known of the cost.
     pub(super) amount: Option<String>,
     pub(super) currency: &'a str,
 }
 
-impl<'a> Charged<'a> {
+impl<'a> ChargedExchange<'a> {
     fn of(charge: &'a Charge, record: &Record<'_>) -> Self {
         let lost = more::lost(&record.lost).filter_map(|(_, lost)| lost.cost_nano_usd);
         let known = record.cost_nano_usd.into_iter().chain(lost).reduce(u64::saturating_add);

@@ -24,12 +24,15 @@ use super::query::{Query, choose};
 use super::requests::{FLUSH_TIME_MAX, marks, names};
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::money::MicroUsd;
-use crate::store::calendar::{Bucket, Calendar};
+use crate::store::calendar::{BucketLength, Calendar};
 use crate::store::dimension::{Dimension, END_USER, TAG};
-use crate::store::names::{Label, Labels, Named};
-use crate::store::report::{Cursor, Group, Order, Page, Part, Question, SORTED_MAX, Unanswerable, page};
+use crate::store::names::{Labels, NameLabel, NamedKind};
+use crate::store::report::{
+    GroupOrder, ReportCursor, ReportGroup, ReportPage, ReportPart, ReportQuestion, SORTED_MAX, Unanswerable,
+    page,
+};
 use crate::store::requests::{Column, by_class, units_by_class};
-use crate::store::sums::{Figure, Sums};
+use crate::store::sums::{Figure, UsageSums};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "usage", |call| Box::pin(report(call))),
@@ -55,10 +58,10 @@ async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         })
     });
     let (owners, page) = found.await?.map_err(unanswerable)?;
-    json(&Answer::of(&question, charge.as_ref(), owners, page)?)
+    json(&UsageAnswer::of(&question, charge.as_ref(), owners, page)?)
 }
 
-fn question(app: &App, query: &mut Query) -> Result<Question, ApiError> {
+fn question(app: &App, query: &mut Query) -> Result<ReportQuestion, ApiError> {
     let marks = marks(app, query)?;
     let zone = query.text("tz").map_or(Ok(TimeZone::UTC), |name| zone(&name))?;
     let (from_ms, to_ms) = query.span_in(&zone)?;
@@ -68,7 +71,7 @@ fn question(app: &App, query: &mut Query) -> Result<Question, ApiError> {
         return Err(ApiError::parameter("from", "from must not be after to."));
     }
     let calendar = Calendar { bucket: query.choice("bucket", BUCKETS)?, zone };
-    Ok(Question { from_ms, to_ms, calendar, group_by: group_by(query)?, filters: names(query), marks })
+    Ok(ReportQuestion { from_ms, to_ms, calendar, group_by: group_by(query)?, filters: names(query), marks })
 }
 
 fn zone(name: &str) -> Result<TimeZone, ApiError> {
@@ -77,7 +80,7 @@ fn zone(name: &str) -> Result<TimeZone, ApiError> {
     })
 }
 
-fn part(query: &mut Query, question: &Question) -> Result<Part, ApiError> {
+fn part(query: &mut Query, question: &ReportQuestion) -> Result<ReportPart, ApiError> {
     let descending = query.choice("order", &[("desc", true), ("asc", false)])?;
     let figure = query.choice("sort", FIGURES)?;
     if figure.is_none() && descending.is_some() {
@@ -86,17 +89,21 @@ fn part(query: &mut Query, question: &Question) -> Result<Part, ApiError> {
             "order belongs to sort, which names the figure to sort by.",
         ));
     }
-    let order = figure.map(|figure| Order { figure, descending: descending.unwrap_or(true) });
+    let order = figure.map(|figure| GroupOrder { figure, descending: descending.unwrap_or(true) });
     let limit = query.number("limit", 1, LINES_MAX)?.unwrap_or(LINES_MAX);
     let cursor = query.text("cursor").map(|text| cursor(&text, question, order)).transpose()?;
     let now = Instant::now();
-    Ok(Part { order, cursor, limit, page_until: now + PAGE_TIME, until: now + READING_TIME })
+    Ok(ReportPart { order, cursor, limit, page_until: now + PAGE_TIME, until: now + READING_TIME })
 }
 
-fn cursor(text: &str, question: &Question, order: Option<Order>) -> Result<Cursor, ApiError> {
+fn cursor(
+    text: &str,
+    question: &ReportQuestion,
+    order: Option<GroupOrder>,
+) -> Result<ReportCursor, ApiError> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
     let cursor = serde_json::from_slice(&bytes).ok();
-    cursor.filter(|cursor: &Cursor| cursor.fits(question.group_by.len(), order)).ok_or_else(|| {
+    cursor.filter(|cursor: &ReportCursor| cursor.fits(question.group_by.len(), order)).ok_or_else(|| {
         let message = "cursor must be the next_cursor of an earlier page of the same question.";
         ApiError::parameter("cursor", message)
     })
@@ -149,13 +156,17 @@ fn group_by(query: &mut Query) -> Result<Vec<Dimension>, ApiError> {
 type Owners = BTreeMap<&'static str, Option<String>>;
 
 /// Returns the names of each group, in the order of the groups.
-fn owners(db: &Connection, question: &Question, groups: &[Group]) -> rusqlite::Result<Vec<Owners>> {
+fn owners(
+    db: &Connection,
+    question: &ReportQuestion,
+    groups: &[ReportGroup],
+) -> rusqlite::Result<Vec<Owners>> {
     let mut labels = Labels::default();
-    let mut of_group = |group: &Group| {
+    let mut of_group = |group: &ReportGroup| {
         let mut owners = Owners::new();
         for (dimension, id) in question.group_by.iter().zip(&group.names) {
             let Some((named, name, email)) = dimension.column().and_then(owner) else { continue };
-            let label = id.as_ref().map_or(Ok(Label::default()), |id| labels.find(db, named, id))?;
+            let label = id.as_ref().map_or(Ok(NameLabel::default()), |id| labels.find(db, named, id))?;
             owners.insert(name, label.name);
             email.map(|email| owners.insert(email, label.email));
         }
@@ -165,31 +176,31 @@ fn owners(db: &Connection, question: &Question, groups: &[Group]) -> rusqlite::R
 }
 
 /// What a column has ids of, and the fields for the name and the address.
-fn owner(column: Column) -> Option<(Named, &'static str, Option<&'static str>)> {
+fn owner(column: Column) -> Option<(NamedKind, &'static str, Option<&'static str>)> {
     match column {
-        Column::Key => Some((Named::Key, "key", None)),
-        Column::Project => Some((Named::Project, "project", None)),
-        Column::Principal => Some((Named::Principal, "principal", Some("principal_email"))),
+        Column::Key => Some((NamedKind::Key, "key", None)),
+        Column::Project => Some((NamedKind::Project, "project", None)),
+        Column::Principal => Some((NamedKind::Principal, "principal", Some("principal_email"))),
         Column::Model | Column::Provider | Column::Endpoint | Column::Operation | Column::Outcome => None,
     }
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct UsageAnswer {
     from_ms: u64,
     to_ms: u64,
     tz: String,
     /// The mark-up and the currency of every `amount`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    charge: Option<charge::Shown>,
+    charge: Option<charge::ShownCharge>,
     /// Over all pages; null where an answer from records has several.
-    totals: Option<Charged>,
-    data: Vec<Line>,
+    totals: Option<ChargedSums>,
+    data: Vec<UsageLine>,
     next_cursor: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Line {
+struct UsageLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     bucket_start_ms: Option<u64>,
     /// The same as the clocks of the time zone show it.
@@ -201,15 +212,15 @@ struct Line {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     names: Owners,
     #[serde(flatten)]
-    figures: Charged,
+    figures: ChargedSums,
 }
 
-impl Answer {
+impl UsageAnswer {
     fn of(
-        question: &Question,
+        question: &ReportQuestion,
         charge: Option<&Charge>,
         owners: Vec<Owners>,
-        page: Page,
+        page: ReportPage,
     ) -> Result<Self, ApiError> {
         let calendar = &question.calendar;
         let mut data = Vec::new();
@@ -217,12 +228,12 @@ impl Answer {
         let has_lines = calendar.bucket.is_some() || !question.group_by.is_empty();
         for (group, names) in page.groups.into_iter().zip(owners).filter(|_| has_lines) {
             let bucket_start_ms = calendar.bucket.map(|_| group.bucket_ms);
-            data.push(Line {
+            data.push(UsageLine {
                 bucket_start_ms,
                 bucket_start: bucket_start_ms.and_then(|at_ms| calendar.shown(at_ms)),
                 group: question.group_by.iter().map(Dimension::name).zip(group.names).collect(),
                 names,
-                figures: Charged::of(group.sums, charge)?,
+                figures: ChargedSums::of(group.sums, charge)?,
             });
         }
         let next = page.next.and_then(|next| serde_json::to_vec(&next).ok());
@@ -231,7 +242,7 @@ impl Answer {
             to_ms: question.to_ms,
             tz: calendar.zone.iana_name().unwrap_or("UTC").to_owned(),
             charge: charge.map(Charge::shown),
-            totals: page.totals.map(|totals| Charged::of(totals, charge)).transpose()?,
+            totals: page.totals.map(|totals| ChargedSums::of(totals, charge)).transpose()?,
             data,
             next_cursor: next.map(|next| BASE64_URL_SAFE_NO_PAD.encode(next)),
         })
@@ -239,7 +250,7 @@ impl Answer {
 }
 
 #[derive(Serialize)]
-struct Charged {
+struct ChargedSums {
     /// What the cost is charged as, where the report has a mark-up or a currency.
     #[serde(skip_serializing_if = "Option::is_none")]
     amount: Option<String>,
@@ -247,8 +258,8 @@ struct Charged {
     figures: Figures,
 }
 
-impl Charged {
-    fn of(sums: Sums, charge: Option<&Charge>) -> Result<Self, ApiError> {
+impl ChargedSums {
+    fn of(sums: UsageSums, charge: Option<&Charge>) -> Result<Self, ApiError> {
         let amount = |charge: &Charge| {
             let message = "The amounts are too large to be computed exactly; use a smaller rate or mark-up.";
             charge.amount(sums.cost_nano_usd).ok_or_else(|| ApiError::parameter("rate", message))
@@ -268,7 +279,7 @@ struct Figures {
     lost_micro_usd: MicroUsd,
     /// What vendors reported as the cost.
     vendor_cost_micro_usd: MicroUsd,
-    tokens: Tokens,
+    tokens: UsageTokens,
     #[serde(serialize_with = "units_by_class")]
     units: Units,
     duration_us_avg: Option<u64>,
@@ -276,21 +287,21 @@ struct Figures {
 }
 
 #[derive(Serialize)]
-struct Tokens {
+struct UsageTokens {
     #[serde(flatten, serialize_with = "by_class")]
     classes: [u64; TokenCounts::COUNT],
     total: u64,
 }
 
 impl Figures {
-    fn of(sums: Sums) -> Self {
+    fn of(sums: UsageSums) -> Self {
         Self {
             requests: sums.requests,
             requests_unpriced: sums.unpriced,
             cost_micro_usd: MicroUsd(sums.cost_nano_usd),
             lost_micro_usd: MicroUsd(sums.lost_nano_usd),
             vendor_cost_micro_usd: MicroUsd(sums.vendor_cost_nano_usd),
-            tokens: Tokens { classes: sums.tokens.list(), total: sums.tokens.total() },
+            tokens: UsageTokens { classes: sums.tokens.list(), total: sums.tokens.total() },
             units: sums.units,
             duration_us_avg: sums.duration_us.checked_div(sums.requests),
             first_content_us_avg: sums.first_content_us.checked_div(sums.first_contents),
@@ -298,8 +309,12 @@ impl Figures {
     }
 }
 
-const BUCKETS: &[(&str, Bucket)] =
-    &[("hour", Bucket::Hour), ("day", Bucket::Day), ("week", Bucket::Week), ("month", Bucket::Month)];
+const BUCKETS: &[(&str, BucketLength)] = &[
+    ("hour", BucketLength::Hour),
+    ("day", BucketLength::Day),
+    ("week", BucketLength::Week),
+    ("month", BucketLength::Month),
+];
 const FIGURES: &[(&str, Figure)] = &[
     ("cost", Figure::Cost),
     ("requests", Figure::Requests),

@@ -16,14 +16,14 @@ use crate::api::field::any_moment;
 use crate::api::requests::FLUSH_TIME_MAX;
 use crate::api::{ApiError, App, Call};
 use crate::catalog::history::{History, Priced};
-use crate::command::usage::Note;
+use crate::command::usage::NoteUsage;
 use crate::money::MicroUsd;
 use crate::store::overrides;
 use crate::store::reprice::{Repriced, Repricing};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct RepriceRequest {
     from: Value,
     to: Value,
     #[serde(default)]
@@ -39,7 +39,7 @@ struct Asked {
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct RepriceAnswer {
     /// Exchanges that were looked at.
     records: u64,
     changed: u64,
@@ -48,13 +48,13 @@ struct Answer {
     cost_micro_usd_before: MicroUsd,
     cost_micro_usd: MicroUsd,
     /// Exchanges that were changed, by their price before and after.
-    prices: Vec<Change>,
+    prices: Vec<LabelChange>,
     /// Where to go on; null when all is done.
     next_cursor: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Change {
+struct LabelChange {
     before: Option<String>,
     after: Option<String>,
     records: u64,
@@ -62,7 +62,7 @@ struct Change {
 
 pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let asked: Asked = call.json()?;
+    let asked: RepriceRequest = call.json()?;
     let mut repricing = repricing(call.app, &asked).await?;
     call.app.scribe.flush(FLUSH_TIME_MAX).await;
     let mut audited = json!({
@@ -73,7 +73,7 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
         "price": given(&asked, &repricing),
     });
     // What is about to be done is known even if the process ends in the middle of it.
-    let begun = Note { action: "usage.reprice", after: audited.clone() };
+    let begun = NoteUsage { action: "usage.reprice", after: audited.clone() };
     call.execute_each_time(StatusCode::NO_CONTENT, begun).await?;
     let until = Instant::now() + ANSWER_TIME;
     let mut done = Repriced::default();
@@ -92,16 +92,16 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
         }
         tokio::time::sleep(BETWEEN_STEPS).await;
     };
-    let answer = Answer::of(done, next_cursor);
+    let answer = RepriceAnswer::of(done, next_cursor);
     if let (Some(audited), Ok(Value::Object(figures))) =
         (audited.as_object_mut(), serde_json::to_value(&answer))
     {
         audited.extend(figures);
     }
-    call.execute(StatusCode::OK, Note { action: "usage.repriced", after: audited }.with(answer)).await
+    call.execute(StatusCode::OK, NoteUsage { action: "usage.repriced", after: audited }.with(answer)).await
 }
 
-async fn repricing(app: &App, asked: &Asked) -> Result<Repricing, ApiError> {
+async fn repricing(app: &App, asked: &RepriceRequest) -> Result<Repricing, ApiError> {
     let (from_ms, to_ms) = (any_moment("from", &asked.from)?, any_moment("to", &asked.to)?);
     if from_ms > to_ms {
         return Err(ApiError::parameter("from", "from must not be after to."));
@@ -116,7 +116,7 @@ async fn repricing(app: &App, asked: &Asked) -> Result<Repricing, ApiError> {
 }
 
 /// The prices that held when, or those that are given.
-async fn prices(app: &App, asked: &Asked) -> Result<History, ApiError> {
+async fn prices(app: &App, asked: &RepriceRequest) -> Result<History, ApiError> {
     let Some(given) = &asked.prices else {
         let overrides = app.readers.ask(overrides::all).await?;
         return Ok(History::new(&app.catalog.known(), overrides));
@@ -131,17 +131,17 @@ async fn prices(app: &App, asked: &Asked) -> Result<History, ApiError> {
 }
 
 /// The label of the prices in the body.
-fn given(asked: &Asked, repricing: &Repricing) -> Option<String> {
+fn given(asked: &RepriceRequest, repricing: &Repricing) -> Option<String> {
     asked.prices.as_ref()?;
     let priced = repricing.prices.at(asked.provider.as_ref()?, asked.model.as_ref()?, repricing.from_ms);
     priced.map(|(_, label)| label.to_owned())
 }
 
-impl Answer {
+impl RepriceAnswer {
     fn of(done: Repriced, next_cursor: Option<String>) -> Self {
         let known = |label: String| Some(label).filter(|label| !label.is_empty());
         let change =
-            |((before, after), records)| Change { before: known(before), after: known(after), records };
+            |((before, after), records)| LabelChange { before: known(before), after: known(after), records };
         Self {
             records: done.records,
             changed: done.changed,

@@ -31,7 +31,7 @@ pub(crate) struct Offer {
 /// Entries that were passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Skipped {
+pub(crate) struct SkippedEntries {
     /// Without an id, or with one that no request could name.
     pub(crate) without_usable_id: u64,
     /// With the id of an earlier one.
@@ -42,16 +42,16 @@ pub(crate) struct Skipped {
 
 /// What an upstream lists, by model id.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Listing {
+pub(crate) struct UpstreamListing {
     pub(crate) models: BTreeMap<String, Offer>,
-    pub(crate) skipped: Skipped,
+    pub(crate) skipped: SkippedEntries,
 }
 
-impl Listing {
+impl UpstreamListing {
     /// What is known without anybody's list.
     pub(crate) fn known(ids: &[String]) -> Self {
         let models = ids.iter().map(|id| (id.clone(), Offer::default())).collect();
-        Self { models, skipped: Skipped::default() }
+        Self { models, skipped: SkippedEntries::default() }
     }
 
     /// Adds what another page or another list holds.
@@ -94,12 +94,12 @@ pub(crate) fn next_page(body: &[u8], pages: Pages) -> Option<(&'static str, Stri
 }
 
 /// Reads `{data: [..]}`, `{models: [..]}` or a bare array, and what clouds call them; the error says why it is none.
-pub(crate) fn read(body: &[u8]) -> Result<Listing, String> {
+pub(crate) fn read(body: &[u8]) -> Result<UpstreamListing, String> {
     let Shape(listing) = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     listing.ok_or_else(|| "it holds neither `data` nor `models`".to_owned())
 }
 
-struct Shape(Option<Listing>);
+struct Shape(Option<UpstreamListing>);
 
 impl<'de> Deserialize<'de> for Shape {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -117,7 +117,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Shape, A::Error> {
-        let mut listing = Listing::default();
+        let mut listing = UpstreamListing::default();
         // One tree at a time: the whole list as trees would be many times its size.
         while let Some(entry) = entries.next_element::<Value>()? {
             listing.take(&entry);
@@ -126,10 +126,10 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Shape, A::Error> {
-        let mut found: Option<Listing> = None;
+        let mut found: Option<UpstreamListing> = None;
         while let Some(name) = members.next_key::<String>()? {
             if LISTS.contains(&name.as_str()) {
-                let Inner(listing) = members.next_value()?;
+                let ListValue(listing) = members.next_value()?;
                 // Some servers send both, one of them empty.
                 if let Some(listing) = listing
                     && found.as_ref().is_none_or(|earlier| earlier.models.len() < listing.models.len())
@@ -145,31 +145,31 @@ impl<'de> Visitor<'de> for ShapeVisitor {
 }
 
 /// The value of `data` or `models`: a list, or null, which some servers send for an empty one.
-struct Inner(Option<Listing>);
+struct ListValue(Option<UpstreamListing>);
 
-impl<'de> Deserialize<'de> for Inner {
+impl<'de> Deserialize<'de> for ListValue {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct List;
-        impl<'de> Visitor<'de> for List {
-            type Value = Inner;
+        struct ListVisitor;
+        impl<'de> Visitor<'de> for ListVisitor {
+            type Value = ListValue;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list of models")
             }
 
-            fn visit_unit<E: de::Error>(self) -> Result<Inner, E> {
-                Ok(Inner(Some(Listing::default())))
+            fn visit_unit<E: de::Error>(self) -> Result<ListValue, E> {
+                Ok(ListValue(Some(UpstreamListing::default())))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, entries: A) -> Result<Inner, A::Error> {
-                ShapeVisitor.visit_seq(entries).map(|Shape(listing)| Inner(listing))
+            fn visit_seq<A: SeqAccess<'de>>(self, entries: A) -> Result<ListValue, A::Error> {
+                ShapeVisitor.visit_seq(entries).map(|Shape(listing)| ListValue(listing))
             }
         }
-        from.deserialize_any(List)
+        from.deserialize_any(ListVisitor)
     }
 }
 
-impl Listing {
+impl UpstreamListing {
     fn take(&mut self, entry: &Value) {
         let fields = IDS.iter().map(|name| entry.get(name)).chain([Some(entry)]);
         let id = fields.flatten().find_map(Value::as_str).filter(|_| is_callable(entry));

@@ -154,7 +154,7 @@ fn odd_entries_are_passed_over_and_counted() {
     );
     let listing = read(body.as_bytes()).unwrap();
     assert_eq!(listing.models.keys().collect::<Vec<_>>(), ["good"]);
-    assert_eq!(listing.skipped, Skipped { without_usable_id: 8, repeated: 1, over_limit: 0 });
+    assert_eq!(listing.skipped, SkippedEntries { without_usable_id: 8, repeated: 1, over_limit: 0 });
 }
 
 #[test]

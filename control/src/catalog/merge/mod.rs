@@ -11,17 +11,17 @@ use shared::id::{ModelId, ProviderId};
 use shared::prices::Prices;
 use shared::routing::Model;
 
-use super::history::{Priced, Standing};
+use super::history::{Priced, StandingPrices};
 use super::listing::Offer;
-use super::prices::{Listed, PriceList};
-use super::shelf::{Entry, Shelf};
+use super::prices::{ListedFacts, PriceList};
+use super::shelf::{CatalogEntry, CatalogShelf};
 use crate::config::{Endpoint, Provider};
 use crate::model_facts::Facts;
 use crate::store::overrides::{self, Override};
 
 /// A model of an instance, and where what is known of it comes from.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownModel {
     pub(crate) provider: ProviderId,
     pub(crate) model: Arc<Model>,
     pub(crate) audio: Option<bool>,
@@ -29,15 +29,15 @@ pub(crate) struct Known {
     pub(crate) owned_by: Option<String>,
     pub(crate) prices_from: Option<PricesFrom>,
     /// The prices that hold while no override says any.
-    pub(crate) without_override: Option<Standing>,
+    pub(crate) without_override: Option<StandingPrices>,
     /// Every source that says something of it.
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<FactSource>,
 }
 
 /// Who says something of a model, in the order in which they are believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Source {
+pub(crate) enum FactSource {
     Override,
     Config,
     Upstream,
@@ -47,14 +47,14 @@ pub(crate) enum Source {
 /// Where prices come from, and the day since or on which they hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct PricesFrom {
-    pub(crate) source: Source,
+    pub(crate) source: FactSource,
     pub(crate) as_of: Option<String>,
 }
 
 /// Makes the models of one snapshot.
 #[derive(Debug)]
 pub(crate) struct Merger {
-    shelf: Arc<Shelf>,
+    shelf: Arc<CatalogShelf>,
     list: Arc<PriceList>,
     overrides: Overrides,
     now_ms: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Merger {
     next_hours_at_ms: Option<u64>,
     /// What endpoints are made of: models by provider.
     named: BTreeMap<String, BTreeSet<String>>,
-    known: Vec<Known>,
+    known: Vec<KnownModel>,
 }
 
 /// What the overrides say at one moment.
@@ -82,7 +82,7 @@ struct Overriding {
 
 impl Merger {
     /// A merger with what holds at `now_ms`.
-    pub(crate) fn new(shelf: &Arc<Shelf>, db: &Connection, now_ms: u64) -> rusqlite::Result<Self> {
+    pub(crate) fn new(shelf: &Arc<CatalogShelf>, db: &Connection, now_ms: u64) -> rusqlite::Result<Self> {
         let overrides = Overrides::at(now_ms, overrides::all(db)?);
         Ok(Self {
             shelf: Arc::clone(shelf),
@@ -132,10 +132,10 @@ impl Merger {
     fn known_of(
         &self,
         provider: &Provider,
-        entry: Option<&Entry>,
+        entry: Option<&CatalogEntry>,
         id: &str,
-        listed: Option<&Listed>,
-    ) -> Known {
+        listed: Option<&ListedFacts>,
+    ) -> KnownModel {
         let place = provider.models.binary_search_by(|model| model.id.as_str().cmp(id));
         let declared = place.ok().and_then(|place| provider.models.get(place));
         let offer: Option<&Offer> = entry.and_then(|entry| entry.models.get(id));
@@ -143,29 +143,29 @@ impl Merger {
         let overriding = self.overrides.in_force.get(provider.id.as_str()).and_then(|models| models.get(id));
         let config = declared.map(|model| Facts::of_declared(model));
         let layers = [
-            (Source::Override, overriding.map(|overriding| &overriding.facts)),
-            (Source::Config, config.as_ref()),
-            (Source::Upstream, offer.map(|offer| &offer.facts)),
-            (Source::List, listed_now.as_ref()),
+            (FactSource::Override, overriding.map(|overriding| &overriding.facts)),
+            (FactSource::Config, config.as_ref()),
+            (FactSource::Upstream, offer.map(|offer| &offer.facts)),
+            (FactSource::List, listed_now.as_ref()),
         ];
         let said = || layers.iter().filter_map(|(source, facts)| Some((*source, (*facts)?)));
         let facts = said().fold(Facts::default(), |known, (_, facts)| known.or(facts));
         let of = |source| PricesFrom {
             source,
             as_of: match source {
-                Source::Override => overriding.and_then(|overriding| day(overriding.priced_from_ms)),
-                Source::Config => None,
-                Source::Upstream => entry.and_then(|entry| day(entry.evidence.catalog.synced_at_ms?)),
-                Source::List => Some(self.list.as_of.clone()),
+                FactSource::Override => overriding.and_then(|overriding| day(overriding.priced_from_ms)),
+                FactSource::Config => None,
+                FactSource::Upstream => entry.and_then(|entry| day(entry.evidence.catalog.synced_at_ms?)),
+                FactSource::List => Some(self.list.as_of.clone()),
             },
         };
         let mut priced = said().filter_map(|(source, facts)| Some((source, facts.prices.as_ref()?)));
         let prices_from = priced.clone().next().map(|(source, _)| of(source));
         let without_override = priced
-            .find(|(source, _)| *source != Source::Override)
+            .find(|(source, _)| *source != FactSource::Override)
             .map(|(source, prices)| standing(prices, &of(source), listed));
         let sources = said().map(|(source, _)| source).collect();
-        Known {
+        KnownModel {
             provider: provider.id.clone(),
             audio: facts.audio,
             created: offer.and_then(|offer| offer.created),
@@ -185,12 +185,12 @@ impl Merger {
 }
 
 /// The prices of a source that is no override; those of the list with their hours.
-fn standing(prices: &Prices, from: &PricesFrom, listed: Option<&Listed>) -> Standing {
+fn standing(prices: &Prices, from: &PricesFrom, listed: Option<&ListedFacts>) -> StandingPrices {
     let priced = |prices: &Prices| Priced { prices: prices.clone(), label: label(prices, from) };
-    let listed = listed.filter(|_| from.source == Source::List);
-    let peak = listed.and_then(Listed::prices).unwrap_or(prices);
+    let listed = listed.filter(|_| from.source == FactSource::List);
+    let peak = listed.and_then(ListedFacts::prices).unwrap_or(prices);
     let off_peak = listed.and_then(|listed| listed.off_peak.as_ref());
-    Standing {
+    StandingPrices {
         priced: priced(peak),
         off_peak: off_peak.map(|(hours, prices)| (hours.clone(), priced(prices))),
     }
@@ -224,10 +224,10 @@ fn label(prices: &Prices, from: &PricesFrom) -> Arc<str> {
 
 /// The label of what an override says from `effective_from_ms` on.
 pub(crate) fn label_of_override(prices: &Prices, effective_from_ms: u64) -> Arc<str> {
-    label(prices, &PricesFrom { source: Source::Override, as_of: day(effective_from_ms) })
+    label(prices, &PricesFrom { source: FactSource::Override, as_of: day(effective_from_ms) })
 }
 
-impl Source {
+impl FactSource {
     /// The name in the labels of prices.
     fn name(self) -> &'static str {
         match self {

@@ -23,7 +23,7 @@ providers:
 ";
 
 struct Setting {
-    shelf: Arc<Shelf>,
+    shelf: Arc<CatalogShelf>,
     db: Connection,
     providers: Vec<Arc<Provider>>,
 }
@@ -73,7 +73,7 @@ impl Setting {
     }
 
     /// Every model at a moment, and when that changes next.
-    fn at(&self, now_ms: u64) -> (BTreeMap<String, Known>, Option<u64>) {
+    fn at(&self, now_ms: u64) -> (BTreeMap<String, KnownModel>, Option<u64>) {
         let mut merger = Merger::new(&self.shelf, &self.db, now_ms).unwrap();
         for provider in &self.providers {
             let models = merger.models_of(provider);
@@ -124,11 +124,11 @@ fn input_of(prices: &Prices) -> Option<u64> {
     prices.base.rates.get(Class::Input).map(|femto| femto / 1_000)
 }
 
-fn input(known: &Known) -> Option<u64> {
+fn input(known: &KnownModel) -> Option<u64> {
     known.model.prices.as_ref().and_then(input_of)
 }
 
-fn label(known: &Known) -> &str {
+fn label(known: &KnownModel) -> &str {
     known.model.price_label.as_deref().unwrap_or_default()
 }
 
@@ -145,7 +145,7 @@ fn a_vendors_prices_are_for_that_vendors_connections_only() {
     let main = &known["main/gpt-4o-mini"];
     assert_eq!((input(main), main.model.context_window), (Some(150_000), Some(128_000)));
     assert!(label(main).starts_with(&of_list(&setting)), "{}", label(main));
-    assert_eq!(main.sources, [Source::Config, Source::List]);
+    assert_eq!(main.sources, [FactSource::Config, FactSource::List]);
     assert_eq!(known["copy/gpt-4o-mini"].model.prices, None, "anybody's server may ask anything");
     assert_eq!(label(&known["main/own"]), "config in 7");
 }

@@ -71,7 +71,7 @@ impl PriceList {
     }
 
     /// Returns what the list says of a model of `provider`: its prices are those of the address that the provider uses.
-    pub(crate) fn of(&self, provider: &Provider, model: &str) -> Option<Listed> {
+    pub(crate) fn of(&self, provider: &Provider, model: &str) -> Option<ListedFacts> {
         let vendor = provider.registry_id.as_deref().unwrap_or(provider.kind.name);
         let facts = self.lists.get(vendor)?.get(model)?;
         let regional = || self.lists.get(&format!("{vendor}{REGIONAL}"))?.get(model);
@@ -79,20 +79,20 @@ impl PriceList {
         let facts = Facts { prices: prices.unwrap_or(facts).prices.clone(), ..facts.clone() };
         let off_peak = || self.lists.get(&format!("{vendor}{OFF_PEAK}"))?.get(model)?.prices.clone();
         let hours = self.peak_hours.get(vendor);
-        Some(Listed { facts, off_peak: hours.and_then(|hours| Some((hours.clone(), off_peak()?))) })
+        Some(ListedFacts { facts, off_peak: hours.and_then(|hours| Some((hours.clone(), off_peak()?))) })
     }
 }
 
 /// What the list says of a model.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Listed {
+pub(crate) struct ListedFacts {
     /// With the prices of peak hours, where the vendor has such.
     facts: Facts,
     /// The prices of all other hours.
     pub(crate) off_peak: Option<(PeakHours, Prices)>,
 }
 
-impl Listed {
+impl ListedFacts {
     /// What holds at a moment.
     pub(crate) fn at(&self, at_ms: u64) -> Facts {
         let off_peak = self.off_peak.as_ref().filter(|(hours, _)| !hours.contains(at_ms));

@@ -1,6 +1,6 @@
 //! The states of a key and what may be done in each: one table.
 
-use crate::command::Refusal;
+use crate::command::CommandRefusal;
 use crate::store::keys::KeyState;
 
 /// What may be done to a key.
@@ -17,7 +17,7 @@ pub(crate) enum Edge {
 
 /// The state after `edge`, or a conflict that says what to do instead. What asks for the state that a key is
 /// in already is no fault.
-pub(super) fn follow(state: KeyState, edge: Edge) -> Result<KeyState, Refusal> {
+pub(super) fn follow(state: KeyState, edge: Edge) -> Result<KeyState, CommandRefusal> {
     use Edge::{Delete, Disable, Edit, Enable, Reveal, Revoke, Rotate};
     use KeyState::{Active, Disabled, Expired, Revoked};
     let next = match (state, edge) {
@@ -33,5 +33,5 @@ pub(super) fn follow(state: KeyState, edge: Edge) -> Result<KeyState, Refusal> {
         }
         (Revoked, Reveal) => Err("The key is revoked, and its sealed copy is erased. Make a new key."),
     };
-    next.map_err(Refusal::conflict)
+    next.map_err(CommandRefusal::conflict)
 }

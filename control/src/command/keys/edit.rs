@@ -8,22 +8,22 @@ use shared::quota::Subject;
 use super::edges::{Edge, follow};
 use super::expect;
 use super::issue::check_acts_as;
-use crate::change::Change;
+use crate::change::FieldChange;
 use crate::command::allowlist::AllowlistEdit;
-use crate::command::{Command, Done, Refusal, Write, quotas};
+use crate::command::{Command, CommandRefusal, Done, Write, quotas};
 use crate::publish::{ChangedKeys, Touched};
-use crate::store::audit::Entry;
-use crate::store::keys::{self, Key, KeyState};
+use crate::store::audit::AuditEntry;
+use crate::store::keys::{self, KeyState, StoredKey};
 use crate::store::quotas::Of;
 
 /// Changes a key: its settings first, then its state.
 #[derive(Debug)]
-pub(crate) struct Edit {
+pub(crate) struct EditKey {
     pub(crate) id: String,
     pub(crate) if_version: Option<u64>,
     pub(crate) name: Option<String>,
-    pub(crate) acts_as: Change<String>,
-    pub(crate) expires_at_ms: Change<u64>,
+    pub(crate) acts_as: FieldChange<String>,
+    pub(crate) expires_at_ms: FieldChange<u64>,
     pub(crate) allowlist: AllowlistEdit,
     /// `false` erases the sealed copy.
     pub(crate) recoverable: Option<bool>,
@@ -33,21 +33,21 @@ pub(crate) struct Edit {
 
 /// Deletes a revoked key; with the last key of a family, the limits of the family. Records of its use keep its id.
 #[derive(Debug)]
-pub(crate) struct Delete {
+pub(crate) struct DeleteKey {
     pub(crate) id: String,
     pub(crate) if_version: Option<u64>,
 }
 
-impl Command for Edit {
-    type Output = Key;
+impl Command for EditKey {
+    type Output = StoredKey;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Key>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<StoredKey>, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let edge = self.edge;
         let edited = self.settings(write, &before)?;
         let after =
             edge.map_or_else(|| Ok(edited.clone()), |edge| moved(edited.clone(), edge, write.now_ms))?;
-        let after = Key { version: before.version + 1, updated_at_ms: write.now_ms, ..after };
+        let after = StoredKey { version: before.version + 1, updated_at_ms: write.now_ms, ..after };
         keys::update(write.db, &after)?;
         let action = match edge {
             Some(Edge::Enable) => "key.enable",
@@ -55,17 +55,17 @@ impl Command for Edit {
             Some(Edge::Revoke) => "key.revoke",
             _ => "key.edit",
         };
-        let audit = Entry::done(action, "key", &after.id).before(json!(before)).after(json!(after));
+        let audit = AuditEntry::done(action, "key", &after.id).before(json!(before)).after(json!(after));
         let touched = Touched::keys([before.id]);
         Ok(Done { version: Some(after.version), output: after, audit, touched })
     }
 }
 
-impl Edit {
+impl EditKey {
     /// The key with its new settings.
-    fn settings(self, write: &Write<'_>, before: &Key) -> Result<Key, Refusal> {
+    fn settings(self, write: &Write<'_>, before: &StoredKey) -> Result<StoredKey, CommandRefusal> {
         let expires_at_ms = self.expires_at_ms.of(before.expires_at_ms);
-        let after = Key {
+        let after = StoredKey {
             name: self.name.unwrap_or_else(|| before.name.clone()),
             acts_as: self.acts_as.of(before.acts_as.clone()),
             state: before.state.at(write.now_ms, expires_at_ms),
@@ -78,7 +78,7 @@ impl Edit {
             follow(before.state, Edge::Edit)?;
         }
         if after.recoverable && !before.recoverable {
-            return Err(Refusal::conflict(
+            return Err(CommandRefusal::conflict(
                 "No sealed copy of this key was kept, and it cannot be made now. Rotate the key, or make a new one.",
             ));
         }
@@ -92,15 +92,15 @@ impl Edit {
 }
 
 /// The key after `edge`. Nothing is kept of a revoked one that could be revealed.
-fn moved(key: Key, edge: Edge, now_ms: u64) -> Result<Key, Refusal> {
+fn moved(key: StoredKey, edge: Edge, now_ms: u64) -> Result<StoredKey, CommandRefusal> {
     let state = follow(key.state, edge)?.at(now_ms, key.expires_at_ms);
-    Ok(Key { state, recoverable: key.recoverable && state != KeyState::Revoked, ..key })
+    Ok(StoredKey { state, recoverable: key.recoverable && state != KeyState::Revoked, ..key })
 }
 
-impl Command for Delete {
+impl Command for DeleteKey {
     type Output = ();
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         follow(before.state, Edge::Delete)?;
         let quotas = if keys::delete(write.db, &before)? {
@@ -116,8 +116,8 @@ impl Command for Delete {
                 limits_gone: gone.iter().map(|quota| quota.id.clone()).collect(),
             }),
         };
-        let audit =
-            Entry::done("key.delete", "key", &before.id).before(json!({"key": before, "quotas": quotas}));
+        let audit = AuditEntry::done("key.delete", "key", &before.id)
+            .before(json!({"key": before, "quotas": quotas}));
         Ok(Done { output: (), version: None, audit, touched })
     }
 }

@@ -9,19 +9,19 @@ use shared::secret::Secret;
 
 use super::replay;
 use crate::command::allowlist::AllowlistEdit;
-use crate::command::{Command, Done, Refusal, Write, quotas};
+use crate::command::{Command, CommandRefusal, Done, Write, quotas};
 use crate::publish::Touched;
-use crate::store::audit::Entry;
+use crate::store::audit::AuditEntry;
 use crate::store::ids::new_id;
-use crate::store::keys::{self, Key, KeyState};
-use crate::store::projects::{self, Project};
-use crate::store::quotas::{KeyLimit, Row};
+use crate::store::keys::{self, KeyState, StoredKey};
+use crate::store::projects::{self, StoredProject};
+use crate::store::quotas::{KeyLimit, QuotaRow};
 use crate::store::{members, principals};
 use crate::vault::random;
 
 /// Issues a key.
 #[derive(Debug)]
-pub(crate) struct Create {
+pub(crate) struct IssueKey {
     pub(crate) name: String,
     pub(crate) project: String,
     pub(crate) acts_as: Option<String>,
@@ -37,27 +37,27 @@ pub(crate) struct Create {
 #[derive(Debug, Serialize)]
 pub(crate) struct Issued {
     #[serde(flatten)]
-    pub(crate) shown: Key,
-    pub(crate) key: Plain,
+    pub(crate) shown: StoredKey,
+    pub(crate) key: PlainKey,
     /// The limits that were made with it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) limits: Vec<Row>,
+    pub(crate) limits: Vec<QuotaRow>,
 }
 
 /// A key in plain, for its owner to read.
 #[derive(Debug)]
-pub(crate) struct Plain(pub(crate) Secret<String>);
+pub(crate) struct PlainKey(pub(crate) Secret<String>);
 
-impl Serialize for Plain {
+impl Serialize for PlainKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.0.expose())
     }
 }
 
-impl Command for Create {
+impl Command for IssueKey {
     type Output = Issued;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Issued>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<Issued>, CommandRefusal> {
         let project = check_place(write, &self.project, self.acts_as.as_deref())?;
         quotas::check_key_limits(write, "limits", &self.limits)?;
         let mut limits = project.key_defaults;
@@ -66,7 +66,7 @@ impl Command for Create {
         let id = new_id("key", write.now_ms)?;
         let mut issued = issue(
             write,
-            Key {
+            StoredKey {
                 family: id.clone(),
                 id,
                 name: self.name,
@@ -85,7 +85,7 @@ impl Command for Create {
             },
         )?;
         issued.limits = quotas::create_of_key(write, &issued.shown.family, limits)?;
-        let audit = Entry::done("key.create", "key", &issued.shown.id)
+        let audit = AuditEntry::done("key.create", "key", &issued.shown.id)
             .after(json!({"key": issued.shown, "quotas": issued.limits}));
         let touched = Touched::keys([issued.shown.id.clone()]);
         Ok(Done { version: Some(1), output: issued, audit, touched })
@@ -95,20 +95,20 @@ impl Command for Create {
         replay::kept(issued)
     }
 
-    fn replayed(write: &Write<'_>, kept: Vec<u8>) -> Result<(Vec<u8>, Option<Entry>), Refusal> {
+    fn replayed(write: &Write<'_>, kept: Vec<u8>) -> Result<(Vec<u8>, Option<AuditEntry>), CommandRefusal> {
         replay::replayed(write, kept)
     }
 }
 
 /// Stores a key as `shown`, with a new secret and the beginning of it.
-pub(super) fn issue(write: &Write<'_>, shown: Key) -> Result<Issued, Refusal> {
+pub(super) fn issue(write: &Write<'_>, shown: StoredKey) -> Result<Issued, CommandRefusal> {
     let key = key_of(&Secret::new(random()?));
-    let shown = Key { prefix: shown_part(&key), ..shown };
+    let shown = StoredKey { prefix: shown_part(&key), ..shown };
     let hash = KeyHasher::new(&write.keys.key_hash_key).hash(key.expose().as_bytes());
-    let seal = || write.keys.seal(&Key::place(&shown.id), key.expose().as_bytes());
+    let seal = || write.keys.seal(&StoredKey::place(&shown.id), key.expose().as_bytes());
     let sealed = shown.recoverable.then(seal).transpose()?;
     keys::insert(write.db, &shown, hash, sealed.as_deref())?;
-    Ok(Issued { shown, key: Plain(key), limits: Vec::new() })
+    Ok(Issued { shown, key: PlainKey(key), limits: Vec::new() })
 }
 
 /// Returns the project of a key that acts as `acts_as`; refuses a key that would open nothing.
@@ -116,12 +116,12 @@ pub(super) fn check_place(
     write: &Write<'_>,
     project: &str,
     acts_as: Option<&str>,
-) -> Result<Project, Refusal> {
+) -> Result<StoredProject, CommandRefusal> {
     let Some(found) = projects::find(write.db, project)? else {
-        return Err(Refusal::invalid("project", format!("There is no project '{project}'.")));
+        return Err(CommandRefusal::invalid("project", format!("There is no project '{project}'.")));
     };
     if found.disabled {
-        return Err(Refusal::conflict("The project is disabled. Enable it first."));
+        return Err(CommandRefusal::conflict("The project is disabled. Enable it first."));
     }
     if let Some(principal) = acts_as {
         check_acts_as(write, project, principal)?;
@@ -130,8 +130,8 @@ pub(super) fn check_place(
 }
 
 /// Whether a key of `project` may stand for `principal`.
-pub(super) fn check_acts_as(write: &Write<'_>, project: &str, principal: &str) -> Result<(), Refusal> {
-    let told = |message| Err(Refusal::invalid("acts_as", message));
+pub(super) fn check_acts_as(write: &Write<'_>, project: &str, principal: &str) -> Result<(), CommandRefusal> {
+    let told = |message| Err(CommandRefusal::invalid("acts_as", message));
     match principals::find(write.db, principal)? {
         None => told(format!("There is no principal '{principal}'.")),
         Some(human) if human.disabled => told("This human is disabled. Enable them first.".to_owned()),

@@ -11,16 +11,17 @@ mod rotate;
 mod tests;
 
 pub(crate) use edges::Edge;
-pub(crate) use edit::{Delete, Edit};
-pub(crate) use issue::Create;
+pub(crate) use edit::{DeleteKey, EditKey};
+pub(crate) use issue::IssueKey;
 pub(crate) use reveal::Reveal;
 pub(crate) use rotate::Rotate;
 
-use super::{Refusal, Write};
-use crate::store::keys::{self, Key};
+use super::{CommandRefusal, Write};
+use crate::store::keys::{self, StoredKey};
 
-fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<Key, Refusal> {
-    let found = keys::find(write.db, id, write.now_ms)?.ok_or_else(|| Refusal::not_found("key", id))?;
-    Refusal::if_stale(if_version, found.version)?;
+fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<StoredKey, CommandRefusal> {
+    let found =
+        keys::find(write.db, id, write.now_ms)?.ok_or_else(|| CommandRefusal::not_found("key", id))?;
+    CommandRefusal::if_stale(if_version, found.version)?;
     Ok(found)
 }

@@ -6,36 +6,39 @@ use serde_json::{Value, json};
 
 use super::issue::Issued;
 use super::reveal::open;
-use crate::command::{Refusal, Write};
-use crate::store::audit::Entry;
-use crate::store::keys::Key;
-use crate::store::quotas::Row;
+use crate::command::{CommandRefusal, Write};
+use crate::store::audit::AuditEntry;
+use crate::store::keys::StoredKey;
+use crate::store::quotas::QuotaRow;
 
 /// An [`Issued`] without the key.
 #[derive(Serialize)]
-struct Kept<'a> {
+struct ReplayedKey<'a> {
     #[serde(flatten)]
-    shown: &'a Key,
+    shown: &'a StoredKey,
     key: Option<()>,
-    #[serde(skip_serializing_if = "<[Row]>::is_empty")]
-    limits: &'a [Row],
+    #[serde(skip_serializing_if = "<[QuotaRow]>::is_empty")]
+    limits: &'a [QuotaRow],
 }
 
 /// Returns the answer as it is kept.
 pub(super) fn kept(issued: &Issued) -> serde_json::Result<Vec<u8>> {
-    serde_json::to_vec(&Kept { shown: &issued.shown, key: None, limits: &issued.limits })
+    serde_json::to_vec(&ReplayedKey { shown: &issued.shown, key: None, limits: &issued.limits })
 }
 
 /// Returns the answer to a repetition, and its audit record.
-pub(super) fn replayed(write: &Write<'_>, kept: Vec<u8>) -> Result<(Vec<u8>, Option<Entry>), Refusal> {
+pub(super) fn replayed(
+    write: &Write<'_>,
+    kept: Vec<u8>,
+) -> Result<(Vec<u8>, Option<AuditEntry>), CommandRefusal> {
     let Ok(mut answer) = serde_json::from_slice::<Value>(&kept) else { return Ok((kept, None)) };
     let id = answer.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
     let key = match open(write, &id) {
         Ok(key) => Some(key),
-        Err(Refusal::Told { .. }) => None,
+        Err(CommandRefusal::Told { .. }) => None,
         Err(failed) => return Err(failed),
     };
-    let entry = Entry::done("key.replay", "key", &id).after(json!({"revealed": key.is_some()}));
+    let entry = AuditEntry::done("key.replay", "key", &id).after(json!({"revealed": key.is_some()}));
     let Some(key) = key else { return Ok((kept, Some(entry))) };
     if let Some(place) = answer.get_mut("key") {
         *place = key.expose().as_str().into();

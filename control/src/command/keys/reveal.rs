@@ -6,12 +6,12 @@ use shared::secret::Secret;
 
 use super::edges::{Edge, follow};
 use super::expect;
-use super::issue::Plain;
+use super::issue::PlainKey;
 use crate::actor::Who;
-use crate::command::{Command, Done, Refusal, Write};
+use crate::command::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;
-use crate::store::audit::Entry;
-use crate::store::keys::{self, Key};
+use crate::store::audit::AuditEntry;
+use crate::store::keys::{self, StoredKey};
 use crate::vault::SealError;
 
 /// Opens the sealed copy of a key, for an administrator or the human it stands for (AUTH-5).
@@ -24,17 +24,17 @@ pub(crate) struct Reveal {
 #[derive(Debug, Serialize)]
 pub(crate) struct Revealed {
     id: String,
-    key: Plain,
+    key: PlainKey,
 }
 
 impl Command for Reveal {
     type Output = Revealed;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Revealed>, Refusal> {
-        let audit = Entry::done("key.reveal", "key", &self.id);
+    fn apply(self, write: &Write<'_>) -> Result<Done<Revealed>, CommandRefusal> {
+        let audit = AuditEntry::done("key.reveal", "key", &self.id);
         match open(write, &self.id) {
             Ok(key) => {
-                let output = Revealed { id: self.id, key: Plain(key) };
+                let output = Revealed { id: self.id, key: PlainKey(key) };
                 Ok(Done { output, version: None, audit, touched: Touched::NOTHING })
             }
             Err(refusal) => Err(refusal.audited(audit.refused())),
@@ -43,26 +43,26 @@ impl Command for Reveal {
 }
 
 /// Returns the key of a sealed copy, if the caller may see it.
-pub(super) fn open(write: &Write<'_>, id: &str) -> Result<Secret<String>, Refusal> {
+pub(super) fn open(write: &Write<'_>, id: &str) -> Result<Secret<String>, CommandRefusal> {
     let key = expect(write, id, None)?;
     if !is_for(&key, &write.actor.who) {
-        return Err(Refusal::new(
+        return Err(CommandRefusal::new(
             ErrorKind::Forbidden,
             "Only an administrator and the human that a key acts as may reveal it.",
         ));
     }
     follow(key.state, Edge::Reveal)?;
     let Some(sealed) = keys::sealed(write.db, id)? else {
-        return Err(Refusal::conflict(
+        return Err(CommandRefusal::conflict(
             "No sealed copy of this key was kept, so it cannot be revealed. Rotate the key, or make a new one.",
         ));
     };
-    let plain = write.keys.open(&Key::place(id), &sealed)?;
+    let plain = write.keys.open(&StoredKey::place(id), &sealed)?;
     let text = std::str::from_utf8(plain.expose()).map_err(|_| SealError)?;
     Ok(Secret::new(text.to_owned()))
 }
 
-fn is_for(key: &Key, who: &Who) -> bool {
+fn is_for(key: &StoredKey, who: &Who) -> bool {
     match who {
         Who::Administrator(_) => true,
         Who::Human(principal) => key.acts_as.as_deref() == Some(principal.as_str()),

@@ -5,11 +5,11 @@ use serde_json::json;
 use super::edges::{Edge, follow};
 use super::issue::{Issued, check_place, issue};
 use super::{expect, replay};
-use crate::command::{Command, Done, Refusal, Write};
+use crate::command::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;
-use crate::store::audit::Entry;
+use crate::store::audit::AuditEntry;
 use crate::store::ids::new_id;
-use crate::store::keys::{self, Key, KeyState};
+use crate::store::keys::{self, KeyState, StoredKey};
 
 /// Makes a key with the settings of another one and ends that one after an overlap.
 #[derive(Debug)]
@@ -25,18 +25,18 @@ pub(crate) struct Rotate {
 impl Command for Rotate {
     type Output = Issued;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Issued>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<Issued>, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         follow(before.state, Edge::Rotate)?;
         if let Some(successor) = keys::successor(write.db, &before.id)? {
-            return Err(Refusal::conflict(format!(
+            return Err(CommandRefusal::conflict(format!(
                 "The key has been rotated already: '{successor}' has taken its place. Rotate that one."
             )));
         }
         check_place(write, &before.project, before.acts_as.as_deref())?;
         let issued = issue(
             write,
-            Key {
+            StoredKey {
                 id: new_id("key", write.now_ms)?,
                 expires_at_ms: self.expires_at_ms.or(before.expires_at_ms),
                 state: KeyState::Active,
@@ -50,7 +50,7 @@ impl Command for Rotate {
         )?;
         let end = write.now_ms.saturating_add(self.overlap_ms);
         let end = before.expires_at_ms.map_or(end, |expires| expires.min(end));
-        let after = Key {
+        let after = StoredKey {
             expires_at_ms: Some(end),
             state: before.state.at(write.now_ms, Some(end)),
             version: before.version + 1,
@@ -58,7 +58,7 @@ impl Command for Rotate {
             ..before.clone()
         };
         keys::update(write.db, &after)?;
-        let audit = Entry::done("key.rotate", "key", &before.id)
+        let audit = AuditEntry::done("key.rotate", "key", &before.id)
             .before(json!(before))
             .after(json!({"old": after, "new": issued.shown}));
         let touched = Touched::keys([before.id, issued.shown.id.clone()]);
@@ -69,7 +69,7 @@ impl Command for Rotate {
         replay::kept(issued)
     }
 
-    fn replayed(write: &Write<'_>, kept: Vec<u8>) -> Result<(Vec<u8>, Option<Entry>), Refusal> {
+    fn replayed(write: &Write<'_>, kept: Vec<u8>) -> Result<(Vec<u8>, Option<AuditEntry>), CommandRefusal> {
         replay::replayed(write, kept)
     }
 }

@@ -8,13 +8,13 @@ use shared::key_hash::KeyHasher;
 
 use super::*;
 use crate::actor::Who;
-use crate::change::Change;
+use crate::change::FieldChange;
 use crate::command::allowlist::AllowlistEdit;
 use crate::command::members;
 use crate::command::principals;
 use crate::command::projects;
 use crate::command::tests::{No, Office, id};
-use crate::store::keys::{Filter, KeyState};
+use crate::store::keys::{KeyFilter, KeyState};
 use crate::store::members::MemberRole;
 
 const DAY_MS: u64 = 86_400_000;
@@ -33,8 +33,8 @@ impl Keyring {
         Self { office, project, ada }
     }
 
-    fn new_key(&self) -> Create {
-        Create {
+    fn new_key(&self) -> IssueKey {
+        IssueKey {
             name: "k".into(),
             project: self.project.clone(),
             acts_as: Some(self.ada.clone()),
@@ -56,7 +56,7 @@ impl Keyring {
             "active" => {}
             "expired" => {
                 let end = self.office.now_ms.get() + 1;
-                self.office.run(Edit { expires_at_ms: Change::Set(end), ..edit(&key) }).unwrap();
+                self.office.run(EditKey { expires_at_ms: FieldChange::Set(end), ..edit(&key) }).unwrap();
                 self.office.now_ms.set(end);
             }
             "disabled" => drop(self.set(&key, Edge::Disable).unwrap()),
@@ -67,7 +67,7 @@ impl Keyring {
     }
 
     fn set(&self, key: &str, edge: Edge) -> Result<Value, No> {
-        self.office.run(Edit { edge: Some(edge), ..edit(key) })
+        self.office.run(EditKey { edge: Some(edge), ..edit(key) })
     }
 
     fn stored(&self, key: &str) -> Option<Value> {
@@ -78,15 +78,15 @@ impl Keyring {
     fn follow(&self, key: &str, edge: Edge) -> Result<Value, No> {
         match edge {
             Edge::Enable | Edge::Disable | Edge::Revoke => self.set(key, edge),
-            Edge::Edit => self.office.run(Edit { name: Some("another".into()), ..edit(key) }),
+            Edge::Edit => self.office.run(EditKey { name: Some("another".into()), ..edit(key) }),
             Edge::Rotate => self.office.run(rotate(key, 0)),
             Edge::Reveal => self.office.run(Reveal { id: key.into() }),
-            Edge::Delete => self.office.run(Delete { id: key.into(), if_version: None }),
+            Edge::Delete => self.office.run(DeleteKey { id: key.into(), if_version: None }),
         }
     }
 
     fn disable_project(&self, disabled: bool) {
-        let edit = projects::Edit {
+        let edit = projects::EditProject {
             id: self.project.clone(),
             if_version: None,
             name: None,
@@ -98,13 +98,13 @@ impl Keyring {
     }
 }
 
-fn edit(key: &str) -> Edit {
-    Edit {
+fn edit(key: &str) -> EditKey {
+    EditKey {
         id: key.into(),
         if_version: None,
         name: None,
-        acts_as: Change::Keep,
-        expires_at_ms: Change::Keep,
+        acts_as: FieldChange::Keep,
+        expires_at_ms: FieldChange::Keep,
         allowlist: AllowlistEdit::default(),
         recoverable: None,
         edge: None,
@@ -224,14 +224,14 @@ fn a_key_is_revealed_to_administrators_and_its_human_and_each_attempt_is_written
 fn what_was_not_kept_or_is_given_up_cannot_be_revealed() {
     let keyring = Keyring::open();
     let sealed = |key: &str| keys::sealed(&keyring.office.db, key).unwrap();
-    let never = Create { recoverable: false, ..keyring.new_key() };
+    let never = IssueKey { recoverable: false, ..keyring.new_key() };
     let never = id(&keyring.office.run(never).unwrap());
     let given_up = id(&keyring.issue());
-    keyring.office.run(Edit { recoverable: Some(false), ..edit(&given_up) }).unwrap();
+    keyring.office.run(EditKey { recoverable: Some(false), ..edit(&given_up) }).unwrap();
     for key in [never, given_up] {
         assert_eq!(sealed(&key), None);
         assert_eq!(keyring.follow(&key, Edge::Reveal).unwrap_err().0, ErrorKind::Conflict);
-        let back = keyring.office.run(Edit { recoverable: Some(true), ..edit(&key) });
+        let back = keyring.office.run(EditKey { recoverable: Some(true), ..edit(&key) });
         assert_eq!(back.unwrap_err().0, ErrorKind::Conflict);
     }
     let revoked = keyring.key_in("revoked");
@@ -242,8 +242,8 @@ fn what_was_not_kept_or_is_given_up_cannot_be_revealed() {
 fn rotation_gives_a_key_of_the_same_settings_and_ends_the_old_one_after_the_overlap() {
     let keyring = Keyring::open();
     let now = keyring.office.now_ms.get();
-    let routes = Change::Set(vec![shared::operation::Operation::Messages]);
-    let create = Create {
+    let routes = FieldChange::Set(vec![shared::operation::Operation::Messages]);
+    let create = IssueKey {
         expires_at_ms: Some(now + 3 * DAY_MS),
         allowlist: AllowlistEdit { routes, ..AllowlistEdit::default() },
         ..keyring.new_key()
@@ -273,7 +273,7 @@ fn rotation_gives_a_key_of_the_same_settings_and_ends_the_old_one_after_the_over
 fn rotation_never_lengthens_the_old_key_and_a_key_is_rotated_once() {
     let keyring = Keyring::open();
     let now = keyring.office.now_ms.get();
-    let create = Create { expires_at_ms: Some(now + 1_000), ..keyring.new_key() };
+    let create = IssueKey { expires_at_ms: Some(now + 1_000), ..keyring.new_key() };
     let old = id(&keyring.office.run(create).unwrap());
     let later = Rotate { expires_at_ms: Some(now + 9 * DAY_MS), ..rotate(&old, DAY_MS) };
     let new = keyring.office.run(later).unwrap();
@@ -290,7 +290,7 @@ fn rotation_never_lengthens_the_old_key_and_a_key_is_rotated_once() {
 fn a_key_acts_as_an_enabled_member_of_its_project() {
     let keyring = Keyring::open();
     let (eve, office) = (keyring.office.principal("Eve"), &keyring.office);
-    let acts_as = |who: &str| office.run(Create { acts_as: Some(who.into()), ..keyring.new_key() });
+    let acts_as = |who: &str| office.run(IssueKey { acts_as: Some(who.into()), ..keyring.new_key() });
     for who in ["prn_none", &eve] {
         let (kind, message) = acts_as(who).unwrap_err();
         assert_eq!(kind, ErrorKind::InvalidRequest);
@@ -300,13 +300,13 @@ fn a_key_acts_as_an_enabled_member_of_its_project() {
     let key = id(&acts_as(&eve).unwrap());
 
     let remove = || office.run(members::Remove { project: keyring.project.clone(), principal: eve.clone() });
-    let forget = || office.run(principals::Delete { id: eve.clone(), if_version: None });
+    let forget = || office.run(principals::DeletePrincipal { id: eve.clone(), if_version: None });
     assert_eq!(
         (remove().unwrap_err().0, forget().unwrap_err().0),
         (ErrorKind::Conflict, ErrorKind::Conflict)
     );
-    office.run(Edit { acts_as: Change::Set(keyring.ada.clone()), ..edit(&key) }).unwrap();
-    office.run(Edit { acts_as: Change::Set(eve.clone()), ..edit(&key) }).unwrap();
+    office.run(EditKey { acts_as: FieldChange::Set(keyring.ada.clone()), ..edit(&key) }).unwrap();
+    office.run(EditKey { acts_as: FieldChange::Set(eve.clone()), ..edit(&key) }).unwrap();
     keyring.set(&key, Edge::Revoke).unwrap();
     remove().unwrap();
     forget().unwrap();
@@ -318,9 +318,9 @@ fn a_project_goes_with_its_revoked_keys_and_no_others() {
     let keyring = Keyring::open();
     let office = &keyring.office;
     let (old, delete) =
-        (id(&keyring.issue()), projects::Delete { id: keyring.project.clone(), if_version: None });
+        (id(&keyring.issue()), projects::DeleteProject { id: keyring.project.clone(), if_version: None });
     let new = id(&office.run(rotate(&old, 0)).unwrap());
-    let again = || projects::Delete { id: keyring.project.clone(), if_version: None };
+    let again = || projects::DeleteProject { id: keyring.project.clone(), if_version: None };
     assert_eq!(office.run(delete).unwrap_err().0, ErrorKind::Conflict, "an expired key counts too");
     for key in [&old, &new] {
         keyring.set(key, Edge::Revoke).unwrap();
@@ -337,8 +337,8 @@ fn no_key_is_issued_that_would_not_open() {
     let office = &keyring.office;
     let key = id(&keyring.issue());
     let human = |disabled| {
-        let (name, email) = (None, Change::Keep);
-        let edit = principals::Edit {
+        let (name, email) = (None, FieldChange::Keep);
+        let edit = principals::EditPrincipal {
             id: keyring.ada.clone(),
             if_version: None,
             name,
@@ -365,9 +365,9 @@ fn lists_of_keys_are_filtered_by_project_human_and_state() {
     let keyring = Keyring::open();
     let other = keyring.office.project("red");
     let elsewhere =
-        keyring.office.run(Create { project: other.clone(), acts_as: None, ..keyring.new_key() }).unwrap();
+        keyring.office.run(IssueKey { project: other.clone(), acts_as: None, ..keyring.new_key() }).unwrap();
     let states = ["active", "disabled", "revoked", "expired"].map(|state| (state, keyring.key_in(state)));
-    let ids = |filter: Filter| -> Vec<String> {
+    let ids = |filter: KeyFilter| -> Vec<String> {
         let (db, now) = (&keyring.office.db, keyring.office.now_ms.get());
         let found = keys::page(db, now, &filter, "", 100).unwrap();
         found.into_iter().map(|key| key.id).collect()
@@ -375,11 +375,11 @@ fn lists_of_keys_are_filtered_by_project_human_and_state() {
     let project = Some(keyring.project.clone());
     for (name, key) in &states {
         let state = KeyState::NAMES.iter().find(|(known, _)| known == name).map(|(_, state)| *state);
-        let filter = Filter { project: project.clone(), state, ..Filter::default() };
+        let filter = KeyFilter { project: project.clone(), state, ..KeyFilter::default() };
         assert_eq!(ids(filter), std::slice::from_ref(key), "{name}");
     }
-    assert_eq!(ids(Filter { project: Some(other), ..Filter::default() }), [id(&elsewhere)]);
-    assert_eq!(ids(Filter { acts_as: Some(keyring.ada.clone()), ..Filter::default() }).len(), 4);
-    assert_eq!(ids(Filter { state: Some(KeyState::Active), ..Filter::default() }).len(), 2);
-    assert_eq!(ids(Filter::default()).len(), 5);
+    assert_eq!(ids(KeyFilter { project: Some(other), ..KeyFilter::default() }), [id(&elsewhere)]);
+    assert_eq!(ids(KeyFilter { acts_as: Some(keyring.ada.clone()), ..KeyFilter::default() }).len(), 4);
+    assert_eq!(ids(KeyFilter { state: Some(KeyState::Active), ..KeyFilter::default() }).len(), 2);
+    assert_eq!(ids(KeyFilter::default()).len(), 5);
 }

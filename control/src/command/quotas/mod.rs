@@ -4,17 +4,17 @@ use serde_json::json;
 use shared::quota::{Metric, Period, Subject};
 
 use super::endpoints::{check_model, exists as endpoint_exists};
-use super::{Command, Done, Refusal, Write};
+use super::{Command, CommandRefusal, Done, Write};
 use crate::command::lookup::lookup;
 use crate::publish::{ChangedKeys, Touched};
-use crate::store::audit::Entry;
+use crate::store::audit::AuditEntry;
 use crate::store::ids::new_id;
-use crate::store::quotas::{self, Counted, Enforcement, KeyLimit, Of, Row};
+use crate::store::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaRow};
 use crate::store::{keys, principals, projects};
 
 /// Creates a limit. It begins with the usage of the current window.
 #[derive(Debug)]
-pub(crate) struct Create {
+pub(crate) struct CreateQuota {
     pub(crate) counted: Counted,
     pub(crate) metric: Metric,
     /// None for concurrent requests alone.
@@ -25,7 +25,7 @@ pub(crate) struct Create {
 
 /// Changes a limit. What was used of it stays.
 #[derive(Debug)]
-pub(crate) struct Edit {
+pub(crate) struct EditQuota {
     pub(crate) id: String,
     pub(crate) if_version: Option<u64>,
     pub(crate) limit: Option<u64>,
@@ -34,16 +34,16 @@ pub(crate) struct Edit {
 
 /// Deletes a limit.
 #[derive(Debug)]
-pub(crate) struct Delete {
+pub(crate) struct DeleteQuota {
     pub(crate) id: String,
     pub(crate) if_version: Option<u64>,
 }
 
-impl Command for Create {
-    type Output = Row;
+impl Command for CreateQuota {
+    type Output = QuotaRow;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Row>, Refusal> {
-        let row = Row {
+    fn apply(self, write: &Write<'_>) -> Result<Done<QuotaRow>, CommandRefusal> {
+        let row = QuotaRow {
             id: new_id("quo", write.now_ms)?,
             counted: known(write, self.counted)?,
             metric: self.metric,
@@ -62,18 +62,18 @@ impl Command for Create {
             let spent = quotas::used_since(write.db, &row.counted, period, start_ms)?;
             quotas::add_used(write.db, &row.id, start_ms, spent.amount(row.metric).unwrap_or(0))?;
         }
-        let audit = Entry::done("quota.create", "quota", &row.id).after(json!(row));
+        let audit = AuditEntry::done("quota.create", "quota", &row.id).after(json!(row));
         let touched = touched_by(write, &row.counted.subject, None)?;
         Ok(Done { version: Some(1), output: row, audit, touched })
     }
 }
 
-impl Command for Edit {
-    type Output = Row;
+impl Command for EditQuota {
+    type Output = QuotaRow;
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<Row>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<QuotaRow>, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
-        let after = Row {
+        let after = QuotaRow {
             limit: self.limit.unwrap_or(before.limit),
             enforcement: self.enforcement.unwrap_or(before.enforcement),
             version: before.version + 1,
@@ -82,26 +82,27 @@ impl Command for Edit {
         };
         check_twin(write, &after)?;
         quotas::put(write.db, &after)?;
-        let audit = Entry::done("quota.edit", "quota", &after.id).before(json!(before)).after(json!(after));
+        let audit =
+            AuditEntry::done("quota.edit", "quota", &after.id).before(json!(before)).after(json!(after));
         let touched = touched_by(write, &after.counted.subject, None)?;
         Ok(Done { version: Some(after.version), output: after, audit, touched })
     }
 }
 
-impl Command for Delete {
+impl Command for DeleteQuota {
     type Output = ();
 
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, Refusal> {
+    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         quotas::delete(write.db, &before.id)?;
-        let audit = Entry::done("quota.delete", "quota", &before.id).before(json!(before));
+        let audit = AuditEntry::done("quota.delete", "quota", &before.id).before(json!(before));
         let touched = touched_by(write, &before.counted.subject, Some(before.id))?;
         Ok(Done { output: (), version: None, audit, touched })
     }
 }
 
 /// Returns the parts of a snapshot that hold the limits of a subject, one of which may be `gone`.
-fn touched_by(write: &Write<'_>, subject: &Of, gone: Option<String>) -> Result<Touched, Refusal> {
+fn touched_by(write: &Write<'_>, subject: &Of, gone: Option<String>) -> Result<Touched, CommandRefusal> {
     Ok(match subject.kind {
         Subject::Key => Touched::changed(ChangedKeys {
             keys: keys::in_family(write.db, &subject.id)?.into_iter().collect(),
@@ -111,14 +112,14 @@ fn touched_by(write: &Write<'_>, subject: &Of, gone: Option<String>) -> Result<T
     })
 }
 
-fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<Row, Refusal> {
-    let found = quotas::find(write.db, id)?.ok_or_else(|| Refusal::not_found("quota", id))?;
-    Refusal::if_stale(if_version, found.version)?;
+fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<QuotaRow, CommandRefusal> {
+    let found = quotas::find(write.db, id)?.ok_or_else(|| CommandRefusal::not_found("quota", id))?;
+    CommandRefusal::if_stale(if_version, found.version)?;
     Ok(found)
 }
 
 /// Returns `counted` with the subject that the limit binds: the family for a key. Refuses names that are not there.
-fn known(write: &Write<'_>, counted: Counted) -> Result<Counted, Refusal> {
+fn known(write: &Write<'_>, counted: Counted) -> Result<Counted, CommandRefusal> {
     let Of { kind, id } = &counted.subject;
     let found = match kind {
         Subject::Key => keys::family(write.db, id)?,
@@ -129,7 +130,7 @@ fn known(write: &Write<'_>, counted: Counted) -> Result<Counted, Refusal> {
     };
     let Some(found) = found else {
         let message = format!("There is no {} '{id}' to limit.", kind.name());
-        return Err(Refusal::invalid("subject", message));
+        return Err(CommandRefusal::invalid("subject", message));
     };
     check_names(write, counted.model.as_deref(), counted.endpoint.as_deref(), "")?;
     Ok(Counted { subject: Of { kind: *kind, id: found }, ..counted })
@@ -141,21 +142,25 @@ fn check_names(
     model: Option<&str>,
     endpoint: Option<&str>,
     place: &str,
-) -> Result<(), Refusal> {
+) -> Result<(), CommandRefusal> {
     if let Some((provider, model)) = model.and_then(|model| model.split_once('/')) {
         check_model(write, provider, model, &|_| format!("{place}model"))?;
     }
     match endpoint {
         Some(endpoint) if !endpoint_exists(write, endpoint)? => {
             let message = format!("There is no endpoint '{endpoint}'.");
-            Err(Refusal::invalid(format!("{place}endpoint"), message))
+            Err(CommandRefusal::invalid(format!("{place}endpoint"), message))
         }
         Some(_) | None => Ok(()),
     }
 }
 
 /// Refuses limits of keys that name a model or an endpoint that is not there.
-pub(super) fn check_key_limits(write: &Write<'_>, field: &str, limits: &[KeyLimit]) -> Result<(), Refusal> {
+pub(super) fn check_key_limits(
+    write: &Write<'_>,
+    field: &str,
+    limits: &[KeyLimit],
+) -> Result<(), CommandRefusal> {
     limits.iter().enumerate().try_for_each(|(index, limit)| {
         check_names(write, limit.model.as_deref(), limit.endpoint.as_deref(), &format!("{field}[{index}]."))
     })
@@ -166,10 +171,10 @@ pub(super) fn create_of_key(
     write: &Write<'_>,
     family: &str,
     limits: Vec<KeyLimit>,
-) -> Result<Vec<Row>, Refusal> {
+) -> Result<Vec<QuotaRow>, CommandRefusal> {
     let subject = Of { kind: Subject::Key, id: family.to_owned() };
     let create = |KeyLimit { model, endpoint, metric, period, limit, enforcement }| {
-        let row = Row {
+        let row = QuotaRow {
             id: new_id("quo", write.now_ms)?,
             counted: Counted { subject: subject.clone(), model, endpoint },
             metric,
@@ -187,16 +192,16 @@ pub(super) fn create_of_key(
 }
 
 /// Deletes every limit of a subject that is being deleted. Returns them for the audit.
-pub(super) fn delete_of(write: &Write<'_>, subject: &Of) -> Result<Vec<Row>, Refusal> {
+pub(super) fn delete_of(write: &Write<'_>, subject: &Of) -> Result<Vec<QuotaRow>, CommandRefusal> {
     let rows = quotas::of_subject(write.db, subject)?;
     rows.iter().try_for_each(|row| quotas::delete(write.db, &row.id))?;
     Ok(rows)
 }
 
 /// Two limits on the same thing in the same time would only be hard to read.
-fn check_twin(write: &Write<'_>, row: &Row) -> Result<(), Refusal> {
+fn check_twin(write: &Write<'_>, row: &QuotaRow) -> Result<(), CommandRefusal> {
     let Some(twin) = quotas::twin(write.db, row)? else { return Ok(()) };
-    Err(Refusal::conflict(format!(
+    Err(CommandRefusal::conflict(format!(
         "The quota {twin} already limits {} of this {} in this window. Change that one.",
         row.metric.name(),
         row.counted.subject.kind.name()

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 
 use super::*;
-use crate::change::Change;
+use crate::change::FieldChange;
 use crate::command::allowlist::AllowlistEdit;
-use crate::command::keys::{Create as CreateKey, Delete as DeleteKey, Edge, Edit as EditKey, Rotate};
+use crate::command::keys::{DeleteKey, Edge, EditKey, IssueKey as CreateKey, Rotate};
 use crate::command::tests::{Office, id};
 use crate::command::{principals, projects};
 use crate::store::members::MemberRole;
-use crate::store::quotas::{Filter, Rules};
+use crate::store::quotas::{QuotaFilter, Rules};
 
 struct Desk {
     office: Office,
@@ -47,8 +47,8 @@ impl Desk {
             id: key.into(),
             if_version: None,
             name: None,
-            acts_as: Change::Keep,
-            expires_at_ms: Change::Keep,
+            acts_as: FieldChange::Keep,
+            expires_at_ms: FieldChange::Keep,
             allowlist: AllowlistEdit::default(),
             recoverable: None,
             edge: Some(Edge::Revoke),
@@ -67,7 +67,7 @@ impl Desk {
 
     /// The ids of the limits that the list shows for a key.
     fn listed(&self, key: &str) -> Vec<String> {
-        let of_key = Filter { kind: Some(Subject::Key), id: Some(key.into()) };
+        let of_key = QuotaFilter { kind: Some(Subject::Key), id: Some(key.into()) };
         quotas::page(&self.office.db, &of_key, "", 100).unwrap().into_iter().map(|row| row.id).collect()
     }
 
@@ -99,10 +99,10 @@ impl Desk {
     }
 }
 
-fn limit(kind: Subject, id: &str, period: Period) -> Create {
+fn limit(kind: Subject, id: &str, period: Period) -> CreateQuota {
     let (metric, enforcement) = (Metric::Requests, Enforcement::Hard);
     let counted = Counted { subject: Of { kind, id: id.into() }, model: None, endpoint: None };
-    Create { counted, metric, period: Some(period), limit: 3, enforcement }
+    CreateQuota { counted, metric, period: Some(period), limit: 3, enforcement }
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn limits_that_go_with_a_project_or_a_human_are_listed_in_the_audit() {
     let ada = office.principal("Ada");
     office.member(&desk.project, &ada, MemberRole::Viewer).unwrap();
     let of_ada = desk.limit(Subject::Principal, &ada);
-    office.run(principals::Delete { id: ada.clone(), if_version: None }).unwrap();
+    office.run(principals::DeletePrincipal { id: ada.clone(), if_version: None }).unwrap();
     let before = desk.before();
     assert_eq!(
         (&before["quotas"], &before["memberships"][0]["project"]),
@@ -172,14 +172,14 @@ fn limits_that_go_with_a_project_or_a_human_are_listed_in_the_audit() {
     let key = desk.key();
     let wanted = json!([desk.limit(Subject::Project, &desk.project), desk.limit(Subject::Key, &key)]);
     desk.revoke(&key);
-    office.run(projects::Delete { id: desk.project.clone(), if_version: None }).unwrap();
+    office.run(projects::DeleteProject { id: desk.project.clone(), if_version: None }).unwrap();
     let before = desk.before();
     assert_eq!((&before["quotas"], &before["keys"]), (&wanted, &json!([key])));
     assert_eq!(
         (&before["memberships"][0]["principal"], &before["project"]["id"]),
         (&json!(bob), &json!(desk.project))
     );
-    assert!(quotas::page(&office.db, &Filter::default(), "", 10).unwrap().is_empty());
+    assert!(quotas::page(&office.db, &QuotaFilter::default(), "", 10).unwrap().is_empty());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 /// What a variable may hold.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum VariableKind {
     Text,
     Path,
     Secret,
@@ -21,7 +21,7 @@ pub(super) enum Kind {
     Header,
 }
 
-impl Kind {
+impl VariableKind {
     pub(super) fn is_secret(self) -> bool {
         matches!(self, Self::Secret | Self::Secrets | Self::Key)
     }

@@ -14,17 +14,17 @@ use std::path::PathBuf;
 
 use shared::secret::Secret;
 
-use super::fault::Fault;
+use super::fault::ConfigFault;
 use super::schema::did_you_mean;
-pub(super) use parse::{Value, address, origin};
+pub(super) use parse::{VariableValue, address, origin};
 pub use table::{VARIABLES, Variable};
 
 /// The environment, parsed.
 pub struct Environment {
-    values: HashMap<&'static str, Value>,
+    values: HashMap<&'static str, VariableValue>,
     texts: HashMap<String, Secret<String>>,
     warnings: Vec<String>,
-    faults: Vec<Fault>,
+    faults: Vec<ConfigFault>,
 }
 
 impl Environment {
@@ -51,7 +51,7 @@ impl Environment {
             match value.to_str() {
                 Some(value) => environment.take(name, value),
                 None if name.starts_with(PREFIX) => {
-                    environment.faults.push(Fault::variable(name, "is not UTF-8"));
+                    environment.faults.push(ConfigFault::variable(name, "is not UTF-8"));
                 }
                 None => {}
             }
@@ -81,12 +81,12 @@ impl Environment {
         };
         match parse::value(variable.kind, value) {
             Ok(value) => {
-                if !variable.acted_on && !matches!(value, Value::Flag(false)) {
+                if !variable.acted_on && !matches!(value, VariableValue::Flag(false)) {
                     self.warnings.push(format!("{name} is set, but this release does not act on it"));
                 }
                 self.values.insert(variable.name, value);
             }
-            Err(message) => self.faults.push(Fault::variable(name, message)),
+            Err(message) => self.faults.push(ConfigFault::variable(name, message)),
         }
     }
 
@@ -106,7 +106,7 @@ impl Environment {
     }
 
     /// Variables whose values cannot be.
-    pub(super) fn faults(&self) -> &[Fault] {
+    pub(super) fn faults(&self) -> &[ConfigFault] {
         &self.faults
     }
 
@@ -117,21 +117,21 @@ impl Environment {
 
     pub(super) fn flag(&self, name: &str) -> Option<bool> {
         match self.value(name)? {
-            Value::Flag(flag) => Some(*flag),
+            VariableValue::Flag(flag) => Some(*flag),
             _ => None,
         }
     }
 
     pub(super) fn count(&self, name: &str) -> Option<u64> {
         match self.value(name)? {
-            Value::Count(count) => Some(*count),
+            VariableValue::Count(count) => Some(*count),
             _ => None,
         }
     }
 
     pub(super) fn text(&self, name: &str) -> Option<String> {
         match self.value(name)? {
-            Value::Text(text) => Some(text.clone()),
+            VariableValue::Text(text) => Some(text.clone()),
             _ => None,
         }
     }
@@ -142,19 +142,19 @@ impl Environment {
 
     pub(super) fn secret(&self, name: &str) -> Option<Secret<String>> {
         match self.value(name)? {
-            Value::Secret(secret) => Some(secret.clone()),
+            VariableValue::Secret(secret) => Some(secret.clone()),
             _ => None,
         }
     }
 
     pub(super) fn key(&self, name: &str) -> Option<Secret<[u8; 32]>> {
         match self.value(name)? {
-            Value::Key(key) => Some(key.clone()),
+            VariableValue::Key(key) => Some(key.clone()),
             _ => None,
         }
     }
 
-    pub(super) fn value(&self, name: &str) -> Option<&Value> {
+    pub(super) fn value(&self, name: &str) -> Option<&VariableValue> {
         debug_assert!(
             VARIABLES.iter().any(|variable| variable.name == name),
             "every name read is in the table"

@@ -7,11 +7,11 @@ use base64::prelude::BASE64_STANDARD;
 use http::{HeaderName, Uri};
 use shared::secret::Secret;
 
-use super::kind::Kind;
+use super::kind::VariableKind;
 
 /// A parsed value.
 #[derive(Debug)]
-pub(in crate::config) enum Value {
+pub(in crate::config) enum VariableValue {
     Text(String),
     Secret(Secret<String>),
     Secrets(Vec<Secret<String>>),
@@ -24,36 +24,36 @@ pub(in crate::config) enum Value {
 }
 
 /// Parses `text` as `kind` wants it.
-pub(super) fn value(kind: Kind, text: &str) -> Result<Value, String> {
+pub(super) fn value(kind: VariableKind, text: &str) -> Result<VariableValue, String> {
     match kind {
-        Kind::Text => Ok(Value::Text(text.to_owned())),
-        Kind::Path if text.contains('\0') => Err("holds a NUL character".to_owned()),
-        Kind::Path => Ok(Value::Text(text.to_owned())),
-        Kind::Secret => secret(text).map(Value::Secret),
-        Kind::Secrets => text
+        VariableKind::Text => Ok(VariableValue::Text(text.to_owned())),
+        VariableKind::Path if text.contains('\0') => Err("holds a NUL character".to_owned()),
+        VariableKind::Path => Ok(VariableValue::Text(text.to_owned())),
+        VariableKind::Secret => secret(text).map(VariableValue::Secret),
+        VariableKind::Secrets => text
             .split(',')
             .map(str::trim)
             .filter(|part| !part.is_empty())
             .map(secret)
             .collect::<Result<_, _>>()
-            .map(Value::Secrets),
-        Kind::Key => key(text).map(Value::Key),
-        Kind::Flag => flag(text).map(Value::Flag),
-        Kind::Count(min, max) => count(text, min, max).map(Value::Count),
-        Kind::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
-        Kind::Choice(words) => Err(format!("must be one of {}", words.join(", "))),
-        Kind::Address => address(text).map(Value::Address),
-        Kind::Origin => origin(text).map(Value::Text),
-        Kind::Url => url(text).map(Value::Text),
-        Kind::Blocks => text
+            .map(VariableValue::Secrets),
+        VariableKind::Key => key(text).map(VariableValue::Key),
+        VariableKind::Flag => flag(text).map(VariableValue::Flag),
+        VariableKind::Count(min, max) => count(text, min, max).map(VariableValue::Count),
+        VariableKind::Choice(words) if words.contains(&text) => Ok(VariableValue::Text(text.to_owned())),
+        VariableKind::Choice(words) => Err(format!("must be one of {}", words.join(", "))),
+        VariableKind::Address => address(text).map(VariableValue::Address),
+        VariableKind::Origin => origin(text).map(VariableValue::Text),
+        VariableKind::Url => url(text).map(VariableValue::Text),
+        VariableKind::Blocks => text
             .split(',')
             .map(str::trim)
             .filter(|part| !part.is_empty())
             .map(block)
             .collect::<Result<_, _>>()
-            .map(Value::Blocks),
-        Kind::Header => HeaderName::from_bytes(text.as_bytes())
-            .map(Value::Header)
+            .map(VariableValue::Blocks),
+        VariableKind::Header => HeaderName::from_bytes(text.as_bytes())
+            .map(VariableValue::Header)
             .map_err(|_| "must be a header name, e.g. x-forwarded-user".to_owned()),
     }
 }

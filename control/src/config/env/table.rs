@@ -1,6 +1,6 @@
 //! Every variable that llmgw reads, one row each. The list in `docs/configuration.md` and `config show` follow this table.
 
-use super::kind::Kind::{
+use super::kind::VariableKind::{
     self, Address, Blocks, Choice, Count, Flag, Header, Key, Origin, Path, Secret, Secrets, Text, Url,
 };
 
@@ -12,7 +12,7 @@ pub struct Variable {
     /// One line for people.
     pub doc: &'static str,
     /// What it may hold.
-    pub(super) kind: Kind,
+    pub(super) kind: VariableKind,
     /// What holds when it is unset, in words.
     pub default: &'static str,
     /// False: it is checked, but this release does not act on it, and a start that sets it warns.
@@ -31,11 +31,11 @@ impl Variable {
     }
 }
 
-const fn row(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Variable {
+const fn row(name: &'static str, kind: VariableKind, default: &'static str, doc: &'static str) -> Variable {
     Variable { name, doc, kind, default, acted_on: true }
 }
 
-const fn idle(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Variable {
+const fn idle(name: &'static str, kind: VariableKind, default: &'static str, doc: &'static str) -> Variable {
     Variable { name, doc, kind, default, acted_on: false }
 }
 

@@ -77,9 +77,9 @@ fn right_values_are_taken_and_empty_is_unset() {
     assert_eq!(environment.flag("LLMGW_METRICS_PUBLIC"), Some(true));
     assert_eq!(environment.count("LLMGW_PORT"), Some(0));
     assert_eq!(environment.text("LLMGW_OAUTH_PUBLIC_BASE_URL").as_deref(), Some("https://a.example"));
-    let Some(Value::Secrets(keys)) = environment.value("LLMGW_API_KEYS") else { panic!("two keys") };
+    let Some(VariableValue::Secrets(keys)) = environment.value("LLMGW_API_KEYS") else { panic!("two keys") };
     assert_eq!(keys.iter().map(|key| key.expose().as_str()).collect::<Vec<_>>(), ["one", "two"]);
-    let Some(Value::Blocks(blocks)) = environment.value("LLMGW_SSO_TRUSTED_PROXIES") else {
+    let Some(VariableValue::Blocks(blocks)) = environment.value("LLMGW_SSO_TRUSTED_PROXIES") else {
         panic!("blocks")
     };
     assert_eq!(blocks.iter().map(|(_, bits)| *bits).collect::<Vec<_>>(), [8, 128]);

@@ -12,7 +12,7 @@ use shared::routing::{EchoOptions, HttpVersion, Model};
 use super::env::Environment;
 use super::file::Notes;
 use super::model::{ConnectionAuth, Provider};
-use super::provider::{Reader, WrittenIn, key};
+use super::provider::{ProviderReader, WrittenIn, key};
 use super::raw;
 use super::schema;
 
@@ -89,7 +89,7 @@ pub(crate) fn provider_of(
     });
     // Warnings are for what the file forgives; here it is a fault.
     let mut warnings = Vec::new();
-    let reader = Reader {
+    let reader = ProviderReader {
         id,
         raw: &raw,
         environment,

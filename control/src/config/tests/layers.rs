@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 
-fn source(config: &Config, name: &str) -> (String, Source) {
+fn source(config: &Config, name: &str) -> (String, SettingSource) {
     let setting = config.settings.iter().find(|setting| setting.name == name).expect(name);
     (setting.value.clone(), setting.source)
 }
@@ -33,20 +33,28 @@ fn every_setting_with_three_layers_takes_the_highest() {
     ];
     for (variable, key, in_file, in_environment, default) in cases {
         let bare = Place::empty().config(&[]);
-        assert_eq!(source(&bare, variable), (default.to_owned(), Source::Default), "{variable}");
+        assert_eq!(source(&bare, variable), (default.to_owned(), SettingSource::Default), "{variable}");
         let place = Place::with(&format!("server: {{{key}: {in_file}}}\n"));
-        assert_eq!(source(&place.config(&[]), variable), (in_file.to_owned(), Source::File), "{variable}");
+        assert_eq!(
+            source(&place.config(&[]), variable),
+            (in_file.to_owned(), SettingSource::File),
+            "{variable}"
+        );
         let both = place.config(&[(variable, in_environment)]);
-        assert_eq!(source(&both, variable), (in_environment.to_owned(), Source::Environment), "{variable}");
+        assert_eq!(
+            source(&both, variable),
+            (in_environment.to_owned(), SettingSource::Environment),
+            "{variable}"
+        );
     }
     for (variable, key, low) in
         [("LLMGW_WORKERS", "workers", "3"), ("LLMGW_MAX_CONNECTIONS", "max_connections", "9")]
     {
         let place = Place::with(&format!("server: {{{key}: {low}}}\n"));
-        assert_eq!(source(&place.config(&[]), variable), (low.to_owned(), Source::File));
+        assert_eq!(source(&place.config(&[]), variable), (low.to_owned(), SettingSource::File));
         assert_eq!(
             source(&place.config(&[(variable, "5")]), variable),
-            ("5".to_owned(), Source::Environment)
+            ("5".to_owned(), SettingSource::Environment)
         );
     }
 }

@@ -6,10 +6,10 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{Position, Spot, Step};
+use super::{Position, YamlSpot, YamlStep};
 
 /// Where `path` leads in `text`, or the nearest node above it that exists.
-pub(crate) fn locate(text: &str, path: &[Step], spot: Spot) -> Position {
+pub(crate) fn locate(text: &str, path: &[YamlStep], spot: YamlSpot) -> Position {
     for length in (0..=path.len()).rev() {
         let Some(path) = path.get(..length) else { continue };
         let found = RefCell::new(false);
@@ -26,8 +26,8 @@ pub(crate) fn locate(text: &str, path: &[Step], spot: Spot) -> Position {
 
 /// Walks down `path` and fails at its end, so that the parser says where that is.
 struct Seek<'a> {
-    path: &'a [Step],
-    spot: Spot,
+    path: &'a [YamlStep],
+    spot: YamlSpot,
     found: &'a RefCell<bool>,
 }
 
@@ -58,7 +58,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let Some((Step::Item(index), rest)) = self.path.split_first() else {
+        let Some((YamlStep::Item(index), rest)) = self.path.split_first() else {
             return Err(A::Error::custom("no list expected"));
         };
         for _ in 0..*index {
@@ -69,12 +69,12 @@ impl<'de> Visitor<'de> for Seek<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
-        let Some((Step::Key(wanted), rest)) = self.path.split_first() else {
+        let Some((YamlStep::Key(wanted), rest)) = self.path.split_first() else {
             return Err(A::Error::custom("no map expected"));
         };
         let at = match (rest.is_empty(), self.spot) {
-            (true, Spot::Key) => Some(1),
-            (true, Spot::Repeat) => Some(2),
+            (true, YamlSpot::Key) => Some(1),
+            (true, YamlSpot::Repeat) => Some(2),
             (false, _) => None,
         };
         let mut seen = 0;

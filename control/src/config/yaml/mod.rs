@@ -16,22 +16,22 @@ pub(crate) use locate::locate;
 
 /// One step from a node to a node inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum YamlStep {
     Key(String),
     Item(usize),
 }
 
 /// Where a node is, from the document down.
-pub(crate) type Path = Vec<Step>;
+pub(crate) type YamlPath = Vec<YamlStep>;
 
 /// `path` as people write it: `endpoints.fast.failover[2].model`.
-pub(crate) fn path_text(path: &[Step]) -> String {
+pub(crate) fn path_text(path: &[YamlStep]) -> String {
     let mut text = String::new();
     for step in path {
         match step {
-            Step::Key(key) if text.is_empty() => text.push_str(key),
-            Step::Key(key) => text.extend([".", key]),
-            Step::Item(index) => text.push_str(&format!("[{index}]")),
+            YamlStep::Key(key) if text.is_empty() => text.push_str(key),
+            YamlStep::Key(key) => text.extend([".", key]),
+            YamlStep::Item(index) => text.push_str(&format!("[{index}]")),
         }
     }
     text.chars().take(PATH_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -46,7 +46,7 @@ pub(crate) struct Position {
 
 /// What is looked for at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spot {
+pub(crate) enum YamlSpot {
     /// The key, or the item itself.
     Key,
     /// The key's second occurrence.
@@ -58,26 +58,26 @@ pub(crate) enum Spot {
 pub(crate) struct Document {
     pub(crate) tree: Value,
     /// Keys that occur more than once in their map.
-    pub(crate) repeats: Vec<Path>,
+    pub(crate) repeats: Vec<YamlPath>,
 }
 
 /// Text that is not YAML, or not such as we take.
 #[derive(Debug)]
-pub(crate) struct Broken {
+pub(crate) struct BrokenYaml {
     pub(crate) position: Position,
     pub(crate) message: String,
 }
 
 /// Parses `text`. An empty document is an empty map.
-pub(crate) fn parse(text: &str) -> Result<Document, Broken> {
-    let whole = |line, message| Broken { position: Position { line, column: 1 }, message };
+pub(crate) fn parse(text: &str) -> Result<Document, BrokenYaml> {
+    let whole = |line, message| BrokenYaml { position: Position { line, column: 1 }, message };
     if let Some(line) = too_deep(text) {
         return Err(whole(line, format!("is nested deeper than {DEPTH_MAX} levels")));
     }
     if text.bytes().filter(|byte| STRUCTURE.contains(byte)).count() > STRUCTURE_MAX {
         return Err(whole(1, format!("the document has more than {NODES_MAX} values")));
     }
-    let state = RefCell::new(State::default());
+    let state = RefCell::new(YamlState::default());
     let tree = Node { state: &state }
         .deserialize(serde_yaml::Deserializer::from_str(text))
         .map_err(|error| broken(&error))?;
@@ -85,7 +85,7 @@ pub(crate) fn parse(text: &str) -> Result<Document, Broken> {
     Ok(Document { tree, repeats: state.into_inner().repeats })
 }
 
-fn broken(error: &serde_yaml::Error) -> Broken {
+fn broken(error: &serde_yaml::Error) -> BrokenYaml {
     let position = error.location().map_or(Position { line: 1, column: 1 }, |location| Position {
         line: location.line(),
         column: location.column(),
@@ -93,7 +93,7 @@ fn broken(error: &serde_yaml::Error) -> Broken {
     let text = error.to_string();
     let cause = text.split_once(" at line ").map_or(text.as_str(), |(cause, _)| cause);
     let cause = cause.rsplit_once(": ").map_or(cause, |(_, cause)| cause);
-    Broken { position, message: format!("cannot be read as YAML: {cause}") }
+    BrokenYaml { position, message: format!("cannot be read as YAML: {cause}") }
 }
 
 /// The first line whose flow brackets nest deeper than any configuration does. The scanner behind the parser
@@ -116,16 +116,16 @@ fn too_deep(text: &str) -> Option<usize> {
 }
 
 #[derive(Default)]
-struct State {
-    path: Path,
-    repeats: Vec<Path>,
+struct YamlState {
+    path: YamlPath,
+    repeats: Vec<YamlPath>,
     nodes: usize,
     bytes: usize,
 }
 
 /// Reads one node and all below it.
 struct Node<'a> {
-    state: &'a RefCell<State>,
+    state: &'a RefCell<YamlState>,
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -201,7 +201,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         loop {
-            self.state.borrow_mut().path.push(Step::Item(list.len()));
+            self.state.borrow_mut().path.push(YamlStep::Item(list.len()));
             let item = items.next_element_seed(Node { state: self.state })?;
             self.state.borrow_mut().path.pop();
             match item {
@@ -213,9 +213,9 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some(key) = entries.next_key::<Key>()? {
+        while let Some(key) = entries.next_key::<YamlKey>()? {
             let key = self.text(&key.0)?;
-            self.state.borrow_mut().path.push(Step::Key(key.clone()));
+            self.state.borrow_mut().path.push(YamlStep::Key(key.clone()));
             if map.contains_key(&key) {
                 let mut state = self.state.borrow_mut();
                 let path = state.path.clone();
@@ -232,23 +232,23 @@ impl<'de> Visitor<'de> for Node<'_> {
 }
 
 /// A key: any scalar, as the text that stands there.
-struct Key(String);
+struct YamlKey(String);
 
-impl<'de> serde::Deserialize<'de> for Key {
+impl<'de> serde::Deserialize<'de> for YamlKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl Visitor<'_> for Text {
-            type Value = Key;
+        struct KeyVisitor;
+        impl Visitor<'_> for KeyVisitor {
+            type Value = YamlKey;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a name as key")
             }
 
-            fn visit_str<E>(self, text: &str) -> Result<Key, E> {
-                Ok(Key(text.to_owned()))
+            fn visit_str<E>(self, text: &str) -> Result<YamlKey, E> {
+                Ok(YamlKey(text.to_owned()))
             }
         }
-        deserializer.deserialize_str(Text)
+        deserializer.deserialize_str(KeyVisitor)
     }
 }
 

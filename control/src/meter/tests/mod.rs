@@ -17,19 +17,19 @@ use shared::operation::Operation;
 use shared::usage::{Outcome, Provenance, TokenCounts, Units, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
-use super::frame::{self, Frame, Spot};
+use super::frame::{self, Frame, JournalSpot};
 use super::gauge::{Gauge, add, read};
 use super::ingest::{Meter, Round};
-use super::journal::{JOURNAL_BYTES_MAX, Journal, Log};
+use super::journal::{JOURNAL_BYTES_MAX, Journal, WorkerLog};
 use super::segment::file_id;
 use crate::config::{self, Environment};
 use crate::publish::{Publisher, PublisherParams};
-use crate::retention::Retention;
+use crate::retention::RetentionPass;
 use crate::store::key_check::{make_keys, open_keys};
 use crate::store::migrate::migrate;
 use crate::store::request_index::RUN;
-use crate::store::requests::{Bounds, Filter, page};
-use crate::writer::{Desk, Writer};
+use crate::store::requests::{Bounds, RequestFilter, page};
+use crate::writer::{Writer, WriterDesk};
 
 /// A finished exchange; `n` tells it from others.
 pub(crate) fn event(n: u64) -> UsageEvent {
@@ -131,7 +131,7 @@ fn requests(db: &Path) -> Vec<String> {
     let (mut ids, mut cursor) = (Vec::new(), None);
     loop {
         let bounds = Bounds { rows: 5_000, until: Instant::now() + Duration::from_secs(60) };
-        let page = page(&db, &Filter::default(), cursor, bounds).unwrap();
+        let page = page(&db, &RequestFilter::default(), cursor, bounds).unwrap();
         ids.extend(page.rows.into_iter().map(|row| row.request_id));
         cursor = page.next;
         if cursor.is_none() {
@@ -159,7 +159,7 @@ pub(crate) fn only_file(dir: &Path) -> PathBuf {
 pub(crate) fn frames(path: &Path) -> Vec<Vec<u8>> {
     let (bytes, file) = (fs::read(path).unwrap(), file_id(path).unwrap());
     let (mut at, mut frames) = (0, Vec::new());
-    let spot = |at: usize| Some(Spot { file, at: at as u64 });
+    let spot = |at: usize| Some(JournalSpot { file, at: at as u64 });
     while let Frame::Whole(_, length) = frame::first(&bytes[at..], spot(at)) {
         frames.push(bytes[at..at + length].to_vec());
         at += length;
@@ -168,7 +168,7 @@ pub(crate) fn frames(path: &Path) -> Vec<Vec<u8>> {
     frames
 }
 
-pub(crate) fn append(log: &mut Log, numbers: std::ops::Range<u64>) {
+pub(crate) fn append(log: &mut WorkerLog, numbers: std::ops::Range<u64>) {
     for n in numbers {
         assert!(log.has_room());
         assert!(log.append(&event(n)));
@@ -458,7 +458,7 @@ fn absurd_counts_are_kept_within_bounds() {
 fn many_threads_lose_and_double_nothing() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
-    let logs: Vec<Log> = (0..4).map(|_| process.journal.log().unwrap()).collect();
+    let logs: Vec<WorkerLog> = (0..4).map(|_| process.journal.log().unwrap()).collect();
     let threads: Vec<_> = (0_u64..)
         .zip(logs)
         .map(|(thread, mut log)| {
@@ -473,7 +473,7 @@ fn many_threads_lose_and_double_nothing() {
     assert_eq!((process.stored(), process.files()), ([8_000; 3], 0));
 }
 
-fn desk(mut meter: Meter, home: &Path) -> Desk {
+fn desk(mut meter: Meter, home: &Path) -> WriterDesk {
     let variables = [
         ("LLMGW_API_KEY", "administrator-key-of-the-tests".to_owned()),
         ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", BASE64_STANDARD.encode([3; 32])),
@@ -483,7 +483,7 @@ fn desk(mut meter: Meter, home: &Path) -> Desk {
     let environment = Environment::read(variables.map(|(name, value)| (name.into(), value.into())));
     let config = Arc::new(config::load(&Arc::new(environment)).unwrap().config);
     let key = &config.credential_encryption_key;
-    let retention = Retention::new(&config.lifetimes, Arc::default());
+    let retention = RetentionPass::new(&config.lifetimes, Arc::default());
     let db = meter.db_mut();
     make_keys(db, key).unwrap();
     let keys = Arc::new(open_keys(db, key).unwrap());
@@ -493,12 +493,12 @@ fn desk(mut meter: Meter, home: &Path) -> Desk {
         config,
         keys: Arc::clone(&keys),
         catalog,
-        tokens: crate::credential::Tokens::default(),
+        tokens: crate::credential::AccessTokens::default(),
         counters,
         out,
     };
     let publisher = Publisher::start(params, db).unwrap();
-    Desk { meter, publisher, keys, retention }
+    WriterDesk { meter, publisher, keys, retention }
 }
 
 #[test]

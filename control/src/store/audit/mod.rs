@@ -3,13 +3,13 @@
 use rusqlite::{Connection, named_params};
 use serde_json::{Value, json};
 
-use super::chain::{self, Ends, Link, Signer};
+use super::chain::{self, ChainLink, ChainSigner, Ends};
 use crate::actor::Actor;
-use crate::vault::Keys;
+use crate::vault::VaultKeys;
 
 /// What is written about one action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct AuditEntry {
     /// What was done, as `key.create`.
     pub(crate) action: &'static str,
     /// What sort of object it was done to.
@@ -37,7 +37,7 @@ impl AuditOutcome {
     }
 }
 
-impl Entry {
+impl AuditEntry {
     /// Something that was done.
     pub(crate) fn done(action: &'static str, object_kind: &'static str, object_id: &str) -> Self {
         Self {
@@ -66,10 +66,10 @@ impl Entry {
 /// Appends a row to the chain.
 pub(crate) fn append(
     tx: &Connection,
-    keys: &Keys,
+    keys: &VaultKeys,
     actor: &Actor,
     now_ms: u64,
-    entry: &Entry,
+    entry: &AuditEntry,
 ) -> rusqlite::Result<()> {
     let ends = chain::ends(tx, keys)?;
     if ends.is_none() {
@@ -91,7 +91,7 @@ pub(crate) fn append(
         actor.request_id.as_deref(),
         Some(detail.as_str()),
     ];
-    let mac = Signer::new(keys).sign(&before, id, at_ms, &texts.map(|text| text.map(str::as_bytes)));
+    let mac = ChainSigner::new(keys).sign(&before, id, at_ms, &texts.map(|text| text.map(str::as_bytes)));
     tx.prepare_cached(APPEND)?.execute(named_params! {
         ":id": id,
         ":at": at_ms,
@@ -106,7 +106,7 @@ pub(crate) fn append(
         ":mac": mac,
     })?;
     match ends {
-        Some(ends) => chain::set_ends(tx, keys, Ends { last: Link { id, mac }, ..ends }),
+        Some(ends) => chain::set_ends(tx, keys, Ends { last: ChainLink { id, mac }, ..ends }),
         None => Ok(()),
     }
 }
@@ -114,7 +114,12 @@ pub(crate) fn append(
 /// Forgets the oldest rows from before `before_ms`, up to `rows_max` of them, and returns how many. The chain begins
 /// after them then, and goes on to verify. A chain that was tampered with is left as it is, at its ends and from the
 /// first of these rows on that was changed.
-pub(crate) fn forget(tx: &Connection, keys: &Keys, before_ms: u64, rows_max: u32) -> rusqlite::Result<u64> {
+pub(crate) fn forget(
+    tx: &Connection,
+    keys: &VaultKeys,
+    before_ms: u64,
+    rows_max: u32,
+) -> rusqlite::Result<u64> {
     let Some(ends) = chain::ends(tx, keys)? else { return Ok(0) };
     let before_ms = i64::try_from(before_ms).unwrap_or(i64::MAX);
     let before_first = match chain::oldest(tx, keys, &ends, before_ms, rows_max)? {

@@ -32,7 +32,7 @@ fn add(state: &Opened, number: i64) {
         _ => (None, None),
     };
     let actor = Actor { who: Who::admin(), address, request_id };
-    let entry = Entry::done("key.create", "key", "key_1").after(json!({"number": number}));
+    let entry = AuditEntry::done("key.create", "key", "key_1").after(json!({"number": number}));
     append(&state.writer, &state.keys, &actor, minute(number), &entry).unwrap();
 }
 

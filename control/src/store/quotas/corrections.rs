@@ -8,7 +8,7 @@ use shared::clock::unix_ms;
 use shared::quota::{Counters, Metric};
 
 use super::{KEPT_MS, Rules};
-use crate::store::record::{Name, Record, Trace};
+use crate::store::record::{Record, RecordName, Trace};
 use crate::store::{dues, more};
 
 /// Corrections that one transaction makes.
@@ -65,7 +65,7 @@ impl Corrections {
             None => rules.insert(Rules::load(db)?),
         };
         let (at_ms, after) = (record.started_at_ms, Costs::of(record));
-        let served = (record.name(Name::Provider), record.name(Name::Model));
+        let served = (record.name(RecordName::Provider), record.name(RecordName::Model));
         let lost = before.lost.iter().zip(&after.lost).filter_map(|(before, after)| {
             let step = { trace }.nth(before.place)?;
             Some((before.cost, after.cost, before.held, (step.provider, step.model)))

@@ -20,7 +20,7 @@ use super::keys;
 
 /// A limit, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct QuotaRow {
     pub(crate) id: String,
     #[serde(flatten)]
     pub(crate) counted: Counted,
@@ -92,18 +92,18 @@ pub(crate) enum Enforcement {
     Warn,
 }
 
-impl Row {
+impl QuotaRow {
     fn of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
         let hard: bool = row.get("hard")?;
         Ok(Self {
             id: row.get("id")?,
             counted: Counted {
-                subject: Of { kind: row.get::<_, Named<Subject>>("kind")?.0, id: row.get("subject")? },
+                subject: Of { kind: row.get::<_, StoredName<Subject>>("kind")?.0, id: row.get("subject")? },
                 model: row.get("model")?,
                 endpoint: row.get("endpoint")?,
             },
-            metric: row.get::<_, Named<Metric>>("metric")?.0,
-            period: row.get::<_, Option<Named<Period>>>("period")?.map(|named| named.0),
+            metric: row.get::<_, StoredName<Metric>>("metric")?.0,
+            period: row.get::<_, Option<StoredName<Period>>>("period")?.map(|named| named.0),
             limit: row.get("amount")?,
             enforcement: if hard { Enforcement::Hard } else { Enforcement::Warn },
             version: row.get("version")?,
@@ -118,41 +118,50 @@ impl Row {
 }
 
 /// A value that is stored by the name that it has in the API.
-struct Named<T>(T);
+struct StoredName<T>(T);
 
-impl FromSql for Named<Subject> {
+impl FromSql for StoredName<Subject> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         by_name(value, &Subject::ALL, Subject::name)
     }
 }
 
-impl FromSql for Named<Metric> {
+impl FromSql for StoredName<Metric> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         by_name(value, &Metric::ALL, Metric::name)
     }
 }
 
-impl FromSql for Named<Period> {
+impl FromSql for StoredName<Period> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         by_name(value, &Period::ALL, Period::name)
     }
 }
 
-fn by_name<T: Copy>(value: ValueRef<'_>, all: &[T], name: fn(T) -> &'static str) -> FromSqlResult<Named<T>> {
+fn by_name<T: Copy>(
+    value: ValueRef<'_>,
+    all: &[T],
+    name: fn(T) -> &'static str,
+) -> FromSqlResult<StoredName<T>> {
     let text = value.as_str()?;
     let known = all.iter().copied().find(|value| name(*value) == text);
-    known.map(Named).ok_or(FromSqlError::InvalidType)
+    known.map(StoredName).ok_or(FromSqlError::InvalidType)
 }
 
 /// The limits of a list: all, those of a kind of subject, or those of one subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct QuotaFilter {
     pub(crate) kind: Option<Subject>,
     pub(crate) id: Option<String>,
 }
 
 /// Up to `rows` limits whose ids come after `after`.
-pub(crate) fn page(db: &Connection, filter: &Filter, after: &str, rows: i64) -> rusqlite::Result<Vec<Row>> {
+pub(crate) fn page(
+    db: &Connection,
+    filter: &QuotaFilter,
+    after: &str,
+    rows: i64,
+) -> rusqlite::Result<Vec<QuotaRow>> {
     let family = match (filter.kind, &filter.id) {
         (Some(Subject::Key), Some(key)) => keys::family(db, key)?,
         _ => None,
@@ -163,20 +172,20 @@ pub(crate) fn page(db: &Connection, filter: &Filter, after: &str, rows: i64) -> 
         ":after": after,
         ":rows": rows,
     };
-    db.prepare_cached(PAGE)?.query_map(values, Row::of)?.collect()
+    db.prepare_cached(PAGE)?.query_map(values, QuotaRow::of)?.collect()
 }
 
 /// Every limit of a subject.
-pub(crate) fn of_subject(db: &Connection, subject: &Of) -> rusqlite::Result<Vec<Row>> {
-    db.prepare_cached(OF_SUBJECT)?.query_map([subject.kind.name(), &subject.id], Row::of)?.collect()
+pub(crate) fn of_subject(db: &Connection, subject: &Of) -> rusqlite::Result<Vec<QuotaRow>> {
+    db.prepare_cached(OF_SUBJECT)?.query_map([subject.kind.name(), &subject.id], QuotaRow::of)?.collect()
 }
 
-pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Row>> {
-    db.prepare_cached(FIND)?.query_row([id], Row::of).optional()
+pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<QuotaRow>> {
+    db.prepare_cached(FIND)?.query_row([id], QuotaRow::of).optional()
 }
 
 /// The limit of the same subject on the same thing in the same time, if there is one.
-pub(crate) fn twin(db: &Connection, row: &Row) -> rusqlite::Result<Option<String>> {
+pub(crate) fn twin(db: &Connection, row: &QuotaRow) -> rusqlite::Result<Option<String>> {
     let values = named_params! {
         ":kind": row.counted.subject.kind.name(),
         ":subject": row.counted.subject.id,
@@ -191,7 +200,7 @@ pub(crate) fn twin(db: &Connection, row: &Row) -> rusqlite::Result<Option<String
 }
 
 /// Stores a new limit, or the next version of one.
-pub(crate) fn put(tx: &Connection, row: &Row) -> rusqlite::Result<()> {
+pub(crate) fn put(tx: &Connection, row: &QuotaRow) -> rusqlite::Result<()> {
     tx.prepare_cached(PUT)?.execute(named_params! {
         ":id": row.id,
         ":kind": row.counted.subject.kind.name(),

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use shared::quota::Subject;
 
-use super::{ALL, Of, Row, of_subject};
-use crate::store::keys::{self, Opening};
-use crate::store::record::{Name, Record};
+use super::{ALL, Of, QuotaRow, of_subject};
+use crate::store::keys::{self, OpeningKey};
+use crate::store::record::{Record, RecordName};
 
 /// Limits by their subjects, in the order of their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    by_subject: HashMap<Of, Vec<Arc<Row>>>,
+    by_subject: HashMap<Of, Vec<Arc<QuotaRow>>>,
 }
 
 impl Rules {
     /// Loads all limits.
     pub(crate) fn load(db: &Connection) -> rusqlite::Result<Self> {
         let mut rules = Self::default();
-        rules.add(db.prepare_cached(ALL)?.query_map([], Row::of)?)?;
+        rules.add(db.prepare_cached(ALL)?.query_map([], QuotaRow::of)?)?;
         if rules.by_subject.keys().any(|of| of.kind == Subject::Key) {
             rules.load_families(db)?;
         }
@@ -28,9 +28,9 @@ impl Rules {
     }
 
     /// Loads the limits that may count a request of one of these keys.
-    pub(crate) fn load_of(db: &Connection, openings: &[Opening]) -> rusqlite::Result<Self> {
+    pub(crate) fn load_of(db: &Connection, openings: &[OpeningKey]) -> rusqlite::Result<Self> {
         let mut rules = Self::default();
-        rules.add(db.prepare_cached(EVERYWHERE)?.query_map([], Row::of)?)?;
+        rules.add(db.prepare_cached(EVERYWHERE)?.query_map([], QuotaRow::of)?)?;
         for key in openings {
             rules.refresh(db, &key.id)?;
             let owners = [(Subject::Project, Some(&key.project)), (Subject::Principal, key.acts_as.as_ref())];
@@ -57,7 +57,7 @@ impl Rules {
         Ok(())
     }
 
-    fn add(&mut self, rows: impl Iterator<Item = rusqlite::Result<Row>>) -> rusqlite::Result<()> {
+    fn add(&mut self, rows: impl Iterator<Item = rusqlite::Result<QuotaRow>>) -> rusqlite::Result<()> {
         for row in rows {
             let row = Arc::new(row?);
             self.by_subject.entry(row.counted.subject.clone()).or_default().push(row);
@@ -65,7 +65,7 @@ impl Rules {
         Ok(())
     }
 
-    fn set(&mut self, of: &Of, rows: Vec<Arc<Row>>) {
+    fn set(&mut self, of: &Of, rows: Vec<Arc<QuotaRow>>) {
         if rows.is_empty() {
             self.by_subject.remove(of);
         } else {
@@ -79,10 +79,11 @@ impl Rules {
     }
 
     /// Returns every limit once.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Row>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<QuotaRow>> {
         // The limits of a family stand at each of its keys.
-        let own =
-            |(of, rows): (&Of, &'_ Vec<Arc<Row>>)| rows.first().is_some_and(|row| row.counted.subject == *of);
+        let own = |(of, rows): (&Of, &'_ Vec<Arc<QuotaRow>>)| {
+            rows.first().is_some_and(|row| row.counted.subject == *of)
+        };
         self.by_subject.iter().filter(move |entry| own(*entry)).flat_map(|(_, rows)| rows)
     }
 
@@ -106,7 +107,7 @@ impl Rules {
     pub(crate) fn of<'a, const N: usize>(
         &'a self,
         subjects: [(Subject, &str); N],
-    ) -> impl Iterator<Item = &'a Arc<Row>> + use<'a, N> {
+    ) -> impl Iterator<Item = &'a Arc<QuotaRow>> + use<'a, N> {
         let subjects = subjects.map(|(kind, id)| Of { kind, id: id.to_owned() });
         subjects.into_iter().filter_map(|of| self.by_subject.get(&of)).flatten()
     }
@@ -117,14 +118,14 @@ impl Rules {
         &'a self,
         record: &Record<'a>,
         (provider, model): (&'a str, &'a str),
-    ) -> impl Iterator<Item = &'a Arc<Row>> + use<'a> {
-        let (project, endpoint) = (record.name(Name::Project), record.name(Name::Endpoint));
+    ) -> impl Iterator<Item = &'a Arc<QuotaRow>> + use<'a> {
+        let (project, endpoint) = (record.name(RecordName::Project), record.name(RecordName::Endpoint));
         let is_administrators = project.is_empty();
         let gateway = self.by_subject.get(&GATEWAY).filter(|_| !is_administrators);
         let subjects = [
-            (Subject::Key, record.name(Name::Key)),
+            (Subject::Key, record.name(RecordName::Key)),
             (Subject::Project, project),
-            (Subject::Principal, if is_administrators { "" } else { record.name(Name::Principal) }),
+            (Subject::Principal, if is_administrators { "" } else { record.name(RecordName::Principal) }),
             (Subject::Provider, provider),
         ];
         let rows = self.of(subjects).chain(gateway.into_iter().flatten());

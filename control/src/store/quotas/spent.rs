@@ -4,7 +4,7 @@ use shared::quota::Spent;
 use shared::usage::Outcome;
 
 use crate::store::more;
-use crate::store::record::{Name, Record, Trace};
+use crate::store::record::{Record, RecordName, Trace};
 
 /// Returns the consumption of an exchange by provider and model: that of the attempt that served, then that of each
 /// failed attempt. The rule is that of [`Spent::of`].
@@ -12,10 +12,10 @@ pub(crate) fn parts<'a>(
     record: &Record<'a>,
     trace: Trace<'a>,
 ) -> impl Iterator<Item = (Spent, (&'a str, &'a str))> {
-    let failed = record.name(Name::Outcome) == Outcome::Failed.name();
+    let failed = record.name(RecordName::Outcome) == Outcome::Failed.name();
     let outcome = if failed { Outcome::Failed } else { Outcome::Completed };
     let spent = Spent::of(outcome, &record.tokens, record.cost_nano_usd.or(record.quota_nano_usd));
-    let target = (record.name(Name::Provider), record.name(Name::Model));
+    let target = (record.name(RecordName::Provider), record.name(RecordName::Model));
     let lost = more::lost(&record.lost).filter_map(move |(place, lost)| {
         let step = { trace }.nth(place)?;
         Some((Spent::of_lost(&lost), (step.provider, step.model)))

@@ -2,26 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cursor, Group};
-use crate::store::sums::Sums;
+use super::{ReportCursor, ReportGroup};
+use crate::store::sums::UsageSums;
 
 /// The smallest groups after a cursor, by the first moment of the bucket and the names.
 pub(super) struct Groups {
-    map: BTreeMap<Key, Sums>,
-    after: Option<Cursor>,
+    map: BTreeMap<GroupKey, UsageSums>,
+    after: Option<ReportCursor>,
     most: usize,
 }
 
 /// The first moment of a bucket, and the names of a group.
-pub(super) type Key = (u64, Vec<Option<String>>);
+pub(super) type GroupKey = (u64, Vec<Option<String>>);
 
 impl Groups {
     /// Keeps up to `most` groups after a cursor.
-    pub(super) fn new(after: Option<Cursor>, most: usize) -> Self {
+    pub(super) fn new(after: Option<ReportCursor>, most: usize) -> Self {
         Self { map: BTreeMap::new(), after, most }
     }
 
-    pub(super) fn after(&self) -> Option<&Cursor> {
+    pub(super) fn after(&self) -> Option<&ReportCursor> {
         self.after.as_ref()
     }
 
@@ -31,7 +31,7 @@ impl Groups {
     }
 
     /// Adds to a group. One that is pushed out never comes back: only smaller ones take its place.
-    pub(super) fn add(&mut self, key: Key, sums: &Sums) {
+    pub(super) fn add(&mut self, key: GroupKey, sums: &UsageSums) {
         if self.after.as_ref().is_some_and(|after| !after.is_before(&key)) {
             return;
         }
@@ -44,8 +44,8 @@ impl Groups {
         }
     }
 
-    pub(super) fn into_groups(self) -> impl Iterator<Item = Group> {
-        self.map.into_iter().map(|((bucket_ms, names), sums)| Group { bucket_ms, names, sums })
+    pub(super) fn into_groups(self) -> impl Iterator<Item = ReportGroup> {
+        self.map.into_iter().map(|((bucket_ms, names), sums)| ReportGroup { bucket_ms, names, sums })
     }
 }
 

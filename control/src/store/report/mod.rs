@@ -11,7 +11,7 @@ use std::time::Instant;
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
 
-use self::groups::{Groups, Key};
+use self::groups::{GroupKey, Groups};
 use self::records::Records;
 use self::strip::Strip;
 use super::calendar::{Calendar, Span};
@@ -19,12 +19,12 @@ use super::dimension::{Dimension, Marks};
 use super::requests::Column;
 use super::rollup::{DAY_HOURS, HOUR_MS, first_hour_of_day};
 use super::signed;
-use super::sums::{Figure, Sums};
-use super::window::Window;
+use super::sums::{Figure, UsageSums};
+use super::window::ReportWindow;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct ReportQuestion {
     pub(crate) from_ms: u64,
     /// The first moment that is too late.
     pub(crate) to_ms: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Question {
     pub(crate) marks: Marks,
 }
 
-impl Question {
+impl ReportQuestion {
     /// True if sums cannot answer it, and every exchange of the time is read.
     fn is_of_records(&self) -> bool {
         !self.marks.is_empty() || self.group_by.iter().any(|dimension| dimension.column().is_none())
@@ -43,10 +43,10 @@ impl Question {
 
 /// Which part of the answer, and in which order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct ReportPart {
     /// By buckets and then by names where it is `None`.
-    pub(crate) order: Option<Order>,
-    pub(crate) cursor: Option<Cursor>,
+    pub(crate) order: Option<GroupOrder>,
+    pub(crate) cursor: Option<ReportCursor>,
     pub(crate) limit: usize,
     /// A page that is not full by then ends with the bucket that was read last.
     pub(crate) page_until: Instant,
@@ -56,23 +56,23 @@ pub(crate) struct Part {
 
 /// By which figure the groups of an answer are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct GroupOrder {
     pub(crate) figure: Figure,
     pub(crate) descending: bool,
 }
 
 /// Where a page begins: after these names of this bucket, or with the bucket if there are none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Cursor {
+pub(crate) struct ReportCursor {
     bucket_ms: u64,
     names: Option<Vec<Option<String>>>,
     /// What the group before has of the figure that the answer is sorted by.
     value: Option<u64>,
 }
 
-impl Cursor {
+impl ReportCursor {
     /// True if it belongs to a question with so many names and such an order.
-    pub(crate) fn fits(&self, names: usize, order: Option<Order>) -> bool {
+    pub(crate) fn fits(&self, names: usize, order: Option<GroupOrder>) -> bool {
         self.value.is_some() == order.is_some()
             && match &self.names {
                 Some(known) => known.len() == names,
@@ -80,7 +80,7 @@ impl Cursor {
             }
     }
 
-    fn is_before(&self, (bucket_ms, names): &Key) -> bool {
+    fn is_before(&self, (bucket_ms, names): &GroupKey) -> bool {
         match &self.names {
             None => self.bucket_ms <= *bucket_ms,
             Some(last) => (self.bucket_ms, last) < (*bucket_ms, names),
@@ -90,21 +90,21 @@ impl Cursor {
 
 /// One group of the answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Group {
+pub(crate) struct ReportGroup {
     pub(crate) bucket_ms: u64,
     /// The names, in the order of the question; `None` where an exchange has none.
     pub(crate) names: Vec<Option<String>>,
-    pub(crate) sums: Sums,
+    pub(crate) sums: UsageSums,
 }
 
 /// A part of an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Page {
-    pub(crate) groups: Vec<Group>,
+pub(crate) struct ReportPage {
+    pub(crate) groups: Vec<ReportGroup>,
     /// The sums over all groups of the answer, not only those of this page; `None` where that would mean to read all
     /// records for each page.
-    pub(crate) totals: Option<Sums>,
-    pub(crate) next: Option<Cursor>,
+    pub(crate) totals: Option<UsageSums>,
+    pub(crate) next: Option<ReportCursor>,
 }
 
 /// Why a question cannot be answered.
@@ -119,9 +119,9 @@ pub(crate) enum Unanswerable {
 /// Returns a part of the answer.
 pub(crate) fn page(
     db: &Connection,
-    question: &Question,
-    part: &Part,
-) -> rusqlite::Result<Result<Page, Unanswerable>> {
+    question: &ReportQuestion,
+    part: &ReportPart,
+) -> rusqlite::Result<Result<ReportPage, Unanswerable>> {
     // One transaction, so that days, hours and exchanges are those of one moment.
     let tx = db.unchecked_transaction()?;
     if (!question.calendar.is_utc() || question.is_of_records())
@@ -144,52 +144,56 @@ pub(crate) fn page(
     } else {
         Some(totals(&tx, question, part)?)
     };
-    Ok(Ok(Page { groups, totals, next }))
+    Ok(Ok(ReportPage { groups, totals, next }))
 }
 
 /// Returns the sums of every group of an answer that is known to be short.
-pub(crate) fn sums(db: &Connection, question: &Question, until: Instant) -> rusqlite::Result<Vec<Group>> {
+pub(crate) fn sums(
+    db: &Connection,
+    question: &ReportQuestion,
+    until: Instant,
+) -> rusqlite::Result<Vec<ReportGroup>> {
     let tx = db.unchecked_transaction()?;
-    let part = Part { order: None, cursor: None, limit: SORTED_MAX, page_until: until, until };
+    let part = ReportPart { order: None, cursor: None, limit: SORTED_MAX, page_until: until, until };
     Ok(in_order(&tx, question, &part)?.0)
 }
 
-fn totals(db: &Connection, question: &Question, part: &Part) -> rusqlite::Result<Sums> {
-    let question = Question { calendar: Calendar::whole(), group_by: Vec::new(), ..question.clone() };
-    let part = Part { order: None, cursor: None, limit: 1, ..part.clone() };
+fn totals(db: &Connection, question: &ReportQuestion, part: &ReportPart) -> rusqlite::Result<UsageSums> {
+    let question = ReportQuestion { calendar: Calendar::whole(), group_by: Vec::new(), ..question.clone() };
+    let part = ReportPart { order: None, cursor: None, limit: 1, ..part.clone() };
     Ok(total(&in_order(db, &question, &part)?.0))
 }
 
-fn total(groups: &[Group]) -> Sums {
-    let mut totals = Sums::default();
+fn total(groups: &[ReportGroup]) -> UsageSums {
+    let mut totals = UsageSums::default();
     groups.iter().for_each(|group| totals.add(&group.sums));
     totals
 }
 
 /// The groups of a page, and where the next one begins.
-type Found = (Vec<Group>, Option<Cursor>);
+type FoundGroups = (Vec<ReportGroup>, Option<ReportCursor>);
 
-fn in_order(db: &Connection, question: &Question, part: &Part) -> rusqlite::Result<Found> {
+fn in_order(db: &Connection, question: &ReportQuestion, part: &ReportPart) -> rusqlite::Result<FoundGroups> {
     let mut groups = Groups::new(part.cursor.clone(), part.limit.saturating_add(1));
-    let left = Reading { question, until: part.until, pause: part.page_until }.add(db, &mut groups)?;
+    let left = ReportReading { question, until: part.until, pause: part.page_until }.add(db, &mut groups)?;
     let cut = groups.is_full();
-    let mut groups: Vec<Group> = groups.into_groups().collect();
+    let mut groups: Vec<ReportGroup> = groups.into_groups().collect();
     groups.truncate(part.limit);
     let last = groups.last().filter(|_| cut);
-    let next = last.map(|group| Cursor::after(group, None));
-    let at_bucket = left.map(|bucket_ms| Cursor { bucket_ms, names: None, value: None });
+    let next = last.map(|group| ReportCursor::after(group, None));
+    let at_bucket = left.map(|bucket_ms| ReportCursor { bucket_ms, names: None, value: None });
     Ok((groups, next.or(at_bucket)))
 }
 
 /// `None` if there are too many groups to be sorted.
 fn sorted(
     db: &Connection,
-    question: &Question,
-    part: &Part,
-    order: Order,
-) -> rusqlite::Result<Option<Found>> {
+    question: &ReportQuestion,
+    part: &ReportPart,
+    order: GroupOrder,
+) -> rusqlite::Result<Option<FoundGroups>> {
     let mut groups = Groups::new(None, SORTED_MAX + 1);
-    let left = Reading { question, until: part.until, pause: part.until }.add(db, &mut groups)?;
+    let left = ReportReading { question, until: part.until, pause: part.until }.add(db, &mut groups)?;
     if groups.is_full() {
         return Ok(None);
     }
@@ -197,7 +201,7 @@ fn sorted(
         return Err(too_slow());
     }
     let rank = |value: u64| if order.descending { u64::MAX - value } else { value };
-    let mut ranked: Vec<(u64, Group)> =
+    let mut ranked: Vec<(u64, ReportGroup)> =
         groups.into_groups().map(|group| (rank(group.sums.figure(order.figure)), group)).collect();
     // The groups are in order by their names, and stay so where the figures are the same.
     ranked.sort_by_key(|(rank, _)| *rank);
@@ -207,33 +211,37 @@ fn sorted(
     }
     let cut = ranked.len() > part.limit;
     ranked.truncate(part.limit);
-    let groups: Vec<Group> = ranked.into_iter().map(|(_, group)| group).collect();
+    let groups: Vec<ReportGroup> = ranked.into_iter().map(|(_, group)| group).collect();
     let last = groups.last().filter(|_| cut);
-    let next = last.map(|group| Cursor::after(group, Some(group.sums.figure(order.figure))));
+    let next = last.map(|group| ReportCursor::after(group, Some(group.sums.figure(order.figure))));
     Ok(Some((groups, next)))
 }
 
-impl Cursor {
-    fn after(group: &Group, value: Option<u64>) -> Self {
+impl ReportCursor {
+    fn after(group: &ReportGroup, value: Option<u64>) -> Self {
         Self { bucket_ms: group.bucket_ms, names: Some(group.names.clone()), value }
     }
 }
 
-impl Group {
-    fn key(&self) -> Key {
+impl ReportGroup {
+    fn key(&self) -> GroupKey {
         (self.bucket_ms, self.names.clone())
     }
 }
 
 /// The buckets of a question that may hold anything, in order.
-struct Spans<'a> {
-    question: &'a Question,
+struct BucketSpans<'a> {
+    question: &'a ReportQuestion,
     at_ms: u64,
     to_ms: u64,
 }
 
-impl<'a> Spans<'a> {
-    fn new(db: &Connection, question: &'a Question, cursor: Option<&Cursor>) -> rusqlite::Result<Self> {
+impl<'a> BucketSpans<'a> {
+    fn new(
+        db: &Connection,
+        question: &'a ReportQuestion,
+        cursor: Option<&ReportCursor>,
+    ) -> rusqlite::Result<Self> {
         let at_ms = question.from_ms.max(cursor.map_or(0, |cursor| cursor.bucket_ms));
         Ok(Self { question, at_ms, to_ms: whole_day_if_over(db, question.to_ms)? })
     }
@@ -287,19 +295,19 @@ fn only_days_before(db: &Connection) -> rusqlite::Result<Option<u64>> {
 }
 
 /// Reads the groups of a question.
-struct Reading<'a> {
-    question: &'a Question,
+struct ReportReading<'a> {
+    question: &'a ReportQuestion,
     /// The question is given up then.
     until: Instant,
     /// Reading ends then with the bucket that is being read.
     pause: Instant,
 }
 
-impl Reading<'_> {
+impl ReportReading<'_> {
     /// Adds groups until all are added or there is no room for more. Returns the bucket to go on with if the time was
     /// over before.
     fn add(&self, db: &Connection, groups: &mut Groups) -> rusqlite::Result<Option<u64>> {
-        let mut spans = Spans::new(db, self.question, groups.after())?;
+        let mut spans = BucketSpans::new(db, self.question, groups.after())?;
         while let Some((bucket, part)) = spans.next(db)? {
             match self.strip(bucket, part.start_ms, spans.to_ms) {
                 Some(strip) => {
@@ -337,7 +345,7 @@ impl Reading<'_> {
         if question.is_of_records() {
             return Records { part, until }.add(db, question, bucket, groups);
         }
-        let window = Window::of(part.start_ms, part.end_ms);
+        let window = ReportWindow::of(part.start_ms, part.end_ms);
         for strip in [Strip::days(window.days)].into_iter().chain(window.hours.map(Strip::hours)) {
             strip.add(db, self, bucket, groups)?;
         }

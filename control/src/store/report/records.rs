@@ -5,12 +5,12 @@ use std::time::Instant;
 use rusqlite::Connection;
 
 use super::groups::{Groups, named};
-use super::{Question, too_slow};
+use super::{ReportQuestion, too_slow};
 use crate::store::block;
 use crate::store::calendar::Span;
 use crate::store::requests::has_names;
 use crate::store::signed;
-use crate::store::sums::Sums;
+use crate::store::sums::UsageSums;
 
 /// The exchanges of a time.
 pub(super) struct Records {
@@ -24,7 +24,7 @@ impl Records {
     pub(super) fn add(
         &self,
         db: &Connection,
-        question: &Question,
+        question: &ReportQuestion,
         bucket: Span,
         groups: &mut Groups,
     ) -> rusqlite::Result<()> {
@@ -45,7 +45,7 @@ impl Records {
                 if !self.part.contains(record.started_at_ms) || !question.marks.fit(&record) {
                     continue;
                 }
-                Sums::of_attempts(&record, trace, |attempt, sums| {
+                UsageSums::of_attempts(&record, trace, |attempt, sums| {
                     if has_names(attempt, &question.filters) {
                         let names = question.group_by.iter().map(|dimension| dimension.of(attempt));
                         let names = names.map(|name| named(name.to_owned())).collect();

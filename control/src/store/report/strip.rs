@@ -8,11 +8,11 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 
 use super::groups::{Groups, named};
-use super::{Column, Dimension, Question, Reading};
-use crate::store::calendar::{Bucket, Calendar, Span};
+use super::{Column, Dimension, ReportQuestion, ReportReading};
+use crate::store::calendar::{BucketLength, Calendar, Span};
 use crate::store::rollup::{DAY_HOURS, HOUR_MS};
 use crate::store::signed;
-use crate::store::sums::{SELECTED, Sums};
+use crate::store::sums::{SELECTED, UsageSums};
 
 /// Consecutive hours whose sums are read from one table.
 #[derive(Clone, Copy, Debug)]
@@ -42,12 +42,12 @@ impl Strip {
     pub(super) fn of_buckets(calendar: &Calendar, bucket: Span, start_ms: u64, end_ms: u64) -> Option<Self> {
         let hours = (start_ms / HOUR_MS, end_ms / HOUR_MS);
         let strip = match calendar.bucket? {
-            Bucket::Day | Bucket::Week | Bucket::Month if calendar.is_utc() => {
+            BucketLength::Day | BucketLength::Week | BucketLength::Month if calendar.is_utc() => {
                 Self::days((hours.0, hours.1 - hours.1 % DAY_HOURS))
             }
-            Bucket::Hour | Bucket::Day => Self::hours(hours),
+            BucketLength::Hour | BucketLength::Day => Self::hours(hours),
             // Mostly made of whole days of UTC, which are fewer rows.
-            Bucket::Week | Bucket::Month => return None,
+            BucketLength::Week | BucketLength::Month => return None,
         };
         let is_whole = start_ms.is_multiple_of(strip.unit_ms) && strip.divides(bucket);
         (is_whole && strip.start < strip.end).then_some(strip)
@@ -63,7 +63,7 @@ impl Strip {
     pub(super) fn add(
         &self,
         db: &Connection,
-        reading: &Reading<'_>,
+        reading: &ReportReading<'_>,
         bucket: Span,
         groups: &mut Groups,
     ) -> rusqlite::Result<u64> {
@@ -77,9 +77,9 @@ impl Strip {
         let names = question.filters.iter().map(|(_, name)| Value::from(name.clone()));
         let hours = [self.start, self.end].map(|hour| Value::from(signed(hour)));
         let mut rows = statement.query(params_from_iter(hours.into_iter().chain(names)))?;
-        let mut tally = Tally::new(bucket, columns.len());
+        let mut tally = BucketTally::new(bucket, columns.len());
         while let Some(row) = rows.next()? {
-            let at_ms = row.get::<_, u64>(Sums::SELECTED)?.saturating_mul(HOUR_MS);
+            let at_ms = row.get::<_, u64>(UsageSums::SELECTED)?.saturating_mul(HOUR_MS);
             if !tally.bucket.contains(at_ms) {
                 tally.leave(groups);
                 let next = question.calendar.span(at_ms);
@@ -94,7 +94,7 @@ impl Strip {
         Ok(end_ms)
     }
 
-    fn sql(&self, names: &[Column], question: &Question) -> String {
+    fn sql(&self, names: &[Column], question: &ReportQuestion) -> String {
         let names = names.iter().map(Column::name);
         let selected: Vec<&str> = [SELECTED.sql.as_str(), "hour"].into_iter().chain(names).collect();
         let filters: String =
@@ -105,10 +105,10 @@ impl Strip {
 }
 
 /// The names and the sums of a group.
-type NamedSums = (Vec<Option<String>>, Sums);
+type NamedSums = (Vec<Option<String>>, UsageSums);
 
 /// The groups of one bucket while its rows are read.
-struct Tally {
+struct BucketTally {
     bucket: Span,
     /// The number of names that a group has.
     names: usize,
@@ -117,7 +117,7 @@ struct Tally {
     key: Vec<u8>,
 }
 
-impl Tally {
+impl BucketTally {
     fn new(bucket: Span, names: usize) -> Self {
         Self { bucket, names, sums: HashMap::new(), key: Vec::new() }
     }
@@ -129,7 +129,7 @@ impl Tally {
             self.key.extend_from_slice(&name.len().to_ne_bytes());
             self.key.extend_from_slice(name);
         }
-        let sums = Sums::read(row)?;
+        let sums = UsageSums::read(row)?;
         if let Some((_, so_far)) = self.sums.get_mut(self.key.as_slice()) {
             so_far.add(&sums);
             return Ok(());
@@ -144,7 +144,7 @@ impl Tally {
 
     /// The columns of the names.
     fn places(&self) -> std::ops::Range<usize> {
-        let first = Sums::SELECTED + 1;
+        let first = UsageSums::SELECTED + 1;
         first..first + self.names
     }
 

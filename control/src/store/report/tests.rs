@@ -10,7 +10,7 @@ use shared::usage::{UsageEvent, UsageLog as _};
 
 use super::*;
 use crate::meter::tests::{Process, event};
-use crate::store::calendar::Bucket;
+use crate::store::calendar::BucketLength;
 
 const HOURS: u64 = 240;
 const KEYS: u64 = 10;
@@ -32,7 +32,7 @@ fn ten_days(home: &std::path::Path) -> Process {
 }
 
 /// Returns the groups of a question by hours, or as `calendar` says, and the steps of SQLite's machine that it took.
-fn steps(db: &mut Connection, calendar: Calendar) -> (Vec<Group>, u64) {
+fn steps(db: &mut Connection, calendar: Calendar) -> (Vec<ReportGroup>, u64) {
     let counted = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&counted);
     let each = move || {
@@ -40,7 +40,7 @@ fn steps(db: &mut Connection, calendar: Calendar) -> (Vec<Group>, u64) {
         false
     };
     db.progress_handler(1, Some(each)).unwrap();
-    let question = Question {
+    let question = ReportQuestion {
         from_ms: 0,
         to_ms: HOURS * HOUR_MS,
         calendar,
@@ -57,14 +57,14 @@ fn a_report_reads_each_sum_once_however_many_buckets_it_has() {
     let home = tempfile::TempDir::new().unwrap();
     let mut process = ten_days(home.path());
     let db = process.meter.db_mut();
-    let columns = u64::try_from(Sums::COUNT).unwrap() + 2;
+    let columns = u64::try_from(UsageSums::COUNT).unwrap() + 2;
     let utc = |bucket| Calendar { bucket: Some(bucket), zone: TimeZone::UTC };
     let abroad = |bucket| Calendar { bucket: Some(bucket), zone: TimeZone::get("Europe/Berlin").unwrap() };
     for (calendar, rows, buckets) in [
-        (utc(Bucket::Hour), HOURS * KEYS, HOURS),
-        (abroad(Bucket::Hour), HOURS * KEYS, HOURS),
-        (abroad(Bucket::Day), HOURS * KEYS, 11),
-        (utc(Bucket::Day), HOURS / 24 * KEYS * 3, 10),
+        (utc(BucketLength::Hour), HOURS * KEYS, HOURS),
+        (abroad(BucketLength::Hour), HOURS * KEYS, HOURS),
+        (abroad(BucketLength::Day), HOURS * KEYS, 11),
+        (utc(BucketLength::Day), HOURS / 24 * KEYS * 3, 10),
     ] {
         let (groups, steps) = steps(db, calendar.clone());
         assert_eq!(groups.len() as u64, buckets * 3, "{calendar:?}");

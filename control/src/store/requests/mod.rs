@@ -14,7 +14,7 @@ use crate::store::block;
 use crate::store::dimension::{self, Marks};
 use crate::store::more;
 use crate::store::names::{Labels, OwnerNames};
-use crate::store::record::{Name, Record, Trace};
+use crate::store::record::{Record, RecordName, Trace};
 use crate::store::request_index;
 
 /// What usage can be filtered and grouped by; the name is the same in the API and in the tables.
@@ -58,14 +58,14 @@ impl Column {
     /// Returns what an exchange has of it; empty where it has nothing.
     pub(crate) fn of<'a>(self, record: &Record<'a>) -> &'a str {
         record.name(match self {
-            Self::Model => Name::Model,
-            Self::Provider => Name::Provider,
-            Self::Endpoint => Name::Endpoint,
-            Self::Key => Name::Key,
-            Self::Project => Name::Project,
-            Self::Principal => Name::Principal,
-            Self::Operation => Name::Operation,
-            Self::Outcome => Name::Outcome,
+            Self::Model => RecordName::Model,
+            Self::Provider => RecordName::Provider,
+            Self::Endpoint => RecordName::Endpoint,
+            Self::Key => RecordName::Key,
+            Self::Project => RecordName::Project,
+            Self::Principal => RecordName::Principal,
+            Self::Operation => RecordName::Operation,
+            Self::Outcome => RecordName::Outcome,
         })
     }
 }
@@ -77,7 +77,7 @@ pub(crate) fn has_names(record: &Record<'_>, names: &[(Column, String)]) -> bool
 
 /// Which exchanges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct RequestFilter {
     pub(crate) from_ms: Option<u64>,
     /// The first moment that is too late.
     pub(crate) to_ms: Option<u64>,
@@ -94,22 +94,22 @@ pub(crate) struct Filter {
 
 /// The last row of the page before, or the place up to which that page has looked. Later exchanges are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Cursor {
+pub(crate) struct RequestCursor {
     pub(crate) started_at_ms: u64,
     pub(crate) id: i64,
 }
 
 /// Some exchanges, newest first.
 #[derive(Debug)]
-pub(crate) struct Page {
-    pub(crate) rows: Vec<Row>,
+pub(crate) struct RequestRows {
+    pub(crate) rows: Vec<RequestRow>,
     /// Where the next page goes on, if there is one.
-    pub(crate) next: Option<Cursor>,
+    pub(crate) next: Option<RequestCursor>,
 }
 
 /// One exchange, as the API shows it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct RequestRow {
     pub(crate) request_id: String,
     started_at_ms: u64,
     duration_us: u64,
@@ -148,12 +148,12 @@ pub(crate) struct Row {
     head_us: Option<u64>,
     first_content_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<Vec<Step>>,
+    trace: Option<Vec<RequestStep>>,
 }
 
 /// A target that was considered.
 #[derive(Debug, Serialize)]
-struct Step {
+struct RequestStep {
     provider: String,
     model: String,
     result: String,
@@ -220,16 +220,16 @@ pub(crate) struct Bounds {
 /// Exchanges that pass `filter`, from `cursor` on.
 pub(crate) fn page(
     db: &Connection,
-    filter: &Filter,
-    cursor: Option<Cursor>,
+    filter: &RequestFilter,
+    cursor: Option<RequestCursor>,
     bounds: Bounds,
-) -> rusqlite::Result<Page> {
+) -> rusqlite::Result<RequestRows> {
     let limit = usize::try_from(bounds.rows).unwrap_or(usize::MAX);
     let to_ms = filter
         .to_ms
         .unwrap_or(u64::MAX)
         .min(cursor.map_or(u64::MAX, |at| at.started_at_ms.saturating_add(1)));
-    let start = cursor.unwrap_or(Cursor { started_at_ms: u64::MAX, id: 0 });
+    let start = cursor.unwrap_or(RequestCursor { started_at_ms: u64::MAX, id: 0 });
     let mut newest = Newest { rows: BinaryHeap::new(), limit: limit.saturating_add(1) };
     let mut statement = db.prepare_cached(NEWEST_FIRST)?;
     let window = named_params! {":from": signed(filter.from_ms.unwrap_or(0)), ":to": signed(to_ms)};
@@ -240,7 +240,7 @@ pub(crate) fn page(
             break;
         }
         // Nothing that is later than this is left to be looked at.
-        let here = Cursor { started_at_ms: last_ms + 1, id: 0 };
+        let here = RequestCursor { started_at_ms: last_ms + 1, id: 0 };
         if Instant::now() >= bounds.until && here < start {
             return newest.page(limit, Some(here)).named(db);
         }
@@ -257,8 +257,8 @@ pub(crate) fn page(
 
 /// The exchanges of a block that belong to a page.
 struct Passing<'a> {
-    filter: &'a Filter,
-    cursor: Option<Cursor>,
+    filter: &'a RequestFilter,
+    cursor: Option<RequestCursor>,
     /// The id of the block.
     block: i64,
     names: &'a [&'a str],
@@ -266,11 +266,11 @@ struct Passing<'a> {
 
 impl Passing<'_> {
     /// Returns their places and bytes, newest first.
-    fn of<'a>(&self, packed: &'a [u8]) -> Vec<(Cursor, &'a [u8])> {
+    fn of<'a>(&self, packed: &'a [u8]) -> Vec<(RequestCursor, &'a [u8])> {
         let place = |(at, bytes): (i64, &'a [u8])| {
             let record = block::record(bytes, self.names)?.0;
             let id = (self.block << BLOCK_BITS) + at;
-            let place = Cursor { started_at_ms: record.started_at_ms, id };
+            let place = RequestCursor { started_at_ms: record.started_at_ms, id };
             let passes = self.filter.passes(&record) && self.cursor.is_none_or(|cursor| place < cursor);
             passes.then_some((place, bytes))
         };
@@ -280,7 +280,7 @@ impl Passing<'_> {
     }
 }
 
-impl Page {
+impl RequestRows {
     /// Puts the names beside the ids.
     fn named(mut self, db: &Connection) -> rusqlite::Result<Self> {
         let mut labels = Labels::default();
@@ -293,8 +293,8 @@ impl Page {
 }
 
 /// The newest exchange with this request id, with its trace.
-pub(crate) fn row(db: &Connection, request_id: &str) -> rusqlite::Result<Option<Row>> {
-    let mut found: Option<Row> = None;
+pub(crate) fn row(db: &Connection, request_id: &str) -> rusqlite::Result<Option<RequestRow>> {
+    let mut found: Option<RequestRow> = None;
     for id in request_index::rows_with(db, request_id)? {
         let after_ms = found.as_ref().map(|row| row.started_at_ms);
         let candidate = newest_of(db, id, request_id, after_ms)?;
@@ -331,7 +331,7 @@ fn newest_of(
     id: i64,
     request_id: &str,
     after_ms: Option<u64>,
-) -> rusqlite::Result<Option<Row>> {
+) -> rusqlite::Result<Option<RequestRow>> {
     let mut statement = db.prepare_cached(BLOCK)?;
     let mut blocks = statement.query(named_params! {":id": id, ":after": after_ms.map(signed)})?;
     let Some(block) = blocks.next()? else { return Ok(None) };
@@ -343,12 +343,12 @@ fn newest_of(
         .max_by_key(|(record, _)| record.started_at_ms);
     let row = |(record, trace): (Record<'_>, Trace<'_>)| {
         let owners = OwnerNames::of_record(db, &mut Labels::default(), &record)?;
-        Ok(Row::of(&record, owners, Some(trace)))
+        Ok(RequestRow::of(&record, owners, Some(trace)))
     };
     newest.map(row).transpose()
 }
 
-impl Filter {
+impl RequestFilter {
     pub(crate) fn passes(&self, record: &Record<'_>) -> bool {
         let cost = record.cost_nano_usd;
         self.from_ms.is_none_or(|from| from <= record.started_at_ms)
@@ -357,7 +357,7 @@ impl Filter {
             && self.duration_us_min.is_none_or(|min| min <= record.duration_us)
             && self.cost_min.is_none_or(|min| cost.is_some_and(|cost| min <= cost))
             && self.cost_max.is_none_or(|max| cost.is_some_and(|cost| cost <= max))
-            && self.error.as_deref().is_none_or(|error| record.name(Name::Error) == error)
+            && self.error.as_deref().is_none_or(|error| record.name(RecordName::Error) == error)
             && self.request_id_prefix.as_deref().is_none_or(|prefix| record.request_id.starts_with(prefix))
             && has_names(record, &self.names)
             && self.marks.fit(record)
@@ -374,13 +374,13 @@ impl Filter {
 /// The newest rows so far.
 struct Newest {
     /// The oldest of them on top.
-    rows: BinaryHeap<Reverse<Entry>>,
+    rows: BinaryHeap<Reverse<RequestEntry>>,
     limit: usize,
 }
 
-struct Entry {
-    place: Cursor,
-    row: Row,
+struct RequestEntry {
+    place: RequestCursor,
+    row: RequestRow,
 }
 
 impl Newest {
@@ -400,45 +400,45 @@ impl Newest {
                 self.rows.pop();
             }
             if let Some((record, _)) = block::record(bytes, passing.names) {
-                let row = Row::of(&record, OwnerNames::default(), None);
-                self.rows.push(Reverse(Entry { place, row }));
+                let row = RequestRow::of(&record, OwnerNames::default(), None);
+                self.rows.push(Reverse(RequestEntry { place, row }));
             }
         }
     }
 
     /// The page of what was found, when looking has ended at `end`: what is before that may not be all there is.
-    fn page(self, limit: usize, end: Option<Cursor>) -> Page {
+    fn page(self, limit: usize, end: Option<RequestCursor>) -> RequestRows {
         let mut rows = self.rows.into_sorted_vec();
         rows.retain(|Reverse(entry)| end.is_none_or(|end| end <= entry.place));
         let more = rows.len() > limit;
         rows.truncate(limit);
         let last = rows.last().map(|Reverse(entry)| entry.place);
         let next = if more { last } else { end };
-        Page { rows: rows.into_iter().map(|Reverse(entry)| entry.row).collect(), next }
+        RequestRows { rows: rows.into_iter().map(|Reverse(entry)| entry.row).collect(), next }
     }
 }
 
-impl PartialEq for Entry {
+impl PartialEq for RequestEntry {
     fn eq(&self, other: &Self) -> bool {
         self.place == other.place
     }
 }
 
-impl Eq for Entry {}
+impl Eq for RequestEntry {}
 
-impl PartialOrd for Entry {
+impl PartialOrd for RequestEntry {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Entry {
+impl Ord for RequestEntry {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.place.cmp(&other.place)
     }
 }
 
-impl Row {
+impl RequestRow {
     pub(crate) fn of(record: &Record<'_>, owners: OwnerNames, trace: Option<Trace<'_>>) -> Self {
         let name = |name| record.name(name).to_owned();
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
@@ -448,33 +448,33 @@ impl Row {
             request_id: record.request_id.to_owned(),
             started_at_ms: record.started_at_ms,
             duration_us: record.duration_us,
-            operation: name(Name::Operation),
-            key: name(Name::Key),
-            project: or_none(Name::Project),
-            principal: or_none(Name::Principal),
+            operation: name(RecordName::Operation),
+            key: name(RecordName::Key),
+            project: or_none(RecordName::Project),
+            principal: or_none(RecordName::Principal),
             owners,
-            selector: name(Name::Selector),
-            endpoint: or_none(Name::Endpoint),
-            provider: or_none(Name::Provider),
-            model: or_none(Name::Model),
+            selector: name(RecordName::Selector),
+            endpoint: or_none(RecordName::Endpoint),
+            provider: or_none(RecordName::Provider),
+            model: or_none(RecordName::Model),
             stream: record.stream,
             status: record.status,
-            outcome: name(Name::Outcome),
-            error: or_none(Name::Error),
+            outcome: name(RecordName::Outcome),
+            error: or_none(RecordName::Error),
             tokens: record.tokens.list(),
             units: record.units,
-            provenance: name(Name::Provenance),
-            tier: or_none(Name::Tier),
-            picture: or_none(Name::Picture),
+            provenance: name(RecordName::Provenance),
+            tier: or_none(RecordName::Tier),
+            picture: or_none(RecordName::Picture),
             cost_micro_usd: record.cost_nano_usd.map(MicroUsd),
             lost_micro_usd: MicroUsd(lost_nano_usd),
             vendor_cost_micro_usd: record.vendor_cost_nano_usd.map(MicroUsd),
-            price: or_none(Name::Price),
+            price: or_none(RecordName::Price),
             upstream_id: some(record.upstream_id),
-            tags: dimension::tags(record.name(Name::Tags))
+            tags: dimension::tags(record.name(RecordName::Tags))
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),
-            end_user: or_none(Name::EndUser),
+            end_user: or_none(RecordName::EndUser),
             head_us: record.head_us,
             first_content_us: record.first_content_us,
             trace: trace.map(|trace| steps(record, trace)),
@@ -482,8 +482,8 @@ impl Row {
     }
 }
 
-fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<Step> {
-    let step = |step: crate::store::record::Step<'_>| Step {
+fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<RequestStep> {
+    let step = |step: crate::store::record::RecordStep<'_>| RequestStep {
         provider: step.provider.to_owned(),
         model: step.model.to_owned(),
         result: step.result.to_owned(),
@@ -492,7 +492,7 @@ fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<Step> {
         spent_us: step.spent_us,
         lost: None,
     };
-    let mut steps: Vec<Step> = trace.map(step).collect();
+    let mut steps: Vec<RequestStep> = trace.map(step).collect();
     for (place, lost) in more::lost(&record.lost) {
         if let Some(step) = steps.get_mut(place) {
             step.lost = Some(LostShown::of(lost));

@@ -24,7 +24,8 @@ fn a_search_without_time_goes_on_page_by_page_and_misses_nothing() {
     }
     let db = process.meter.db_mut();
     let far = Instant::now() + Duration::from_secs(60);
-    for filter in [Filter { status: Some(503), ..Filter::default() }, Filter::default()] {
+    for filter in [RequestFilter { status: Some(503), ..RequestFilter::default() }, RequestFilter::default()]
+    {
         let whole = page(db, &filter, None, Bounds { rows: 2_000, until: far }).unwrap();
         assert!(whole.next.is_none());
         let want: Vec<String> = whole.rows.into_iter().map(|row| row.request_id).collect();

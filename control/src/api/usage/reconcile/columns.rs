@@ -22,40 +22,40 @@ pub(super) struct Columns {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Mapping {
-    day: Names,
-    model: Names,
+    day: ColumnNames,
+    model: ColumnNames,
     #[serde(default)]
-    requests: Names,
+    requests: ColumnNames,
     #[serde(default)]
-    input: Names,
+    input: ColumnNames,
     #[serde(default)]
-    cached_input: Names,
+    cached_input: ColumnNames,
     #[serde(default)]
-    output: Names,
+    output: ColumnNames,
     #[serde(default)]
-    cost: Names,
+    cost: ColumnNames,
     #[serde(default)]
-    cost_cents: Names,
+    cost_cents: ColumnNames,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-enum Names {
+enum ColumnNames {
     One(String),
     Several(Vec<String>),
 }
 
-impl Default for Names {
+impl Default for ColumnNames {
     fn default() -> Self {
         Self::Several(Vec::new())
     }
 }
 
-impl From<Names> for Vec<String> {
-    fn from(names: Names) -> Self {
+impl From<ColumnNames> for Vec<String> {
+    fn from(names: ColumnNames) -> Self {
         match names {
-            Names::One(name) => vec![name],
-            Names::Several(names) => names,
+            ColumnNames::One(name) => vec![name],
+            ColumnNames::Several(names) => names,
         }
     }
 }

@@ -3,12 +3,12 @@
 
 /// The lines of a text as cells. Empty lines are skipped.
 #[derive(Debug)]
-pub(super) struct Lines<'a> {
+pub(super) struct CsvLines<'a> {
     rest: &'a str,
     separator: char,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> CsvLines<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let first = text.lines().next().unwrap_or_default();
         let often = |separator: &char| first.matches(*separator).count();
@@ -45,7 +45,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-impl Iterator for Lines<'_> {
+impl Iterator for CsvLines<'_> {
     type Item = Vec<String>;
 
     fn next(&mut self) -> Option<Vec<String>> {
@@ -81,7 +81,7 @@ mod tests {
             ("one\n\"open", vec![vec!["one"], vec!["open"]]),
             ("", vec![]),
         ] {
-            assert_eq!(Lines::new(text).collect::<Vec<_>>(), want, "{text:?}");
+            assert_eq!(CsvLines::new(text).collect::<Vec<_>>(), want, "{text:?}");
         }
     }
 }

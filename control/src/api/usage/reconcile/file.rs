@@ -96,7 +96,7 @@ impl Export {
     }
 
     fn table(&mut self, text: &str, columns: &Columns) -> Result<(), String> {
-        let mut lines = csv::Lines::new(text);
+        let mut lines = csv::CsvLines::new(text);
         let header = lines.next().ok_or("it is empty")?;
         columns.check(&header)?;
         for cells in lines {
@@ -123,9 +123,9 @@ impl Export {
     }
 }
 
-type Line = (Date, String, Theirs);
+type VendorLine = (Date, String, Theirs);
 
-fn line(columns: &Columns, cell: &dyn Fn(&str) -> Option<String>) -> Result<Line, &'static str> {
+fn line(columns: &Columns, cell: &dyn Fn(&str) -> Option<String>) -> Result<VendorLine, &'static str> {
     let first = |names: &[String]| names.iter().find_map(|name| cell(name));
     let day = first(&columns.day).ok_or("it has no day")?;
     let day = day_of(day.trim()).ok_or("its day is neither a date, a time, nor seconds since 1970")?;

@@ -21,18 +21,18 @@ use super::READING_TIME;
 use crate::api::requests::FLUSH_TIME_MAX;
 use crate::api::{ApiError, Call, json};
 use crate::money::SignedMicroUsd;
-use crate::store::calendar::{Bucket, Calendar};
+use crate::store::calendar::{BucketLength, Calendar};
 use crate::store::dimension::{Dimension, Marks};
-use crate::store::report::{Part, Question, SORTED_MAX, page};
+use crate::store::report::{ReportPart, ReportQuestion, SORTED_MAX, page};
 use crate::store::requests::Column;
-use crate::store::sums::Sums;
+use crate::store::sums::UsageSums;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
-    format: Format,
+struct ReconcileRequest {
+    format: VendorFormat,
     /// The export, or its pages and files.
-    file: Files,
+    file: VendorFiles,
     /// Where the figures of a `csv` are.
     #[serde(default)]
     mapping: Option<Mapping>,
@@ -46,7 +46,7 @@ struct Asked {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Format {
+enum VendorFormat {
     Openai,
     Anthropic,
     Csv,
@@ -54,29 +54,29 @@ enum Format {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Files {
+enum VendorFiles {
     One(String),
     Several(Vec<String>),
 }
 
 pub(super) async fn reconcile(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let asked: Asked = call.json()?;
+    let asked: ReconcileRequest = call.json()?;
     let (columns, provider, models) = (columns(asked.format, asked.mapping)?, asked.provider, asked.models);
     let read = tokio::task::spawn_blocking(move || export(asked.file, &columns)).await;
     let export = read.map_err(|_| ApiError::parameter("file", "file could not be read."))??;
     let (from, to) = days(&export)?;
     call.app.scribe.flush(FLUSH_TIME_MAX).await;
-    let question = Question {
+    let question = ReportQuestion {
         from_ms: start_ms(from)?,
         to_ms: start_ms(to.saturating_add(1.day()))?,
-        calendar: Calendar { bucket: Some(Bucket::Day), zone: TimeZone::UTC },
+        calendar: Calendar { bucket: Some(BucketLength::Day), zone: TimeZone::UTC },
         group_by: vec![Dimension::Column(Column::Model)],
         marks: Marks::default(),
         filters: provider.iter().map(|provider| (Column::Provider, provider.clone())).collect(),
     };
     let until = Instant::now() + READING_TIME;
-    let part = Part { order: None, cursor: None, limit: SORTED_MAX, page_until: until, until };
+    let part = ReportPart { order: None, cursor: None, limit: SORTED_MAX, page_until: until, until };
     let found = call.app.readers.ask(move |db| page(db, &question, &part)).await?;
     let found = found.ok().filter(|page| page.next.is_none()).ok_or_else(|| {
         ApiError::parameter(
@@ -89,29 +89,29 @@ pub(super) async fn reconcile(call: Call<'_>) -> Result<Response<Body>, ApiError
         let model = group.names.into_iter().next().flatten()?;
         Some(((day, model), Ours::of(&group.sums)))
     });
-    json(&Answer::of(&ours.collect(), export, &models, provider))
+    json(&ReconcileAnswer::of(&ours.collect(), export, &models, provider))
 }
 
-fn columns(format: Format, mapping: Option<Mapping>) -> Result<Columns, ApiError> {
+fn columns(format: VendorFormat, mapping: Option<Mapping>) -> Result<Columns, ApiError> {
     match (format, mapping) {
-        (Format::Csv, Some(mapping)) => Ok(mapping.into()),
-        (Format::Csv, None) => Err(ApiError::parameter(
+        (VendorFormat::Csv, Some(mapping)) => Ok(mapping.into()),
+        (VendorFormat::Csv, None) => Err(ApiError::parameter(
             "mapping",
             "mapping must name the columns of a csv: day and model, and any of requests, input, cached_input, \
              output, cost, cost_cents.",
         )),
-        (Format::Openai, None) => Ok(Columns::openai()),
-        (Format::Anthropic, None) => Ok(Columns::anthropic()),
-        (Format::Openai | Format::Anthropic, Some(_)) => {
+        (VendorFormat::Openai, None) => Ok(Columns::openai()),
+        (VendorFormat::Anthropic, None) => Ok(Columns::anthropic()),
+        (VendorFormat::Openai | VendorFormat::Anthropic, Some(_)) => {
             Err(ApiError::parameter("mapping", "mapping belongs to the format csv."))
         }
     }
 }
 
-fn export(files: Files, columns: &Columns) -> Result<Export, ApiError> {
+fn export(files: VendorFiles, columns: &Columns) -> Result<Export, ApiError> {
     let files = match files {
-        Files::One(file) => vec![file],
-        Files::Several(files) => files,
+        VendorFiles::One(file) => vec![file],
+        VendorFiles::Several(files) => files,
     };
     let mut export = Export::default();
     for file in &files {
@@ -157,7 +157,7 @@ struct Ours {
 }
 
 impl Ours {
-    fn of(sums: &Sums) -> Self {
+    fn of(sums: &UsageSums) -> Self {
         Self {
             requests: sums.requests,
             requests_unpriced: sums.unpriced,
@@ -180,7 +180,7 @@ impl Ours {
 
 /// Figures that an export need not have.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Shown<N> {
+struct ReconciledFigures<N> {
     requests: Option<N>,
     input_tokens: Option<N>,
     cached_input_tokens: Option<N>,
@@ -188,7 +188,7 @@ struct Shown<N> {
     cost_micro_usd: Option<SignedMicroUsd>,
 }
 
-impl Shown<u64> {
+impl ReconciledFigures<u64> {
     fn of(theirs: &Theirs) -> Self {
         Self {
             requests: theirs.requests,
@@ -200,7 +200,7 @@ impl Shown<u64> {
     }
 }
 
-impl Shown<i128> {
+impl ReconciledFigures<i128> {
     /// Ours less theirs, where they have the figure.
     fn difference(ours: &Ours, theirs: &Theirs) -> Self {
         let less = |ours: u64, theirs: Option<u64>| Some(i128::from(ours) - i128::from(theirs?));
@@ -219,18 +219,22 @@ impl Shown<i128> {
 #[derive(Serialize)]
 struct Compared {
     ours: Ours,
-    theirs: Shown<u64>,
-    difference: Shown<i128>,
+    theirs: ReconciledFigures<u64>,
+    difference: ReconciledFigures<i128>,
 }
 
 impl Compared {
     fn of(ours: Ours, theirs: &Theirs) -> Self {
-        Self { ours, theirs: Shown::of(theirs), difference: Shown::difference(&ours, theirs) }
+        Self {
+            ours,
+            theirs: ReconciledFigures::of(theirs),
+            difference: ReconciledFigures::difference(&ours, theirs),
+        }
     }
 }
 
 #[derive(Serialize)]
-struct Line {
+struct ReconciledLine {
     day: String,
     model: String,
     #[serde(flatten)]
@@ -238,12 +242,12 @@ struct Line {
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct ReconcileAnswer {
     provider: Option<String>,
     rows: u64,
     rows_skipped: u64,
     /// The first of them, with the reasons.
-    skipped: Vec<Skipped>,
+    skipped: Vec<SkippedRow>,
     /// The vendor's names of models that are recorded under another name, with ours.
     matched: BTreeMap<String, String>,
     /// Models of the export without any record.
@@ -251,18 +255,18 @@ struct Answer {
     /// Models with records on these days that the export does not name.
     models_not_in_file: BTreeSet<String>,
     totals: Compared,
-    data: Vec<Line>,
+    data: Vec<ReconciledLine>,
 }
 
 #[derive(Serialize)]
-struct Skipped {
+struct SkippedRow {
     row: u64,
     reason: &'static str,
 }
 
 type ByDay<T> = BTreeMap<(Date, String), T>;
 
-impl Answer {
+impl ReconcileAnswer {
     fn of(
         ours: &ByDay<Ours>,
         export: Export,
@@ -287,7 +291,7 @@ impl Answer {
         let line = |key: &&(Date, String)| {
             let of_theirs = theirs.get(*key).copied().unwrap_or_default();
             let compared = Compared::of(ours.get(*key).copied().unwrap_or_default(), &of_theirs);
-            Line { day: key.0.to_string(), model: key.1.clone(), compared }
+            ReconciledLine { day: key.0.to_string(), model: key.1.clone(), compared }
         };
         let (mut our_total, mut their_total) = (Ours::default(), Theirs::default());
         ours.values().for_each(|figures| our_total.add(figures));
@@ -296,7 +300,7 @@ impl Answer {
             provider,
             rows: export.rows,
             rows_skipped: export.rows_skipped,
-            skipped: export.skipped.into_iter().map(|(row, reason)| Skipped { row, reason }).collect(),
+            skipped: export.skipped.into_iter().map(|(row, reason)| SkippedRow { row, reason }).collect(),
             matched,
             unknown_models,
             models_not_in_file,
