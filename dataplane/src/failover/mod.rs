@@ -1,0 +1,152 @@
+//! Walks the plan: retries at one target, then moves to the next, under the request's budget, while no output
+//! has started (FAIL-1 to FAIL-4).
+
+mod refusal;
+mod trail;
+mod walk;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{HeaderName, HeaderValue};
+use shared::access::Access;
+use shared::operation::Dialect;
+use shared::routing::Target;
+use shared::snapshot::Route;
+use wire::request::Head;
+
+pub(crate) use refusal::{all_rest, wait_of};
+pub(crate) use trail::Trail;
+
+use self::walk::{Step, Walk};
+use crate::adapt::Message;
+use crate::admit::demand::Demand;
+use crate::admit::quota::{self, Notices};
+use crate::attempt::Success;
+use crate::error::Fault;
+use crate::plan::home::Reference;
+use crate::plan::{self, Needs};
+use crate::record::Record;
+use crate::server::body::Held;
+use crate::worker::Worker;
+
+/// A request that has been read, and where it may go.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) route: Route,
+    /// It goes to the one target that it names, resting or not.
+    pub(crate) forced: bool,
+    pub(crate) head: Box<Head>,
+    pub(crate) body: Held,
+    /// What the body is, where it is not JSON.
+    pub(crate) content_type: Option<HeaderValue>,
+    /// The client's headers that go to a target of its dialect.
+    pub(crate) forwarded: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) request_id: HeaderValue,
+    pub(crate) budget: Duration,
+}
+
+impl Job {
+    fn message(&self) -> Message<'_> {
+        Message { worker: &self.worker, route: &self.route, head: &self.head, body: &self.body }
+    }
+}
+
+/// An answer that has begun, and from whom.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) success: Box<Success>,
+    pub(crate) target: Target,
+    /// What the target speaks, where that is not what the client speaks.
+    pub(crate) adapted_from: Option<Dialect>,
+    /// Follows an answer that later requests may refer to.
+    pub(crate) trail: Option<Box<Trail>>,
+    pub(crate) attempts: u32,
+    /// Headers about the caller's quotas.
+    pub(crate) notices: Notices,
+}
+
+/// No answer: what the client reads, who was tried last, and how often.
+#[derive(Debug)]
+pub(crate) struct Unserved {
+    pub(crate) fault: Fault,
+    pub(crate) target: Option<Target>,
+    pub(crate) attempts: u32,
+    /// Headers about the caller's quotas.
+    pub(crate) notices: Notices,
+}
+
+/// Serves the job. It is only looked at, so that nothing of it is copied on the way.
+pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Unserved>> {
+    let route = &job.route;
+    record.note(|event| event.endpoint = route.endpoint().cloned());
+    let needs = needs(&job.worker, &job.head, &job.body, &job.access);
+    let demand = needs.demand;
+    let planned = plan::order(route, needs, &mut |target, why| record.skip(target, why));
+    let admitted = planned.and_then(|candidates| {
+        quota::reserve(&job.access, route.endpoint(), demand, &candidates, record)?;
+        Ok(candidates)
+    });
+    let candidates = match admitted {
+        Ok(candidates) => candidates,
+        Err(fault) => {
+            record.fail(fault.kind, fault.status());
+            let notices = quota::describe(&job.access, route.endpoint(), None);
+            return Err(Box::new(Unserved { fault, target: None, attempts: 0, notices }));
+        }
+    };
+    let budget_end = far(record.started(), job.budget);
+    let mut walk = Walk::new(job, demand, budget_end);
+    for target in candidates {
+        match walk.target(target, record).await {
+            Step::Served { success, adapted_from } => {
+                return Ok(walk.served(target, success, adapted_from, record));
+            }
+            Step::Moved => {}
+            Step::Stopped => {
+                walk.renewing = None;
+                break;
+            }
+        }
+    }
+    // Nobody else could serve it, but a token is on its way.
+    if let Some(target) = Box::pin(walk.renewed()).await
+        && let Step::Served { success, adapted_from } = Box::pin(walk.target(&target, record)).await
+    {
+        return Ok(walk.served(&target, success, adapted_from, record));
+    }
+    let unserved = Box::new(walk.unserved());
+    record.fail(unserved.fault.kind, unserved.fault.status());
+    Err(unserved)
+}
+
+/// What a request needs of a target.
+pub(crate) fn needs<'a>(worker: &'a Worker, head: &'a Head, body: &Held, access: &'a Access) -> Needs<'a> {
+    let homes = &worker.plane.homes;
+    let may_refer = head.dialect == Dialect::Responses;
+    let reference = if may_refer { homes.wanted(head, &body.segments, access) } else { Reference::Nothing };
+    Needs {
+        reference,
+        homes,
+        dialect: head.dialect,
+        // Vector spaces are never mixed, voices and transcripts come from one engine, and nothing that costs a minute
+        // of somebody's graphics cards is begun twice (EMB-1).
+        single: !head.dialect.is_conversation(),
+        vision: head.has_image,
+        affinity_key: head.affinity_key.as_deref(),
+        demand: Demand {
+            head,
+            output_default: worker.plane.settings.quota_output_tokens,
+            stored: may_refer.then(|| homes.tokens(head, access)).flatten(),
+        },
+        access,
+    }
+}
+
+/// When a budget that began with the request ends; a day at most.
+fn far(started: Instant, budget: Duration) -> tokio::time::Instant {
+    tokio::time::Instant::from_std(started) + budget.min(Duration::from_secs(86_400))
+}

@@ -1,0 +1,111 @@
+//! The failure that a client reads when no target has served its request.
+
+use std::time::Duration;
+
+use shared::error_kind::ErrorKind;
+use shared::routing::Target;
+use wire::adapt::Rejection;
+
+use crate::adapt;
+use crate::admit::quota;
+use crate::attempt::Failure;
+use crate::error::Fault;
+use crate::room::NoRoom;
+
+/// Why no target has served the request so far: the most telling failure, and what kept targets from being tried.
+#[derive(Debug)]
+pub(super) struct Reasons {
+    /// The failure that tells the client most.
+    worst: Option<Box<Failure>>,
+    /// The time until the first open circuit lets a request pass.
+    pub(super) shortest_wait_ms: u64,
+    /// The rejection by the first target into whose dialect the request cannot be translated.
+    pub(super) rejection: Option<Box<Rejection>>,
+    /// There was no memory for the request in another dialect.
+    pub(super) no_room: bool,
+    /// A hard quota binds the request, and it cannot be noted.
+    pub(super) no_slot: bool,
+    /// The refusal by the quota of a skipped target; of several, that of the target that can be used again first.
+    over_quota: Option<Box<(Fault, Target)>>,
+}
+
+impl Reasons {
+    pub(super) fn new() -> Self {
+        Self {
+            worst: None,
+            shortest_wait_ms: u64::MAX,
+            rejection: None,
+            no_room: false,
+            no_slot: false,
+            over_quota: None,
+        }
+    }
+
+    /// Keeps the failure that tells the client most.
+    pub(super) fn keep(&mut self, failure: Failure) {
+        let retry_after = match (&self.worst, failure.retry_after) {
+            (Some(worst), wait) => wait.max(worst.retry_after),
+            (None, wait) => wait,
+        };
+        match &mut self.worst {
+            Some(worst) if meaning(worst) > meaning(&failure) => worst.retry_after = retry_after,
+            worst => *worst = Some(Box::new(Failure { retry_after, ..failure })),
+        }
+    }
+
+    pub(super) fn keep_over_quota(&mut self, fault: Fault, target: &Target) {
+        if self.over_quota.as_ref().is_none_or(|kept| wait_of(&fault) < wait_of(&kept.0)) {
+            self.over_quota = Some(Box::new((fault, target.clone())));
+        }
+    }
+
+    /// The target whose quota is used up, if that kept a target from being tried.
+    pub(super) fn over_quota_target(&self) -> Option<&Target> {
+        self.over_quota.as_ref().map(|over| &over.1)
+    }
+
+    pub(super) fn into_fault(self) -> Fault {
+        match (self.worst, self.rejection) {
+            (Some(failure), _) => {
+                let mut fault = Fault::new(failure.kind, failure.message);
+                fault.status = failure.status.filter(|_| failure.kind == ErrorKind::UpstreamStatus);
+                fault.body = failure.body;
+                fault.retry_after = failure.retry_after.map(|wait| wait.min(CLIENT_WAIT_MAX));
+                fault
+            }
+            (None, _) if self.no_slot => quota::no_slot(),
+            (None, _) if self.no_room => Fault::from(NoRoom),
+            (None, _) if let Some(over) = self.over_quota => over.0,
+            // A target whose circuit is open could serve the request later.
+            (None, Some(rejection)) if self.shortest_wait_ms == u64::MAX => adapt::refusal(*rejection),
+            (None, _) => all_rest(self.shortest_wait_ms),
+        }
+    }
+}
+/// Returns the time after which a refused request may succeed; the longest time if it never will.
+pub(crate) fn wait_of(fault: &Fault) -> Duration {
+    fault.retry_after.unwrap_or(Duration::MAX)
+}
+
+/// Returns the fault for a request all of whose candidates have an open circuit, the first for `wait_ms` more.
+pub(crate) fn all_rest(wait_ms: u64) -> Fault {
+    let message = "Every model that could serve this request has failed too often and is resting.";
+    let wait = Duration::from_millis(wait_ms).min(CLIENT_WAIT_MAX);
+    Fault::new(ErrorKind::NoEligibleTarget, message).retry_after(wait)
+}
+
+/// The longest wait that a client is told: Anthropic's SDK obeys any.
+const CLIENT_WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// Ranks failures by what they tell the client: a fault of its request most, an unreachable upstream least.
+fn meaning(failure: &Failure) -> u8 {
+    match (failure.kind, failure.status) {
+        (ErrorKind::BudgetExhausted, _) => 7,
+        (ErrorKind::UpstreamStatus, Some(400 | 405..=407 | 409..=428 | 430..=499)) => 6,
+        (ErrorKind::UpstreamStatus, Some(429)) => 5,
+        (ErrorKind::UpstreamStatus, Some(401..=404)) => 4,
+        (ErrorKind::UpstreamStatus, _) => 3,
+        (ErrorKind::UpstreamTimeout, _) => 2,
+        _ => 1,
+    }
+}

@@ -1,0 +1,266 @@
+//! The walk over the candidates: attempts and retries at one target, its circuits, its part of the quotas, and the translation
+//! of the request into its dialect.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use shared::health::{Admission, Failed, Opened, Refused};
+use shared::operation::Dialect;
+use shared::policy::RETRY_AFTER_MAX;
+use shared::routing::Target;
+use shared::usage::StepResult;
+use wire::adapt::Rejection;
+
+use super::refusal::Reasons;
+use super::trail::trail;
+use super::{Job, Served, Unserved};
+use crate::adapt::{self, Outgoing};
+use crate::admit::demand::Demand;
+use crate::admit::quota;
+use crate::attempt::{self, Failure, Next, Reading, Success, Task};
+use crate::metrics::add;
+use crate::record::Record;
+use crate::room::Room;
+use crate::upstream::request::{self, Draft, Way};
+
+/// The result of one target.
+#[derive(Debug)]
+pub(super) enum Step {
+    Served { success: Box<Success>, adapted_from: Option<Dialect> },
+    Moved,
+    Stopped,
+}
+
+/// One request on its way over the candidates.
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    job: &'a Job,
+    demand: Demand<'a>,
+    budget_end: tokio::time::Instant,
+    attempts: u32,
+    reasons: Reasons,
+    last: Option<Target>,
+    /// The first target that has refused an access token, while the token is being renewed.
+    pub(super) renewing: Option<Target>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(job: &'a Job, demand: Demand<'a>, budget_end: tokio::time::Instant) -> Self {
+        Self { job, demand, budget_end, attempts: 0, reasons: Reasons::new(), last: None, renewing: None }
+    }
+
+    pub(super) fn served(
+        &self,
+        target: &Target,
+        success: Box<Success>,
+        adapted_from: Option<Dialect>,
+        record: &Record,
+    ) -> Served {
+        let trail = trail(self.job, target, &success, adapted_from);
+        let mut notices = quota::describe(&self.job.access, self.job.route.endpoint(), Some(target));
+        quota::warn(record, &mut notices);
+        Served { trail, success, target: target.clone(), adapted_from, attempts: self.attempts, notices }
+    }
+
+    /// Waits, once a request, for the token that a target has refused to be renewed, and returns that target.
+    pub(super) async fn renewed(&mut self) -> Option<Target> {
+        let old = self.renewing.take()?;
+        let serial = old.provider.renew.as_ref()?.serial;
+        let end = self.budget_end.min(tokio::time::Instant::now() + RENEWAL_TIME_MAX);
+        let plane = &self.job.worker.plane;
+        loop {
+            let snapshot = plane.snapshots.load();
+            let place =
+                snapshot.providers.binary_search_by(|instance| instance.id.cmp(&old.provider.id)).ok()?;
+            let provider = snapshot.providers.get(place)?;
+            if provider.renew.as_ref()?.serial != serial {
+                return Some(Target { provider: Arc::clone(provider), model: Arc::clone(&old.model) });
+            }
+            if tokio::time::Instant::now() >= end {
+                return None;
+            }
+            tokio::time::sleep(RENEWAL_PAUSE).await;
+        }
+    }
+
+    fn task(&self, target: &Target) -> Result<Task<'a>, Rejection> {
+        let job = self.job;
+        let Outgoing { reading, path, segments } = adapt::outgoing(job.message(), target)?;
+        let native = reading.adapted_from().is_none();
+        Ok(Task {
+            worker: &job.worker,
+            draft: Draft {
+                provider: Arc::clone(&target.provider),
+                way: if job.head.dialect == Dialect::Videos { Way::PostOnce } else { Way::Post },
+                path,
+                forwarded: if native { &job.forwarded } else { &[] },
+                request_id: &job.request_id,
+                content_type: job.content_type.as_ref().filter(|_| native).unwrap_or(&request::JSON),
+                accept: match reading {
+                    Reading::Proxied => &request::ANYTHING,
+                    Reading::Adapted { target: Dialect::Bedrock, .. } if job.head.stream => {
+                        &request::AWS_EVENTS
+                    }
+                    _ if job.head.stream => &request::EVENT_STREAM,
+                    _ => &request::JSON,
+                },
+                segments,
+            },
+            stream: job.head.stream,
+            reading,
+            dialect: job.head.dialect,
+            request_id: job.request_id.to_str().unwrap_or_default(),
+            budget_end: self.budget_end,
+        })
+    }
+
+    /// Tries one target, holding a part of the quotas that depend on it for as long as it is the one.
+    pub(super) async fn target(&mut self, target: &Target, record: &mut Record) -> Step {
+        let Job { access, route, .. } = self.job;
+        if let Err(fault) = quota::reserve_target(access, route.endpoint(), self.demand, target, record) {
+            self.reasons.keep_over_quota(fault, target);
+            record.skip(target, StepResult::OverQuota);
+            return Step::Moved;
+        }
+        let step = self.attempts(target, record).await;
+        if !matches!(step, Step::Served { .. }) {
+            record.leave_target();
+        }
+        step
+    }
+
+    async fn attempts(&mut self, target: &Target, record: &mut Record) -> Step {
+        let provider = &target.provider;
+        let plane = &self.job.worker.plane;
+        // Dropped without an outcome, because the client leaves for example, a probe gives its slot back.
+        let mut admission = match self.admit(target) {
+            Ok(admission) => admission,
+            Err(Refused { wait_ms }) => {
+                self.reasons.shortest_wait_ms = self.reasons.shortest_wait_ms.min(wait_ms);
+                record.skip(target, StepResult::CircuitOpen);
+                return Step::Moved;
+            }
+        };
+        // The translated body is held beside the client's own, and while it is made beside a copy of that.
+        let is_adapted = !target.speaks(self.job.head.dialect);
+        let mut room = Room::new(plane);
+        if is_adapted && !room.take(self.job.body.bytes().saturating_mul(2)) {
+            self.reasons.no_room = true;
+            return Step::Stopped;
+        }
+        let task = match self.task(target) {
+            Ok(task) => {
+                let rendered = task.draft.segments.iter().map(|segment| segment.len() as u64).sum();
+                room.shrink_to(if is_adapted { rendered } else { 0 });
+                task
+            }
+            Err(rejection) => {
+                record.skip(target, StepResult::Unsupported);
+                self.reasons.rejection.get_or_insert_with(|| Box::new(rejection));
+                return Step::Moved;
+            }
+        };
+        self.last = Some(target.clone());
+        for attempt in 1..=provider.retry.attempts_max.max(1) {
+            if !record.begin_step(target) {
+                self.reasons.no_slot = true;
+                return Step::Stopped;
+            }
+            self.attempts += 1;
+            add(&self.job.worker.counters.attempts, 1);
+            let began = Instant::now();
+            let failure = match attempt::attempt(&task, target, record, began).await {
+                Ok(success) => {
+                    admission.served();
+                    return Step::Served { success, adapted_from: task.reading.adapted_from() };
+                }
+                Err(failure) if task.draft.way == Way::PostOnce => failure.once(),
+                Err(failure) => failure,
+            };
+            record.end_step(&failure, began.elapsed());
+            self.count(target, &failure, &mut admission);
+            let next = failure.next;
+            let wait = back_off(target, attempt, &failure);
+            if failure.renewing {
+                self.renewing.get_or_insert_with(|| target.clone());
+            }
+            self.reasons.keep(failure);
+            match (next, wait) {
+                (Next::Stop, _) => return Step::Stopped,
+                (Next::Retry, Some(wait)) if self.may_wait(&admission, wait) => {
+                    tokio::time::sleep(wait).await
+                }
+                _ => return Step::Moved,
+            }
+        }
+        Step::Moved
+    }
+
+    /// Asks the circuits of `target`, which a forced request passes in any state.
+    fn admit<'t>(&self, target: &'t Target) -> Result<Admission<'t>, Refused> {
+        let Target { provider, model } = target;
+        if self.job.forced {
+            return Ok(provider.circuits.unasked(&model.id));
+        }
+        let plane = &self.job.worker.plane;
+        provider.circuits.ask(&model.id, || plane.monotonic_ms(), &provider.circuit_policy)
+    }
+
+    fn count(&self, target: &Target, failure: &Failure, admission: &mut Admission<'_>) {
+        add(&self.job.worker.counters.attempt_failures, 1);
+        let Target { provider, model } = target;
+        let now_ms = self.job.worker.plane.monotonic_ms();
+        let at_ms = shared::clock::unix_ms();
+        let failed = Failed { at_ms, result: failure.result, status: failure.status };
+        let opened = admission.failed((failure.evidence, failed), now_ms, &provider.circuit_policy);
+        let (id, seconds) = (&provider.id, provider.circuit_policy.cooldown.as_secs());
+        match opened {
+            Some(Opened::Instance) => {
+                tracing::warn!(provider.id = %id, cooldown_s = seconds, "circuit opened");
+            }
+            Some(Opened::Model) => {
+                let model = &model.id;
+                tracing::warn!(provider.id = %id, model.id = %model, cooldown_s = seconds, "circuit of a model opened");
+            }
+            None => {}
+        }
+    }
+
+    /// Returns true if another attempt at the same target makes sense after `wait`: the budget must outlast it, and
+    /// the failures so far must not have opened a circuit.
+    fn may_wait(&self, admission: &Admission<'_>, wait: Duration) -> bool {
+        tokio::time::Instant::now() + wait < self.budget_end
+            && !admission.is_open(self.job.worker.plane.monotonic_ms())
+    }
+
+    pub(super) fn unserved(self) -> Unserved {
+        let target = self.last.as_ref().or_else(|| self.reasons.over_quota_target());
+        let notices = quota::describe(&self.job.access, self.job.route.endpoint(), target);
+        Unserved { fault: self.reasons.into_fault(), target: self.last, attempts: self.attempts, notices }
+    }
+}
+
+/// How long a request waits for the renewal of an access token, and how often it checks.
+const RENEWAL_TIME_MAX: Duration = Duration::from_secs(5);
+const RENEWAL_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long to wait before the same target is tried again: what it asked for, else full jitter under an
+/// exponential bound. `None`: it asked for more than a request waits, so the next one is due.
+fn back_off(target: &Target, attempt: u32, failure: &Failure) -> Option<Duration> {
+    if attempt >= target.provider.retry.attempts_max {
+        return None;
+    }
+    match failure.retry_after {
+        _ if failure.stale => Some(Duration::ZERO),
+        Some(wait) if wait > RETRY_AFTER_MAX => None,
+        Some(wait) => Some(wait),
+        None => Some(target.provider.retry.backoff_bound(attempt).mul_f64(random_fraction())),
+    }
+}
+
+/// From 0 to 1, evenly.
+fn random_fraction() -> f64 {
+    use std::hash::BuildHasher as _;
+    let bits = std::hash::RandomState::new().hash_one(0_u8) >> 32;
+    f64::from(u32::try_from(bits).unwrap_or(u32::MAX)) / f64::from(u32::MAX)
+}
