@@ -23,9 +23,9 @@ use crate::metrics::add;
 use crate::operation::inference::{self, Asked};
 use crate::operation::{cors, count_tokens, explain, health, metrics, models, videos};
 use crate::relay::Reply;
+use crate::route::{self, Meaning};
 use crate::server::body::Inbound;
 use crate::server::io::{Link, Phase};
-use crate::server::route::{self, Meaning};
 use crate::worker::Worker;
 
 /// Who is at the other end of a connection.

@@ -24,6 +24,7 @@ mod plane;
 mod record;
 mod relay;
 mod room;
+mod route;
 mod server;
 mod threads;
 pub mod tls;

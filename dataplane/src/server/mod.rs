@@ -6,5 +6,4 @@ pub(crate) mod connection;
 pub(crate) mod http1;
 mod http2;
 pub(crate) mod io;
-pub(crate) mod route;
 pub(crate) mod unpack;

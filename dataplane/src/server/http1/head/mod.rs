@@ -14,7 +14,7 @@ use shared::error_kind::ErrorKind;
 
 use crate::error::Fault;
 use crate::http1::Body;
-use crate::server::route;
+use crate::route;
 
 /// A request but for its body, and what its head decides about the connection.
 #[derive(Debug)]
