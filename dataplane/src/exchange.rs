@@ -9,6 +9,7 @@ use http::header::{CONNECTION, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use shared::answer_head::X_REQUEST_ID;
 use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
@@ -26,6 +27,7 @@ use crate::relay::Reply;
 use crate::route::{self, Meaning};
 use crate::server::body::Inbound;
 use crate::server::io::{Link, Phase};
+use crate::server::service::Service;
 use crate::worker::Worker;
 
 /// Who is at the other end of a connection.
@@ -53,16 +55,30 @@ pub(crate) fn respond(caller: Rc<Caller>, request: Request<Inbound>) -> ReplyFut
     })
 }
 
-/// Answers what is no request; `path` is what it seems to have asked for.
-pub(crate) fn refuse(caller: &Caller, path: &str, fault: Fault) -> Response<Reply> {
-    let counters = &caller.worker.counters;
-    add(&counters.requests, 1);
-    add(&counters.refused, 1);
-    let request_id = caller.worker.request_id();
-    let family = family(path, &HeaderMap::new());
-    let mut response = fault.into_response(family, request_id.to_str().unwrap_or_default());
-    response.headers_mut().insert(X_REQUEST_ID, request_id);
-    response
+/// Returns the caller of a connection.
+pub(crate) fn connect(worker: &Rc<Worker>, link: &Rc<Link>, peer: SocketAddr) -> Rc<Caller> {
+    let (worker, link) = (Rc::clone(worker), Rc::clone(link));
+    Rc::new(Caller { worker, link, peer, last_key: LastKey::default(), insider: None })
+}
+
+impl Service for Rc<Caller> {
+    type Body = Reply;
+    type Future = ReplyFuture;
+
+    fn call(&self, request: Request<Incoming>) -> ReplyFuture {
+        respond(Self::clone(self), request.map(Inbound::Network))
+    }
+
+    fn refuse(&self, path: &str, fault: Fault) -> Response<Reply> {
+        let counters = &self.worker.counters;
+        add(&counters.requests, 1);
+        add(&counters.refused, 1);
+        let request_id = self.worker.request_id();
+        let family = family(path, &HeaderMap::new());
+        let mut response = fault.into_response(family, request_id.to_str().unwrap_or_default());
+        response.headers_mut().insert(X_REQUEST_ID, request_id);
+        response
+    }
 }
 
 /// One request and the response to come.

@@ -1,6 +1,47 @@
 //! What the readers of bytes from clients promise, for `fuzz/`. Each function panics where a promise is broken.
 
-/// The head of a request: it ends at the same byte however it arrives, and no field of it could be read as two.
-pub fn http1_head(input: &[u8]) {
-    crate::server::http1::hold_head(input);
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+
+use crate::server::harness::{Asked, Heard, Pieces, through_gate, without_gate};
+
+/// The gate and hyper behind it: a connection means the same wherever it is cut, and no request that is served could be
+/// read as two. The first byte decides where the others are cut.
+pub fn http1_gate(input: &[u8]) {
+    let Some((at, bytes)) = input.split_first() else { return };
+    let whole = answered(&[bytes]);
+    let cut = usize::from(*at) * bytes.len() / 256;
+    let (first, second) = bytes.split_at(cut);
+    let parts = answered(&[first, second]);
+    assert_eq!((&whole.requests, &whole.refused), (&parts.requests, &parts.refused), "cut at {cut}");
+    for Asked { version, headers, .. } in &whole.requests {
+        let hosts = headers.get_all(HOST).iter().count();
+        assert!(hosts == 1 || hosts == 0 && *version == http::Version::HTTP_10, "{hosts} hosts");
+        let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
+        let codings = headers.get_all(TRANSFER_ENCODING).iter().count();
+        assert!(lengths + codings <= 1, "{lengths} lengths, {codings} codings");
+        for (name, value) in headers {
+            assert!(!value.as_bytes().iter().any(|byte| b"\r\n\0".contains(byte)), "{name}");
+        }
+    }
+    let written = whole.writes.concat();
+    let answers = whole.requests.len() + whole.refused.len();
+    assert!(
+        written.is_empty() == (answers == 0) || written.starts_with(b"HTTP/1.1 100 "),
+        "{answers} answers"
+    );
+}
+
+/// What the gate lets through is what hyper reads without it, the bodies included.
+pub fn http1_differential(input: &[u8]) {
+    let straight = without_gate(input);
+    let served = answered(&[input]).requests;
+    for (index, asked) in served.iter().enumerate() {
+        if asked.body.is_some() {
+            assert_eq!(Some(asked), straight.get(index), "request {index}");
+        }
+    }
+}
+
+fn answered(pieces: &[&[u8]]) -> Heard {
+    through_gate(pieces, |_| Pieces::default())
 }

@@ -19,11 +19,13 @@ use tokio::net::TcpListener;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
 
+use crate::exchange;
 use crate::inside::{self, Inside};
 use crate::plane::{Plane, Settings, Shared};
 use crate::relay::Tails;
 use crate::server::accept::{self, Door, Message};
 use crate::server::io::Order;
+use crate::server::service::Server;
 use crate::upstream::dial::Tls;
 use crate::upstream::resolve::Resolver;
 use crate::worker::Worker;
@@ -111,12 +113,13 @@ fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, begun: Sender<()
         spawn_vital(alarm, "the sweeper of a worker", Rc::clone(worker).sweep());
         let tails = Tails::keep(worker.tails.inbox(), worker.plane.settings.usage_grace);
         spawn_vital(alarm, "the reader of late usage", tails);
+        let server = Server { worker: Rc::clone(worker), connect: exchange::connect };
         while let Some(message) = inbox.recv().await {
             match message {
-                Message::Socket(tcp, peer, seat) => accept::receive(worker, tcp, peer, seat),
+                Message::Socket(tcp, peer, seat) => accept::receive(server.clone(), tcp, peer, seat),
                 Message::Listen { listener, doors, stop } => match TcpListener::from_std(listener) {
                     Ok(listener) => {
-                        let accepting = accept::accept(listener, Rc::clone(worker), doors, stop);
+                        let accepting = accept::accept(listener, server.clone(), doors, stop);
                         spawn_vital(alarm, "the acceptor of connections", accepting);
                     }
                     Err(error) => return Err(error),

@@ -1,7 +1,7 @@
 //! One data-plane thread and what belongs to it alone: its connections, its usage log, its clock. Nothing
 //! here is shared with another thread, so nothing here is locked.
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use shared::clock;
 use shared::usage::{Note, UsageEvent, UsageLog};
 use tokio::time::Sleep;
 
@@ -32,8 +31,6 @@ pub(crate) struct Worker {
     /// Timers between two attempts.
     timers: RefCell<Vec<Pin<Box<Sleep>>>>,
     ids: RequestIds,
-    /// The current second, as HTTP writes it.
-    date: RefCell<HeaderValue>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -62,18 +59,12 @@ impl Worker {
             tails: Tails::default(),
             timers: RefCell::default(),
             ids: RequestIds::new(),
-            date: RefCell::new(http_date()),
         }
     }
 
     /// Seconds that this worker has run: a clock that costs nothing to read.
     pub(crate) fn now(&self) -> u32 {
         self.clock.get()
-    }
-
-    /// What goes into a `Date` header.
-    pub(crate) fn date(&self) -> Ref<'_, HeaderValue> {
-        self.date.borrow()
     }
 
     /// A connection's state, seen by the sweeper for as long as the connection lives.
@@ -135,7 +126,6 @@ impl Worker {
         loop {
             second.tick().await;
             self.clock.set(self.clock.get().wrapping_add(1));
-            self.date.replace(http_date());
             self.sweep_links();
             self.pool.sweep(self.now());
             self.usage.borrow_mut().tend();
@@ -171,12 +161,6 @@ impl Worker {
     }
 }
 
-fn http_date() -> HeaderValue {
-    let now = std::time::UNIX_EPOCH + Duration::from_millis(clock::unix_ms());
-    HeaderValue::try_from(httpdate::fmt_http_date(now)).unwrap_or(HeaderValue::from_static(""))
-}
-
-/// A hexadecimal digit.
 /// Makes ids that differ: within a worker by their second half, between workers and processes by their first.
 struct RequestIds {
     worker: u64,

@@ -73,11 +73,6 @@ impl<Io: AsyncRead + Unpin> Reader<Io> {
         self.body = body;
     }
 
-    /// What is left of the body.
-    pub(crate) fn body(&self) -> Body {
-        self.body
-    }
-
     /// Whether the last message has come as a whole.
     pub(crate) fn has_ended(&self) -> bool {
         self.body == Body::Ended

@@ -16,6 +16,7 @@ pub(crate) use self::early::{Early, Finished};
 pub(crate) use self::inline::{Coming, Inline, Source};
 pub(crate) use self::stream::{Parts, Relay, Scan, pass_whole};
 pub(crate) use self::tail::Tails;
+use crate::server::service::AnswerBody;
 
 /// The body of a response.
 #[derive(Debug)]
@@ -51,21 +52,22 @@ impl Reply {
         Self(Kind::Port(body))
     }
 
-    /// True if the body was an answer that has ended with an error event.
-    pub(crate) fn is_cut(&self) -> bool {
-        match &self.0 {
-            Kind::Relay(relay) => relay.is_cut(),
-            Kind::Early(early) => early.is_cut(),
-            Kind::Full(_) | Kind::Inline(_) | Kind::Port(_) => false,
-        }
-    }
-
     /// The relay inside, or the bytes of a body that is whole.
     pub(crate) fn into_relay(self) -> Result<Box<Relay>, Bytes> {
         match self.0 {
             Kind::Relay(relay) => Ok(relay),
             Kind::Full(bytes) => Err(bytes),
             Kind::Early(_) | Kind::Inline(_) | Kind::Port(_) => Err(Bytes::new()),
+        }
+    }
+}
+
+impl AnswerBody for Reply {
+    fn is_cut(&self) -> bool {
+        match &self.0 {
+            Kind::Relay(relay) => relay.is_cut(),
+            Kind::Early(early) => early.is_cut(),
+            Kind::Full(_) | Kind::Inline(_) | Kind::Port(_) => false,
         }
     }
 }

@@ -409,8 +409,9 @@ pub(crate) fn pass_whole(scan: &mut WholeScan, dialect: Dialect, piece: Bytes, o
 }
 
 const EVENT_END: Bytes = Bytes::from_static(b"\n\n");
-/// Turns of the connection's task that the last bytes get to leave before the connection ends.
-const FLUSH_POLLS: u8 = 2;
+/// Polls that the last bytes get to leave before the connection ends: one looks for more to join with them, the next
+/// hands the connection over to its flush, and one is to spare.
+const FLUSH_POLLS: u8 = 3;
 
 const CUT: &str = "The upstream broke off in the middle of its answer. What came so far is incomplete.";
 const SILENT: &str = "The upstream fell silent in the middle of its answer. What came so far is incomplete.";

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::inside::{Errand, Visit};
 use crate::plane::Plane;
 use crate::server::connection;
 use crate::server::io::Order;
-use crate::worker::Worker;
+use crate::server::service::{Server, Service};
 
 /// The way to one worker, and how many connections it has.
 #[derive(Clone, Debug)]
@@ -56,9 +55,9 @@ pub(crate) fn bound_stalls(listener: &std::net::TcpListener, stall: Duration) {
 }
 
 /// Accepts until `stop` turns true. Runs on the first worker.
-pub(crate) async fn accept(
+pub(crate) async fn accept<S: Service>(
     listener: TcpListener,
-    own: Rc<Worker>,
+    own: Server<S>,
     doors: Vec<Door>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -87,18 +86,18 @@ fn is_connection_fault(error: &io::Error) -> bool {
     )
 }
 
-fn dispatch(own: &Rc<Worker>, doors: &[Door], tcp: TcpStream, peer: SocketAddr) {
+fn dispatch<S: Service>(own: &Server<S>, doors: &[Door], tcp: TcpStream, peer: SocketAddr) {
     if tcp.set_nodelay(true).is_err() {
         return;
     }
     let fewest = doors.iter().enumerate().min_by_key(|(_, door)| door.live.load(Ordering::Relaxed));
     let Some((index, door)) = fewest else { return };
-    let Some(seat) = Seat::take(&own.plane, &door.live) else {
+    let Some(seat) = Seat::take(&own.worker.plane, &door.live) else {
         tokio::task::spawn_local(refuse(tcp));
         return;
     };
     if index == 0 {
-        spawn(own, tcp, peer, seat);
+        spawn(own.clone(), tcp, peer, seat);
     } else if let Ok(tcp) = tcp.into_std() {
         // If the worker's queue is full, the connection is closed.
         door.inbox.try_send(Message::Socket(tcp, peer, seat)).ok();
@@ -106,16 +105,15 @@ fn dispatch(own: &Rc<Worker>, doors: &[Door], tcp: TcpStream, peer: SocketAddr) 
 }
 
 /// Takes over a connection that another worker accepted.
-pub(crate) fn receive(worker: &Rc<Worker>, tcp: std::net::TcpStream, peer: SocketAddr, seat: Seat) {
+pub(crate) fn receive<S: Service>(server: Server<S>, tcp: std::net::TcpStream, peer: SocketAddr, seat: Seat) {
     if let Ok(tcp) = TcpStream::from_std(tcp) {
-        spawn(worker, tcp, peer, seat);
+        spawn(server, tcp, peer, seat);
     }
 }
 
-fn spawn(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, seat: Seat) {
-    let worker = Rc::clone(worker);
+fn spawn<S: Service>(server: Server<S>, tcp: TcpStream, peer: SocketAddr, seat: Seat) {
     tokio::task::spawn_local(async move {
-        connection::serve(worker, tcp, peer).await;
+        connection::serve(server, tcp, peer).await;
         drop(seat);
     });
 }
@@ -157,13 +155,18 @@ async fn refuse(mut tcp: TcpStream) {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
+    use crate::exchange;
     use crate::fixture::{Fixture, usage_log};
+    use crate::worker::Worker;
 
     #[tokio::test]
     async fn a_burst_is_spread_before_any_worker_has_seen_it() {
         let fixture = Fixture::start(Vec::new());
         let worker = Rc::new(Worker::new(Arc::clone(&fixture.dataplane.plane), Arc::default(), usage_log()));
+        let server = Server { worker, connect: exchange::connect };
         let (inbox, mut other) = mpsc::channel(16);
         let doors = [mpsc::channel(16).0, inbox].map(|inbox| Door { inbox, live: Arc::default() });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -174,7 +177,7 @@ mod tests {
                 for _ in 0..10 {
                     clients.push(TcpStream::connect(address).await.unwrap());
                     let (tcp, peer) = listener.accept().await.unwrap();
-                    dispatch(&worker, &doors, tcp, peer);
+                    dispatch(&server, &doors, tcp, peer);
                 }
                 assert_eq!(doors.each_ref().map(|door| door.live.load(Ordering::Relaxed)), [5, 5]);
                 while let Ok(message) = other.try_recv() {

@@ -1,34 +1,31 @@
 //! Request bodies: read under the limit, kept as the slices in which they came, counted against the process's
 //! budget, decompressed where the client compressed them (LIM-1, LIM-2, LIM-5).
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use shared::error_kind::ErrorKind;
 use shared::port::{self, BoxError};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use crate::error::Fault;
-use crate::http1::TURN_BYTES;
 use crate::plane::Plane;
 use crate::room::{NoRoom, Room};
-use crate::server::http1::RequestBody;
+use crate::server::TURN_BYTES;
 use crate::server::unpack::{self, Encoding};
 
 /// Where the body of a request comes from.
 #[derive(Debug)]
 pub(crate) enum Inbound {
-    /// A client that speaks HTTP/1.
-    Http1(RequestBody),
-    /// A client that speaks HTTP/2.
-    Http2(Incoming),
+    /// A client.
+    Network(Incoming),
     /// Inside the process.
     Inside(port::Body),
 }
@@ -42,8 +39,7 @@ impl Body for Inbound {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut *self {
-            Self::Http1(body) => Pin::new(body).poll_frame(cx),
-            Self::Http2(body) => {
+            Self::Network(body) => {
                 Pin::new(body).poll_frame(cx).map(|item| item.map(|frame| frame.map_err(BoxError::from)))
             }
             Self::Inside(body) => Pin::new(body).poll_frame(cx),
@@ -52,16 +48,14 @@ impl Body for Inbound {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Http1(body) => body.is_end_stream(),
-            Self::Http2(body) => body.is_end_stream(),
+            Self::Network(body) => body.is_end_stream(),
             Self::Inside(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Http1(body) => body.size_hint(),
-            Self::Http2(body) => body.size_hint(),
+            Self::Network(body) => body.size_hint(),
             Self::Inside(body) => body.size_hint(),
         }
     }
@@ -133,7 +127,7 @@ pub(crate) async fn read(
     }
     let mut held = Held::new(plane);
     let mut turn = 0;
-    let mut pace = Pace { limit: plane.settings.client_timeouts.body, began: None };
+    let mut pace = Pace { limit: plane.settings.client_timeouts.body, began: None, timer: None };
     while let Some(frame) = next(&mut body, &mut pace, held.bytes()).await? {
         let Ok(piece) = frame.into_data() else { continue };
         turn += piece.len();
@@ -165,43 +159,65 @@ struct Pace {
     limit: Duration,
     /// When a piece was first waited for: a body that is there already costs no look at the clock.
     began: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Pace {
-    /// When the next piece must have come, after the first `bytes`.
+    /// Returns when the next piece must have come, after the first `bytes`.
     fn deadline(&mut self, bytes: u64) -> Instant {
         let now = Instant::now();
         let began = *self.began.get_or_insert(now);
         (now + self.limit).min(began + self.limit + Duration::from_secs(bytes / BYTES_PER_SECOND_MIN))
     }
+
+    /// Ready when `deadline` has passed. The timer is not moved with every piece: when it fires, the deadline is compared
+    /// with the clock.
+    fn poll_late(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        loop {
+            if timer.deadline() > deadline {
+                timer.as_mut().reset(deadline);
+            }
+            ready!(timer.as_mut().poll(cx));
+            if timer.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(deadline);
+        }
+    }
+
+    fn fault(&self) -> Fault {
+        let seconds = self.limit.as_secs();
+        let message = format!(
+            "The request body comes too slowly: a pause of {seconds} s in it, or fewer than {BYTES_PER_SECOND_MIN} \
+             bytes a second on average after the first {seconds} s."
+        );
+        Fault::new(ErrorKind::RequestTimeout, message).closing()
+    }
 }
 
+/// Returns the next frame, which must come in time after the first `bytes`.
 async fn next(body: &mut Inbound, pace: &mut Pace, bytes: u64) -> Result<Option<Frame<Bytes>>, Fault> {
-    let frame = match futures_now(body).await {
-        Some(frame) => frame,
-        None => tokio::time::timeout_at(pace.deadline(bytes), body.frame()).await.map_err(|_| {
-            let seconds = pace.limit.as_secs();
-            let message = format!(
-                "The request body comes too slowly: a pause of {seconds} s in it, or fewer than {BYTES_PER_SECOND_MIN} \
-                 bytes a second on average after the first {seconds} s."
-            );
-            Fault::new(ErrorKind::RequestTimeout, message).closing()
-        })?,
-    };
-    frame.transpose().map_err(|error| {
-        Fault::new(ErrorKind::BadHttp, format!("The request body is broken: {error}.")).closing()
+    let mut deadline = None;
+    let frame = poll_fn(|cx| {
+        if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
+            return Poll::Ready(Ok(frame));
+        }
+        let deadline = *deadline.get_or_insert_with(|| pace.deadline(bytes));
+        pace.poll_late(deadline, cx).map(|()| Err(pace.fault()))
+    });
+    frame.await?.transpose().map_err(|error| {
+        let why = root_cause(&*error);
+        Fault::new(ErrorKind::BadHttp, format!("The request body is broken: {why}.")).closing()
     })
 }
 
-/// The next frame if it is there already: then no timer is needed.
-async fn futures_now(body: &mut Inbound) -> Option<Option<Result<Frame<Bytes>, BoxError>>> {
-    std::future::poll_fn(|cx| {
-        Poll::Ready(match Pin::new(&mut *body).poll_frame(cx) {
-            Poll::Ready(frame) => Some(frame),
-            Poll::Pending => None,
-        })
-    })
-    .await
+/// Returns the error that lies at the bottom of `error`.
+fn root_cause<'a>(mut error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error
 }
 
 pub(super) fn too_large(limit: u64) -> Fault {

@@ -11,21 +11,27 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::io::{Link, Order, ServerIo, Socket};
+use super::service::{Server, Service};
 use super::{http1, http2};
-use crate::admit::authenticate::LastKey;
-use crate::exchange::Caller;
 use crate::worker::Worker;
 
 /// TLS handshake and the first bytes of a connection.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr) {
+pub(crate) async fn serve<S: Service>(server: Server<S>, tcp: TcpStream, peer: SocketAddr) {
+    let worker = &server.worker;
     let link = worker.link();
-    let opening = tokio::time::timeout(OPENING_TIMEOUT, open(&worker, tcp, &link));
+    let opening = tokio::time::timeout(OPENING_TIMEOUT, open(worker, tcp, &link));
     let Ok(Some((io, is_http2))) = obey(&link, opening).await.unwrap_or(Ok(None)) else { return };
-    let caller = Rc::new(Caller { worker, link, peer, last_key: LastKey::default(), insider: None });
-    if is_http2 { http2::serve(caller, io).await } else { serve_http1(caller, io).await }
+    let service = (server.connect)(worker, &link, peer);
+    if is_http2 {
+        let stall = worker.plane.settings.client_timeouts.stall;
+        http2::serve(service, link, stall, io).await;
+    } else {
+        // That it is to finish, the connection sees by itself.
+        run(&link, pin!(http1::serve(service, Rc::clone(&link), io)), |_| {}).await;
+    }
 }
 
 /// Does the TLS handshake and finds out which HTTP is spoken. `None` if the client left.
@@ -40,12 +46,6 @@ async fn open(worker: &Worker, tcp: TcpStream, link: &Rc<Link>) -> Option<(Serve
     let mut io = ServerIo::new(socket, Rc::clone(link));
     let is_http2 = io.begins_http2().await.ok()?;
     Some((io, is_http2))
-}
-
-async fn serve_http1(caller: Rc<Caller>, io: ServerIo) {
-    // Slow heads are cut by the worker's sweeper, which costs no timer a request; that it is to finish, the
-    // connection sees by itself.
-    run(&caller.link, pin!(http1::serve(&caller, io)), |_| {}).await;
 }
 
 /// Drives a connection to its end, or to where an order ends it.

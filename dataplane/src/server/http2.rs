@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
@@ -18,11 +18,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use shared::port::BoxError;
 use tokio::time::{Instant, Sleep};
 
-use super::body::Inbound;
 use super::connection::run;
 use super::io::{Link, Phase, ServerIo};
-use crate::exchange::{self, Caller};
-use crate::relay::Reply;
+use super::service::{AnswerBody, Service};
 use crate::upstream::HTTP2_WINDOW_BYTES;
 
 /// Bytes that hyper may buffer for the streams of a connection.
@@ -33,16 +31,13 @@ const STREAMS_MAX: u32 = 128;
 /// has window for a part of a piece makes no progress that can be seen.
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
-/// Serves a connection until it ends.
-pub(super) async fn serve(caller: Rc<Caller>, io: ServerIo) {
-    let link = Rc::clone(&caller.link);
+/// Serves a connection until it ends; a stream whose client takes nothing ends after `stall`.
+pub(super) async fn serve<S: Service>(service: S, link: Rc<Link>, stall: Duration, io: ServerIo) {
     link.enter(Phase::Http2);
     let turn = Rc::<Cell<Turn>>::default();
-    let stall = caller.worker.plane.settings.client_timeouts.stall;
     let streams = Streams { link: Rc::clone(&link), turn: Rc::clone(&turn), stall };
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let answering = exchange::respond(Rc::clone(&caller), request.map(Inbound::Http2));
-        answer(answering, Rc::clone(&turn))
+        answer(service.call(request), Rc::clone(&turn))
     });
     let connection = http2::Builder::new(streams)
         .timer(TokioTimer::new())
@@ -57,17 +52,17 @@ pub(super) async fn serve(caller: Rc<Caller>, io: ServerIo) {
     run(&link, pin!(connection), |connection| connection.graceful_shutdown()).await;
 }
 
-async fn answer(
-    mut answering: exchange::ReplyFuture,
+async fn answer<B: AnswerBody>(
+    mut answering: impl Future<Output = Response<B>> + Unpin,
     turn: Rc<Cell<Turn>>,
-) -> Result<http::Response<Pieces>, Infallible> {
+) -> Result<Response<Pieces<B>>, Infallible> {
     let response = std::future::poll_fn(|cx| {
-        let response = answering.as_mut().poll(cx);
+        let response = Pin::new(&mut answering).poll(cx);
         turn.set(Turn::Gateway);
         response
     })
     .await;
-    Ok(response.map(|reply| Pieces { reply, rest: Bytes::new(), turn }))
+    Ok(response.map(|body| Pieces { body, rest: Bytes::new(), turn }))
 }
 
 /// The side that the stream which was polled last waits for.
@@ -136,14 +131,14 @@ impl Streams {
 
 /// An answer in pieces of a bounded size, which notes that a piece was taken.
 #[derive(Debug)]
-struct Pieces {
-    reply: Reply,
+struct Pieces<B> {
+    body: B,
     /// What is left of the piece before.
     rest: Bytes,
     turn: Rc<Cell<Turn>>,
 }
 
-impl Body for Pieces {
+impl<B: AnswerBody> Body for Pieces<B> {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -153,7 +148,7 @@ impl Body for Pieces {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if self.rest.is_empty() {
             self.turn.set(Turn::Gateway);
-            let frame = match ready!(Pin::new(&mut self.reply).poll_frame(cx)) {
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => frame,
                 end => return Poll::Ready(end),
             };
@@ -168,10 +163,10 @@ impl Body for Pieces {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.reply.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.rest.is_empty() { self.reply.size_hint() } else { SizeHint::default() }
+        if self.rest.is_empty() { self.body.size_hint() } else { SizeHint::default() }
     }
 }

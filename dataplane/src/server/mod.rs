@@ -1,9 +1,19 @@
-//! The listener's side: sockets, HTTP framing, paths and bodies.
+//! The listener's side: sockets, TLS, HTTP/1.1 and HTTP/2 by hyper, limits and drain, and the bodies of requests. It
+//! brings each request to a [`Service`](service::Service) and knows no path.
 
 pub(crate) mod accept;
+mod answer;
 pub(crate) mod body;
 pub(crate) mod connection;
-pub(crate) mod http1;
+mod gate;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod harness;
+mod http1;
 mod http2;
 pub(crate) mod io;
+pub(crate) mod service;
 pub(crate) mod unpack;
+
+/// Bytes that one connection moves before the others of its worker have their turn: a client that sends, or reads, as
+/// fast as the worker does would have it to itself for tens of megabytes.
+const TURN_BYTES: usize = 512 << 10;

@@ -1,0 +1,125 @@
+//! The body of an answer as hyper's HTTP/1.1 connection takes it. Short pieces that are there at the same time are
+//! joined: all that one read of an upstream brought leaves as one chunk, in one write.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+use shared::port::BoxError;
+
+use super::gate::Passage;
+use super::service::AnswerBody;
+
+/// A body of the service. When it is dropped, the exchange ends with the next flush.
+#[derive(Debug)]
+pub(super) struct Answer<B: AnswerBody> {
+    body: B,
+    passage: Rc<Passage>,
+    ahead: Ahead,
+}
+
+/// What was found behind the pieces that were joined.
+#[derive(Debug)]
+enum Ahead {
+    Nothing,
+    Item(Result<Frame<Bytes>, BoxError>),
+    End,
+}
+
+/// Pieces up to this size are joined; longer ones stay where they are.
+const SHORT_BYTES_MAX: usize = 4 << 10;
+/// Bytes of a piece that was joined.
+const JOINED_BYTES_MAX: usize = 16 << 10;
+
+impl<B: AnswerBody> Answer<B> {
+    pub(super) fn new(body: B, passage: Rc<Passage>) -> Self {
+        Self { body, passage, ahead: Ahead::Nothing }
+    }
+
+    /// Returns `first` with the short pieces that follow it at once.
+    fn join(&mut self, first: Bytes, cx: &mut Context<'_>) -> Bytes {
+        let mut joined = BytesMut::new();
+        while joined.len() < JOINED_BYTES_MAX && !self.body.is_end_stream() {
+            let Poll::Ready(item) = Pin::new(&mut self.body).poll_frame(cx) else { break };
+            let piece = match item.map(|item| item.map(Frame::into_data)) {
+                None => {
+                    self.ahead = Ahead::End;
+                    break;
+                }
+                Some(Ok(Ok(piece))) if piece.len() <= SHORT_BYTES_MAX => piece,
+                Some(Ok(Ok(piece))) => {
+                    self.ahead = Ahead::Item(Ok(Frame::data(piece)));
+                    break;
+                }
+                Some(Ok(Err(other))) => {
+                    self.ahead = Ahead::Item(Ok(other));
+                    break;
+                }
+                Some(Err(error)) => {
+                    self.ahead = Ahead::Item(Err(error));
+                    break;
+                }
+            };
+            if joined.is_empty() {
+                joined.extend_from_slice(&first);
+            }
+            joined.extend_from_slice(&piece);
+        }
+        if joined.is_empty() { first } else { joined.freeze() }
+    }
+}
+
+impl<B: AnswerBody> Body for Answer<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let item = match std::mem::replace(&mut self.ahead, Ahead::Nothing) {
+            Ahead::End => {
+                self.ahead = Ahead::End;
+                return Poll::Ready(None);
+            }
+            Ahead::Item(item) => return Poll::Ready(Some(item)),
+            Ahead::Nothing => ready!(Pin::new(&mut self.body).poll_frame(cx)),
+        };
+        let frame = match item.transpose()?.map(Frame::into_data) {
+            Some(Ok(piece)) if (1..=SHORT_BYTES_MAX).contains(&piece.len()) => {
+                Some(Frame::data(self.join(piece, cx)))
+            }
+            Some(Ok(piece)) => Some(Frame::data(piece)),
+            Some(Err(other)) => Some(other),
+            None => None,
+        };
+        Poll::Ready(frame.map(Ok))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self.ahead {
+            Ahead::Nothing => self.body.is_end_stream(),
+            Ahead::Item(_) => false,
+            Ahead::End => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.ahead {
+            Ahead::Nothing => self.body.size_hint(),
+            Ahead::Item(_) => SizeHint::default(),
+            Ahead::End => SizeHint::with_exact(0),
+        }
+    }
+}
+
+impl<B: AnswerBody> Drop for Answer<B> {
+    fn drop(&mut self) {
+        if self.body.is_cut() {
+            self.passage.end();
+        }
+        self.passage.note_answered();
+    }
+}

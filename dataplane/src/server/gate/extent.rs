@@ -1,0 +1,225 @@
+//! How far the body of a request reaches: so many bytes, or over its chunks to the end of the trailers (RFC 9112
+//! section 7.1). Nothing is decoded here; hyper does that. The gate follows the chunks to know where the next head
+//! begins, and refuses what hyper lets pass although another parser might read it differently.
+
+/// What is still to come of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// So many bytes.
+    Length(u64),
+    /// Chunks, then trailers.
+    Chunks(Chunks),
+}
+
+impl Extent {
+    /// Chunks of which nothing has come.
+    pub(super) fn chunked() -> Self {
+        Self::Chunks(Chunks::default())
+    }
+
+    /// Returns how many of the next bytes from the client belong to the body.
+    pub(super) fn follow(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
+        match self {
+            Self::Length(left) => Ok(take(left, bytes)),
+            Self::Chunks(chunks) => chunks.follow(bytes),
+        }
+    }
+
+    /// True if all of the body has come.
+    pub(super) fn has_ended(&self) -> bool {
+        match self {
+            Self::Length(left) => *left == 0,
+            Self::Chunks(chunks) => chunks.place == Place::Ended,
+        }
+    }
+}
+
+/// A place in a chunked body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Chunks {
+    place: Place,
+    /// The size of the chunk as far as it has been read, then what is left of its data.
+    left: u64,
+    /// Bytes behind the sizes of all chunks so far.
+    extension_bytes: u16,
+    trailer_bytes: u16,
+    trailers: u8,
+}
+
+/// ```text
+///   Size --> Blank --> Extension --> SizeLf --n > 0--> Data --> DataCr --> DataLf --> Size
+///                                      '--n = 0--> Line --> Trailer --> TrailerLf --> Line
+///                                                    '--> LastLf --> Ended
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// After so many digits of a size.
+    Size(u8),
+    Blank,
+    Extension,
+    SizeLf,
+    Data,
+    DataCr,
+    DataLf,
+    /// At the start of a trailer, or of the empty line behind the last one.
+    Line,
+    Trailer,
+    TrailerLf,
+    LastLf,
+    Ended,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Size(0)
+    }
+}
+
+/// Digits of a size: more than any body has, and no overflow.
+const DIGITS_MAX: u8 = 15;
+/// Bytes of the extensions of all chunks of a body.
+const EXTENSION_BYTES_MAX: u16 = 16 << 10;
+/// Bytes of all trailers of a body.
+const TRAILER_BYTES_MAX: u16 = 4 << 10;
+/// Trailers of a body.
+const TRAILERS_MAX: u8 = 32;
+
+const BAD_SIZE: &str = "a chunk has a size that is no number";
+const BAD_LINE: &str = "a chunk has a line without a carriage return";
+
+impl Chunks {
+    fn follow(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
+        let mut used = 0;
+        while self.place != Place::Ended {
+            let rest = bytes.get(used..).unwrap_or_default();
+            let Some(byte) = rest.first() else { break };
+            if self.place == Place::Data {
+                used += take(&mut self.left, rest);
+                if self.left == 0 {
+                    self.place = Place::DataCr;
+                }
+            } else {
+                self.place = self.step(*byte)?;
+                used += 1;
+            }
+        }
+        Ok(used)
+    }
+
+    /// Returns the place behind `byte`, which is no data.
+    fn step(&mut self, byte: u8) -> Result<Place, &'static str> {
+        match (self.place, byte) {
+            (Place::Size(digits), _) if digits < DIGITS_MAX && byte.is_ascii_hexdigit() => {
+                let digit = char::from(byte).to_digit(16).unwrap_or_default();
+                self.left = self.left << 4 | u64::from(digit);
+                Ok(Place::Size(digits + 1))
+            }
+            (Place::Size(0), _) => Err(BAD_SIZE),
+            (Place::Size(_) | Place::Blank | Place::Extension, b'\r') => Ok(Place::SizeLf),
+            (Place::Size(_) | Place::Blank, b' ' | b'\t') => self.extend(Place::Blank),
+            (Place::Size(_) | Place::Blank, b';') => self.extend(Place::Extension),
+            (Place::Size(_) | Place::Blank, _) => Err(BAD_SIZE),
+            (Place::Extension, _) if is_text(byte) => self.extend(Place::Extension),
+            (Place::Extension, _) => Err("a chunk has an extension with a control character"),
+            (Place::SizeLf, b'\n') => Ok(if self.left == 0 { Place::Line } else { Place::Data }),
+            (Place::DataCr, b'\r') => Ok(Place::DataLf),
+            (Place::DataLf, b'\n') => Ok(Place::Size(0)),
+            (Place::DataCr | Place::DataLf, _) => Err("a chunk does not end where it should"),
+            (Place::Line, b'\r') => Ok(Place::LastLf),
+            (Place::Line | Place::Trailer, _) if is_text(byte) => self.trail(),
+            (Place::Trailer, b'\r') => Ok(Place::TrailerLf),
+            (Place::Line | Place::Trailer, _) => Err("a trailer has a control character"),
+            (Place::TrailerLf, b'\n') => Ok(Place::Line),
+            (Place::LastLf, b'\n') => Ok(Place::Ended),
+            (Place::SizeLf | Place::TrailerLf | Place::LastLf, _) => Err(BAD_LINE),
+            (Place::Data | Place::Ended, _) => Ok(self.place),
+        }
+    }
+
+    /// Counts a byte behind a size.
+    fn extend(&mut self, place: Place) -> Result<Place, &'static str> {
+        self.extension_bytes += 1;
+        let fits = self.extension_bytes <= EXTENSION_BYTES_MAX;
+        if fits { Ok(place) } else { Err("its chunks have extensions that are too long together") }
+    }
+
+    /// Counts a byte of a trailer, and the trailer if that begins with it.
+    fn trail(&mut self) -> Result<Place, &'static str> {
+        self.trailers += u8::from(self.place == Place::Line);
+        self.trailer_bytes += 1;
+        let fits = self.trailers <= TRAILERS_MAX && self.trailer_bytes <= TRAILER_BYTES_MAX;
+        if fits { Ok(Place::Trailer) } else { Err("its trailers are too many or too long") }
+    }
+}
+
+/// Takes as many of `bytes` as are `left`; returns how many that are.
+fn take(left: &mut u64, bytes: &[u8]) -> usize {
+    let count = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+    *left -= count as u64;
+    count
+}
+
+/// True for what may stand in a line: visible characters, spaces, tabs, and bytes beyond ASCII.
+fn is_text(byte: u8) -> bool {
+    byte == b'\t' || byte >= b' ' && byte != 0x7f
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Follows `wire` in two parts; returns how many bytes belong to the body, if all of it came.
+    fn follow(wire: &[u8], cut: usize) -> Result<Option<usize>, &'static str> {
+        let mut extent = Extent::chunked();
+        let first = extent.follow(&wire[..cut])?;
+        let second = if first == cut { extent.follow(&wire[cut..])? } else { 0 };
+        Ok(extent.has_ended().then_some(first + second))
+    }
+
+    #[test]
+    fn the_end_is_found_however_the_body_is_cut() {
+        let body = b"5\r\nhello\r\n1;ext=1\r\n \r\nA \t\r\n0123456789\r\n0\r\nX-Trailer: a\r\n\r\n";
+        let wire = [body.as_slice(), b"GET / HTTP/1.1"].concat();
+        for cut in 0..=wire.len() {
+            assert_eq!(follow(&wire, cut), Ok(Some(body.len())), "cut at {cut}");
+        }
+        for length in 0..body.len() {
+            assert_eq!(follow(&body[..length], 0), Ok(None), "{length} bytes are not all of it");
+        }
+    }
+
+    #[test]
+    fn a_coding_in_doubt_is_refused() {
+        let long = [b"1;".as_slice(), &[b'x'; 16 << 10], b"\r\na\r\n"].concat();
+        let trailers = [b"0\r\n".as_slice(), &b"a: b\r\n".repeat(33), b"\r\n"].concat();
+        let trailer = [b"0\r\na: ".as_slice(), &[b'x'; 4 << 10], b"\r\n\r\n"].concat();
+        let wires: [&[u8]; 11] = [
+            b"5\nhello\r\n",
+            b"5\r\nhelloX\r\n",
+            b"5\r\r\nhello\r\n",
+            b"5\x0c\r\nhello\r\n",
+            b"5;a\0\r\nhello\r\n",
+            b"x\r\n",
+            b"\r\n",
+            b"-1\r\n",
+            b"0x5\r\nhello\r\n",
+            b"1000000000000000\r\n",
+            b"0\r\na: b\n\r\n",
+        ];
+        for wire in wires {
+            for cut in 0..=wire.len() {
+                assert!(follow(wire, cut).is_err(), "{:?} cut at {cut}", String::from_utf8_lossy(wire));
+            }
+        }
+        for wire in [&long, &trailers, &trailer] {
+            assert!(follow(wire, wire.len() / 2).is_err(), "{:?}", String::from_utf8_lossy(wire));
+        }
+    }
+
+    #[test]
+    fn a_length_is_followed_to_its_end() {
+        let mut extent = Extent::Length(5);
+        assert_eq!((extent.follow(b"abc"), extent.has_ended()), (Ok(3), false));
+        assert_eq!((extent.follow(b"defg"), extent.has_ended()), (Ok(2), true));
+    }
+}

@@ -1,0 +1,377 @@
+//! The gate between a client and hyper's HTTP/1.1 connection (LIM-5). hyper reads through it and gets no byte of a
+//! request head before all of it has come and has passed the rules of `head`, which are stricter than hyper's own.
+//! In place of a head that fails, hyper reads a harmless request, which the service answers with the refusal: so hyper
+//! writes every answer. Bodies are followed to the byte behind them, where the next head begins.
+//!
+//! ```text
+//!   Head --passes--> Body --all of it has come--> Head
+//!    |                '--bad chunk--> Broken   (an error for hyper, and so for the reader of the body)
+//!    '--fails--> Refused                       (nothing more is read)
+//! ```
+
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+use tokio_util::io::poll_read_buf;
+
+mod extent;
+mod head;
+mod passage;
+
+use self::extent::Extent;
+use self::head::Refusal;
+pub(super) use self::passage::{Passage, Refused, Verdict};
+use super::io::{Link, Order, Phase};
+
+/// The client's socket as hyper's HTTP/1.1 connection sees it.
+#[derive(Debug)]
+pub(crate) struct Gate<Io> {
+    io: Io,
+    link: Rc<Link>,
+    passage: Rc<Passage>,
+    next: Next,
+    /// The rest of a head that has been judged, on its way to hyper.
+    head: Bytes,
+    /// Bytes that have been read and are not judged, or did not fit into hyper's buffer.
+    unread: BytesMut,
+    /// Bytes of `unread` in which the end of a head was searched.
+    searched: usize,
+    farewell: Farewell,
+}
+
+/// The meaning of the next byte from the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Head,
+    Body(Extent),
+    /// The body cannot be read on, and why.
+    Broken(&'static str),
+    Refused,
+}
+
+/// The end of a connection: a socket that is closed with bytes unread is reset, and the last answer may be lost.
+#[derive(Debug, Default)]
+struct Farewell {
+    is_shut: bool,
+    /// Bytes that were read and thrown away.
+    drained: usize,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// What hyper reads in place of a head that is refused.
+const IN_PLACE_OF_REFUSED: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
+/// Room for a part of a head that does not come as a whole.
+const ROOM: usize = 4 << 10;
+/// How long a client may take to read why its request was refused.
+const LINGER: Duration = Duration::from_secs(1);
+/// The longest rest of a request that is read and thrown away meanwhile.
+const LEFT_BYTES_MAX: usize = 4 << 20;
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
+    pub(super) fn new(io: Io, link: Rc<Link>, passage: Rc<Passage>) -> Self {
+        Self {
+            io,
+            link,
+            passage,
+            next: Next::Head,
+            head: Bytes::new(),
+            unread: BytesMut::new(),
+            searched: 0,
+            farewell: Farewell::default(),
+        }
+    }
+
+    /// Waits for the next head and judges it. A head that comes as a whole stays in `buf`, with what follows of its body;
+    /// another one goes through `unread` and `head`. False at the end of the connection.
+    fn poll_head(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<bool>> {
+        if self.passage.is_judged() {
+            // hyper has a head already; it reads again when the service has that.
+            return Poll::Pending;
+        }
+        if self.is_closing() {
+            return Poll::Ready(Ok(false));
+        }
+        if self.unread.is_empty() {
+            // An idle connection keeps no memory here.
+            self.unread = BytesMut::new();
+            let before = buf.filled().len();
+            ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+            let bytes = buf.filled().get(before..).unwrap_or_default();
+            if bytes.is_empty() {
+                return Poll::Ready(Ok(false));
+            }
+            if let Some(count) = self.admit_at_once(bytes) {
+                buf.set_filled(before + count);
+                return Poll::Ready(Ok(true));
+            }
+            self.unread.extend_from_slice(bytes);
+            buf.set_filled(before);
+        }
+        self.poll_head_in_parts(cx)
+    }
+
+    /// Admits the head at the start of `bytes` if all of it is there and passes. Returns how many of the bytes hyper may
+    /// have; the others are kept.
+    fn admit_at_once(&mut self, bytes: &[u8]) -> Option<usize> {
+        if bytes.starts_with(b"\r\n") {
+            return None;
+        }
+        let end = head::end(bytes, 0).ok()??;
+        let (head, rest) = bytes.split_at_checked(end)?;
+        let mut extent = head::judge(head).ok()?;
+        let length = extent.follow(rest).ok()?;
+        self.admit(extent);
+        self.unread.extend_from_slice(rest.get(length..).unwrap_or_default());
+        Some(end + length)
+    }
+
+    fn poll_head_in_parts(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        loop {
+            // RFC 9112 section 2.2: an empty line before the request line is skipped.
+            while self.unread.starts_with(b"\r\n") {
+                self.unread.advance(2);
+                self.searched = 0;
+            }
+            match head::end(&self.unread, self.searched) {
+                Ok(Some(end)) => {
+                    let head = self.unread.split_to(end).freeze();
+                    match head::judge(&head) {
+                        Ok(extent) => {
+                            self.head = head;
+                            self.admit(extent);
+                        }
+                        Err(why) => self.refuse(why, &head),
+                    }
+                    return Poll::Ready(Ok(true));
+                }
+                Ok(None) => self.searched = self.unread.len(),
+                Err(why) => {
+                    let head = std::mem::take(&mut self.unread);
+                    self.refuse(why, &head);
+                    return Poll::Ready(Ok(true));
+                }
+            }
+            if self.is_closing() {
+                return Poll::Ready(Ok(false));
+            }
+            if !self.unread.is_empty() && self.link.phase() == Phase::Idle {
+                self.link.enter(Phase::Head);
+            }
+            self.unread.reserve(ROOM);
+            if ready!(poll_read_buf(Pin::new(&mut self.io), cx, &mut self.unread))? == 0 {
+                return Poll::Ready(Ok(false));
+            }
+        }
+    }
+
+    /// True if no other request is to be read. In a drain, one that has begun to come is.
+    fn is_closing(&self) -> bool {
+        let finishes = self.link.order.get() == Order::Finish && self.unread.is_empty();
+        (finishes || self.passage.is_ending()) && self.link.phase() != Phase::Busy
+    }
+
+    fn admit(&mut self, extent: Extent) {
+        self.searched = 0;
+        self.passage.judge(Verdict::Admitted);
+        self.expect(extent);
+    }
+
+    fn refuse(&mut self, why: Refusal, head: &[u8]) {
+        let path = head::path(head).to_owned();
+        self.passage.judge(Verdict::Refused(Box::new(Refused { path, why })));
+        self.passage.has_come(false);
+        self.link.enter(Phase::Busy);
+        self.head = Bytes::from_static(IN_PLACE_OF_REFUSED);
+        self.next = Next::Refused;
+    }
+
+    /// Notes what is to come of a body.
+    fn expect(&mut self, extent: Extent) {
+        let has_come = extent.has_ended();
+        self.next = if has_come { Next::Head } else { Next::Body(extent) };
+        self.passage.has_come(has_come);
+        if self.link.phase() != Phase::Busy {
+            self.link.enter(Phase::Busy);
+        }
+    }
+
+    /// Follows `bytes` of the body; returns how many of them belong to it.
+    fn follow(&mut self, mut extent: Extent, bytes: &[u8]) -> io::Result<usize> {
+        match extent.follow(bytes) {
+            Ok(count) => {
+                self.expect(extent);
+                Ok(count)
+            }
+            Err(why) => {
+                self.next = Next::Broken(why);
+                Err(invalid(why))
+            }
+        }
+    }
+
+    /// Hands over what is there of the body, or reads it straight into `buf`.
+    fn poll_body(
+        &mut self,
+        extent: Extent,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.unread.is_empty() {
+            let bytes = self.unread.split_to(self.unread.len().min(buf.remaining()));
+            let count = self.follow(extent, &bytes)?;
+            buf.put_slice(bytes.get(..count).unwrap_or_default());
+            self.put_back(bytes.get(count..).unwrap_or_default());
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
+        let bytes = buf.filled().get(before..).unwrap_or_default();
+        let count = self.follow(extent, bytes)?;
+        self.put_back(bytes.get(count..).unwrap_or_default());
+        buf.set_filled(before + count);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Keeps `bytes`, which belong to the next request, before what is unread.
+    fn put_back(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            let behind = std::mem::replace(&mut self.unread, BytesMut::from(bytes));
+            self.unread.extend_from_slice(&behind);
+        }
+    }
+
+    /// An answer is out as a whole.
+    fn end_exchange(&self, cx: &Context<'_>) {
+        self.link.enter(match (self.passage.is_judged(), self.unread.is_empty()) {
+            (true, _) => Phase::Busy,
+            (false, true) => Phase::Idle,
+            (false, false) => Phase::Head,
+        });
+        if self.is_closing() {
+            // hyper waits for the client; it is to read once more, and finds the end.
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// Reads what the client still sends, and throws it away.
+    fn poll_drained(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.farewell.drained < LEFT_BYTES_MAX {
+            self.unread.clear();
+            self.unread.reserve(ROOM);
+            match poll_read_buf(Pin::new(&mut self.io), cx, &mut self.unread) {
+                Poll::Ready(Ok(1..)) => self.farewell.drained += self.unread.len(),
+                Poll::Ready(Ok(0) | Err(_)) => break,
+                Poll::Pending => {
+                    let timer =
+                        self.farewell.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+                    return timer.as_mut().poll(cx);
+                }
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+fn invalid(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gate<Io> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let gate = self.get_mut();
+        let before = buf.filled().len();
+        if gate.head.is_empty() && gate.next == Next::Head && !ready!(gate.poll_head(cx, buf))? {
+            return Poll::Ready(Ok(()));
+        }
+        let count = gate.head.len().min(buf.remaining());
+        buf.put_slice(&gate.head.split_to(count));
+        if buf.filled().len() > before {
+            return Poll::Ready(Ok(()));
+        }
+        match gate.next {
+            Next::Body(extent) => gate.poll_body(extent, cx, buf),
+            Next::Broken(why) => Poll::Ready(Err(invalid(why))),
+            Next::Head | Next::Refused => Poll::Pending,
+        }
+    }
+}
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<Io> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let gate = self.get_mut();
+        let left = ready!(gate.poll_turn(cx));
+        let part = buf.get(..left).unwrap_or(buf);
+        let count = ready!(Pin::new(&mut gate.io).poll_write(cx, part))?;
+        gate.passage.spend(count);
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let gate = self.get_mut();
+        let left = ready!(gate.poll_turn(cx));
+        let mut bytes = 0;
+        let fitting = bufs.iter().take_while(|buf| {
+            bytes += buf.len();
+            bytes <= left
+        });
+        let bufs = match (fitting.count(), bufs.first()) {
+            (0, Some(first)) => return Pin::new(gate).poll_write(cx, first),
+            (count, _) => bufs.get(..count).unwrap_or_default(),
+        };
+        let count = ready!(Pin::new(&mut gate.io).poll_write_vectored(cx, bufs))?;
+        gate.passage.spend(count);
+        Poll::Ready(Ok(count))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    /// hyper flushes when all that it has is written.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let gate = self.get_mut();
+        ready!(Pin::new(&mut gate.io).poll_flush(cx))?;
+        if gate.passage.take_answered() {
+            gate.end_exchange(cx);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends the connection so that the last answer arrives.
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let gate = self.get_mut();
+        if !gate.farewell.is_shut {
+            ready!(Pin::new(&mut gate.io).poll_shutdown(cx))?;
+            gate.farewell.is_shut = true;
+        }
+        let is_between = gate.next == Next::Head && gate.unread.is_empty() && !gate.passage.is_judged();
+        if is_between { Poll::Ready(Ok(())) } else { gate.poll_drained(cx).map(Ok) }
+    }
+}
+
+impl<Io> Gate<Io> {
+    /// Returns how many bytes may still be written in this turn of the connection. A writer that has had its turn comes
+    /// back when the other connections of the worker have had theirs.
+    fn poll_turn(&self, cx: &Context<'_>) -> Poll<usize> {
+        let left = self.passage.turn();
+        if left == 0 {
+            self.link.write_blocked.set(true);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(left)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! Connections through the gate and hyper: what is served, what is refused, and how answers leave.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::server::TURN_BYTES;
+use crate::server::harness::{Asked, Heard, Pieces, through_gate, without_gate};
+
+/// Answers `/short/N` with N short pieces, `/long/N` with N bytes, `/cut` as a stream that failed, others with "ok".
+fn answer(asked: &Asked) -> Pieces {
+    let number = asked.uri.path().rsplit('/').next().and_then(|number| number.parse::<usize>().ok());
+    let piece = Bytes::from_static(b"a piece\n");
+    let left = match (asked.uri.path().get(..5), number) {
+        (Some("/shor"), Some(count)) => vec![piece; count],
+        (Some("/long"), Some(count)) => vec![Bytes::from(vec![b'x'; count])],
+        _ => vec![Bytes::from_static(b"ok")],
+    };
+    Pieces { left: VecDeque::from(left), is_cut: asked.uri.path() == "/cut" }
+}
+
+fn serve(bytes: &str) -> Heard {
+    through_gate(&[bytes.as_bytes()], answer)
+}
+
+fn paths(heard: &Heard) -> Vec<&str> {
+    heard.requests.iter().map(|asked| asked.uri.path()).collect()
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")
+}
+
+/// Requests of every sort, behind one another.
+fn conversation() -> String {
+    [
+        "\r\nPOST /length HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello",
+        "POST /chunks HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n",
+        "5 ;a=b\r\nhello\r\n6\r\n there\r\n0\r\nx-sum: 1\r\n\r\n",
+        "POST /nothing HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n",
+        &get("/short/3"),
+        "HEAD /head HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET /old HTTP/1.0\r\nconnection: keep-alive\r\n\r\n",
+        "GET /last HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+        &get("/never"),
+    ]
+    .concat()
+}
+
+#[test]
+fn requests_behind_one_another_are_the_same_however_they_are_cut() {
+    let bytes = conversation();
+    let whole = serve(&bytes);
+    assert_eq!(
+        paths(&whole),
+        ["/length", "/chunks", "/nothing", "/short/3", "/head", "/old", "/last"],
+        "{}",
+        whole.text()
+    );
+    let bodies = ["hello", "hello there", "", "", "", "", ""].map(|body| Some(Bytes::from(body)));
+    assert!(whole.requests.iter().map(|asked| asked.body.clone()).eq(bodies));
+    assert!(whole.is_shut && whole.refused.is_empty());
+    assert_eq!(whole.text().matches("HTTP/1.").count(), 7, "{}", whole.text());
+    let skipped = bytes.len() - get("/never").len();
+    for cut in 0..=skipped {
+        let (first, second) = bytes.as_bytes().split_at(cut);
+        let parts = through_gate(&[first, second], answer);
+        assert_eq!(parts.requests, whole.requests, "cut at {cut}");
+    }
+    let crumbs: Vec<_> = bytes.as_bytes().chunks(1).collect();
+    assert_eq!(through_gate(&crumbs, answer).requests, whole.requests, "byte by byte");
+    let straight = without_gate(bytes.as_bytes());
+    assert_eq!(straight, whole.requests, "hyper reads the same without the gate");
+}
+
+#[test]
+fn a_refused_head_is_answered_and_ends_the_connection() {
+    let bad = "POST /v1/messages HTTP/1.1\r\nhost: a\r\nhost: b\r\ncontent-length: 5\r\n\r\nhello";
+    let heard = serve(&[&get("/first"), bad, &get("/behind")].concat());
+    assert_eq!(paths(&heard), ["/first"]);
+    let [(path, why)] = heard.refused.as_slice() else { panic!("{heard:?}") };
+    assert!(path == "/v1/messages" && why.contains("more than one"), "{path}: {why}");
+    assert!(heard.is_shut && heard.text().contains("HTTP/1.1 400 "), "{}", heard.text());
+    assert!(heard.text().contains("connection: close"), "{}", heard.text());
+}
+
+#[test]
+fn a_request_cannot_pass_for_a_refused_one() {
+    let heard = serve(std::str::from_utf8(super::IN_PLACE_OF_REFUSED).unwrap());
+    assert_eq!((paths(&heard), heard.refused.len()), (vec!["/"], 0));
+}
+
+#[test]
+fn a_body_with_a_bad_chunk_is_broken_and_nothing_behind_it_is_served() {
+    let head = "POST /chunks HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+    for chunks in [
+        "5;a\0\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhello\r\n0\r\nA: b\n\r\n",
+        "5\r\nhello\r\n0\r\nno field\r\n\r\n",
+    ] {
+        let bytes = [head, chunks, &get("/behind")].concat();
+        for cut in [0, head.len(), head.len() + 8] {
+            let (first, second) = bytes.as_bytes().split_at(cut);
+            let heard = through_gate(&[first, second], answer);
+            let bodies: Vec<_> = heard.requests.iter().map(|asked| asked.body.is_some()).collect();
+            assert_eq!(bodies, [false], "{chunks:?} cut at {cut}: {heard:?}");
+            assert!(heard.is_shut && heard.text().starts_with("HTTP/1.1 400 "), "{}", heard.text());
+        }
+    }
+}
+
+#[test]
+fn a_head_in_many_pieces_passes_up_to_the_limit() {
+    let head =
+        |bytes: usize| get("/long/1").replace("\r\n\r\n", &format!("\r\nx: {}\r\n\r\n", "x".repeat(bytes)));
+    for (bytes, requests) in [(100 << 10, 1), (super::head::HEAD_BYTES_MAX, 0)] {
+        let head = head(bytes);
+        let pieces: Vec<_> = head.as_bytes().chunks(5_000).collect();
+        let heard = through_gate(&pieces, answer);
+        assert_eq!((heard.requests.len(), heard.refused.len()), (requests, 1 - requests), "{bytes}");
+    }
+}
+
+#[test]
+fn pieces_that_are_there_together_leave_in_one_write() {
+    let heard = serve(&get("/short/500"));
+    assert_eq!(heard.writes.len(), 1, "{:?}", heard.writes.iter().map(Vec::len).collect::<Vec<_>>());
+    assert_eq!(heard.text().matches("a piece\n").count(), 500);
+    assert!(heard.text().ends_with("\r\n0\r\n\r\n"), "{}", heard.text());
+}
+
+#[test]
+fn a_long_answer_is_written_in_turns() {
+    let heard = serve(&get(&format!("/long/{}", 3 * TURN_BYTES)));
+    assert!(heard.writes.iter().all(|write| write.len() <= TURN_BYTES));
+    assert!(heard.writes.len() > 3 && heard.text().len() > 3 * TURN_BYTES);
+}
+
+#[test]
+fn the_connection_closes_behind_an_answer_that_was_cut() {
+    let heard = serve(&[get("/cut"), get("/behind")].concat());
+    assert_eq!(paths(&heard), ["/cut"]);
+    let heard = serve(&get("/cut"));
+    assert!(heard.is_shut && heard.text().ends_with("ok"), "{}", heard.text());
+}
+
+#[test]
+fn a_client_of_http_1_0_is_answered_in_its_own_way() {
+    let old = |path: &str, fields: &str| serve(&format!("GET {path} HTTP/1.0\r\n{fields}\r\n"));
+    let kept = old("/short/1", "connection: keep-alive\r\n");
+    assert!(!kept.is_shut && kept.text().contains("connection: keep-alive\r\n"), "{}", kept.text());
+    for (path, fields) in [("/short/1", ""), ("/short/2", "connection: keep-alive\r\n")] {
+        let heard = old(path, fields);
+        let text = heard.text();
+        assert!(heard.is_shut && !text.contains("keep-alive") && !text.contains("chunked"), "{text}");
+        assert!(text.ends_with("a piece\n"), "{text}");
+    }
+}
+
+#[test]
+fn a_client_that_waits_for_100_gets_it_once() {
+    let head = "POST /length HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n";
+    let heard = serve(head);
+    assert_eq!(heard.text(), "HTTP/1.1 100 Continue\r\n\r\n");
+    let heard = through_gate(&[head.as_bytes(), b"hello"], answer);
+    assert_eq!((paths(&heard), heard.text().matches("100 Continue").count()), (vec!["/length"], 1));
+}

@@ -1,0 +1,242 @@
+//! Connections of HTTP/1.1 without sockets, for tests and for `fuzz/`: the bytes of a client, what hyper makes of them
+//! behind the gate or without it, and what is written.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::Bytes;
+use http::header::CONNECTION;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use shared::port::BoxError;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::io::{Link, Phase};
+use super::service::{AnswerBody, Service};
+use crate::error::Fault;
+
+/// A request as the service got it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) version: Version,
+    pub(crate) headers: HeaderMap,
+    /// All of the body; `None` if it is broken.
+    pub(crate) body: Option<Bytes>,
+}
+
+/// A connection after the client has sent all that it sends.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// Requests that were read to their end, in order.
+    pub(crate) requests: Vec<Asked>,
+    /// Paths of heads that were refused, and why.
+    pub(crate) refused: Vec<(String, String)>,
+    /// Each write of the server.
+    pub(crate) writes: Vec<Vec<u8>>,
+    /// The server has closed its side.
+    pub(crate) is_shut: bool,
+}
+
+impl Heard {
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.writes.concat()).into_owned()
+    }
+}
+
+/// The client's socket: pieces to be read one after the other, and what was written. The client waits when it has sent
+/// all, and leaves when the server closes.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    pieces: VecDeque<Bytes>,
+    heard: Rc<RefCell<Heard>>,
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Some(mut piece) = self.pieces.pop_front() else {
+            return if self.heard.borrow().is_shut { Poll::Ready(Ok(())) } else { Poll::Pending };
+        };
+        buf.put_slice(&piece.split_to(piece.len().min(buf.remaining())));
+        if !piece.is_empty() {
+            self.pieces.push_front(piece);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.heard.borrow_mut().writes.push(buf.to_vec());
+        Poll::Ready(Ok(buf.len()))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = bufs.iter().flat_map(|buf| buf.iter().copied()).collect::<Vec<_>>();
+        let count = written.len();
+        self.heard.borrow_mut().writes.push(written);
+        Poll::Ready(Ok(count))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.heard.borrow_mut().is_shut = true;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Pieces of an answer, all there at once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pieces {
+    pub(crate) left: VecDeque<Bytes>,
+    pub(crate) is_cut: bool,
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Poll::Ready(self.left.pop_front().map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.left.len() {
+            0 | 1 => SizeHint::with_exact(self.left.iter().map(|piece| piece.len() as u64).sum()),
+            _ => SizeHint::default(),
+        }
+    }
+}
+
+impl AnswerBody for Pieces {
+    fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+}
+
+/// Reads each request to its end, notes it, and answers.
+#[derive(Clone)]
+pub(crate) struct Recorder {
+    pub(crate) heard: Rc<RefCell<Heard>>,
+    pub(crate) answer: fn(&Asked) -> Pieces,
+}
+
+impl Recorder {
+    async fn record(self, parts: Parts, body: Incoming) -> Response<Pieces> {
+        let body = body.collect().await.ok().map(|body| body.to_bytes());
+        let Parts { method, uri, version, headers, .. } = parts;
+        let asked = Asked { method, uri, version, headers, body };
+        let mut response = Response::new((self.answer)(&asked));
+        if asked.body.is_none() {
+            *response.status_mut() = StatusCode::BAD_REQUEST;
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        self.heard.borrow_mut().requests.push(asked);
+        response
+    }
+}
+
+impl Service for Recorder {
+    type Body = Pieces;
+    type Future = Pin<Box<dyn Future<Output = Response<Pieces>>>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (parts, body) = request.into_parts();
+        Box::pin(self.clone().record(parts, body))
+    }
+
+    fn refuse(&self, path: &str, fault: Fault) -> Response<Pieces> {
+        self.heard.borrow_mut().refused.push((path.to_owned(), fault.message.to_string()));
+        let mut response = Response::new(Pieces::default());
+        *response.status_mut() = StatusCode::from_u16(fault.status()).unwrap_or_default();
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+    }
+}
+
+/// Serves a connection that brings `pieces`, behind the gate.
+pub(crate) fn through_gate(pieces: &[&[u8]], answer: fn(&Asked) -> Pieces) -> Heard {
+    let heard = Rc::<RefCell<Heard>>::default();
+    let service = Recorder { heard: Rc::clone(&heard), answer };
+    let link = Rc::new(Link::new(Phase::Idle, Rc::default()));
+    drive(super::http1::serve(service, link, wire(pieces, &heard)));
+    heard.take()
+}
+
+/// Serves a connection that brings `bytes` by hyper alone.
+pub(crate) fn without_gate(bytes: &[u8]) -> Vec<Asked> {
+    let heard = Rc::<RefCell<Heard>>::default();
+    let service = Recorder { heard: Rc::clone(&heard), answer: |_| Pieces::default() };
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answering = service.call(request);
+        async { Ok::<_, Infallible>(answering.await) }
+    });
+    let io = TokioIo::new(wire(&[bytes], &heard));
+    drive(http1::Builder::new().header_read_timeout(None).serve_connection(io, service));
+    heard.take().requests
+}
+
+fn wire(pieces: &[&[u8]], heard: &Rc<RefCell<Heard>>) -> Wire {
+    let pieces = pieces.iter().filter(|piece| !piece.is_empty());
+    Wire { pieces: pieces.map(|piece| Bytes::copy_from_slice(piece)).collect(), heard: Rc::clone(heard) }
+}
+
+/// Notes that a future wants to be polled again.
+#[derive(Debug, Default)]
+struct Again(AtomicBool);
+
+impl Wake for Again {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Polls `future` until it has ended, or waits for what never comes.
+fn drive(future: impl Future) {
+    let mut future = pin!(future);
+    let again = Arc::<Again>::default();
+    let waker = Waker::from(Arc::clone(&again));
+    loop {
+        let is_ready = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        if is_ready || !again.0.swap(false, Ordering::Relaxed) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! HTTP/1.1 from clients. hyper speaks it, in the task of the connection, behind the [`Gate`]; a client that leaves takes
+//! its request with it, because the request's future is a part of the connection's.
+//!
+//! An upgrade needs nothing else here: behind a 101 hyper leaves the socket open, and the parts of its connection have
+//! the gate and what was read.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use http::header::CONNECTION;
+use http::{HeaderMap, HeaderValue, Request, Response, Version};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::answer::Answer;
+use super::gate::{Gate, Passage, Refused, Verdict};
+use super::io::{Link, Order};
+use super::service::Service;
+
+/// Bytes that hyper reads at once of a large body, and keeps for a client that does not read. A head must fit.
+const BUFFER_BYTES_MAX: usize = 256 << 10;
+
+/// Serves a connection until it ends.
+pub(super) async fn serve<S: Service>(
+    service: S,
+    link: Rc<Link>,
+    io: impl AsyncRead + AsyncWrite + Unpin + 'static,
+) {
+    let passage = Rc::<Passage>::default();
+    let gate = Gate::new(io, Rc::clone(&link), Rc::clone(&passage));
+    let requests = Requests { service, link, passage: Rc::clone(&passage) };
+    // Slow heads are cut by the worker's sweeper, which costs no timer a request.
+    let mut connection = http1::Builder::new()
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .header_read_timeout(None)
+        .serve_connection(TokioIo::new(gate), requests);
+    let outcome = poll_fn(|cx| {
+        passage.begin_turn();
+        Pin::new(&mut connection).poll(cx)
+    })
+    .await;
+    // A fault ends the connection as it is. Otherwise it is shut down, which hyper does not do behind a request that asked
+    // for an upgrade, nor where another request was read behind the last answer.
+    if outcome.is_ok() || passage.is_ending() {
+        let mut io = connection.into_parts().io;
+        poll_fn(|cx| hyper::rt::Write::poll_shutdown(Pin::new(&mut io), cx)).await.ok();
+    }
+}
+
+/// Brings what hyper has read to the service.
+#[derive(Debug)]
+struct Requests<S> {
+    service: S,
+    link: Rc<Link>,
+    passage: Rc<Passage>,
+}
+
+impl<S: Service> hyper::service::Service<Request<Incoming>> for Requests<S> {
+    type Response = Response<Answer<S::Body>>;
+    type Error = Ended;
+    type Future = Answering<S>;
+
+    fn call(&self, request: Request<Incoming>) -> Answering<S> {
+        let stage = match self.passage.take_verdict() {
+            _ if self.passage.is_ending() => Stage::Ended,
+            Some(Verdict::Admitted) => Stage::Served {
+                http10: request.version() == Version::HTTP_10,
+                answering: self.service.call(request),
+            },
+            Some(Verdict::Refused(refused)) => {
+                let Refused { path, why } = *refused;
+                Stage::Refused(Some(Box::new(self.service.refuse(&path, why.fault()))))
+            }
+            None => {
+                tracing::error!("a request passed the gate without a verdict, and its connection ends");
+                Stage::Ended
+            }
+        };
+        Answering { stage, link: Rc::clone(&self.link), passage: Rc::clone(&self.passage) }
+    }
+}
+
+/// The connection ends before the request is served.
+#[derive(Debug)]
+struct Ended;
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the connection ends before this request")
+    }
+}
+
+impl std::error::Error for Ended {}
+
+/// A request that is being answered.
+struct Answering<S: Service> {
+    stage: Stage<S>,
+    link: Rc<Link>,
+    passage: Rc<Passage>,
+}
+
+enum Stage<S: Service> {
+    Served { http10: bool, answering: S::Future },
+    Refused(Option<Box<Response<S::Body>>>),
+    Ended,
+}
+
+impl<S: Service> Future for Answering<S> {
+    type Output = Result<Response<Answer<S::Body>>, Ended>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (response, http10) = match &mut self.stage {
+            Stage::Served { http10, answering } => (ready!(Pin::new(answering).poll(cx)), *http10),
+            Stage::Refused(response) => match response.take() {
+                Some(response) => (*response, false),
+                None => return Poll::Ready(Err(Ended)),
+            },
+            Stage::Ended => return Poll::Ready(Err(Ended)),
+        };
+        Poll::Ready(Ok(self.finish(response, http10)))
+    }
+}
+
+impl<S: Service> Answering<S> {
+    /// Notes in the head what becomes of the connection.
+    fn finish(&self, mut response: Response<S::Body>, http10: bool) -> Response<Answer<S::Body>> {
+        let is_endless = http10 && response.body().size_hint().exact().is_none();
+        let is_last = is_endless || self.link.order.get() != Order::None || !self.passage.has_request();
+        if is_last {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if http10 && closes(response.headers()) {
+            // hyper asks clients of HTTP/1.0 to keep the connection unless the answer is of that version.
+            *response.version_mut() = Version::HTTP_10;
+        }
+        response.map(|body| Answer::new(body, Rc::clone(&self.passage)))
+    }
+}
+
+fn closes(headers: &HeaderMap) -> bool {
+    headers.get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"))
+}

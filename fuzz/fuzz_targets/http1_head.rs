@@ -1,4 +1,0 @@
-//! Fuzzes what `http1_head` promises in `dataplane/src/fuzzing.rs`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| dataplane::fuzzing::http1_head(input));
