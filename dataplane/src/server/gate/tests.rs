@@ -165,3 +165,18 @@ fn a_client_that_waits_for_100_gets_it_once() {
     let heard = through_gate(&[head.as_bytes(), b"hello"], answer);
     assert_eq!((paths(&heard), heard.text().matches("100 Continue").count()), (vec!["/length"], 1));
 }
+
+/// What the fuzz targets hold, for a conversation with a byte that is wrong or missing.
+#[test]
+fn a_conversation_with_a_wrong_byte_is_read_as_hyper_reads_it_or_refused() {
+    let bytes = conversation().into_bytes();
+    for at in 0..bytes.len() {
+        let wrong = b"\r\n\0 ,0x:"[at % 8];
+        let changed = [&bytes[..at], &[wrong], &bytes[at + 1..]].concat();
+        let shortened = [&bytes[..at], &bytes[at + 1..]].concat();
+        for input in [changed, shortened] {
+            crate::fuzzing::http1_differential(&input);
+            crate::fuzzing::http1_gate(&input);
+        }
+    }
+}
