@@ -15,7 +15,6 @@ mod fixture;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod http1;
 mod inside;
 mod metrics;
 mod operation;
@@ -28,6 +27,7 @@ mod route;
 mod server;
 mod threads;
 pub mod tls;
+mod turn;
 mod upstream;
 mod worker;
 

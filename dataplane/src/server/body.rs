@@ -18,8 +18,8 @@ use tokio::time::{Instant, Sleep};
 use crate::error::Fault;
 use crate::plane::Plane;
 use crate::room::{NoRoom, Room};
-use crate::server::TURN_BYTES;
 use crate::server::unpack::{self, Encoding};
+use crate::turn::TURN_BYTES;
 
 /// Where the body of a request comes from.
 #[derive(Debug)]

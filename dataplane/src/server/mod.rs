@@ -13,7 +13,3 @@ mod http2;
 pub(crate) mod io;
 pub(crate) mod service;
 pub(crate) mod unpack;
-
-/// Bytes that one connection moves before the others of its worker have their turn: a client that sends, or reads, as
-/// fast as the worker does would have it to itself for tens of megabytes.
-const TURN_BYTES: usize = 512 << 10;

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 
 use super::head::Refusal;
-use crate::server::TURN_BYTES;
+use crate::turn::TURN_BYTES;
 
 /// The state of a connection between its gate and its service.
 #[derive(Debug, Default)]

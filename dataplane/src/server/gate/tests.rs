@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::server::TURN_BYTES;
 use crate::server::harness::{Asked, Heard, Pieces, through_gate, without_gate};
+use crate::turn::TURN_BYTES;
 
 /// Answers `/short/N` with N short pieces, `/long/N` with N bytes, `/cut` as a stream that failed, others with "ok".
 fn answer(asked: &Asked) -> Pieces {

@@ -11,7 +11,7 @@ use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::HEAD_BYTES_MAX;
-use crate::http1::TURN_BYTES;
+use crate::turn::TURN_BYTES;
 use crate::upstream::interim::INTERIM_MAX;
 
 /// What has happened on a connection since its current request began. The connection, its socket and hyper's callback

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::connection::{Progress, UpstreamConnection};
 use super::quiet_waker::QuietWaker;
 use super::socket::{TalliedSocket, Tally};
-use crate::http1::TURN_BYTES;
+use crate::turn::TURN_BYTES;
 use crate::upstream::SendError;
 use crate::upstream::dial::UpstreamIo;
 use crate::upstream::outgoing::Outgoing;
