@@ -10,12 +10,14 @@ use http_body::{Body, Frame, SizeHint};
 use shared::port::BoxError;
 
 use super::gate::Passage;
+use super::io::Link;
 use super::service::AnswerBody;
 
 /// A body of the service. When it is dropped, the exchange ends with the next flush.
 #[derive(Debug)]
 pub(super) struct Answer<B: AnswerBody> {
     body: B,
+    link: Rc<Link>,
     passage: Rc<Passage>,
     ahead: Ahead,
 }
@@ -32,10 +34,44 @@ enum Ahead {
 const SHORT_BYTES_MAX: usize = 4 << 10;
 /// Bytes of a piece that was joined.
 const JOINED_BYTES_MAX: usize = 16 << 10;
+/// The body is not asked for more while so much of it waits for the client.
+const WAITING_BYTES_MAX: usize = 32 << 10;
 
 impl<B: AnswerBody> Answer<B> {
-    pub(super) fn new(body: B, passage: Rc<Passage>) -> Self {
-        Self { body, passage, ahead: Ahead::Nothing }
+    pub(super) fn new(body: B, link: Rc<Link>, passage: Rc<Passage>) -> Self {
+        Self { body, link, passage, ahead: Ahead::Nothing }
+    }
+
+    /// Ready if hyper may have more of the body. It flushes when there is no more for the moment; unless the socket takes
+    /// nothing, and wakes the connection itself, it asks again behind that.
+    fn poll_room(&self, cx: &Context<'_>) -> Poll<()> {
+        if self.passage.waiting() < WAITING_BYTES_MAX {
+            return Poll::Ready(());
+        }
+        if !self.link.write_blocked.get() {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let item = match std::mem::replace(&mut self.ahead, Ahead::Nothing) {
+            Ahead::End => {
+                self.ahead = Ahead::End;
+                return Poll::Ready(None);
+            }
+            Ahead::Item(item) => return Poll::Ready(Some(item)),
+            Ahead::Nothing => ready!(Pin::new(&mut self.body).poll_frame(cx)),
+        };
+        let frame = match item.transpose()?.map(Frame::into_data) {
+            Some(Ok(piece)) if (1..=SHORT_BYTES_MAX).contains(&piece.len()) => {
+                Some(Frame::data(self.join(piece, cx)))
+            }
+            Some(Ok(piece)) => Some(Frame::data(piece)),
+            Some(Err(other)) => Some(other),
+            None => None,
+        };
+        Poll::Ready(frame.map(Ok))
     }
 
     /// Returns `first` with the short pieces that follow it at once.
@@ -79,23 +115,12 @@ impl<B: AnswerBody> Body for Answer<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let item = match std::mem::replace(&mut self.ahead, Ahead::Nothing) {
-            Ahead::End => {
-                self.ahead = Ahead::End;
-                return Poll::Ready(None);
-            }
-            Ahead::Item(item) => return Poll::Ready(Some(item)),
-            Ahead::Nothing => ready!(Pin::new(&mut self.body).poll_frame(cx)),
-        };
-        let frame = match item.transpose()?.map(Frame::into_data) {
-            Some(Ok(piece)) if (1..=SHORT_BYTES_MAX).contains(&piece.len()) => {
-                Some(Frame::data(self.join(piece, cx)))
-            }
-            Some(Ok(piece)) => Some(Frame::data(piece)),
-            Some(Err(other)) => Some(other),
-            None => None,
-        };
-        Poll::Ready(frame.map(Ok))
+        ready!(self.poll_room(cx));
+        let item = ready!(self.poll_next(cx));
+        if let Some(Ok(frame)) = &item {
+            self.passage.give(frame.data_ref().map_or(0, Bytes::len));
+        }
+        Poll::Ready(item)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -22,7 +22,7 @@ use super::gate::{Gate, Passage, Refused, Verdict};
 use super::io::{Link, Order};
 use super::service::Service;
 
-/// Bytes that hyper reads at once of a large body, and keeps for a client that does not read. A head must fit.
+/// Bytes that hyper reads at once of a large body. The longest head must fit.
 const BUFFER_BYTES_MAX: usize = 256 << 10;
 
 /// Serves a connection until it ends.
@@ -138,7 +138,7 @@ impl<S: Service> Answering<S> {
             // hyper asks clients of HTTP/1.0 to keep the connection unless the answer is of that version.
             *response.version_mut() = Version::HTTP_10;
         }
-        response.map(|body| Answer::new(body, Rc::clone(&self.passage)))
+        response.map(|body| Answer::new(body, Rc::clone(&self.link), Rc::clone(&self.passage)))
     }
 }
 

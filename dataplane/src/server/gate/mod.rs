@@ -341,6 +341,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<Io> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let gate = self.get_mut();
         ready!(Pin::new(&mut gate.io).poll_flush(cx))?;
+        gate.passage.note_written();
         if gate.passage.take_answered() {
             gate.end_exchange(cx);
         }

@@ -19,6 +19,8 @@ pub(in crate::server) struct Passage {
     is_ending: Cell<bool>,
     /// Bytes that may still be written in this turn.
     turn: Cell<usize>,
+    /// Bytes of the answer that hyper was given since it had written all of them.
+    waiting: Cell<usize>,
 }
 
 /// The judgement of the gate about a head.
@@ -78,6 +80,21 @@ impl Passage {
 
     pub(in crate::server) fn is_ending(&self) -> bool {
         self.is_ending.get()
+    }
+
+    /// Notes that hyper was given `bytes` of the answer.
+    pub(in crate::server) fn give(&self, bytes: usize) {
+        self.waiting.update(|waiting| waiting.saturating_add(bytes));
+    }
+
+    /// Notes that hyper has written all that it was given.
+    pub(super) fn note_written(&self) {
+        self.waiting.set(0);
+    }
+
+    /// Bytes of the answer that may wait for the client.
+    pub(in crate::server) fn waiting(&self) -> usize {
+        self.waiting.get()
     }
 
     /// Begins a turn of the connection.
