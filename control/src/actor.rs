@@ -1,44 +1,44 @@
-//! Who asks for something, as the audit names them.
+//! The originator of a request, as the audit names it.
 
 use std::net::IpAddr;
 
 use shared::id::{KeyId, PrincipalId};
 
-/// Who, and from where.
+/// The identity and address behind a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Actor {
     pub(crate) who: Who,
-    /// The address of whoever sent the request; none for the gateway itself.
+    /// The client's address; `None` for the gateway itself.
     pub(crate) address: Option<IpAddr>,
-    /// The id of the request.
+    /// The request id.
     pub(crate) request_id: Option<String>,
 }
 
-/// Who.
+/// The identity behind a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
-    /// The holder of a static key, by its id.
+    /// The holder of a static key, by the key's id.
     Administrator(KeyId),
-    /// A human with a sign-in of their own.
+    /// A human who signed in with their own account.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "humans cannot sign in yet; what they may do is decided")
     )]
     Human(PrincipalId),
-    /// Nobody that is known: a request that was refused.
+    /// An unknown caller whose request was refused.
     Unknown,
     /// The gateway itself.
     Gateway,
 }
 
 impl Who {
-    /// The holder of the static key that has no name.
+    /// The holder of the static key without a name.
     #[cfg(test)]
     pub(crate) fn admin() -> Self {
         Self::Administrator(KeyId::new("admin"))
     }
 
-    /// The name in the audit and in the scope of idempotency keys.
+    /// The name used in the audit and in the scope of idempotency keys.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Administrator(key) => key.as_str(),

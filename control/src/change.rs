@@ -1,8 +1,8 @@
-//! Fields of a PATCH: left out is kept, `null` is cleared, anything else is set (RFC 7396).
+//! Fields of a PATCH: an absent field is kept, `null` clears it, any other value sets it (RFC 7396).
 
 use serde::{Deserialize, Deserializer};
 
-/// What a PATCH says of one field. The field needs `#[serde(default)]`.
+/// The change that a PATCH makes to one field. The field needs `#[serde(default)]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FieldChange<T> {
     #[default]
@@ -12,7 +12,7 @@ pub(crate) enum FieldChange<T> {
 }
 
 impl<T> FieldChange<T> {
-    /// The value after the change of a field that may be empty.
+    /// Returns the new value of an optional field whose value was `before`.
     pub(crate) fn of(self, before: Option<T>) -> Option<T> {
         match self {
             Self::Keep => before,

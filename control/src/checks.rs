@@ -1,4 +1,4 @@
-//! Questions to a state that only reading answers. A gateway may run on it meanwhile.
+//! Read-only checks of a state directory, which may be in use by a running gateway.
 
 use std::path::Path;
 
@@ -9,18 +9,18 @@ use crate::store::error::OpenError;
 use crate::store::open::{DATABASE, open_to_read, sql_error};
 use crate::store::sealed::{Survey, survey};
 
-/// Walks the chain of the audit of the state in `dir`.
+/// Verifies the hash chain of the audit log of the state in `dir`.
 pub fn verify_audit(
     dir: &Path,
     encryption_key: &Secret<[u8; 32]>,
 ) -> Result<Result<ChainHolds, ChainBroken>, OpenError> {
     let (mut db, keys) = open_to_read(dir, encryption_key)?;
-    // One transaction: what is written meanwhile is not seen.
+    // A single transaction, so that concurrent writes are not visible to the check.
     let verified = db.transaction().and_then(|tx| chain::verify(&tx, &keys));
     verified.map_err(|source| sql_error(&dir.join(DATABASE), source))
 }
 
-/// Opens every sealed value of the state in `dir`.
+/// Tries to open every sealed value of the state in `dir`.
 pub fn verify_credentials(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Survey, OpenError> {
     let (mut db, keys) = open_to_read(dir, encryption_key)?;
     let surveyed = db.transaction().and_then(|tx| survey(&tx, &keys));

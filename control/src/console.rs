@@ -1,4 +1,4 @@
-//! The console's files over HTTP, under a policy that runs nothing but what is embedded.
+//! Serves the files of the console over HTTP, under a content security policy that only runs embedded code.
 
 use std::borrow::Cow;
 
@@ -12,13 +12,13 @@ use crate::api::ApiError;
 /// One file of the console.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asset {
-    /// Its content.
+    /// The content of the file.
     pub bytes: Cow<'static, [u8]>,
     /// The value of `Content-Type`.
     pub content_type: &'static str,
 }
 
-/// The file for `path`, which is what follows `/console`.
+/// Returns the file for `path`, the part of the URL path after `/console`.
 pub(crate) fn answer(
     asset: fn(&str) -> Option<Asset>,
     version: &str,
@@ -44,7 +44,7 @@ pub(crate) fn answer(
     Ok(response)
 }
 
-/// The page names the running version; everything else in it is fixed.
+/// Inserts the running version into the page; everything else in it is static.
 fn with_version(page: Cow<'static, [u8]>, version: &str) -> Cow<'static, [u8]> {
     match std::str::from_utf8(&page) {
         Ok(text) => Cow::Owned(text.replace("{{version}}", version).into_bytes()),

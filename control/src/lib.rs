@@ -1,8 +1,8 @@
 //! The control plane: configuration, state, the admin API and background work.
 //!
-//! It runs on threads of its own: one for the API and the configuration, one that writes to the database, a few
-//! that read. The data plane meets it as a [`Handler`](shared::port::Handler) and as usage logs, never waits
-//! for it, and goes on when it is busy.
+//! Runs on its own threads: one for the API and the configuration, one that writes to the database, and a few that
+//! read. The data plane calls it through a [`Handler`](shared::port::Handler) and writes usage logs; it never waits
+//! for the control plane and keeps serving while the control plane is busy.
 
 mod actor;
 mod api;

@@ -1,49 +1,49 @@
-//! What somebody says of a model: its upstream, the price list, or an administrator. What is left out is not
-//! known, and stays so.
+//! The properties of a model as one source states them: its upstream, the price list, or an administrator. An absent
+//! property is unknown to that source.
 
 use serde::{Deserialize, Serialize};
 use shared::operation::Dialect;
 use shared::prices::Prices;
 use shared::routing::Model;
 
-/// See the module.
+/// The properties of a model that one source states; `None` means unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Facts {
-    /// Name for people.
+    /// Display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) display_name: Option<String>,
-    /// Takes image input.
+    /// Accepts image input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vision: Option<bool>,
     /// Can call tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tools: Option<bool>,
-    /// Thinks before it answers.
+    /// Reasons before it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reasoning: Option<bool>,
-    /// Takes audio input.
+    /// Accepts audio input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) audio: Option<bool>,
-    /// Protocols that it speaks, where narrower than its instance's.
+    /// Protocols that the model supports, if fewer than its provider instance supports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) protocols: Option<Vec<Dialect>>,
-    /// Features of the Responses API that it lacks.
+    /// Features of the Responses API that the model lacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lacks: Option<Vec<String>>,
-    /// Tokens that fit into a conversation.
+    /// The context window in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) context_window: Option<u64>,
-    /// The longest answer in tokens.
+    /// The maximum output in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_output_tokens: Option<u64>,
-    /// They hold together: a price of one source never stands beside one of another.
+    /// Prices are taken from one source as a whole; prices of two sources are never mixed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prices: Option<Prices>,
 }
 
 impl Facts {
-    /// What the configuration says of a model.
+    /// Returns the facts that the configuration declares for a model.
     pub(crate) fn of_declared(model: &Model) -> Self {
         Self {
             display_name: model.display_name.clone(),
@@ -59,7 +59,7 @@ impl Facts {
         }
     }
 
-    /// Each fact from `self`, or else from `other`.
+    /// Takes each fact from `self` if it is known, otherwise from `other`.
     pub(crate) fn or(self, other: &Self) -> Self {
         Self {
             display_name: self.display_name.or_else(|| other.display_name.clone()),
@@ -75,7 +75,7 @@ impl Facts {
         }
     }
 
-    /// What is wrong with it, if anything is, and with which field.
+    /// Returns the first invalid field and an error message, or `None` if all fields are valid.
     pub(crate) fn fault(&self) -> Option<(&'static str, &'static str)> {
         let name = self.display_name.as_deref();
         if name.is_some_and(|name| name.is_empty() || name.len() > 256 || name.chars().any(char::is_control))
@@ -98,7 +98,7 @@ impl Facts {
     }
 }
 
-/// Features that one model can lack.
+/// The maximum number of features that one model can lack.
 const LACKS_MAX: usize = 64;
 
 #[cfg(test)]

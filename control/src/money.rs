@@ -1,4 +1,4 @@
-//! Amounts of money as people and programs read them.
+//! Amounts of money in the form that the API shows.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// Nano-dollars, shown as micro-dollars with three decimals: exact, whatever the amount.
+/// An amount in nano-dollars, shown as micro-dollars with three decimals. Exact for every amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MicroUsd(pub(crate) u64);
 
@@ -22,7 +22,7 @@ impl Serialize for MicroUsd {
     }
 }
 
-/// Nano-dollars that may be negative, shown as [`MicroUsd`] is.
+/// A signed amount in nano-dollars, shown like [`MicroUsd`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SignedMicroUsd(pub(crate) i128);
 

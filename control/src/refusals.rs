@@ -1,6 +1,6 @@
-//! Refused requests to the admin API on their way into the audit. Whoever is refused may come a million times, so
-//! they are counted by address and reason: the first one is a row at once, the rest of a window another one. The
-//! memory that this takes, and the rows that it makes, are bounded.
+//! Audit records of refused requests to the admin API. A refused client may retry a million times, so refusals are
+//! counted by address and reason: the first one is recorded immediately, the rest of a window as one more row. Memory
+//! use and the number of rows are bounded.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -19,22 +19,22 @@ use crate::writer::Scribe;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RefusedRequest {
     pub(crate) address: IpAddr,
-    /// The code of the error, as `invalid_api_key`.
+    /// The error code, such as `invalid_api_key`.
     pub(crate) reason: &'static str,
-    /// Method and path, as the table of routes writes them.
+    /// Method and path, as written in the route table.
     pub(crate) route: String,
     pub(crate) request_id: Option<String>,
 }
 
-/// Where refused requests are told. Clones share the way; it never waits.
+/// Queue handle for refused requests. Cloneable; sending never blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusals {
     told: mpsc::Sender<RefusedRequest>,
-    /// Those that found the way full.
+    /// Requests dropped because the queue was full.
     untold: Arc<AtomicU64>,
 }
 
-/// What turns them into rows.
+/// Turns queued refusals into audit rows.
 #[derive(Debug)]
 pub(crate) struct RefusalCounter {
     coming: mpsc::Receiver<RefusedRequest>,
@@ -42,7 +42,7 @@ pub(crate) struct RefusalCounter {
     tally: RefusalTally,
 }
 
-/// The way, and its end.
+/// Creates a bounded queue and its consumer.
 pub(crate) fn channel() -> (Refusals, RefusalCounter) {
     let (told, coming) = mpsc::channel(WAITING_MAX);
     let untold = Arc::new(AtomicU64::new(0));
@@ -53,7 +53,7 @@ pub(crate) fn channel() -> (Refusals, RefusalCounter) {
 }
 
 impl Refusals {
-    /// Tells of one.
+    /// Queues one refused request, or counts it as dropped if the queue is full.
     pub(crate) fn tell(&self, refused: RefusedRequest) {
         if self.told.try_send(refused).is_err() {
             self.untold.fetch_add(1, Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl Refusals {
 }
 
 impl RefusalCounter {
-    /// Writes rows through `scribe` until `stop`, and then what is left.
+    /// Writes rows through `scribe` until `stop` fires, then writes the remaining counts.
     pub(crate) async fn run(mut self, scribe: Scribe, mut stop: oneshot::Receiver<()>) {
         let mut tick = tokio::time::interval(TICK);
         loop {
@@ -101,25 +101,25 @@ impl RefusalCounter {
     }
 }
 
-/// Who is counted together.
+/// The key by which refusals are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct RefusalSource {
-    /// None for all who found no place in the table.
+    /// `None` for all sources beyond the size of the table.
     address: Option<IpAddr>,
     reason: &'static str,
 }
 
-/// What goes into the audit.
+/// One row for the audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RefusalRow {
     source: RefusalSource,
     count: u64,
-    /// What the last of them asked for.
+    /// The route of the latest request.
     route: String,
     request_id: Option<String>,
 }
 
-/// The counting itself.
+/// Refusal counts by source.
 #[derive(Debug, Default)]
 struct RefusalTally {
     sources: HashMap<RefusalSource, Count>,
@@ -127,7 +127,7 @@ struct RefusalTally {
 
 #[derive(Debug)]
 struct Count {
-    /// Not in a row yet.
+    /// Refusals not yet written to a row.
     count: u64,
     window_ends: Instant,
     route: String,
@@ -135,7 +135,7 @@ struct Count {
 }
 
 impl RefusalTally {
-    /// Counts one; a row if it is the first from there.
+    /// Counts one refusal. Returns a row if it is the first of its source.
     fn take(&mut self, refused: RefusedRequest, now: Instant) -> Option<RefusalRow> {
         let RefusedRequest { address, reason, route, request_id } = refused;
         let mut source = RefusalSource { address: Some(network(address)), reason };
@@ -152,7 +152,7 @@ impl RefusalTally {
         Some(RefusalRow { source, count: 1, route, request_id })
     }
 
-    /// Counts those of whom nothing is known.
+    /// Counts refusals whose source is unknown because the queue was full.
     fn add_untold(&mut self, untold: u64, now: Instant) {
         if untold > 0 {
             let source = RefusalSource { address: None, reason: OTHERS };
@@ -166,7 +166,7 @@ impl RefusalTally {
         }
     }
 
-    /// The rows of windows that are over. Whoever was silent for one is forgotten.
+    /// Returns the rows of all windows that have ended. A source without refusals in its last window is removed.
     fn due(&mut self, now: Instant) -> Vec<RefusalRow> {
         let mut rows = Vec::new();
         self.sources.retain(|source, count| {
@@ -185,7 +185,7 @@ impl RefusalTally {
     }
 }
 
-/// Who may well be one person: an address of version 4, or the 64 bits of a network of version 6.
+/// Groups addresses that probably belong to one client: a single IPv4 address, or the /64 network of an IPv6 address.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -193,10 +193,10 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The reason of a row for many sources.
+/// The reason given in a row that covers several sources.
 const OTHERS: &str = "several";
-/// Sources that are told apart at the same time; each makes two rows in its first window and one in each that
-/// follows.
+/// Sources that are counted separately at the same time. Each produces two rows in its first window and one in each
+/// following window.
 const SOURCES_MAX: usize = 32;
 const WINDOW: Duration = Duration::from_secs(300);
 const TICK: Duration = Duration::from_secs(5);

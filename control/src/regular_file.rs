@@ -1,7 +1,7 @@
 //! Reads files that an operator names: configuration, secrets, certificates, archives.
 //!
-//! Such a path may lead to a FIFO, a device or a file system that does not answer. So only regular files are opened,
-//! what is read has a bound in size, and reading happens on another thread, for which the caller waits a bounded time.
+//! Such a path may lead to a FIFO, a device or an unresponsive file system. Therefore only regular files are opened,
+//! the size read is bounded, and the read runs on another thread while the caller waits for a bounded time.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use tokio::sync::oneshot;
 
-/// Opens `path` for reading, without waiting, if it is a regular file or a link to one.
+/// Opens `path` for reading, without blocking, if it is a regular file or a link to one.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(NO_WAIT).open(path)?;
     let kind = file.metadata()?.file_type();
@@ -30,19 +30,21 @@ pub fn open(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, not a regular file")))
 }
 
-/// Returns the content of `path`. An error if it is no regular file, is larger than `bytes_max` or is not read in time.
+/// Returns the content of `path`. Fails if it is not a regular file, is larger than `bytes_max`, or cannot be read
+/// within 10 s.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let path = path.to_owned();
     in_time(move || read_now(&path, bytes_max))?
 }
 
-/// True unless nothing is at `path`; also where that is not found out in time, because a read then says so.
+/// Returns false only if `path` is known not to exist. A timeout counts as existing, because the read that follows
+/// reports the error.
 pub(crate) fn is_there(path: &Path) -> bool {
     let path = path.to_owned();
     in_time(move || fs::exists(path).unwrap_or(true)).unwrap_or(true)
 }
 
-/// As [`read`], on the caller's thread.
+/// Reads like [`read`], but on the caller's thread.
 pub(crate) fn read_now(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -53,14 +55,14 @@ pub(crate) fn read_now(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Does `work`, which reads files, on another thread, and waits for it up to 10 s.
+/// Runs `work`, which reads files, on another thread and waits up to 10 s for its result.
 pub fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let (reply, done) = mpsc::sync_channel(1);
     start(move || drop(reply.send(work())))?;
     done.recv_timeout(TIME_MAX).map_err(|_| no_answer())
 }
 
-/// As [`in_time`], for tasks: nothing else on the caller's thread waits.
+/// Async counterpart of [`in_time`]: does not block the caller's thread.
 pub(crate) async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let (reply, done) = oneshot::channel();
     start(move || drop(reply.send(work())))?;
@@ -83,7 +85,7 @@ fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     started.map(drop)
 }
 
-/// One of the threads that may wait for files. A thread keeps it for as long as its file system does not answer.
+/// A slot for a thread that reads files. The thread holds it until its file system answers.
 struct WaitingPlace;
 
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
@@ -111,10 +113,11 @@ fn no_answer() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("no answer from its file system within {seconds} s"))
 }
 
-/// A FIFO is opened without a writer, and a terminal does not become the process's own.
+/// `NONBLOCK` opens a FIFO without waiting for a writer; `NOCTTY` keeps a terminal from becoming the controlling
+/// terminal.
 const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_signed();
 const THREADS_MAX: usize = 16;
-/// A file of 16 MiB takes a tenth of a second.
+/// Reading a file of 16 MiB takes about 0.1 s.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The control thread: takes requests for paths outside the data plane, answers them, and keeps the snapshot
-//! current. It runs until [`Control::stop`], whatever a request does.
+//! The control thread: accepts requests for paths outside the data plane, answers them, and keeps the snapshot
+//! current. It runs until [`Control::stop`], regardless of what any request does.
 
 use std::fmt;
 use std::io;
@@ -42,27 +42,27 @@ use crate::store::lock::StateLock;
 use crate::store::readers::Readers;
 use crate::writer::{Scribe, Writer, WriterDesk};
 
-/// What [`start`] needs.
+/// Parameters of [`start`].
 pub struct Params {
     /// The opened state.
     pub state: State,
-    /// The configuration as it was at start-up.
+    /// The configuration as of start-up.
     pub config: Arc<Config>,
     /// Raised when a thread of the control plane ends early.
     pub alarm: Alarm,
-    /// What start-up warned of; shown in `GET /admin/api/state`.
+    /// The warnings of start-up, shown in `GET /admin/api/state`.
     pub warnings: Vec<String>,
-    /// Where snapshots go.
+    /// Publishes new snapshots.
     pub publisher: SnapshotPublisher,
-    /// Where they are read.
+    /// Reads the current snapshot.
     pub reader: SnapshotReader,
     /// The data plane, for requests from inside the process.
     pub plane: Arc<dyn Handler>,
-    /// The way to the outside.
+    /// The HTTP client for outbound requests.
     pub http: Arc<dyn HttpClient>,
-    /// The console's files.
+    /// Looks up a file of the console by name.
     pub asset: fn(&str) -> Option<Asset>,
-    /// What this binary is.
+    /// The version and build of this binary.
     pub build: BuildIdentity,
 }
 
@@ -158,7 +158,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     Ok(Control { door, thread, stop, readers: reader_threads, reloading, writer, checkpoints, lock })
 }
 
-/// The job that fetches price lists, if there is an address for it.
+/// Builds the job that fetches price lists, if a URL for them is configured.
 fn price_feed(
     config: &Config,
     catalog: &Arc<CatalogShelf>,
@@ -170,7 +170,8 @@ fn price_feed(
     Some(PriceFeed { url, catalog: Arc::clone(catalog), http: Arc::clone(http), publish })
 }
 
-/// A runtime with one thread for blocking work from the start. Without any, tokio panics where the system refuses a new one.
+/// Builds a runtime whose blocking thread is started up front. Without one, tokio panics if the system refuses a new
+/// thread later.
 fn runtime() -> io::Result<Runtime> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().thread_keep_alive(Duration::MAX).build()?;
@@ -179,18 +180,18 @@ fn runtime() -> io::Result<Runtime> {
 }
 
 impl Control {
-    /// Answers what the data plane does not.
+    /// Returns the handler for all paths that the data plane does not serve.
     pub fn handler(&self) -> Arc<dyn Handler> {
         Arc::<ControlDoor>::clone(&self.door)
     }
 
-    /// Reads the configuration file again, though it looks unchanged, beside the caller's thread.
+    /// Requests a reload of the configuration file even if it looks unchanged. Does not block the caller.
     pub fn reload(&self) {
         self.reloading.reload();
     }
 
-    /// Ends the control plane: stores all usage that is queued, then lets go of the state directory. Blocks for
-    /// as long as that takes, a few seconds at most. The data plane's usage logs should be dropped before.
+    /// Stops the control plane: stores all queued usage, then releases the state directory. Blocks until that is
+    /// done, a few seconds at most. Drop the data plane's usage logs first.
     pub fn stop(self) {
         let Self { door, thread, stop, readers, reloading, writer, checkpoints, lock } = self;
         drop((door, reloading));
@@ -206,7 +207,7 @@ impl Control {
     }
 }
 
-/// The way into the control thread.
+/// The handle through which requests reach the control thread.
 #[derive(Clone, Debug)]
 struct ControlDoor {
     visits: mpsc::Sender<ControlVisit>,
@@ -215,16 +216,16 @@ struct ControlDoor {
     rooms: Rooms,
 }
 
-/// How many requests may be where at the same time. Strangers have a room of their own, and a body is read
-/// before its request has a place inside: neither takes one from an administrator.
+/// Limits on concurrent requests, by stage and by kind of caller. Unauthenticated requests have their own limit, and
+/// a body is read before its request takes a slot, so neither can use up the slots of administrators.
 #[derive(Clone, Debug)]
 struct Rooms {
     administrators: Arc<Semaphore>,
-    /// Those who ask for what is open to all: the console's files.
+    /// Requests for public paths: the files of the console.
     strangers: Arc<Semaphore>,
-    /// Holders of keys who ask about them; they wait for their turn.
+    /// Requests of project keys about themselves; these queue for a slot.
     holders: Arc<Semaphore>,
-    /// Bodies that are coming in.
+    /// Bodies that are being received.
     bodies: Arc<Semaphore>,
 }
 
@@ -232,7 +233,7 @@ struct Rooms {
 struct ControlVisit {
     request: api::Request,
     reply: oneshot::Sender<Response<Body>>,
-    /// Held until the answer is ready.
+    /// Held until the response is ready.
     permit: OwnedSemaphorePermit,
 }
 
@@ -249,7 +250,8 @@ impl Handler for ControlDoor {
 }
 
 impl ControlDoor {
-    /// A stranger is turned away before anything of the body is read, but for a sign-in, whose body is small.
+    /// Rejects an unauthenticated request before reading any of its body. A sign-in is the exception; its body is
+    /// small.
     async fn enter(&self, parts: Head, body: Body, peer: SocketAddr) -> Result<Response<Body>, ApiError> {
         if parts.extensions.get::<KeyHolder>().is_some() {
             let request = api::Request { parts, body: Bytes::new(), actor: None };
@@ -301,7 +303,7 @@ impl ControlDoor {
         answer.await.map_err(|_| told(STOPPING))
     }
 
-    /// Lets the audit know of somebody who was refused.
+    /// Reports a request that failed authentication or authorization to the audit.
     fn tell(&self, error: &ApiError, head: &Head, peer: SocketAddr) {
         if let Some(reason) = error.refusal() {
             let route = api::route_name(&head.method, head.uri.path());
@@ -323,7 +325,7 @@ impl Rooms {
     }
 }
 
-/// The whole body, which is bounded.
+/// Reads the whole body, whose size is bounded, within `time_max`.
 async fn read(body: Body, time_max: Duration) -> Result<Bytes, ApiError> {
     match tokio::time::timeout(time_max, body.collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
@@ -366,7 +368,8 @@ async fn run(
     let _ = counting.await;
 }
 
-/// Spawns a task that runs as long as the control plane: the runtime catches a panic in it, so a guard reports that.
+/// Spawns a task that lives as long as the control plane. The runtime catches a panic in the task, so a guard reports
+/// it.
 fn spawn_vital(
     alarm: &Alarm,
     part: &'static str,
@@ -387,10 +390,10 @@ async fn receive(app: Arc<App>, visit: ControlVisit) {
     let _ = visit.reply.send(answer.unwrap_or_else(|_| told(TOO_SLOW).response(&id)));
 }
 
-/// Administrators' requests inside the control plane at the same time.
+/// Concurrent requests of administrators inside the control plane.
 const VISITS_MAX: usize = 64;
 const STRANGERS_MAX: usize = 32;
-/// Holders of keys are answered one after the other, so that they keep no administrator from the database.
+/// Requests of key holders run one at a time, so that they do not keep administrators from the database.
 const HOLDERS_MAX: usize = 1;
 const TURN_TIME_MAX: Duration = Duration::from_secs(5);
 const BODIES_MAX: usize = 64;

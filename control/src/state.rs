@@ -20,18 +20,18 @@ use crate::store::open::{JOURNAL, open};
 use crate::store::relocate::{UsageFiles, settle};
 use crate::vault::VaultKeys;
 
-/// What [`State::open`] needs.
+/// Parameters of [`State::open`].
 #[derive(Clone, Copy, Debug)]
 pub struct OpenParams<'a> {
-    /// The state directory; made if it is not there.
+    /// The state directory; created if it does not exist.
     pub dir: &'a Path,
     /// `LLMGW_CREDENTIAL_ENCRYPTION_KEY`.
     pub encryption_key: &'a Secret<[u8; 32]>,
-    /// `LLMGW_USAGE_DB`: whether usage is to be in a file of its own. It is moved there, or back.
+    /// `LLMGW_USAGE_DB`: true if usage is stored in a separate file. Existing usage is moved there, or back.
     pub usage_db: bool,
 }
 
-/// An opened state directory, held by this process alone.
+/// An opened state directory, locked by this process.
 #[derive(Debug)]
 pub struct State {
     lock: StateLock,
@@ -42,7 +42,7 @@ pub struct State {
     inbox: Inbox,
 }
 
-/// The pieces of a [`State`] that the control plane works with.
+/// The parts of a [`State`] that the control plane uses.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) lock: StateLock,
@@ -54,8 +54,8 @@ pub(crate) struct Parts {
 }
 
 impl State {
-    /// Opens the state, making it where there is none. On an error nothing has been changed, but that usage may be on
-    /// its way to where it is wanted; the next start goes on with it.
+    /// Opens the state and creates it if it does not exist. On an error nothing has been changed, except that moving
+    /// the usage to its configured file may be incomplete; the next start continues it.
     pub fn open(params: OpenParams<'_>) -> Result<Self, OpenError> {
         let mut opened = open(params.dir, params.encryption_key)?;
         let usage = settle(params.dir, &mut opened.writer, params.usage_db)?;
@@ -65,12 +65,12 @@ impl State {
         Ok(Self { lock: opened.lock, usage, writer: opened.writer, keys: opened.keys, journal, inbox })
     }
 
-    /// What an operator should know of it.
+    /// Returns a warning about the state for the operator, if there is one.
     pub fn warning(&self) -> Option<&str> {
         self.usage.warning.as_deref()
     }
 
-    /// A usage log for one thread of the data plane; as many as there are threads.
+    /// Creates a usage log for one thread of the data plane; call it once for each thread.
     pub fn usage_log(&self) -> Result<Box<dyn UsageLog>, OpenError> {
         match self.journal.log() {
             Ok(log) => Ok(Box::new(log)),
@@ -96,17 +96,17 @@ impl State {
     }
 }
 
-/// The file that holds the usage, and how large it is.
+/// The name and size of the file that stores the usage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UsageStore {
-    /// Its name in the state directory.
+    /// File name within the state directory.
     pub file: String,
-    /// With what is not yet moved into it from its log.
+    /// Size in bytes, including the write-ahead log that is not yet checkpointed.
     pub bytes: u64,
 }
 
 impl UsageStore {
-    /// The one of the state in `dir`; none where that cannot be read.
+    /// Returns the usage store of the state in `dir`, or `None` if the directory cannot be read.
     pub fn of_state(dir: &Path) -> Option<Self> {
         Files::of(dir).ok().map(|files| Self::of(&files))
     }

@@ -1,5 +1,5 @@
-//! The writer thread: the only one that writes to the database and publishes snapshots. It looks at the journal
-//! on a timer, so that an exchange wakes nobody; a change that an administrator makes is carried out at once.
+//! The writer thread: the only thread that writes to the database and publishes snapshots. It polls the journal on a
+//! timer, so that an exchange never wakes it; changes by administrators are executed immediately.
 
 use std::io;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ pub(crate) struct Writer {
     thread: JoinHandle<()>,
 }
 
-/// Gives the writer thread work.
+/// Sends jobs to the writer thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Scribe(Sender<WriterJob>);
 
-/// What the writer thread works with.
+/// The state that the writer thread owns.
 #[derive(Debug)]
 pub(crate) struct WriterDesk {
     pub(crate) meter: Meter,
@@ -40,24 +40,24 @@ pub(crate) struct WriterDesk {
 }
 
 enum WriterJob {
-    /// Store now, then answer.
+    /// Store queued usage now, then reply.
     Flush(oneshot::Sender<()>),
     /// Change the state.
     Write(Box<dyn Order>),
     /// Publish the changed configuration file, and report when it is in force.
     File(Box<Routing>, ReloadReport),
-    /// Publish again, because something beside the database has changed.
+    /// Publish again, because something outside the database has changed.
     Publish(Touched),
-    /// A short piece of work on the rows of usage.
+    /// Run a short operation on the usage rows.
     Chore(Chore),
-    /// Store all there is and end.
+    /// Store everything that is queued and stop.
     Stop,
 }
 
 type Chore = Box<dyn FnOnce(&mut Connection) + Send>;
 
 impl Writer {
-    /// Starts the thread.
+    /// Starts the writer thread.
     pub(crate) fn start(desk: WriterDesk, alarm: &Alarm) -> io::Result<Self> {
         let (jobs, waiting) = bounded(JOBS_MAX);
         let thread = alarm.spawn("llmgw-writer", move || {
@@ -67,7 +67,7 @@ impl Writer {
         Ok(Self { jobs, thread })
     }
 
-    /// For those who have work for it.
+    /// Returns a handle that sends jobs to this thread.
     pub(crate) fn scribe(&self) -> Scribe {
         Scribe(self.jobs.clone())
     }
@@ -81,19 +81,19 @@ impl Writer {
 }
 
 impl Scribe {
-    /// Returns when all events that were queued before are stored, or storing fails, or `time_max` is over.
+    /// Waits until all events that were queued before are stored, storing fails, or `time_max` has passed.
     pub(crate) async fn flush(&self, time_max: Duration) {
         let (reply, stored) = oneshot::channel();
         match self.0.try_send(WriterJob::Flush(reply)) {
             Ok(()) => {
                 let _ = tokio::time::timeout(time_max, stored).await;
             }
-            // The timer stores soon enough.
+            // The queue is full or closed; the timer will store the events soon.
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }
     }
 
-    /// Has rows of usage changed, which must take a few milliseconds at most: others wait.
+    /// Runs `chore` on the usage rows. It must take a few milliseconds at most, because other jobs wait for it.
     pub(crate) async fn chore<T: Send + 'static>(
         &self,
         chore: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -106,7 +106,7 @@ impl Scribe {
         Ok(done.await.map_err(|_| StoreError::Stopping)??)
     }
 
-    /// Has a change made. Its reply comes by the order's own slot.
+    /// Queues a change. The reply is sent through the order's own slot.
     pub(crate) fn write(&self, order: Box<dyn Order>) -> Result<(), StoreError> {
         self.send(WriterJob::Write(order))
     }
@@ -118,12 +118,12 @@ impl Scribe {
         })
     }
 
-    /// Has what `touched` names published anew. False if that must be tried again.
+    /// Requests publication of what `touched` names. Returns false if the caller must try again.
     pub(crate) fn publish(&self, touched: Touched) -> bool {
         self.0.try_send(WriterJob::Publish(touched)).is_ok()
     }
 
-    /// Has the content of the changed configuration file published. False if that must be tried again.
+    /// Requests publication of the changed configuration file. Returns false if the caller must try again.
     pub(crate) fn replace_file(&self, routing: Routing, report: ReloadReport) -> bool {
         self.0.try_send(WriterJob::File(Box::new(routing), report)).is_ok()
     }
@@ -150,7 +150,7 @@ fn run(mut desk: WriterDesk, jobs: &Receiver<WriterJob>) {
                 retention.step(meter.usage_mut(), keys);
             }
         }
-        // Nothing here is urgent: whoever relays on this core goes first.
+        // Nothing here is urgent: let data-plane threads on this core run first.
         thread::yield_now();
         match job {
             Ok(WriterJob::Flush(reply)) => {
@@ -165,8 +165,8 @@ fn run(mut desk: WriterDesk, jobs: &Receiver<WriterJob>) {
 }
 
 impl WriterDesk {
-    /// Waits up to `pause` for a job. Changes, and all that wait behind them, are made before this returns; any
-    /// other job is the caller's.
+    /// Waits up to `pause` for a job. Executes changes, and all changes queued behind them, before it returns; any
+    /// other job is returned to the caller.
     fn serve(&mut self, jobs: &Receiver<WriterJob>, pause: Duration) -> Result<WriterJob, RecvTimeoutError> {
         let mut job = jobs.recv_timeout(pause);
         let mut orders = Vec::new();
@@ -210,7 +210,7 @@ impl WriterDesk {
     }
 }
 
-/// Goes on while there is more, within bounds: others wait too.
+/// Repeats rounds while more usage is queued, up to a bound, because other jobs wait.
 fn flush(meter: &mut Meter, mut round: Round) {
     for _ in 0..FLUSH_ROUNDS_MAX {
         if round != Round::More {
@@ -244,12 +244,12 @@ fn finish(meter: &mut Meter) {
 }
 
 const JOBS_MAX: usize = 256;
-/// Changes that share one commit.
+/// The maximum number of changes in one commit.
 const ORDERS_MAX: usize = 64;
-/// How often the journal is looked at while events come.
+/// The poll interval of the journal while events arrive.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// And while none come.
+/// The longest poll interval of the journal while no events arrive.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 const FLUSH_ROUNDS_MAX: usize = 64;
-/// How long a stop waits for a database that fails.
+/// How long a stop waits for a failing database.
 const STOP_TIME_MAX: Duration = Duration::from_secs(5);
