@@ -1,5 +1,5 @@
-//! What the readers of bytes that a disk or an operator may have damaged promise. Each function panics where a promise is
-//! broken; `fuzz/` calls them, and a test with a few inputs.
+//! Invariants of the parsers that read bytes which a disk or an operator may have damaged. Each function panics if an
+//! invariant is violated. The targets in `fuzz/` call them, and a unit test runs them with a few inputs.
 
 use std::fs;
 
@@ -16,7 +16,8 @@ use crate::store::marks::FileId;
 use crate::store::more;
 use crate::store::record::{Record, Texts, Trace};
 
-/// A file of the usage journal: each byte is passed over once, and a record is found at its own place alone.
+/// Checks the parser of usage journal files: it passes over each byte once, and accepts a record only at the record's
+/// own place.
 pub fn journal(input: &[u8]) {
     let file = FileId { origin: 7, number: 3 };
     let spot = |at: usize| Some(Place { file, at: u64::try_from(at).unwrap_or(u64::MAX) });
@@ -46,7 +47,7 @@ pub fn journal(input: &[u8]) {
     assert!(!matches!(frame::first(&whole, None), Frame::Whole(..)), "a record in a note");
 }
 
-/// A packed record, and a row of many: what is read is written again as it was read.
+/// Checks the parser of packed records and of rows of many records: a parsed record survives a round trip.
 pub fn records(input: &[u8]) {
     record_bytes(input);
     let (names, rows) = input.split_at(input.len() / 2);
@@ -63,7 +64,7 @@ fn record_bytes(bytes: &[u8]) {
     let steps: Vec<_> = trace.collect();
     steps.iter().for_each(|step| step.put(&mut packed, text));
     let (again, trace) = Record::take(&packed, Texts::Inline).expect("what was written is read");
-    // A number may have been written in more bytes than it needs.
+    // The input may encode a number in more bytes than necessary.
     let meant = |record: Record<'_>| format!("{:?}", Record { names_read: &[], ..record });
     assert_eq!(meant(record), meant(again));
     assert_eq!(format!("{steps:?}"), format!("{:?}", trace.collect::<Vec<_>>()));
@@ -75,7 +76,7 @@ fn look(record: &Record<'_>, trace: Trace<'_>) {
     trace.for_each(drop);
 }
 
-/// A configuration file: a tree of bounded size, and a line for each node of it.
+/// Checks the parser of configuration files: the tree has a bounded size, and each node has a line number.
 pub fn yaml(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let lines = text.split(['\n', '\r']).count() + 1;
@@ -116,8 +117,8 @@ fn walk(node: &Value, path: &mut YamlPath, paths: &mut Vec<YamlPath>) {
     }
 }
 
-/// An archive of a backup, compressed or (after an even byte) before it was: it is refused, or unpacked into files with the
-/// names that archives have and within the bound.
+/// Checks the archive reader. If the first byte is even, the rest of the input is compressed first; otherwise it is
+/// used as is. The archive is rejected, or unpacked within the size limit into files with the known names.
 pub fn archive(input: &[u8]) {
     let Some((first, content)) = input.split_first() else { return };
     let scratch = Scratch::somewhere().expect("a folder");
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn each_promise_holds_for_a_few_inputs() {
         let manifest = include_bytes!("../../fuzz/corpus/yaml/providers");
-        // The length of a name takes two bytes where one would do.
+        // The length of a name takes two bytes where one would suffice.
         let odd_record = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\x80\0\x5d\0\0\0\0\0\xff\x02\x07\0";
         let few = [
             &b""[..],

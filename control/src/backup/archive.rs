@@ -1,6 +1,6 @@
-//! Reading an archive. Nothing in it is believed: the first entry is the manifest, the others are the files that it
-//! names, in its order, of its lengths and digests, and nothing else is there. So no name of an entry is ever a
-//! path, and links, devices and everything else that tar knows is refused.
+//! Reads a backup archive. The reader trusts nothing in it: the first entry must be the manifest, and the others must
+//! be exactly the files that it lists, in that order, with those lengths and digests. An entry's name is therefore
+//! never used as a path, and links, devices and all other tar entry types are rejected.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -16,20 +16,20 @@ use crate::regular_file;
 use crate::store::copy as stored;
 use crate::store::open::{APPLICATION_ID, USAGE_APPLICATION_ID};
 
-/// Reads `archive` as a restore would, and finds out whether it is whole.
+/// Reads `archive` as a restore would, and returns its manifest. Fails if the archive is damaged.
 pub fn verify(archive: &Path) -> Result<Manifest, BackupError> {
     let scratch = Scratch::somewhere().map_err(at(&std::env::temp_dir()))?;
     verify_in(archive, scratch.path())
 }
 
-/// The same, with the room that it takes in `dir`, an empty directory.
+/// Same as `verify`, but unpacks into `dir`, which must be an empty directory.
 pub(super) fn verify_in(archive: &Path, dir: &Path) -> Result<Manifest, BackupError> {
     let manifest = unpack(archive, dir, BYTES_MAX)?;
     inspect(archive, dir, &manifest)?;
     Ok(manifest)
 }
 
-/// Whether the databases that were unpacked into `dir` are whole and of a known version.
+/// Checks that the databases unpacked into `dir` are intact and of a known version.
 pub(super) fn inspect(archive: &Path, dir: &Path, manifest: &Manifest) -> Result<(), BackupError> {
     for file in manifest.files.iter().filter(|file| file.name.ends_with(".db")) {
         let own = file.name == DATABASE;
@@ -46,24 +46,24 @@ pub(super) fn inspect(archive: &Path, dir: &Path, manifest: &Manifest) -> Result
     Ok(())
 }
 
-/// The manifest alone.
+/// Reads only the manifest of `archive`.
 pub(super) fn manifest(archive: &Path) -> Result<Manifest, BackupError> {
     let mut tar = open(archive, MANIFEST_BYTES_MAX + TAR_BYTES)?;
     let mut entries = tar.entries().map_err(at(archive))?.raw(true);
     manifest_of(archive, entries.next(), u64::MAX)
 }
 
-/// Unpacks `archive` into the empty directory `dir`, as long as that takes no more than `bytes_max`.
+/// Unpacks `archive` into the empty directory `dir`. Fails if the contents exceed `bytes_max`.
 pub(crate) fn unpack(archive: &Path, dir: &Path, bytes_max: u64) -> Result<Manifest, BackupError> {
     read(archive, bytes_max, |entry, file| write(archive, entry, file, dir))
 }
 
-/// Reads all of `archive` and compares each file with the manifest's checksum, without unpacking to a disk.
+/// Reads all of `archive` and compares each file with the manifest's checksum, without writing anything to disk.
 pub(super) fn check(archive: &Path) -> Result<Manifest, BackupError> {
     read(archive, BYTES_MAX, |entry, file| copy(archive, entry, file, &mut io::sink()))
 }
 
-/// Reads `archive` to its end; `take` reads each file.
+/// Reads `archive` to its end and calls `take` to read each file.
 fn read(
     archive: &Path,
     bytes_max: u64,
@@ -118,7 +118,7 @@ fn manifest_of(archive: &Path, next: NextEntry<'_>, bytes_max: u64) -> Result<Ma
     }
 }
 
-/// The next entry, if it is a file called `name`.
+/// Returns the next entry, which must be a regular file called `name`.
 fn named<'a>(archive: &Path, next: NextEntry<'a>, name: &str) -> Result<Entry<'a, Packed>, BackupError> {
     let entry = match next {
         Some(entry) => entry.map_err(broken(archive))?,
@@ -155,7 +155,7 @@ fn write(
     out.sync_all().map_err(at(&path))
 }
 
-/// Copies an entry to `out` and compares it with the manifest's checksum.
+/// Copies an entry to `out` and compares it with the manifest's length and checksum.
 fn copy(
     archive: &Path,
     entry: &mut Entry<'_, Packed>,
@@ -180,7 +180,8 @@ fn copy(
     Ok(())
 }
 
-/// After the last entry there are zeros and nothing else; reading them checks the compression's own checksum.
+/// Reads the rest of the archive after the last entry, which must be zeros. Reading to the end also verifies the
+/// checksum of the compressed stream.
 fn end(archive: &Path, mut rest: Packed) -> Result<(), BackupError> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
@@ -199,14 +200,14 @@ fn broken(archive: &Path) -> impl Fn(io::Error) -> BackupError + '_ {
     |error| BackupError::unsound(archive, format!("it cannot be unpacked: {error}"))
 }
 
-/// What an archive may unpack to, unless somebody allows more.
+/// Default limit on the unpacked size of an archive.
 pub const BYTES_MAX: u64 = 64 << 30;
-/// An archive may unpack to so many times its own length, which no real one comes near,
+/// Highest ratio of unpacked to packed size; far above that of any real archive.
 const RATIO_MAX: u64 = 1_000;
-/// and to this in any case.
+/// Unpacked size that is allowed whatever the ratio.
 const BYTES_ALWAYS: u64 = 64 << 20;
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
-/// Headers, padding and the end of a tar file with so few entries.
+/// Upper bound for the headers, padding and end marker of a tar file with the few entries of a backup.
 const TAR_BYTES: u64 = 64 << 10;
-/// Memory for decompression: 128 MiB.
+/// Log2 of the decompression window: at most 128 MiB of memory.
 const WINDOW_LOG_MAX: u32 = 27;

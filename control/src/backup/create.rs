@@ -1,4 +1,4 @@
-//! Making a backup, with or without a gateway that runs on the state.
+//! Creates backups, while the gateway is running on the state or not.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,7 @@ use crate::store::copy::{self, Moment};
 use crate::store::error::OpenError;
 use crate::store::files::{MAIN, SCHEMA, USAGE};
 
-/// Makes a backup of the state in `dir`, finds it whole, and removes the oldest so that `kept` stay.
+/// Creates a backup of the state in `dir`, verifies it, and removes all but the newest `kept` intact archives.
 pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
     if !dir.join(DATABASE).exists() {
         return Err(OpenError::Absent { path: dir.join(DATABASE) }.into());
@@ -44,7 +44,7 @@ pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
     Ok(archive)
 }
 
-/// Copies every file into `draft` and describes the copies.
+/// Copies every file into `draft` and returns the manifest of the copies.
 fn gather(dir: &Path, draft: &Path, now: Timestamp) -> Result<Manifest, BackupError> {
     let mut files = Vec::new();
     let sql = |source| BackupError::Sql { path: dir.join(DATABASE), source };
@@ -55,7 +55,7 @@ fn gather(dir: &Path, draft: &Path, now: Timestamp) -> Result<Manifest, BackupEr
         let schema = match name {
             DATABASE => Some(MAIN),
             USAGE if moment.has_usage_apart() => Some(SCHEMA),
-            // One that is not of this state.
+            // The file is not part of this state.
             USAGE => continue,
             _ if !from.exists() => continue,
             _ => None,

@@ -1,4 +1,4 @@
-//! The manifest: the first entry of an archive, which tells what else is in it.
+//! The manifest: the first entry of an archive, which lists the other entries.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,38 +10,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::files::USAGE;
 
-/// What an archive holds.
+/// The contents of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// The version of this layout.
+    /// The version of the archive layout.
     pub format: u32,
-    /// When, as RFC 3339.
+    /// The time of the backup, in RFC 3339 format.
     pub created_at: String,
-    /// The release that made it.
+    /// The gateway release that created the archive.
     pub gateway_version: String,
-    /// The version of the database.
+    /// The schema version of the database.
     pub database_version: i64,
-    /// The other entries, in their order.
+    /// The other entries, in archive order.
     pub files: Vec<ManifestFile>,
-    /// How many rows each table had.
+    /// The number of rows in each table.
     pub rows: BTreeMap<String, u64>,
 }
 
-/// One entry.
+/// A file of the archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestFile {
-    /// Its name, one of the names that an archive may hold.
+    /// The file name; one of the fixed names that an archive may contain.
     pub name: String,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
-    /// Its SHA-256, in hex.
+    /// The SHA-256 digest, in hex.
     pub sha256: String,
 }
 
 impl Manifest {
-    /// What of it cannot be, if anything.
+    /// Returns a description of the first invalid part of the manifest, or `None` if it is valid. `bytes_max` bounds
+    /// the total unpacked size.
     pub(super) fn fault(&self, bytes_max: u64) -> Option<String> {
         if self.format != FORMAT {
             return Some(format!("it has layout {}, and this release reads {FORMAT}", self.format));
@@ -65,7 +66,7 @@ impl Manifest {
 }
 
 impl ManifestFile {
-    /// The entry for the file `name` in `dir`.
+    /// Reads the file `name` in `dir` and returns its entry.
     pub(super) fn of(dir: &Path, name: &str) -> io::Result<Self> {
         let mut file = File::open(dir.join(name))?;
         let (mut hasher, mut bytes) = (Hasher::default(), 0_u64);
@@ -82,7 +83,7 @@ impl ManifestFile {
     }
 }
 
-/// SHA-256.
+/// Incremental SHA-256.
 pub(super) struct Hasher(Context);
 
 impl Default for Hasher {
@@ -102,9 +103,10 @@ impl Hasher {
 }
 
 pub(super) const FORMAT: u32 = 1;
-/// The name of the manifest's own entry.
+/// The name of the manifest's entry.
 pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const DATABASE: &str = crate::store::open::DATABASE;
-/// Everything that an archive may hold beside the manifest. The database comes first and is restored last.
+/// All files that an archive may contain besides the manifest. The database comes first in the archive and is restored
+/// last.
 pub(crate) const NAMES: [&str; 3] = [DATABASE, USAGE, "catalog.json"];
 pub(super) const BUFFER_BYTES: usize = 64 << 10;

@@ -1,12 +1,13 @@
-//! Backups: one archive holds the state as it was at one moment (STATE-3).
+//! Backups: one archive holds the state as of one moment (STATE-3).
 //!
 //! ```text
 //!  create:   databases --SQLite's backup--> copies -> manifest -> tar.zst -> read back whole -> its name -> prune
 //!  restore:  tar.zst -> every entry checked against the manifest -> opened and checked -> into an empty directory
 //! ```
 //!
-//! An archive has its name only after it was read back and found whole. Secrets inside are sealed as they are in
-//! the state; the key that opens them, administrator keys, the configuration file and `secrets.json` are in none.
+//! An archive gets its final name only after it was read back and verified. Secrets inside are sealed as they are in
+//! the state; no archive contains the key that opens them, administrator keys, the configuration file or
+//! `secrets.json`.
 
 pub(crate) mod archive;
 mod create;
@@ -29,40 +30,40 @@ pub use shelf::{Archive, check_unchecked, list};
 
 use crate::store::error::OpenError;
 
-/// Why there is no backup, or why one was not restored.
+/// An error from creating, checking or restoring a backup.
 #[derive(Debug)]
 pub enum BackupError {
-    /// Another process is making one.
+    /// Another process is making a backup in this directory.
     Busy(PathBuf),
     /// A file cannot be read or written.
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error that the operating system returned.
         source: io::Error,
     },
-    /// SQLite cannot work on a file.
+    /// SQLite failed on a file.
     Sql {
-        /// Which.
+        /// The database file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error that SQLite returned.
         source: rusqlite::Error,
     },
-    /// The archive is not what a backup is.
+    /// The archive is damaged or is not a backup.
     Unsound {
         /// The archive.
         path: PathBuf,
-        /// What is wrong with it.
+        /// A description of the fault.
         what: String,
     },
-    /// A restore goes into an empty directory only.
+    /// The target directory of a restore is not empty.
     NotEmpty(PathBuf),
     /// The state cannot be opened.
     Open(OpenError),
 }
 
 impl BackupError {
-    /// The exit code of a process that ends for this reason.
+    /// The exit code of a process that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Unsound { .. } => 1,
@@ -72,7 +73,7 @@ impl BackupError {
         }
     }
 
-    /// Returns what is wrong, without the name of an archive that is not sound.
+    /// Returns the error text; for an archive that is not sound, without the archive's path.
     fn what(&self) -> String {
         if let Self::Unsound { what, .. } = self { what.clone() } else { self.to_string() }
     }
@@ -82,7 +83,7 @@ impl BackupError {
     }
 }
 
-/// Says of which file an error is.
+/// Returns a function that attaches `path` to an I/O error.
 fn at(path: &Path) -> impl Fn(io::Error) -> BackupError + '_ {
     |source| BackupError::Io { path: path.into(), source }
 }

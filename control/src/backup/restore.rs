@@ -1,5 +1,5 @@
-//! Restoring: into a directory with nothing in it, and nothing is in its place before all of it was checked. The
-//! database comes last: until then no gateway takes the directory for a state.
+//! Restores an archive into an empty directory. No file is moved into place before the whole archive was checked. The
+//! database is moved last: without it no gateway accepts the directory as a state.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,32 +14,32 @@ use crate::regular_file;
 use crate::store::lock::{self, StateLock};
 use crate::store::open::{make_directory, opens_with};
 
-/// What [`restore`] needs.
+/// The parameters of [`restore`].
 #[derive(Clone, Copy, Debug)]
 pub struct RestoreParams<'a> {
-    /// The archive.
+    /// The archive to restore.
     pub archive: &'a Path,
-    /// Where it goes.
+    /// The target directory, which must be empty or not exist.
     pub dir: &'a Path,
-    /// What it may unpack to.
+    /// Limit on the unpacked size, in bytes.
     pub bytes_max: u64,
-    /// `LLMGW_CREDENTIAL_ENCRYPTION_KEY`, if it is set.
+    /// The value of `LLMGW_CREDENTIAL_ENCRYPTION_KEY`, if it is set.
     pub encryption_key: Option<&'a Secret<[u8; 32]>>,
 }
 
-/// A state that was restored.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// What was in the archive.
+    /// The manifest of the archive.
     pub manifest: Manifest,
-    /// Whether the encryption key opens it, if there was one.
+    /// True if the encryption key opens the restored secrets; `None` without a key.
     pub opens: Option<bool>,
 }
 
-/// Makes a state directory of an archive.
+/// Creates a state directory from an archive.
 pub fn restore(params: RestoreParams<'_>) -> Result<Restored, BackupError> {
     let RestoreParams { archive, dir, bytes_max, encryption_key } = params;
-    // An archive that is not there must not leave a directory behind.
+    // A missing archive must not leave an empty directory behind.
     regular_file::open(archive).map_err(at(archive))?;
     make_directory(dir)?;
     for entry in fs::read_dir(dir).map_err(at(dir))? {

@@ -1,4 +1,4 @@
-//! Directories for files that are on their way, for this user only. They go when they are dropped.
+//! Temporary directories that only this user can access. They are deleted on drop.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use crate::vault::random;
 
-/// A directory of our own.
+/// A temporary directory.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// Makes `path` anew; what an earlier process has left there goes.
+    /// Creates the directory `path`. Deletes it first if an earlier process left it there.
     pub(crate) fn at(path: PathBuf) -> io::Result<Self> {
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -24,7 +24,7 @@ impl Scratch {
         Ok(Self { path })
     }
 
-    /// One that nobody else knows, where the system keeps such things.
+    /// Creates a directory with a random name in the system's directory for temporary files.
     pub(crate) fn somewhere() -> io::Result<Self> {
         let name: [u8; 8] = random().map_err(io::Error::other)?;
         Self::at(std::env::temp_dir().join(format!("llmgw-{:016x}", u64::from_be_bytes(name))))

@@ -1,4 +1,5 @@
-//! The default directory of backups, `backups` in the state directory. One process at a time makes one there.
+//! The default directory for backups, `backups` in the state directory. Only one process at a time creates a backup
+//! there.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -17,37 +18,37 @@ use crate::regular_file;
 /// An archive in the default directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Archive {
-    /// Its file name.
+    /// The file name.
     pub name: String,
-    /// Its length.
+    /// The length in bytes.
     pub bytes: u64,
-    /// What it holds; none if that cannot be read.
+    /// The manifest; `None` if it cannot be read.
     pub manifest: Option<Manifest>,
-    /// When all of it was last read, as far as it has not changed since.
+    /// The time of the last full read; `None` if the file has changed since.
     pub checked_at_ms: Option<u64>,
-    /// What is wrong with it, as far as is known.
+    /// The known fault of the archive, if any.
     pub fault: Option<String>,
-    /// It has not been read to its end as it is now, or not of late.
+    /// True if the archive was not read to its end since its last change, or not recently.
     #[serde(skip)]
     pub(crate) is_unchecked: bool,
 }
 
-/// The archives of the state in `dir`, newest first. An error where their file system does not answer in time.
+/// Returns the archives of the state in `dir`, newest first. Fails if the file system does not respond in time.
 pub fn list(dir: &Path) -> Result<Vec<Archive>, BackupError> {
     let folder = dir.join(FOLDER);
     let path = folder.clone();
     regular_file::in_time(move || list_now(&path)).map_err(at(&folder))?
 }
 
-/// As [`list`], of the archives in `dir` itself and beside the caller's task.
+/// Async version of [`list`] that does not block the caller's task.
 pub(crate) async fn list_beside(dir: PathBuf) -> Result<Vec<Archive>, BackupError> {
     let folder = dir.join(FOLDER);
     let path = folder.clone();
     regular_file::beside(move || list_now(&path)).await.map_err(at(&folder))?
 }
 
-/// Reads the archives of the state in `dir` to their ends that were not checked as they are now, the newest first, and keeps
-/// what is found for [`list`]. It takes as long as reading them does.
+/// Reads to their ends the archives of the state in `dir` that have no current check, newest first, and saves the
+/// results for [`list`]. Takes as long as reading the archives does.
 pub fn check_unchecked(dir: &Path) -> Result<(), BackupError> {
     let folder = dir.join(FOLDER);
     for archive in list(dir)?.into_iter().filter(|archive| archive.is_unchecked) {
@@ -90,7 +91,7 @@ fn look_at(dir: &Path, name: String, verdicts: &Verdicts) -> Result<Archive, Bac
     })
 }
 
-/// The directory, held by this process.
+/// The backup directory, locked by this process.
 #[derive(Debug)]
 pub(super) struct BackupDirectory {
     state: PathBuf,
@@ -99,7 +100,7 @@ pub(super) struct BackupDirectory {
 }
 
 impl BackupDirectory {
-    /// Takes the directory of the state in `state`, and makes it where there is none.
+    /// Locks the backup directory of the state in `state`. Creates it if it does not exist.
     pub(super) fn take(state: &Path) -> Result<Self, BackupError> {
         let dir = state.join(FOLDER);
         DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(at(&dir))?;
@@ -118,12 +119,12 @@ impl BackupDirectory {
         }
     }
 
-    /// A directory for a backup in the making.
+    /// Creates a directory for a backup in progress.
     pub(super) fn draft(&self) -> Result<Scratch, BackupError> {
         Scratch::at(self.dir.join(DRAFT)).map_err(at(&self.dir))
     }
 
-    /// Gives a verified archive its name.
+    /// Moves a verified archive to its final name.
     pub(super) fn keep(&self, packed: &Path, name: &str) -> Result<Archive, BackupError> {
         let path = self.dir.join(name);
         fs::rename(packed, &path).map_err(at(&path))?;
@@ -132,8 +133,8 @@ impl BackupDirectory {
         look_at(&self.dir, name.to_owned(), &Verdicts::read(&self.dir))
     }
 
-    /// Removes the archives that are older than the newest `kept` whole ones. Each is read to its end before it counts: one
-    /// that was damaged since it got its name takes the place of none, and is left for the operator to look at.
+    /// Removes the archives that are older than the newest `kept` intact ones. Each archive is read to its end before
+    /// it counts: one that was damaged after it was created does not count, and is left for the operator to inspect.
     pub(super) fn prune(&self, kept: u32) {
         let mut whole = 0;
         for old in list(&self.state).unwrap_or_default() {
@@ -155,14 +156,13 @@ impl BackupDirectory {
     }
 }
 
-/// `llmgw-backup-20261121T072100.123Z.tar.zst`: names in order are backups in order.
+/// Returns a file name such as `llmgw-backup-20261121T072100.123Z.tar.zst`. Names sort by time.
 pub(super) fn archive_name(now: Timestamp) -> String {
     let millisecond = now.as_millisecond().rem_euclid(1_000);
     format!("{PREFIX}{}.{millisecond:03}Z{SUFFIX}", now.strftime("%Y%m%dT%H%M%S"))
 }
 
-/// True for the names that [`archive_name`] gives. A file of another name, which would sort before all of them, is no
-/// backup of this directory.
+/// True for names in the format of [`archive_name`]. Other files, which might sort before all archives, are ignored.
 fn is_archive(name: &str) -> bool {
     let moment = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX)).map(str::as_bytes);
     let pattern = b"00000000T000000.000Z";
@@ -175,5 +175,5 @@ const DRAFT: &str = ".draft";
 const LOCK: &str = "lock";
 const PREFIX: &str = "llmgw-backup-";
 const SUFFIX: &str = ".tar.zst";
-/// More than may be kept.
+/// Limit on the archives in a list; more than the configuration allows to keep.
 const LISTED_MAX: usize = 20_000;

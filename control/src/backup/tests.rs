@@ -1,4 +1,4 @@
-//! Backups of a real state, and archives that are none.
+//! Backups of a real state, and invalid archives.
 
 use std::fs;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use crate::store::open::open;
 
 static KEY: std::sync::LazyLock<Secret<[u8; 32]>> = std::sync::LazyLock::new(|| Secret::new([1; 32]));
 
-/// A state with something in it.
+/// Creates a state with some data in it.
 fn state() -> (TempDir, PathBuf) {
     let home = TempDir::new().unwrap();
     let dir = home.path().join("state");
@@ -87,7 +87,7 @@ fn a_copy_is_one_moment_while_somebody_writes() {
         let writing = scope.spawn(|| {
             let mut writes = 0_u32;
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                // Both rows or none: a copy that mixes moments would show it.
+                // Each copy must contain both rows or neither; a copy that is not of one moment would break this.
                 let tx = db.transaction().unwrap();
                 tx.execute("UPDATE principals SET version = version + 1 WHERE id = 'p1'", []).unwrap();
                 tx.execute("UPDATE principals SET version = version + 1 WHERE id = 'p9999'", []).unwrap();
@@ -115,7 +115,7 @@ fn as_many_are_kept_as_was_said_and_the_oldest_goes() {
     fs::write(&foreign, "x").unwrap();
     let names = |dir: &Path| list(dir).unwrap().into_iter().map(|archive| archive.name).collect::<Vec<_>>();
     assert_eq!(names(&dir), [&made[3].name, &made[2].name, &made[1].name].map(String::clone));
-    // One that cannot be read any more is no backup: it neither counts nor goes.
+    // An unreadable archive neither counts as a backup nor is removed.
     fs::write(path_of(&dir, &made[2]), "damaged").unwrap();
     let fifth = create(&dir, 2).unwrap();
     assert_eq!(names(&dir), [&fifth.name, &made[3].name, &made[2].name].map(String::clone));
@@ -129,11 +129,11 @@ fn as_many_are_kept_as_was_said_and_the_oldest_goes() {
 fn a_damaged_archive_takes_the_place_of_no_whole_one() {
     let (_home, dir) = state();
     let made: Vec<Archive> = (0..3).map(|_| create(&dir, 3).unwrap()).collect();
-    // Its manifest can be read, and what the manifest describes is cut.
+    // The manifest is readable, but the files that it lists are cut.
     let damaged = path_of(&dir, &made[2]);
     let bytes = fs::read(&damaged).unwrap();
     fs::write(&damaged, &bytes[..bytes.len() - 20]).unwrap();
-    // No archive has this name, which sorts before all others.
+    // Not the name of an archive, but it sorts before all of them.
     fs::write(dir.join("backups/llmgw-backup-zzz.tar.zst"), &bytes).unwrap();
     let fourth = create(&dir, 2).unwrap();
     let names: Vec<String> = list(&dir).unwrap().into_iter().map(|archive| archive.name).collect();
@@ -211,7 +211,7 @@ struct Forged {
 }
 
 impl Forged {
-    /// A good one, to be spoiled.
+    /// Returns a valid archive that the test then damages.
     fn new() -> Self {
         let (_home, dir) = state();
         let opened = open(&dir, &KEY).unwrap();
@@ -247,7 +247,7 @@ impl Forged {
             header.set_entry_type(*kind);
             header.set_mode(0o600);
             header.set_size(bytes.len() as u64);
-            // As a hostile tool writes it: the library refuses such names.
+            // Write the name directly, as a hostile tool would: the library rejects such names.
             header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
             if matches!(kind, EntryType::Symlink | EntryType::Link) {
                 header.set_link_name("/etc/passwd").unwrap();
@@ -269,7 +269,7 @@ fn sha256(bytes: &[u8]) -> String {
     hasher.hex()
 }
 
-/// Why a restore refuses `packed`; it leaves nothing behind.
+/// Returns the error of restoring `packed`, and checks that nothing is left behind.
 fn refused(packed: &[u8]) -> String {
     let home = TempDir::new().unwrap();
     let archive = home.path().join("archive.tar.zst");
@@ -314,7 +314,7 @@ fn names_links_and_devices_of_an_attacker_are_refused() {
             said.contains(mention) && said.contains("where no backup has one"),
             "{name} {kind:?}: {said}"
         );
-        // Also where the manifest vouches for it.
+        // The same entry is rejected even if the manifest lists it.
         let said =
             Forged::new().listed(name, bytes.len() as u64, &sha256(bytes)).with(kind, name, bytes).refused();
         assert!(said.contains("is not a good backup"), "{name} {kind:?}: {said}");
@@ -366,7 +366,7 @@ fn a_bomb_is_refused_before_it_fills_the_disk() {
     let zeros = vec![0; 1 << 20];
     let mut encoder = zstd::Encoder::new(Vec::new(), 19).unwrap();
     let mut forged = Forged::new().listed("usage.db", bytes, "");
-    // The archive claims what it holds, and is still far too much for its length.
+    // The manifest is correct, but the contents are far too large for the archive's length.
     let mut tar = forged.tar();
     tar.truncate(tar.len() - 1_024);
     encoder.write_all(&tar).unwrap();
@@ -381,7 +381,7 @@ fn a_bomb_is_refused_before_it_fills_the_disk() {
     let packed = encoder.finish().unwrap();
     assert!((packed.len() as u64) < bytes / 1_000, "{}", packed.len());
     assert!(refused(&packed).contains("are allowed"));
-    // And one whose manifest lies about it.
+    // The manifest states a wrong length.
     forged.manifest["files"][1]["bytes"] = 1.into();
     assert!(forged.refused().contains("missing"));
 }

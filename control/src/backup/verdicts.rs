@@ -1,5 +1,6 @@
-//! The outcomes of full checks of archives, kept in a file beside them: a list shows damage anywhere in an archive without
-//! reading it. An outcome holds for one file as it was read, by its name, its length and the time of its last change.
+//! The results of full checks of archives, stored in a file beside the archives. With them, a list shows damage
+//! anywhere in an archive without reading it. A result is valid for one version of a file, identified by name, length
+//! and time of the last change.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata, OpenOptions};
@@ -13,49 +14,49 @@ use super::archive::check;
 use super::{BackupError, at};
 use crate::regular_file;
 
-/// The outcome of reading an archive to its end.
+/// The result of reading an archive to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Verdict {
     bytes: u64,
-    /// Seconds and nanoseconds since the Unix epoch.
+    /// The file's change time, in seconds and nanoseconds since the Unix epoch.
     changed_at: (i64, i64),
     pub(super) checked_at_ms: u64,
-    /// What is wrong with the archive, if it is damaged.
+    /// A description of the damage, if the archive is damaged.
     pub(super) fault: Option<String>,
 }
 
 impl Verdict {
-    /// True if `now_ms` is so late that the disk may have changed what was read.
+    /// True if the check is so old at `now_ms` that the disk may have damaged the file since.
     fn is_old(&self, now_ms: u64) -> bool {
         self.checked_at_ms.saturating_add(AGE_MS_MAX) < now_ms
     }
 }
 
-/// The outcomes by the names of the archives.
+/// The check results by archive name.
 #[derive(Debug, Default)]
 pub(super) struct Verdicts(BTreeMap<String, Verdict>);
 
 impl Verdicts {
-    /// Returns those of the archives in `dir`; none where the file of them is missing or cannot be read.
+    /// Reads the results for the archives in `dir`. Returns no results if their file is missing or cannot be read.
     pub(super) fn read(dir: &Path) -> Self {
         let text = regular_file::read_now(&dir.join(FILE), BYTES_MAX).unwrap_or_default();
         Self(serde_json::from_slice(&text).unwrap_or_default())
     }
 
-    /// Returns that of an archive which is still as it was when it was checked.
+    /// Returns the result for an archive, if the archive has not changed since the check.
     pub(super) fn of(&self, name: &str, archive: &Metadata) -> Option<&Verdict> {
         self.0.get(name).filter(|verdict| {
             verdict.bytes == archive.len() && verdict.changed_at == (archive.ctime(), archive.ctime_nsec())
         })
     }
 
-    /// True if the archive was not checked as it is now, or long ago.
+    /// True if the archive was not checked since its last change, or the check is too old.
     pub(super) fn lacks(&self, name: &str, archive: &Metadata) -> bool {
         self.of(name, archive).is_none_or(|verdict| verdict.is_old(shared::clock::unix_ms()))
     }
 
-    /// Replaces the file, and leaves out archives that are gone. Checks of another process at the same time may be lost,
-    /// and are made again.
+    /// Replaces the results file, without archives that no longer exist. Results that another process writes at the
+    /// same time may be lost; those archives are checked again.
     fn write(mut self, dir: &Path) -> io::Result<()> {
         self.0.retain(|name, _| dir.join(name).exists());
         let new = dir.join(format!("{FILE}.{}", std::process::id()));
@@ -65,7 +66,7 @@ impl Verdicts {
     }
 }
 
-/// Reads the archive `name` in `dir` to its end and keeps the outcome.
+/// Reads the archive `name` in `dir` to its end and stores the result.
 pub(super) fn check_and_keep(dir: &Path, name: &str) -> Result<(), BackupError> {
     let path = dir.join(name);
     let before = fs::metadata(&path).map_err(at(&path))?;
@@ -75,7 +76,7 @@ pub(super) fn check_and_keep(dir: &Path, name: &str) -> Result<(), BackupError> 
     checked.map(drop)
 }
 
-/// Keeps the outcome of reading an archive that was `archive` before.
+/// Stores a check result. `archive` is the file's metadata from before the check.
 pub(super) fn keep(dir: &Path, name: &str, archive: &Metadata, fault: Option<String>) {
     let mut verdicts = Verdicts::read(dir);
     let checked_at_ms = shared::clock::unix_ms();
@@ -89,7 +90,7 @@ pub(super) fn keep(dir: &Path, name: &str, archive: &Metadata, fault: Option<Str
 }
 
 const FILE: &str = "checks.json";
-/// Three times what outcomes of as many archives as are listed take.
+/// Limit on the size of the results file: three times the size of results for as many archives as are listed.
 const BYTES_MAX: u64 = 16 << 20;
-/// An archive is read again after a week: a disk may damage a file without changing its times.
+/// The age at which a check expires, one week: a disk may damage a file without changing its times.
 const AGE_MS_MAX: u64 = 7 * 24 * 60 * 60 * 1_000;
