@@ -1,33 +1,34 @@
-//! Events of one stream that differ from one before in their text alone, as most do: they need not be parsed.
+//! Recognises events that differ from an earlier one of the stream only in their text, as most do; they need no
+//! parsing.
 
 use crate::json::escaped;
 use crate::passing::{Template, Varying};
 
-/// The event that was learned last, and what its text means: `M`.
+/// The last learned event with `M`, the meaning of its text.
 #[derive(Debug)]
 pub(super) struct Alike<M> {
     template: Template,
     meaning: Option<M>,
 }
 
-/// An event like the one that was learned.
+/// An event that matches the learned one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Like<'e, M> {
     pub(super) meaning: M,
-    /// Its text, as it is escaped.
+    /// Its text, still escaped.
     pub(super) text: &'e str,
-    /// Its number, if [`Varying`] knows of one.
+    /// Its number, if [`Varying`] has one.
     pub(super) number: Option<u64>,
 }
 
 impl<M: Copy> Alike<M> {
-    /// In events `varying` may differ too.
+    /// Creates a matcher; matching events may also differ in `varying`.
     pub(super) fn new(varying: Varying) -> Self {
         Self { template: Template::new(varying), meaning: None }
     }
 
-    /// Remembers an event, which is JSON, in which `text` stands between two quotes, and says nothing that is not
-    /// in `meaning`.
+    /// Remembers an event, which must be JSON, contain `text` between two quotes, and carry nothing else than
+    /// `meaning`.
     pub(super) fn learn(&mut self, event: &[u8], text: &[u8], meaning: M) {
         let from = text.as_ptr().addr().checked_sub(event.as_ptr().addr());
         let span = from.and_then(|from| Some(from..from.checked_add(text.len())?));
@@ -37,7 +38,7 @@ impl<M: Copy> Alike<M> {
         });
     }
 
-    /// What `event` says, if it is like the one remembered.
+    /// Returns the text of `event` with its meaning, if it matches the learned event.
     #[inline]
     pub(super) fn read<'e>(&self, event: &'e [u8]) -> Option<Like<'e, M>> {
         let meaning = self.meaning?;

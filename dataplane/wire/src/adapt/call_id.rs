@@ -1,14 +1,14 @@
-//! Ids of tool calls. One that every dialect takes passes as it is; another is replaced by a hash of itself, so
-//! that the call and its result, read at different times, still have the same one.
+//! Ids of tool calls. An id that every dialect accepts passes unchanged; any other is replaced by a hash of itself, so
+//! that the call and its result, read at different times, still have the same id.
 
 use std::borrow::Cow;
 
 use shared::provider::quirks::ToolIds;
 
-/// Bytes of an id that every dialect takes.
+/// The maximum length in bytes of an id that every dialect accepts.
 const ID_BYTES_MAX: usize = 64;
 
-/// `id`, or what stands for it: `prefix` and 24 letters and digits.
+/// Returns `id`, or its replacement: `prefix` and 24 letters and digits.
 pub(super) fn call_id<'a>(id: &'a str, prefix: &str) -> Cow<'a, str> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(fits) {
@@ -17,7 +17,7 @@ pub(super) fn call_id<'a>(id: &'a str, prefix: &str) -> Cow<'a, str> {
     Cow::Owned(prefix.to_owned() + &letters(id.as_bytes(), 24))
 }
 
-/// `id` as a target whose ids have this `form` takes it.
+/// Returns `id` in the `form` that the target accepts.
 pub(super) fn fitting<'a>(form: ToolIds, id: &'a str, prefix: &str) -> Cow<'a, str> {
     match form {
         ToolIds::Word => call_id(id, prefix),
@@ -26,7 +26,7 @@ pub(super) fn fitting<'a>(form: ToolIds, id: &'a str, prefix: &str) -> Cow<'a, s
     }
 }
 
-/// So many letters and digits that stand for `text`; at most 25 differ.
+/// Returns `count` letters and digits derived from a hash of `text`; only the first 25 are independent.
 pub(super) fn letters(text: &[u8], count: u32) -> String {
     let hash = fnv_1a(text);
     (0..count)
@@ -38,7 +38,8 @@ fn five_bits(hash: u128, position: u32) -> usize {
     usize::try_from(hash.wrapping_shr(position.wrapping_mul(5)) & 31).unwrap_or_default()
 }
 
-/// FNV-1a of 128 bits: nobody gains by a collision but the one who makes it, in their own conversation.
+/// 128-bit FNV-1a. A collision affects only the conversation of the client that causes it, so no stronger hash is
+/// needed.
 fn fnv_1a(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, &byte| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)

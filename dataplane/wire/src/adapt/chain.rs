@@ -1,8 +1,8 @@
-//! Two adaptations, one after the other, by way of the dialect between them: the request goes through both, and so
-//! does the answer, back. No document of the middle is ever kept longer than it takes to read it.
+//! A chain of two adaptations through an intermediate dialect: the request passes through both, and so does the answer
+//! in reverse. An intermediate document is dropped as soon as it has been read.
 //!
-//! What the second step rejects stands in a request that the client never wrote. The first step is asked what it made
-//! that of ([`Adaptation::origin`]), so that the client reads a path of its own.
+//! The second step's rejections name members of a request that the client did not write. The first step maps them back
+//! ([`Adaptation::origin`]), so that the client gets a path of its request.
 
 use bytes::Bytes;
 use shared::operation::Dialect;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
-/// A row for the pair that `prepare` serves by way of chat.
+/// Returns the row of a pair that `prepare` serves through chat.
 pub(super) const fn by_way_of_chat(
     client: Dialect,
     target: Dialect,
@@ -21,13 +21,13 @@ pub(super) const fn by_way_of_chat(
     Adaptation { client, target, via: Some(Dialect::Chat), losses: &[], prepare, origin: None }
 }
 
-/// Says the request in the dialect between, and that in the target's.
+/// Translates the request into the intermediate dialect, and the result into the target's dialect.
 pub(super) fn prepare(
     first: &Adaptation,
     second: &Adaptation,
     asking: &Asking<'_>,
 ) -> Result<Prepared, Rejection> {
-    // The dialect between can say more than some targets; the second step knows what the target cannot.
+    // The intermediate dialect can express more than some targets; the second step checks the target's limits.
     let between = Traits {
         output_limit_field: "max_completion_tokens",
         developer_role: false,
@@ -49,23 +49,23 @@ pub(super) fn prepare(
     Ok(Prepared { body: said.body, answers, dropped: told.dropped })
 }
 
-/// Returns true for a model that takes `top_k` though its provider's other models do not: Claude on Bedrock.
+/// Returns true for a model that accepts `top_k` although other models of its provider do not: Claude on Bedrock.
 fn takes_top_k(second: &Adaptation, target: &Traits<'_>) -> bool {
     second.target == Dialect::Bedrock && chat_over_bedrock::is_claude(target)
 }
 
-/// The rejection with a path of the client's own, if the first step knows one.
+/// Returns the rejection with its path in the client's request, if the first step can map it.
 fn traced(first: &Adaptation, asking: &Asking<'_>, rejection: Rejection) -> Rejection {
     let origin = first.origin.and_then(|origin| origin(asking, &rejection.param));
     match (origin, rejection.message.strip_prefix(&format!("'{}' ", rejection.param))) {
         (Some(origin), Some(why)) => Rejection { flaw: rejection.flaw, ..Rejection::new(origin, why) },
         (Some(origin), None) => Rejection { param: origin, ..rejection },
-        // The message still says what it is about.
+        // The message still names the member.
         (None, _) => Rejection { param: String::new(), ..rejection },
     }
 }
 
-/// How the answer is read: by the target's side first.
+/// Translates an answer with `near`, the target's side, and then with `far`, the client's side.
 #[derive(Debug)]
 struct Chained {
     near: Box<dyn Answers>,
@@ -91,7 +91,7 @@ impl Answers for Chained {
     }
 }
 
-/// A stream through both, event by event.
+/// A stream that passes through both translators event by event.
 #[derive(Debug)]
 struct ChainedStream {
     near: Box<dyn AnswerStream>,
@@ -130,7 +130,7 @@ impl ChainedStream {
         self.note();
     }
 
-    /// The client's side knows what has gone out; the upstream's what it said of itself.
+    /// Merges both states: output and completion are the client side's, usage and extras mainly the upstream side's.
     fn note(&mut self) {
         let (near, far) = (self.near.state(), self.far.state());
         let error = near.error.as_ref().or(far.error.as_ref());

@@ -1,5 +1,5 @@
-//! How a target of another dialect is asked how many tokens a request has (MSG-3): the adapted request, in the form in
-//! which the target takes it for counting, and the number in its answer.
+//! Token counting at a target of another dialect (MSG-3): wraps the adapted request for the target's counting call and
+//! reads the number from its answer.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -7,19 +7,20 @@ use shared::operation::Dialect;
 
 use crate::json::{parse, quote, write};
 
-/// How a target wants to be asked.
+/// The form in which a target accepts a counting request.
 #[derive(Clone, Copy, Debug)]
 pub struct Counting<'a> {
-    /// The protocol of the target.
+    /// The target's dialect.
     pub target: Dialect,
     /// The target's model.
     pub model: &'a str,
-    /// A Gemini target takes the whole request, in `generateContentRequest`. Otherwise it takes some of its members.
+    /// True if a Gemini target takes the whole request, in `generateContentRequest`, false if only some of its members.
     pub takes_whole: bool,
 }
 
 impl Counting<'_> {
-    /// The request to count tokens that `body`, a request for an answer, has. `None` if the target's protocol has none.
+    /// Returns the counting request for `body`, an answer request. `None` if the target's protocol has no token
+    /// counting.
     pub fn request(&self, body: &[u8]) -> Option<Bytes> {
         let asked = match self.target {
             Dialect::Gemini if self.takes_whole => {
@@ -43,18 +44,18 @@ impl Counting<'_> {
         Some(asked.into())
     }
 
-    /// The number of tokens in the target's answer.
+    /// Returns the number of tokens in the target's answer.
     pub fn tokens(&self, answer: &[u8]) -> Option<u64> {
         let name = if self.target == Dialect::Bedrock { "inputTokens" } else { "totalTokens" };
         serde_json::from_slice::<Value>(answer).ok()?.get(name)?.as_u64()
     }
 }
 
-/// Members of a request to Vertex AI, and of one to Bedrock, that may stand in a request to count.
+/// The members of a Vertex AI request, and of a Bedrock request, that a counting request may contain.
 const GEMINI_COUNTED: [&str; 3] = ["contents", "systemInstruction", "tools"];
 const BEDROCK_COUNTED: [&str; 4] = ["messages", "system", "toolConfig", "additionalModelRequestFields"];
 
-/// The members of an object that have one of these names.
+/// Returns an object of only those members that have one of these names.
 fn only(body: &[u8], names: &[&str]) -> Option<Vec<u8>> {
     let mut bytes = body.to_vec();
     let tape = parse(&mut bytes).ok()?;

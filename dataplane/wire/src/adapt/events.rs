@@ -1,4 +1,4 @@
-//! The data of a stream's events as they become whole, without a copy of one that lies in one read.
+//! Splits a stream into the data of its events, without copying an event that lies within one read.
 
 use std::borrow::Cow;
 
@@ -6,22 +6,22 @@ use memchr::{memchr, memchr2};
 
 use crate::sse::{Blocks, TooLarge, data_of};
 
-/// Bytes of one event that are kept until its end has come. The last event of a Responses stream holds the whole
-/// answer.
+/// The maximum number of bytes buffered for one incomplete event. The last event of a Responses stream contains the
+/// whole answer.
 pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Finds events in successive reads.
 #[derive(Debug, Default)]
 pub(super) struct EventFinder {
     blocks: Blocks,
-    /// An event whose end has not come.
+    /// The incomplete event at the end of the last read.
     held: Vec<u8>,
-    /// The first block may begin with a byte order mark.
+    /// True once the first block, which may begin with a byte order mark, has been seen.
     begun: bool,
 }
 
 impl EventFinder {
-    /// Tells `each` the data of every event that ends in `chunk`, as long as it asks for more.
+    /// Calls `each` with the data of every event that ends in `chunk`, until it returns false.
     pub(super) fn push(
         &mut self,
         mut chunk: &[u8],
@@ -45,7 +45,7 @@ impl EventFinder {
         self.keep(chunk)
     }
 
-    /// The stream has ended: tells the data of an event that lacks its blank line.
+    /// Ends the stream: calls `each` with the data of a last event that lacks its blank line.
     pub(super) fn end(&mut self, mut each: impl FnMut(&[u8]) -> bool) {
         let held = std::mem::take(&mut self.held);
         let _ = tell(&held, &mut self.begun, &mut each);
@@ -60,9 +60,9 @@ impl EventFinder {
     }
 }
 
-/// The text of an event. What is not UTF-8 is replaced, as clients do.
+/// Returns the text of an event. Invalid UTF-8 is replaced, as clients do.
 pub(super) fn text(data: &[u8]) -> Cow<'_, str> {
-    // Nearly all is, and to see that alone is several times faster.
+    // Nearly every event is valid, and a check alone is several times faster than a lossy conversion.
     str::from_utf8(data).map_or_else(|_| String::from_utf8_lossy(data), Cow::Borrowed)
 }
 
@@ -74,7 +74,7 @@ fn tell(mut block: &[u8], begun: &mut bool, each: &mut impl FnMut(&[u8]) -> bool
     data.is_none_or(|data| each(data.trim_ascii()))
 }
 
-/// The data of a block of the usual form: one `data` line, and at most an `event` line before it.
+/// Returns the data of a block of the usual form: one `data` line, after at most one `event` line.
 fn plain_data(block: &[u8]) -> Option<&[u8]> {
     let mut rest = block;
     if rest.starts_with(b"event:") {

@@ -1,5 +1,5 @@
-//! What a Responses request needs of a native target that not every one has: stored state, encrypted reasoning, built-in
-//! tools, values of `include` (RESP-2).
+//! Features of a Responses request that some native targets lack: stored state, encrypted reasoning, built-in tools,
+//! values of `include` (RESP-2).
 
 use bytes::Bytes;
 
@@ -7,8 +7,8 @@ use super::Rejection;
 use crate::json::{JsonPlace, JsonSink, KEY_BYTES_MAX, Scanner, unescape};
 use crate::request::Head;
 
-/// The first feature that the request needs and that is among `lacks`: names of members, types of built-in tools, values
-/// of `include`; `tools` and `include` stand for all of them.
+/// Returns the rejection for the first feature that the request needs and `lacks` contains. `lacks` holds names of
+/// members, types of built-in tools and values of `include`; `tools` and `include` stand for all of theirs.
 pub fn lacking<'a>(
     head: &Head,
     segments: &[Bytes],
@@ -50,17 +50,17 @@ fn rejection(param: &str) -> Rejection {
     Rejection::new(param, "needs a feature of the Responses API that this model's provider does not have.")
 }
 
-/// The types of tools and the values of `include`, with their places in the list.
+/// Collects the types of tools and the values of `include`, with their indices.
 #[derive(Debug, Default)]
 struct NamedFeatures {
     names: Vec<(FeatureList, String, usize)>,
-    /// The list that is open.
+    /// The open list.
     list: Option<FeatureList>,
-    /// The element that is open or comes next.
+    /// The index of the open or next element.
     index: usize,
-    /// The last member of a tool is its type.
+    /// True if the last member name of a tool was `type`.
     is_type: bool,
-    /// The beginning of the string that is open.
+    /// The beginning of the open string.
     text: Vec<u8>,
 }
 
@@ -132,5 +132,5 @@ impl NamedFeatures {
     }
 }
 
-/// Tools and values that are looked at.
+/// The maximum number of tools and values that are checked.
 const NAMES_MAX: usize = 1_024;

@@ -1,5 +1,5 @@
-//! The one thing of a native chat request that a target may refuse though it speaks the client's dialect: ids of tool
-//! calls that another vendor has made. Every other byte stays as the client sent it.
+//! Rewrites tool call ids made by another vendor: the only part of a native chat request that a target of the same
+//! dialect may reject. Every other byte is unchanged.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -31,8 +31,8 @@ struct CallWithId<'a> {
     id: Option<&'a RawValue>,
 }
 
-/// `body`, a chat request, with ids of this form in calls and results. `None` if all of them have it already, or the body
-/// is not one in which they can be found.
+/// Returns `body`, a chat request, with ids of this form in calls and results. `None` if all ids already have it, or if
+/// `body` has no shape in which they can be found.
 pub fn with_tool_ids(form: ToolIds, body: &[u8]) -> Option<Vec<u8>> {
     let request: Request<'_> = serde_json::from_slice(body).ok()?;
     let mut edits: Vec<(Range<usize>, String)> = Vec::new();
@@ -46,7 +46,7 @@ pub fn with_tool_ids(form: ToolIds, body: &[u8]) -> Option<Vec<u8>> {
     if edits.is_empty() { None } else { spliced(body, &edits) }
 }
 
-/// Where `id` stands in `body` and what becomes of it, if anything does.
+/// Returns the position of `id` in `body` and its replacement, if it needs one.
 fn edit(form: ToolIds, body: &[u8], id: &RawValue) -> Option<(Range<usize>, String)> {
     let text: Cow<'_, str> = serde_json::from_str(id.get()).ok()?;
     let fitted = fitting(form, &text, "call_");

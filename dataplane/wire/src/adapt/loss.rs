@@ -1,34 +1,34 @@
-//! What becomes of each field of a client's dialect in a target's: the one statement of it (MSG-2).
+//! Tables that define the fate of each field of a client's dialect in a target's (MSG-2).
 
 use super::read::{self, Object};
 
 /// The fate of one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Where it stands: members joined by dots, `*` for any element, `[kind]` for an element or object of that
-    /// `type`, `=value` where only that value is meant: `messages.*.content.*[image].source[file]`, `speed=fast`.
+    /// The field's path: members joined by dots, `*` for any element, `[kind]` for an element or object of that `type`,
+    /// `=value` for only that value: `messages.*.content.*[image].source[file]`, `speed=fast`.
     pub field: &'static str,
-    /// What becomes of it.
+    /// The fate of the field.
     pub fate: Fate,
-    /// Where it goes, or why it cannot; for the documentation.
+    /// The field's destination, or the reason why there is none; for the documentation.
     pub note: &'static str,
 }
 
-/// What becomes of a field.
+/// The fate of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The same field with the same value.
+    /// Kept: the same field with the same value.
     Exact,
-    /// Said in other words.
+    /// Translated into an equivalent.
     Mapped,
-    /// Said in other words where the target can, dropped where it cannot; the answer means the same.
+    /// Translated where the target has an equivalent and dropped elsewhere; the meaning of the answer does not change.
     Hint,
-    /// Its loss would change what the answer means: the request is refused with the field's path.
+    /// Dropping it would change the meaning of the answer: the request is rejected with the field's path.
     Rejected,
 }
 
 impl Fate {
-    /// The word in the documentation.
+    /// The name of the fate in the documentation.
     pub fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -39,7 +39,7 @@ impl Fate {
     }
 }
 
-/// Names at the top of a request that no row of its table speaks of, as far as they look like names.
+/// Returns the top-level names of a request that no row of its table covers, if they look like names.
 pub(super) fn unknown(request: &Object<'_, '_>, rows: &[Loss]) -> Vec<String> {
     let first = |row: &Loss| row.field.split(['.', '=', '[']).next().unwrap_or_default();
     let plain = |name: &str| {
@@ -52,9 +52,9 @@ pub(super) fn unknown(request: &Object<'_, '_>, rows: &[Loss]) -> Vec<String> {
     unknown.take(NAMES_MAX).map(str::to_owned).collect()
 }
 
-/// The gateway's own members, which go to no target.
+/// Members of the gateway's API, which are sent to no target.
 const OURS: [&str; 2] = ["affinity_key", "fallback_timeout_ms"];
-/// Names that are told to the client.
+/// The maximum number of names reported to the client.
 const NAMES_MAX: usize = 16;
-/// Bytes of one.
+/// The maximum length in bytes of a reported name.
 const NAME_BYTES_MAX: usize = 64;

@@ -1,8 +1,8 @@
-//! Adaptations: a client's dialect served by a target that speaks another one. One file, or folder, a pair,
-//! without a message format of our own in the middle.
+//! Adaptations: each serves clients of one dialect from a target that speaks another one. Each pair is one file or
+//! folder; there is no intermediate message format of our own.
 //!
-//! A request is rejected before anything is sent if the target's dialect cannot say what it means; which field
-//! has which fate stands in the pair's table of losses, which code, tests and `docs/adaptations.md` share.
+//! A request whose meaning the target's dialect cannot express is rejected before anything is sent. The fate of each
+//! field is in the pair's table of losses, which code, tests and `docs/adaptations.md` share.
 
 mod alike;
 mod call_id;
@@ -54,22 +54,22 @@ use crate::stream::AnswerStream;
 /// One client dialect over one target dialect.
 #[derive(Debug)]
 pub struct Adaptation {
-    /// What the client speaks.
+    /// The client's dialect.
     pub client: Dialect,
-    /// What the target speaks.
+    /// The target's dialect.
     pub target: Dialect,
-    /// The dialect between, if the pair is a chain of two others. A field has then a fate in each of them.
+    /// The intermediate dialect, if the pair is a chain of two others. A field then has a fate in each of them.
     pub via: Option<Dialect>,
-    /// What becomes of every field, if the pair is no chain.
+    /// The fate of every field; empty if the pair is a chain.
     pub losses: &'static [Loss],
-    /// Says the client's request in the target's dialect.
+    /// Translates the client's request into the target's dialect.
     pub prepare: fn(&Asking<'_>) -> Result<Prepared, Rejection>,
-    /// Which member of the client's request a member of the prepared one was made of, both as in
-    /// [`Rejection::param`]. A chain asks when its second step rejects.
+    /// Returns the member of the client's request from which a member of the prepared one was made, both written as in
+    /// [`Rejection::param`]. A chain calls it when its second step rejects the request.
     pub origin: Option<fn(&Asking<'_>, &str) -> Option<String>>,
 }
 
-/// Every pair. Of several that could serve a client the first one wins: one step is better than two.
+/// All pairs. If several rows match a client and a target, the first one is used, so pairs of one step precede chains.
 pub static ADAPTATIONS: &[Adaptation] = &[
     messages_over_chat::PAIR,
     responses_over_chat::PAIR,
@@ -95,81 +95,82 @@ pub static ADAPTATIONS: &[Adaptation] = &[
     images_over_gemini::PAIR,
 ];
 
-/// A request, and what must be known of the target that shall answer it.
+/// A client's request with the properties of the target that is to answer it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking<'a> {
-    /// The client's body, whole and not compressed; a JSON object that the scanner has accepted.
+    /// The client's complete body, uncompressed: a JSON object that the scanner has accepted.
     pub body: &'a [u8],
     /// The target.
     pub target: &'a Traits<'a>,
-    /// The `model` of the answer: what the target calls the model, as in a native answer.
+    /// The `model` of the answer: the target's name of the model, as in a native answer.
     pub selector: &'a str,
-    /// 24 to 32 letters and digits, new with every request: the answer's ids are made of it.
+    /// 24 to 32 letters and digits, unique to the request; the answer's ids are made from it.
     pub seed: &'a str,
     /// Seconds since the Unix epoch, for answers that carry a date.
     pub now_s: u64,
-    /// The input in tokens, estimated, for streams that begin with what is used.
+    /// The estimated number of input tokens, for streams that begin with their usage.
     pub input_tokens: u64,
 }
 
-/// What an adaptation must know of a target. What is not known is taken to be there, but for reasoning.
+/// Properties of a target that adaptations depend on. Where a property is unknown the target is assumed to have it,
+/// except reasoning.
 #[derive(Clone, Copy, Debug)]
 pub struct Traits<'a> {
     /// The model's name at the target.
     pub model: &'a str,
-    /// Whether the model reasons when asked to.
+    /// True if the model reasons on request.
     pub reasoning: bool,
-    /// The member of a chat request that bounds the answer's tokens.
+    /// The member of a chat request that limits the answer's tokens.
     pub output_limit_field: &'a str,
-    /// The bound where a request names none and the target asks for one.
+    /// The limit if a request sets none and the target requires one.
     pub output_tokens_default: u64,
-    /// What ids of tool calls must look like.
+    /// The format of tool call ids that the target accepts.
     pub tool_ids: ToolIds,
-    /// Names of tools are words of at most 64 characters.
+    /// True if tool names are limited to 64 letters, digits, `_` and `-`.
     pub word_tool_names: bool,
-    /// A stream can be asked for its usage by `stream_options`.
+    /// True if `stream_options` can request the usage of a stream.
     pub stream_options: bool,
-    /// Answers can be held to a JSON schema.
+    /// True if the target can constrain an answer to a JSON schema.
     pub json_schema: bool,
-    /// Tools can be `strict`.
+    /// True if the target accepts `strict` tools.
     pub strict_tools: bool,
-    /// `top_k` is known.
+    /// True if the target accepts `top_k`.
     pub top_k: bool,
-    /// The refusal of an assistant stands in a member of its own, not in the text.
+    /// True if an assistant message carries a refusal in a separate member, false if in the text.
     pub refusals: bool,
-    /// The chat request goes on to another adaptation, which understands what clients of other gateways add to chat:
-    /// marks for the cache, signed thoughts and Gemini's signatures.
+    /// True if the chat request is the input of another adaptation, which understands the extensions that clients of
+    /// other gateways add to chat: cache marks, signed thoughts and Gemini's signatures.
     pub extended_chat: bool,
-    /// System text is called `developer`.
+    /// True if the role of system text is `developer`.
     pub developer_role: bool,
-    /// Files can stand in a message.
+    /// True if a message may contain files.
     pub files: bool,
-    /// System text may stand between other messages of a Messages conversation.
+    /// True if system text may appear between other messages of a Messages conversation.
     pub mid_system: bool,
-    /// System text may stand at the beginning alone, in one message.
+    /// True if system text is accepted only at the beginning, in one message.
     pub leading_system: bool,
-    /// The model sees images.
+    /// True if the model accepts images.
     pub images: bool,
-    /// Thoughts that led to calls of tools must come back with the results, as `reasoning_content`.
+    /// True if the thoughts that led to tool calls must be sent back with the results, as `reasoning_content`.
     pub reasoning_back: bool,
-    /// How many sequences may end an answer, if that is bounded.
+    /// The maximum number of stop sequences, if there is one.
     pub stops_max: Option<usize>,
-    /// Tools whose input is free text are known.
+    /// True if the target supports tools whose input is free text.
     pub custom_tools: bool,
-    /// How hard to reason can be said by a word, not only by a number of tokens.
+    /// True if reasoning effort can be given as a word, not only as a number of tokens.
     pub effort_words: bool,
-    /// The version of the protocol, where it is said in the body of a Messages request in place of the model, which
-    /// the path names.
+    /// The protocol version, if a Messages request carries it in the body in place of the model, which is then in the
+    /// path.
     pub messages_version: Option<&'a str>,
 }
 
-/// The first Claude that is told by a word how hard to think. Older ones take a number of tokens.
+/// The first Claude version that takes reasoning effort as a word. Older ones take a number of tokens.
 const EFFORT_WORDS_SINCE: (u64, u64) = (4, 6);
-/// The Claudes that are known to take system text between other messages. Of whose version nothing is known, may not.
+/// The Claude versions that accept system text between other messages. A model of unknown version is assumed not to.
 const MID_SYSTEM: Range<(u64, u64)> = (5, 0)..(u64::MAX, 0);
 
 impl<'a> Traits<'a> {
-    /// A target of which nothing but the model's name is known, and what that tells.
+    /// Returns the properties of a target of which only the model's name, and what can be derived from it, is known.
     pub fn of(model: &'a str) -> Self {
         let version = claude::version(model);
         Self {
@@ -200,36 +201,37 @@ impl<'a> Traits<'a> {
 }
 
 impl Traits<'_> {
-    /// Returns true if a chat request may bear Gemini's signatures (`extra_content`). Other vendors refuse unknown members.
+    /// Returns true if a chat request may contain Gemini's signatures (`extra_content`). Other vendors reject unknown
+    /// members.
     fn takes_signatures(&self) -> bool {
         self.extended_chat || self.model.contains("gemini")
     }
 }
 
-/// A request in the target's dialect, and how its answer is to be read.
+/// A request in the target's dialect, and the translator of its answer.
 #[derive(Debug)]
 pub struct Prepared {
-    /// The body that goes upstream.
+    /// The body to send upstream.
     pub body: Bytes,
     /// Turns the answer into the client's dialect.
     pub answers: Box<dyn Answers>,
-    /// Members at the top of the client's request that no table knows: nothing is made of them.
+    /// Top-level members of the client's request that are missing from every table and therefore ignored.
     pub dropped: Vec<String>,
 }
 
-/// What an answer becomes. One value serves every attempt at the target.
+/// Translates answers into the client's dialect. One value serves every attempt at the target.
 pub trait Answers: Debug {
-    /// A whole answer with a good status.
+    /// Translates a whole answer that has a success status.
     fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer>;
-    /// A stream. `secrets` are credentials that may not show in errors.
+    /// Returns the translator of a stream. `secrets` are credentials that must not appear in errors.
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream>;
-    /// What must be asked of the target for such an answer; `stream` says what the client wants.
+    /// Returns the upstream operation that produces such an answer; `stream` is true if the client wants a stream.
     fn call(&self, stream: bool) -> Call {
         Call::answer(stream)
     }
 }
 
-/// The usage in a whole body of a target that speaks `target`: an answer, good or bad, or an error.
+/// Returns the usage in a whole body, an answer or an error, of a target that speaks `target`.
 pub fn usage_in(target: Dialect, body: &[u8]) -> Option<(TokenCounts, Extras)> {
     match target {
         Dialect::Gemini => Some((chat_over_gemini::usage_in(body)?, Extras::default())),
@@ -248,7 +250,7 @@ pub fn usage_in(target: Dialect, body: &[u8]) -> Option<(TokenCounts, Extras)> {
     }
 }
 
-/// How `client` is served by a target that speaks `target`.
+/// Returns the adaptation of `client` to targets that speak `target`.
 pub fn find(client: Dialect, target: Dialect) -> Option<&'static Adaptation> {
     ADAPTATIONS.iter().find(|pair| pair.client == client && pair.target == target)
 }

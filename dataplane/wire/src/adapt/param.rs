@@ -1,9 +1,9 @@
-//! The member that an upstream's error is about, in the client's words.
+//! Maps the member that an upstream's error names to the client's request.
 
 use shared::operation::Dialect;
 
-/// Returns the member of the client's request that stands for `param` of the request that an adaptation made of it, or
-/// `None` if that is not known. Only the top-level member is named: places in lists differ.
+/// Returns the member of the client's request that corresponds to `param` of the adapted request, or `None` if that is
+/// unknown. Only the top-level member is named, because positions in lists differ.
 pub fn client_param(client: Dialect, target: Dialect, param: &str) -> Option<&'static str> {
     let root = param.split(['.', '[']).next().unwrap_or_default();
     if root == "model" {
@@ -21,7 +21,7 @@ pub fn client_param(client: Dialect, target: Dialect, param: &str) -> Option<&'s
     }
 }
 
-/// Members that Chat and Responses call the same.
+/// Members that have the same name in Chat and Responses.
 const SAME: [&str; 13] = [
     "temperature",
     "top_p",
@@ -38,7 +38,7 @@ const SAME: [&str; 13] = [
     "prompt_cache_key",
 ];
 
-/// What Chat calls a member, and what Responses does. Of two names of one member the present one is first.
+/// Pairs of a member's Chat name and its Responses name. If a member has two names, the current one is first.
 const RENAMED: [(&str, &str); 5] = [
     ("messages", "input"),
     ("max_completion_tokens", "max_output_tokens"),

@@ -1,10 +1,10 @@
-//! Where a value stands in a document, as a chain on the stack: it is written out only when something is rejected.
+//! The path of a value in a document, as a linked list on the stack: it is formatted only for a rejection.
 
 use std::fmt;
 
 use super::Rejection;
 
-/// A place in a document.
+/// The path of a value in a document.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemberPath<'a> {
     above: Option<&'a MemberPath<'a>>,
@@ -18,22 +18,22 @@ enum PathStep<'a> {
 }
 
 impl<'a> MemberPath<'a> {
-    /// A member of the document.
+    /// The path of a top-level member.
     pub(super) fn top(name: &'a str) -> Self {
         Self { above: None, step: PathStep::Member(name) }
     }
 
-    /// A member of what stands here.
+    /// The path of a member of this value.
     pub(super) fn member(&'a self, name: &'a str) -> Self {
         Self { above: Some(self), step: PathStep::Member(name) }
     }
 
-    /// An element of what stands here.
+    /// The path of an element of this value.
     pub(super) fn at(&'a self, position: usize) -> Self {
         Self { above: Some(self), step: PathStep::Element(position) }
     }
 
-    /// What stands here is not what the client's dialect has there: `why` ends the sentence that names it.
+    /// Rejects this value as malformed; `why` completes the sentence that begins with its path.
     pub(super) fn reject(&self, why: &str) -> Rejection {
         Rejection::malformed(self.to_string(), why)
     }

@@ -1,4 +1,4 @@
-//! A client's document read: members that are null are not there, and what is of the wrong kind is refused by its
+//! Readers for a client's document. A null member counts as absent; a value of the wrong type is rejected with its
 //! path.
 
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
@@ -7,12 +7,12 @@ pub(super) use simd_json::tape::{Array, Object};
 use super::{Flaw, Loss, Rejection};
 use crate::json::{self, Tree};
 
-/// A member of an object, unless it is null.
+/// Returns a member of an object; `None` if it is absent or null.
 pub(super) fn member<'t, 'i>(object: &Object<'t, 'i>, name: &str) -> Option<Tree<'t, 'i>> {
     object.get(name).filter(|value| !is_null(*value))
 }
 
-/// The members of an object that are not null, in their order.
+/// Iterates over the members of an object that are not null, in document order.
 pub(super) fn members<'t, 'i>(object: &Object<'t, 'i>) -> impl Iterator<Item = (&'i str, Tree<'t, 'i>)> {
     object.iter().filter(|(_, value)| !is_null(*value))
 }
@@ -21,7 +21,7 @@ pub(super) fn is_null(value: Tree<'_, '_>) -> bool {
     value.as_null().is_some()
 }
 
-/// Whether a value asks for nothing: false, 0, "", [] or {}.
+/// Returns true for false, 0, "", [] and {}: values that request nothing.
 pub(super) fn is_empty(value: Tree<'_, '_>) -> bool {
     value.as_bool() == Some(false)
         || value.as_f64() == Some(0.0)
@@ -31,27 +31,28 @@ pub(super) fn is_empty(value: Tree<'_, '_>) -> bool {
         || value.as_object().is_some_and(|object| object.is_empty())
 }
 
-/// Whether the member `name` of a chat request asks for nothing. A search without options is a search.
+/// Returns true if the member `name` of a chat request requests nothing. Web search options request a search even if
+/// empty.
 pub(super) fn asks_for_nothing(name: &str, value: Tree<'_, '_>) -> bool {
     is_empty(value) && (name != "web_search_options" || value.as_object().is_none())
 }
 
-/// A string's text.
+/// Returns the text of a string.
 pub(super) fn as_text<'i>(value: Tree<'_, 'i>) -> Option<&'i str> {
     value.into_string()
 }
 
-/// The text of a member of an object, if it is a string.
+/// Returns the text of a member of an object, if it is a string.
 pub(super) fn member_text<'i>(object: &Object<'_, 'i>, name: &str) -> Option<&'i str> {
     object.get(name).and_then(as_text)
 }
 
-/// The string at `path`.
+/// Returns the string at `path`, or a rejection.
 pub(super) fn text<'i>(value: Tree<'_, 'i>, path: impl FnOnce() -> String) -> Result<&'i str, Rejection> {
     as_text(value).ok_or_else(|| Rejection::malformed(path(), "must be a string."))
 }
 
-/// The string member `name` of the object at `path`, which it must have.
+/// Returns the required string member `name` of the object at `path`, or a rejection.
 pub(super) fn needed_text<'i>(
     object: &Object<'_, 'i>,
     name: &str,
@@ -62,7 +63,7 @@ pub(super) fn needed_text<'i>(
     text(value, || format!("{}.{name}", path()))
 }
 
-/// The object at `path`.
+/// Returns the object at `path`, or a rejection.
 pub(super) fn object<'t, 'i>(
     value: Tree<'t, 'i>,
     path: impl FnOnce() -> String,
@@ -70,7 +71,7 @@ pub(super) fn object<'t, 'i>(
     value.as_object().ok_or_else(|| Rejection::malformed(path(), "must be an object."))
 }
 
-/// The array at `path`.
+/// Returns the array at `path`, or a rejection.
 pub(super) fn array<'t, 'i>(
     value: Tree<'t, 'i>,
     path: impl FnOnce() -> String,
@@ -78,31 +79,31 @@ pub(super) fn array<'t, 'i>(
     value.as_array().ok_or_else(|| Rejection::malformed(path(), "must be an array."))
 }
 
-/// Why a document cannot be read.
+/// Returns the rejection of a document that cannot be parsed.
 pub(super) fn refuse_fault(fault: json::JsonFault) -> Rejection {
     let message = format!("The body cannot be read: {fault}.");
     Rejection { param: String::new(), message, flaw: Flaw::Malformed }
 }
 
-/// The row of `field` in a table of losses.
+/// Returns the row of `field` in a table of losses.
 pub(super) fn row(rows: &'static [Loss], field: &str) -> Option<&'static Loss> {
     let found = rows.iter().find(|row| row.field == field);
     debug_assert!(found.is_some(), "{field} has a row in the table of losses");
     found
 }
 
-/// Refuses what stands at `param` for the reason that the row of `field` names.
+/// Returns the rejection of the value at `param`, with the reason from the row of `field`.
 pub(super) fn refuse(rows: &'static [Loss], field: &str, param: impl Into<String>) -> Rejection {
     Rejection::new(param, row(rows, field).map_or("cannot be said to this target.", |row| row.note))
 }
 
-/// A whole number, also where it is written with a fraction or an exponent.
+/// Returns a whole number, also if it is written with a fraction or an exponent.
 pub(super) fn as_whole(value: Tree<'_, '_>) -> Option<u64> {
     let written = || value.as_f64().filter(|number| number.fract() == 0.0);
     value.as_u64().or_else(|| format!("{:.0}", written()?).parse().ok())
 }
 
-/// A number that is a count.
+/// Returns a non-negative integer.
 pub(super) fn as_count(value: Tree<'_, '_>) -> Option<u64> {
     value.as_u64()
 }

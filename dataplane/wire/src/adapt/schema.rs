@@ -1,4 +1,4 @@
-//! JSON schemas of tools and answers, where targets want more of one than the client's vendor does.
+//! JSON schemas of tools and answers, for targets that require more of a schema than the client's vendor does.
 
 use simd_json::prelude::ValueAsScalar as _;
 
@@ -6,8 +6,8 @@ use super::read::{self, Object};
 use super::write::string;
 use crate::json::{self, Tree};
 
-/// Writes the schema of a tool's input. Targets demand that it is said to be that of an object: a schema without `type`
-/// gets it, and a missing or empty one is that of an object without members.
+/// Writes the schema of a tool's input. Targets require an object schema: one without `type` gets it, and a missing or
+/// empty one becomes that of an object without members.
 pub(super) fn write_object(schema: Option<Tree<'_, '_>>, out: &mut Vec<u8>) {
     let members = schema.and_then(|schema| schema.as_object());
     let Some(members) = members.filter(|members| !members.is_empty()) else {
@@ -28,7 +28,8 @@ pub(super) fn write_object(schema: Option<Tree<'_, '_>>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Returns true if OpenAI takes the schema as a strict one: each object in it allows no other members, and requires all.
+/// Returns true if OpenAI accepts the schema as strict: each object in it forbids other members and requires all its
+/// own.
 pub(super) fn is_strict(schema: Tree<'_, '_>) -> bool {
     let Some(members) = schema.as_object() else { return true };
     let properties = read::member(&members, "properties").and_then(|properties| properties.as_object());

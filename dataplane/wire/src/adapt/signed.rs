@@ -1,18 +1,18 @@
-//! Thoughts that their maker has signed, as chat clients send them back.
+//! Thoughts signed by the provider that made them, as chat clients send them back.
 
 use super::read::{self, Object};
 
-/// Where LiteLLM's clients keep them in a message.
+/// The member of a message in which LiteLLM's clients keep signed thoughts.
 pub(super) const LIST: &str = "thinking_blocks";
 
-/// One of them.
+/// A signed or redacted thought.
 pub(super) enum SignedThought<'i> {
     Thinking { thinking: String, signature: &'i str },
     Redacted { data: &'i str },
 }
 
-/// Tells `each` of the signed thoughts in the `lists` of a message. A client that has kept the pieces of a stream as
-/// they came has the signature in a piece of its own, after those of the text. True if there are any.
+/// Calls `each` with every signed thought in the `lists` of a message and returns true if there is any. A client that
+/// kept the pieces of a stream unchanged has the signature in a separate piece, after those of the text.
 pub(super) fn blocks<'i>(
     message: &Object<'_, 'i>,
     lists: &[&str],

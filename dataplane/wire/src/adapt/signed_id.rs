@@ -1,16 +1,17 @@
-//! Gemini's signature of the thoughts before a call, for clients whose protocol has no place for it: it travels in the
-//! id of the call, which every client sends back as it is.
+//! Gemini's signature of the thoughts before a call, for clients whose protocol has no field for it. The signature is
+//! embedded in the id of the call, which every client sends back unchanged.
 
 use std::borrow::Cow;
 
 use crate::json::JsonWriter;
 
-/// Between an id and a signature.
+/// Separates the id from the signature.
 const MARK: &str = "__thought__";
-/// Bytes of a signature that is carried.
+/// The maximum length in bytes of an embedded signature.
 const SIGNATURE_BYTES_MAX: usize = 64 * 1024;
 
-/// `id` with `signature` in it, in letters that ids may have. `id` alone if the signature is not base64, or too long.
+/// Returns `id` with `signature` embedded in characters that ids may contain, or `id` alone if the signature is not
+/// base64 or too long.
 pub(super) fn join<'a>(id: Cow<'a, str>, signature: Option<&str>) -> Cow<'a, str> {
     match signature.and_then(for_ids) {
         Some(signature) => Cow::Owned([&*id, MARK, &signature].concat()),
@@ -18,7 +19,7 @@ pub(super) fn join<'a>(id: Cow<'a, str>, signature: Option<&str>) -> Cow<'a, str
     }
 }
 
-/// The id that was given, and the signature in it, if there is one.
+/// Splits an id into the original id and the embedded signature, if there is one.
 pub(super) fn split(id: &str) -> (&str, Option<String>) {
     match id.rsplit_once(MARK) {
         Some((plain, signature)) if !plain.is_empty() => match from_ids(signature) {
@@ -29,14 +30,14 @@ pub(super) fn split(id: &str) -> (&str, Option<String>) {
     }
 }
 
-/// Writes `signature` as Gemini's own chat endpoint has it in a call.
+/// Writes `signature` in the form that Gemini's chat endpoint uses in a call.
 pub(super) fn write_extra(signature: &str, out: &mut Vec<u8>) {
     let mut json = JsonWriter::default();
     json.object().name("google").object().name("thought_signature").text(signature).end_object().end_object();
     out.extend_from_slice(&json.finish());
 }
 
-/// Base64 in the alphabet of URLs, without padding.
+/// Converts base64 to the URL alphabet, without padding.
 fn for_ids(signature: &str) -> Option<String> {
     let plain = signature.trim_end_matches('=');
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');

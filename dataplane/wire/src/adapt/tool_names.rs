@@ -1,24 +1,24 @@
-//! Names of tools. One that the target takes passes as it is; another is replaced by a short one made of it alone, so
-//! that a later turn finds the same one, and the answer's calls get the client's own name back.
+//! Names of tools. A name that the target accepts passes unchanged; any other is replaced by a short one derived from
+//! it alone, so that later turns use the same one. Calls in the answer get the client's name back.
 
 use std::borrow::Cow;
 
 use super::call_id::letters;
 use crate::json;
 
-/// The names of tools that a target takes.
+/// The tool names that a target accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Rule {
     /// Any text.
     #[default]
     Any,
-    /// Letters, digits, `_` and `-`, so many at most.
+    /// Letters, digits, `_` and `-`, up to this many.
     Word(usize),
-    /// The same with `.` and `:`, up to 128; a letter or `_` first.
+    /// Letters, digits, `_`, `-`, `.` and `:`, up to 128, beginning with a letter or `_`.
     Google,
 }
 
-/// Names of one request and what stands for them at the target.
+/// The replaced names of one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ToolNames {
     rule: Rule,
@@ -31,10 +31,10 @@ struct Replaced {
     target: String,
 }
 
-/// Characters of a name that a target takes in any case.
+/// The length of a name that every target accepts.
 pub(super) const WORD_MAX: usize = 64;
 const GOOGLE_MAX: usize = 128;
-/// Letters of the hash at the end of a name that replaces another.
+/// The number of hash letters in a replacement name.
 const HASH_LETTERS: u32 = 16;
 
 impl ToolNames {
@@ -42,7 +42,7 @@ impl ToolNames {
         Self { rule, replaced: Vec::new() }
     }
 
-    /// `name` as the target takes it. One that is replaced is remembered for the answer.
+    /// Returns `name` in the form that the target accepts. A replacement is remembered for the answer.
     pub(super) fn fit<'a>(&mut self, name: &'a str) -> Cow<'a, str> {
         if self.rule.takes(name) {
             return Cow::Borrowed(name);
@@ -55,12 +55,12 @@ impl ToolNames {
         Cow::Owned(target)
     }
 
-    /// The client's name of the tool that the target calls `name`.
+    /// Returns the client's name of the tool that the target calls `name`.
     pub(super) fn restore<'a>(&'a self, name: &'a str) -> &'a str {
         self.found(name.as_bytes()).map_or(name, |replaced| &replaced.client)
     }
 
-    /// The same of a name as it stands between the quotes of JSON.
+    /// Like `restore`, for a name still escaped as in JSON, without its quotes.
     pub(super) fn restore_escaped<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(replaced) = self.found(name) else { return Cow::Borrowed(name) };
         let quoted = json::quote(&replaced.client).into_bytes();
@@ -88,7 +88,8 @@ impl Rule {
     }
 }
 
-/// A name that every target takes: the end of `name`, which tells the tools of one server apart, and a hash of all of it.
+/// Returns a name that every target accepts: a hash of `name`, and its end, which distinguishes the tools of one
+/// server.
 fn short(name: &str) -> String {
     let kept = WORD_MAX.saturating_sub(usize::try_from(HASH_LETTERS).unwrap_or(0)).saturating_sub(2);
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };

@@ -1,10 +1,10 @@
-//! JSON written by hand, member by member.
+//! A JSON writer for objects, member by member.
 
 use bytes::BufMut;
 
 use crate::json::{self, Tree};
 
-/// An object that is being written. Write its members, then [`ObjectWriter::close`].
+/// An open JSON object. Write its members, then call [`ObjectWriter::close`].
 #[derive(Debug)]
 pub(super) struct ObjectWriter<'a> {
     out: &'a mut Vec<u8>,
@@ -18,7 +18,7 @@ impl<'a> ObjectWriter<'a> {
         Self { out, empty: true }
     }
 
-    /// Begins a member; its value is to be written to what this returns. `name` needs no escapes.
+    /// Begins a member and returns the buffer to write its value to. `name` must not need escapes.
     pub(super) fn key(&mut self, name: &str) -> &mut Vec<u8> {
         if !std::mem::replace(&mut self.empty, false) {
             self.out.push(b',');
@@ -29,17 +29,17 @@ impl<'a> ObjectWriter<'a> {
         self.out
     }
 
-    /// A member with a value of the client's document.
+    /// Writes a member with a value of the client's document.
     pub(super) fn tree(&mut self, name: &str, value: Tree<'_, '_>) {
         json::write(value, self.key(name));
     }
 
-    /// A member with text.
+    /// Writes a member with a string value.
     pub(super) fn text(&mut self, name: &str, text: &str) {
         string(self.key(name), text);
     }
 
-    /// A member with JSON.
+    /// Writes a member whose value is JSON text.
     pub(super) fn raw(&mut self, name: &str, json: &str) {
         self.key(name).extend_from_slice(json.as_bytes());
     }
@@ -50,13 +50,13 @@ impl<'a> ObjectWriter<'a> {
     }
 }
 
-/// `text` as a JSON string.
+/// Writes `text` as a JSON string.
 pub(super) fn string(out: &mut Vec<u8>, text: &str) {
     // Writing to memory cannot fail.
     let _ = serde_json::to_writer(&mut *out, text);
 }
 
-/// Before each element of an array but the first.
+/// Writes the comma before an array element, except the first.
 pub(super) fn comma(out: &mut Vec<u8>) {
     if !matches!(out.last(), Some(b'[')) {
         out.push(b',');
