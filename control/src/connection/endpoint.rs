@@ -1,4 +1,4 @@
-//! An endpoint as people are shown it.
+//! The API view of an endpoint.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -7,22 +7,23 @@ use super::{FoundProvider, ObjectSource};
 use crate::config;
 use crate::store::endpoints::{EndpointRow, StoredMember};
 
-/// An endpoint of the file or of the database.
+/// An endpoint of the configuration file or of the database.
 #[derive(Clone, Debug)]
 pub(crate) struct ListedEndpoint {
     pub(crate) name: String,
     pub(crate) source: ObjectSource,
     pub(crate) failover: Vec<StoredMember>,
     pub(crate) preamble: Option<String>,
-    /// What the file has of the same name.
+    /// The kind of file object that has the same name and shadows this endpoint, if any.
     pub(crate) shadow: Option<&'static str>,
-    /// Version, and when it was made and changed; none of the file's.
+    /// The version, creation time and last change of the row, times in milliseconds since the Unix epoch. `None` for an
+    /// endpoint of the file.
     pub(crate) row: Option<(u64, u64, u64)>,
-    /// Its place in a list, as a provider's.
+    /// The sort key in lists, formed as for a provider instance.
     pub(crate) place: String,
 }
 
-/// A member that no request goes to, and why.
+/// A member that routing skips, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct PassedOver {
     pub(crate) provider: String,
@@ -31,7 +32,7 @@ pub(crate) struct PassedOver {
 }
 
 impl ListedEndpoint {
-    /// One of the file.
+    /// Builds the view of an endpoint of the file.
     pub(crate) fn of_file(endpoint: &config::Endpoint) -> Self {
         let member = |member: &config::Member| StoredMember {
             provider: member.provider.to_string(),
@@ -48,7 +49,7 @@ impl ListedEndpoint {
         }
     }
 
-    /// One of the database; `shadow` is what the file has of its name.
+    /// Builds the view of an endpoint of the database; `shadow` is the kind of file object with the same name.
     pub(crate) fn of_row(row: EndpointRow, shadow: Option<&'static str>) -> Self {
         Self {
             place: if shadow.is_some() { format!("{}+", row.name) } else { row.name.clone() },
@@ -61,12 +62,12 @@ impl ListedEndpoint {
         }
     }
 
-    /// The version of its row.
+    /// Returns the version of the row.
     pub(crate) fn version(&self) -> Option<u64> {
         self.row.map(|(version, _, _)| version)
     }
 
-    /// The members that no request goes to; `find` tells of their provider instances.
+    /// Returns the members that routing skips; `find` looks up their provider instances.
     pub(crate) fn passed_over<E>(
         &self,
         mut find: impl FnMut(&str) -> Result<Option<FoundProvider>, E>,
@@ -80,7 +81,7 @@ impl ListedEndpoint {
         Ok(passed_over)
     }
 
-    /// All that may be seen of it.
+    /// Returns the endpoint as JSON, without secrets.
     pub(crate) fn shown(&self, passed_over: &[PassedOver]) -> Value {
         let mut shown = json!({
             "name": self.name,

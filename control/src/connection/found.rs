@@ -1,4 +1,4 @@
-//! A provider instance that routing uses, and the models that it is known to serve.
+//! A provider instance that routing uses, and its known models.
 
 use shared::id::ModelId;
 
@@ -6,15 +6,15 @@ use super::ProviderStanding;
 use crate::catalog::shelf::CatalogShelf;
 use crate::config::Provider;
 
-/// A provider instance that routing uses under its id, unless its standing says otherwise.
+/// A provider instance that routing uses under its id, if its standing permits.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundProvider {
     pub(crate) standing: ProviderStanding,
-    /// Models that it is known to serve.
+    /// The known models of the instance.
     pub(crate) models: Vec<ModelId>,
 }
 
-/// Returns the models that a provider instance is known to serve: those that are declared, and those that its upstream lists.
+/// Returns the known models of a provider instance: the declared ones, followed by those that its upstream lists.
 pub(crate) fn known_models(provider: &Provider, catalog: &CatalogShelf) -> Vec<ModelId> {
     let declared = provider.models.iter().map(|model| model.id.clone());
     let entry = catalog.entry_of(provider);

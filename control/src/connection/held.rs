@@ -1,4 +1,4 @@
-//! Provider instances of the database, opened and read. A row is opened again only when it has changed.
+//! Provider instances of the database, opened and parsed. A row is opened again only when it has changed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::vault::VaultKeys;
 pub(crate) struct StoredProvider {
     pub(crate) row: ProviderRow,
     pub(crate) bindings: Vec<Binding>,
-    /// What it means, or why it cannot be used as it stands.
+    /// The parsed instance, or the reason why it cannot be used.
     pub(crate) read: Result<Arc<Provider>, String>,
 }
 
 impl StoredProvider {
-    /// What `row` and `bindings` mean.
+    /// Opens and parses `row` with its `bindings`.
     pub(crate) fn of(
         row: ProviderRow,
         bindings: Vec<Binding>,
@@ -36,12 +36,12 @@ impl StoredProvider {
         Self { row, bindings, read }
     }
 
-    /// How it signs in, as far as its kind does not say so.
+    /// Returns the sign-in method where the provider kind leaves a choice.
     pub(crate) fn chosen_auth(&self) -> Option<ConnectionAuth> {
         chosen_auth(&self.row)
     }
 
-    /// What `written` means for the instance of `row`.
+    /// Parses `written` for the instance of `row`.
     pub(crate) fn read(
         row: &ProviderRow,
         bindings: &[Binding],
@@ -58,7 +58,7 @@ impl StoredProvider {
     }
 }
 
-/// How the instance signs in, as far as its kind does not say so.
+/// Returns the sign-in method of the row where the provider kind leaves a choice.
 fn chosen_auth(row: &ProviderRow) -> Option<ConnectionAuth> {
     ConnectionAuth::named(&row.auth).filter(|auth| *auth == ConnectionAuth::Oauth)
 }
@@ -76,7 +76,7 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    /// Reads what has changed.
+    /// Reads the rows that have changed since the last call.
     pub(crate) fn refresh(
         &mut self,
         db: &Db,
@@ -107,7 +107,7 @@ impl Holdings {
         Ok(())
     }
 
-    /// In order of their ids.
+    /// Iterates over the instances in order of their ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<StoredProvider>> {
         self.by_id.values().map(|(_, held)| held)
     }

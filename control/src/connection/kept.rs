@@ -1,4 +1,4 @@
-//! Provider instances of the configuration file whose key lies in the database.
+//! Provider instances of the configuration file whose key is stored in the database.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::config::{KeptKey, Routing, lacking};
 use crate::store::credentials;
 use crate::vault::VaultKeys;
 
-/// Keys that are kept for provider instances of the file. They change only while no gateway runs.
+/// Stored keys for provider instances of the file. They change only while no gateway runs.
 #[derive(Debug)]
 pub(crate) struct KeptKeys(HashMap<String, Secret<String>>);
 
@@ -19,7 +19,8 @@ impl KeptKeys {
         credentials::all(db, keys).map(Self)
     }
 
-    /// `file` with the keys that it does not have itself. The log tells who has none even so.
+    /// Returns `file` with stored keys filled in where the file has none. Logs a warning for each instance that still
+    /// lacks a key.
     pub(crate) fn fill(&self, mut file: Routing) -> Routing {
         for provider in &mut file.providers {
             if provider.kept_key != KeptKey::Ignored

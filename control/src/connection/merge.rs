@@ -1,4 +1,4 @@
-//! File and database put together: what is routed, and what people are shown.
+//! Merges file and database into what is routed and what the API shows.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use crate::catalog::merge::KnownModel;
 use crate::config::{self, Routing};
 use crate::store::endpoints::EndpointRow;
 
-/// All provider instances and endpoints as they are shown, in the order of their lists.
+/// All provider instances and endpoints as the API shows them, in list order.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) providers: Vec<ProviderConnection>,
@@ -19,13 +19,13 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// What routing knows under each id; `known` are its models.
+    /// Returns the provider instance that routing uses under each id; `known` holds their models.
     pub(crate) fn found(&self, known: &[KnownModel]) -> HashMap<&str, FoundProvider> {
         let mut models: HashMap<&str, Vec<ModelId>> = HashMap::new();
         for known in known {
             models.entry(known.provider.as_str()).or_default().push(known.model.id.clone());
         }
-        // A shadowed one stands behind the one that shadows it.
+        // In list order a shadowed instance follows the one that shadows it: in reverse, the latter overwrites it.
         let found = |connection: &ProviderConnection| FoundProvider {
             standing: connection.standing.clone(),
             models: models.get(ProviderConnection::id(connection)).cloned().unwrap_or_default(),
@@ -49,7 +49,7 @@ impl ViewCell {
     }
 }
 
-/// Everything that is routed, and everything that is shown.
+/// Merges file and database: returns what is routed, and what is shown.
 pub(crate) fn merge(file: &Routing, holdings: &Holdings, rows: Vec<EndpointRow>) -> (Routing, View) {
     let mut routing = file.clone();
     let mut view = View {

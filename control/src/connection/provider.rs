@@ -1,4 +1,4 @@
-//! A provider instance as people are shown it.
+//! The API view of a provider instance.
 
 use std::sync::Arc;
 
@@ -8,32 +8,32 @@ use serde_json::{Map, Value, json};
 use super::StoredProvider;
 use crate::config::{ConnectionAuth, Provider, Routing, lacking, shown_provider};
 
-/// Where an object stands.
+/// The store that an object comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ObjectSource {
-    /// In the configuration file.
+    /// The configuration file.
     File,
-    /// In the database, by way of the API.
+    /// The database, written through the API.
     Api,
 }
 
-/// Whether requests go to a provider instance, and why not.
+/// The routability of a provider instance: ready, or the reason why it receives no requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ProviderStanding {
     Ready,
-    /// Switched off.
+    /// Disabled by its settings.
     Disabled,
-    /// Nobody has granted it tokens yet.
+    /// OAuth sign-in has not been completed.
     NotConnected,
-    /// The file has a provider or an endpoint of the same name.
+    /// The file has a provider or an endpoint of the same name; holds which.
     Shadowed(&'static str),
-    /// It cannot be used as it stands.
+    /// The instance cannot be used as configured; holds the reason.
     Faulty(String),
 }
 
 impl ProviderStanding {
-    /// The name in the API.
+    /// Returns the name in the API.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -44,7 +44,7 @@ impl ProviderStanding {
         }
     }
 
-    /// Why no request goes there, for people.
+    /// Returns a readable reason why the instance receives no requests.
     pub(crate) fn reason(&self) -> Option<String> {
         match self {
             Self::Ready => None,
@@ -59,7 +59,7 @@ impl ProviderStanding {
         }
     }
 
-    /// Of an instance that is read and not shadowed.
+    /// Returns the standing of a parsed instance that is not shadowed.
     pub(crate) fn of(provider: &Provider) -> Self {
         match provider.auth {
             _ if provider.disabled => Self::Disabled,
@@ -78,16 +78,17 @@ pub(crate) struct ProviderConnection {
     pub(crate) id: String,
     pub(crate) source: ObjectSource,
     pub(crate) standing: ProviderStanding,
-    /// What it means, where that is known.
+    /// The parsed instance, if it parses.
     pub(crate) read: Option<Arc<Provider>>,
-    /// Its row; none of the file's.
+    /// The row of the database. `None` for an instance of the file.
     pub(crate) held: Option<Arc<StoredProvider>>,
-    /// Its place in a list: the id, or a little behind it where the file's instance has the same one.
+    /// The sort key in lists: the id, with a suffix if the file has an instance of the same id, so that it sorts after
+    /// that one.
     pub(crate) place: String,
 }
 
 impl ProviderConnection {
-    /// One of the file.
+    /// Builds the view of an instance of the file.
     pub(crate) fn of_file(provider: &Arc<Provider>) -> Self {
         Self {
             id: provider.id.to_string(),
@@ -99,7 +100,7 @@ impl ProviderConnection {
         }
     }
 
-    /// One of the database; `shadow` is what the file has of its name.
+    /// Builds the view of an instance of the database; `shadow` is the kind of file object with the same name.
     pub(crate) fn of_row(held: &Arc<StoredProvider>, shadow: Option<&'static str>) -> Self {
         let id = held.row.id.clone();
         let standing = match (&held.read, shadow) {
@@ -121,28 +122,28 @@ impl ProviderConnection {
         &self.id
     }
 
-    /// Where it sends to, without a slash at the end.
+    /// Returns the base URL without trailing slashes.
     pub(crate) fn base_url(&self) -> Option<&str> {
         self.read.as_ref()?.base_url.as_deref().map(|url| url.trim_end_matches('/'))
     }
 
-    /// The human whose own it is.
+    /// Returns the human principal that owns the instance.
     pub(crate) fn owner(&self) -> Option<&str> {
         self.held.as_ref().and_then(|held| held.row.owner.as_deref())
     }
 
-    /// The version of its row.
+    /// Returns the version of the row.
     pub(crate) fn version(&self) -> Option<u64> {
         self.held.as_ref().map(|held| held.row.version)
     }
 
-    /// All that may be seen of it.
+    /// Returns the instance as JSON, without secrets.
     pub(crate) fn shown(&self) -> Value {
         let mut shown = self.read.as_deref().map(shown_provider).unwrap_or_default();
         let mut put = |name: &str, value: Value| shown.insert(name.to_owned(), value);
         if let Some(held) = &self.held {
             let written: Map<String, Value> = serde_json::from_str(&held.row.settings).unwrap_or_default();
-            // Of several spellings of a type the right one is shown.
+            // `type` accepts several spellings; show the canonical one where the row parses.
             let is_kept = |name: &str| name != "type" || self.read.is_none();
             let written = written.into_iter().filter(|(name, _)| is_kept(name));
             written.for_each(|(name, value)| _ = put(&name, value));
@@ -167,7 +168,8 @@ impl ProviderConnection {
         stored.or_else(|| self.read.as_ref().map(|provider| provider.auth))
     }
 
-    /// Whether there is a credential and which, as far as may be told.
+    /// Describes the credential without revealing it: presence, last four characters, or the reference to the
+    /// environment.
     fn credential(&self) -> Value {
         let Some(held) = &self.held else {
             return json!({"set": self.read.as_ref().is_some_and(|provider| provider.api_key.is_some())});
@@ -184,7 +186,7 @@ impl ProviderConnection {
     }
 }
 
-/// What the file has that is called `name`.
+/// Returns the kind of file object that is called `name`, if any.
 pub(crate) fn shadow_of(file: &Routing, name: &str) -> Option<&'static str> {
     if file.providers.iter().any(|provider| provider.id.as_str() == name) {
         Some(A_PROVIDER)

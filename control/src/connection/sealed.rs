@@ -1,5 +1,4 @@
-//! What is written of a provider instance, taken apart into settings that anyone may see and sealed secrets, and
-//! put together again.
+//! Splits the written settings of a provider instance into visible settings and sealed secrets, and joins them again.
 
 use serde_json::{Map, Value};
 
@@ -7,17 +6,17 @@ use crate::config::{DOTS, WrittenProvider};
 use crate::store::providers::ProviderRow;
 use crate::vault::{SealError, SealPlace, VaultKeys};
 
-/// The pieces of a written provider instance that go into its row.
+/// The parts of a written provider instance that its row stores.
 #[derive(Debug)]
 pub(crate) struct SealedParts {
-    /// JSON, with dots in place of secrets.
+    /// JSON with secrets replaced by dots.
     pub(crate) settings: String,
     pub(crate) credential: Option<Vec<u8>>,
     pub(crate) credential_hint: Option<String>,
     pub(crate) headers: Option<Vec<u8>>,
 }
 
-/// Takes `written` apart for the row called `id`.
+/// Splits `written` and seals its secrets for the row called `id`.
 pub(crate) fn seal_written(
     keys: &VaultKeys,
     id: &str,
@@ -42,7 +41,7 @@ pub(crate) fn seal_written(
     })
 }
 
-/// What was written, secrets included.
+/// Returns the written settings of a row, secrets included.
 pub(crate) fn open_written(keys: &VaultKeys, row: &ProviderRow) -> Result<WrittenProvider, SealError> {
     let mut written: Map<String, Value> = serde_json::from_str(&row.settings).map_err(|_| SealError)?;
     if let Some(sealed) = &row.headers {
@@ -62,7 +61,7 @@ fn place<'a>(column: &'a str, id: &'a str) -> SealPlace<'a> {
     SealPlace { table: "providers", column, id }
 }
 
-/// A reference to the environment is no secret.
+/// A reference to the environment is not a secret.
 fn is_reference(text: &str) -> bool {
     text.starts_with("${ENV:") && text.ends_with('}')
 }
@@ -73,7 +72,7 @@ fn mask(value: &mut Value) {
     }
 }
 
-/// The last four characters of a key that is long enough to spare them.
+/// Returns the last four characters of a key of at least `HINTED_BYTES_MIN` bytes, or the whole text of a reference.
 fn hint(key: &str) -> Option<String> {
     if is_reference(key) {
         return Some(key.to_owned());

@@ -1,4 +1,4 @@
-//! A row is opened when it has changed and only then; what cannot be used is kept and says why.
+//! A row is opened only when it has changed; a row that cannot be used is kept with the reason.
 
 use std::sync::Arc;
 
