@@ -1,5 +1,5 @@
-//! What Microsoft Entra gives access tokens to Azure for: an application with a secret of its own, or the managed
-//! identity of the machine that the gateway runs on.
+//! Requests for access tokens of Microsoft Entra, for Azure: with a registered application and its client secret, or
+//! with the managed identity of the machine that the gateway runs on.
 
 use bytes::Bytes;
 use http::Request;
@@ -10,7 +10,7 @@ use shared::secret::Secret;
 use super::grant::{encoded, is_safe, post};
 use super::{Around, Surroundings, fits};
 
-/// See the module.
+/// An identity of Microsoft Entra that can request access tokens.
 #[derive(Clone, Debug)]
 pub(super) enum Entra {
     Application {
@@ -26,7 +26,7 @@ pub(super) enum Entra {
     },
 }
 
-/// What `az ad sp create-for-rbac` prints, in its forms.
+/// The output of `az ad sp create-for-rbac`, in all its field spellings.
 #[derive(Deserialize)]
 struct EntraFile {
     #[serde(alias = "tenantId", alias = "tenant_id")]
@@ -37,7 +37,7 @@ struct EntraFile {
     client_secret: String,
 }
 
-/// A cloud of Microsoft's: how names of its resources end, who gives tokens, and for what.
+/// A Microsoft cloud: the domain suffix of its resources, the authority that issues tokens, and the token resource.
 type Cloud = (&'static str, &'static str, &'static str);
 
 const PUBLIC: Cloud =
@@ -48,7 +48,7 @@ const OTHERS: [Cloud; 2] = [
 ];
 
 impl Entra {
-    /// What `key` describes; none where it is no such thing but a key.
+    /// Parses `key` as an Entra identity. Returns `None` if it is a plain API key.
     pub(super) fn read(key: &str, around: &Around<'_>) -> Option<Result<Self, &'static str>> {
         let (_, authority, resource) = cloud(around.host);
         let mut parts = key.splitn(3, ':').map(str::trim);
@@ -91,12 +91,12 @@ impl Entra {
         Ok(Self::Application { authority, client_id, client_secret, resource })
     }
 
-    /// Whether it is the identity of this machine.
+    /// True if this is the managed identity of the machine.
     pub(super) fn is_machine(&self) -> bool {
         matches!(self, Self::Machine { .. })
     }
 
-    /// What tells it from others.
+    /// Returns a text that distinguishes this identity from others; contains the client secret.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Application { authority, client_id, client_secret, resource } => {
@@ -108,7 +108,7 @@ impl Entra {
         }
     }
 
-    /// The request for a token.
+    /// Returns the token request.
     pub(super) fn request(&self) -> Result<Request<Bytes>, &'static str> {
         match self {
             Self::Application { authority, client_id, client_secret, resource } => {
@@ -126,7 +126,7 @@ impl Entra {
         }
     }
 
-    /// What may not show in what the other side says.
+    /// Returns the secret to redact from error texts of the token server.
     pub(super) fn secret(&self) -> Option<&str> {
         match self {
             Self::Application { client_secret, .. } => Some(client_secret.expose()),
@@ -137,7 +137,7 @@ impl Entra {
     }
 }
 
-/// Where the platform says that its identities are, else where every virtual machine has them.
+/// Builds a token request to the endpoint in IDENTITY_ENDPOINT, or else to the metadata server of the virtual machine.
 fn ask_machine(
     client_id: Option<&str>,
     resource: &str,
@@ -160,7 +160,7 @@ fn ask_machine(
     Ok(request)
 }
 
-/// Whether a resource at `host` is Microsoft's, so that a token of the machine may go there.
+/// True if `host` is an Azure AI resource, so that a token of the machine may be sent to it.
 pub(super) fn is_azure(host: &str) -> bool {
     let services = ["openai", "services.ai", "cognitiveservices", "models.ai"];
     let clouds = OTHERS.iter().chain([&PUBLIC]);
@@ -187,13 +187,13 @@ fn file(key: &str) -> Result<EntraFile, &'static str> {
     }
 }
 
-/// Ids and names of domains.
+/// True if `text` has the characters of an Entra id or a domain name.
 fn is_name(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     !text.is_empty() && text.bytes().all(fits) && !text.starts_with('.')
 }
 
-/// What stands for a key where the machine signs in.
+/// The credential text that selects the managed identity instead of a key.
 const MACHINE: &str = "managed_identity";
 const SHAPE: &str =
     "is neither a key nor an application of Entra: TENANT_ID:CLIENT_ID:CLIENT_SECRET, or managed_identity";

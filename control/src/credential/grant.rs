@@ -1,6 +1,6 @@
-//! What access tokens are given for, and how they are asked for. By Google: for a service account with a key of its
-//! own, a user who has signed in with Google's tools, or the account of the machine that the gateway runs on. By
-//! Microsoft: see [`super::entra`].
+//! Access token grants and their requests. Google grants tokens to a service account with its own key, to a user who
+//! signed in with Google's tools, or to the account of the machine that the gateway runs on. For Microsoft see
+//! [`super::entra`].
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
@@ -17,10 +17,10 @@ use shared::secret::Secret;
 
 use super::entra::{Entra, is_azure};
 
-/// See the module.
+/// An identity that can request access tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
-    /// Tells it from others.
+    /// The SHA-256 of its credential or source; unique per grant.
     pub(crate) id: [u8; 32],
     by: By,
 }
@@ -43,7 +43,7 @@ enum By {
     Entra(Entra),
 }
 
-/// Where the metadata server of the machine is: where every cloud has it, unless Google's own variable says otherwise.
+/// The host of the machine's metadata server, if GCE_METADATA_HOST overrides the address that all clouds use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Metadata(pub(crate) Option<String>);
 
@@ -61,7 +61,7 @@ struct ServiceAccountFile {
     project_id: Option<String>,
 }
 
-/// An access token as it comes.
+/// An access token from a token server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) token: Secret<String>,
@@ -69,7 +69,7 @@ pub(crate) struct Given {
 }
 
 impl Grant {
-    /// The account that a file of Google's tools describes, or what is wrong with the file.
+    /// Parses a credential file of Google's tools. The error describes the fault in the file.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         let file: ServiceAccountFile = serde_json::from_str(text).map_err(|_| SHAPE)?;
         let token_uri = file.token_uri.unwrap_or_else(|| TOKEN_URI.to_owned());
@@ -95,18 +95,18 @@ impl Grant {
         Ok(Self { id: id(text.as_bytes()), by })
     }
 
-    /// The account of this machine.
+    /// Returns the grant of this machine's Google account.
     pub(crate) fn machine(metadata: &Metadata) -> Self {
         let place = format!("metadata server {}", metadata.0.as_deref().unwrap_or_default());
         Self { id: id(place.as_bytes()), by: By::Machine(metadata.clone()) }
     }
 
-    /// What Microsoft gives tokens for.
+    /// Returns the grant of an Entra identity.
     pub(super) fn entra(entra: Entra) -> Self {
         Self { id: id(entra.text().as_bytes()), by: By::Entra(entra) }
     }
 
-    /// Whether it is the account of this machine.
+    /// True if this is the account or the managed identity of the machine.
     pub(crate) fn is_machine(&self) -> bool {
         match &self.by {
             By::Machine(_) => true,
@@ -115,7 +115,7 @@ impl Grant {
         }
     }
 
-    /// Why there is no token, once one has been refused.
+    /// Returns the reason to report while no token is available after a failed request.
     pub(super) fn lacks(&self) -> &'static str {
         match &self.by {
             By::Machine(_) => "it has no api_key, and the machine's metadata server gives no access token",
@@ -126,7 +126,8 @@ impl Grant {
         }
     }
 
-    /// Whether a token may go to `host`: one of the machine's own account goes to who gives it alone.
+    /// True if a token may be sent to `host`. Tokens of the machine's own account go only to hosts of the cloud that
+    /// issued them.
     pub(crate) fn trusts(&self, host: &str) -> bool {
         match &self.by {
             By::Machine(_) => is_google(host),
@@ -135,12 +136,12 @@ impl Grant {
         }
     }
 
-    /// The project that a file of Google's tools names.
+    /// Returns the project id in a credential file of Google's tools.
     pub(crate) fn project_of(text: &str) -> Option<String> {
         serde_json::from_str::<ServiceAccountFile>(text).ok()?.project_id
     }
 
-    /// The request for a token, made `now_s` seconds after the Unix epoch.
+    /// Builds the token request; `now_s` is in seconds since the Unix epoch.
     pub(crate) fn request(&self, now_s: u64) -> Result<Request<Bytes>, &'static str> {
         match &self.by {
             By::Account { email, key_id, key, token_uri } => {
@@ -166,7 +167,7 @@ impl Grant {
         }
     }
 
-    /// Secrets of it that may not show in what an upstream says.
+    /// Returns the secrets of the grant, to be redacted from texts of upstreams.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         match &self.by {
             By::Account { key, .. } => vec![key.expose()],
@@ -193,14 +194,14 @@ impl Metadata {
     }
 }
 
-/// Whether `host` is Google's.
+/// True if `host` belongs to Google APIs.
 fn is_google(host: &str) -> bool {
     host.ends_with(".googleapis.com")
 }
 
-/// What a good answer to [`Grant::request`] gives, which came `now_s` seconds after the Unix epoch.
+/// Parses a successful response to [`Grant::request`], received `now_s` seconds after the Unix epoch.
 pub(crate) fn given(body: &[u8], now_s: u64) -> Option<Given> {
-    /// Azure writes its numbers as text.
+    /// Azure encodes its numbers as strings.
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Number {
@@ -225,7 +226,7 @@ pub(crate) fn given(body: &[u8], now_s: u64) -> Option<Given> {
     let expires_on = expires_on.and_then(|number| number.value());
     let expires_in = expires_in.and_then(|number| number.value());
     let expires_in = expires_in.or_else(|| expires_on.map(|end| end.saturating_sub(now_s)));
-    // Some servers fill up the end with dots.
+    // Some servers pad the token with dots.
     let token = access_token.trim_end_matches('.').to_owned();
     super::fits(&token).ok().filter(|()| !token.is_empty())?;
     Some(Given {
@@ -234,7 +235,7 @@ pub(crate) fn given(body: &[u8], now_s: u64) -> Option<Given> {
     })
 }
 
-/// A claim that the holder of a key has signed (RFC 7523).
+/// Builds a signed JWT bearer assertion (RFC 7523).
 fn assertion(header: &str, claims: &str, key: &str) -> Result<String, &'static str> {
     let key = pair(key)?;
     let text = format!("{}.{}", BASE64_URL_SAFE_NO_PAD.encode(header), BASE64_URL_SAFE_NO_PAD.encode(claims));
@@ -243,7 +244,7 @@ fn assertion(header: &str, claims: &str, key: &str) -> Result<String, &'static s
     Ok(format!("{text}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
 }
 
-/// The key in a PEM text, of PKCS #8 or PKCS #1.
+/// Parses an RSA key from PEM, in PKCS #8 or PKCS #1.
 fn pair(pem: &str) -> Result<RsaKeyPair, &'static str> {
     let body: String = pem.lines().map(str::trim).filter(|line| !line.starts_with("-----")).collect();
     let der = BASE64_STANDARD.decode(body).map_err(|_| NO_KEY)?;
@@ -269,7 +270,7 @@ pub(super) fn encoded(text: &str) -> String {
     out
 }
 
-/// An assertion is as good as a token, so it goes over TLS, or stays on the machine.
+/// True if `address` uses TLS or stays on this machine: an assertion is as sensitive as a token.
 pub(super) fn is_safe(address: &str) -> bool {
     let Ok(uri) = address.parse::<Uri>() else { return false };
     let host = uri.host().unwrap_or_default();
@@ -288,7 +289,7 @@ fn id(text: &[u8]) -> [u8; 32] {
 
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
-/// A token that does not say how long it is good for.
+/// The assumed lifetime of a token whose response has no `expires_in` or `expires_on`.
 const LIFE_S_DEFAULT: u64 = 600;
 const LIFE_S_MAX: u64 = 86_400;
 const SHAPE: &str = "is neither an access token nor the JSON of a service account";
@@ -300,7 +301,7 @@ mod tests {
 
     use super::*;
 
-    /// Made for this test, and good for nothing.
+    /// Generated for this test; not in use anywhere.
     const KEY: &str = include_str!("test_key.pem");
 
     fn account(change: impl FnOnce(&mut serde_json::Value)) -> Result<Grant, &'static str> {

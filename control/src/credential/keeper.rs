@@ -1,4 +1,4 @@
-//! Gets access tokens and renews them, beside the data plane: a request never waits for one.
+//! Requests and renews access tokens in a background task, so that no client request waits for one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use tokio::task::JoinSet;
 use super::grant::{Given, Grant, given};
 use super::tokens::AccessTokens;
 
-/// Has what has changed published. False: it cannot now.
+/// Requests publication of the changed tokens. Returns false if that is not possible now.
 type PublishTokens = Box<dyn Fn() -> bool + Send>;
 
-/// See the module.
+/// The background task that requests and renews access tokens.
 pub(crate) struct Keeper {
     tokens: AccessTokens,
     http: Arc<dyn HttpClient>,
     publish: PublishTokens,
-    /// A token has come that is not published yet.
+    /// True if a new token has not been published yet.
     is_owing: bool,
 }
 
@@ -38,7 +38,7 @@ impl Keeper {
         Self { tokens, http, publish, is_owing: false }
     }
 
-    /// Keeps tokens fresh, for as long as the future is polled.
+    /// Requests and renews tokens for as long as the future is polled.
     pub(crate) async fn run(mut self) {
         let mut asked = JoinSet::new();
         loop {
@@ -74,7 +74,7 @@ impl Keeper {
     }
 }
 
-/// Asks for a token, once.
+/// Sends one token request.
 async fn ask(http: &Arc<dyn HttpClient>, grant: &Grant) -> Result<Given, String> {
     let request = grant.request(unix_ms() / 1_000)?;
     let host = request.uri().host().unwrap_or_default().to_owned();
@@ -87,7 +87,7 @@ async fn ask(http: &Arc<dyn HttpClient>, grant: &Grant) -> Result<Given, String>
     given(answer.body(), unix_ms() / 1_000).ok_or_else(|| told("the answer holds no access token"))
 }
 
-/// What the other side says of its refusal (RFC 6749).
+/// Extracts the error text from a failed token response (RFC 6749).
 fn said(answer: &Response<Bytes>) -> String {
     let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
     let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -95,9 +95,9 @@ fn said(answer: &Response<Bytes>) -> String {
     if words.is_empty() { format!("it answered {}", answer.status()) } else { words.join(": ") }
 }
 
-/// One answer to a request for a token.
+/// Limits of one token request.
 const LIMITS: HttpLimits = HttpLimits { timeout: Duration::from_secs(15), body_bytes_max: 64 << 10 };
-/// A clock that was set is noticed within this time.
+/// The longest sleep; bounds how late a step of the clock is noticed.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 const PAUSE_OWING: Duration = Duration::from_millis(200);
 
@@ -110,7 +110,7 @@ mod tests {
     use super::super::Metadata;
     use super::*;
 
-    /// Answers in order.
+    /// Returns scripted responses, last one first.
     #[derive(Debug)]
     struct Script(Mutex<Vec<(u16, &'static str)>>);
 

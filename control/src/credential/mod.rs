@@ -1,5 +1,5 @@
-//! What the credential of a provider instance is, and what becomes of it: a header, a signature of each request, or
-//! access tokens that are got for it and renewed.
+//! Interprets the credential of a provider instance: as a fixed header, as a key that signs each request, or as a grant
+//! for access tokens, which are requested and renewed in the background.
 
 mod entra;
 mod grant;
@@ -16,44 +16,44 @@ pub(crate) use grant::{Grant, Metadata};
 pub(crate) use keeper::Keeper;
 pub(crate) use tokens::AccessTokens;
 
-/// What the environment says of the machine's own accounts, in the variables of the clouds' own tools.
+/// Settings for machine identities from the environment, in the variables that the clouds' own tools use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Surroundings {
-    /// Google's metadata server.
+    /// The metadata server of Google Cloud.
     pub(crate) metadata: Metadata,
-    /// Who gives tokens of Entra, if not the usual one.
+    /// The Entra authority, if not the default one.
     pub(crate) authority: Option<String>,
-    /// Where a platform of Azure gives tokens of the machine.
+    /// The managed identity endpoint of the Azure platform.
     pub(crate) identity_endpoint: Option<String>,
-    /// What it is to be told.
+    /// The secret header that the managed identity endpoint requires.
     pub(crate) identity_header: Option<Secret<String>>,
 }
 
-/// What stands beside the credential of an instance.
+/// The settings of an instance that affect how its credential is interpreted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Around<'a> {
-    /// The instance's own.
+    /// The region of the instance.
     pub(crate) region: Option<&'a str>,
-    /// Whom it reaches, if that is known.
+    /// The host of the instance's base URL, if known.
     pub(crate) host: Option<&'a str>,
     pub(crate) surroundings: &'a Surroundings,
 }
 
-/// How the requests of an instance are signed.
+/// How requests to an instance are authenticated.
 #[derive(Clone, Debug)]
 pub(crate) enum Sign {
-    /// Not at all.
+    /// No authentication.
     Nothing,
-    /// With the same header each.
+    /// A fixed header on each request.
     Header(HeaderName, HeaderValue),
-    /// Each by itself.
+    /// An AWS signature computed per request.
     Aws(Signer),
-    /// With the access token that is good at the time.
+    /// The current access token of a grant.
     Token(Grant),
 }
 
 impl Sign {
-    /// What `key` means where credentials go as `auth` says, or what is wrong with it.
+    /// Interprets `key` for the scheme `auth`. The error describes the fault in the key.
     pub(crate) fn of(
         auth: Auth,
         key: Option<&Secret<String>>,
@@ -80,7 +80,7 @@ impl Sign {
                 Ok(Self::Header(HeaderName::from_static("x-goog-api-key"), value(text)?))
             }
             Auth::Google => bearer(text),
-            // A token that somebody else has got.
+            // A ready access token (JWT), obtained outside the gateway.
             Auth::Azure if text.starts_with("eyJ") && text.contains('.') => bearer(text),
             Auth::Azure => match Entra::read(text, around) {
                 Some(entra) => entra.map(Grant::entra).map(Self::Token),
@@ -90,15 +90,15 @@ impl Sign {
     }
 }
 
-/// How the API keys of Google begin; access tokens begin otherwise.
+/// Prefixes of Google's API keys; access tokens start differently.
 const EXPRESS_KEYS: [&str; 2] = ["AIza", "AQ."];
 
-/// Whether `key` is an API key of Google Cloud, which names its project itself.
+/// True if `key` is an API key of Google Cloud, which implies its project.
 pub(crate) fn is_express(key: &str) -> bool {
     EXPRESS_KEYS.iter().any(|start| key.trim().starts_with(start))
 }
 
-/// The header that carries `token`.
+/// Returns the header that carries `token`.
 pub(crate) fn bearer_header(token: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     Ok((http::header::AUTHORIZATION, value(&format!("Bearer {token}"))?))
 }
@@ -133,7 +133,7 @@ fn signer(text: &str, service: &'static str, region: Option<&str>) -> Result<Sig
     })
 }
 
-/// Whether `key` can be sent as a bearer token.
+/// True if `key` can be sent as a bearer token.
 pub(crate) fn fits_header(key: &str) -> bool {
     key.bytes().all(|byte| (0x21..=0x7e).contains(&byte))
 }

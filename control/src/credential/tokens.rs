@@ -1,4 +1,4 @@
-//! The access tokens that are good now, and when each is to be renewed. Times are milliseconds since the Unix epoch.
+//! The current access tokens and their renewal times. Times are in milliseconds since the Unix epoch.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,14 +11,14 @@ use tokio::sync::Notify;
 
 use super::grant::{Given, Grant};
 
-/// See the module. Shared by whoever publishes, whoever renews and whoever shows.
+/// The access tokens of all grants in use; shared by the publisher, the keeper that renews tokens, and the admin API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AccessTokens(Arc<TokenShelf>);
 
 #[derive(Debug, Default)]
 struct TokenShelf {
     by_grant: Mutex<HashMap<[u8; 32], HeldToken>>,
-    /// Somebody wants a token that nobody wanted before, or another than there is.
+    /// Notified when a new grant is in use or a token must be renewed early.
     wanted: Notify,
 }
 
@@ -26,32 +26,32 @@ struct TokenShelf {
 struct HeldToken {
     grant: Grant,
     token: Option<(Secret<String>, u64)>,
-    /// When it is asked for next.
+    /// Time of the next token request.
     next_at_ms: u64,
-    /// It is being asked for: never twice at once.
+    /// True while a token request is in flight; there is at most one per grant.
     is_asked: bool,
-    /// Failures since the last success.
+    /// Consecutive failures since the last success.
     failures: u32,
     trouble: Option<String>,
-    /// How many tokens have come.
+    /// Number of tokens received.
     serial: u64,
-    /// When it was last asked for because an upstream had refused the one that there was.
+    /// Time of the last early renewal, which an upstream's rejection of the current token caused.
     forced_at_ms: Option<u64>,
 }
 
-/// How it stands with the token of a grant, for people.
+/// The state of a grant's token for the API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct TokenStanding {
-    /// Until when the present token is good; none while there is none.
+    /// Expiry of the current token; `None` if there is no token.
     pub(crate) expires_at_ms: Option<u64>,
-    /// When it is renewed, or asked for again.
+    /// Time of the next renewal or retry.
     pub(crate) next_at_ms: u64,
-    /// Why the last attempt failed.
+    /// Error of the last attempt, if it failed.
     pub(crate) error: Option<String>,
 }
 
 impl AccessTokens {
-    /// These grants are wanted from now on, and no others.
+    /// Replaces the set of grants in use with `grants`.
     pub(crate) fn want(&self, grants: Vec<Grant>) {
         let mut by_grant = self.lock();
         let mut kept = HashMap::with_capacity(grants.len());
@@ -72,7 +72,7 @@ impl AccessTokens {
         }
     }
 
-    /// The token of `grant`, or why there is none, in a few words.
+    /// Returns the current token of `grant`, or a short reason why there is none.
     pub(crate) fn current(&self, grant: &Grant, now_ms: u64) -> Result<Secret<String>, &'static str> {
         let by_grant = self.lock();
         let held = by_grant.get(&grant.id);
@@ -83,15 +83,16 @@ impl AccessTokens {
         }
     }
 
-    /// Has the token of `grant` renewed when an upstream refuses the present one.
+    /// Returns the hook that renews the token of `grant` when an upstream rejects the current one.
     pub(crate) fn renew(&self, grant: &Grant) -> Renew {
         let serial = self.lock().get(&grant.id).map_or(0, |held| held.serial);
         let (tokens, id) = (self.clone(), grant.id);
         Renew::new(serial, move || tokens.refused(&id, serial, unix_ms()))
     }
 
-    /// An upstream has refused the token of `id` with this number. Whether another one is there or on its way: it is
-    /// asked for at once, but not again and again, for who refuses fresh tokens will refuse the next one too.
+    /// Handles an upstream's rejection of token number `serial` of grant `id`. Returns true if a newer token exists or
+    /// is on its way. Triggers an early renewal, at most one per `FORCED_PAUSE_MS`: an upstream that rejects a fresh
+    /// token would reject the next one too.
     fn refused(&self, id: &[u8; 32], serial: u64, now_ms: u64) -> bool {
         let mut by_grant = self.lock();
         let Some(held) = by_grant.get_mut(id) else { return false };
@@ -108,7 +109,7 @@ impl AccessTokens {
         true
     }
 
-    /// How it stands with the token of `grant`.
+    /// Returns the state of the token of `grant`.
     pub(crate) fn standing(&self, grant: &Grant) -> Option<TokenStanding> {
         self.lock().get(&grant.id).map(|held| TokenStanding {
             expires_at_ms: held.token.as_ref().map(|(_, expires_at_ms)| *expires_at_ms),
@@ -117,7 +118,7 @@ impl AccessTokens {
         })
     }
 
-    /// Those that are to be asked for now. Each is given out once until what came of it is told.
+    /// Returns the grants whose token request is due now. Each is returned once, until its result is passed to `learn`.
     pub(super) fn take_due(&self, now_ms: u64) -> Vec<Grant> {
         let mut by_grant = self.lock();
         let due = by_grant.values_mut().filter(|held| !held.is_asked && held.next_at_ms <= now_ms);
@@ -128,22 +129,22 @@ impl AccessTokens {
         .collect()
     }
 
-    /// How long until the next is due; none where none is.
+    /// Returns the time until the next request is due; `None` if no request is pending.
     pub(super) fn pause_ms(&self, now_ms: u64) -> Option<u64> {
         let by_grant = self.lock();
         let waiting = by_grant.values().filter(|held| !held.is_asked);
         waiting.map(|held| held.next_at_ms.saturating_sub(now_ms)).min()
     }
 
-    /// Waits until a grant is wanted that was not wanted before, or another token.
+    /// Waits until a new grant is in use or a token must be renewed early.
     pub(super) async fn wanted(&self) {
         self.0.wanted.notified().await;
     }
 
-    /// What came of asking for `grant`. The answer is whether something else is to be published than before.
+    /// Stores the result of a token request for `grant`. Returns true if the change must be published.
     pub(super) fn learn(&self, grant: &Grant, given: Result<Given, String>, now_ms: u64) -> bool {
         let mut by_grant = self.lock();
-        // Nobody wants it any more.
+        // The grant is no longer in use.
         let Some(held) = by_grant.get_mut(&grant.id) else { return false };
         held.is_asked = false;
         match given {
@@ -187,13 +188,13 @@ impl HeldToken {
     }
 }
 
-/// 2 s after the first failure, then twice as long each time, up to 5 minutes.
+/// Returns the retry delay: 2 s after the first failure, doubled after each further one, up to 5 minutes.
 fn wait_ms(failures: u32) -> u64 {
     1_000_u64.checked_shl(failures.min(16)).map_or(WAIT_MS_MAX, |wait| wait.min(WAIT_MS_MAX))
 }
 
 const WAIT_MS_MAX: u64 = 300_000;
-/// The least time between two tokens that are asked for because upstreams refused those before.
+/// The minimum time between two early renewals of a token.
 const FORCED_PAUSE_MS: u64 = 60_000;
 
 #[cfg(test)]
