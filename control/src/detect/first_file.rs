@@ -1,11 +1,11 @@
-//! The configuration file that a machine without one begins with: the model servers that were found on it, and
-//! `echo` and `voice`, which need nothing.
+//! The initial configuration file: the model servers found on this machine, plus `echo` and `voice`, which need no
+//! setup.
 
 use std::fmt::Write as _;
 
 use super::Detected;
 
-/// The text of the file. Its endpoint `default` tries what was found, in order, and `echo` last.
+/// Returns the text of the file. Its endpoint `default` lists the servers in `found`, in order, and `echo` last.
 pub fn first_file(found: &[Detected]) -> String {
     let mut text = String::from(HEAD);
     let mut members = String::new();
@@ -31,14 +31,14 @@ pub fn first_file(found: &[Detected]) -> String {
     text
 }
 
-/// The first model that is not plainly for something other than chat.
+/// Returns the first model whose name does not suggest a purpose other than chat.
 fn first_chat_model(models: &[String]) -> Option<&String> {
     const OTHERS: &[&str] = &["embed", "rerank", "whisper", "tts"];
     let chats = |model: &&String| !OTHERS.iter().any(|other| model.to_ascii_lowercase().contains(other));
     models.iter().find(chats)
 }
 
-/// A model's id is a stranger's text; JSON's quotes are YAML's too.
+/// Quotes an untrusted model id; JSON string syntax is valid in YAML.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

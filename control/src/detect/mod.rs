@@ -1,7 +1,7 @@
-//! Finds model servers that run on this machine, by asking the usual loopback ports for their models.
+//! Detects model servers on this machine by requesting the model list on the usual loopback ports.
 //!
-//! Whatever answers there is a stranger: its answer is bounded, parsed with tolerance, and only ids that could be
-//! configured come back.
+//! The process that answers is untrusted: its response is bounded, parsed leniently, and only ids that could be
+//! configured are returned.
 
 mod first_file;
 
@@ -16,21 +16,20 @@ use crate::config::{RegistryEntry, is_model_id, registry_entries};
 
 pub use first_file::first_file;
 
-/// A model server that answers.
+/// A model server that responded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detected {
-    /// Its entry in the registry.
+    /// The id of its registry entry.
     pub registry_id: &'static str,
-    /// Name for people.
+    /// Its display name.
     pub name: &'static str,
     /// Its base URL.
     pub base_url: &'static str,
-    /// Ids of its models, in its own order.
+    /// The ids of its models, in the order of its response.
     pub models: Vec<String>,
 }
 
-/// Asks every local server of the registry at the same time. Those that do not answer in time, or with no model,
-/// are not there.
+/// Queries all local servers of the registry concurrently. Skips those that do not respond in time or list no model.
 pub async fn local_servers(http: &dyn HttpClient) -> Vec<Detected> {
     let mut asked = JoinSet::new();
     for (place, entry) in registry_entries().iter().filter(|entry| entry.kind == "local_server").enumerate() {
@@ -59,8 +58,8 @@ fn detected(entry: &'static RegistryEntry, base_url: &'static str, models: Vec<S
     Detected { registry_id: &entry.id, name: &entry.name, base_url, models }
 }
 
-/// The ids in a list of models of any of the usual shapes: `{data: [..]}`, `{models: [..]}` or a bare array, of
-/// objects with `id`, `model` or `name`, or of plain names.
+/// Returns the model ids in a list of any of the usual shapes: `{data: [..]}`, `{models: [..]}` or a bare array, of
+/// objects with `id`, `model` or `name`, or of plain strings.
 fn model_ids(body: &[u8]) -> Vec<String> {
     let Ok(answer) = serde_json::from_slice::<Value>(body) else { return Vec::new() };
     let list = [answer.get("data"), answer.get("models"), Some(&answer)];
@@ -115,7 +114,7 @@ mod tests {
         assert_eq!(model_ids(&serde_json::to_vec(&many).unwrap()).len(), MODELS_MAX);
     }
 
-    /// Answers by port; refuses all others.
+    /// Responds by port; refuses connections to all other ports.
     #[derive(Debug)]
     struct Machine(HashMap<u16, (u16, &'static str)>);
 
