@@ -1,4 +1,4 @@
-//! The access half of a snapshot: who may call, by the hash of their key.
+//! The access half of a snapshot: the callers, by the hash of their key.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::store::keys::{self, OpeningKey};
 use crate::store::projects;
 use crate::store::quotas::Rules;
 
-/// The access half as it was published last.
+/// The access half as published last.
 #[derive(Debug, Default)]
 pub(super) struct AccessHalf {
     pub(super) table: Arc<AccessTable>,
-    /// The keys that end, in the order in which they do.
+    /// The keys that expire, ordered by expiry.
     ends: BTreeSet<(u64, KeyHash)>,
 }
 
 impl AccessHalf {
-    /// Reads every key that opens the data plane: the static ones of `config`, then the project keys of the database.
-    /// Keys draw on `counters` for the limits that bind them.
+    /// Reads every key that opens the data plane: the static keys of `config`, then the project keys of the database.
+    /// Limits that apply to a key count in `counters`.
     pub(super) fn read(
         config: &Config,
         hasher: &KeyHasher,
@@ -40,7 +40,7 @@ impl AccessHalf {
         let caller = |key: &str, role| Arc::new(Access { quotas: unbound.clone(), ..Access::new(key, role) });
         let mut half = Self { table: Arc::default(), ends: BTreeSet::new() };
         let mut keys = half.project_keys(&book, db)?;
-        // Static keys come last: nothing that is stored takes the place of one.
+        // Static keys are inserted last, so that no stored key replaces one.
         for AdminKey { id, key } in &config.admin_keys {
             keys.insert(hasher.hash(key.expose().as_bytes()), caller(id, Role::Administrator));
         }
@@ -63,7 +63,7 @@ impl AccessHalf {
         Ok(table)
     }
 
-    /// Reads some keys again. Returns false if that cannot be done one by one, and all have to be read.
+    /// Rereads the changed keys. Returns false if a key cannot be reread by itself; the caller must then read all keys.
     pub(super) fn change(
         &mut self,
         changed: &ChangedKeys,
@@ -73,7 +73,7 @@ impl AccessHalf {
         let now_ms = shared::clock::unix_ms();
         let mut openings = Vec::new();
         for id in &changed.keys {
-            // The table does not find a key by its id, and a deleted one has no row with its hash.
+            // The table cannot find a key by its id, and a deleted key has no row that holds its hash.
             let Some(key) = keys::opening(db, id, now_ms)? else { return Ok(false) };
             openings.push(key);
         }
@@ -102,7 +102,7 @@ impl AccessHalf {
         table.insert(key.hash, Arc::new(access(key, project, book)));
     }
 
-    /// Takes keys out of the table that ended before `now_ms`.
+    /// Removes keys that expired at or before `now_ms` from the table.
     fn leave_out_ended(&mut self, table: &mut KeyTable, now_ms: u64) {
         while let Some(&(end, hash)) = self.ends.first()
             && end <= now_ms
@@ -116,7 +116,7 @@ impl AccessHalf {
     }
 }
 
-/// What all keys of a project have in common.
+/// The access settings that all keys of a project share.
 struct ProjectAccess {
     id: ProjectId,
     allowlist: Option<Arc<Allowlist>>,
@@ -140,7 +140,7 @@ fn access(key: OpeningKey, project: &ProjectAccess, book: &Book) -> Access {
     }
 }
 
-/// The list, if it says something.
+/// Returns the list unless it is empty.
 fn said(allowlist: Allowlist) -> Option<Arc<Allowlist>> {
     (allowlist != Allowlist::default()).then(|| Arc::new(allowlist))
 }

@@ -1,5 +1,5 @@
-//! Turns configuration and rows into the snapshot that the data plane reads, and keeps it current. What held at
-//! start-up (policies, static keys, how the process serves) is never replaced.
+//! Turns configuration and rows into the snapshot that the data plane reads, and keeps it current. Process settings
+//! (policies, static keys, server options) stay as they were at start-up.
 
 mod access;
 mod publisher;

@@ -1,6 +1,5 @@
-//! Makes snapshots of the configuration file and the database and publishes them. Only the writer thread does
-//! so, after each commit that touched what a snapshot is made of; half of a snapshot that was not touched is
-//! taken over as it is.
+//! Builds snapshots from the configuration file and the database and publishes them. Only the writer thread does so,
+//! after each commit that touched data of a snapshot; a half of the snapshot that was not touched is reused.
 
 use std::sync::Arc;
 use std::{fmt, mem};
@@ -25,23 +24,23 @@ use crate::credential::AccessTokens;
 use crate::store::endpoints;
 use crate::vault::VaultKeys;
 
-/// Makes and publishes snapshots.
+/// Builds and publishes snapshots.
 pub(crate) struct Publisher {
     config: Arc<Config>,
-    /// Providers and endpoints of the configuration file as it is now.
+    /// Providers and endpoints of the current configuration file.
     file: Routing,
-    /// Keys for those of the file that have none there.
+    /// Stored keys for providers of the file that have none in the file.
     kept_keys: KeptKeys,
     /// Provider instances of the database.
     holdings: Holdings,
-    /// Both together, as they are shown.
+    /// File and database merged, for the API.
     view: ViewCell,
     keys: Arc<VaultKeys>,
-    /// Access tokens for those that need them.
+    /// Access tokens for provider instances that require them.
     tokens: AccessTokens,
-    /// What is known of models beside the configuration.
+    /// Known models and prices from outside the configuration.
     catalog: Arc<CatalogShelf>,
-    /// When what is known changes next without anybody's doing.
+    /// The time at which the catalog next changes by itself.
     next_change_at_ms: Option<u64>,
     board: Arc<Board>,
     counters: Arc<Counters>,
@@ -50,9 +49,9 @@ pub(crate) struct Publisher {
     out: SnapshotPublisher,
     access: AccessHalf,
     routes: Routes,
-    /// Touched and not yet published, because reading it failed.
+    /// Touched parts that are not published yet, because reading them failed.
     owed: Touched,
-    /// To be called when the file that was taken in last is published.
+    /// Called when the last accepted file has been published.
     report: Option<ReloadReport>,
 }
 
@@ -62,7 +61,7 @@ impl fmt::Debug for Publisher {
     }
 }
 
-/// What a publisher is started with.
+/// Parameters of `Publisher::start`.
 #[derive(Debug)]
 pub(crate) struct PublisherParams {
     pub(crate) config: Arc<Config>,
@@ -74,7 +73,7 @@ pub(crate) struct PublisherParams {
 }
 
 impl Publisher {
-    /// Publishes the first snapshot.
+    /// Publishes the first snapshot and returns the publisher.
     pub(crate) fn start(params: PublisherParams, db: &Connection) -> rusqlite::Result<Self> {
         let PublisherParams { config, keys, catalog, tokens, counters, out } = params;
         let kept_keys = KeptKeys::read(db, &keys)?;
@@ -102,27 +101,27 @@ impl Publisher {
         Ok(publisher)
     }
 
-    /// Providers and endpoints of the configuration file as it is now.
+    /// Returns the providers and endpoints of the current configuration file.
     pub(crate) fn file(&self) -> &Routing {
         &self.file
     }
 
-    /// What `${ENV:NAME}` refers to.
+    /// Returns the environment that `${ENV:NAME}` refers to.
     pub(crate) fn environment(&self) -> &Environment {
         &self.config.environment
     }
 
-    /// What is known of models beside the configuration.
+    /// Returns the known models and prices from outside the configuration.
     pub(crate) fn catalog(&self) -> &CatalogShelf {
         &self.catalog
     }
 
-    /// Where all provider instances and endpoints can be seen.
+    /// Returns a handle to the merged view of provider instances and endpoints.
     pub(crate) fn view(&self) -> ViewCell {
         self.view.clone()
     }
 
-    /// Publishes a changed file; `report` is called when it is in force.
+    /// Publishes a changed file; calls `report` when it is in force.
     pub(crate) fn replace_file(
         &mut self,
         file: Routing,
@@ -134,8 +133,8 @@ impl Publisher {
         self.touch(Touched::ROUTING, db)
     }
 
-    /// Publishes what has changed. On an error the last snapshot stays current, and the change is published
-    /// with the next one that succeeds.
+    /// Publishes what `touched` names. On an error the last snapshot stays current, and the change is published with
+    /// the next successful call.
     pub(crate) fn touch(&mut self, touched: Touched, db: &Connection) -> rusqlite::Result<()> {
         let now_ms = shared::clock::unix_ms();
         self.owed = mem::take(&mut self.owed).and(touched);
@@ -144,7 +143,7 @@ impl Publisher {
             return Ok(());
         }
         if let Err(error) = self.read_access(db) {
-            // Some of the keys may be read already and others not.
+            // Some keys may have been reread and others not.
             self.owed.access = TouchedAccess::All;
             return Err(error);
         }
@@ -186,7 +185,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether a change waits: it could not be read, or its time has come.
+    /// True if a change is pending: reading it failed, or its time has come.
     pub(crate) fn is_owing(&self) -> bool {
         self.owed != Touched::NOTHING || self.is_due(shared::clock::unix_ms())
     }

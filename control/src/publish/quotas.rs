@@ -1,5 +1,5 @@
-//! The limits in a snapshot: each row with its counter, which outlives snapshots and begins with what the
-//! database knows.
+//! The limits in a snapshot: each quota row with its counter. A counter outlives snapshots and starts with the usage
+//! that the database records.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use shared::quota::{Counter, Counters, Period, Quota, Subject};
 
 use crate::store::quotas::{self, QuotaRow, Rules, parts};
 
-/// Limits, by the callers whose requests they count.
+/// Quotas by the subjects that they apply to.
 pub(super) struct Book {
     rules: Rules,
     quotas: HashMap<String, Arc<Quota>>,
-    /// Those that count the requests of every project key: of the gateway, and of provider instances.
+    /// Quotas that count the requests of every project key: those of the gateway and of provider instances.
     everywhere: Vec<Arc<Quota>>,
 }
 
 impl Book {
-    /// Makes the limits of `rules`. A counter that is not there yet is made, and restored.
+    /// Builds the quotas of `rules`. Creates missing counters and restores their usage.
     pub(super) fn read(rules: Rules, db: &Connection, counters: &Counters) -> rusqlite::Result<Self> {
         let mut quotas = HashMap::new();
         let mut sliding = HashSet::new();
@@ -44,12 +44,12 @@ impl Book {
         Ok(Self { rules, quotas, everywhere })
     }
 
-    /// Forgets the counters of all other limits.
+    /// Drops the counters of all other quotas.
     pub(super) fn keep_only_its(&self, counters: &Counters) {
         counters.retain(|id| self.quotas.contains_key(id));
     }
 
-    /// The limits of a key of this project that acts as this human.
+    /// Returns the quotas of a key in this project that acts as this human principal.
     pub(super) fn of(&self, key: &str, project: &str, principal: Option<&str>) -> Box<[Arc<Quota>]> {
         if self.quotas.is_empty() {
             return Box::default();
@@ -60,7 +60,7 @@ impl Book {
         own.chain(&self.everywhere).cloned().collect()
     }
 
-    /// The limits of provider instances for callers that no limit binds: they count, and refuse nothing.
+    /// Returns the quotas of provider instances for callers that no quota binds: they count, but reject nothing.
     pub(super) fn unbound(&self) -> Box<[Arc<Quota>]> {
         let counted = self.everywhere.iter().filter(|quota| quota.subject == Subject::Provider);
         counted.map(|quota| Arc::new(Quota { is_hard: false, ..Quota::clone(quota) })).collect()
@@ -80,7 +80,7 @@ fn quota(row: &QuotaRow, counter: Arc<Counter>) -> Quota {
     }
 }
 
-/// A counter that knows what was used in the window that runs now.
+/// Creates a counter with the usage of the current window.
 fn restored(db: &Connection, row: &QuotaRow) -> rusqlite::Result<Counter> {
     let now_ms = unix_ms();
     let Some(period) = row.period else { return Ok(Counter::of_holds(now_ms)) };
@@ -91,7 +91,7 @@ fn restored(db: &Connection, row: &QuotaRow) -> rusqlite::Result<Counter> {
     Ok(counter)
 }
 
-/// Counts the usage of the last minute in the counters of the limits named in `sliding`.
+/// Adds the usage of the last minute to the counters of the quotas in `sliding`.
 fn restore_minutes(
     db: &Connection,
     rules: &Rules,
@@ -114,5 +114,5 @@ fn restore_minutes(
     })
 }
 
-/// As much as a sliding minute can still count.
+/// The longest time that a sliding minute window can cover.
 const MINUTE_MS: u64 = 61_000;

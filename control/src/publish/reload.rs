@@ -1,7 +1,7 @@
-//! Watches the configuration file and hands its providers and endpoints on when it changes (CFG-5).
+//! Watches the configuration file and passes its providers and endpoints to the publisher when it changes (CFG-5).
 //!
-//! A file that is not good leaves the last good snapshot current. A change is only read once the file has been
-//! the same for a whole pause, so that an editor in the middle of writing is not taken at its word.
+//! An invalid file leaves the last good snapshot current. A change is read only after the file has been unchanged for a
+//! whole polling interval, so that a partial write of an editor is not taken in.
 
 use std::fmt;
 use std::fs;
@@ -17,25 +17,26 @@ use shared::clock::unix_ms;
 
 use crate::config::{Config, Routing, Version};
 
-/// What came of the last attempts to read the file.
+/// The status of the configuration file and its last reloads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReloadStatus {
-    /// When the file was last read and found good, in milliseconds since the Unix epoch.
+    /// When the file was last read and valid, in milliseconds since the Unix epoch.
     pub(crate) last_ok_at_ms: u64,
-    /// When the current content was found bad, and why; none while it is good.
+    /// When the current content was found invalid, and the error; `None` while it is valid.
     pub(crate) last_error: Option<(u64, String)>,
-    /// How often a changed file has been published.
+    /// The number of changed files that were published.
     pub(crate) reloads: u64,
-    /// When the look at the file began that has not ended yet.
+    /// The start of the check that is still running.
     began_at_ms: Option<u64>,
 }
 
-/// The status, shared with whoever shows it.
+/// The status, shared with the admin API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StatusCell(Arc<Mutex<ReloadStatus>>);
 
 impl StatusCell {
-    /// The status now. A look that does not end counts as an error: its file system hangs.
+    /// Returns the current status. A check that runs longer than `LOOK_MS_MAX` is reported as an error: its file system
+    /// hangs.
     pub(crate) fn read(&self) -> ReloadStatus {
         let mut status = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(began_at_ms) = status.began_at_ms
@@ -51,53 +52,53 @@ impl StatusCell {
     }
 }
 
-/// Takes providers and endpoints of a changed file, to be published, and calls the report once they are. Returns
-/// false if it cannot take them now and is to be asked again.
+/// Accepts providers and endpoints of a changed file for publication, and calls the report once they are in force.
+/// Returns false if it cannot accept them now; the caller retries.
 pub(crate) type Sink = Box<dyn FnMut(Routing, ReloadReport) -> bool + Send>;
 
 /// Reports that a changed file is in force.
 pub(crate) type ReloadReport = Box<dyn FnOnce() + Send>;
 
-/// Looks at the file and hands on what is new and good.
+/// Checks the file and passes on valid changes.
 pub(crate) struct Reloader {
     config: Arc<Config>,
     sink: Sink,
     status: StatusCell,
-    /// The content that was last read; none if it must be taken though it is the same.
+    /// The content that was last read; `None` forces the next read to pass it on even if it is the same.
     version: Option<Version>,
-    /// How the file looked when it was last read; none if it is to be read in any case.
+    /// The file's stamp when it was last read; `None` forces a read.
     read: Option<FileStamp>,
-    /// The file as it was at the last look, where that differs.
+    /// The file's stamp at the last check, if it differs from the last read.
     moving: Option<FileStamp>,
 }
 
-/// The reloader's thread. It ends after this is dropped; a read from a file system that hangs holds up neither that nor
-/// any other thread.
+/// A handle to the reloader's thread, which ends after this is dropped. A read from a hanging file system blocks
+/// neither the drop nor another thread.
 #[derive(Debug)]
 pub(crate) struct Reloading {
     wake: Sender<()>,
 }
 
 impl Reloading {
-    /// Has the file read now.
+    /// Triggers a reload now.
     pub(crate) fn reload(&self) {
         match self.wake.try_send(()) {
-            // A full channel: the thread has not begun with an earlier request.
+            // The channel is full: an earlier request is still pending.
             Ok(()) | Err(TrySendError::Full(()) | TrySendError::Disconnected(())) => {}
         }
     }
 }
 
-/// What one look at the file led to.
+/// The result of one check of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Nothing has changed since it was read.
+    /// Unchanged since it was last read.
     Same,
-    /// It has changed and may still be changing.
+    /// Changed, and possibly still being written.
     Moving,
-    /// It was read, was good, and is being published.
+    /// Read, valid, and passed on for publication.
     HandedOn,
-    /// It was read and is not good; the last good snapshot stays.
+    /// Read and invalid; the last good snapshot stays current.
     Refused,
 }
 
@@ -108,14 +109,14 @@ impl fmt::Debug for Reloader {
 }
 
 impl Reloader {
-    /// A reloader for the file of `config`, whose content is published already.
+    /// Creates a reloader for the file of `config`, whose content is published already.
     pub(crate) fn new(config: Arc<Config>, sink: Sink) -> Self {
         let reloader = Self {
             version: Some(config.version),
             config,
             sink,
             status: StatusCell::default(),
-            // The first looks read once more and find what has changed since.
+            // The first checks read the file again and find changes since start-up.
             read: None,
             moving: None,
         };
@@ -123,12 +124,12 @@ impl Reloader {
         reloader
     }
 
-    /// Where the status can be read while the reloader runs.
+    /// Returns a handle to the status for use while the reloader runs.
     pub(crate) fn status(&self) -> StatusCell {
         self.status.clone()
     }
 
-    /// Starts the thread that looks at the file every half second.
+    /// Starts the thread that checks the file every half second.
     pub(crate) fn start(mut self, alarm: &Alarm) -> io::Result<Reloading> {
         let (wake, woken) = bounded(1);
         alarm.spawn("llmgw-reload", move || {
@@ -146,7 +147,7 @@ impl Reloader {
         Ok(Reloading { wake })
     }
 
-    /// Reads the file and publishes what it says, though it looks unchanged: a file beside it may have changed.
+    /// Reads the file and passes it on even if it looks unchanged: a file beside it may have changed.
     pub(crate) fn reload(&mut self) -> Look {
         self.moving = None;
         self.read = Some(FileStamp::of(&self.config.file));
@@ -154,7 +155,7 @@ impl Reloader {
         self.take()
     }
 
-    /// Looks once.
+    /// Checks the file once.
     pub(crate) fn look(&mut self) -> Look {
         let now = FileStamp::of(&self.config.file);
         if self.read == Some(now) {
@@ -179,7 +180,7 @@ impl Reloader {
             Ok((routing, warnings)) => {
                 let report = self.report(warnings);
                 if !(self.sink)(routing, report) {
-                    // As if it had not been read.
+                    // Treat the file as unread, so that the next check retries.
                     self.read = None;
                     return Look::Moving;
                 }
@@ -208,7 +209,7 @@ impl Reloader {
             tracing::info!("the configuration file has changed and is in force");
             status.change(|status| {
                 status.last_ok_at_ms = unix_ms();
-                // The file may have been changed again meanwhile, and be no good.
+                // The file may have changed again since and be invalid; keep that error.
                 status.last_error = status.last_error.take().filter(|(at_ms, _)| *at_ms > read_at_ms);
                 status.reloads += 1;
             });
@@ -216,7 +217,7 @@ impl Reloader {
     }
 }
 
-/// What changes when a file does. The change time is set by the system, so a writer cannot keep it.
+/// File metadata that differs after a write. The system sets the change time, so a writer cannot preserve it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FileStamp {
     present: bool,
@@ -241,7 +242,7 @@ impl FileStamp {
     }
 }
 
-/// A look takes microseconds.
+/// The longest regular duration of a check, in milliseconds; a check usually takes microseconds.
 const LOOK_MS_MAX: u64 = 10_000;
 const HANGS: &str =
     "the configuration file is being read for more than 10 s: its file system does not answer";

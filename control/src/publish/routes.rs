@@ -1,5 +1,4 @@
-//! The routing half of a snapshot: everything a request needs of providers and endpoints, computed before the
-//! request comes.
+//! The routing half of a snapshot: everything a request needs of providers and endpoints, computed in advance.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::catalog::merge::Merger;
 use crate::config::{self, ConnectionAuth, Policies, Provider, Routing};
 use crate::credential::{AccessTokens, Grant, Sign, bearer_header};
 
-/// Provider instances, endpoints, and what each selector means.
+/// Provider instances, endpoints, and the route of each selector.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     pub(crate) providers: Arc<Vec<Arc<ProviderInstance>>>,
@@ -27,7 +26,7 @@ pub(crate) struct Routes {
     pub(crate) routes: Arc<HashMap<Box<str>, Route>>,
 }
 
-/// What `routing` means under the policies of the start.
+/// Builds the routing half from `routing`, under the policies of start-up.
 pub(crate) fn routes(
     routing: &Routing,
     (policies, board): (&Policies, &Board),
@@ -55,7 +54,7 @@ fn instance(
         (Reach::InProcess(Inside::Echo), _) => InstanceReach::Echo(provider.echo.clone()),
         (Reach::InProcess(Inside::Speech), _) => InstanceReach::Speech,
         (_, Some(origin)) => InstanceReach::Network(origin.clone()),
-        // An address that could not be read was a fault of the configuration and cannot get here.
+        // An unreadable address is a configuration fault and cannot reach this point.
         (_, None) => return None,
     };
     let Signed { header, signer, renew, unready } = signing.signed(provider);
@@ -87,7 +86,7 @@ fn instance(
     })
 }
 
-/// Why nothing can be sent to an instance that is switched on.
+/// Returns the reason why an enabled instance cannot receive requests, if any.
 fn not_usable(provider: &Provider) -> Option<&'static str> {
     match provider.auth {
         ConnectionAuth::Oauth => Some("nobody has signed in for it yet"),
@@ -97,14 +96,14 @@ fn not_usable(provider: &Provider) -> Option<&'static str> {
     }
 }
 
-/// Signs requests with what is good at one moment.
+/// The access tokens and the time with which requests are signed.
 #[derive(Debug)]
 pub(crate) struct Signing<'a> {
     pub(crate) tokens: &'a AccessTokens,
     pub(crate) now_ms: u64,
 }
 
-/// What of a credential goes with requests, or why nothing can.
+/// The authentication that goes with requests, or the reason why there is none.
 #[derive(Default)]
 struct Signed {
     header: Option<(HeaderName, HeaderValue)>,
@@ -137,7 +136,7 @@ impl Signing<'_> {
     }
 }
 
-/// Every grant of an instance that is in use.
+/// Returns the grants of all enabled instances.
 pub(crate) fn grants(routing: &Routing) -> Vec<Grant> {
     let live = routing.providers.iter().filter(|provider| !provider.disabled);
     let live = live.filter(|provider| provider.auth != ConnectionAuth::Oauth);
@@ -148,15 +147,15 @@ pub(crate) fn grants(routing: &Routing) -> Vec<Grant> {
     .collect()
 }
 
-/// Every secret of the providers of `routing`, and the access tokens that `instances` are called with.
+/// Returns every secret of the providers of `routing`, and the access tokens in use by `instances`.
 pub(crate) fn guarded(routing: &Routing, instances: &[Arc<ProviderInstance>]) -> Guarded {
     let grants = grants(routing);
-    // Of a private key in PEM each line is a secret; the first and the last are not.
+    // Each line of a PEM private key is a secret, except for the first and the last.
     let of_grants = grants.iter().flat_map(Grant::secrets).flat_map(str::lines);
     let of_grants = of_grants.filter(|line| !line.starts_with('-'));
     let keys = routing.providers.iter().filter_map(|provider| provider.api_key.as_ref());
     let keys = keys.map(|key| key.expose().trim()).filter(|key| !key.starts_with('{'));
-    // The access key of AWS stands before its secret.
+    // An AWS credential holds the access key id before its secret.
     let parts = keys.clone().filter_map(|key| key.split_once(':')).map(|(_, secret)| secret);
     let headers = routing.providers.iter().flat_map(|provider| &provider.headers);
     let headers = headers.filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= LONG);
@@ -165,10 +164,10 @@ pub(crate) fn guarded(routing: &Routing, instances: &[Arc<ProviderInstance>]) ->
     Guarded::new(of_grants.chain(keys).chain(parts).chain(headers).chain(tokens))
 }
 
-/// Shorter values of headers are versions and names.
+/// The minimum length of a secret header value; shorter values are versions and names.
 const LONG: usize = 16;
 
-/// What an upstream could repeat of the credential: what was sent to it.
+/// Returns the credential text that is sent upstream and that an upstream could therefore repeat.
 fn secret(
     provider: &Provider,
     is_token: bool,
@@ -181,7 +180,7 @@ fn secret(
     Some(Secret::new(sent.trim_start_matches("Bearer ").to_owned()))
 }
 
-/// Tells one credential from another.
+/// Returns a digest that distinguishes credentials.
 fn identity(provider: &Provider) -> UpstreamIdentity {
     let mut digest = Digest::new();
     digest.field(provider.api_key.as_ref().map(|key| key.expose().as_bytes()).unwrap_or_default());
@@ -192,8 +191,7 @@ fn identity(provider: &Provider) -> UpstreamIdentity {
     digest.finish()
 }
 
-/// Tells one upstream and credential from another: what failed with an old key says nothing about a new one
-/// (FAIL-4).
+/// Returns a digest of upstream and credential. The circuit state of an old key must not affect a new one (FAIL-4).
 fn address(reach: &InstanceReach, credential: UpstreamIdentity) -> UpstreamIdentity {
     let mut digest = Digest::new();
     if let InstanceReach::Network(origin) = reach {
@@ -205,7 +203,7 @@ fn address(reach: &InstanceReach, credential: UpstreamIdentity) -> UpstreamIdent
     digest.finish()
 }
 
-/// A SHA-256 of fields of any length.
+/// A SHA-256 over fields of any length.
 struct Digest(Context);
 
 impl Digest {
@@ -225,8 +223,8 @@ impl Digest {
     }
 }
 
-/// Endpoints with the members that are not disabled. One that has none left stays: its name is configured, and
-/// a request for it hears that nothing is eligible rather than that it does not exist.
+/// Builds the endpoints without members that are disabled or unknown. An endpoint without members is kept: a request
+/// for it fails with "nothing is eligible" rather than "not found".
 fn endpoints(configured: &[config::Endpoint], providers: &[Arc<ProviderInstance>]) -> Vec<Arc<Endpoint>> {
     let by_id: HashMap<&ProviderId, &Arc<ProviderInstance>> =
         providers.iter().map(|provider| (&provider.id, provider)).collect();

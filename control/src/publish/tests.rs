@@ -1,4 +1,4 @@
-//! What a snapshot holds, and that a changed file is published while a bad one changes nothing.
+//! The content of a snapshot, and that a valid changed file is published while an invalid one changes nothing.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -163,7 +163,7 @@ impl Watched {
         settled(&mut self.reloader)
     }
 
-    /// Writes the file with a time of its own, so that no two writes look alike to a coarse clock.
+    /// Writes the file with a distinct modification time, so that no two writes look alike to a coarse clock.
     fn put(&mut self, yaml: &str) {
         self.writes += 1;
         let mut file = std::fs::File::create(self.folder.path().join("config.yaml")).unwrap();
@@ -332,7 +332,7 @@ fn put_key(db: &Connection, id: &str, state: &str, expires_at_ms: Option<u64>) {
     db.execute(sql, rusqlite::params![id, hash(id).0, state, expires_at_ms]).unwrap();
 }
 
-/// What stands for the hash of the key with this id.
+/// A stand-in for the hash of the key with this id.
 fn hash(id: &str) -> shared::key_hash::KeyHash {
     let digest = ring::digest::digest(&ring::digest::SHA256, id.as_bytes());
     shared::key_hash::KeyHash(digest.as_ref().try_into().unwrap())
@@ -388,7 +388,7 @@ fn keys_are_published_one_by_one_as_all_at_once() {
     assert!(reader.load().access.keys.get(&hash("d")).is_none());
 }
 
-/// ADM-9: among a hundred thousand keys one more is published without a look at the others.
+/// ADM-9: among a hundred thousand keys, publishing one more reads none of the others.
 #[test]
 fn a_key_is_published_in_as_many_steps_among_very_many_keys_as_among_few() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,34 +1,34 @@
-//! What a commit changed, as far as snapshots are concerned.
+//! The parts of a snapshot that a commit changed.
 
 use std::collections::BTreeSet;
 
 /// The parts of a snapshot that a commit touched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
-    /// Keys, projects, principals, quotas.
+    /// Keys, projects, principals and quotas.
     pub(crate) access: TouchedAccess,
-    /// Providers, endpoints, models, prices.
+    /// Providers, endpoints, models and prices.
     pub(crate) routing: bool,
 }
 
 /// The keys whose access may have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TouchedAccess {
-    /// None.
+    /// No keys.
     #[default]
     Nothing,
-    /// Some keys, by their ids, and limits of keys that are deleted.
+    /// Some keys, by id, and quotas of deleted keys.
     Some(ChangedKeys),
-    /// All of them.
+    /// All keys.
     All,
 }
 
-/// Changes that concern some keys alone.
+/// Changes that affect only some keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChangedKeys {
-    /// The keys that were made or changed, or whose limits were.
+    /// The keys that were created or changed, or whose quotas were.
     pub(crate) keys: BTreeSet<String>,
-    /// Limits that were deleted.
+    /// The quotas that were deleted.
     pub(crate) limits_gone: BTreeSet<String>,
 }
 
@@ -37,17 +37,17 @@ impl Touched {
     pub(crate) const ACCESS: Self = Self { access: TouchedAccess::All, routing: false };
     pub(crate) const ROUTING: Self = Self { access: TouchedAccess::Nothing, routing: true };
 
-    /// Some keys.
+    /// Marks some keys as changed.
     pub(crate) fn keys(keys: impl IntoIterator<Item = String>) -> Self {
         Self::changed(ChangedKeys { keys: keys.into_iter().collect(), limits_gone: BTreeSet::new() })
     }
 
-    /// Some keys and limits.
+    /// Marks some keys and quotas as changed.
     pub(crate) fn changed(changed: ChangedKeys) -> Self {
         Self { access: TouchedAccess::Some(changed), routing: false }
     }
 
-    /// Both together.
+    /// Returns the union of both.
     pub(crate) fn and(self, other: Self) -> Self {
         Self { access: self.access.and(other.access), routing: self.routing || other.routing }
     }
@@ -61,12 +61,12 @@ impl TouchedAccess {
             (Self::Some(mut one), Self::Some(other)) => {
                 one.keys.extend(other.keys);
                 one.limits_gone.extend(other.limits_gone);
-                // Bounded: many changes at once cost as much as all.
+                // Bounded: beyond this, rereading all keys costs no more.
                 if one.keys.len() + one.limits_gone.len() > CHANGED_MAX { Self::All } else { Self::Some(one) }
             }
         }
     }
 }
 
-/// Keys and limits that are changed one by one.
+/// The most keys and quotas that are changed one by one.
 const CHANGED_MAX: usize = 1_024;
