@@ -1,4 +1,4 @@
-//! The opened keys of a database, and what they seal, open and derive.
+//! The opened keys of a database: seal, open, derive.
 
 use ring::hmac;
 use shared::secret::Secret;
@@ -8,9 +8,9 @@ use super::{SealError, SealPlace, open, seal};
 /// The opened keys of a database.
 #[derive(Debug)]
 pub(crate) struct VaultKeys {
-    /// Presented keys are hashed under it (AUTH-6).
+    /// The key of the hash under which presented keys are looked up (AUTH-6).
     pub(crate) key_hash_key: Secret<[u8; 32]>,
-    /// Seals every other secret.
+    /// The key that seals every other secret.
     pub(crate) data_key: Secret<[u8; 32]>,
 }
 
@@ -25,12 +25,12 @@ impl VaultKeys {
         open(&self.data_key, place, sealed)
     }
 
-    /// A key for one `purpose` that is neither stored nor used for anything else.
+    /// Derives a key for `purpose`, which is neither stored nor used for anything else.
     pub(crate) fn derived(&self, purpose: &str) -> hmac::Key {
         hmac::Key::new(hmac::HMAC_SHA256, self.derived_bytes(purpose).expose())
     }
 
-    /// The same as bytes.
+    /// Derives the key for `purpose` as bytes.
     pub(crate) fn derived_bytes(&self, purpose: &str) -> Secret<[u8; 32]> {
         let root = hmac::Key::new(hmac::HMAC_SHA256, self.data_key.expose());
         let mut key = [0; 32];

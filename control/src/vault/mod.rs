@@ -1,5 +1,5 @@
-//! Secrets at rest. A data key of the database's own seals every stored secret; the key from the environment
-//! seals only the data key. No plain secret is ever written.
+//! Encryption of secrets at rest. The data key of the database seals every stored secret; the key from the environment
+//! seals only the data key. No secret is ever written in plaintext.
 
 mod keys;
 mod random;

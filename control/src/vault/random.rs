@@ -3,14 +3,14 @@
 use ring::rand::{SecureRandom as _, SystemRandom};
 use std::fmt;
 
-/// `N` random bytes.
+/// Returns `N` random bytes.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], RandomError> {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).map_err(|_| RandomError)?;
     Ok(bytes)
 }
 
-/// The operating system gave no random bytes.
+/// The operating system returned no random bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RandomError;
 

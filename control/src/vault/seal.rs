@@ -1,7 +1,7 @@
-//! Sealing: AES-256-GCM, bound to the place where the sealed bytes are kept.
+//! Sealing: AES-256-GCM, bound to the place where the sealed bytes are stored.
 //!
-//! The associated data names table, column and row, so that a sealed value copied to another place does not
-//! open there. Layout: one version byte, 12 bytes of nonce, ciphertext, 16 bytes of tag.
+//! The associated data names table, column and row, so that a sealed value copied to another place does not open there.
+//! Layout: one version byte, 12 bytes of nonce, ciphertext, 16 bytes of tag.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use shared::secret::Secret;
 
 use super::random;
 
-/// Where sealed bytes are kept.
+/// The location where sealed bytes are stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SealPlace<'a> {
     pub(crate) table: &'a str,
@@ -20,7 +20,7 @@ pub(crate) struct SealPlace<'a> {
 }
 
 impl SealPlace<'_> {
-    /// Every part with its length before it, so that no two places read alike.
+    /// Encodes each part with a length prefix, so that no two places have the same encoding.
     fn associated_data(&self) -> Vec<u8> {
         let mut data = b"llmgw sealed 1".to_vec();
         for part in [self.table, self.column, self.id] {
@@ -31,7 +31,7 @@ impl SealPlace<'_> {
     }
 }
 
-/// `plain`, readable only with `key` and only at `place`.
+/// Returns `plain`, sealed: readable only with `key` and only at `place`.
 pub(crate) fn seal(
     key: &Secret<[u8; 32]>,
     place: &SealPlace<'_>,
@@ -44,7 +44,7 @@ pub(crate) fn seal(
     Ok([&[VERSION], &nonce[..], &sealed[..]].concat())
 }
 
-/// What was sealed at `place`, or an error that tells nothing about why.
+/// Opens bytes sealed at `place`. The error does not reveal the reason.
 pub(crate) fn open(
     key: &Secret<[u8; 32]>,
     place: &SealPlace<'_>,
