@@ -1,11 +1,11 @@
-//! `credentials import`: the keys of `secrets.json` into the database (STATE-6).
+//! `credentials import`: moves the keys of `secrets.json` into the database (STATE-6).
 //!
 //! ```text
 //!  lock -> read -> one transaction: seal, audit -> commit -> rename -> overwrite -> unlink
 //! ```
 //!
-//! The file gets its other name only once its keys are stored for good, so whatever bears that name may go. Killed at
-//! any moment, a second run goes on where the first one stopped.
+//! The file is renamed only after its keys are committed, so a file with the new name can always be removed. If the
+//! process is killed at any point, a second run continues where the first one stopped.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -24,32 +24,32 @@ use crate::store::error::OpenError;
 use crate::store::open::{Opened, open, sql_error};
 use crate::vault::VaultKeys;
 
-/// How it went.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Provider ids whose key is sealed now and was not, or was another one.
+    /// Ids of the providers whose key is new or differs from the stored one.
     pub stored: Vec<String>,
-    /// How many keys were there already.
+    /// Number of keys that were stored already.
     pub known: usize,
-    /// The file that is gone now, if there was one.
+    /// The removed file, if there was one.
     pub removed: Option<PathBuf>,
 }
 
-/// Why it was not done, or not to its end.
+/// An import that failed or did not complete.
 #[derive(Debug)]
 pub enum ImportError {
-    /// The state cannot be opened.
+    /// The state directory cannot be opened.
     Open(OpenError),
     /// The file cannot be read.
     Unreadable(PathBuf, io::Error),
-    /// The file holds what cannot be taken over.
+    /// The file contains entries that cannot be imported.
     Unusable(PathBuf, Vec<String>),
-    /// The keys are stored; the file is still there.
+    /// The keys are stored, but the file could not be removed.
     Remains(PathBuf, io::Error),
 }
 
 impl ImportError {
-    /// The exit code of a process that ends for this reason.
+    /// Returns the exit code of the process for this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Open(error) => error.exit_code(),
@@ -86,7 +86,7 @@ impl From<OpenError> for ImportError {
     }
 }
 
-/// Takes over the keys of the file in `dir`. A state is made where there is none.
+/// Imports the keys of the file in `dir`. Creates the state if it does not exist.
 pub fn import_credentials(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Imported, ImportError> {
     let plain = Plain::of(dir);
     let mut imported = Imported::default();
@@ -115,7 +115,7 @@ pub fn import_credentials(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Resu
     Ok(imported)
 }
 
-/// All of the file, or a reason why not all of it can be taken over.
+/// Reads the whole file. Fails if any part of it cannot be imported.
 fn readable(plain: &Plain) -> Result<PlainReading, ImportError> {
     let failed = |error| ImportError::Unreadable(plain.file.clone(), error);
     let unusable = |faults| Err(ImportError::Unusable(plain.file.clone(), faults));
@@ -132,7 +132,7 @@ fn readable(plain: &Plain) -> Result<PlainReading, ImportError> {
     }
 }
 
-/// Seals what is new, in one transaction.
+/// Seals new and changed keys in one transaction.
 fn store(
     db: &mut Connection,
     keys: &VaultKeys,
@@ -159,9 +159,10 @@ fn store(
     tx.commit()
 }
 
-/// Overwrites a file and takes it away, for good when this returns.
+/// Overwrites and removes a file; both are durable on return.
 fn wipe(dir: &Path, file: &Path) -> io::Result<()> {
-    // The name is durable before the content goes: else the file could come back under its old name, as zeros.
+    // Make the new name durable before overwriting the content: otherwise a crash could restore the old name with
+    // zeros.
     let folder = File::open(dir)?;
     folder.sync_all()?;
     let mut open = OpenOptions::new().write(true).open(file)?;
@@ -218,13 +219,13 @@ mod tests {
         assert!(!plain.file.exists() && !plain.spent.exists());
         assert_eq!((stored(dir, "a").as_deref(), events(dir)), (Some("sk-1"), 2));
 
-        // After the commit and before the file was moved.
+        // Killed after the commit and before the rename.
         fs::write(&plain.file, r#"{"a": "sk-1", "b": "sk-3"}"#).unwrap();
         let imported = import(dir).unwrap();
         assert_eq!((imported.stored, imported.known), (vec!["b".to_owned()], 1));
         assert_eq!((stored(dir, "b").as_deref(), events(dir)), (Some("sk-3"), 3));
 
-        // In the middle of overwriting.
+        // Killed while overwriting.
         fs::write(&plain.spent, [0; 9]).unwrap();
         assert_eq!(import(dir).unwrap().removed.as_ref(), Some(&plain.spent));
         assert!(!plain.spent.exists());

@@ -1,4 +1,4 @@
-//! Commands on the state of a gateway that does not run.
+//! Commands on the state of a gateway that is not running.
 
 mod import;
 mod rekey;

@@ -1,7 +1,7 @@
-//! `credentials rekey`: another key of the environment for the same state (STATE-4).
+//! `credentials rekey`: replaces the encryption key of a state (STATE-4).
 //!
-//! Every secret is sealed by the data key, and only the data key by the key of the environment. So one row changes
-//! in one transaction: at any moment exactly one of the two keys opens the state.
+//! The data key seals every secret; the key from the environment seals only the data key. So one row changes in one
+//! transaction, and at any moment exactly one of the two keys opens the state.
 
 use std::fmt;
 use std::path::Path;
@@ -18,41 +18,41 @@ use crate::store::row_sums;
 use crate::store::sealed::survey;
 use crate::store::vault::{forget_pages, leave_nothing_behind};
 
-/// The two keys.
+/// The state directory, the current key and the new key.
 #[derive(Clone, Copy, Debug)]
 pub struct RekeyParams<'a> {
     /// The state directory.
     pub dir: &'a Path,
-    /// `LLMGW_CREDENTIAL_ENCRYPTION_KEY`: what opens the state now.
+    /// `LLMGW_CREDENTIAL_ENCRYPTION_KEY`: the key that opens the state now.
     pub old: Option<&'a Secret<[u8; 32]>>,
-    /// `LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY`: what is to open it.
+    /// `LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY`: its replacement.
     pub new: &'a Secret<[u8; 32]>,
 }
 
-/// How it went.
+/// The result of a rekey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rekeyed {
-    /// The new key opens the state now, and this many sealed values.
+    /// The new key opens the state; holds the number of sealed values.
     Done(u64),
-    /// It did so before.
+    /// The new key opened the state already.
     Already,
 }
 
-/// Why nothing was changed.
+/// A rekey that failed and changed nothing.
 #[derive(Debug)]
 pub enum RekeyError {
-    /// The state cannot be opened.
+    /// The state directory cannot be opened.
     Open(OpenError),
-    /// The old key is needed and not there.
+    /// The old key is required and missing.
     NoOldKey,
-    /// This many sealed values do not open.
+    /// Holds the number of sealed values that do not open.
     Unopened(u64),
-    /// A key could not be sealed.
+    /// A key could not be opened or sealed.
     Keys(String),
 }
 
 impl RekeyError {
-    /// The exit code of a process that ends for this reason.
+    /// Returns the exit code of the process for this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Open(error) => error.exit_code(),
@@ -89,7 +89,7 @@ impl From<OpenError> for RekeyError {
     }
 }
 
-/// Makes `new` the key that opens the state. Killed at any moment, it can be run again.
+/// Makes `new` the key that opens the state. Can be run again if it was killed at any point.
 pub fn rekey(params: RekeyParams<'_>) -> Result<Rekeyed, RekeyError> {
     let path = params.dir.join(DATABASE);
     if !path.exists() {
@@ -99,7 +99,7 @@ pub fn rekey(params: RekeyParams<'_>) -> Result<Rekeyed, RekeyError> {
     let sql = |source| RekeyError::Open(sql_error(&path, source));
     match check(&path, params.new) {
         Ok(_) => {
-            // An earlier run may have been killed before it had cleaned up.
+            // An earlier run may have been killed before its cleanup.
             let db = connect_writer(&path).map_err(sql)?;
             forget_pages(&db).map_err(sql)?;
             return Ok(Rekeyed::Already);
@@ -116,7 +116,7 @@ pub fn rekey(params: RekeyParams<'_>) -> Result<Rekeyed, RekeyError> {
     Ok(Rekeyed::Done(opened))
 }
 
-/// The one transaction. Everything must open before it, and with the new key inside it.
+/// Reseals the data key in one transaction. Every sealed value must open before it, and with the new key inside it.
 fn replace(
     db: &mut Connection,
     old: &Secret<[u8; 32]>,
