@@ -1,10 +1,9 @@
-//! How long things are kept (CFG-7): usage, its sums, audit records, answers to repeated requests. The writer
-//! thread deletes them in short steps with long pauses, so that neither an administrator nor the data plane
-//! notices.
+//! Retention (CFG-7): deletes expired usage, usage sums, audit records and stored answers to repeated requests. The
+//! writer thread deletes in short steps with long pauses, so that neither administrators nor the data plane notice.
 //!
-//! Usage goes by whole days in UTC: exchanges and sums by the hour together, so that they always agree; sums by
-//! the day are kept for [`DAYS_OF_SUMS`], so that a year can be charted. What is deleted leaves room in the
-//! database file that is used again; the file does not shrink.
+//! Usage expires by whole days in UTC. Exchanges and hourly sums are deleted together, so that they always agree; daily
+//! sums are kept for [`DAYS_OF_SUMS`], so that a year can be charted. Deleting frees pages that the database file
+//! reuses; the file does not shrink.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,21 +19,21 @@ use crate::store::rollup::{DAY_HOURS, HOUR_MS};
 use crate::store::{audit, idempotency};
 use crate::vault::VaultKeys;
 
-/// See the module.
+/// The retention job: a repeated pass over all tables with expiring rows, in small steps.
 #[derive(Debug)]
 pub(crate) struct RetentionPass {
     usage_days: u64,
     audit_days: u64,
     gauge: Arc<Pruning>,
-    /// When the next step is due.
+    /// The time when the next step is due.
     due: Instant,
-    /// When the pass that is on its way began.
+    /// The start of the current pass.
     pass_began: Instant,
-    /// Where the pass that is on its way has come to.
+    /// The stage that the current pass has reached.
     stage: RetentionStage,
 }
 
-/// What a pass does, in order.
+/// The stages of a pass, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RetentionStage {
     Begin,
@@ -52,12 +51,12 @@ impl RetentionPass {
         Self { usage_days, audit_days, gauge, due: now, pass_began: now, stage: RetentionStage::Begin }
     }
 
-    /// Whether a step is due.
+    /// True if a step is due.
     pub(crate) fn is_due(&self) -> bool {
         self.due <= Instant::now()
     }
 
-    /// One step, in one transaction.
+    /// Runs one step, in one transaction.
     pub(crate) fn step(&mut self, db: &mut Connection, keys: &VaultKeys) {
         let began = Instant::now();
         if self.stage == RetentionStage::Begin {
@@ -78,7 +77,7 @@ impl RetentionPass {
         self.gauge.held_us_max.fetch_max(held, Relaxed);
     }
 
-    /// Gives the stage that comes next.
+    /// Runs the current stage and returns the next one.
     fn work(
         &self,
         db: &mut Connection,
@@ -103,8 +102,8 @@ impl RetentionPass {
         Ok(if is_done { next } else { stage })
     }
 
-    /// Deletes some of what the stage is about. Gives whether all of it is gone, the stage after it, and the
-    /// numbers of rows of usage, of exchanges in them and of audit records.
+    /// Deletes some rows of the current stage. Returns true if no expired rows are left, the stage that follows, and
+    /// the numbers of deleted usage rows, of the exchanges in them, and of audit records.
     fn delete(
         &self,
         tx: &Transaction<'_>,
@@ -140,8 +139,7 @@ impl RetentionPass {
     }
 }
 
-/// How long the writer thread does other things before it does `stage`, after a step that took `held`, in a pass that
-/// has lasted for so long.
+/// Returns the pause before `stage`, after a step that took `held`, in a pass that has lasted `lasted`.
 fn rest_before(stage: RetentionStage, held: Duration, lasted: Duration) -> Duration {
     match stage {
         RetentionStage::Begin => BETWEEN_PASSES,
@@ -156,24 +154,24 @@ fn rest_before(stage: RetentionStage, held: Duration, lasted: Duration) -> Durat
     }
 }
 
-/// The first moment of the day that began so many days ago.
+/// Returns the first moment of the UTC day that is `days` days before `now_ms`.
 fn before(now_ms: u64, days: u64) -> u64 {
     let moment = now_ms.saturating_sub(days.saturating_mul(DAY_MS));
     moment - moment % DAY_MS
 }
 
 const DAY_MS: u64 = DAY_HOURS * HOUR_MS;
-/// Sums by the day are kept for so long, or as long as usage if that is longer.
+/// Days that daily sums are kept, or as long as usage if that is longer.
 const DAYS_OF_SUMS: u64 = 400;
-/// How long a step deletes before it commits; the commit comes on top. A statement cannot be cut short, so that a step
-/// may last some milliseconds.
+/// The time for which a step deletes before it commits; the commit comes on top. A statement is not interrupted, so a
+/// step may last some milliseconds.
 const STEP: Duration = Duration::from_millis(1);
-/// After a step the thread rests for so many times as long as the step took: of the requests that share a core with it
-/// so few meet a step that their 99th percentile does not tell.
+/// The pause after a step, as a multiple of the step's duration. So few of the requests that share a core with the
+/// writer thread meet a step that their 99th percentile does not change.
 const REST: u32 = 4_000;
-/// But for no longer than this. A step deletes about 2,000 exchanges, so that ten million are gone in the unhurried time.
+/// Upper bound of the pause. A step deletes about 2,000 exchanges, so ten million are deleted within `UNHURRIED`.
 const REST_MAX: Duration = Duration::from_secs(4);
-/// A pass that lasts longer hurries, because tomorrow as much is to be deleted.
+/// A pass that lasts longer uses shorter pauses, because the next day brings as many rows to delete.
 const UNHURRIED: Duration = Duration::from_secs(6 * 3_600);
 const REST_MAX_HURRIED: Duration = Duration::from_millis(250);
 const BETWEEN_PASSES: Duration = Duration::from_secs(600);
@@ -194,7 +192,7 @@ mod tests {
         Lifetimes { usage_days, audit_days: 1, delivered_outbox_days: 1, backups_kept: 1 }
     }
 
-    /// Steps until a pass has ended.
+    /// Runs steps until a pass has ended, and returns their number.
     fn pass(retention: &mut RetentionPass, process: &mut Process, keys: &VaultKeys) -> u32 {
         let mut steps = 0;
         loop {
@@ -218,12 +216,12 @@ mod tests {
         let mut log = process.journal.log().unwrap();
         for age in ages {
             for n in 0..200 {
-                // The first and the last moment of the day, among others.
+                // Includes the first and the last moment of the day.
                 let started_at_ms = today - age * DAY_MS + n * (DAY_MS - 1) / 199;
                 log.append(&UsageEvent { started_at_ms, project: Some(ProjectId::new("prj")), ..event(n) });
             }
             process.settle();
-            // A row of its own for each day.
+            // Closes the open row, so that each day has a separate one.
             process.meter.usage_mut();
         }
         let gauge = Arc::new(Pruning::default());
@@ -246,7 +244,7 @@ mod tests {
         let used = quotas::used_since(process.meter.db_mut(), &project, Period::Total, 0).unwrap();
         assert_eq!(used.requests, 7 * 200, "a new limit begins with all that the days know");
         assert!(!retention.is_due(), "it rests between two passes");
-        // What is stored afterwards is beside what is left.
+        // Exchanges that are stored after the pass go into a new row.
         log.append(&event(1));
         log.append(&UsageEvent { started_at_ms: today, ..event(2) });
         process.settle();

@@ -1,16 +1,16 @@
-//! The journal's frames: one event each, found again after whatever a full disk, a dying process or another
-//! program has left between them.
+//! The journal's frames: one event each. The reader finds frames again after any bytes that a full disk, a dying
+//! process or another program left between them.
 //!
 //! ```text
-//!  FF FE FF 77   no text holds such bytes     4     75: in a note, 76: of an earlier release
-//!  length        of the record                4, little end first
-//!  digest        of length and record         4, little end first; with 77 also of the file and the place in it
+//!  FF FE FF 77   bytes that occur in no text  4     75: in a note, 76: of an earlier release
+//!  length        of the record                4, little-endian
+//!  digest        of length and record         4, little-endian; with 77 also of the file and the place in it
 //!  record        see store/record.rs
 //! ```
 //!
-//! A file that was used before may hold again what it held then, if the machine lost power at the wrong moment, and a disk
-//! or a repair may write a block twice. So a frame is bound to its file and to its place there: elsewhere it is garbage,
-//! and no record counts twice. Earlier releases bound frames to files only.
+//! After a power failure, a reused file may contain its earlier contents again, and a disk or a repair may write a
+//! block twice. A frame is therefore bound to its file and to its position there: elsewhere it is garbage, so no record
+//! counts twice. Earlier releases bound frames only to files.
 
 use shared::error_kind::ErrorKind;
 use shared::usage::{Outcome, TraceStep, UsageEvent};
@@ -22,7 +22,7 @@ use crate::store::more::pack_lost;
 use crate::store::record::{Record, RecordName, RecordStep, bounded, bounded_cost};
 use crate::store::varint;
 
-/// Makes `out` the frame of `event`, but for its header.
+/// Builds the frame of `event` in `out`, without the header.
 pub(crate) fn put(out: &mut Vec<u8>, event: &UsageEvent) {
     out.clear();
     out.extend_from_slice(&[0; HEADER]);
@@ -36,8 +36,9 @@ pub(crate) fn put(out: &mut Vec<u8>, event: &UsageEvent) {
     }
 }
 
-/// Makes `out` the frame, but for its header, of `running` as the next process records it: interrupted. The trace is in
-/// it only where it shows what failed attempts used and the frame gets no longer than `bytes_max`.
+/// Builds in `out`, without the header, the frame of `running` as the next process will record it: interrupted. The
+/// frame contains the trace only if the trace shows consumption of failed attempts and the frame is no longer than
+/// `bytes_max`.
 pub(crate) fn put_interrupted(out: &mut Vec<u8>, running: &UsageEvent, bytes_max: usize) {
     let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
     let mut record = record(running);
@@ -58,21 +59,21 @@ pub(crate) fn put_interrupted(out: &mut Vec<u8>, running: &UsageEvent, bytes_max
     }
 }
 
-/// A place in a journal file.
+/// A position in a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JournalSpot {
     pub(crate) file: FileId,
-    /// Bytes from its beginning.
+    /// Offset in bytes from the beginning of the file.
     pub(crate) at: u64,
 }
 
-/// Writes the header of the frame that [`put`] made; bound to `spot`, if there is one.
+/// Writes the header of a frame that [`put`] built, bound to `spot` if there is one.
 pub(crate) fn close(frame: &mut [u8], spot: Option<JournalSpot>) {
     let kind = if spot.is_some() { PLACED } else { FREE };
     close_as(kind, frame, spot);
 }
 
-/// As [`close`] of an earlier release.
+/// Same as [`close`], but in the format of an earlier release.
 #[cfg(test)]
 pub(crate) fn close_as_before(frame: &mut [u8], file: FileId) {
     close_as(BOUND, frame, Some(JournalSpot { file, at: 0 }));
@@ -87,27 +88,27 @@ fn close_as(kind: u8, frame: &mut [u8], spot: Option<JournalSpot>) {
     *header = [a, b, c, kind, d, e, f, g, h, i, j, k];
 }
 
-/// What a run of bytes begins with.
+/// The result of parsing the beginning of a run of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
-    /// A record; the frame is this long.
+    /// A record, and the length of its frame.
     Whole(&'a [u8], usize),
-    /// So many bytes of something else.
+    /// This many bytes that are not a frame.
     Garbage(usize),
-    /// So many zeros, as they are where nothing was written yet.
+    /// This many zeros: nothing was written there.
     Blank(usize),
-    /// A frame of this length, of which there is only a part; or none at all.
+    /// The beginning of a frame of this length; the rest of it is missing, and it may turn out not to be a frame.
     Part(usize),
 }
 
-/// Looks at the beginning of `bytes`, which are at `spot` of the journal, or else in a note.
+/// Parses the beginning of `bytes`, which are at `spot` of the journal, or in a note if `spot` is `None`.
 pub(crate) fn first(bytes: &[u8], spot: Option<JournalSpot>) -> Frame<'_> {
     let Some((&kind, rest)) = bytes.strip_prefix(&MARKER).and_then(<[u8]>::split_first) else {
         let zeros = blank(bytes);
         if zeros > 0 {
             return Frame::Blank(zeros);
         }
-        // With nothing else to go by, the beginning of a marker is a part of a frame.
+        // The bytes may be the beginning of a marker; nothing else identifies them.
         let begun = MARKER.starts_with(bytes);
         return if begun { Frame::Part(HEADER) } else { Frame::Garbage(after_marker(bytes)) };
     };
@@ -135,13 +136,13 @@ pub(crate) fn first(bytes: &[u8], spot: Option<JournalSpot>) -> Frame<'_> {
     }
 }
 
-/// Bytes up to the next marker but the first, or to the end.
+/// Returns the number of bytes before the next marker, ignoring one at the start, or before the end.
 pub(crate) fn after_marker(bytes: &[u8]) -> usize {
     let rest = bytes.get(1..).unwrap_or_default();
     next_marker(rest).map_or(bytes.len(), |at| at + 1)
 }
 
-/// Where a marker begins, or could begin with the last bytes.
+/// Returns the position where a marker begins, or where the last bytes could be the start of one.
 fn next_marker(bytes: &[u8]) -> Option<usize> {
     let whole = bytes.windows(MARKER.len()).position(|window| window == MARKER);
     whole.or_else(|| {
@@ -150,12 +151,12 @@ fn next_marker(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// How many zeros `bytes` begin with.
+/// Returns the number of zeros at the beginning of `bytes`.
 fn blank(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len())
 }
 
-/// The digest of a record. Length, place and number of the file have bits of their own.
+/// Returns the digest of a record. In the seed, the length, the position and the file number use separate bits.
 fn sum_of(kind: u8, spot: Option<JournalSpot>, length: u32, record: &[u8]) -> u32 {
     let length = u64::from(length);
     match spot {
@@ -173,7 +174,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
         request_id: &event.request_id,
         started_at_ms: event.started_at_ms.min(MOMENT_MAX),
         duration_us: bounded(event.duration_us),
-        // In the order of `Name`.
+        // In the order of `RecordName`.
         names: [
             event.operation.name(),
             event.key.as_str(),
@@ -207,7 +208,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
     }
 }
 
-/// The packed consumption of failed attempts; empty, and without an allocation, where there is none.
+/// Packs the consumption of failed attempts. Returns an empty vector, without allocating, if there is none.
 fn lost(event: &UsageEvent) -> Vec<u8> {
     let steps = event.trace.iter().enumerate();
     pack_lost(steps.filter_map(|(place, step)| Some((place, step.lost.as_deref()?))))
@@ -225,21 +226,21 @@ fn step_of(step: &TraceStep) -> RecordStep<'_> {
 }
 
 const MARKER: [u8; 3] = [0xff, 0xfe, 0xff];
-/// Follows the marker of a frame of a note.
+/// The kind byte of a frame in a note. It follows the marker.
 const FREE: u8 = b'u';
-/// Of one that counts in its own file, wherever it stands there: of an earlier release.
+/// The kind byte of a frame that an earlier release bound to its file, but not to its position.
 const BOUND: u8 = b'v';
-/// Of one that counts at its place in its own file alone.
+/// The kind byte of a frame that is bound to its file and position.
 const PLACED: u8 = b'w';
-/// Longer than the length of any record.
+/// Shift that puts the file number above the bits of the longest record length.
 const NUMBER_SHIFT: u32 = 24;
-/// So that places, which have fewer than 24 bits, are the highest of a digest's seed.
+/// Shift that puts positions, which have fewer than 24 bits, into the highest bits of the digest's seed.
 const PLACE_SHIFT: u32 = 40;
-/// Marker, length and digest.
+/// Length of the marker, kind, record length and digest.
 pub(crate) const HEADER: usize = 12;
-/// Longer than any record.
+/// Upper bound for the length of a record.
 pub(crate) const RECORD_BYTES_MAX: usize = 4 << 20;
-/// A trace that is longer than this is cut.
+/// A trace is cut at this frame length.
 const TRACE_END_MAX: usize = 512 << 10;
-/// In the year 10889.
+/// The latest start of an exchange, in milliseconds: in the year 10889.
 const MOMENT_MAX: u64 = 1 << 48;

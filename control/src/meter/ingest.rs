@@ -1,6 +1,6 @@
-//! The meter: reads on in the journal files and stores what is new in batches, one transaction each.
+//! The meter: reads new events from the journal files and stores them in batches, one transaction each.
 //!
-//! A batch that cannot be stored is tried again with growing pauses; what waits is bounded by the journal.
+//! A batch that cannot be stored is retried with growing pauses. The journal bounds the number of waiting events.
 
 use std::fs::{self, File};
 use std::io;
@@ -25,7 +25,7 @@ use crate::store::request_index::RequestIndex;
 use crate::store::requests;
 use crate::store::usage::{Stored, UsageTable};
 
-/// Moves events into the database. Runs on the writer thread.
+/// Stores events in the database. Runs on the writer thread.
 #[derive(Debug)]
 pub(crate) struct Meter {
     db: Connection,
@@ -35,44 +35,44 @@ pub(crate) struct Meter {
     index: RequestIndex,
     charges: Charges,
     tracked: Vec<Tracked>,
-    /// Whether the journal that earlier processes left has been charged, in part or whole, though the marks that
-    /// tell how far it is stored are gone with the usage.
+    /// True if the journal of an earlier run was charged to quotas, in part or whole, but its read positions were lost
+    /// together with the usage.
     is_lost: bool,
-    /// Whether what earlier processes left has been looked at.
+    /// True if the files of earlier processes have been registered.
     is_caught_up: bool,
-    /// Files that were deleted or renamed, which a loss of power may undo.
+    /// Files that were deleted or renamed; a power failure may undo that.
     left: Vec<FileId>,
-    /// Files that are gone for good, and whose marks can go.
+    /// Files that are permanently gone. Their read positions can be deleted.
     gone: Vec<FileId>,
     buffer: Vec<u8>,
     stored_at: Option<Instant>,
     trouble: Option<StoringTrouble>,
 }
 
-/// Storing fails at the moment.
+/// The state while storing fails.
 #[derive(Clone, Copy, Debug)]
 struct StoringTrouble {
     retry_at: Instant,
     pause: Duration,
-    /// There is no room on the disk.
+    /// True if the disk is full.
     is_full: bool,
 }
 
-/// What a round found to do.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Round {
-    /// Nothing.
+    /// There was nothing to do.
     Idle,
-    /// Something, and it is done.
+    /// A batch was stored, and no more events wait.
     Worked,
-    /// More than one round takes.
+    /// More events wait than fit into one round.
     More,
-    /// Storing fails; to be tried again after this time.
+    /// Storing fails; retry after this time.
     Failing(Duration),
 }
 
 impl Meter {
-    /// A meter that stores into `db` what comes out of `inbox`.
+    /// Creates a meter that stores the events of `inbox` in `db`.
     pub(crate) fn new(db: Connection, inbox: Inbox, gauge: Arc<Gauge>, counters: Arc<Counters>) -> Self {
         Self {
             db,
@@ -92,12 +92,12 @@ impl Meter {
         }
     }
 
-    /// The usage of before is gone, and with it how far the journal was stored.
+    /// Records that the earlier usage was lost, and with it the read positions of the journal.
     pub(crate) fn usage_is_lost(&mut self) {
         self.is_lost = true;
     }
 
-    /// Whether it is time for a round: enough waits to be worth a transaction, or something has waited enough.
+    /// True if a round is due: enough bytes wait to be worth a transaction, or some have waited long enough.
     pub(crate) fn is_due(&mut self) -> bool {
         self.refill();
         if !self.is_caught_up || self.trouble.is_some() {
@@ -116,12 +116,12 @@ impl Meter {
         waiting >= WORTH_BYTES || (is_time && waits)
     }
 
-    /// Whether something waits, due or not.
+    /// True if events wait to be stored, due or not.
     pub(crate) fn is_waiting(&self) -> bool {
         self.tracked.iter().any(|tracked| tracked.waiting_bytes(Instant::now()) > 0)
     }
 
-    /// Stores what there is, as far as one transaction goes.
+    /// Stores the waiting events, at most one transaction of them.
     pub(crate) fn round(&mut self) -> Round {
         if let Some(trouble) = self.trouble {
             let wait = trouble.retry_at.saturating_duration_since(Instant::now());
@@ -140,8 +140,8 @@ impl Meter {
         }
     }
 
-    /// Stores what earlier processes left, before anybody is admitted by what they used: first the journal, then
-    /// the notes of exchanges that never came to an end. What cannot be stored now waits for later rounds.
+    /// Stores the events that earlier processes left, before any request is admitted: first the journal, then the notes
+    /// of exchanges that never ended. Events that cannot be stored now wait for later rounds.
     pub(crate) fn begin(&mut self) {
         loop {
             match self.round() {
@@ -164,7 +164,8 @@ impl Meter {
         }
     }
 
-    /// Records the exchanges that are noted and not recorded otherwise; then the files of notes are done with.
+    /// Records the exchanges that have a note but no record, then deletes the files of notes. Returns the number of
+    /// recorded exchanges.
     fn take_notes(&mut self) -> Result<u64, Box<dyn std::error::Error>> {
         let paths = std::mem::take(&mut self.inbox.notes);
         if paths.is_empty() {
@@ -191,24 +192,23 @@ impl Meter {
         Ok(stored.added)
     }
 
-    /// The access of keys has changed, and with it perhaps their limits.
+    /// Updates the quota rules after the access of keys, and perhaps their limits, changed.
     pub(crate) fn access_changed(&mut self, access: &TouchedAccess) {
         self.charges.access_changed(&self.db, access);
     }
 
-    /// Whether everything that was offered is stored.
+    /// True if no events wait and every sealed file has been deleted or reused.
     pub(crate) fn is_done(&self) -> bool {
         let left = |tracked: &Tracked| tracked.segment.is_sealed() || tracked.waiting_events() > 0;
         self.inbox.segments.is_empty() && !self.tracked.iter().any(left)
     }
 
-    /// Events that wait in the journal.
+    /// Returns the number of events that wait in the journal.
     pub(crate) fn unstored(&self) -> u64 {
         self.tracked.iter().map(Tracked::waiting_events).sum()
     }
 
-    /// Folds the write-ahead log into the database, and takes files away that were not needed; for the end of the
-    /// process.
+    /// Deletes unused spare files and moves the write-ahead log into the database. Called at the end of the process.
     pub(crate) fn end(&mut self) {
         self.inbox.spares.remove_all();
         if let Err(error) = self.db.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(())) {
@@ -216,19 +216,20 @@ impl Meter {
         }
     }
 
-    /// Extends the look-up of request ids, if enough is stored for that; takes some milliseconds.
+    /// Extends the index of request ids if enough new rows are stored. Takes some milliseconds.
     pub(crate) fn index_requests(&mut self) {
         if self.index.is_due() {
             self.index.step(&mut self.db, self.usage.open_row());
         }
     }
 
-    /// The connection that writes.
+    /// Returns the connection that writes.
     pub(crate) fn db_mut(&mut self) -> &mut Connection {
         &mut self.db
     }
 
-    /// The connection, for a change of rows of usage: none of them is added to any more.
+    /// Returns the connection for a change of existing usage rows. Closes the open row first, so that no more exchanges
+    /// are added to one.
     pub(crate) fn usage_mut(&mut self) -> &mut Connection {
         self.usage.leave_row();
         &mut self.db
@@ -239,8 +240,8 @@ impl Meter {
         &self.db
     }
 
-    /// Makes journal files ahead. Room that is back on a full disk is the database's first: without it, what the journal
-    /// holds would never make room.
+    /// Creates journal files ahead of time. After a full disk, the database gets free room first: as long as it cannot
+    /// store events, the journal cannot free any.
     fn refill(&mut self) {
         if !self.trouble.is_some_and(|trouble| trouble.is_full) {
             self.inbox.spares.refill();
@@ -252,13 +253,13 @@ impl Meter {
         self.tracked.extend(fresh);
     }
 
-    /// Looks at what earlier processes left: files, and marks of files that are gone.
+    /// Registers the files of earlier processes, and finds read positions of files that no longer exist.
     fn catch_up(&mut self) -> rusqlite::Result<()> {
         let mut stored = marks::all(&self.db)?;
         for segment in self.inbox.segments.try_iter() {
             let mark = stored.remove(&segment.id).unwrap_or(0);
             let mut tracked = Tracked::new(segment, mark);
-            // Charging what is left again would count most of it twice; so the last moments go uncharged.
+            // Charging the rest again would count most of it twice, so the last events are not charged.
             tracked.is_charged = self.is_lost && tracked.segment.is_left_over();
             self.tracked.push(tracked);
         }
@@ -287,7 +288,7 @@ impl Meter {
         Ok(round)
     }
 
-    /// One transaction.
+    /// Stores one batch in one transaction.
     fn store(&mut self) -> rusqlite::Result<Round> {
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let Self { usage, charges, .. } = self;
@@ -315,7 +316,7 @@ impl Meter {
         let stored = usage.finish(&tx)?;
         tx.commit()?;
         self.committed(stored, garbage);
-        // The next round begins with another file.
+        // Start the next round with another file.
         let files = self.tracked.len();
         self.tracked.rotate_left(files.min(1));
         Ok(if room == 0 { Round::More } else { Round::Worked })
@@ -336,7 +337,7 @@ impl Meter {
         self.gauge.stored_at_ms.store(unix_ms(), Ordering::Relaxed);
     }
 
-    /// Notes that nothing fails.
+    /// Clears the failure state.
     fn recovered(&mut self) {
         if self.trouble.take().is_none() {
             return;
@@ -347,7 +348,7 @@ impl Meter {
         }
     }
 
-    /// Leaves the files whose events are all stored.
+    /// Deletes or reuses the files whose events are all stored.
     fn sweep(&mut self) {
         if !self.tracked.iter().any(Tracked::is_stored) {
             return;
@@ -361,8 +362,8 @@ impl Meter {
             }
             !is_left
         });
-        // A mark may only go once its file cannot come back after a power failure. To make sure of that takes long, so
-        // it is done for many files at once; what is left of them at the end is the next start's.
+        // A read position may be deleted only once its file cannot reappear after a power failure. Syncing the
+        // directory is slow, so it is done for many files at once; the next start handles the rest.
         if self.left.len() >= LEFT_MAX && is_on_disk(&self.inbox) {
             self.gone.append(&mut self.left);
         }
@@ -372,7 +373,7 @@ impl Meter {
         self.gauge.waiting.store(self.unstored(), Ordering::Relaxed);
     }
 
-    /// Notes a failure. Gives the pause until the next try.
+    /// Records a failure. Returns the pause before the next try.
     fn fail(&mut self, error: &rusqlite::Error) -> Duration {
         let pause = self.trouble.map_or(PAUSE_MIN, |trouble| (trouble.pause * 2).min(PAUSE_MAX));
         let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
@@ -384,21 +385,21 @@ impl Meter {
     }
 }
 
-/// Makes what was deleted or renamed in the folder of the journal stay so.
+/// Syncs the journal's directory, which makes deletions and renames permanent.
 fn is_on_disk(inbox: &Inbox) -> bool {
     File::open(&inbox.dir).and_then(|dir| dir.sync_all()).is_ok()
 }
 
-/// Events of one transaction; at most about a millisecond of work.
+/// Events in one transaction; at most about a millisecond of work.
 const BATCH_MAX: usize = 1_024;
-/// As much is stored at once.
+/// This many waiting bytes are stored at once.
 const WORTH_BYTES: u64 = 256 << 10;
-/// Less is stored as often as this.
+/// Fewer bytes are stored at this interval.
 const STORE_EVERY: Duration = Duration::from_millis(450);
-/// With nothing to store for so long, memory for files that only load needs is given back.
+/// After this time without events to store, spare files that only load requires are deleted.
 const SHRINK_AFTER: Duration = Duration::from_secs(10);
-/// Files whose marks go together.
+/// Number of files whose read positions are deleted together.
 const LEFT_MAX: usize = 64;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// A full disk that has room again is noticed within this time.
+/// Bounds the time until the end of a full disk is noticed.
 const PAUSE_MAX: Duration = Duration::from_secs(4);

@@ -1,12 +1,12 @@
-//! The usage journal: where a data-plane thread leaves its events.
+//! The usage journal: the files to which data-plane threads append their events.
 //!
-//! One write(2) to the thread's own file makes an event survive the end of the process, and the writer thread reads it
-//! from there: nothing crosses from one thread to the other in memory. No lock, no fsync, nothing that waits. Every bound
-//! is a constant at the end of this file.
+//! One write(2) to the thread's own file makes an event survive the end of the process. The writer thread reads it from
+//! the file; the threads share no event in memory. There is no lock, no fsync and nothing that waits. Every bound is a
+//! constant at the end of this file.
 //!
-//! Exchanges begin only while each log has a *reserve*: an empty file with all of its room allocated. When the disk is full
-//! and the current file too, the exchanges that are under way are recorded in the reserve, and no others begin until the
-//! writer thread could make another file. What no file takes is lost, and its client gets no complete answer.
+//! Exchanges start only while each log has a *reserve*: an empty, fully allocated file. When the disk and the current
+//! file are full, the running exchanges are recorded in the reserve, and no others start until the writer thread has
+//! created another file. An event that cannot be written to any file is lost, and its client gets no complete answer.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -26,28 +26,28 @@ use super::spares::{self, SpareExchange, Spares};
 use crate::store::marks::FileId;
 use crate::vault::random;
 
-/// The journal of a state directory, as the data plane's side sees it.
+/// The journal of a state directory, as used by the data plane.
 #[derive(Debug)]
 pub(crate) struct Journal {
     dir: PathBuf,
-    /// New segments; one every [`SEGMENT_BYTES`] of events, so its length needs no bound of its own.
+    /// Announces new segments. There is one for every [`SEGMENT_BYTES`] of events, so the channel needs no bound.
     segments: Sender<Arc<Segment>>,
     exchange: SpareExchange,
     gauge: Arc<Gauge>,
 }
 
-/// The same journal, as the writer thread sees it.
+/// The journal as used by the writer thread.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     pub(crate) dir: PathBuf,
     pub(crate) segments: Receiver<Arc<Segment>>,
     pub(crate) spares: Spares,
-    /// What earlier processes noted of exchanges that may not have ended.
+    /// The note files of earlier processes: exchanges that may not have ended.
     pub(crate) notes: Vec<PathBuf>,
 }
 
 impl Journal {
-    /// Opens the journal in `dir` and offers what earlier processes left to the reader.
+    /// Opens the journal in `dir` and passes the files of earlier processes to the reader.
     pub(crate) fn open(dir: PathBuf) -> io::Result<(Self, Inbox)> {
         DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
         let (segments, fresh) = unbounded();
@@ -77,7 +77,7 @@ impl Journal {
         Ok((Self { dir, segments, exchange, gauge }, inbox))
     }
 
-    /// Returns a log for one thread. On a full disk it has no room until there is some.
+    /// Returns a log for one thread. If the disk is full, the log has no room until some is freed.
     pub(crate) fn log(&self) -> io::Result<WorkerLog> {
         let id = FileId { origin: origin()?, number: 0 };
         let mut log = WorkerLog {
@@ -101,29 +101,29 @@ impl Journal {
         Ok(log)
     }
 
-    /// Where the files are.
+    /// The directory of the journal.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Events that waited to be stored when the writer thread last looked.
+    /// Returns the number of events that waited to be stored when the writer thread last looked.
     pub(crate) fn queued(&self) -> usize {
         usize::try_from(read(&self.gauge.waiting)).unwrap_or(usize::MAX)
     }
 
-    /// Counts and failures.
+    /// The counters and failures of metering.
     pub(crate) fn gauge(&self) -> &Arc<Gauge> {
         &self.gauge
     }
 }
 
-/// The log of one thread.
+/// The log of one data-plane thread.
 #[derive(Debug)]
 pub(crate) struct WorkerLog {
     current: Option<Current>,
-    /// For the exchanges that are under way when the current file is full and no other can be had.
+    /// The reserve, for running exchanges when the current file is full and no other is available.
     reserve: Option<Spare>,
-    /// What the next file is called that this thread makes itself.
+    /// The id of the next file that this thread creates itself.
     next: FileId,
     notes: Notes,
     frame: Vec<u8>,
@@ -133,18 +133,18 @@ pub(crate) struct WorkerLog {
     dir: PathBuf,
 }
 
-/// The file that is appended to.
+/// The file to which events are appended.
 #[derive(Debug)]
 struct Current {
     file: File,
-    /// Bytes that are allocated in the file.
+    /// Allocated bytes in the file.
     bytes_max: u64,
     segment: Arc<Segment>,
-    /// Bytes of whole frames in the file.
+    /// Bytes of complete frames in the file.
     bytes: u64,
-    /// How many frames that is.
+    /// Number of complete frames in the file.
     events: u64,
-    /// Something could not be appended, and a part of it may be there.
+    /// True if a write failed, so that the file may end with part of a frame.
     is_torn: bool,
 }
 
@@ -183,7 +183,7 @@ impl UsageLog for WorkerLog {
 }
 
 impl WorkerLog {
-    /// Makes the first file and the reserve.
+    /// Creates the first file and the reserve.
     fn open_files(&mut self) -> io::Result<()> {
         let id = self.next.take();
         let first = create(&self.dir, id, SEGMENT_BYTES)?;
@@ -200,14 +200,15 @@ impl WorkerLog {
         }
     }
 
-    /// Takes the reserve. From now on no exchanges begin.
+    /// Takes the reserve. From now on no exchanges start.
     fn take_reserve(&mut self) -> Option<Spare> {
         let reserve = self.reserve.take()?;
         add(&self.gauge.logs_stuck, 1);
         Some(reserve)
     }
 
-    /// Logs the loss, ever more rarely. A reserve that could not be written to is no reserve.
+    /// Counts and logs the loss of an event; logs only at powers of two. Deletes the reserve, because it could not be
+    /// written.
     fn lose(&mut self) {
         if let Some(reserve) = self.take_reserve() {
             reserve.remove();
@@ -222,12 +223,12 @@ impl WorkerLog {
         }
     }
 
-    /// Writes the frame to the current file. False if there is none, or it has no room.
+    /// Appends the frame to the current file. Returns false if there is no file or no room in it.
     fn write_here(&mut self) -> bool {
         self.current.as_mut().is_some_and(|current| current.append(&mut self.frame))
     }
 
-    /// Goes on in another file.
+    /// Switches to another file. Returns false if there is none.
     fn rotate(&mut self) -> bool {
         let next = self.next_file().or_else(|error| {
             let reserve = self.take_reserve();
@@ -257,7 +258,7 @@ impl WorkerLog {
         seal(&self.gauge, &segment);
     }
 
-    /// Returns a file with room for the frame: one that is ready, or else one that is made now.
+    /// Returns a file with room for the frame: a spare file, or else a newly created one.
     fn next_file(&mut self) -> io::Result<Spare> {
         let bytes = u64::try_from(self.frame.len()).unwrap_or(u64::MAX);
         if bytes <= SEGMENT_BYTES
@@ -269,13 +270,13 @@ impl WorkerLog {
         create(&self.dir, id, bytes.max(SEGMENT_BYTES))
     }
 
-    /// As after a write that failed.
+    /// Puts the log into the state after a failed write.
     #[cfg(test)]
     pub(super) fn tear(&mut self) {
         self.current.as_mut().unwrap().is_torn = true;
     }
 
-    /// Goes on in `file`, which the reader does not find.
+    /// Switches to `file`, which the reader does not find.
     #[cfg(test)]
     pub(super) fn go_on_in(&mut self, file: File) {
         let id = self.next.take();
@@ -285,7 +286,8 @@ impl WorkerLog {
 }
 
 impl Current {
-    /// Closes the frame that [`frame::put`] made, and appends it. False if there is no room.
+    /// Closes the frame that [`frame::put`] built, and appends it. Returns false if there is no room or the write
+    /// failed.
     fn append(&mut self, frame: &mut [u8]) -> bool {
         let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
         let end = self.bytes.saturating_add(length);
@@ -319,24 +321,24 @@ impl Drop for WorkerLog {
     }
 }
 
-/// Nothing is appended to it from now on.
+/// Marks a segment as complete: nothing more is appended to it.
 fn seal(gauge: &Gauge, segment: &Segment) {
     add(&gauge.sealed_bytes, segment.bytes());
     segment.seal();
 }
 
-/// Lets the writer thread read a new file.
+/// Passes a new file to the writer thread.
 fn announce(segment: &Arc<Segment>, segments: &Sender<Arc<Segment>>, gauge: &Gauge) {
     add(&gauge.segments, 1);
     let _ = segments.send(Arc::clone(segment));
 }
 
-/// What tells the files of one thread from those of all others, now and later.
+/// Returns a random number that distinguishes the files of one thread from those of all other threads and processes.
 fn origin() -> io::Result<u64> {
     Ok(random::<8>().map(u64::from_be_bytes).map_err(io::Error::other)? >> 1)
 }
 
-/// The regular files in the folder of the journal and their bytes, oldest name first.
+/// Returns the regular files in the journal's directory with their sizes, sorted by name.
 fn left_over(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -352,7 +354,7 @@ fn left_over(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     Ok(files)
 }
 
-/// Bytes of files that are not stored yet; above it no more exchanges begin.
+/// Limit on the bytes of unstored files; above it no more exchanges start.
 pub(super) const JOURNAL_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of a file that an earlier process may have written: as far as a file goes, and the longest record.
+/// Bytes that are read of an earlier process's file: the longest file that the gateway writes.
 const LEFT_BYTES_MAX: u64 = SEGMENT_BYTES + (frame::HEADER + frame::RECORD_BYTES_MAX) as u64;

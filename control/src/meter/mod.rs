@@ -1,4 +1,4 @@
-//! Metering: usage events from the data plane become rows.
+//! Metering: stores the data plane's usage events as rows.
 //!
 //! ```text
 //!  data-plane thread                       writer thread
@@ -7,8 +7,8 @@
 //!                                            a file that is complete and stored is used again, or deleted
 //! ```
 //!
-//! An event is in a file until it is stored, and the transaction that stores it moves that file's mark, so it is
-//! never in neither place and never in the table twice.
+//! An event stays in its file until it is stored, and the transaction that stores it also advances that file's read
+//! position. An event is therefore never lost between the two and never stored twice.
 
 pub(crate) mod frame;
 pub(crate) mod gauge;

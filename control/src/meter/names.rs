@@ -1,5 +1,5 @@
-//! The names of an event's enums, as serde gives them; [`shared::usage::Outcome`] and [`shared::usage::Provenance`] have their own. They stand in the
-//! journal and in the tables, so none of them may ever change.
+//! The serde names of an event's enums, except for [`shared::usage::Outcome`] and [`shared::usage::Provenance`], which
+//! define their own. The journal and the tables contain these names, so none of them may ever change.
 
 use shared::error_kind::ErrorKind;
 use shared::usage::StepResult;
@@ -73,7 +73,7 @@ mod tests {
     use serde::de::DeserializeOwned;
     use shared::usage::{Outcome, Provenance};
 
-    /// Every variant, by the names that serde lists when it is given an unknown one.
+    /// Checks every variant, using the list of names in serde's error for an unknown one.
     fn check<T: DeserializeOwned + Serialize + Copy>(name: fn(T) -> &'static str, count: usize) {
         let listed = serde_json::from_str::<T>("\"?\"").err().unwrap().to_string();
         let names: Vec<&str> = listed.split('`').skip(3).step_by(2).collect();

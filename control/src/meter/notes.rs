@@ -1,13 +1,13 @@
-//! Notes of the exchanges that are running: how each is to be recorded if the process ends before it does. So a kill
-//! loses no exchange, and cannot be used to spend what was only reserved.
+//! Notes of running exchanges: the record that each exchange gets if the process ends first. With them, a kill loses no
+//! exchange and cannot be used to spend reserved quota without being charged.
 //!
 //! ```text
 //!  slot 0: frame of the record, zeros ..... | slot 1: zeros (struck) | slot 2: ...
 //! ```
 //!
-//! A note is written before anything goes upstream, and struck after the record is in the journal. Between the two it
-//! may be there although the record is, so the reader looks for the record first. Both are one pwrite(2) into blocks that
-//! are allocated when the file is made.
+//! A note is written before anything is sent upstream, and struck after the record is in the journal. Between these,
+//! both the note and the record may exist, so the reader looks for the record first. Writing and striking are one
+//! pwrite(2) each, into blocks that are allocated when the file is created.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -28,13 +28,13 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Notes in the folder `dir`, by the thread whose journal files are named after `origin`.
+    /// Creates notes in the directory `dir`, for the thread whose journal files are named after `origin`.
     pub(super) fn new(dir: &Path, origin: u64) -> Self {
         let slots = |kind| Slots::new(dir.join(format!("{origin:016x}")), kind);
         Self { short: slots(&SHORT), long: slots(&LONG), buffer: Vec::new() }
     }
 
-    /// Writes a note. `None` if all slots are taken, or it cannot be written.
+    /// Writes a note. Returns `None` if all slots are taken or the write failed.
     pub(super) fn write(&mut self, running: &UsageEvent) -> Option<Note> {
         frame::put_interrupted(&mut self.buffer, running, LONG.slot_bytes);
         frame::close(&mut self.buffer, None);
@@ -45,7 +45,7 @@ impl Notes {
         }
     }
 
-    /// Takes a note away. One that cannot be struck is found to be recorded when it is read.
+    /// Erases a note. If that fails, a later reader finds the exchange's record and ignores the note.
     pub(super) fn strike(&mut self, Note(slot): Note) {
         match slot & IS_LONG {
             0 => self.short.strike(slot),
@@ -54,7 +54,7 @@ impl Notes {
     }
 }
 
-/// A sort of slots.
+/// A kind of slots.
 #[derive(Debug)]
 struct SlotKind {
     slot_bytes: usize,
@@ -62,18 +62,18 @@ struct SlotKind {
     extension: &'static str,
 }
 
-/// Slots of one kind, in files of [`FILE_BYTES`] that are made when they are needed.
+/// The slots of one kind, in files of [`FILE_BYTES`] that are created on demand.
 #[derive(Debug)]
 struct Slots {
-    /// The path of the files but for number and extension.
+    /// The path of the files, without number and extension.
     stem: PathBuf,
     kind: &'static SlotKind,
     files: Vec<File>,
-    /// Struck slots, to be used again.
+    /// Struck slots that can be reused.
     free: Vec<u32>,
     /// The first slot that was never used.
     next: u32,
-    /// The last note could not be written, and the log has it.
+    /// True if the last note could not be written, which has been logged.
     is_failing: bool,
 }
 
@@ -138,19 +138,19 @@ impl Drop for Slots {
     }
 }
 
-/// True if a file of the journal's folder holds notes.
+/// True if a file in the journal's directory contains notes.
 pub(super) fn is_notes(path: &Path) -> bool {
     slot_bytes(path).is_some()
 }
 
-/// Returns what is in the file of notes `path`, as far as the gateway writes to one.
+/// Reads the note file `path`, up to the size that the gateway writes.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Returns the records in the file of notes `path`, whose content is `bytes`.
+/// Returns the records in the note file `path`, whose contents are `bytes`.
 pub(super) fn records<'a>(path: &Path, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let slot_bytes = slot_bytes(path).unwrap_or(SHORT.slot_bytes);
     bytes.chunks(slot_bytes).filter_map(|slot| match frame::first(slot, None) {
@@ -164,18 +164,19 @@ fn slot_bytes(path: &Path) -> Option<usize> {
     KINDS.iter().find(|(extension, _)| name.ends_with(extension)).map(|(_, slot_bytes)| *slot_bytes)
 }
 
-/// For most records.
+/// The slots for most records.
 const SHORT: SlotKind = SlotKind { slot_bytes: 512, slots_max: 16_384, extension: ".short-notes" };
-/// For any record: ids have at most 128 bytes, a selector 256, and a trace that does not fit is left away.
+/// The slots for all longer records: ids have at most 128 bytes, a selector 256, and a trace that does not fit is
+/// omitted.
 const LONG: SlotKind = SlotKind { slot_bytes: 4 << 10, slots_max: 2_048, extension: ".long-notes" };
-/// Extensions, and the bytes of a slot; the last is that of earlier versions.
+/// File extensions and slot sizes; the last is that of earlier versions.
 const KINDS: [(&str, usize); 3] =
     [(SHORT.extension, SHORT.slot_bytes), (LONG.extension, LONG.slot_bytes), (".notes", 1_024)];
 /// Marks a slot of [`LONG`] in a [`Note`].
 const IS_LONG: u32 = 1 << 31;
-/// Of one file of notes.
+/// Size of a note file.
 const FILE_BYTES: usize = 256 << 10;
-/// As long as the marker that a frame begins with.
+/// Overwrites the marker at the start of a frame.
 const STRUCK: [u8; 4] = [0; 4];
 
 #[cfg(test)]
@@ -211,9 +212,9 @@ mod tests {
         let mut notes = notes.into_iter();
         log.append(&event(0));
         log.strike(notes.next().unwrap());
-        // Killed between the record and the striking.
+        // The process is killed between recording the exchange and striking its note.
         log.append(&event(1));
-        // As a kill leaves it: nothing is dropped in good order.
+        // Like a kill, this skips the orderly drop of the log.
         let dir = home.path().join("journal");
         std::mem::forget(log);
         drop(process);

@@ -1,6 +1,5 @@
-//! What stored usage counts for: it is added to the windows of the quotas that bound it, in the transaction that
-//! stores it (or is due from then on, `store/dues.rs`), so that what was settled is never lost and never counted
-//! twice.
+//! Charges stored usage to quotas: adds it to the windows of the quotas that bound it, in the transaction that stores
+//! it (or queues it there, see `store/dues.rs`). Settled usage is therefore never lost and never counted twice.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,16 +13,16 @@ use crate::store::dues;
 use crate::store::quotas::{Rules, parts};
 use crate::store::record::{Record, Trace};
 
-/// See the module.
+/// The charges of the batch that is being stored.
 #[derive(Debug)]
 pub(crate) struct Charges {
     counters: Arc<Counters>,
-    /// Read when it is first needed, and again after every change.
+    /// The limits. Loaded on first use, and again after every change.
     rules: Option<Rules>,
-    /// To be written: by limit and window.
+    /// The amounts to be written, by limit and window.
     sums: HashMap<(String, u64), u64>,
-    /// To be counted in memory too once it is stored: usage of exchanges that held nothing of a quota, because
-    /// it did not bind them yet when they began, or because they ran in an earlier process.
+    /// Amounts to be added to the counters in memory after the commit: usage of exchanges that held no reservation of
+    /// the quota, because it did not bind them when they started, or because they ran in an earlier process.
     late: Vec<Late>,
 }
 
@@ -39,7 +38,7 @@ impl Charges {
         Self { counters, rules: None, sums: HashMap::new(), late: Vec::new() }
     }
 
-    /// The access of keys has changed, and with it perhaps their limits.
+    /// Updates the limits after the access of keys, and perhaps their limits, changed.
     pub(crate) fn access_changed(&mut self, db: &Connection, access: &TouchedAccess) {
         let is_current = match (&mut self.rules, access) {
             (None, _) | (_, TouchedAccess::Nothing) => true,
@@ -53,7 +52,7 @@ impl Charges {
         }
     }
 
-    /// Counts an exchange that is being stored.
+    /// Adds the usage of an exchange that is being stored.
     pub(super) fn count(
         &mut self,
         db: &Connection,
@@ -88,12 +87,12 @@ impl Charges {
         Ok(())
     }
 
-    /// Writes what was counted. To be called before the commit.
+    /// Writes the amounts. Must be called before the commit.
     pub(super) fn store(&mut self, tx: &Connection) -> rusqlite::Result<()> {
         self.sums.drain().try_for_each(|((id, start_ms), amount)| dues::quota_used(tx, &id, start_ms, amount))
     }
 
-    /// It is stored.
+    /// Updates the counters in memory. Must be called after the commit.
     pub(super) fn committed(&mut self) {
         let now_ms = unix_ms();
         for Late { counter, at_ms, amount } in self.late.drain(..) {
@@ -101,7 +100,7 @@ impl Charges {
         }
     }
 
-    /// Forgets what was counted: the transaction failed.
+    /// Discards the amounts after the transaction failed.
     pub(super) fn abandon(&mut self) {
         self.sums.clear();
         self.late.clear();
@@ -157,7 +156,7 @@ mod tests {
             trace: vec![step("a", StepResult::StreamError, Some(lost)), step("p", StepResult::Served, None)],
             ..event(0)
         });
-        // An administrator's, who acts as a human: 30 tokens at `p`.
+        // The exchange of an administrator acting as a human: 30 tokens at `p`.
         log.append(&UsageEvent { principal: Some(PrincipalId::new("ada")), ..event(1) });
         process.settle();
         let mut statement = process.meter.db_mut().prepare("SELECT quota, used FROM quota_used").unwrap();

@@ -1,5 +1,5 @@
-//! One file of the usage journal: written by one data-plane thread, read by the writer thread, deleted when it
-//! is sealed and all of it is stored.
+//! One file of the usage journal. A data-plane thread writes it, the writer thread reads it, and it is deleted or
+//! reused when it is sealed and completely stored.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,11 +12,11 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::store::marks::FileId;
 
-/// An empty file, as it is handed from the thread that made it to the one that appends to it.
+/// An empty file, passed from the thread that creates it to the thread that appends to it.
 #[derive(Debug)]
 pub(super) struct Spare {
     pub(super) file: File,
-    /// Bytes that are allocated in the file.
+    /// Allocated bytes in the file.
     pub(super) bytes_max: u64,
     pub(super) segment: Arc<Segment>,
 }
@@ -30,27 +30,27 @@ impl Spare {
     }
 }
 
-/// One journal file, as its writer and its reader share it.
+/// A journal file, as shared by its writer and its reader.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) path: PathBuf,
     pub(crate) id: FileId,
-    /// Nothing is appended any more.
+    /// True if nothing more is appended.
     sealed: AtomicBool,
-    /// Bytes of whole frames in the file. Only its writer changes it.
+    /// Bytes of complete frames in the file. Only the writer changes this.
     bytes: AtomicU64,
-    /// How many frames that is; of a file that an earlier process left, 0.
+    /// Number of complete frames; 0 for a file of an earlier process.
     events: AtomicU64,
 }
 
 impl Segment {
-    /// A file that a data-plane thread is going to write.
+    /// Creates the segment of a file that a data-plane thread is going to write.
     pub(crate) fn fresh(path: PathBuf, id: FileId) -> Self {
         let (bytes, events) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { path, id, sealed: AtomicBool::new(false), bytes, events }
     }
 
-    /// A file that an earlier process left.
+    /// Creates the segment of a file that an earlier process left.
     pub(crate) fn left_over(path: PathBuf, id: FileId, bytes: u64) -> Self {
         let segment = Self::fresh(path, id);
         segment.bytes.store(bytes, Ordering::Release);
@@ -58,13 +58,13 @@ impl Segment {
         segment
     }
 
-    /// There are so many bytes of events in the file now.
+    /// Sets the numbers of bytes and events in the file.
     pub(crate) fn written(&self, bytes: u64, events: u64) {
         self.events.store(events, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Release);
     }
 
-    /// What is in the file.
+    /// Bytes of complete frames in the file; for a file of an earlier process, all bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
     }
@@ -73,7 +73,7 @@ impl Segment {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Nothing is appended from now on.
+    /// Marks the file as complete: nothing more is appended.
     pub(crate) fn seal(&self) {
         self.sealed.store(true, Ordering::Release);
     }
@@ -82,27 +82,26 @@ impl Segment {
         self.sealed.load(Ordering::Acquire)
     }
 
-    /// Whether an earlier process has left it, as far as there is anything in it.
+    /// True if an earlier process left the file. Also true for a sealed file without events.
     pub(crate) fn is_left_over(&self) -> bool {
         self.is_sealed() && self.events() == 0
     }
 }
 
-/// Makes a file of `bytes_max` zeros, all of them allocated. Fails, and leaves no file, if there is no room or nothing can
-/// be written.
+/// Creates a file of `bytes_max` zeros, all of them allocated. On failure, for example on a full disk, no file is left.
 pub(super) fn create(dir: &Path, id: FileId, bytes_max: u64) -> io::Result<Spare> {
     let path = dir.join(file_name(id));
     let file = create_allocated(&path, bytes_max)?;
     Ok(Spare { file, bytes_max, segment: Arc::new(Segment::fresh(path, id)) })
 }
 
-/// Makes the file `path` of `bytes` zeros. Writing to them needs no more room on the disk, but on file systems that never
-/// write a block twice (btrfs, ZFS).
+/// Creates the file `path` of `bytes` zeros. Overwriting them needs no more room on the disk, except on copy-on-write
+/// file systems (btrfs, ZFS).
 pub(super) fn create_allocated(path: &Path, bytes: u64) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let allocated = match fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(io::Error::from) {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => write_zeros(&file, bytes),
-        // A file system may allocate what it then refuses to write.
+        // A file system may allocate room and then refuse the writes.
         Ok(()) => write_zeros(&file, bytes.min(PROBE_BYTES)),
         failed => failed,
     };
@@ -113,7 +112,7 @@ pub(super) fn create_allocated(path: &Path, bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes the first `bytes` bytes of `file` zeros.
+/// Overwrites the first `bytes` bytes of `file` with zeros.
 pub(super) fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
     let mut at = 0;
     while at < bytes {
@@ -124,17 +123,17 @@ pub(super) fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if there was no room.
+/// True if the error means that the disk or a disk quota is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// The file's name.
+/// Returns the file's name.
 pub(crate) fn file_name(id: FileId) -> String {
     format!("{:016x}-{:06}{EXTENSION}", id.origin, id.number)
 }
 
-/// Which file it is, if its name is one of ours.
+/// Parses a journal file's name. Returns `None` for other names.
 pub(crate) fn file_id(path: &Path) -> Option<FileId> {
     let name = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?;
     let (origin, number) = name.split_once('-')?;
@@ -144,10 +143,10 @@ pub(crate) fn file_id(path: &Path) -> Option<FileId> {
 }
 
 const EXTENSION: &str = ".usage";
-/// Bytes of a new file that are written, to find out whether they can be.
+/// Bytes of a new file that are written as a test.
 const PROBE_BYTES: u64 = 4 << 10;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-/// A file of the journal is left for a new one at this size.
+/// Size at which a journal file is replaced by a new one.
 pub(super) const SEGMENT_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]

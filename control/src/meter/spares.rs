@@ -1,6 +1,6 @@
-//! Journal files that are ready to be written, so that a data-plane thread neither makes one nor waits for one: the
-//! writer thread makes them ahead of time, and makes those whose events are stored ready again. Their blocks are
-//! allocated and their pages are in the page cache then, so that a full disk refuses no write and a write is a copy.
+//! Spare journal files, so that a data-plane thread neither creates a file nor waits for one: the writer thread creates
+//! them ahead of time, and recycles those whose events are stored. Their blocks are allocated and their pages are in
+//! the page cache, so a full disk refuses no write and a write is only a copy.
 //!
 //! ```text
 //!  writer thread  -- ready -->  data-plane thread
@@ -17,36 +17,36 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::segment::{SEGMENT_BYTES, Segment, Spare, create, file_name, write_zeros};
 use crate::store::marks::FileId;
 
-/// A file to which nothing is appended any more.
+/// A file to which nothing more is appended.
 #[derive(Debug)]
 struct Full {
     file: File,
     id: FileId,
 }
 
-/// The end of a data-plane thread.
+/// The data-plane thread's end.
 #[derive(Clone, Debug)]
 pub(super) struct SpareExchange {
     ready: Receiver<Spare>,
     full: Sender<Full>,
 }
 
-/// The end of the writer thread.
+/// The writer thread's end.
 #[derive(Debug)]
 pub(crate) struct Spares {
     dir: PathBuf,
     next: FileId,
     ready: Sender<Spare>,
-    /// To take back what nobody took.
+    /// The receiving side of `ready`, to take back unused files.
     unused: Receiver<Spare>,
     full: Receiver<Full>,
-    /// Files that wait to be stored.
+    /// Files whose events are not all stored yet.
     kept: Vec<Full>,
-    /// When to try again to make a file.
+    /// The time of the next try after a file could not be created.
     retry_at: Option<Instant>,
 }
 
-/// The two ends, for files in `dir` that are named after `origin`.
+/// Creates the two ends, for files in `dir` that are named after `origin`.
 pub(super) fn exchange(dir: PathBuf, origin: u64) -> (SpareExchange, Spares) {
     let (ready, unused) = bounded(SPARES_MAX);
     let (given, full) = bounded(SPARES_MAX);
@@ -60,14 +60,14 @@ impl SpareExchange {
         self.ready.try_recv().ok()
     }
 
-    /// Offers a full file of [`SEGMENT_BYTES`] to be used again. It is closed if enough of them wait.
+    /// Offers a full file of [`SEGMENT_BYTES`] for reuse. Closes it if enough files wait already.
     pub(super) fn give(&self, file: File, id: FileId) {
         let _ = self.full.try_send(Full { file, id });
     }
 }
 
 impl Spares {
-    /// Makes files until enough are ready. After a failure it makes none for [`MAKE_PAUSE`].
+    /// Creates files until enough are ready. After a failure it creates none for [`MAKE_PAUSE`].
     pub(super) fn refill(&mut self) {
         while self.ready.len() < AHEAD && self.retry_at.is_none_or(|retry_at| retry_at <= Instant::now()) {
             match create(&self.dir, self.next.take(), SEGMENT_BYTES) {
@@ -83,15 +83,15 @@ impl Spares {
         }
     }
 
-    /// Makes the file of `segment`, all of which is stored, ready under a new name. False if it is still there by
-    /// its own.
+    /// Recycles the file of `segment`, all of which is stored, under a new name. Returns false if the file still exists
+    /// under its old name.
     pub(super) fn renew(&mut self, segment: &Segment) -> bool {
         self.collect();
         let Some(at) = self.kept.iter().position(|full| full.id == segment.id) else { return false };
         let Full { file, .. } = self.kept.swap_remove(at);
         let id = self.next.take();
         let path = self.dir.join(file_name(id));
-        // The mark of the old name is right for zeros too.
+        // If only the zeros reach the disk, the read position of the old name is still correct.
         let renewed = write_zeros(&file, segment.bytes()).and_then(|()| fs::rename(&segment.path, &path));
         if let Err(error) = renewed {
             tracing::debug!("{} is not used again: {error}", segment.path.display());
@@ -105,19 +105,19 @@ impl Spares {
         true
     }
 
-    /// Deletes one of the files that are only needed under load.
+    /// Deletes one of the files that only load requires.
     pub(super) fn shrink(&mut self) {
         if self.ready.len() > AHEAD {
             self.unused.try_iter().take(1).for_each(|spare| spare.remove());
         }
     }
 
-    /// Deletes what nobody took; for the end of the process.
+    /// Deletes all unused files. Called at the end of the process.
     pub(super) fn remove_all(&mut self) {
         self.unused.try_iter().for_each(|spare| spare.remove());
     }
 
-    /// Takes the files that will be used again, and closes the others.
+    /// Takes the files that will be reused, and closes the others.
     fn collect(&mut self) {
         for full in self.full.try_iter() {
             if self.kept.len() + self.ready.len() < SPARES_MAX {
@@ -127,11 +127,11 @@ impl Spares {
     }
 }
 
-/// Files that are always ready.
+/// Number of files that are always kept ready.
 pub(super) const AHEAD: usize = 2;
-/// Files that are ready or wait to be.
+/// Limit on the files that are ready or wait to be recycled.
 const SPARES_MAX: usize = 8;
-/// Room that is back is noticed within this time.
+/// Bounds the time until free room on the disk is noticed.
 const MAKE_PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -143,7 +143,7 @@ mod tests {
     use super::super::tests::{Process, append, event, frames, large, only_file, paths};
     use super::*;
 
-    /// More than fits into a file.
+    /// More events than fit into one file.
     const FILEFUL: u64 = 17;
 
     #[test]
@@ -179,13 +179,13 @@ mod tests {
         drop(process);
         let path = only_file(&journal);
         let before = frames(&path);
-        // What a loss of power leaves after the new name came to the disk, and the zeros did not.
+        // The state after a power failure if the rename reached the disk, but the zeros did not.
         fs::rename(&path, journal.join(file_name(FileId { origin: 5, number: 7 }))).unwrap();
         let mut process = Process::start(home.path());
         process.settle();
         assert_eq!((process.stored(), process.files()), ([0; 3], 0));
         drop(process);
-        // And under the name that they belong to they are records.
+        // Under their own file name, the same frames are records.
         fs::write(&path, before.concat()).unwrap();
         let mut process = Process::start(home.path());
         process.settle();

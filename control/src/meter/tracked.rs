@@ -1,4 +1,4 @@
-//! Reading a journal file on from where its stored part ends.
+//! Reads a journal file from the end of its stored part.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,30 +18,30 @@ use crate::store::record::{Record, Texts, Trace};
 pub(super) struct Tracked {
     pub(super) segment: Arc<Segment>,
     file: Option<File>,
-    /// Up to this byte it is stored.
+    /// Bytes that are stored.
     stored: u64,
-    /// Up to this byte it is read, and stored when the transaction commits.
+    /// Bytes that are read; they become stored when the transaction commits.
     read: u64,
-    /// Events up to `stored` and `read`.
+    /// Number of events in the first `stored` and in the first `read` bytes.
     events: (u64, u64),
-    /// What was read last were zeros.
+    /// True if the last bytes read were zeros.
     is_blank: bool,
-    /// Whether what waits in it has been charged already.
+    /// True if the waiting events of the file have already been charged.
     pub(super) is_charged: bool,
-    /// When to look again at a file that could not be read or deleted.
+    /// The time to retry a file that could not be read or deleted.
     retry_at: Option<Instant>,
 }
 
-/// What a reading came to.
+/// The result of reading.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     pub(super) events: usize,
-    /// Runs of bytes that are no events: what a full disk or a dying process cut off.
+    /// Runs of bytes that are not events: parts of frames that a full disk or a dying process cut off.
     pub(super) garbage: u64,
 }
 
 impl Tracked {
-    /// A file whose first `stored` bytes are in the database.
+    /// Tracks a file whose first `stored` bytes are in the database.
     pub(super) fn new(segment: Arc<Segment>, stored: u64) -> Self {
         Self {
             segment,
@@ -55,22 +55,23 @@ impl Tracked {
         }
     }
 
-    /// Bytes that wait, or 0 while the file is left alone.
+    /// Returns the number of waiting bytes; 0 while the file is paused after an error.
     pub(super) fn waiting_bytes(&self, now: Instant) -> u64 {
         if self.is_left_alone(now) { 0 } else { self.segment.bytes().saturating_sub(self.stored) }
     }
 
-    /// Events that wait; those that an earlier process left are not known by number.
+    /// Returns the number of waiting events; 0 for files of earlier processes, whose event counts are unknown.
     pub(super) fn waiting_events(&self) -> u64 {
         self.segment.events().saturating_sub(self.events.0)
     }
 
-    /// Whether nothing will ever be read from it again.
+    /// True if nothing will be read from the file any more.
     pub(super) fn is_stored(&self) -> bool {
         self.segment.is_sealed() && self.stored >= self.segment.bytes()
     }
 
-    /// The new mark, if the transaction moves it: what is no event may be read again.
+    /// Returns the new read position if the transaction must store it. Without new events it need not: garbage may be
+    /// read again.
     pub(super) fn mark(&self) -> Option<u64> {
         (self.events.1 > self.events.0).then_some(self.read)
     }
@@ -83,7 +84,7 @@ impl Tracked {
         (self.read, self.events.1, self.is_blank) = (self.stored, self.events.0, false);
     }
 
-    /// Reads up to `events_max` events, and gives each to `each` until that fails.
+    /// Reads up to `events_max` events and passes each to `each`. Stops if `each` fails.
     pub(super) fn take<E>(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -120,7 +121,7 @@ impl Tracked {
                         window = length.max(WINDOW_BYTES);
                         break;
                     }
-                    // It would go on after the end.
+                    // The frame would extend past the end of the file.
                     Frame::Part(_) => {
                         taken.garbage += 1;
                         frame::after_marker(rest)
@@ -138,13 +139,14 @@ impl Tracked {
         Ok(taken)
     }
 
-    /// Zeros to the end are where nothing was written; before anything else they are where something is lost.
+    /// Returns 1 if zeros precede a record: an event was lost there. Zeros up to the end of the file are unwritten
+    /// space.
     fn gap(&mut self, found: Frame<'_>) -> u64 {
         let was_blank = std::mem::replace(&mut self.is_blank, matches!(found, Frame::Blank(_)));
         u64::from(was_blank && matches!(found, Frame::Whole(..)))
     }
 
-    /// True if the file is gone by this name: used again, or deleted.
+    /// Recycles or deletes the file. Returns true if the file no longer exists under this name.
     pub(super) fn leave(&mut self, spares: &mut Spares, gauge: &Gauge, now: Instant) -> bool {
         if self.is_left_alone(now) {
             return false;
@@ -189,6 +191,6 @@ impl Tracked {
     }
 }
 
-/// Bytes that are read at a time, unless one record is longer.
+/// Bytes that are read at a time, unless a record is longer.
 const WINDOW_BYTES: usize = 64 << 10;
 const FILE_PAUSE: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Disks that are full or fail, and journal files that hold what the gateway did not write there.
+//! Full and failing disks, and journal files with contents that the gateway did not write.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -16,7 +16,7 @@ use super::super::spares::AHEAD as SPARES_AHEAD;
 use super::{Process, append, event, frames, large, only_file, paths};
 use crate::store::marks::FileId;
 
-/// A disk that takes no new files: the folder of the journal is away while this lives.
+/// Simulates a disk that takes no new files: moves the journal's directory away until it is dropped.
 struct NoFolder {
     journal: PathBuf,
     away: PathBuf,
@@ -121,7 +121,7 @@ fn nothing_is_appended_behind_a_torn_write() {
     assert_eq!(read(&process.gauge().garbage_lines), 0);
 }
 
-/// A frame that a disk or a repair has written twice counts once.
+/// A frame that a disk or a repair wrote twice counts once.
 #[test]
 fn a_frame_that_stands_twice_in_a_file_counts_once() {
     let home = TempDir::new().unwrap();
@@ -141,7 +141,7 @@ fn a_frame_that_stands_twice_in_a_file_counts_once() {
     assert!(read(&process.gauge().garbage_lines) > 0);
 }
 
-/// Before frames were bound to their place they were bound to their file alone.
+/// Earlier releases bound frames to their file, but not to their position.
 #[test]
 fn frames_of_an_earlier_release_are_read() {
     let home = TempDir::new().unwrap();
@@ -161,7 +161,7 @@ fn frames_of_an_earlier_release_are_read() {
     assert_eq!((process.stored(), process.files()), ([3; 3], 0));
 }
 
-/// Nothing that the gateway wrote is that long, and reading 64 GiB of zeros takes minutes.
+/// The gateway never writes such a long file, and reading 64 GiB of zeros would take minutes.
 #[test]
 fn a_file_of_absurd_length_is_read_as_far_as_the_gateway_writes() {
     let home = TempDir::new().unwrap();

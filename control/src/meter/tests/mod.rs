@@ -1,4 +1,4 @@
-//! From `append` to the table: never lost, never doubled, whatever fails in between.
+//! The path of an event from `append` to the table: no failure on the way may lose or duplicate it.
 
 mod faults;
 
@@ -31,7 +31,7 @@ use crate::store::request_index::RUN;
 use crate::store::requests::{Bounds, RequestFilter, page};
 use crate::writer::{Writer, WriterDesk};
 
-/// A finished exchange; `n` tells it from others.
+/// Creates a finished exchange; `n` distinguishes it from others.
 pub(crate) fn event(n: u64) -> UsageEvent {
     UsageEvent {
         request_id: format!("req-{n}").into(),
@@ -67,7 +67,7 @@ pub(crate) fn event(n: u64) -> UsageEvent {
     }
 }
 
-/// A database and a journal in one directory, as one process has them.
+/// A database and a journal in one directory, as in one process.
 pub(crate) struct Process {
     pub(crate) journal: Journal,
     pub(crate) meter: Meter,
@@ -80,7 +80,7 @@ impl Process {
         let (db, dir) = (home.join("test.db"), home.join("journal"));
         let mut writer = Connection::open(&db).unwrap();
         writer.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
-        // These tests end no machine, only processes.
+        // The tests only end processes, never the machine.
         writer.pragma_update(None, "synchronous", "OFF").unwrap();
         migrate(&mut writer).unwrap();
         Self::with(writer, db, dir)
@@ -96,7 +96,7 @@ impl Process {
         self.journal.gauge()
     }
 
-    /// Rounds until there is nothing more to do at the moment.
+    /// Runs rounds until there is nothing more to do.
     pub(crate) fn settle(&mut self) {
         let until = Instant::now() + Duration::from_secs(20);
         while self.meter.round() != Round::Idle {
@@ -108,8 +108,8 @@ impl Process {
         Connection::open(&self.db).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
     }
 
-    /// Exchanges by the rows' own count, distinct request ids, and the sum of the hours: equal when nothing is
-    /// lost or doubled.
+    /// Returns the exchanges by the rows' own counts, the distinct request ids, and the sum of the hours. All are equal
+    /// if nothing was lost or duplicated.
     pub(crate) fn stored(&self) -> [i64; 3] {
         let ids: HashSet<String> = requests(&self.db).into_iter().collect();
         [
@@ -119,13 +119,13 @@ impl Process {
         ]
     }
 
-    /// Files with something in them.
+    /// Returns the number of files that contain events.
     pub(crate) fn files(&self) -> usize {
         paths(&self.dir).iter().filter(|path| !is_blank(path)).count()
     }
 }
 
-/// The request ids of all exchanges in the table.
+/// Returns the request ids of all exchanges in the table.
 fn requests(db: &Path) -> Vec<String> {
     let db = Connection::open(db).unwrap();
     let (mut ids, mut cursor) = (Vec::new(), None);
@@ -148,14 +148,14 @@ fn is_blank(path: &Path) -> bool {
     fs::read(path).unwrap().iter().all(|byte| *byte == 0)
 }
 
-/// The only file of the journal that has something in it.
+/// Returns the only journal file that contains events.
 pub(crate) fn only_file(dir: &Path) -> PathBuf {
     let mut files: Vec<_> = paths(dir).into_iter().filter(|path| !is_blank(path)).collect();
     assert_eq!(files.len(), 1);
     files.remove(0)
 }
 
-/// The frames of a file that holds nothing else.
+/// Returns the frames of a file that contains nothing else.
 pub(crate) fn frames(path: &Path) -> Vec<Vec<u8>> {
     let (bytes, file) = (fs::read(path).unwrap(), file_id(path).unwrap());
     let (mut at, mut frames) = (0, Vec::new());
@@ -175,7 +175,7 @@ pub(crate) fn append(log: &mut WorkerLog, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// A record of 64 KiB.
+/// Creates an event with a record of 64 KiB.
 pub(crate) fn large(n: u64) -> UsageEvent {
     UsageEvent { selector: "x".repeat(64 << 10).into(), ..event(n) }
 }
@@ -288,7 +288,7 @@ fn what_was_cut_off_or_scrawled_over_is_passed_over_and_the_rest_is_stored() {
     let scrawl = b"\xff\x00 no frame \xff\xfe\xff";
     frames[5][..scrawl.len()].copy_from_slice(scrawl);
     frames[6][20] ^= 1;
-    // It says that it goes on far beyond the end.
+    // The frame's length now extends far beyond the end of the file.
     frames[8][6] = 0x0f;
     frames.push(vec![b'x'; (1 << 20) + 5]);
     fs::write(&path, frames.concat()).unwrap();
@@ -314,7 +314,7 @@ fn a_last_record_cut_at_any_byte_costs_only_itself() {
     drop(process);
     let last = whole.len() - frames[2].len();
     for cut in last..=whole.len() {
-        // With and without zeros behind it.
+        // The file ends with the cut frame, or with zeros after it.
         for size in [cut, whole.len() + 5_000] {
             let home = TempDir::new().unwrap();
             fs::create_dir(home.path().join("journal")).unwrap();
@@ -394,7 +394,7 @@ fn a_database_that_is_full_keeps_events_waiting_and_recovers() {
     let (path, dir) = (home.path().join("test.db"), home.path().join("journal"));
     let mut db = Connection::open(&path).unwrap();
     migrate(&mut db).unwrap();
-    // Migrations that rebuild tables leave free pages.
+    // Migrations that rebuild tables leave free pages; remove them.
     db.execute_batch("VACUUM").unwrap();
     let pages: i64 = db.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
     db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).unwrap();
