@@ -1,8 +1,8 @@
-//! The secrets of all providers of this process. An upstream may quote a credential that another provider is called
-//! with: one that was sent to it by mistake, or that it shares with others. Diagnostics hold none of them.
+//! The secrets of all providers of this process. An upstream may quote another provider's credential: one that was
+//! sent to it by mistake, or that several providers share. No diagnostic contains any of them.
 //!
-//! The set is made when routing is published and read for diagnostics alone. A text is scanned once, however many
-//! secrets there are: the last bytes of each encoding of a secret are looked up at every place.
+//! The set is built when routing is published and read only for diagnostics. A text is scanned once, regardless of
+//! the number of secrets: every position is looked up in a table of the last bytes of each encoding of a secret.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -13,29 +13,29 @@ use super::known::{base64_cores, hex_forms, percent_decoded};
 use super::{Spans, is_base64, run_end, run_start};
 use crate::secret::Secret;
 
-/// Secrets in every usual encoding.
+/// Secrets in every common encoding.
 #[derive(Debug, Default)]
 pub struct Guarded {
     patterns: Vec<Pattern>,
-    /// The patterns that end with these bytes.
+    /// Indices of the patterns that end with these bytes.
     by_tail: HashMap<[u8; TAIL], Vec<usize>>,
-    /// Bits of the tails that there are, by a hash of them. Nearly every place of a text is done with it.
+    /// A bit set of the hashes of all tails. It rules out nearly every position of a text.
     tails: Box<[u64]>,
 }
 
 #[derive(Debug)]
 struct Pattern {
     bytes: Secret<Vec<u8>>,
-    /// True if all of the base64 around it goes.
+    /// True if the whole surrounding base64 run is redacted.
     is_base64: bool,
 }
 
-/// Makes `secrets` those that no diagnostic of this process holds.
+/// Replaces the secrets that are redacted from all diagnostics of this process.
 pub fn guard(secrets: Guarded) {
     CURRENT.store(Arc::new(secrets));
 }
 
-/// Marks the secrets that are guarded now.
+/// Marks the guarded secrets in `text`.
 pub(super) fn mark(text: &str, spans: &mut Spans) {
     CURRENT.load().mark(text.as_bytes(), spans);
 }
@@ -43,7 +43,7 @@ pub(super) fn mark(text: &str, spans: &mut Spans) {
 static CURRENT: LazyLock<ArcSwap<Guarded>> = LazyLock::new(ArcSwap::default);
 
 impl Guarded {
-    /// Takes the secrets that are long enough to be told from words.
+    /// Builds the set from all secrets that are long enough to be distinguished from words.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let mut guarded = Self { tails: vec![0; WORDS].into(), ..Self::default() };
         let secrets = secrets.into_iter().map(str::trim).filter(|secret| is_secret(secret));
@@ -90,7 +90,7 @@ impl Guarded {
         }
     }
 
-    /// Calls `found` with the place of each pattern.
+    /// Calls `found` with the start and end of each match, and true if its pattern is a base64 core.
     fn find(&self, text: &[u8], mut found: impl FnMut(usize, usize, bool)) {
         for (at, window) in text.windows(TAIL).enumerate() {
             let Ok(tail) = <[u8; TAIL]>::try_from(window) else { continue };
@@ -110,29 +110,29 @@ impl Guarded {
     }
 }
 
-/// True unless it may be a word that stands in for the key of a server that needs none.
+/// Returns true unless `secret` may be a placeholder word, as used for the key of a server that needs none.
 fn is_secret(secret: &str) -> bool {
     secret.len() >= BYTES_MIN
         && secret.len() <= BYTES_MAX
         && (secret.len() >= LONG || secret.bytes().any(|byte| byte.is_ascii_digit()))
 }
 
-/// The word and the bit of a tail in [`Guarded::tails`].
+/// Returns the word index and the bit of a tail in [`Guarded::tails`].
 fn place(tail: [u8; TAIL]) -> (usize, u64) {
     let hash = u64::from_ne_bytes(tail).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (usize::try_from(hash >> 58).unwrap_or_default() % WORDS, 1 << (hash >> 52 & 63))
 }
 
 const TAIL: usize = 8;
-/// 4,096 bits.
+/// The number of words: 4,096 bits.
 const WORDS: usize = 64;
-/// A shorter secret of another provider cannot be told from a word.
+/// The minimum length of a guarded secret: a shorter one cannot be distinguished from a word.
 const BYTES_MIN: usize = 8;
-/// A secret without a digit has at least this length.
+/// The minimum length of a secret without a digit.
 const LONG: usize = 16;
-/// No credential is longer that is sent as it is.
+/// The maximum length of a guarded secret; no credential that is sent verbatim is longer.
 const BYTES_MAX: usize = 8 << 10;
-/// Secrets that are guarded.
+/// The maximum number of guarded secrets.
 const SECRETS_MAX: usize = 20_000;
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Marks the credentials that are known, verbatim and encoded.
+//! Marks the known credentials, verbatim and encoded.
 
 use memchr::memmem;
 
 use super::{Spans, is_base64, is_word, run_end, run_start};
 
-/// A shorter secret is not searched for: words like `test` and `EMPTY` stand in for keys of local servers.
+/// The minimum length of a secret to search for: words like `test` and `EMPTY` are used as keys of local servers.
 pub(super) const SECRET_BYTES_MIN: usize = 6;
-/// So much of the beginning of a secret gives it away, whatever follows.
+/// The length of a secret's prefix that is redacted, whatever follows it.
 const PREFIX_BYTES_MIN: usize = 8;
 
 pub(super) fn mark(text: &str, secret: &str, spans: &mut Spans) {
@@ -28,7 +28,7 @@ fn find(text: &[u8], needle: &[u8], spans: &mut Spans) {
     spans.extend(memmem::find_iter(text, needle).map(|at| at..at.saturating_add(needle.len())));
 }
 
-/// The beginning of a secret, and what is left of it behind a mask.
+/// Marks the prefix of a secret and the rest of it, which may be masked.
 fn mark_prefixes(text: &[u8], secret: &str, spans: &mut Spans) {
     let Some(prefix) = secret.get(..PREFIX_BYTES_MIN) else { return };
     let mut end = 0;
@@ -36,7 +36,7 @@ fn mark_prefixes(text: &[u8], secret: &str, spans: &mut Spans) {
         if at < end {
             continue;
         }
-        // A mask is made of stars, dots or bullets; the last two may be outside ASCII.
+        // A mask consists of asterisks, dots or bullets; dots and bullets may be non-ASCII.
         end = run_end(text, at.saturating_add(prefix.len()), |byte| {
             is_word(byte) || byte == b'.' || byte >= 0x80
         });
@@ -49,13 +49,13 @@ fn hex(secret: &str, digits: &[u8; 16]) -> Vec<u8> {
     secret.bytes().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Returns a secret in hexadecimal digits of both cases.
+/// Returns the secret in lower-case and in upper-case hexadecimal digits.
 pub(super) fn hex_forms(secret: &str) -> [Vec<u8>; 2] {
     [hex(secret, b"0123456789abcdef"), hex(secret, b"0123456789ABCDEF")]
 }
 
-/// Returns what all base64 has in common of anything that holds the secret, which may begin at any of three places in a
-/// group, in both alphabets.
+/// Returns the characters that every base64 encoding of data with the secret in it has in common: one for each of the
+/// three positions of the secret in a group, in both alphabets.
 pub(super) fn base64_cores(secret: &str) -> Vec<Vec<u8>> {
     let mut cores = Vec::new();
     for before in 0..3 {
@@ -74,7 +74,7 @@ pub(super) fn base64_cores(secret: &str) -> Vec<Vec<u8>> {
     cores
 }
 
-/// Marks the whole run of base64 that `core` stands in.
+/// Marks the whole base64 run that contains `core`.
 fn mark_encoded(text: &[u8], core: &[u8], spans: &mut Spans) {
     if core.len() < PREFIX_BYTES_MIN {
         return;
@@ -88,7 +88,7 @@ fn mark_encoded(text: &[u8], core: &[u8], spans: &mut Spans) {
     }
 }
 
-/// The characters of its base64 that depend on the secret alone, with `before` bytes in front of it.
+/// Returns the base64 characters that depend on the secret only, if `before` bytes precede it.
 fn base64_core(secret: &str, before: usize) -> Vec<u8> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut core = Vec::new();
@@ -105,7 +105,7 @@ fn base64_core(secret: &str, before: usize) -> Vec<u8> {
     core.split_off([0, 2, 3].get(before).copied().unwrap_or_default().min(core.len()))
 }
 
-/// The secret with any of its characters written as `%XX`.
+/// Marks the secret with any of its characters written as `%XX`.
 fn mark_percent(text: &[u8], secret: &str, spans: &mut Spans) {
     let (decoded, origins) = percent_decoded(text);
     for found in memmem::find_iter(&decoded, secret) {
@@ -115,7 +115,7 @@ fn mark_percent(text: &[u8], secret: &str, spans: &mut Spans) {
     }
 }
 
-/// Returns a text with each `%XX` decoded, and the place of each of its bytes in `text`.
+/// Returns `text` with each `%XX` decoded, and for each decoded byte its position in `text`.
 pub(super) fn percent_decoded(text: &[u8]) -> (Vec<u8>, Vec<usize>) {
     let (mut decoded, mut origins) = (Vec::with_capacity(text.len()), Vec::with_capacity(text.len()));
     let mut at = 0;

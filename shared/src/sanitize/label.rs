@@ -1,5 +1,5 @@
-//! Marks values that a word before them says are secret: `api_key=..`, `Authorization: Bearer ..`, or an opaque
-//! string within a few words after `key`, `token` or `secret`.
+//! Marks values that a preceding label marks as secret: `api_key=..`, `Authorization: Bearer ..`, or an opaque string
+//! within a few words after `key`, `token` or `secret`.
 
 use super::{Spans, is_word, run_end};
 
@@ -18,13 +18,13 @@ const STRONG: [&str; 12] = [
     "passwd",
     "authorization",
 ];
-/// Ends of names whose values may be credentials, and words after which one may be quoted.
+/// Suffixes of names whose values may be credentials; a credential may also follow them in prose.
 const WEAK: [&str; 8] = ["key", "keys", "token", "secret", "credential", "credentials", "auth", "signature"];
 const SCHEMES: [&str; 4] = ["bearer", "basic", "token", "apikey"];
 
-/// Longest name or scheme that is looked at.
+/// The maximum length of a name or scheme.
 const NAME_BYTES_MAX: usize = 64;
-/// How many words, within how many bytes, after one that announces a credential.
+/// The maximum number of words, and of bytes, between a label in prose and the credential.
 const WORDS_AFTER: usize = 4;
 const BYTES_AFTER: usize = 80;
 
@@ -37,7 +37,7 @@ pub(super) fn mark(text: &str, spans: &mut Spans) {
             continue;
         }
         let end = run_end(bytes, at, is_word);
-        // The digits of `%3F` before a name are no part of it.
+        // The digits of `%3F` before a name do not belong to it.
         let after_percent = at.checked_sub(1).and_then(|before| bytes.get(before)) == Some(&b'%');
         let at_name = if after_percent { at.saturating_add(2).min(end) } else { at };
         let marked = label_at(bytes, at_name, end).and_then(|label| match label {
@@ -45,7 +45,7 @@ pub(super) fn mark(text: &str, spans: &mut Spans) {
             Label::Strong => value(bytes, end, true).or_else(|| quoted_nearby(bytes, end)),
             Label::Weak => value(bytes, end, false).or_else(|| quoted_nearby(bytes, end)),
         });
-        // What is marked is not read again, so that no byte is read more often than labels stand near it.
+        // Marked text is not scanned again, so each byte is read at most once per label near it.
         at = marked.as_ref().map_or(end, |span| span.end.max(end));
         spans.extend(marked);
     }
@@ -72,7 +72,7 @@ fn label_at(text: &[u8], start: usize, end: usize) -> Option<Label> {
     is_weak.then_some(Label::Weak)
 }
 
-/// What stands after `Bearer` or `Basic`.
+/// Returns the span of the value after `Bearer` or `Basic`.
 fn scheme_value(text: &[u8], end: usize) -> Option<std::ops::Range<usize>> {
     let start = skip(text, end, 4, |byte| matches!(byte, b' ' | b'\t' | b'+' | b'"' | b'\'' | b':' | b'='));
     let start = skip_encoded(text, start);
@@ -81,7 +81,7 @@ fn scheme_value(text: &[u8], end: usize) -> Option<std::ops::Range<usize>> {
     (start > end && value.len() >= 6 && !is_prose(value)).then_some(start..value_end)
 }
 
-/// The value after a name and `=` or `:`, with or without quotes.
+/// Returns the span of the value after a name and `=` or `:`, with or without quotes.
 fn value(text: &[u8], end: usize, strong: bool) -> Option<std::ops::Range<usize>> {
     let quote = |byte: u8| matches!(byte, b'"' | b'\'' | b'\\' | b'`');
     let blank = |byte: u8| matches!(byte, b' ' | b'\t');
@@ -105,7 +105,7 @@ fn value(text: &[u8], end: usize, strong: bool) -> Option<std::ops::Range<usize>
     (value.len() >= 4 && (always || !is_prose(value))).then_some(start..value_end)
 }
 
-/// An opaque string shortly after a word like `key`: `Incorrect API key provided: ...`.
+/// Returns the span of an opaque string shortly after a word like `key`: `Incorrect API key provided: ...`.
 fn quoted_nearby(text: &[u8], end: usize) -> Option<std::ops::Range<usize>> {
     let limit = end.saturating_add(BYTES_AFTER).min(text.len());
     let mut at = end;
@@ -120,7 +120,7 @@ fn quoted_nearby(text: &[u8], end: usize) -> Option<std::ops::Range<usize>> {
     None
 }
 
-/// No name of a model, no date and no word has so long a part of letters and digits.
+/// Returns true if `word` has a part of letters and digits that is longer than in any model name, date or word.
 fn is_opaque(word: &[u8]) -> bool {
     word.split(|byte| matches!(byte, b'-' | b'_')).any(|part| {
         let digits = part.iter().filter(|byte| byte.is_ascii_digit()).count();
@@ -134,7 +134,7 @@ fn is_opaque(word: &[u8]) -> bool {
     })
 }
 
-/// Words that are no credential: letters alone and not many, or a short number.
+/// Returns true for text that is not a credential: few characters that are all letters, or a short number.
 fn is_prose(value: &[u8]) -> bool {
     let value = value.trim_ascii_end();
     let end = value.iter().rev().take_while(|byte| matches!(byte, b'.' | b':' | b'=')).count();

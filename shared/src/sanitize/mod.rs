@@ -1,9 +1,10 @@
-//! Takes credential-shaped text out of diagnostics: what an upstream says about a failure may quote the key
-//! that it was called with (ERR-1).
+//! Redacts credential-shaped text from diagnostics: an upstream's error may quote the key that it was called with
+//! (ERR-1).
 //!
-//! Four passes mark what must go, each in linear time: the credentials that are known, in any usual encoding; those of
-//! every other provider of the gateway, which are [guarded](guard); text that has the shape of a vendor's key; and
-//! values that a name, a scheme or a URL says are secret. Prose, names of models and identifiers of requests stay.
+//! Four passes mark the text to redact, each in linear time: the known credentials, in every common encoding; the
+//! credentials of all other providers of the gateway, which are [guarded](guard); text that has the shape of a
+//! vendor's key; and values that a name, a scheme or a URL marks as secret. Prose, model names and request IDs are
+//! kept.
 
 mod guarded;
 mod known;
@@ -15,18 +16,18 @@ use std::ops::Range;
 
 pub use self::guarded::{Guarded, guard};
 
-/// What stands where something was taken out.
+/// The replacement for redacted text.
 pub const MARK: &str = "[redacted]";
 
-/// Rounds after which a text that still changes is given up as a whole.
+/// Rounds after which a text that still changes is redacted as a whole.
 const ROUNDS_MAX: usize = 8;
 
-/// `text` with every occurrence of a `known` secret and everything shaped like a credential replaced by
-/// `[redacted]`. Never applied to model output, only to diagnostics. Known secrets of fewer than
-/// six bytes are too short to be told from prose.
+/// Returns `text` with every occurrence of a `known` secret and everything shaped like a credential replaced by
+/// `[redacted]`. Apply it to diagnostics only, never to model output. Known secrets of fewer than six bytes are
+/// ignored, because they cannot be distinguished from prose.
 pub fn diagnostic<'a>(text: &'a str, known: &[&str]) -> Cow<'a, str> {
     let Some(mut clean) = replaced(text, known) else { return Cow::Borrowed(text) };
-    // A mark may stand where it completes something else; one more round finds nothing almost always.
+    // The mark may complete another match; a second round almost never finds anything.
     for _ in 0..ROUNDS_MAX {
         match replaced(&clean, known) {
             Some(cleaner) if cleaner != clean => clean = cleaner,
@@ -36,7 +37,7 @@ pub fn diagnostic<'a>(text: &'a str, known: &[&str]) -> Cow<'a, str> {
     Cow::Owned(MARK.to_owned())
 }
 
-/// `None` if there is nothing to take out.
+/// Returns `None` if there is nothing to redact.
 fn replaced(text: &str, known: &[&str]) -> Option<String> {
     let mut spans = Vec::new();
     for secret in known {
@@ -64,23 +65,24 @@ fn replaced(text: &str, known: &[&str]) -> Option<String> {
     Some(clean)
 }
 
-/// Letters, digits and what joins them in keys and names; `*` because keys are often shown masked.
+/// Returns true for letters, digits and the characters that join them in keys and names; `*` because keys are often
+/// masked with it.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'*')
 }
 
-/// The characters of both alphabets of base64.
+/// Returns true for the characters of both base64 alphabets.
 fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=')
 }
 
-/// Where the run of bytes that satisfy `is` ends, from `start`.
+/// Returns the end of the run of bytes that satisfy `is`, starting at `start`.
 fn run_end(bytes: &[u8], start: usize, is: impl Fn(u8) -> bool) -> usize {
     let rest = bytes.get(start..).unwrap_or_default();
     start.saturating_add(rest.iter().take_while(|&&byte| is(byte)).count())
 }
 
-/// Where the run of bytes that satisfy `is` begins, up to `end`.
+/// Returns the start of the run of bytes that satisfy `is`, ending at `end`.
 fn run_start(bytes: &[u8], end: usize, is: impl Fn(u8) -> bool) -> usize {
     let before = bytes.get(..end).unwrap_or_default();
     end.saturating_sub(before.iter().rev().take_while(|&&byte| is(byte)).count())

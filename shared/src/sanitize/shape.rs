@@ -1,11 +1,11 @@
-//! Marks text that has the shape of a credential wherever it stands: keys with a vendor's prefix, JSON web
-//! tokens, private keys, and passwords in URLs.
+//! Marks text that has the shape of a credential: keys with a vendor's prefix, JSON web tokens, private keys, and
+//! passwords in URLs.
 
 use memchr::memmem;
 
 use super::{Spans, is_word, run_end};
 
-/// Beginnings of keys, and how many characters must follow for it to be one.
+/// Prefixes of keys, and the minimum number of characters that must follow each.
 const PREFIXES: [(&str, usize); 30] = [
     ("sk-", 8),
     ("sk_", 32),
@@ -39,7 +39,7 @@ const PREFIXES: [(&str, usize); 30] = [
     ("ya29.", 8),
 ];
 
-/// How far a user name and password in a URL are searched for.
+/// The maximum length of a user name and password in a URL.
 const USERINFO_BYTES_MAX: usize = 512;
 
 pub(super) fn mark(text: &str, spans: &mut Spans) {
@@ -68,7 +68,8 @@ fn mark_prefix(text: &[u8], prefix: &[u8], more: usize, spans: &mut Spans) {
     }
 }
 
-/// Keys are shown masked with dots or bullets too; those outside ASCII come in several bytes.
+/// Returns true for the characters of keys. Keys may also be masked with dots or bullets; non-ASCII ones have several
+/// bytes.
 fn is_key(byte: u8) -> bool {
     is_word(byte) || byte == b'.' || byte >= 0x80
 }
@@ -77,7 +78,7 @@ fn dots(body: &[u8]) -> usize {
     body.iter().rev().take_while(|&&byte| byte == b'.').count()
 }
 
-/// Lower-case words joined by hyphens, like a name of a package.
+/// Returns true for lower-case words joined by hyphens, such as a package name.
 fn is_prose(body: &[u8]) -> bool {
     body.len() < 24 && body.iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'-')
 }
@@ -88,7 +89,7 @@ fn begins_word(text: &[u8], at: usize) -> bool {
     encoded || !before.is_some_and(u8::is_ascii_alphanumeric)
 }
 
-/// `eyJ`, the beginning of a JSON object in base64, with at least one dot after it.
+/// Marks `eyJ`, the beginning of a base64-encoded JSON object, and what follows it up to the end of the token.
 fn mark_web_tokens(text: &[u8], spans: &mut Spans) {
     let mut end = 0;
     for at in memmem::find_iter(text, b"eyJ") {

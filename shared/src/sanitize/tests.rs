@@ -1,4 +1,4 @@
-//! What must go, what must stay, and that it always works.
+//! Tests of redacted text, of kept text, and of arbitrary input.
 
 use proptest::prelude::*;
 
