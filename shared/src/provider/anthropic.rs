@@ -1,4 +1,4 @@
-//! `anthropic`: Anthropic's own API, and whoever has the same one. `base_url` is without `/v1`.
+//! `anthropic`: Anthropic's own API and servers of the same API. `base_url` does not include `/v1`.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const LAYOUTS: &[Layout] = &[Layout {
     rules: &[
         PathRule { dialect: Dialect::Messages, calls: ANSWER, template: "/v1/messages" },
         PathRule { dialect: Dialect::Messages, calls: &[Call::Count], template: "/v1/messages/count_tokens" },
-        // For trying, the vendor says; it is spoken where `protocols` asks for it.
+        // Anthropic offers this path for testing only; it is used only if `protocols` lists `chat`.
         PathRule { dialect: Dialect::Chat, calls: ANSWER, template: "/v1/chat/completions" },
     ],
     lists: &[ListRule { host: None, template: "/v1/models?limit=1000", pages: Pages::AfterId }],

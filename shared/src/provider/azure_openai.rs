@@ -1,7 +1,7 @@
-//! `azure_openai`: OpenAI's models in a resource of Azure. A model is named by its deployment.
+//! `azure_openai`: OpenAI's models in an Azure resource. A model is identified by its deployment.
 //!
-//! `base_url` is the endpoint of the resource, below which each deployment has a path of its own and each request a
-//! version; or that and `/openai/v1`, below which everything is as at OpenAI.
+//! `base_url` is the endpoint of the resource, below which each deployment has its own path and each request carries
+//! a version; or that endpoint with `/openai/v1`, below which the paths are the same as OpenAI's.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
 };
 
 const LAYOUTS: &[Layout] = &[
-    // What is listed there are models that could be deployed, not deployments.
+    // The list of this layout contains the models that could be deployed, not the deployments.
     Layout { base_ends: "/openai/v1", rules: OPENAI_RULES, lists: &[], api_version: None },
     Layout { base_ends: "", rules: DEPLOYMENTS, lists: LISTS, api_version: Some("2025-04-01-preview") },
 ];
@@ -40,7 +40,7 @@ const DEPLOYMENTS: &[PathRule] = &[
         calls: ANSWER,
         template: "/openai/deployments/{model}/chat/completions",
     },
-    // Responses has no path by deployment; the model's name in the body is the deployment.
+    // Responses has no path per deployment; the model in the body is the deployment.
     PathRule { dialect: Dialect::Responses, calls: ANSWER, template: "/openai/responses" },
     PathRule {
         dialect: Dialect::Embeddings,
@@ -64,6 +64,6 @@ const DEPLOYMENTS: &[PathRule] = &[
     },
 ];
 
-/// Later versions list no deployments.
+/// The list of deployments, in the last version that has one.
 const LISTS: &[ListRule] =
     &[ListRule { host: None, template: "/openai/deployments?api-version=2022-12-01", pages: Pages::One }];

@@ -1,4 +1,5 @@
-//! `bedrock`: Amazon Bedrock by its Converse API. A model is named by its id, an inference profile or an ARN.
+//! `bedrock`: Amazon Bedrock through its Converse API. A model is identified by its ID, an inference profile or an
+//! ARN.
 
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ const LAYOUTS: &[Layout] = &[Layout {
         rule(&[Call::Whole], "/model/{model}/converse"),
         rule(&[Call::Stream], "/model/{model}/converse-stream"),
         rule(&[Call::Count], "/model/{model}/count-tokens"),
-        // A few models only; `protocols` says so.
+        // Only a few models support these paths; they must be listed in `protocols`.
         PathRule { dialect: Dialect::Chat, calls: ANSWER, template: "/openai/v1/chat/completions" },
         PathRule { dialect: Dialect::Responses, calls: ANSWER, template: "/openai/v1/responses" },
     ],

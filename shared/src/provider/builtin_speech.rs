@@ -1,4 +1,4 @@
-//! `builtin_speech`: a voice inside the process, which needs no network and no key (AUD-2).
+//! `builtin_speech`: speech synthesis inside the process, without network and key (AUD-2).
 
 use std::time::Duration;
 

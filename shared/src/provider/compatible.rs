@@ -1,4 +1,4 @@
-//! `compatible`: anybody's server that speaks OpenAI Chat Completions.
+//! `compatible`: any server that speaks OpenAI Chat Completions.
 
 use std::time::Duration;
 

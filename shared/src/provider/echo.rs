@@ -1,4 +1,4 @@
-//! `echo`: answers inside the process, deterministically; the fault lab for rehearsing failover.
+//! `echo`: answers inside the process, deterministically; used to rehearse failover.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `gemini`: Google's Gemini API with an API key. `base_url` is with or without the version at its end.
+//! `gemini`: Google's Gemini API with an API key. `base_url` may end with the version.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     quirks: Quirks { counts_whole: true, ..QUIRKS },
 };
 
-/// Gemini, wherever it runs.
+/// The quirks of Gemini, at every provider that runs it.
 pub(super) const QUIRKS: Quirks = Quirks { top_k: true, files: true, stops_max: Some(5), ..Quirks::PLAIN };
 
 const LAYOUTS: &[Layout] = &[

@@ -1,4 +1,4 @@
-//! `local_server`: a model server on this machine or network that asks for no credential.
+//! `local_server`: a model server on this machine or network that requires no credential.
 
 use std::time::Duration;
 

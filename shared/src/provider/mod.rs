@@ -1,4 +1,4 @@
-//! The provider kinds: one file each, facts and pure functions. A difference between kinds is a field of
+//! The provider kinds: one file each, with constants and pure functions. A difference between kinds is a field of
 //! [`ProviderKind`], never an `if kind ==` elsewhere.
 
 use std::time::Duration;
@@ -21,107 +21,109 @@ pub mod quirks;
 pub mod sigv4;
 mod vertex;
 
-/// A sort of provider (CFG-4).
+/// A provider kind (CFG-4).
 #[derive(Debug)]
 pub struct ProviderKind {
     /// The value of `type` in the configuration.
     pub name: &'static str,
-    /// Values that are read as the same.
+    /// Other accepted values of `type`.
     pub other_names: &'static [&'static str],
-    /// One line for people.
+    /// A one-line description for people.
     pub summary: &'static str,
-    /// Where requests go.
+    /// The source of the base URL.
     pub reach: Reach,
-    /// How a credential is sent.
+    /// The way in which the credential is sent.
     pub auth: Auth,
-    /// Whether an instance without `api_key` makes sense.
+    /// True if an instance must have an `api_key`.
     pub api_key_required: bool,
-    /// The fields of an instance that mean something to it, of those that only some kinds have.
+    /// The optional fields that instances of this kind accept.
     pub fields: &'static [Field],
-    /// Dialects that an instance speaks natively unless `protocols` says otherwise.
+    /// The dialects that an instance speaks natively unless `protocols` overrides them.
     pub dialects: &'static [Dialect],
-    /// Which of them a model speaks, where that is not all: by how its name begins, the first that fits. Where
-    /// nothing fits, and where a model's own protocols are known, this says nothing.
+    /// The dialects of model families, if a model speaks only some of the kind's dialects: the first entry whose
+    /// prefix matches the model name applies. Without a match, or if a model's own protocols are known, this list is
+    /// ignored.
     pub families: &'static [(&'static str, &'static [Dialect])],
-    /// Where it answers what: the first whose end of a base URL fits.
+    /// The path layouts; the first one whose suffix matches the base URL applies.
     pub layouts: &'static [Layout],
-    /// Ends of a base URL that a vendor's own SDK adds itself.
+    /// Suffixes of a base URL that a vendor's own SDK appends itself.
     pub added_by_sdk: &'static [&'static str],
-    /// Headers of every request in which nobody else has set them.
+    /// Default headers of every request, sent unless they are set otherwise.
     pub headers: &'static [(&'static str, &'static str)],
-    /// Its models, where no list of them can be read.
+    /// The kind's models, if no list of them can be read.
     pub models: &'static [&'static str],
-    /// Bounds an attempt up to the response head (CFG-3).
+    /// The default timeout of an attempt up to the response head (CFG-3).
     pub timeout: Duration,
-    /// What sets it apart from others of its protocol.
+    /// Differences from other servers of the same protocol.
     pub quirks: Quirks,
 }
 
 impl ProviderKind {
-    /// Where it answers what below a base URL with the path `base`.
+    /// Returns the path layout for a base URL with the path `base`.
     pub fn layout(&self, base: &str) -> Option<&'static Layout> {
         self.layouts.iter().find(|layout| base.ends_with(layout.base_ends))
     }
 
-    /// What a model of this name speaks; none where that is all that its instance speaks.
+    /// Returns the dialects of a model with this name; `None` if it speaks all dialects of its instance.
     pub fn dialects_of(&self, model: &str) -> Option<&'static [Dialect]> {
         let family = self.families.iter().find(|(start, _)| model.starts_with(start));
         family.map(|(_, dialects)| *dialects)
     }
 
-    /// Whether `field` means something to an instance.
+    /// Returns true if instances of this kind accept `field`.
     pub fn has(&self, field: Field) -> bool {
         self.fields.contains(&field)
     }
 }
 
-/// Where the requests of a kind go.
+/// The source of a kind's base URL.
 #[derive(Clone, Copy, Debug)]
 pub enum Reach {
-    /// `base_url` must be given.
+    /// `base_url` is required.
     BaseUrl,
-    /// `base_url` when given, else this address.
+    /// `base_url` if configured, otherwise this address.
     Known(&'static str),
-    /// `base_url` when given, else what the fields of the instance make of it.
+    /// `base_url` if configured, otherwise the address computed from the fields of the instance.
     Placed(fn(&Place<'_>) -> Result<String, Missing>),
-    /// Answered inside the process.
+    /// Requests are answered inside the process.
     InProcess(Inside),
 }
 
-/// What answers inside the process.
+/// The implementation of an in-process provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inside {
-    /// The prompt's own words.
+    /// Repeats the prompt.
     Echo,
-    /// A voice.
+    /// Synthesizes speech.
     Speech,
 }
 
-/// How the credential of an instance goes upstream.
+/// The way in which the credential of an instance is sent upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auth {
     /// `Authorization: Bearer KEY`.
     Bearer,
-    /// This header, its value the key.
+    /// This header with the key as its value.
     Header(&'static str),
-    /// A pair `ACCESS_KEY_ID:SECRET_ACCESS_KEY`, perhaps with `:SESSION_TOKEN`, signs each request for this service;
-    /// any other key goes as a bearer token.
+    /// A key pair `ACCESS_KEY_ID:SECRET_ACCESS_KEY`, optionally followed by `:SESSION_TOKEN`, signs each request for
+    /// this service; any other key is sent as a bearer token.
     Aws {
         /// The service of the signature.
         service: &'static str,
     },
-    /// A bearer token: the key itself, or what Google gives for the account that the key describes, or for the
-    /// machine's own where there is no key.
+    /// A bearer token: the key itself, or an access token that Google issues for the account that the key describes,
+    /// or for the machine's own account if there is no key.
     Google,
-    /// The header `api-key`, its value the key; or a bearer token: the key itself, or what Microsoft Entra gives for the
-    /// application `TENANT_ID:CLIENT_ID:CLIENT_SECRET` or for `managed_identity`, which is the machine's own.
+    /// The header `api-key` with the key as its value; or a bearer token: the key itself, or an access token that
+    /// Microsoft Entra issues for the application `TENANT_ID:CLIENT_ID:CLIENT_SECRET` or for `managed_identity`, the
+    /// machine's own identity.
     Azure,
-    /// Nothing is sent.
+    /// No credential is sent.
     None,
 }
 
 impl Auth {
-    /// The header in which the credential stands.
+    /// Returns the name of the header that carries the credential.
     pub fn header(self) -> &'static str {
         match self {
             Self::Header(name) => name,
@@ -131,23 +133,23 @@ impl Auth {
     }
 }
 
-/// A field that only instances of some kinds have.
+/// A field that only instances of some kinds accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// Where a cloud's data centre is.
+    /// The region of a cloud.
     Region,
-    /// Who pays.
+    /// The cloud project that is billed.
     Project,
-    /// Where a cloud's data centre is.
+    /// The location of a cloud.
     Location,
-    /// Which version of an API is spoken.
+    /// The version of the API.
     ApiVersion,
-    /// The voice where a speech request names none.
+    /// The voice for speech requests that specify none.
     DefaultVoice,
 }
 
 impl Field {
-    /// The name in the configuration.
+    /// Returns the field's name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Region => "region",
@@ -159,7 +161,7 @@ impl Field {
     }
 }
 
-/// Every kind that this release can route to.
+/// Every kind that this release supports.
 pub static KINDS: &[&ProviderKind] = &[
     &compatible::KIND,
     &local_server::KIND,
@@ -173,15 +175,15 @@ pub static KINDS: &[&ProviderKind] = &[
     &echo::KIND,
 ];
 
-/// Kinds of the specification that this release knows by name and does not serve yet.
+/// Specified kinds that this release recognises by name but does not support yet.
 pub static KINDS_TO_COME: &[&str] = &["extension", "oauth_partner"];
 
-/// The kind called `name`, which may be one of its other names.
+/// Returns the kind with this name or alternative name.
 pub fn kind(name: &str) -> Option<&'static ProviderKind> {
     KINDS.iter().copied().find(|kind| kind.name == name || kind.other_names.contains(&name))
 }
 
-/// What servers of OpenAI's API are asked for natively. Few of them have Responses, so that has to be said.
+/// The native dialects of servers of OpenAI's API. Few of them support Responses, so it must be configured.
 const COMPATIBLE_DIALECTS: &[Dialect] =
     &[Dialect::Chat, Dialect::Embeddings, Dialect::Speech, Dialect::Transcription, Dialect::Images];
 

@@ -24,7 +24,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     quirks: QUIRKS,
 };
 
-/// What OpenAI's models are asked for, whoever runs them.
+/// The dialects of OpenAI's models, at every provider that runs them.
 pub(super) const DIALECTS: &[Dialect] = &[
     Dialect::Chat,
     Dialect::Responses,
@@ -35,7 +35,7 @@ pub(super) const DIALECTS: &[Dialect] = &[
     Dialect::Videos,
 ];
 
-/// OpenAI's models, whoever runs them.
+/// The quirks of OpenAI's models, at every provider that runs them.
 pub(super) const QUIRKS: Quirks = Quirks {
     output_limit: OutputLimit::MaxCompletionTokens,
     developer_role: true,

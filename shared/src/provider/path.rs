@@ -1,102 +1,102 @@
-//! Where below its base URL each kind of provider answers what.
+//! The paths of each provider kind below its base URL.
 //!
-//! A rule is a template. What an instance knows is filled in once, when its configuration is read, so that serving
-//! only copies a reference; what only a request knows (a model, the id of an operation) is percent-encoded into it,
-//! so that no name can reach another path.
+//! A rule is a template. The fields of an instance are filled in once, when its configuration is read, so that
+//! serving only copies a reference. Values of a request (a model, the ID of an operation) are percent-encoded into
+//! the template, so that no name can reach another path.
 
 use http::uri::PathAndQuery;
 
 use crate::operation::Dialect;
 
-/// What is asked of a target in a dialect.
+/// The kind of call to a target in a dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// An answer in one piece.
+    /// A request for a whole answer.
     Whole,
-    /// An answer as a stream.
+    /// A request for an answer as a stream.
     Stream,
-    /// How many tokens a request has.
+    /// A request for the number of tokens of a request.
     Count,
-    /// What a model says that has a method of its own, as those of Google that make images.
+    /// A request for a prediction: some models, such as Google's image models, have a separate method.
     Predict,
-    /// The beginning of a long-running operation.
+    /// The start of a long-running operation.
     Start,
-    /// How far a long-running operation is: what is read at the address that its id makes.
+    /// A request for the state of a long-running operation, at an address that contains its ID.
     Poll,
-    /// The same, where its id is posted to the address of its model.
+    /// The same request, with the ID posted to the address of the model.
     PollByPost,
-    /// What a long-running operation has made.
+    /// A request for the result of a long-running operation.
     Content,
 }
 
 impl Call {
-    /// An answer, as a stream or in one piece.
+    /// Returns the call for an answer, as a stream or in one piece.
     pub fn answer(stream: bool) -> Self {
         if stream { Self::Stream } else { Self::Whole }
     }
 }
 
-/// Where calls of one dialect go, below the base URL.
+/// The path of some calls of one dialect, below the base URL.
 #[derive(Debug)]
 pub struct PathRule {
     /// The dialect.
     pub dialect: Dialect,
-    /// What is asked for there.
+    /// The calls that use this path.
     pub calls: &'static [Call],
-    /// As `/models/{model}:generateContent`. `{region}`, `{project}` and `{location}` are the instance's own fields,
-    /// `{model}` is the model of a request, and `{id}` is the id of an operation, which may hold slashes. What stands
-    /// between `<` and `>` is left out where the credential implies it.
+    /// The path template, such as `/models/{model}:generateContent`. `{region}`, `{project}` and `{location}` are
+    /// fields of the instance, `{model}` is the model of a request, and `{id}` is the ID of an operation, which may
+    /// contain slashes. The part between `<` and `>` is omitted if the credential implies it.
     pub template: &'static str,
 }
 
-/// The rules that hold for base URLs that end in a certain way.
+/// The rules for base URLs with a certain suffix.
 #[derive(Debug)]
 pub struct Layout {
-    /// The end of the base URL's path; empty fits every one.
+    /// The suffix of the base URL's path; an empty one matches every path.
     pub base_ends: &'static str,
-    /// The rules. A dialect without one is not spoken there.
+    /// The rules. A dialect without a rule is not supported.
     pub rules: &'static [PathRule],
-    /// Where models are listed, all of these together; none where nothing lists them.
+    /// The lists of models, which are combined; empty if there are none.
     pub lists: &'static [ListRule],
-    /// The `api-version` of requests, where one belongs to each; the instance's own wins over it.
+    /// The default `api-version`, if requests need one; the instance's own takes precedence.
     pub api_version: Option<&'static str>,
 }
 
 /// One list of models.
 #[derive(Debug)]
 pub struct ListRule {
-    /// Another address than the kind's own base URL, which goes before the template. Where an instance has a base
-    /// URL of its own, its lists are below that.
+    /// The base URL of the list, if it differs from the kind's own. An instance with a configured base URL has its
+    /// lists below that instead.
     pub host: Option<&'static str>,
-    /// As in [`PathRule`].
+    /// The path template, as in [`PathRule`].
     pub template: &'static str,
-    /// How a long list goes on.
+    /// The pagination of the list.
     pub pages: Pages,
 }
 
-/// How a list that does not fit into one answer goes on.
+/// The pagination of a list that may span several responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// It is always whole.
+    /// The list is always complete.
     One,
-    /// `has_more` and `last_id`, which is the next request's `after_id`.
+    /// `has_more` and `last_id`; the latter is the next request's `after_id`.
     AfterId,
-    /// `nextPageToken`, which is the next request's `pageToken`.
+    /// `nextPageToken`, the next request's `pageToken`.
     PageToken,
-    /// `nextToken`, which is the next request's `nextToken`.
+    /// `nextToken`, the next request's `nextToken`.
     NextToken,
 }
 
-/// Where an instance lists models.
+/// The address of one list of models of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListAddress {
-    /// The whole address of the first page.
+    /// The full URL of the first page.
     pub url: String,
-    /// How it goes on.
+    /// The pagination of the list.
     pub pages: Pages,
 }
 
-/// What a template may refer to of an instance's own.
+/// The fields of an instance that a template may refer to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Place<'a> {
     /// `{region}`.
@@ -107,18 +107,19 @@ pub struct Place<'a> {
     pub location: Option<&'a str>,
     /// `{api_version}`.
     pub api_version: Option<&'a str>,
-    /// The credential itself says where, so that paths leave out what stands between `<` and `>`.
+    /// True if the credential implies the location, so that paths omit the part between `<` and `>`.
     pub is_implied: bool,
 }
 
-/// The paths of one instance, the base URL's own included.
+/// The paths of one instance, including the base URL's own path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paths(Vec<(Dialect, Call, Path)>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Path {
     Ready(PathAndQuery),
-    /// A name belongs between the two; with slashes or without.
+    /// A path with a gap for a name between the two parts; the third field determines the encoding of slashes in the
+    /// name.
     Named(Box<str>, Box<str>, Slashes),
 }
 
@@ -129,7 +130,7 @@ enum Slashes {
 }
 
 impl Paths {
-    /// The paths of `layout` below `base`, the path of a base URL without a slash at its end.
+    /// Builds the paths of `layout` below `base`, the path of a base URL without a trailing slash.
     pub fn new(layout: &Layout, base: &str, place: &Place<'_>) -> Result<Self, Missing> {
         let mut paths = Vec::new();
         for rule in layout.rules {
@@ -139,24 +140,24 @@ impl Paths {
         Ok(Self(paths))
     }
 
-    /// Whether anything is asked for in `dialect`.
+    /// Returns true if the instance has a path for any call in `dialect`.
     pub fn has(&self, dialect: Dialect) -> bool {
         self.0.iter().any(|(own, _, _)| *own == dialect)
     }
 
-    /// Every dialect in which something is asked for, each once.
+    /// Returns every dialect that has a path, each once.
     pub fn dialects(&self) -> Vec<Dialect> {
         let mut dialects: Vec<_> = self.0.iter().map(|(dialect, _, _)| *dialect).collect();
         dialects.dedup();
         dialects
     }
 
-    /// The path of `call` in `dialect`; `name` is the model, or the id of an operation.
+    /// Returns the path of `call` in `dialect`; `name` is the model, or the ID of an operation.
     pub fn of(&self, dialect: Dialect, call: Call, name: &str) -> Option<PathAndQuery> {
         self.find(dialect, call)?.with(name)
     }
 
-    /// Every path as text, with the places of names left open.
+    /// Returns every path as text, with `{}` in place of names.
     pub fn texts(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|(_, _, path)| match path {
             Path::Ready(path) => path.as_str().to_owned(),
@@ -169,12 +170,12 @@ impl Paths {
     }
 }
 
-/// A field that an instance must have for its paths.
+/// A field that an instance needs for its paths but does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing(pub &'static str);
 
 impl Layout {
-    /// The addresses of the lists of models. `base_url`, without a slash at its end, is the kind's own or, if
+    /// Returns the addresses of the lists of models. `base_url`, without a trailing slash, is the kind's own or, if
     /// `is_own`, the instance's.
     pub fn lists(
         &self,
@@ -191,7 +192,7 @@ impl Layout {
     }
 }
 
-/// `template` with everything in it that is the instance's own.
+/// Fills the instance's fields into `template` and appends the `api-version`, if the layout or the instance has one.
 fn filled(layout: &Layout, template: &str, place: &Place<'_>) -> Result<String, Missing> {
     let mut text = fill(template, place)?;
     if let Some(version) = place.api_version.or(layout.api_version)
@@ -203,7 +204,7 @@ fn filled(layout: &Layout, template: &str, place: &Place<'_>) -> Result<String, 
     Ok(text)
 }
 
-/// `template`, a path or a base URL, with the fields of `place` that it refers to.
+/// Fills the fields of `place` into `template`, a path or a base URL.
 pub fn fill(template: &str, place: &Place<'_>) -> Result<String, Missing> {
     let mut text = match (template.split_once('<'), place.is_implied) {
         (Some((before, rest)), true) => {
@@ -249,7 +250,8 @@ impl Path {
     }
 }
 
-/// Percent-encodes everything but letters, digits and `-._~@`. None: a part of the name means another path.
+/// Percent-encodes everything except letters, digits and `-._~@`. Returns `None` if the name is empty or one of its
+/// segments is `.` or `..`.
 fn encode(name: &str, slashes: Slashes, out: &mut String) -> Option<()> {
     if name.is_empty() || name.split('/').any(|part| part == "." || part == "..") {
         return None;
@@ -266,10 +268,10 @@ fn encode(name: &str, slashes: Slashes, out: &mut String) -> Option<()> {
     Some(())
 }
 
-/// An answer in either form.
+/// The calls for an answer in either form.
 pub(super) const ANSWER: &[Call] = &[Call::Whole, Call::Stream];
 
-/// OpenAI's paths, and where servers of its API speak Anthropic's protocol, if they do.
+/// OpenAI's paths, and the paths at which some servers of its API support Anthropic's protocol.
 pub(super) const OPENAI_RULES: &[PathRule] = &[
     PathRule { dialect: Dialect::Chat, calls: ANSWER, template: "/chat/completions" },
     PathRule { dialect: Dialect::Responses, calls: ANSWER, template: "/responses" },

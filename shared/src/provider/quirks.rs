@@ -1,51 +1,53 @@
-//! What sets servers of one protocol apart. A kind has its own; an entry of the registry may say otherwise.
+//! The differences between servers of one protocol. Each kind has its own; an entry of the registry may override
+//! them.
 
 use serde::{Deserialize, Serialize};
 
-/// See the module.
+/// The differences of a server from others of the same protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quirks {
-    /// The member of a chat request that bounds the answer's tokens.
+    /// The member of a chat request that limits the output tokens.
     pub output_limit: OutputLimit,
-    /// What ids of tool calls look like.
+    /// The accepted format of tool call IDs.
     pub tool_ids: ToolIds,
-    /// Names of tools are words of at most 64 characters.
+    /// True if tool names are words of at most 64 characters.
     pub word_tool_names: bool,
-    /// `stream_options` is known, so that usage can be asked for on a stream. Who does not know it sends usage unasked,
-    /// or refuses the request.
+    /// True if the server supports `stream_options`, with which usage can be requested on a stream. A server that
+    /// does not either sends usage unasked or rejects the request.
     pub stream_options: bool,
-    /// Answers can be held to a JSON schema.
+    /// True if answers can be constrained to a JSON schema.
     pub json_schema: bool,
-    /// Tools can be `strict`.
+    /// True if tools can be `strict`.
     pub strict_tools: bool,
-    /// System text is called `developer`.
+    /// True if the role of system text is `developer`.
     pub developer_role: bool,
-    /// System text may stand at the beginning alone, in one message: the templates of many open models refuse more.
+    /// True if system text is accepted only at the beginning, in one message: the templates of many open models
+    /// reject anything else.
     pub leading_system: bool,
-    /// Thoughts that led to calls of tools must come back with the results, as `reasoning_content`.
+    /// True if the reasoning that led to tool calls must be returned with the results, as `reasoning_content`.
     pub reasoning_back: bool,
-    /// How many sequences may end an answer, if that is bounded.
+    /// The maximum number of stop sequences, if limited.
     pub stops_max: Option<usize>,
-    /// Tools whose input is free text are known.
+    /// True if tools with free-text input are supported.
     pub custom_tools: bool,
-    /// Files can stand in a message.
+    /// True if messages may contain files.
     pub files: bool,
-    /// `top_k` is known.
+    /// True if `top_k` is supported.
     pub top_k: bool,
-    /// The refusal of an assistant stands in a member of its own (`refusal`), not in the text.
+    /// True if an assistant's refusal is a separate member (`refusal`) instead of part of the text.
     pub refusals: bool,
-    /// Images come inline unasked, and only DALL-E models may be asked for it.
+    /// True if images are returned inline by default, and only DALL-E models accept the option that requests it.
     pub inline_images: bool,
-    /// The version of the protocol, where the body of a Messages request says it in place of a header, and in place
-    /// of the model, which the path names.
+    /// The protocol version, if the body of a Messages request contains it instead of a header, and instead of the
+    /// model, which is part of the path.
     pub messages_version: Option<&'static str>,
-    /// The values of `anthropic-beta` that are known where it counts tokens, if others are refused there.
+    /// The values of `anthropic-beta` that token counting accepts, if it rejects others.
     pub count_betas: Option<&'static [&'static str]>,
-    /// Tokens are counted of a whole Gemini request, in `generateContentRequest`.
+    /// True if tokens are counted for a whole Gemini request, in `generateContentRequest`.
     pub counts_whole: bool,
 }
 
-/// The member of a chat request that bounds the answer's tokens.
+/// The member of a chat request that limits the output tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each variant is named as the member")]
@@ -55,7 +57,7 @@ pub enum OutputLimit {
 }
 
 impl OutputLimit {
-    /// The name of the member.
+    /// Returns the name of the member.
     pub fn field(self) -> &'static str {
         match self {
             Self::MaxTokens => "max_tokens",
@@ -64,7 +66,7 @@ impl OutputLimit {
     }
 }
 
-/// What ids of tool calls look like.
+/// The format of tool call IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolIds {
@@ -75,7 +77,7 @@ pub enum ToolIds {
 }
 
 impl Quirks {
-    /// A server of which nothing particular is known.
+    /// The quirks of a server with no known peculiarities.
     pub const PLAIN: Self = Self {
         output_limit: OutputLimit::MaxTokens,
         tool_ids: ToolIds::Word,
@@ -98,7 +100,7 @@ impl Quirks {
     };
 }
 
-/// Quirks that differ from those of the kind.
+/// Overrides of a kind's quirks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Differing {
@@ -129,7 +131,7 @@ pub struct Differing {
 }
 
 impl Differing {
-    /// `kind`, but for what differs.
+    /// Returns the quirks of `kind` with these overrides applied.
     pub fn over(&self, kind: Quirks) -> Quirks {
         Quirks {
             output_limit: self.output_limit.unwrap_or(kind.output_limit),

@@ -1,4 +1,4 @@
-//! Signatures of AWS, version 4: each request is signed with a key that is good for one day, one region and one
+//! AWS signatures, version 4: each request is signed with a key that is valid for one day, one region and one
 //! service.
 
 use http::header::AUTHORIZATION;
@@ -17,31 +17,31 @@ pub struct Signer {
     pub region: String,
     /// The service of the credential scope.
     pub service: &'static str,
-    /// Not secret.
+    /// The access key ID, which is not secret.
     pub access_key_id: String,
-    /// Never sent.
+    /// The secret access key, which is never sent.
     pub secret_access_key: Secret<String>,
-    /// Sent with each request, where the key pair is a temporary one.
+    /// Sent with each request, if the key pair is temporary.
     pub session_token: Option<Secret<String>>,
 }
 
 /// The parts of a request that are signed.
 #[derive(Clone, Copy, Debug)]
 pub struct Signable<'a> {
-    /// `GET` or `POST`.
+    /// The method: `GET` or `POST`.
     pub method: &'a str,
-    /// As in the `Host` header.
+    /// The value of the `Host` header.
     pub host: &'a str,
-    /// As on the wire.
+    /// The path and query as on the wire.
     pub path: &'a PathAndQuery,
-    /// As in the header, where there is a body.
+    /// The value of the `Content-Type` header, if the request has a body.
     pub content_type: Option<&'a str>,
-    /// SHA-256 of the body.
+    /// The SHA-256 of the body.
     pub body: [u8; 32],
 }
 
 impl Signer {
-    /// The headers that sign `request`, sent `unix_s` seconds after the Unix epoch.
+    /// Returns the headers that sign `request`, sent `unix_s` seconds after the Unix epoch.
     pub fn sign(&self, request: &Signable<'_>, unix_s: u64) -> Vec<(HeaderName, HeaderValue)> {
         let moment = moment(unix_s);
         let day = moment.get(..8).unwrap_or_default();
@@ -78,7 +78,7 @@ impl Signer {
         fields.into_iter().filter_map(sensitive).collect()
     }
 
-    /// The signature of `text` with the key of `day`.
+    /// Returns the signature of `text` with the key of `day`.
     fn key(&self, day: &str, text: &str) -> Vec<u8> {
         let first = format!("AWS4{}", self.secret_access_key.expose()).into_bytes();
         [day, &self.region, self.service, "aws4_request", text].iter().fold(first, |key, part| {
@@ -87,7 +87,7 @@ impl Signer {
     }
 }
 
-/// The SHA-256 of a body in pieces.
+/// Returns the SHA-256 of a body in pieces.
 pub fn sha256<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut body = Context::new(&SHA256);
     pieces.for_each(|piece| body.update(piece));
@@ -96,7 +96,7 @@ pub fn sha256<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
     sum
 }
 
-/// The request as both sides write it down before they hash it.
+/// Returns the canonical request, which client and server hash.
 fn canonical(request: &Signable<'_>, headers: &[(&str, &str)], names: &str) -> String {
     let mut text =
         format!("{}\n{}\n{}\n", request.method, encoded_path(request.path.path()), query(request.path));
@@ -107,7 +107,7 @@ fn canonical(request: &Signable<'_>, headers: &[(&str, &str)], names: &str) -> S
     text
 }
 
-/// Every service but S3 has the path that is on the wire encoded once more.
+/// Percent-encodes the wire path once more, as every service except S3 requires.
 fn encoded_path(path: &str) -> String {
     let mut out = String::with_capacity(path.len() + 16);
     for byte in path.bytes() {
@@ -121,7 +121,7 @@ fn encoded_path(path: &str) -> String {
     out
 }
 
-/// The query in the order of its names. It is encoded on the wire already, as every template and name is.
+/// Returns the query sorted by name. It is already encoded on the wire, as all templates and names are.
 fn query(path: &PathAndQuery) -> String {
     let mut pairs: Vec<String> = path
         .query()
@@ -138,7 +138,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// As `20261121T000000Z`.
+/// Formats a time as `20261121T000000Z`.
 fn moment(unix_s: u64) -> String {
     let at = i64::try_from(unix_s).ok().and_then(|unix_s| Timestamp::from_second(unix_s).ok());
     at.unwrap_or(Timestamp::MAX).strftime("%Y%m%dT%H%M%SZ").to_string()
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// In two pieces.
+    /// Hashes `body` in two pieces.
     fn of(body: &str) -> [u8; 32] {
         let (first, second) = body.as_bytes().split_at(body.len() / 3);
         sha256([first, second].into_iter())
@@ -177,7 +177,7 @@ mod tests {
         found.1.to_str().unwrap().to_owned()
     }
 
-    /// Of AWS's published test suite for version 4: 30 August 2015, 12:36:00, service `service`.
+    /// Vectors from AWS's published test suite for version 4: 30 August 2015, 12:36:00, service `service`.
     #[test]
     fn the_published_suite_is_signed_as_published() {
         let empty = "";
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Signatures that botocore made for the model ids of Bedrock, which are percent-encoded on the wire.
+    /// Vectors that botocore computed for Bedrock model IDs, which are percent-encoded on the wire.
     #[test]
     fn an_encoded_model_id_is_signed_as_botocore_does() {
         let index: Value =

@@ -1,4 +1,4 @@
-//! What holds for every kind, and where each answers what.
+//! Tests of properties of every kind and of the paths of each.
 
 use super::path::{Call, Paths};
 use super::*;

@@ -1,4 +1,4 @@
-//! `vertex`: Gemini and Claude in a project of Google Cloud. The control service gets its access tokens.
+//! `vertex`: Gemini and Claude in a Google Cloud project. The control service obtains its access tokens.
 
 use std::time::Duration;
 
@@ -26,11 +26,13 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     quirks: Quirks { messages_version: Some("vertex-2023-10-16"), count_betas: Some(COUNT_BETAS), ..QUIRKS },
 };
 
-/// Its counting of Claude's tokens answers 400 to any other, among them betas that its answers take.
+/// The betas that Vertex AI's token counting for Claude accepts. It responds with 400 to any other, including betas
+/// that its answers accept.
 const COUNT_BETAS: &[&str] =
     &["claude-code-20250219", "interleaved-thinking-2025-05-14", "context-management-2025-06-27"];
 
-/// Each location has an address of its own but for `global`, and two that stand for many.
+/// Returns the base URL of a location. Each location has its own host, except `global` and the multi-regions `us` and
+/// `eu`.
 fn base_url(place: &Place<'_>) -> Result<String, Missing> {
     Ok(match place.location.ok_or(Missing("location"))? {
         "global" => "https://aiplatform.googleapis.com".to_owned(),
@@ -74,14 +76,14 @@ const RULES: &[PathRule] = &[
         &[Call::Stream],
         "/v1/<projects/{project}/locations/{location}/>publishers/anthropic/models/{model}:streamRawPredict",
     ),
-    // The body names the model.
+    // The body contains the model.
     claude(
         &[Call::Count],
         "/v1/<projects/{project}/locations/{location}/>publishers/anthropic/models/count-tokens:rawPredict",
     ),
 ];
 
-/// The list of Google Cloud is of all publishers' models and needs rights of its own, so these are known from here.
+/// The known models. Google Cloud's list contains the models of all publishers and requires additional permissions.
 const MODELS: &[&str] =
     &["gemini-2.5-flash", "gemini-2.5-flash-lite", "gemini-2.5-pro", "gemini-embedding-001"];
 
@@ -93,5 +95,5 @@ const fn claude(calls: &'static [Call], template: &'static str) -> PathRule {
     PathRule { dialect: Dialect::Messages, calls, template }
 }
 
-/// Each publisher's models have a protocol of their own.
+/// The dialect of each publisher's models.
 const FAMILIES: &[(&str, &[Dialect])] = &[("claude-", &[Dialect::Messages]), ("", &[Dialect::Gemini])];
