@@ -15,25 +15,25 @@ use crate::routing::{ProviderInstance, Target};
 /// The result of authentication: all that later stages may ask about the caller.
 #[derive(Debug)]
 pub struct Access {
-    /// The key's id; `admin` for static keys, `local` in the unauthenticated local mode.
+    /// The key's ID; `admin` for static keys, `local` in the unauthenticated local mode.
     pub key: KeyId,
-    /// What the caller may do.
+    /// The caller's role.
     pub role: Role,
     /// The project that pays, if any.
     pub project: Option<ProjectId>,
-    /// The human the key stands for, if any.
+    /// The human that the key acts as, if any.
     pub acts_as: Option<PrincipalId>,
-    /// When the key stops working, in milliseconds since the Unix epoch.
+    /// The expiry of the key, in milliseconds since the Unix epoch.
     pub expires_at_ms: Option<u64>,
-    /// What the key may use, and what its project may use; both must agree (AUTH-2).
+    /// The allowlists of the key and of its project; a request must pass all of them (AUTH-2).
     pub allowlists: Vec<Arc<Allowlist>>,
-    /// The limits that may count a request of this caller; their scopes say which do. None is hard for
-    /// administrators (AUTH-2).
+    /// The limits that may count a request of this caller; the scope of each limit decides. Administrators have no
+    /// hard limits (AUTH-2).
     pub quotas: Box<[Arc<Quota>]>,
 }
 
 impl Access {
-    /// A caller without a project, without limits of its own.
+    /// Creates a caller without a project and without limits.
     pub fn new(key: &str, role: Role) -> Self {
         Self {
             key: KeyId::new(key),
@@ -46,8 +46,8 @@ impl Access {
         }
     }
 
-    /// Returns true if the caller may use `provider`: it has no owner, the caller acts as the owner, or it is shared with the
-    /// caller's project (AUTH-4).
+    /// Returns true if the caller may use `provider`: it has no owner, the caller acts as the owner, or it is shared
+    /// with the caller's project (AUTH-4).
     pub fn may_use(&self, provider: &ProviderInstance) -> bool {
         let Some(owner) = &provider.owner else { return true };
         self.acts_as.as_ref() == Some(owner)
@@ -55,36 +55,36 @@ impl Access {
     }
 }
 
-/// What a caller is, as far as authority goes.
+/// The role of a caller, which determines its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A static key from the environment: everything, past allowlists and quotas (AUTH-2).
+    /// A static key from the environment: permits everything, without allowlists and quotas (AUTH-2).
     Administrator,
     /// A key that the gateway issued: the data plane only.
     Project,
-    /// Nobody, in the unauthenticated local mode: the data plane only (AUTH-3).
+    /// An unauthenticated caller in the local mode: the data plane only (AUTH-3).
     Local,
 }
 
-/// What one key or project may use. A list that is absent says nothing; where either of `models` and
-/// `endpoints` is there, what neither of them names is refused.
+/// The allowlist of one key or project. An absent list restricts nothing. If `models` or `endpoints` is present,
+/// targets that neither of them contains are rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Allowlist {
-    /// Exact model ids (`provider/model`), or all of a provider (`provider/*`).
+    /// Exact model IDs (`provider/model`), or all models of a provider (`provider/*`).
     pub models: Option<BTreeSet<Box<str>>>,
-    /// Endpoints by name. One that is named may use all of its members.
+    /// Endpoints by name. A listed endpoint may use all of its members.
     pub endpoints: Option<BTreeSet<Box<str>>>,
-    /// Operations.
+    /// The permitted operations.
     pub routes: Option<Vec<Operation>>,
 }
 
 impl Allowlist {
-    /// Whether it lets `operation` pass.
+    /// Returns true if the list permits `operation`.
     pub fn permits_route(&self, operation: Operation) -> bool {
         self.routes.as_ref().is_none_or(|routes| routes.contains(&operation))
     }
 
-    /// Whether it lets `target` be used, reached through the endpoint called `endpoint` or by its own id.
+    /// Returns true if the list permits `target`, selected through the endpoint `endpoint` or by its own ID.
     pub fn permits(&self, endpoint: Option<&str>, target: &Target) -> bool {
         if self.models.is_none() && self.endpoints.is_none() {
             return true;
@@ -101,12 +101,12 @@ impl Allowlist {
     }
 }
 
-/// The key that a request presents, if it presents one: `x-api-key` wins over `Authorization: Bearer` (AUTH-1).
-/// A header that stands there twice with different values, or that is no bearer, is an error for the caller to
-/// read.
+/// Returns the key that a request presents, if any: `x-api-key` takes precedence over `Authorization: Bearer`
+/// (AUTH-1). Returns an error text for the caller if a header occurs twice with different values or is not a bearer
+/// token.
 pub fn presented(headers: &HeaderMap) -> Result<Option<&[u8]>, &'static str> {
     let value = only(headers, &X_API_KEY).map_err(|()| "Two different x-api-key headers were sent.")?;
-    // Clients that were told an empty key send the header all the same.
+    // Clients that are configured with an empty key still send the header.
     if let Some(key) = value.map(|value| value.as_bytes().trim_ascii()).filter(|key| !key.is_empty()) {
         return Ok(Some(key));
     }

@@ -1,13 +1,13 @@
-//! Addresses that no upstream has and that are never called: link-local ones and the metadata services of clouds.
+//! Addresses that no upstream has and that are never dialled: link-local addresses and the metadata services of
+//! clouds.
 //!
-//! An IPv6 address that carries an IPv4 address is judged by that one, whichever transition mechanism carries it:
-//! a network with NAT64 delivers `64:ff9b::a9fe:a9fe` to 169.254.169.254. Loopback and private addresses are
-//! allowed: model servers on the own machine and in the own network are a feature, and only administrators set
-//! addresses.
+//! An IPv6 address that embeds an IPv4 address is checked as that IPv4 address, for every transition mechanism: a
+//! network with NAT64 delivers `64:ff9b::a9fe:a9fe` to 169.254.169.254. Loopback and private addresses are allowed:
+//! model servers on this machine and in the local network are supported, and only administrators set addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Returns true if nothing is ever to be sent to `address`.
+/// Returns true if `address` must never be dialled.
 pub fn is_refused(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_refused_v4(v4),
@@ -27,7 +27,7 @@ fn is_refused_v6(v6: Ipv6Addr) -> bool {
         || METADATA_V6.contains(&v6)
 }
 
-/// The IPv4 addresses that `v6` may carry.
+/// Returns the IPv4 addresses that `v6` may embed.
 fn carried(v6: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
     let bits = v6.to_bits();
     // The 32 bits that end `from_end` bits before the last one.
@@ -37,8 +37,8 @@ fn carried(v6: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
         [0, 0, 0, 0, 0, 0 | 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => [Some(at(0)), None, None, None],
         // NAT64 (RFC 6052) with the well-known prefix.
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => [Some(at(0)), None, None, None],
-        // NAT64 with a prefix of the network's own (RFC 8215) of 96, 64, 56 or 48 bits. In the last two the octet
-        // from bit 64 on is left out.
+        // NAT64 with a network-specific prefix (RFC 8215) of 96, 64, 56 or 48 bits. The last two skip the octet that
+        // starts at bit 64.
         [0x64, 0xff9b, 1, ..] => {
             let without_octet = bits >> 64 << 56 | bits & ((1 << 56) - 1);
             let split = |from_end: u32| v4_of(without_octet >> from_end);
@@ -66,7 +66,7 @@ const METADATA_V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), // Google
     Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe), // Oracle
 ];
-/// `fd00:ec2::/32`: metadata, credentials of containers and name service of AWS.
+/// `fd00:ec2::/32`: AWS's metadata service, container credentials and name service.
 const AWS_SERVICES: (u16, u16) = (0xfd00, 0xec2);
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! The alarm: raised when a part ends that the process cannot do without.
+//! The alarm: raised when a part of the process ends that the process cannot run without.
 //!
-//! A gateway that goes on without one of its threads refuses requests for ever, or loses records, and looks alive.
-//! So the end of such a part ends the process, and its supervisor starts it again. The first cause is kept.
+//! A gateway that continues without one of its threads rejects requests forever, or loses records, and still looks
+//! alive. So the end of such a part ends the process, and its supervisor restarts it. The first cause is kept.
 
 use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
-/// Raised once, by the first part that ends early. Clones share the state.
+/// An alarm that is raised once, by the first part that ends early. Clones share the state.
 #[derive(Clone)]
 pub struct Alarm(Arc<Inner>);
 
@@ -24,37 +24,38 @@ impl fmt::Debug for Alarm {
 }
 
 impl Default for Alarm {
-    /// An alarm that only keeps its cause.
+    /// Creates an alarm that only records its cause.
     fn default() -> Self {
         Self::new(|| ())
     }
 }
 
 impl Alarm {
-    /// An alarm that calls `ring` when it is raised, from the thread that raises it.
+    /// Creates an alarm that calls `ring` when it is raised, on the thread that raises it.
     pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Arc::new(Inner { cause: OnceLock::new(), ring: Box::new(ring) }))
     }
 
-    /// Reports that `part` has ended and why.
+    /// Reports that `part` has ended, and the reason.
     pub fn raise(&self, part: &str, why: &str) {
         if self.0.cause.set(format!("{part} ended: {why}")).is_ok() {
             (self.0.ring)();
         }
     }
 
-    /// The part that ended first and why, if one has.
+    /// Returns the part that ended first and the reason, if the alarm was raised.
     pub fn cause(&self) -> Option<&str> {
         self.0.cause.get().map(String::as_str)
     }
 
-    /// Returns a guard that raises the alarm if a panic unwinds through its owner, a part of the current thread.
+    /// Returns a guard that raises the alarm if a panic drops it. `part` names the guarded part of the current
+    /// thread.
     pub fn guard(&self, part: &str) -> Guard {
         let thread = thread::current();
         Guard { alarm: self.clone(), part: format!("{part} of thread {}", thread.name().unwrap_or("main")) }
     }
 
-    /// Starts a thread that raises the alarm if `life` panics or returns an error.
+    /// Spawns a thread that raises the alarm if `life` panics or returns an error.
     pub fn spawn(
         &self,
         name: &str,
@@ -70,7 +71,7 @@ impl Alarm {
     }
 }
 
-/// Raises its alarm when it is dropped by a panic.
+/// Raises its alarm if it is dropped during a panic.
 #[derive(Debug)]
 pub struct Guard {
     alarm: Alarm,

@@ -1,28 +1,28 @@
-//! The head of an answer, as far as it is known before any request comes.
+//! The part of a response head that is known before any request arrives.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::id::{ModelId, ProviderId};
 
-/// The id of the request.
+/// The header with the request ID.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The provider instance that answered.
+/// The header with the ID of the provider instance that answered.
 const X_PROVIDER: HeaderName = HeaderName::from_static("x-llmgw-provider");
-/// Its model.
+/// The header with the model that answered.
 const X_MODEL: HeaderName = HeaderName::from_static("x-llmgw-model");
-/// The attempts that were made.
+/// The header with the number of attempts.
 pub const X_ATTEMPTS: HeaderName = HeaderName::from_static("x-llmgw-attempts");
-/// The usual content type.
+/// The default content type.
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The headers of every answer of a model with their usual values: JSON at the first attempt, and an empty request id.
-/// To copy them costs half of adding them one by one.
+/// The headers of every response from a model, with their default values: JSON, one attempt and an empty request ID.
+/// Cloning them costs half of inserting them one by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerHead(HeaderMap);
 
 impl AnswerHead {
-    /// The head of the answers of `model` at `provider`.
+    /// Creates the response head for `model` at `provider`.
     pub fn new(provider: &ProviderId, model: &ModelId) -> Self {
         let mut headers = HeaderMap::with_capacity(HEADERS);
         headers.insert(CONTENT_TYPE, JSON);
@@ -32,7 +32,7 @@ impl AnswerHead {
         Self(headers)
     }
 
-    /// The headers of one answer; its request id is still to be set.
+    /// Returns the headers of one response. The caller must still set the request ID.
     pub fn headers(&self, content_type: HeaderValue, attempts: u32) -> HeaderMap {
         let mut headers = self.0.clone();
         if content_type != JSON {
@@ -45,7 +45,7 @@ impl AnswerHead {
     }
 }
 
-/// Names the target in the headers of a response. An id that may not stand in a header is left out.
+/// Adds the target to the headers of a response. Skips an ID that is not a valid header value.
 pub fn name_target(headers: &mut HeaderMap, provider: &ProviderId, model: &ModelId) {
     for (name, id) in [(X_PROVIDER, provider.as_str()), (X_MODEL, model.as_str())] {
         if let Ok(value) = HeaderValue::from_str(id) {

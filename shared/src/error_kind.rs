@@ -1,73 +1,73 @@
-//! The closed list of ways in which a request can fail. One row a kind decides the status and the `type` and
+//! The closed list of error kinds of a request. One table row per kind determines the HTTP status and the `type` and
 //! `code` members of both error envelopes (ERR-2), so that no handler invents its own.
 
 use serde::{Deserialize, Serialize};
 
-/// Why a request failed, as the client learns it.
+/// The reason for a failed request, as reported to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The HTTP framing or syntax of the request is wrong; the connection closes.
+    /// The HTTP framing or syntax of the request is invalid; the connection closes.
     BadHttp,
-    /// The body is not what the route takes.
+    /// The body is not valid for the route.
     InvalidRequest,
-    /// The body holds what no target of the selector can be told (MSG-2, CHAT-6, RESP-2).
+    /// The body contains a field or value that no target of the selector supports (MSG-2, CHAT-6, RESP-2).
     UnsupportedField,
-    /// No key, or a wrong, expired or disabled one.
+    /// The key is missing, wrong, expired or disabled.
     InvalidKey,
-    /// The key is valid but may not do this.
+    /// The key is valid but is not permitted to do this.
     Forbidden,
-    /// The key's or its project's allowlist does not name what was asked for (AUTH-2).
+    /// The allowlist of the key or of its project does not contain the requested item (AUTH-2).
     NotAllowed,
-    /// The target is a human's own connection, and the key does not act as that human (AUTH-4).
+    /// The target is a provider instance owned by a human, and the key does not act as that human (AUTH-4).
     PrivateProvider,
-    /// A non-loopback browser origin in the unauthenticated local mode (AUTH-3).
+    /// The request has a non-loopback browser origin in the unauthenticated local mode (AUTH-3).
     ForbiddenOrigin,
-    /// No such path.
+    /// The path does not exist.
     NotFound,
-    /// The selector names nothing that this caller can use (SEL-1).
+    /// The selector matches nothing that this caller may use (SEL-1).
     ModelNotFound,
-    /// There is no such operation, or not for this caller (VID-1).
+    /// The operation does not exist, or does not belong to this caller (VID-1).
     OperationNotFound,
-    /// The path exists, the method does not.
+    /// The path exists but does not support the method.
     MethodNotAllowed,
     /// The object is in a state that does not allow this, or its name is taken.
     Conflict,
-    /// The object has changed since the version that `If-Match` names.
+    /// The object has changed since the version in `If-Match`.
     PreconditionFailed,
     /// The client took too long to send its request.
     RequestTimeout,
-    /// The body is larger than allowed (LIM-1).
+    /// The body exceeds the size limit (LIM-1).
     BodyTooLarge,
-    /// A content encoding or type that the route does not read (LIM-2).
+    /// The route does not support the content encoding or content type (LIM-2).
     UnsupportedEncoding,
-    /// A WebSocket upgrade where only HTTP is spoken (LIM-3).
+    /// A WebSocket upgrade was requested on a path that serves only HTTP (LIM-3).
     UpgradeRequired,
     /// The caller's quota is used up.
     QuotaExceeded,
     /// Too many failed sign-ins from one address.
     TooManySignIns,
-    /// A route of the specification that this release does not serve yet.
+    /// The route is specified but not implemented in this release.
     NotImplemented,
-    /// Nothing of the plan may be tried now (FAIL-3).
+    /// No target of the plan may be tried now (FAIL-3).
     NoEligibleTarget,
     /// The failover budget ran out before output (FAIL-2).
     BudgetExhausted,
-    /// The gateway holds as many bodies, connections or records as it may.
+    /// The gateway has reached its limit of bodies, connections or records.
     Overloaded,
-    /// The gateway is stopping.
+    /// The gateway is shutting down.
     Draining,
-    /// The upstream could not be reached or broke off before an answer.
+    /// The upstream could not be reached, or closed the connection before it answered.
     UpstreamUnreachable,
     /// The upstream did not answer in time.
     UpstreamTimeout,
-    /// The upstream answered with something that is not an answer.
+    /// The upstream's response is invalid.
     UpstreamInvalid,
-    /// The upstream answered with an error; its own status is kept.
+    /// The upstream responded with an error; its own status is kept.
     UpstreamStatus,
-    /// The upstream's stream broke after output had started (ERR-3).
+    /// The upstream's stream broke off after output had started (ERR-3).
     UpstreamCut,
-    /// A fault of the gateway itself.
+    /// An internal error of the gateway.
     Internal,
 }
 
@@ -85,7 +85,7 @@ pub struct ErrorRow {
 }
 
 impl ErrorKind {
-    /// The row of this kind. For [`ErrorKind::UpstreamStatus`] the status is only the fallback.
+    /// Returns the table row of this kind. For [`ErrorKind::UpstreamStatus`] the status is only the fallback.
     pub fn row(self) -> ErrorRow {
         let (status, kind, code, anthropic) = match self {
             Self::BadHttp => (400, INVALID, "bad_http", INVALID),

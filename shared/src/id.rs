@@ -1,4 +1,5 @@
-//! Names of things, one type a name, so that a provider's id can never stand where an endpoint's belongs.
+//! Identifier types, one per kind of object, so that the compiler rejects a provider ID where an endpoint name
+//! belongs.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -14,12 +15,12 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes the text as it is; whoever reads it from outside has checked it.
+            /// Creates an ID from `text` unchanged. Code that reads IDs from outside must validate them first.
             pub fn new(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
 
-            /// The name as text.
+            /// Returns the ID as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -46,32 +47,33 @@ macro_rules! id {
 }
 
 id!(
-    /// One configured upstream connection; holds no `/` (SEL-3).
+    /// The ID of a configured upstream connection; contains no `/` (SEL-3).
     ProviderId
 );
 id!(
-    /// A named failover list; holds no `/` and never equals a [`ProviderId`] (SEL-3).
+    /// The name of an endpoint; contains no `/` and never equals a [`ProviderId`] (SEL-3).
     EndpointName
 );
 id!(
-    /// What a provider instance calls one of its models; may hold `/`.
+    /// A provider instance's own name for one of its models; may contain `/`.
     ModelId
 );
 id!(
-    /// A key that opens the data plane: a project key's id, or `admin` and `local` for the two without one.
+    /// The ID of a key for the data plane: a project key's ID, or `admin` and `local` for the two callers without
+    /// one.
     KeyId
 );
 id!(
-    /// The unit that owns keys and quotas.
+    /// The ID of a project, the unit that owns keys and quotas.
     ProjectId
 );
 id!(
-    /// A human identity.
+    /// The ID of a principal, a human identity.
     PrincipalId
 );
 
-/// Whether `text` may name a provider instance or an endpoint: 1 to 64 of `A-Z a-z 0-9 . _ -`, the first
-/// one a letter or digit (SEL-3 forbids `/`; the rest keeps names safe in URLs, headers and logs).
+/// Returns true if `text` is a valid name of a provider instance or an endpoint: 1 to 64 of `A-Z a-z 0-9 . _ -`,
+/// starting with a letter or digit (SEL-3 forbids `/`; the rest keeps names safe in URLs, headers and logs).
 pub fn is_name(text: &str) -> bool {
     let first_ok = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
     first_ok && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))

@@ -1,11 +1,12 @@
-//! How issued keys look (AUTH-6): `llmgw_`, 43 characters of secret, and 6 of a checksum over everything before
-//! them, so that a scanner recognises a key, and anybody a mistyped one, without asking the gateway.
+//! The format of issued keys (AUTH-6): `llmgw_`, 43 characters of secret, and a 6-character checksum over everything
+//! before it. A scanner can recognise a key, and anyone can detect a mistyped one, without asking the gateway.
 
 use zeroize::Zeroizing;
 
 use crate::secret::Secret;
 
-/// The key that stands for `secret`: its 256 bits in base 62, then the CRC-32 (as in zip and PNG) of all that.
+/// Returns the key for `secret`: its 256 bits in base 62, followed by the CRC-32 (as in zip and PNG) of the prefix
+/// and those digits.
 pub fn key_of(secret: &Secret<[u8; 32]>) -> Secret<String> {
     let mut key = String::with_capacity(KEY_CHARS);
     key.push_str(PREFIX);
@@ -15,12 +16,13 @@ pub fn key_of(secret: &Secret<[u8; 32]>) -> Secret<String> {
     Secret::new(key)
 }
 
-/// What may be shown of a key so that people can tell it from others.
+/// Returns the part of a key that may be displayed to distinguish it from others.
 pub fn shown_part(key: &Secret<String>) -> String {
     key.expose().chars().take(PREFIX.len() + SHOWN_CHARS).collect()
 }
 
-/// Whether `text` looks like a key and nothing in it is mistyped. It says nothing about who issued it.
+/// Returns true if `text` has the format of a key and a correct checksum. The check does not cover who issued the
+/// key.
 pub fn is_well_formed(text: &str) -> bool {
     let Some((before, check)) = text.split_at_checked(PREFIX.len() + SECRET_CHARS) else { return false };
     let Some(secret) = before.strip_prefix(PREFIX) else { return false };
@@ -29,7 +31,7 @@ pub fn is_well_formed(text: &str) -> bool {
     secret.bytes().all(|byte| byte.is_ascii_alphanumeric()) && check == expected
 }
 
-/// Appends the number whose big-endian bytes are `number`, with leading zeros.
+/// Appends the number with the big-endian bytes `number` as `digits` base-62 digits, with leading zeros.
 fn push_base62<const N: usize>(text: &mut String, number: &[u8; N], digits: usize) {
     let mut rest = Zeroizing::new(number.map(u32::from));
     let mut reversed = Zeroizing::new(Vec::with_capacity(digits));
@@ -53,7 +55,7 @@ const PREFIX: &str = "llmgw_";
 const SECRET_CHARS: usize = 43;
 const CHECK_CHARS: usize = 6;
 const KEY_CHARS: usize = PREFIX.len() + SECRET_CHARS + CHECK_CHARS;
-/// How many characters of the secret are shown: 36 of its 256 bits.
+/// The number of displayed characters of the secret: 36 of its 256 bits.
 const SHOWN_CHARS: usize = 6;
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
@@ -85,7 +87,7 @@ mod tests {
         assert_eq!(shown_part(&Secret::new(key)), "llmgw_000000");
     }
 
-    /// A checksum that another program made of a key with another prefix.
+    /// Compares with a checksum that another program computed for a key with another prefix.
     #[test]
     fn the_checksum_is_what_others_make_of_the_same_text() {
         let index: serde_json::Value =

@@ -1,7 +1,7 @@
 //! Hashes of presented keys.
 //!
-//! A presented key is never stored or compared in plain: its HMAC-SHA-256 under a key of the database
-//! (AUTH-6) is looked up in a table, so a near miss takes the same path as any other wrong key.
+//! A presented key is never stored or compared in plain text: its HMAC-SHA-256 under a key of the database (AUTH-6)
+//! is looked up in a table, so a near miss takes the same path as any other wrong key.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -21,24 +21,24 @@ impl fmt::Debug for KeyHash {
 }
 
 impl Hash for KeyHash {
-    /// Hashes its first bytes: a caller cannot choose them without the key of the HMAC.
+    /// Hashes the first eight bytes: a caller cannot choose them without the HMAC key.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
         state.write_u64(u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
     }
 }
 
-/// Hashes presented keys under the key of the database (AUTH-6). Made once; hashing needs no more set-up.
+/// Hashes presented keys under the database's key (AUTH-6). Construct it once; hashing needs no further set-up.
 #[derive(Clone)]
 pub struct KeyHasher(hmac::Key);
 
 impl KeyHasher {
-    /// A hasher under `key`.
+    /// Creates a hasher that uses `key`.
     pub fn new(key: &Secret<[u8; 32]>) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key.expose()))
     }
 
-    /// Returns the hash by which `presented` is looked up.
+    /// Returns the lookup hash of `presented`.
     pub fn hash(&self, presented: &[u8]) -> KeyHash {
         let mut hash = KeyHash([0; 32]);
         hash.0.copy_from_slice(hmac::sign(&self.0, presented).as_ref());
@@ -47,7 +47,7 @@ impl KeyHasher {
 
     /// Returns the pseudonym of an end user: 16 hexadecimal digits, always the same for the same name.
     pub fn pseudonym(&self, name: &str) -> Box<str> {
-        // No key begins like that, so that no pseudonym is a part of the hash of one.
+        // No key begins with this prefix, so no pseudonym is a part of a key's hash.
         let hash = self.hash(&[b"end user\0", name.as_bytes()].concat());
         let digits = hash.0.iter().take(8).flat_map(|byte| [byte >> 4, byte & 15]);
         digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_hash_is_hmac_sha_256() {
-        // RFC 4231, test case 1, with its key filled up with zeros, as HMAC does.
+        // RFC 4231, test case 1, with its key padded with zeros, as HMAC does.
         let mut key = [0; 32];
         key[..20].fill(0x0b);
         let hash = KeyHasher::new(&Secret::new(key)).hash(b"Hi There").0;

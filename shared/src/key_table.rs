@@ -1,5 +1,5 @@
-//! Keys by their hash, in a table that is cheap to copy: a snapshot with one key more or less shares nearly all of the
-//! table with the snapshot before, however many keys there are.
+//! A table of keys by hash that is cheap to copy: a snapshot with one key added or removed shares nearly the whole
+//! table with the previous snapshot, regardless of the number of keys.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,23 +10,23 @@ use crate::access::Access;
 use crate::key_hash::KeyHash;
 use crate::quota::Quota;
 
-/// Every key that opens the data plane.
+/// Every key for the data plane.
 #[derive(Debug, Default)]
 pub struct AccessTable {
-    /// By hash. Lookup time does not depend on how much of a wrong key is right.
+    /// The keys by hash. The lookup time does not depend on how much of a wrong key is correct.
     pub keys: KeyTable,
-    /// The access of unauthenticated callers, when the local mode is on.
+    /// The access of unauthenticated callers, if the local mode is enabled.
     pub anonymous: Option<Arc<Access>>,
-    /// The limits that count what administrators and the local mode use, and refuse them nothing.
+    /// The limits that count the usage of administrators and of the local mode without rejecting their requests.
     pub unbound: Box<[Arc<Quota>]>,
 }
 
 /// Callers by the hash of their key.
 ///
-/// A clone shares all shards with the original; a change copies the one shard that it is in.
+/// A clone shares all shards with the original; a change copies only the affected shard.
 #[derive(Clone)]
 pub struct KeyTable {
-    /// By the last byte of the hash.
+    /// The shards, indexed by the last byte of the hash.
     shards: Box<[Arc<Shard>; SHARDS]>,
     len: usize,
 }
@@ -39,7 +39,7 @@ impl KeyTable {
         self.shards.get(place(hash))?.get(hash)
     }
 
-    /// Adds a caller. One with the same hash is replaced.
+    /// Adds a caller. Replaces one with the same hash.
     pub fn insert(&mut self, hash: KeyHash, access: Arc<Access>) {
         let Some(shard) = self.shards.get_mut(place(&hash)) else { return };
         if Arc::make_mut(shard).insert(hash, access).is_none() {
@@ -55,17 +55,17 @@ impl KeyTable {
         }
     }
 
-    /// Returns every caller.
+    /// Returns an iterator over all callers.
     pub fn values(&self) -> impl Iterator<Item = &Arc<Access>> {
         self.shards.iter().flat_map(|shard| shard.values())
     }
 
-    /// The number of callers.
+    /// Returns the number of callers.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if no key opens anything.
+    /// Returns true if the table has no keys.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -97,7 +97,7 @@ impl fmt::Debug for KeyTable {
     }
 }
 
-/// Takes a hash as it is.
+/// A hasher that uses the key hash unchanged.
 #[derive(Debug, Default)]
 struct Uniform(u64);
 
@@ -117,7 +117,7 @@ impl Hasher for Uniform {
     }
 }
 
-/// One for each value of a byte.
+/// One shard per value of a byte.
 const SHARDS: usize = 256;
 
 #[cfg(test)]

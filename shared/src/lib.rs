@@ -1,7 +1,8 @@
-//! The words that both planes speak: plain data, a few pure functions, and the two traits in [`port`].
+//! Types shared by the data plane and the control service: plain data, a few pure functions, and the traits in
+//! [`port`].
 //!
-//! Nothing here touches a file, a socket, the environment or an async runtime; both planes may therefore
-//! depend on every item without depending on each other.
+//! Nothing here accesses a file, a socket, the environment or an async runtime, so both planes may depend on every
+//! item without depending on each other.
 
 pub mod access;
 pub mod address;

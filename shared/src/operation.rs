@@ -1,8 +1,8 @@
-//! What a data-plane request asks for, and the wire protocols in which targets answer.
+//! The operations of the data plane, and the wire protocols of clients and targets.
 
 use serde::{Deserialize, Serialize};
 
-/// What a data-plane path asks for (ROUTE-1 to ROUTE-5). Aliases of a path are the same operation.
+/// The operation of a data-plane path (ROUTE-1 to ROUTE-5). Aliases of a path have the same operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each variant is named as the path it stands for")]
@@ -23,7 +23,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// What an allowlist may name: everything that a project key can be for.
+    /// The operations that an allowlist may contain: everything that a project key can be used for.
     pub const GRANTABLE: [Self; 10] = [
         Self::ChatCompletions,
         Self::Responses,
@@ -37,13 +37,13 @@ impl Operation {
         Self::Models,
     ];
 
-    /// The operation with this [`name`](Self::name).
+    /// Returns the operation with this [`name`](Self::name).
     pub fn named(name: &str) -> Option<Self> {
         let others = [Self::Health, Self::Ready, Self::Metrics];
         Self::GRANTABLE.into_iter().chain(others).find(|operation| operation.name() == name)
     }
 
-    /// The wire protocol in which it is asked for; none where nothing upstream is asked.
+    /// Returns the client's wire protocol for this operation; `None` if the operation calls no upstream.
     pub fn dialect(self) -> Option<Dialect> {
         Some(match self {
             Self::ChatCompletions => Dialect::Chat,
@@ -58,7 +58,7 @@ impl Operation {
         })
     }
 
-    /// The name in logs, metrics and records.
+    /// Returns the name for logs, metrics and records.
     pub fn name(self) -> &'static str {
         match self {
             Self::ChatCompletions => "chat_completions",
@@ -110,12 +110,12 @@ impl Dialect {
         Self::Bedrock,
     ];
 
-    /// Whether clients hold conversations in it, which may fail over (FAIL-1) and are counted in tokens.
+    /// Returns true for dialects of conversations, which may fail over (FAIL-1) and are counted in tokens.
     pub fn is_conversation(self) -> bool {
         matches!(self, Self::Chat | Self::Responses | Self::Messages)
     }
 
-    /// The name in configuration and in the `protocols` lists.
+    /// Returns the name for the configuration and the `protocols` lists.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",

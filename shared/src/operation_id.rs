@@ -1,9 +1,9 @@
-//! Ids of long-running operations, as clients get them (VID-1): all that a later request needs to find the target that
-//! has the operation, sealed with AES-256-GCM under a key of the database. Nothing is stored, and what a client changes
-//! does not open.
+//! IDs of long-running operations, as returned to clients (VID-1). An ID contains everything that a later request
+//! needs to find the target of the operation, sealed with AES-256-GCM under a key of the database. The gateway stores
+//! nothing, and a modified ID does not open.
 //!
-//! An id is `vop_` and base64url of: 12 bytes of nonce, what is sealed, 16 bytes of tag. Sealed are the second of the
-//! start, a byte for the sort of the owner, and four texts, each with its length before it.
+//! An ID is `vop_` followed by the base64url encoding of a 12-byte nonce, the sealed part, and a 16-byte tag. The
+//! sealed part contains the start time in seconds, a byte for the kind of owner, and four length-prefixed texts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,29 +20,29 @@ use crate::secret::Secret;
 /// An operation that has been started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Started {
-    /// The provider instance that has it.
+    /// The provider instance that runs it.
     pub provider: ProviderId,
-    /// The model that was asked.
+    /// The requested model.
     pub model: ModelId,
-    /// What the upstream calls it.
+    /// The upstream's name of the operation.
     pub name: Box<str>,
-    /// Who may ask for it.
+    /// The owner, who may access the operation.
     pub owner: Owner,
-    /// When it was started, in seconds since the Unix epoch.
+    /// The start time, in seconds since the Unix epoch.
     pub at_s: u64,
 }
 
-/// Whose an operation is: everybody's in the project, or one key's where there is no project.
+/// The owner of an operation: a project, or one key if the key has no project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Any key of the project.
     Project(ProjectId),
-    /// This key alone.
+    /// This key only.
     Key(KeyId),
 }
 
 impl Owner {
-    /// Whose the operations are that `access` starts.
+    /// Returns the owner of operations that `access` starts.
     pub fn of(access: &Access) -> Self {
         match &access.project {
             Some(project) => Self::Project(project.clone()),
@@ -51,7 +51,7 @@ impl Owner {
     }
 }
 
-/// Seals and opens ids.
+/// Seals and opens operation IDs.
 #[derive(Clone, Default)]
 pub struct OperationIds(Option<Arc<LessSafeKey>>);
 
@@ -62,12 +62,13 @@ impl fmt::Debug for OperationIds {
 }
 
 impl OperationIds {
-    /// Under `key`. Without one, as by default, nothing is sealed and nothing opens.
+    /// Creates a sealer that uses `key`. The default has no key; it seals and opens nothing.
     pub fn new(key: &Secret<[u8; 32]>) -> Self {
         Self(UnboundKey::new(&AES_256_GCM, key.expose()).ok().map(|key| Arc::new(LessSafeKey::new(key))))
     }
 
-    /// The id of `started`. None: a text of it is too long, or the system gives no random bytes.
+    /// Returns the ID of `started`. Returns `None` if one of its texts is too long or the system provides no random
+    /// bytes.
     pub fn seal(&self, started: &Started) -> Option<String> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
@@ -83,7 +84,7 @@ impl OperationIds {
         (id.len() <= ID_BYTES_MAX).then_some(id)
     }
 
-    /// What `id` was made of, if it was made here and is as it was.
+    /// Returns the content of `id` if it was sealed under this key and is unmodified.
     pub fn open(&self, id: &str) -> Option<Started> {
         let text = id.strip_prefix(PREFIX).filter(|_| id.len() <= ID_BYTES_MAX)?;
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
@@ -94,7 +95,7 @@ impl OperationIds {
     }
 }
 
-/// What is sealed of `started`.
+/// Serializes `started` for sealing.
 fn written(started: &Started) -> Option<Vec<u8>> {
     let (sort, owner) = match &started.owner {
         Owner::Project(project) => (PROJECT, project.as_str()),
@@ -132,11 +133,11 @@ fn read(plain: &[u8]) -> Option<Started> {
 const PREFIX: &str = "vop_";
 const PROJECT: u8 = 1;
 const KEY: u8 = 2;
-/// Bound into the tag: sealed for something else under the same key, bytes would not open here.
+/// Bound into the tag, so that data sealed for another purpose under the same key does not open here.
 const PURPOSE: &[u8] = b"llmgw video operation 1";
-/// Vertex AI's names of operations take the most, about 300.
+/// The initial capacity for an ID. Vertex AI's operation names are the longest, about 300 bytes.
 const ID_BYTES_USUAL: usize = 512;
-/// Longer ones are neither made nor opened.
+/// The maximum length of an ID in bytes. Longer IDs are neither created nor opened.
 pub const ID_BYTES_MAX: usize = 4 * 1024;
 
 #[cfg(test)]

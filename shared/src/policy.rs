@@ -1,17 +1,17 @@
-//! How often, how long and how much: retry, circuit, budget and body limits as values.
+//! Retry, circuit, timeout, budget and body limits as values.
 
 use std::time::Duration;
 
-/// Attempts at one target and the back-off between them (FAIL-4, FAIL-5).
+/// The number of attempts at one target and the back-off between them (FAIL-4, FAIL-5).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
-    /// Attempts per target, the first included; at least 1.
+    /// Attempts per target, including the first; at least 1.
     pub attempts_max: u32,
     /// Upper bound of the first, fully jittered pause.
     pub initial_backoff: Duration,
-    /// Upper bound of any pause.
+    /// Upper bound of every pause.
     pub backoff_max: Duration,
-    /// Growth of the bound from one pause to the next.
+    /// The factor by which the bound grows from one pause to the next.
     pub multiplier: f64,
 }
 
@@ -27,7 +27,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The upper bound of the pause before attempt `attempt` + 1, where the first attempt is 1.
+    /// Returns the upper bound of the pause after attempt `attempt`, where the first attempt is 1.
     pub fn backoff_bound(&self, attempt: u32) -> Duration {
         let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
         let seconds = self.initial_backoff.as_secs_f64() * self.multiplier.powi(exponent);
@@ -35,12 +35,12 @@ impl RetryPolicy {
     }
 }
 
-/// When a provider instance's circuit opens and for how long (FAIL-5).
+/// The settings of a provider instance's circuit (FAIL-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitPolicy {
-    /// Consecutive failures that open the circuit; 0 turns it off.
+    /// Consecutive failures that open the circuit; 0 disables it.
     pub failure_threshold: u32,
-    /// How long an open circuit refuses before one probe may pass.
+    /// The time for which an open circuit rejects requests before one probe may pass.
     pub cooldown: Duration,
 }
 
@@ -50,19 +50,20 @@ impl Default for CircuitPolicy {
     }
 }
 
-/// How long a client may make no progress before its connection, stream or request is ended (LIM-5).
+/// The time for which a client may make no progress before its connection, stream or request is closed (LIM-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientTimeouts {
     /// A connection without a request.
     pub idle: Duration,
-    /// A connection, or a stream of HTTP/2, that takes nothing of what waits for it.
+    /// A connection, or an HTTP/2 stream, that reads none of the pending output.
     pub stall: Duration,
-    /// A pause in a request body; also the time before its minimum rate holds.
+    /// A pause in a request body; also the time before its minimum rate applies.
     pub body: Duration,
 }
 
 impl Default for ClientTimeouts {
-    /// Above the 90 s for which many clients keep a connection, and the 60 s that a reader may pause; below two minutes.
+    /// The idle and stall timeouts exceed the 90 s for which many clients keep a connection and the 60 s for which a
+    /// reader may pause, and are below two minutes.
     fn default() -> Self {
         Self {
             idle: Duration::from_secs(100),
@@ -72,9 +73,9 @@ impl Default for ClientTimeouts {
     }
 }
 
-/// The failover budget when a request names none (FAIL-2).
+/// The failover budget of a request that specifies none (FAIL-2).
 pub const FAILOVER_BUDGET_DEFAULT: Duration = Duration::from_millis(120_000);
-/// The longest `Retry-After` that a retry waits for; above it the request moves on (FAIL-4).
+/// The longest `Retry-After` that a retry waits for; a longer one makes the request move on (FAIL-4).
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
-/// Bytes of a request body when nothing else is configured (LIM-1).
+/// The default limit of a request body in bytes (LIM-1).
 pub const BODY_BYTES_MAX_DEFAULT: u64 = 64 << 20;

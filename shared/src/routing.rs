@@ -1,7 +1,7 @@
-//! Where a request can go: provider instances, their models, and the endpoints that order them.
+//! The routing data: provider instances, their models, and the endpoints that order them.
 //!
-//! Everything a request needs is computed when the snapshot is made (header values, paths, addresses), so
-//! that serving only copies references.
+//! Everything that a request needs (header values, paths, addresses) is computed when the snapshot is built, so that
+//! serving only copies references.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,58 +25,58 @@ use crate::secret::Secret;
 /// One configured upstream connection.
 #[derive(Debug)]
 pub struct ProviderInstance {
-    /// Its id.
+    /// The instance's ID.
     pub id: ProviderId,
-    /// Its sort.
+    /// The provider kind.
     pub kind: &'static ProviderKind,
-    /// Where and how it is reached.
+    /// The transport and the address.
     pub reach: InstanceReach,
-    /// Headers sent with every request: the credential (marked sensitive), then the configured fixed ones.
+    /// Headers of every upstream request: the credential (marked sensitive), then the configured fixed headers.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// The credential, to be taken out of whatever the upstream says.
+    /// The credential, to be redacted from everything that the upstream returns.
     pub credential: Option<Secret<String>>,
-    /// Asks for another token, where the credential is one that is got and renewed.
+    /// Requests a new access token, if the credential is an access token that the gateway obtains and renews.
     pub renew: Option<Renew>,
-    /// Signs each request, where the credential is a pair of keys.
+    /// Signs each request, if the credential is a key pair.
     pub signer: Option<Signer>,
-    /// Tells its credential and headers from any others. A token that is renewed is no other credential.
+    /// Identifies the combination of address, credential and headers. A renewed token does not change it.
     pub identity: UpstreamIdentity,
-    /// Dialects that it speaks natively.
+    /// The dialects that the instance speaks natively.
     pub dialects: Vec<Dialect>,
-    /// Features of the Responses API that it lacks: names of members, types of built-in tools, values of `include`. `tools`
-    /// and `include` stand for all of them.
+    /// Features of the Responses API that the instance lacks: names of members, types of built-in tools, values of
+    /// `include`. `tools` and `include` mean all tools and all values.
     pub lacks: Vec<String>,
-    /// What sets it apart from others of its protocol.
+    /// Differences from other servers of the same protocol.
     pub quirks: Quirks,
-    /// Opts in to the experimental adaptation of Chat to Responses (CHAT-5).
+    /// Enables the experimental adaptation of Chat to Responses (CHAT-5).
     pub force_api_support: bool,
-    /// The voice where a speech request names none.
+    /// The voice for speech requests that specify none.
     pub default_voice: Option<String>,
-    /// Bounds an attempt up to the response head.
+    /// The timeout of an attempt up to the response head.
     pub timeout: Duration,
-    /// The longest silence inside a stream.
+    /// The longest pause within a stream.
     pub stream_idle_timeout: Duration,
-    /// Retry settings.
+    /// The retry settings.
     pub retry: RetryPolicy,
-    /// Circuit settings.
+    /// The circuit settings.
     pub circuit_policy: CircuitPolicy,
-    /// Its circuits, which outlive snapshots.
+    /// The instance's circuits, which outlive snapshots.
     pub circuits: Arc<Circuits>,
-    /// Its models, sorted by id.
+    /// The instance's models, sorted by ID.
     pub models: Vec<Arc<Model>>,
-    /// Models that it is known to have, where nothing lists them.
+    /// The known models of the instance, if it has no list of models.
     pub models_known: Arc<[String]>,
-    /// The human whose own it is; none where it is everybody's (AUTH-4).
+    /// The human who owns the instance; `None` if it is not private (AUTH-4).
     pub owner: Option<PrincipalId>,
-    /// Projects that may use it although it is a human's own.
+    /// The projects that may use a private instance.
     pub shared_with: Vec<ProjectId>,
-    /// Why nothing can be sent to it although it is configured, in a few words; none where it can be used.
+    /// A short reason why a configured instance cannot be used; `None` if it can.
     pub unready: Option<&'static str>,
 }
 
 impl ProviderInstance {
-    /// Where `call` in `dialect` goes; `name` is the model, or the id of an operation. None where the instance has
-    /// no address for it, or the name is none that fits into an address. What answers in the process takes everything.
+    /// Returns the path of `call` in `dialect`; `name` is the model, or the ID of an operation. Returns `None` if the
+    /// instance has no path for the call or `name` cannot be part of a path. In-process instances accept every call.
     pub fn path(&self, dialect: Dialect, call: Call, name: &str) -> Option<PathAndQuery> {
         match &self.reach {
             InstanceReach::Network(origin) => origin.paths.of(dialect, call, name),
@@ -85,21 +85,21 @@ impl ProviderInstance {
     }
 }
 
-/// What to call when an upstream refuses an access token.
+/// A callback for access tokens that the upstream rejected.
 #[derive(Clone)]
 pub struct Renew {
-    /// Tells the token from those before and after it.
+    /// The serial number of the token.
     pub serial: u64,
     call: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Renew {
-    /// `call` is called for the token with this number.
+    /// Creates a handle that runs `call` for the token with this serial number.
     pub fn new(serial: u64, call: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self { serial, call: Arc::new(call) }
     }
 
-    /// The token was refused. Whether another one is there or on its way.
+    /// Reports that the upstream rejected the token. Returns true if another token is available or being requested.
     pub fn call(&self) -> bool {
         (self.call)()
     }
@@ -111,58 +111,58 @@ impl fmt::Debug for Renew {
     }
 }
 
-/// How an instance is reached.
+/// The transport of an instance.
 #[derive(Debug)]
 pub enum InstanceReach {
     /// Over the network.
     Network(Origin),
-    /// Inside the process, by repeating the prompt.
+    /// In the process, by repeating the prompt.
     Echo(EchoOptions),
-    /// Inside the process, by a voice.
+    /// In the process, by speech synthesis.
     Speech,
 }
 
-/// The address of an upstream, taken apart once.
+/// The parsed address of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Whether TLS is spoken.
+    /// True if the connection uses TLS.
     pub tls: bool,
-    /// Host and port as in the URL; the `Host` header.
+    /// Host and port as in the URL; the value of the `Host` header.
     pub authority: Authority,
-    /// Host name or address without brackets; what is resolved and what TLS checks.
+    /// Host name or address without brackets, for name resolution and TLS verification.
     pub host: String,
-    /// Port, the scheme's default when the URL has none.
+    /// The port; the scheme's default if the URL has none.
     pub port: u16,
-    /// Where it answers what.
+    /// The paths of its calls.
     pub paths: Paths,
-    /// Where its models are listed, all of these together; empty where nothing lists them.
+    /// The addresses of its lists of models, which are combined; empty if it has no lists.
     pub lists: Vec<ListAddress>,
-    /// Which HTTP version to speak.
+    /// The HTTP version.
     pub http: HttpVersion,
 }
 
-/// Which HTTP version an upstream is spoken to in.
+/// The HTTP version of an upstream connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HttpVersion {
-    /// HTTP/2 where TLS negotiates it (ALPN), else HTTP/1.1.
+    /// HTTP/2 if TLS negotiates it (ALPN), otherwise HTTP/1.1.
     #[default]
     Auto,
     /// HTTP/1.1 only.
     Http1,
-    /// HTTP/2 only; in clear text with prior knowledge (h2c).
+    /// HTTP/2 only; on plain TCP with prior knowledge (h2c).
     Http2,
 }
 
-/// What the echo provider does besides repeating the prompt.
+/// Options of the echo provider.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EchoOptions {
-    /// Pause before the response head.
+    /// The pause before the response head.
     pub delay: Duration,
-    /// Pause before each chunk of a stream.
+    /// The pause before each chunk of a stream.
     pub chunk_delay: Duration,
-    /// Answer with this status and an error body instead of an answer.
+    /// Respond with this status and an error body.
     pub status: Option<u16>,
-    /// `Retry-After` in seconds beside `status`.
+    /// The `Retry-After` in seconds that accompanies `status`.
     pub retry_after: Option<u64>,
     /// Break the stream off after this many content chunks.
     pub cut_after_chunks: Option<u32>,
@@ -170,41 +170,41 @@ pub struct EchoOptions {
     pub error_after_chunks: Option<u32>,
     /// Fail every n-th request with 503 (1: every one).
     pub fail_every: Option<u32>,
-    /// Never answer.
+    /// Never respond.
     pub hang: bool,
 }
 
-/// A model of a provider instance, with what is known about it. Unknown stays unknown.
+/// A model of a provider instance and its known properties. `None` means unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// What the provider calls it.
+    /// The provider's name of the model.
     pub id: ModelId,
-    /// Name for people.
+    /// The display name.
     pub display_name: Option<String>,
-    /// Takes image input.
+    /// True if the model accepts image input.
     pub vision: Option<bool>,
-    /// Can call tools.
+    /// True if the model can call tools.
     pub tools: Option<bool>,
-    /// Thinks before it answers.
+    /// True if the model reasons before it answers.
     pub reasoning: Option<bool>,
-    /// Dialects that the model speaks, when narrower than its instance's.
+    /// The dialects that the model speaks, if they are narrower than its instance's.
     pub dialects: Option<Vec<Dialect>>,
-    /// As in [`ProviderInstance::lacks`].
+    /// Missing features, as in [`ProviderInstance::lacks`].
     pub lacks: Vec<String>,
-    /// Tokens that fit into a conversation.
+    /// The context window in tokens.
     pub context_window: Option<u64>,
-    /// The longest answer in tokens.
+    /// The maximum length of an answer in tokens.
     pub output_tokens_max: Option<u64>,
-    /// What it costs, where that is known.
+    /// The model's prices, if known.
     pub prices: Option<Prices>,
     /// The label of `prices` in records: [`Prices::label`].
     pub price_label: Option<Arc<str>>,
-    /// The head of its answers. A model of which only the id is known has none.
+    /// The response head of the model's answers; `None` for a model of which only the ID is known.
     pub answer_head: Option<AnswerHead>,
 }
 
 impl Model {
-    /// A model of which only the id is known.
+    /// Creates a model of which only the ID is known.
     pub fn bare(id: ModelId) -> Self {
         Self {
             id,
@@ -226,21 +226,22 @@ impl Model {
 /// One provider instance with one of its models.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The instance.
+    /// The provider instance.
     pub provider: Arc<ProviderInstance>,
-    /// Its model.
+    /// The model.
     pub model: Arc<Model>,
 }
 
 impl Target {
-    /// Whether the target answers in `dialect` natively.
+    /// Returns true if the target speaks `dialect` natively.
     pub fn speaks(&self, dialect: Dialect) -> bool {
         let own = self.model.dialects.as_deref();
         let own = own.or_else(|| self.provider.kind.dialects_of(self.model.id.as_str()));
         self.provider.dialects.contains(&dialect) && own.is_none_or(|own| own.contains(&dialect))
     }
 
-    /// Features of the Responses API that the instance or the model lacks, as in [`ProviderInstance::lacks`].
+    /// Returns the features of the Responses API that the instance or the model lacks, as in
+    /// [`ProviderInstance::lacks`].
     pub fn lacks(&self) -> impl Iterator<Item = &str> + Clone {
         self.provider.lacks.iter().chain(&self.model.lacks).map(String::as_str)
     }
@@ -249,10 +250,10 @@ impl Target {
 /// A named, ordered failover list (SEL-4).
 #[derive(Debug)]
 pub struct Endpoint {
-    /// Its name.
+    /// The endpoint's name.
     pub name: EndpointName,
-    /// Targets in order.
+    /// The targets in order.
     pub targets: Vec<Target>,
-    /// System text put before a request's own.
+    /// System text that is inserted before the request's own.
     pub preamble: Option<Arc<str>>,
 }

@@ -1,27 +1,28 @@
-//! Values that must not be seen: cleared when dropped, dots in `Debug`, neither `Display` nor `Serialize`.
+//! Values that must not be shown: zeroized on drop, masked in `Debug`, without `Display` and `Serialize`.
 
 use std::fmt;
 
 use zeroize::Zeroize;
 
-/// A secret of type `T`. Read it with [`Secret::expose`], at the last moment and in as few places as possible.
+/// A secret of type `T`. Read it with [`Secret::expose`], as late and in as few places as possible.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret<T: Zeroize>(T);
 
 impl<T: Zeroize> Secret<T> {
-    /// Wraps a value that must not be seen.
+    /// Wraps a secret value.
     pub fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// The value itself.
+    /// Returns the secret value.
     pub fn expose(&self) -> &T {
         &self.0
     }
 }
 
 impl Secret<Vec<u8>> {
-    /// Whether it is `other`. The time that this takes tells nothing but whether the lengths are the same.
+    /// Returns true if the secret equals `other`. The comparison time depends only on the lengths, not on the
+    /// contents.
     pub fn is(&self, other: &[u8]) -> bool {
         let differing = self.0.iter().zip(other).fold(0, |bits, (own, other)| bits | (own ^ other));
         self.0.len() == other.len() && std::hint::black_box(differing) == 0

@@ -1,5 +1,5 @@
-//! The immutable routing view and how it becomes current: control publishes, the data plane reads, nobody
-//! waits.
+//! The immutable routing view and its publication: the control service publishes, the data plane reads, and neither
+//! blocks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,32 +13,32 @@ use crate::operation_id::OperationIds;
 use crate::routing::{Endpoint, ProviderInstance, Target};
 use crate::secret::Secret;
 
-/// All that a request may ask about routing and access. Never changed once published; what did not change is
-/// shared with the snapshot before.
+/// The routing and access data of a request. Immutable once published; unchanged parts are shared with the previous
+/// snapshot.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Counts publications, from 1; 0 is the empty snapshot before the first one.
+    /// The number of the publication, from 1; 0 is the empty snapshot before the first one.
     pub generation: u64,
-    /// When it was made, in seconds since the Unix epoch; the `created` of listed models.
+    /// The creation time in seconds since the Unix epoch; also the `created` of listed models.
     pub created: u64,
     /// Provider instances that are not disabled, sorted by id.
     pub providers: Arc<Vec<Arc<ProviderInstance>>>,
     /// Endpoints, sorted by name.
     pub endpoints: Arc<Vec<Arc<Endpoint>>>,
-    /// What each selector means: exact model ids, endpoint names and safe aliases (SEL-1, SEL-3).
+    /// The route of each selector: exact model IDs, endpoint names and safe aliases (SEL-1, SEL-3).
     pub routes: Arc<HashMap<Box<str>, Route>>,
-    /// Keys. Shared between snapshots that differ in routing alone.
+    /// The keys. Snapshots that differ only in routing share them.
     pub access: Arc<AccessTable>,
-    /// Hashes presented keys, to look them up in `access` (AUTH-6).
+    /// Hashes presented keys for the lookup in `access` (AUTH-6).
     pub key_hasher: KeyHasher,
-    /// Seals and opens the ids of operations.
+    /// Seals and opens the IDs of operations.
     pub operation_ids: OperationIds,
 }
 
-/// What a selector resolves to.
+/// The result of resolving a selector.
 #[derive(Clone, Debug)]
 pub enum Route {
-    /// An endpoint's name.
+    /// An endpoint name.
     Endpoint(Arc<Endpoint>),
     /// `<provider id>/<model>`.
     Model(Target),
@@ -49,7 +49,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// The targets in order; none of an ambiguous name, which stands for no list.
+    /// Returns the targets in order; empty for an ambiguous name.
     pub fn targets(&self) -> &[Target] {
         match self {
             Self::Endpoint(endpoint) => &endpoint.targets,
@@ -58,7 +58,7 @@ impl Route {
         }
     }
 
-    /// The endpoint's name, if it is one.
+    /// Returns the endpoint's name, if the route is an endpoint.
     pub fn endpoint(&self) -> Option<&EndpointName> {
         match self {
             Self::Endpoint(endpoint) => Some(&endpoint.name),
@@ -68,7 +68,7 @@ impl Route {
 }
 
 impl Snapshot {
-    /// The snapshot before the first publication: no key opens it and nothing is routed.
+    /// Returns the snapshot before the first publication: it has no keys and no routes.
     pub fn empty() -> Self {
         Self {
             generation: 0,
@@ -82,8 +82,8 @@ impl Snapshot {
         }
     }
 
-    /// Builds the selector table: exact ids, endpoint names, and bare model names that no endpoint, provider or
-    /// exact id is called by (SEL-3).
+    /// Builds the selector table: exact IDs, endpoint names, and bare model names that differ from every endpoint
+    /// name, provider ID and exact ID (SEL-3).
     pub fn routes_of(
         providers: &[Arc<ProviderInstance>],
         endpoints: &[Arc<Endpoint>],
@@ -116,7 +116,7 @@ impl Snapshot {
     }
 }
 
-/// Makes a new snapshot current.
+/// Publishes snapshots.
 #[derive(Clone, Debug)]
 pub struct SnapshotPublisher(Arc<ArcSwap<Snapshot>>);
 
@@ -124,26 +124,26 @@ pub struct SnapshotPublisher(Arc<ArcSwap<Snapshot>>);
 #[derive(Clone, Debug)]
 pub struct SnapshotReader(Arc<ArcSwap<Snapshot>>);
 
-/// A publisher and its reader, with the empty snapshot current.
+/// Creates a publisher and its reader; the empty snapshot is current.
 pub fn channel() -> (SnapshotPublisher, SnapshotReader) {
     let cell = Arc::new(ArcSwap::from_pointee(Snapshot::empty()));
     (SnapshotPublisher(Arc::clone(&cell)), SnapshotReader(cell))
 }
 
 impl SnapshotPublisher {
-    /// Makes `snapshot` current; requests that began under the old one keep it.
+    /// Makes `snapshot` current. Requests in progress keep the snapshot that they loaded.
     pub fn publish(&self, snapshot: Snapshot) {
         self.0.store(Arc::new(snapshot));
     }
 
-    /// The generation that is current now.
+    /// Returns the current generation.
     pub fn generation(&self) -> u64 {
         self.0.load().generation
     }
 }
 
 impl SnapshotReader {
-    /// The current snapshot, to be held for one request and no longer than that.
+    /// Returns the current snapshot. The caller must hold it for one request only.
     pub fn load(&self) -> Arc<Snapshot> {
         self.0.load_full()
     }
