@@ -1,4 +1,4 @@
-//! A chat answer, whole or in chunks, as a Responses answer.
+//! Translates a chat answer, whole or in chunks, into a Responses answer.
 
 use bytes::Bytes;
 
@@ -17,11 +17,11 @@ use crate::json::meant_bytes;
 use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
-/// What the answers to one request have in common.
+/// The data that all answers to one request share.
 #[derive(Debug)]
 pub(super) struct ChatAnswersAsResponses {
     echo: EchoedRequest,
-    /// The client's names of tools that the target knows by others.
+    /// The client's names of the tools that were renamed for the target.
     names: ToolNames,
 }
 
@@ -62,12 +62,12 @@ impl Answers for ChatAnswersAsResponses {
     }
 }
 
-/// A stream of chunks as a stream of events.
+/// Translates a stream of chunks into a stream of events.
 #[derive(Debug)]
 struct ResponsesStream {
     events: EventFinder,
     answer: ResponseState,
-    /// Credentials that may not show in errors.
+    /// Credentials that must not appear in errors.
     secrets: Vec<String>,
     stopped: bool,
 }
@@ -118,13 +118,13 @@ impl AnswerStream for ResponsesStream {
     }
 }
 
-/// An answer that is being read.
+/// The state of the answer that is being read.
 #[derive(Debug)]
 struct ResponseState {
     output: OutputItems,
     state: StreamState,
     finish: Option<FinishReason>,
-    /// Chunks of text alone.
+    /// Matches chunks that contain only text.
     alike: Alike<()>,
 }
 
@@ -134,7 +134,7 @@ impl ResponseState {
         Self { output: OutputItems::new(echo, names), state, finish: None, alike }
     }
 
-    /// Reads one event. True if nothing comes after it.
+    /// Reads one event. Returns true if nothing may follow it.
     fn take_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
         if let Some(like) = self.alike.read(data) {
             let told = self.output.message(PartKind::Text, like.text.as_bytes());
@@ -170,7 +170,8 @@ impl ResponseState {
         self.delta(&said).is_err() && self.fail(&too_large(), secrets)
     }
 
-    /// The same of an event that the end of the stream has cut off: it can only tell of what is known already.
+    /// Like `take_event`, for an event without its blank line at the end of the stream. Before a finish reason only its
+    /// error counts.
     fn take_last_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
         if self.state.finished {
             return self.take_event(data, secrets);
@@ -202,7 +203,7 @@ impl ResponseState {
         Ok(())
     }
 
-    /// Output has come. While a call waits for its name nothing of it goes on yet.
+    /// Records received output. `content` stays false while the only item is a call whose name has not arrived.
     fn seen(&mut self, bytes: usize) {
         let state = &mut self.state;
         state.content |= self.output.has_items();
@@ -210,7 +211,7 @@ impl ResponseState {
         state.output_bytes = state.output_bytes.saturating_add(bytes.try_into().unwrap_or(u64::MAX));
     }
 
-    /// The upstream has said that this is all.
+    /// Ends the answer after the upstream's last event. Returns true, as `take_event` does at the end.
     fn finish(&mut self, secrets: &[String]) -> bool {
         if let Some(failure) = self.finish.and_then(FinishReason::failure) {
             return self.fail(&failure.error(), secrets);
@@ -236,7 +237,7 @@ impl ResponseState {
     }
 }
 
-/// What was reported beside tokens.
+/// Returns the reported quantities other than tokens.
 fn extras_of(reported: Option<UsageReader>, tier: Option<Box<str>>) -> Extras {
     Extras { tier, ..reported.map(|usage| usage.extras()).unwrap_or_default() }
 }
@@ -249,7 +250,7 @@ fn status_of(finish: Option<FinishReason>) -> Status<'static> {
     }
 }
 
-/// The code of a failed response: the closed list of it knows few.
+/// Maps an error code to the closed list of codes that a failed response may have.
 fn failure_code(code: Option<&str>, status: u16) -> &'static str {
     const KNOWN: [&str; 4] =
         ["rate_limit_exceeded", "context_length_exceeded", "insufficient_quota", "invalid_prompt"];

@@ -1,4 +1,4 @@
-//! Tool calls as chat tells of them, in fragments that may interleave.
+//! Collects the tool calls of a chat answer from fragments that may interleave.
 
 use std::borrow::Cow;
 
@@ -8,45 +8,45 @@ use super::items::{OutputFull, put_raw_text};
 use crate::adapt::signed_id;
 use crate::adapt::write::number;
 
-/// Bytes of a call's input that are kept back until its name has come.
+/// The maximum number of bytes of a call's input that are buffered until its name arrives.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
-/// Calls of one answer. Each fragment is looked for among all of them.
+/// The maximum number of calls in one answer; each fragment is matched by a linear search through them.
 const CALLS_MAX: usize = 1_024;
-/// Bytes of an id or a name.
+/// The maximum length in bytes of an id or a name.
 const NAME_BYTES_MAX: usize = 1_024;
 
-/// One element of `tool_calls`. Text is as it is escaped.
+/// One element of `tool_calls`. Its texts are still escaped.
 #[derive(Debug, Default)]
 pub(super) struct CallFragment<'a> {
-    /// The call that it belongs to, if that is said.
+    /// The index of the call that it belongs to, if the upstream sends one.
     pub(super) index: Option<u64>,
-    /// Its place in the array, and how long that is.
+    /// Its position in the array, and the length of the array.
     pub(super) position: usize,
     pub(super) siblings: usize,
     pub(super) id: &'a [u8],
     pub(super) name: &'a [u8],
     pub(super) input: Option<Cow<'a, [u8]>>,
-    /// The tool takes free text.
+    /// True if the tool takes free text.
     pub(super) custom: bool,
-    /// Gemini's signature of the thoughts before the call, for its id.
+    /// Gemini's signature of the thoughts before the call, to embed in its id.
     pub(super) signature: Option<String>,
 }
 
-/// The calls of an answer, in the order in which they began.
+/// The calls of an answer, in the order of their first fragments.
 #[derive(Debug, Default)]
 pub(super) struct FunctionCallItems(Vec<FunctionCallItem>);
 
-/// One call.
+/// A tool call of the answer.
 #[derive(Debug)]
 pub(super) struct FunctionCallItem {
     index: Option<u64>,
-    /// As the upstream named it; nothing if it did not.
+    /// The id from the upstream; empty if there is none.
     named: BytesMut,
     id: BytesMut,
     pub(super) name: BytesMut,
     pub(super) input: BytesMut,
     custom: bool,
-    /// Its item, once that has been told of.
+    /// The index of its output item, once that has been announced.
     pub(super) item: Option<usize>,
 }
 
@@ -59,12 +59,12 @@ impl FunctionCallItems {
         self.0.get_mut(place)
     }
 
-    /// Calls whose name never came.
+    /// Returns the positions of the calls whose name has not arrived.
     pub(super) fn unannounced(&self) -> Vec<usize> {
         (0..self.0.len()).filter(|&place| self.get(place).is_some_and(|call| call.item.is_none())).collect()
     }
 
-    /// Where the call stands that a fragment belongs to; a new one if it belongs to none.
+    /// Returns the position of the call that a fragment belongs to, after adding a new one if there is none.
     pub(super) fn place_of(&mut self, fragment: &CallFragment<'_>, seed: &str) -> Result<usize, OutputFull> {
         if fragment.id.len() > NAME_BYTES_MAX {
             return Err(OutputFull);
@@ -76,7 +76,8 @@ impl FunctionCallItems {
         }
     }
 
-    /// Some vendors send no index, and some the same one for every call: then the id tells calls apart.
+    /// Returns the position of a known call. Some vendors send no index, and some the same one for every call, so ids
+    /// distinguish calls too.
     fn known(&self, fragment: &CallFragment<'_>) -> Option<usize> {
         let found = if fragment.index.is_some() {
             self.0.iter().rposition(|call| call.index == fragment.index)
@@ -116,7 +117,7 @@ impl FunctionCallItems {
     }
 }
 
-/// Puts the signature of a call into its id.
+/// Embeds the signature of a call in its id.
 fn sign(id: &mut BytesMut, fragment: &CallFragment<'_>) {
     if fragment.signature.is_some() {
         let signed = signed_id::join(String::from_utf8_lossy(id), fragment.signature.as_deref()).into_owned();
@@ -125,7 +126,7 @@ fn sign(id: &mut BytesMut, fragment: &CallFragment<'_>) {
 }
 
 impl FunctionCallItem {
-    /// Takes what comes before the call can be told of.
+    /// Buffers a fragment of a call that has not been announced.
     pub(super) fn wait(&mut self, fragment: &CallFragment<'_>, input: &[u8]) -> Result<(), OutputFull> {
         if self.named.is_empty() && !fragment.id.is_empty() {
             self.named = fragment.id.into();
@@ -143,7 +144,7 @@ impl FunctionCallItem {
         Ok(())
     }
 
-    /// No more comes. A function without arguments is called with none.
+    /// Completes the call. A function without arguments gets an empty object.
     pub(super) fn ends(&mut self) {
         if self.input.is_empty() && !self.custom {
             self.input.put_slice(b"{}");
@@ -170,7 +171,7 @@ impl FunctionCallItem {
         }
     }
 
-    /// What the event of its end says; SDKs before 3.0 need the name.
+    /// Writes the members of the call's last event; SDKs before 3.0 require the name.
     pub(super) fn put_outcome(&self, out: &mut BytesMut) {
         if !self.custom {
             put_raw_text("name", &self.name, out);
@@ -178,7 +179,7 @@ impl FunctionCallItem {
         put_raw_text(self.input_name(), &self.input, out);
     }
 
-    /// The members of its item.
+    /// Writes the members of the call's item.
     pub(super) fn put(&self, out: &mut BytesMut) {
         put_raw_text("type", if self.custom { b"custom_tool_call" } else { b"function_call" }, out);
         put_raw_text("call_id", &self.id, out);

@@ -1,5 +1,4 @@
-//! One chunk of a chat stream, or a whole completion, which has the same members but for `message`. Text stays as
-//! it is escaped.
+//! A chunk of a chat stream, or a whole completion, whose members differ only in `message`. Texts stay escaped.
 
 use std::borrow::Cow;
 
@@ -13,7 +12,7 @@ use crate::envelope::StreamError;
 use crate::extras::term;
 use crate::json;
 
-/// What an event or a body holds.
+/// The members of an event or a body.
 #[derive(Debug, Deserialize)]
 pub(super) struct SourceChunk<'a> {
     #[serde(borrow)]
@@ -28,7 +27,7 @@ pub(super) struct SourceChunk<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// One choice.
+/// An element of `choices`.
 #[derive(Debug, Deserialize)]
 pub(super) struct SourceChoice<'a> {
     index: Option<u64>,
@@ -42,7 +41,7 @@ pub(super) struct SourceChoice<'a> {
     usage: Option<&'a RawValue>,
 }
 
-/// What it adds.
+/// A `delta` or `message`.
 #[derive(Debug, Deserialize)]
 pub(super) struct SourceDelta<'a> {
     #[serde(borrow)]
@@ -85,7 +84,7 @@ impl<'a> SourceChunk<'a> {
         serde_json::from_slice(document)
     }
 
-    /// The error in it, whatever its shape.
+    /// Returns the error in it, in any known shape.
     pub(super) fn error(&self, document: &[u8]) -> Option<StreamError> {
         if self.error.is_none() && (self.choices.is_some() || self.usage.is_some()) {
             return None;
@@ -93,7 +92,7 @@ impl<'a> SourceChunk<'a> {
         StreamError::of_odd(document)
     }
 
-    /// What it reports of usage, if it does: in itself, or in a choice as Moonshot has it.
+    /// Returns its usage, if there is any: at the top, in `x_groq`, or in a choice as Moonshot sends it.
     pub(super) fn usage(&self) -> Option<UsageReader> {
         let read = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
         let choices = || self.choices.iter().flatten().find_map(|choice| choice.usage.and_then(read));
@@ -102,18 +101,18 @@ impl<'a> SourceChunk<'a> {
         Some(UsageReader::of(&usage))
     }
 
-    /// The service tier that it names.
+    /// Returns its service tier.
     pub(super) fn tier(&self) -> Option<Box<str>> {
         text(self.service_tier?).and_then(term)
     }
 
-    /// Whether it tells nothing but choices.
+    /// Returns true if it holds no usage and no error, only choices.
     pub(super) fn is_plain(&self) -> bool {
         let in_choice = self.choices.iter().flatten().any(|choice| choice.usage.is_some());
         self.usage.is_none() && self.x_groq.is_none() && self.error.is_none() && !in_choice
     }
 
-    /// The answer: of several the first.
+    /// Returns the choice with index 0; all others are ignored.
     pub(super) fn choice(&mut self) -> Option<SourceChoice<'a>> {
         let choices = self.choices.as_mut()?;
         let first = choices.iter().position(|choice| choice.index.unwrap_or(0) == 0)?;
@@ -126,19 +125,19 @@ impl<'a> SourceChoice<'a> {
         FinishReason::of(text(self.finish_reason?)?)
     }
 
-    /// What is said in it.
+    /// Returns its delta or message.
     pub(super) fn said(self) -> Option<SourceDelta<'a>> {
         self.delta.or(self.message)
     }
 }
 
 impl<'a> SourceDelta<'a> {
-    /// Text for the client.
+    /// Returns the text for the client.
     pub(super) fn content(&self) -> Option<Cow<'a, [u8]>> {
         self.content.and_then(|content| said(content, ChunkTextKind::Text))
     }
 
-    /// Reasoning, under whichever name.
+    /// Returns reasoning from any of the members that vendors use.
     pub(super) fn reasoning(&self) -> Option<Cow<'a, [u8]>> {
         let named = [self.reasoning_content, self.reasoning].into_iter().flatten();
         let mut texts = named.filter_map(text).filter(|text| !text.is_empty());
@@ -148,7 +147,7 @@ impl<'a> SourceDelta<'a> {
             .or_else(|| self.content.and_then(|content| said(content, ChunkTextKind::Thinking)))
     }
 
-    /// The text, where that is all.
+    /// Returns the text, if the delta contains nothing else.
     pub(super) fn only_text(&self) -> Option<&'a [u8]> {
         let others = [self.reasoning_content, self.reasoning, self.refusal];
         let alone = others.iter().all(Option::is_none) && self.tool_calls.is_none();
@@ -186,13 +185,13 @@ impl<'a> ToolCall<'a> {
     }
 }
 
-/// A string's bytes as they are escaped.
+/// Returns the bytes of a string, still escaped and without its quotes.
 #[inline]
 fn text(raw: &RawValue) -> Option<&[u8]> {
     raw.get().as_bytes().strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-/// `text` as it is escaped.
+/// Escapes `text` as in JSON, without quotes.
 fn escaped(text: &str) -> Vec<u8> {
     let quoted = json::quote(text).into_bytes();
     quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default().to_vec()
@@ -204,7 +203,8 @@ enum ChunkTextKind {
     Thinking,
 }
 
-/// What `content` holds of `kind`. Most write a string of text, Mistral's reasoning models an array of both.
+/// Returns the part of `content` that is of `kind`. Most vendors send a string of text; Mistral's reasoning models send
+/// an array of both kinds.
 fn said(content: &RawValue, kind: ChunkTextKind) -> Option<Cow<'_, [u8]>> {
     if let Some(text) = text(content) {
         return Some(text).filter(|text| kind == ChunkTextKind::Text && !text.is_empty()).map(Cow::Borrowed);

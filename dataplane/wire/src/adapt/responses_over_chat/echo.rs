@@ -1,4 +1,4 @@
-//! What an answer repeats of its request: every snapshot of a response holds it.
+//! The parts of a request that every snapshot of its response repeats.
 
 use bytes::Bytes;
 
@@ -7,17 +7,17 @@ use crate::adapt::read::{Object, member, member_text};
 use crate::adapt::write::number;
 use crate::json;
 
-/// The parts of a snapshot that stay the same, in the order in which they are written:
-/// `head` status `middle` output `tail` usage `}`.
+/// The constant parts of a snapshot, in the order in which they are written: `head` status `middle` output `tail` usage
+/// `}`.
 #[derive(Clone, Debug)]
 pub(super) struct EchoedRequest {
-    /// The middle of every id in the answer.
+    /// The middle part of every id in the answer.
     pub(super) seed: Box<str>,
-    /// To before `status`.
+    /// The members before `status`.
     pub(super) head: Bytes,
-    /// From what follows the state to before `output`.
+    /// The members between the status, with its error and details, and `output`.
     pub(super) middle: Bytes,
-    /// From what follows `output` to before `usage`.
+    /// The members between `output` and `usage`.
     pub(super) tail: Bytes,
 }
 

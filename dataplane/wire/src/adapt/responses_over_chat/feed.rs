@@ -1,4 +1,4 @@
-//! Events of a Responses stream as bytes, and what they have in common: names, and numbers without gaps.
+//! Writes the events of a Responses stream, with their names and consecutive sequence numbers.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use shared::usage::TokenCounts;
@@ -6,7 +6,7 @@ use shared::usage::TokenCounts;
 use super::echo::EchoedRequest;
 use crate::adapt::write::number;
 
-/// Events that are ready for the client.
+/// Buffers events that are ready for the client.
 #[derive(Debug, Default)]
 pub(super) struct ResponseEventWriter {
     out: BytesMut,
@@ -14,19 +14,19 @@ pub(super) struct ResponseEventWriter {
 }
 
 impl ResponseEventWriter {
-    /// A read of so many bytes is about to be told of: its events are rarely larger than twice that.
+    /// Reserves room for the events of a read of `bytes` bytes; they are rarely larger than twice that.
     pub(super) fn reserve(&mut self, bytes: usize) {
         self.out.reserve(bytes.saturating_mul(2));
     }
 
-    /// Writes one event. `fill` writes members, each with its comma before it.
+    /// Writes one event. `fill` writes members, each preceded by its comma.
     pub(super) fn event(&mut self, name: &str, fill: impl FnOnce(&mut BytesMut)) {
         event_head(name, &mut self.out);
         fill(&mut self.out);
         self.event_ends();
     }
 
-    /// Writes one event whose beginning is at hand.
+    /// Writes one event from a prepared beginning.
     #[inline]
     pub(super) fn delta(&mut self, head: &[u8], raw: &[u8], tail: &[u8]) {
         self.out.put_slice(head);
@@ -43,25 +43,25 @@ impl ResponseEventWriter {
         self.sequence = self.sequence.saturating_add(1);
     }
 
-    /// What is ready, if anything is.
+    /// Returns the buffered events, if there are any.
     pub(super) fn take(&mut self) -> Option<Bytes> {
         if self.out.is_empty() { None } else { Some(self.out.split().freeze()) }
     }
 }
 
-/// The beginning of an event, up to its type.
+/// Writes the beginning of an event, up to its type.
 pub(super) fn event_head(name: &str, out: &mut BytesMut) {
     for part in ["event: ", name, "\ndata: {\"type\":\"", name, "\""] {
         out.put_slice(part.as_bytes());
     }
 }
 
-/// How a response stands.
+/// The status of a response.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Status<'a> {
     InProgress,
     Completed,
-    /// It ends early, for this reason.
+    /// The response ended early, for this reason.
     Incomplete(&'static str),
     Failed {
         code: &'a str,
@@ -70,7 +70,7 @@ pub(super) enum Status<'a> {
 }
 
 impl Status<'_> {
-    /// Its name, which is that of its event too.
+    /// The name of the status, which is also that of its event.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::InProgress => "in_progress",
@@ -81,7 +81,7 @@ impl Status<'_> {
     }
 }
 
-/// Writes the members of a response around its output.
+/// Writes a complete response object around its output.
 pub(super) fn write_response(
     echo: &EchoedRequest,
     status: Status<'_>,
@@ -123,7 +123,7 @@ pub(super) fn write_response(
     out.put_u8(b'}');
 }
 
-/// Cached and audio input is part of the input, reasoning and audio part of the output.
+/// Writes a `usage` object. Input includes cached and audio input, output includes reasoning and audio.
 fn write_usage(usage: TokenCounts, out: &mut BytesMut) {
     let (input, output) = (usage.input_total(), usage.output_total());
     let written = usage.cache_write.saturating_add(usage.cache_write_1h);

@@ -1,7 +1,7 @@
-//! The output items of a response as they grow, and the events that tell of it.
+//! Builds the output items of a response and writes their events.
 //!
-//! Text is kept as it is escaped in the upstream's JSON, so that it is neither read nor written letter by letter.
-//! All of it is kept, because the last event holds the whole output; so there is a bound.
+//! Texts stay escaped as in the upstream's JSON, so that they need not be decoded and encoded again. All of them are
+//! kept until the last event, which contains the whole output; their total size is bounded.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use shared::usage::TokenCounts;
@@ -12,16 +12,17 @@ use super::feed::{ResponseEventWriter, Status, event_head, write_response};
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::number;
 
-/// Bytes of one answer that are kept.
+/// The maximum number of bytes kept of one answer.
 pub(super) const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What an item counts beside its text.
+/// The size that an item is counted with, besides its text.
 const ITEM_BYTES: usize = 256;
 
-/// The answer is larger than [`OUTPUT_BYTES_MAX`], or has more tool calls, or larger names, than are kept.
+/// The answer exceeds [`OUTPUT_BYTES_MAX`], the number of tool calls, or the length of their ids, names or buffered
+/// input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OutputFull;
 
-/// The output so far.
+/// The output received so far.
 #[derive(Debug)]
 pub(super) struct OutputItems {
     echo: EchoedRequest,
@@ -30,18 +31,18 @@ pub(super) struct OutputItems {
     begun: bool,
     items: Vec<OutputItem>,
     calls: FunctionCallItems,
-    /// The items that more reasoning, or more text, would go to.
+    /// The open items, to which further reasoning or text is appended.
     reasoning: Option<usize>,
     message: Option<usize>,
     kept_bytes: usize,
-    /// The beginning of the last text event, of this item and part.
+    /// The beginning of the last text event; `head_of` is the item and part that it belongs to.
     head: BytesMut,
     head_of: Option<(usize, usize)>,
 }
 
 #[derive(Debug)]
 struct OutputItem {
-    /// `in_progress`, until it is closed.
+    /// `in_progress` until the item is closed.
     status: &'static str,
     body: ItemBody,
 }
@@ -50,7 +51,7 @@ struct OutputItem {
 enum ItemBody {
     Reasoning(BytesMut),
     Message(Vec<OutputPart>),
-    /// The call in this place of [`FunctionCallItems`].
+    /// The position of the call in [`FunctionCallItems`].
     Call(usize),
 }
 
@@ -60,7 +61,7 @@ struct OutputPart {
     text: BytesMut,
 }
 
-/// What a message is made of.
+/// The kind of a message's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartKind {
     Text,
@@ -70,7 +71,7 @@ pub(super) enum PartKind {
 const IN_PROGRESS: &str = "in_progress";
 
 impl OutputItems {
-    /// A response without output.
+    /// Creates a response without output.
     pub(super) fn new(echo: EchoedRequest, names: ToolNames) -> Self {
         Self {
             echo,
@@ -87,22 +88,22 @@ impl OutputItems {
         }
     }
 
-    /// A read of so many bytes is about to be told of.
+    /// Reserves room for the events of a read of `bytes` bytes.
     pub(super) fn reserve(&mut self, bytes: usize) {
         self.feed.reserve(bytes);
     }
 
-    /// Whether anything of the answer has been told.
+    /// Returns true if any item has been announced.
     pub(super) fn has_items(&self) -> bool {
         !self.items.is_empty()
     }
 
-    /// What is ready for the client.
+    /// Returns the events that are ready for the client.
     pub(super) fn take(&mut self) -> Option<Bytes> {
         self.feed.take()
     }
 
-    /// More reasoning, as it is escaped.
+    /// Appends reasoning, which is still escaped.
     pub(super) fn reasoning(&mut self, raw: &[u8]) -> Result<(), OutputFull> {
         let index = match self.reasoning {
             Some(index) => index,
@@ -116,7 +117,7 @@ impl OutputItems {
         self.text(index, 0, "response.reasoning_text.delta", raw)
     }
 
-    /// More of a message, as it is escaped.
+    /// Appends to a message; `raw` is still escaped.
     pub(super) fn message(&mut self, kind: PartKind, raw: &[u8]) -> Result<(), OutputFull> {
         self.close_reasoning();
         let index = match self.message {
@@ -140,7 +141,7 @@ impl OutputItems {
         self.text(index, part, kind.delta_name(), raw)
     }
 
-    /// More of a tool call.
+    /// Adds a fragment of a tool call.
     pub(super) fn call(&mut self, fragment: &CallFragment<'_>) -> Result<(), OutputFull> {
         self.close_reasoning();
         self.close_message();
@@ -161,7 +162,7 @@ impl OutputItems {
         }
     }
 
-    /// The item of a call can be told of: what has come of its input goes out with it.
+    /// Announces the item of a call, followed by the input that has arrived so far.
     fn announce(&mut self, place: usize) -> Result<(), OutputFull> {
         let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
         let input = std::mem::take(&mut call.input);
@@ -229,7 +230,7 @@ impl OutputItems {
         if self.kept_bytes > OUTPUT_BYTES_MAX { Err(OutputFull) } else { Ok(()) }
     }
 
-    /// The response is told of, if it has not been.
+    /// Writes the events that open the response, unless they have been written.
     fn begin(&mut self) {
         if !std::mem::replace(&mut self.begun, true) {
             for name in ["response.created", "response.in_progress"] {
@@ -308,7 +309,7 @@ impl OutputItems {
         });
     }
 
-    /// `response.content_part.added` or `.done`.
+    /// Writes `response.content_part.added` or `.done`.
     fn part_event(&mut self, change: &str, index: usize, part: usize) {
         let Some(item) = self.items.get(index) else { return };
         let (seed, prefix) = (&self.echo.seed, item.body.prefix(&self.calls));
@@ -347,7 +348,7 @@ impl OutputItems {
         });
     }
 
-    /// The response has ended by itself.
+    /// Ends the response: closes all items and writes the last event.
     pub(super) fn finish(&mut self, status: Status<'_>, usage: TokenCounts) -> Result<(), OutputFull> {
         self.begin();
         for place in self.calls.unannounced() {
@@ -364,13 +365,13 @@ impl OutputItems {
         Ok(())
     }
 
-    /// The response has broken off. What was whole by then stands in the last event.
+    /// Ends a response that broke off. The last event contains the items that were complete by then.
     pub(super) fn fail(&mut self, code: &str, message: &str) {
         self.begin();
         self.response_event("response.failed", Status::Failed { code, message }, None);
     }
 
-    /// The response alone, as the answer to a request for no stream.
+    /// Returns the response object alone, for a client that did not request a stream.
     pub(super) fn response(&self, status: Status<'_>, usage: TokenCounts) -> Bytes {
         let mut out = BytesMut::with_capacity(self.kept_bytes.saturating_add(4096));
         let output = |out: &mut BytesMut| put_closed(&self.items, &self.echo, &self.calls, out);
@@ -466,7 +467,7 @@ fn put_reasoning(text: &[u8], out: &mut BytesMut) {
     out.put_u8(b'}');
 }
 
-/// A member with text that is escaped already.
+/// Writes a member with a string value that is already escaped.
 pub(super) fn put_raw_text(name: &str, raw: &[u8], out: &mut BytesMut) {
     for part in [b",\"", name.as_bytes(), b"\":\"", raw, b"\""] {
         out.put_slice(part);

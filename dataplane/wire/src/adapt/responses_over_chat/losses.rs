@@ -1,4 +1,4 @@
-//! What becomes of each field of a Responses request that a chat target serves (RESP-2).
+//! The fate of each field of a Responses request that a chat target serves (RESP-2).
 
 use simd_json::prelude::ValueAsScalar as _;
 
@@ -6,7 +6,7 @@ use crate::adapt::loss::{Fate, Loss};
 use crate::adapt::{Rejection, read};
 use crate::json::Tree;
 
-/// A rejected member that asks for nothing (false, 0, "", [] or {}) passes.
+/// The table of losses. A member of a rejected field passes if its value requests nothing (false, 0, "", [] or {}).
 pub(super) static LOSSES: &[Loss] = &[
     mapped("model", "the target's model, which the answer names too"),
     mapped("input", "`messages`; a string is one user message"),
@@ -92,7 +92,7 @@ pub(super) static LOSSES: &[Loss] = &[
         "max_tool_calls",
         "bounds calls of built-in tools and needs a target with a native Responses API.",
     ),
-    // Form of the answer.
+    // Format of the answer.
     mapped(
         "text.format[json_schema]",
         "`response_format`, nested; rejected where the target cannot be held to a schema",
@@ -111,7 +111,7 @@ pub(super) static LOSSES: &[Loss] = &[
     hint("reasoning.mode=standard", "what is the usual way"),
     rejected("reasoning.mode", "needs a target with a native Responses API."),
     rejected("top_logprobs", "needs a target with a native Responses API."),
-    // What is kept by a provider, or done by it.
+    // State kept, and work done, by the provider.
     rejected("background", "is not supported: answers cannot be made in the background."),
     rejected(
         "previous_response_id",
@@ -139,7 +139,7 @@ pub(super) static LOSSES: &[Loss] = &[
     ),
     rejected("access_programs", "needs a target with a native Responses API."),
     rejected("image", "needs a target with a native Responses API."),
-    // What is told to the provider about the request.
+    // Information about the request for the provider.
     mapped("metadata", "stands in the answer; the target is not told"),
     mapped("user", "stands in the answer; the target is not told"),
     hint("client_metadata", "the target is not told"),
@@ -172,12 +172,12 @@ const fn rejected(field: &'static str, note: &'static str) -> Loss {
     Loss { field, fate: Fate::Rejected, note }
 }
 
-/// Refuses what stands at `param` as the row of `field` says.
+/// Returns the rejection of the value at `param`, with the reason from the row of `field`.
 pub(super) fn refuse(field: &str, param: impl Into<String>) -> Rejection {
     read::refuse(LOSSES, field, param)
 }
 
-/// Refuses the member at `path` if that is what its row says, the row of its value before that of its name.
+/// Rejects the member at `path` if its row requires that. A row for its value takes precedence over one for its name.
 pub(super) fn check(path: &str, value: Tree<'_, '_>) -> Result<(), Rejection> {
     let mut known = false;
     for row in LOSSES {

@@ -1,4 +1,4 @@
-//! Items of a Responses request as messages of a chat.
+//! Translates the items of a Responses request into chat messages.
 
 use super::losses::refuse;
 use crate::adapt::call_id::fitting;
@@ -9,20 +9,20 @@ use crate::adapt::write::{ObjectWriter, comma, string};
 use crate::adapt::{Rejection, Traits};
 use crate::json::{self, Tree};
 
-/// The messages as they are written.
+/// Writes the messages.
 #[derive(Debug)]
 pub(super) struct Messages<'a, 'i> {
     target: &'a Traits<'a>,
     out: &'a mut Vec<u8>,
     names: &'a mut ToolNames,
-    /// An assistant message that may get more.
+    /// The open assistant message, which further items may extend.
     turn: Option<AssistantTurn<'i>>,
-    /// Of which item each message is made; none for the instructions.
+    /// The item from which each message was made; `None` for the instructions.
     sources: Vec<Option<usize>>,
 }
 
-/// What an assistant said and called in a row. Chat wants answers to calls right after the message that holds
-/// the calls, so that text after calls joins that message.
+/// Consecutive text and calls of an assistant. Chat requires results of calls right after the message with the calls,
+/// so text after the calls joins that message.
 #[derive(Debug, Default)]
 struct AssistantTurn<'i> {
     item: usize,
@@ -35,7 +35,7 @@ struct AssistantTurn<'i> {
 struct InputCall<'i> {
     id: &'i str,
     name: &'i str,
-    /// `function` or `custom`, and what holds the input there.
+    /// `function` or `custom`, and the name of its input member.
     kind: (&'static str, &'static str),
     input: &'i str,
 }
@@ -73,7 +73,7 @@ pub(super) fn write<'i>(request: &Object<'_, 'i>, messages: &mut Messages<'_, 'i
     Ok(())
 }
 
-/// Where what stands at `rest` below `messages` came from.
+/// Returns the member of the client's request from which the value at `rest` below `messages` was made.
 pub(super) fn origin(request: &Object<'_, '_>, target: &Traits<'_>, rest: &str) -> Option<String> {
     let (mut written, mut names) = (Vec::new(), ToolNames::default());
     let mut messages = Messages::new(target, &mut names, &mut written);
@@ -92,7 +92,7 @@ pub(super) fn origin(request: &Object<'_, '_>, target: &Traits<'_>, rest: &str) 
 }
 
 impl<'a, 'i> Messages<'a, 'i> {
-    /// Messages before the first, to be written to `out`.
+    /// Creates a writer without messages that writes to `out`.
     pub(super) fn new(target: &'a Traits<'a>, names: &'a mut ToolNames, out: &'a mut Vec<u8>) -> Self {
         Self { target, out, names, turn: None, sources: Vec::new() }
     }
@@ -101,7 +101,7 @@ impl<'a, 'i> Messages<'a, 'i> {
         if self.target.developer_role { "developer" } else { "system" }
     }
 
-    /// A message begins, made of this item.
+    /// Begins a message that is made from this item.
     fn begin(&mut self, item: Option<usize>) {
         comma(self.out);
         self.sources.push(item);
@@ -256,7 +256,7 @@ impl<'a, 'i> Messages<'a, 'i> {
         Ok(())
     }
 
-    /// No more comes to the assistant message that is open, if one is.
+    /// Writes the open assistant message, if there is one.
     fn end_turn(&mut self) {
         let Some(turn) = self.turn.take() else { return };
         if turn.text.is_none() && turn.refusal.is_empty() && turn.calls.is_empty() {
@@ -311,7 +311,7 @@ fn needed<'t, 'i>(item: &Object<'t, 'i>, name: &str, position: usize) -> Result<
     member(item, name).ok_or_else(|| Rejection::malformed(format!("input.{position}.{name}"), "is missing."))
 }
 
-/// Writes one part of a message that is not the assistant's. Its text, if it is nothing else.
+/// Writes one part of a message that is not the assistant's. Returns its text if it is a text part.
 fn write_part<'i>(
     part: &Object<'_, 'i>,
     role: &str,

@@ -1,5 +1,5 @@
-//! Responses clients served by chat targets: the strict fallback, which keeps nothing between two requests
-//! (RESP-2). What asks for a provider's memory or its built-in tools is refused.
+//! Serves Responses clients from chat targets: the strict fallback, which stores nothing between requests (RESP-2).
+//! Requests that need a provider's stored state or built-in tools are rejected.
 
 mod answer;
 mod calls;
@@ -16,7 +16,7 @@ use shared::operation::Dialect;
 
 use super::Adaptation;
 
-/// The pair.
+/// The adaptation of Responses clients to chat targets.
 pub(super) const PAIR: Adaptation = Adaptation {
     client: Dialect::Responses,
     target: Dialect::Chat,

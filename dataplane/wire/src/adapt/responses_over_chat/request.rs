@@ -1,4 +1,4 @@
-//! The client's request in chat's words.
+//! Translates a Responses request into a chat request.
 
 use bytes::Bytes;
 use simd_json::prelude::ValueAsScalar as _;
@@ -14,7 +14,7 @@ use crate::adapt::write::ObjectWriter;
 use crate::adapt::{Asking, Prepared, Rejection, Traits};
 use crate::json;
 
-/// Says the request in chat's words.
+/// Translates the request and prepares the translation of its answers.
 pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let mut bytes = asking.body.to_vec();
     let tape = json::parse(&mut bytes).map_err(read::refuse_fault)?;
@@ -64,7 +64,7 @@ fn write(
     Ok(())
 }
 
-/// `text.format`, whose schema chat nests one deeper.
+/// Writes `text.format`; chat nests the schema one level deeper.
 fn format(
     request: &Object<'_, '_>,
     target: &Traits<'_>,
@@ -110,13 +110,13 @@ fn reasoning(
     Ok(())
 }
 
-/// Refuses a member of a member if its row says so.
+/// Rejects the member `name` of the member `outer` if its row requires that.
 fn inner(outer: &str, name: &str, request: &Object<'_, '_>) -> Result<(), Rejection> {
     let value = member(request, outer).and_then(|outer| member(&outer.as_object()?, name));
     value.map_or(Ok(()), |value| check(&format!("{outer}.{name}"), value))
 }
 
-/// Which member of the client's request a member of the prepared one was made of.
+/// Returns the member of the client's request from which a member of the chat request was made.
 pub(super) fn origin(asking: &Asking<'_>, path: &str) -> Option<String> {
     let (first, rest) = path.split_once('.').unwrap_or((path, ""));
     let beside = |name: &str| Some(name.to_owned());

@@ -1,4 +1,4 @@
-//! Tools, and the choice among them: flat in Responses, nested in chat.
+//! Translates tools and the choice among them, which are flat in Responses and nested in chat.
 
 use simd_json::prelude::ValueAsScalar as _;
 
@@ -9,7 +9,7 @@ use crate::adapt::write::{ObjectWriter, comma};
 use crate::adapt::{Rejection, Traits, schema};
 use crate::json::Tree;
 
-/// Writes `tools`, `tool_choice` and `parallel_tool_calls`; the latter two mean nothing without tools.
+/// Writes `tools`, `tool_choice` and `parallel_tool_calls`; the latter two only if there are tools.
 pub(super) fn write(
     request: &Object<'_, '_>,
     target: &Traits<'_>,
@@ -90,7 +90,7 @@ fn write_function(
     Ok(())
 }
 
-/// `["direct"]`: by the model itself.
+/// Returns true for `["direct"]`: only the model itself may call the tool.
 fn is_direct(callers: Tree<'_, '_>) -> bool {
     let callers = callers.as_array();
     callers.is_some_and(|callers| callers.iter().all(|caller| caller.as_str() == Some("direct")))
@@ -136,14 +136,14 @@ fn write_format(format: &Object<'_, '_>, out: &mut Vec<u8>) {
     outer.close();
 }
 
-/// `tool_choice`.
+/// A parsed `tool_choice`.
 #[derive(Debug)]
 enum ResponsesToolChoice<'i> {
     /// `auto`, `none`, `required`.
     Mode(&'i str),
-    /// This one must be called.
+    /// The one tool that must be called.
     Named { kind: &'i str, name: &'i str },
-    /// One of these, by kind and name.
+    /// The tools, by kind and name, to which the choice is restricted.
     Allowed { mode: &'i str, tools: Vec<(&'i str, &'i str)> },
 }
 
@@ -182,7 +182,7 @@ impl<'i> ResponsesToolChoice<'i> {
         Err(refuse("tool_choice.type", format!("{}.type", path())))
     }
 
-    /// Whether a tool may be offered.
+    /// Returns true if the choice permits offering this tool.
     fn allows(&self, tool: &Object<'_, '_>) -> bool {
         let Self::Allowed { tools, .. } = self else { return true };
         let has = |member: &str, text: &str| member_text(tool, member) == Some(text);
