@@ -1,4 +1,4 @@
-//! A chat stream, written chunk by chunk, and what is known of it.
+//! Writes a chat stream chunk by chunk and tracks its state.
 
 use bytes::Bytes;
 use shared::usage::TokenCounts;
@@ -9,16 +9,16 @@ use crate::extras::Extras;
 use crate::json::{JsonWriter, meant_bytes};
 use crate::stream::StreamState;
 
-/// Writes chunks, each for the choice that is named. The first one of a choice is its role.
+/// Writes chunks for the given choice. The caller writes the role chunk of a choice first.
 #[derive(Debug)]
 pub(in crate::adapt) struct ChatChunkWriter {
-    /// What every chunk begins with, up to its choice.
+    /// The start of every chunk, up to its choice.
     before: Vec<u8>,
-    /// What most begin with: up to the first member of a delta of the first choice.
+    /// The start of most chunks, up to the first member of a delta of choice 0.
     before_delta: Vec<u8>,
-    /// The client asked for usage: every chunk before the one that has it says `null`.
+    /// The client asked for usage: every chunk before the one with the usage has `"usage":null`.
     include_usage: bool,
-    /// Calls are written in the old form, which has room for one.
+    /// Calls are written in the legacy form (`function_call`), which can hold one call.
     functions: bool,
     secrets: Vec<String>,
     json: JsonWriter,
@@ -49,7 +49,7 @@ impl ChatChunkWriter {
         &self.state
     }
 
-    /// Whether the last event has been written: whatever else the upstream sends is not for the client.
+    /// True if the last event has been written. Anything that the upstream sends after it is not relayed.
     pub(in crate::adapt) fn has_ended(&self) -> bool {
         self.stopped
     }
@@ -59,7 +59,7 @@ impl ChatChunkWriter {
         self.end(None);
     }
 
-    /// Text under `member`: `content`, `reasoning_content` or `refusal`.
+    /// Writes text under `member`: `content`, `reasoning_content` or `refusal`. Empty text is skipped.
     pub(in crate::adapt) fn text(&mut self, choice: u64, member: &str, text: &str) {
         if !text.is_empty() {
             self.output(text.len());
@@ -68,7 +68,7 @@ impl ChatChunkWriter {
         }
     }
 
-    /// The same of text that is escaped already.
+    /// Like `text`, for text that is already JSON-escaped.
     pub(in crate::adapt) fn escaped(&mut self, choice: u64, member: &str, text: &str) {
         if !text.is_empty() {
             self.output(meant_bytes(text.as_bytes()));
@@ -77,20 +77,20 @@ impl ChatChunkWriter {
         }
     }
 
-    /// Blocks of Anthropic's thinking, which are no text: JSON without the brackets around them.
+    /// Writes Anthropic's thinking blocks. `blocks` is a JSON array without its brackets.
     pub(in crate::adapt) fn thinking_blocks(&mut self, choice: u64, blocks: &[u8]) {
         self.output(0);
         self.begin(choice).name("thinking_blocks").list().raw(blocks).end_list();
         self.end(None);
     }
 
-    /// The signature of the thoughts before a text.
+    /// Writes the signature of the thoughts that precede a text.
     pub(in crate::adapt) fn signature(&mut self, choice: u64, signature: &str) {
         write_signature(signature, self.begin(choice));
         self.end(None);
     }
 
-    /// A call begins, with what is known of its arguments.
+    /// Starts a call, with the arguments known so far.
     pub(in crate::adapt) fn call(&mut self, choice: u64, index: u64, call: &CompletionCall<'_>) {
         if self.functions {
             return self.function_call(
@@ -106,7 +106,7 @@ impl ChatChunkWriter {
         self.end(None);
     }
 
-    /// More of a call's arguments.
+    /// Appends to the arguments of a call.
     pub(in crate::adapt) fn arguments(&mut self, choice: u64, index: u64, fragment: &str) {
         if self.functions {
             return self.function_call(choice, index, &[("arguments", fragment)]);
@@ -120,7 +120,7 @@ impl ChatChunkWriter {
         }
     }
 
-    /// A piece of a call in the old form. Only the first call of an answer has a place.
+    /// Writes a piece of a call in the legacy form. It can hold only the first call of an answer; others are skipped.
     fn function_call(&mut self, choice: u64, index: u64, members: &[(&str, &str)]) {
         if index > 0 {
             return;
@@ -140,22 +140,22 @@ impl ChatChunkWriter {
         self.end(Some(reason));
     }
 
-    /// How the answer ended is known.
+    /// Records that the finish reason is known.
     pub(in crate::adapt) fn note_finished(&mut self) {
         self.state.finished = true;
     }
 
-    /// What has been used so far.
+    /// Records the usage reported so far.
     pub(in crate::adapt) fn note_usage(&mut self, usage: TokenCounts) {
         self.state.usage = Some(usage);
     }
 
-    /// What has been reported beside tokens so far.
+    /// Records the usage other than tokens reported so far.
     pub(in crate::adapt) fn note_extras(&mut self, extras: Extras) {
         self.state.extras.replace_by(extras);
     }
 
-    /// Usage, if the client asked for it and it is known, and the last event.
+    /// Writes the usage, if the client asked for it and it is known, and `[DONE]`.
     pub(in crate::adapt) fn done(&mut self) {
         if let Some(usage) = self.state.usage.filter(|_| self.include_usage) {
             self.json.bytes(&self.before).end_list().name("usage");
@@ -167,7 +167,7 @@ impl ChatChunkWriter {
         self.stopped = true;
     }
 
-    /// The upstream's error ends the stream.
+    /// Ends the stream with the upstream's error.
     pub(in crate::adapt) fn fail(&mut self, error: &StreamError) {
         let known: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
         let error = error.sanitized(&known);
@@ -176,7 +176,7 @@ impl ChatChunkWriter {
         self.stopped = true;
     }
 
-    /// Hands over what has been written.
+    /// Appends what has been written to `out`.
     pub(in crate::adapt) fn flush(&mut self, out: &mut Vec<Bytes>) {
         if !self.json.is_empty() {
             out.push(self.json.take_copy());

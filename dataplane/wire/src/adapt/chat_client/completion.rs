@@ -1,4 +1,4 @@
-//! A whole answer to a chat client.
+//! Writes a complete answer for a chat client.
 
 use std::borrow::Cow;
 
@@ -9,14 +9,14 @@ use crate::adapt::TranslatedAnswer;
 use crate::extras::Extras;
 use crate::json::JsonWriter;
 
-/// A call of a function.
+/// A function call.
 #[derive(Debug, Default)]
 pub(in crate::adapt) struct CompletionCall<'a> {
     pub(in crate::adapt) id: Cow<'a, str>,
     pub(in crate::adapt) name: Cow<'a, str>,
-    /// JSON, or the beginning of it.
+    /// JSON, possibly incomplete.
     pub(in crate::adapt) arguments: Cow<'a, str>,
-    /// Gemini's signature of the thoughts before it.
+    /// Gemini's signature of the thoughts that precede the call.
     pub(in crate::adapt) signature: Option<Cow<'a, str>>,
 }
 
@@ -38,16 +38,16 @@ impl CompletionCall<'_> {
     }
 }
 
-/// One answer of a completion.
+/// One choice of a completion.
 #[derive(Debug, Default)]
 pub(in crate::adapt) struct CompletionChoice<'a> {
     pub(in crate::adapt) index: u64,
     pub(in crate::adapt) content: String,
     pub(in crate::adapt) reasoning: String,
     pub(in crate::adapt) calls: Vec<CompletionCall<'a>>,
-    /// Gemini's signature of the thoughts before the text.
+    /// Gemini's signature of the thoughts that precede the text.
     pub(in crate::adapt) signature: Option<Cow<'a, str>>,
-    /// Blocks of Anthropic's thinking: JSON without the brackets around them. Empty if there are none.
+    /// Anthropic's thinking blocks: a JSON array without its brackets. Empty if there are none.
     pub(in crate::adapt) thinking_blocks: Vec<u8>,
     pub(in crate::adapt) finish_reason: &'static str,
 }
@@ -96,7 +96,7 @@ impl CompletionChoice<'_> {
     }
 }
 
-/// The whole completion.
+/// Returns the complete `chat.completion`.
 pub(in crate::adapt) fn completion(
     identity: &Identity,
     choices: &[CompletionChoice<'_>],

@@ -1,4 +1,4 @@
-//! The messages of a chat request.
+//! Reads the messages of a chat request.
 
 use simd_json::tape::Object;
 
@@ -6,26 +6,26 @@ use super::part::{CacheMark, ChatPart};
 use crate::adapt::{Loss, Rejection, read};
 use crate::json::{self, Tree};
 
-/// One message.
+/// One message of the request.
 pub(in crate::adapt) struct ChatMessage<'t, 'i> {
-    /// Its place in the request.
+    /// The path of the message in the request, for rejections.
     pub(in crate::adapt) path: String,
     pub(in crate::adapt) role: &'i str,
     pub(in crate::adapt) members: Object<'t, 'i>,
 }
 
-/// A call that an assistant made.
+/// A call in an assistant message.
 pub(in crate::adapt) struct AssistantCall<'t, 'i> {
-    /// `None` of a `function_call`, which has none.
+    /// `None` for a legacy `function_call`, which has no id.
     pub(in crate::adapt) id: Option<&'i str>,
     pub(in crate::adapt) name: &'i str,
-    /// A JSON object.
+    /// A JSON object as text.
     pub(in crate::adapt) arguments: &'i str,
-    /// All of it.
+    /// The whole call.
     whole: Tree<'t, 'i>,
 }
 
-/// The messages of `request`.
+/// Reads the messages of `request`.
 pub(in crate::adapt) fn messages<'t, 'i>(
     request: &Object<'t, 'i>,
 ) -> Result<Vec<ChatMessage<'t, 'i>>, Rejection> {
@@ -47,7 +47,7 @@ impl<'t, 'i> ChatMessage<'t, 'i> {
         ChatPart::all(&self.members, format!("{}.content", self.path))
     }
 
-    /// The parts of a message that may hold nothing but text.
+    /// Returns the parts of a message whose content may only be text, with their texts.
     pub(in crate::adapt) fn text_parts(&self) -> Result<Vec<(&'i str, ChatPart<'t, 'i>)>, Rejection> {
         let only_text = |part: ChatPart<'t, 'i>| match part.text {
             Some(text) => Ok((text, part)),
@@ -56,13 +56,13 @@ impl<'t, 'i> ChatMessage<'t, 'i> {
         self.parts()?.into_iter().map(only_text).collect()
     }
 
-    /// All of its text, part by part in lines of its own.
+    /// Returns the text of all parts, joined with newlines.
     pub(in crate::adapt) fn text(&self) -> Result<String, Rejection> {
         let parts = self.text_parts()?;
         Ok(parts.iter().map(|(text, _)| *text).collect::<Vec<_>>().join("\n"))
     }
 
-    /// The string member `name`, if there is one.
+    /// Returns the string member `name`, if present.
     pub(in crate::adapt) fn word(&self, name: &str) -> Option<&'i str> {
         read::member_text(&self.members, name)
     }
@@ -71,17 +71,17 @@ impl<'t, 'i> ChatMessage<'t, 'i> {
         read::needed_text(&self.members, name, || self.path.clone())
     }
 
-    /// The mark up to which the prompt is to be cached, if it bears one.
+    /// Returns the message's `cache_control`, if present: the prompt is to be cached up to here.
     pub(in crate::adapt) fn cache_mark(&self) -> Option<CacheMark<'i>> {
         CacheMark::of(&self.members)
     }
 
-    /// Gemini's signature of the thoughts before its text.
+    /// Returns Gemini's signature of the thoughts that precede the message's text.
     pub(in crate::adapt) fn signature(&self) -> Option<&'i str> {
         thought_signature(&self.members)
     }
 
-    /// The calls that it makes. `losses` says why one of free text cannot be.
+    /// Returns the message's calls. `losses` contains the reason for rejecting a call of a custom (free-text) tool.
     pub(in crate::adapt) fn calls(
         &self,
         losses: &'static [Loss],
@@ -135,13 +135,13 @@ fn asked<'t, 'i>(
 }
 
 impl<'i> AssistantCall<'_, 'i> {
-    /// Gemini's signature of the thoughts before it.
+    /// Returns Gemini's signature of the thoughts that precede the call.
     pub(in crate::adapt) fn signature(&self) -> Option<&'i str> {
         thought_signature(&self.whole.as_object()?)
     }
 }
 
-/// `extra_content.google.thought_signature`, or what Vertex calls so.
+/// Returns `extra_content.google.thought_signature`, or the same member under `vertex`.
 fn thought_signature<'i>(members: &Object<'_, 'i>) -> Option<&'i str> {
     let extra = read::member(members, "extra_content")?.as_object()?;
     ["google", "vertex"].into_iter().find_map(|vendor| {
@@ -150,10 +150,11 @@ fn thought_signature<'i>(members: &Object<'_, 'i>) -> Option<&'i str> {
     })
 }
 
-/// The row of a call of a tool that takes free text, in every table of a client that speaks chat.
+/// The row for a call of a custom (free-text) tool, in the loss table of every chat adaptation.
 const CUSTOM_CALL: &str = "messages.*.tool_calls.*[custom]";
 
-/// The arguments of a call as the object that they must be: `{}` if there are none, `None` if they are no object.
+/// Returns the arguments of a call, which must be a JSON object: `{}` if they are empty, `None` if they are not an
+/// object.
 fn arguments(text: &str) -> Option<&str> {
     let text = text.trim_matches([' ', '\t', '\n', '\r']);
     if text.is_empty() {

@@ -1,5 +1,4 @@
-//! What the adaptations for clients that speak chat share: reading pieces of their requests, and writing answers
-//! as they expect them.
+//! Parts shared by the adaptations for chat clients: reading requests and writing answers.
 
 mod chunks;
 mod completion;
@@ -24,25 +23,25 @@ use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Asking, read};
 use crate::json::JsonWriter;
 
-/// What every answer to one request carries.
+/// The values shared by all answers to one request.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
-    /// `chatcmpl-` and the seed.
+    /// `chatcmpl-` followed by the seed.
     pub(super) id: String,
-    /// For ids of calls that the target did not name.
+    /// The seed for ids of calls to which the target assigned none.
     pub(super) seed: String,
     /// Seconds since the Unix epoch.
     pub(super) created: u64,
-    /// The selector that the client sent.
+    /// The `model` of the answers, from `Asking::selector`.
     pub(super) model: String,
-    /// The client knows calls in the old form alone, by `function_call`.
+    /// The client reads calls only in the legacy form (`function_call`).
     pub(super) functions: bool,
-    /// The client's names of tools that the target knows by others.
+    /// Maps the target's tool names back to the client's.
     pub(super) names: ToolNames,
 }
 
 impl Identity {
-    /// Of the answers to `request`, whose tools the target knows by `names`.
+    /// Creates the identity of the answers to `request`; `names` holds the tool names sent to the target.
     pub(super) fn of(asking: &Asking<'_>, request: &Object<'_, '_>, names: ToolNames) -> Self {
         Self {
             id: format!("chatcmpl-{}", asking.seed),
@@ -54,12 +53,12 @@ impl Identity {
         }
     }
 
-    /// The id of the call at `position`, counted over all of the answer.
+    /// Returns an id for the call at `position`, counted over the whole answer.
     pub(super) fn call_id(&self, position: u64) -> String {
         format!("call_{}_{position}", self.seed)
     }
 
-    /// The client's name of the tool that the target calls `name`.
+    /// Returns the client's name for the tool that the target calls `name`.
     pub(super) fn tool_name<'a>(&self, name: Cow<'a, str>) -> Cow<'a, str> {
         match self.names.restore(&name) {
             restored if restored == name => name,
@@ -73,18 +72,19 @@ impl Identity {
     }
 }
 
-/// Returns true if the client of `request` offers its tools in the old form, and so reads calls in that form alone.
+/// Returns true if the client of `request` offers its tools in the legacy form, and therefore reads calls only in that
+/// form.
 pub(super) fn calls_functions(request: &Object<'_, '_>) -> bool {
     read::member(request, "tools").is_none() && read::member(request, "functions").is_some()
 }
 
-/// The `finish_reason` that a client of the old form knows.
+/// Returns the `finish_reason` for a client of the legacy form.
 fn in_old_words(reason: &str) -> &str {
     if reason == "tool_calls" { "function_call" } else { reason }
 }
 
-/// Usage as a chat client expects it: cached and audio input within the prompt, reasoning, audio and images within the
-/// completion (CHAT-3).
+/// Writes usage in chat's form: the prompt includes cached and audio input; the completion includes reasoning, audio
+/// and images (CHAT-3).
 fn write_usage(usage: &TokenCounts, json: &mut JsonWriter) {
     let (prompt, completion) = (usage.input_total(), usage.output_total());
     json.object().name("prompt_tokens").number(prompt).name("completion_tokens").number(completion);
@@ -105,7 +105,8 @@ fn write_some(counts: &[(&str, u64)], json: &mut JsonWriter) {
     }
 }
 
-/// What Gemini's own chat endpoint hands out with a call or a message, and wants back with it.
+/// Writes `extra_content` with a signature. Gemini's own chat endpoint returns it with a call or a message and expects
+/// it back.
 fn write_signature(signature: &str, json: &mut JsonWriter) {
     json.name("extra_content").object().name("google").object();
     json.name("thought_signature").text(signature).end_object().end_object();

@@ -7,34 +7,34 @@ use simd_json::tape::Object;
 use crate::adapt::{Loss, Rejection, read};
 use crate::json::Tree;
 
-/// See the module.
+/// A content part of a chat message: text, an image, a file and so on.
 pub(in crate::adapt) struct ChatPart<'t, 'i> {
-    /// Its place in the request.
+    /// The path of the part in the request, for rejections.
     pub(in crate::adapt) path: String,
     /// Its `type`.
     pub(in crate::adapt) kind: &'i str,
-    /// What it says, if it is text or a refusal.
+    /// The text, if the part is text or a refusal.
     pub(in crate::adapt) text: Option<&'i str>,
-    /// All of it; none where the content is a string.
+    /// The whole part; `None` if the content is a string.
     whole: Option<Tree<'t, 'i>>,
 }
 
-/// Bytes that stand in the request itself.
+/// Media whose bytes are inline in the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::adapt) struct Media<'i> {
     pub(in crate::adapt) media_type: Cow<'i, str>,
     pub(in crate::adapt) base64: &'i str,
 }
 
-/// The mark up to which a prompt is to be cached, as the clients of other gateways set it.
+/// A cache mark (`cache_control`), as clients of other gateways send it: the prompt is to be cached up to here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::adapt) struct CacheMark<'i> {
-    /// How long.
+    /// The lifetime of the cache entry.
     pub(in crate::adapt) ttl: Option<&'i str>,
 }
 
 impl<'i> CacheMark<'i> {
-    /// The `cache_control` of an object.
+    /// Reads the `cache_control` of an object.
     pub(super) fn of(object: &Object<'_, 'i>) -> Option<Self> {
         let mark = read::member(object, "cache_control")?.as_object()?;
         Some(Self { ttl: read::member_text(&mark, "ttl") })
@@ -42,7 +42,7 @@ impl<'i> CacheMark<'i> {
 }
 
 impl<'t, 'i> ChatPart<'t, 'i> {
-    /// The parts of a message's content, which stands at `path`; a string is one part of text.
+    /// Reads the parts of a message's content; `path` is the path of the content. A string is one text part.
     pub(super) fn all(message: &Object<'t, 'i>, path: String) -> Result<Vec<Self>, Rejection> {
         let Some(content) = read::member(message, "content") else { return Ok(Vec::new()) };
         if let Some(text) = read::as_text(content) {
@@ -65,19 +65,19 @@ impl<'t, 'i> ChatPart<'t, 'i> {
         Ok(parts)
     }
 
-    /// The string at `outer.inner`.
+    /// Returns the string at `outer.inner`.
     pub(in crate::adapt) fn inner_text(&self, outer: &str, inner: &str) -> Option<&'i str> {
         let outer = read::member(&self.whole?.as_object()?, outer)?.as_object()?;
         read::member_text(&outer, inner)
     }
 
-    /// The mark up to which the prompt is to be cached, if it bears one.
+    /// Returns the part's cache mark, if present.
     pub(in crate::adapt) fn cache_mark(&self) -> Option<CacheMark<'i>> {
         CacheMark::of(&self.whole?.as_object()?)
     }
 
-    /// The bytes of an image, a video, a file or audio. `losses` says why a file that only a name stands for
-    /// cannot be.
+    /// Returns the bytes of an image, a video, a file or audio. `losses` contains the reason for rejecting a file that
+    /// is referenced by id.
     pub(in crate::adapt) fn media(&self, losses: &'static [Loss]) -> Result<Media<'i>, Rejection> {
         let (outer, inner) = match self.kind {
             "image_url" | "video_url" => (self.kind, "url"),
@@ -105,10 +105,10 @@ impl<'t, 'i> ChatPart<'t, 'i> {
     }
 }
 
-/// The row of a file that only a name stands for, in every table of a client that speaks chat.
+/// The row for a file that is referenced by id, in the loss table of every chat adaptation.
 pub(in crate::adapt) const FILE_ID: &str = "messages.*.content.*[file].file.file_id";
 
-/// Reads `data:image/png;base64,..`. `None` if it is not one, or not in base64.
+/// Parses `data:image/png;base64,..`. Returns `None` if `url` is not a data URI or not base64.
 fn data_uri(url: &str) -> Option<Media<'_>> {
     let (scheme, rest) = url.split_once(':')?;
     let (head, base64) = rest.split_once(',').filter(|_| scheme.eq_ignore_ascii_case("data"))?;

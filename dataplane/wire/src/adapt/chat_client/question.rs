@@ -1,4 +1,4 @@
-//! What else a chat request asks for.
+//! Reads the other options of a chat request: usage, stop sequences, effort and response format.
 
 use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Object;
@@ -6,7 +6,8 @@ use simd_json::tape::Object;
 use crate::adapt::{Fate, Loss, Rejection, Traits, read};
 use crate::json::{JsonWriter, Tree};
 
-/// Refuses what `losses` says of the members at the top of a request. One that it does not name is dropped.
+/// Rejects the request if it has a top-level member that `losses` rejects. A member without a row is not an error; it
+/// is dropped.
 pub(in crate::adapt) fn refuse_listed(
     request: &Object<'_, '_>,
     losses: &'static [Loss],
@@ -21,7 +22,7 @@ pub(in crate::adapt) fn refuse_listed(
     Ok(())
 }
 
-/// Whether the value asks for what every answer is.
+/// True if the value asks for what every answer has anyway, such as `n: 1`.
 fn is_usual(name: &str, value: Tree<'_, '_>) -> bool {
     let is_text = |kind: Tree<'_, '_>| read::as_text(kind) == Some("text");
     match name {
@@ -31,13 +32,13 @@ fn is_usual(name: &str, value: Tree<'_, '_>) -> bool {
     }
 }
 
-/// Whether the client asked for usage at the end of a stream.
+/// True if the client asked for usage at the end of a stream.
 pub(in crate::adapt) fn wants_usage(request: &Object<'_, '_>) -> bool {
     let options = read::member(request, "stream_options").and_then(|options| options.as_object());
     options.and_then(|options| read::member(&options, "include_usage")?.as_bool()) == Some(true)
 }
 
-/// Writes `stop` as the list `name`, if it names anything.
+/// Writes `stop` as the list `name`, unless it is empty. Rejects more sequences than the target allows.
 pub(in crate::adapt) fn copy_stop(
     request: &Object<'_, '_>,
     name: &str,
@@ -63,20 +64,20 @@ pub(in crate::adapt) fn copy_stop(
     Ok(())
 }
 
-/// How hard to think, where the model can.
+/// Returns `reasoning_effort`, or `None` if the model does not reason.
 pub(in crate::adapt) fn effort<'i>(request: &Object<'_, 'i>, target: &Traits<'_>) -> Option<&'i str> {
     read::member_text(request, "reasoning_effort").filter(|_| target.reasoning)
 }
 
-/// What `response_format` asks for.
+/// The form of the answer that `response_format` asks for.
 pub(in crate::adapt) enum ChatResponseFormat<'t, 'i> {
     Text,
     AnyJson,
-    /// The `json_schema`, with its `schema` and the rest.
+    /// The object `json_schema`, which contains `schema`.
     Schema(Option<Object<'t, 'i>>),
 }
 
-/// Reads `response_format`; refused where the target cannot hold to a schema.
+/// Reads `response_format`. Rejects a schema if the target cannot enforce one.
 pub(in crate::adapt) fn format<'t, 'i>(
     request: &Object<'t, 'i>,
     target: &Traits<'_>,

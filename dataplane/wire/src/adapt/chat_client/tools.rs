@@ -1,4 +1,4 @@
-//! The functions that a chat request offers, and which of them are to be called.
+//! Reads the functions that a chat request offers, and the tool choice.
 
 use simd_json::tape::Object;
 
@@ -6,26 +6,26 @@ use super::part::CacheMark;
 use crate::adapt::{Loss, Rejection, read};
 use crate::json::Tree;
 
-/// What may be called.
+/// The functions offered, and the tool choice.
 pub(in crate::adapt) struct ChatTools<'t, 'i> {
-    /// Without those that the client does not allow this time.
+    /// Without the functions that `tool_choice` does not allow.
     pub(in crate::adapt) functions: Vec<ChatFunction<'t, 'i>>,
     pub(in crate::adapt) mode: ChatToolChoice<'i>,
 }
 
-/// A function.
+/// A function offered to the model.
 pub(in crate::adapt) struct ChatFunction<'t, 'i> {
     pub(in crate::adapt) name: &'i str,
-    /// Its `name`, `description`, `parameters` and so on.
+    /// The object with `name`, `description`, `parameters` and so on.
     pub(in crate::adapt) members: Object<'t, 'i>,
-    /// The mark up to which the prompt is to be cached, if it bears one.
+    /// The function's cache mark, if present.
     pub(in crate::adapt) cache_mark: Option<CacheMark<'i>>,
 }
 
-/// What is to be called.
+/// The tool choice of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::adapt) enum ChatToolChoice<'i> {
-    /// Nothing is said of it.
+    /// The request has no tool choice.
     Unsaid,
     Auto,
     None,
@@ -33,7 +33,8 @@ pub(in crate::adapt) enum ChatToolChoice<'i> {
     Named(&'i str),
 }
 
-/// Reads `tools` and `tool_choice`, and the old names of both. `losses` says why free text cannot be.
+/// Reads `tools` and `tool_choice`, or the legacy `functions` and `function_call`. `losses` contains the reason for
+/// rejecting custom (free-text) tools.
 pub(in crate::adapt) fn tools<'t, 'i>(
     request: &Object<'t, 'i>,
     losses: &'static [Loss],
@@ -90,7 +91,7 @@ fn choice<'i>(request: &Object<'_, 'i>, losses: &'static [Loss]) -> Result<Chose
             None => chosen(choice, losses),
         };
     }
-    // Its old name, with the name of a function right inside.
+    // The legacy name; the function's name is a direct member of the object.
     let Some(choice) = read::member(request, "function_call") else {
         return Ok((ChatToolChoice::Unsaid, None));
     };
@@ -147,6 +148,6 @@ fn mode<'i>(word: &str, path: &str) -> Result<ChatToolChoice<'i>, Rejection> {
     }
 }
 
-/// The rows of tools that take free text, in every table of a client that speaks chat.
+/// The rows for custom (free-text) tools, in the loss table of every chat adaptation.
 const CUSTOM_TOOL: &str = "tools.*[custom]";
 const CUSTOM_CHOICE: &str = "tool_choice[custom]";
