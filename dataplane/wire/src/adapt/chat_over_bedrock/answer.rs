@@ -1,4 +1,4 @@
-//! What the target sends: a whole answer, and the events of a stream.
+//! The target's response types: a complete answer, and the events of a stream.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::usage::{ConverseUsage, tier};
 use crate::extras::Extras;
 use crate::json::JsonWriter;
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConverseAnswer<'a> {
@@ -38,7 +38,7 @@ pub(super) struct ConverseMessage<'a> {
     pub(super) content: Option<Vec<ConverseBlock<'a>>>,
 }
 
-/// A block of a whole answer.
+/// A content block of a complete answer.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConverseBlock<'a> {
@@ -52,7 +52,7 @@ pub(super) struct ConverseBlock<'a> {
     pub(super) citations_content: Option<Cited<'a>>,
 }
 
-/// A text that says where it is from.
+/// Text with citations of its sources.
 #[derive(Debug, Deserialize)]
 pub(super) struct Cited<'a> {
     #[serde(borrow)]
@@ -72,15 +72,15 @@ pub(super) struct ConverseToolUse<'a> {
     pub(super) tool_use_id: Option<ConverseText<'a>>,
     #[serde(borrow)]
     pub(super) name: Option<ConverseText<'a>>,
-    /// Whole answers have it.
+    /// The arguments; present in complete answers only.
     #[serde(borrow)]
     pub(super) input: Option<&'a RawValue>,
-    /// Of a tool that the target itself uses.
+    /// Present only for a tool that the target runs itself.
     #[serde(borrow, rename = "type")]
     pub(super) kind: Option<ConverseText<'a>>,
 }
 
-/// Thoughts, signed, of a whole answer or of a stream.
+/// Signed reasoning, in a complete answer or in a stream.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Reasoning<'a> {
@@ -102,7 +102,7 @@ pub(super) struct ReasoningText<'a> {
     pub(super) signature: Option<ConverseText<'a>>,
 }
 
-/// The payload of any event of a stream.
+/// The payload of any stream event.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConverseEvent<'a> {
@@ -146,7 +146,7 @@ pub(super) struct ConverseInputDelta<'a> {
     pub(super) input: Option<ConverseText<'a>>,
 }
 
-/// The usage in a body that may be an error.
+/// Returns the usage in a body, which may be an error.
 pub(in crate::adapt) fn usage_in(body: &[u8]) -> Option<TokenCounts> {
     let said: ConverseUsageOnly<'_> = serde_json::from_slice(body).ok()?;
     said.usage.as_ref().map(ConverseUsage::counts)
@@ -158,26 +158,27 @@ struct ConverseUsageOnly<'a> {
     usage: Option<ConverseUsage<'a>>,
 }
 
-/// A string, borrowed where it has no escapes.
+/// A string, borrowed if it contains no escapes.
 #[derive(Debug, Deserialize)]
 pub(super) struct ConverseText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 impl ConverseAnswer<'_> {
-    /// What it reports beside tokens.
+    /// Returns the reported usage other than tokens.
     pub(super) fn extras(&self) -> Extras {
         Extras { tier: tier(self.service_tier, self.performance_config), ..Extras::default() }
     }
 }
 
 impl ConverseEvent<'_> {
-    /// What it reports beside tokens.
+    /// Returns the reported usage other than tokens.
     pub(super) fn extras(&self) -> Extras {
         Extras { tier: tier(self.service_tier, self.performance_config), ..Extras::default() }
     }
 }
 
 impl<'a> ConverseDelta<'a> {
-    /// Its text, if that is all, and as it stands in the event: without escapes.
+    /// Returns the text, borrowed from the event, if the delta holds nothing else. `None` if the text contains
+    /// escapes.
     pub(super) fn only_text(&self) -> Option<&'a str> {
         let alone = self.tool_use.is_none() && self.reasoning_content.is_none();
         match self.text.as_ref().filter(|_| alone)?.0 {
@@ -188,13 +189,14 @@ impl<'a> ConverseDelta<'a> {
 }
 
 impl ConverseToolUse<'_> {
-    /// Whether it is for the client to use the tool.
+    /// True if the client has to run the tool; false if the target runs it.
     pub(super) fn is_for_the_client(&self) -> bool {
         self.kind.is_none()
     }
 }
 
-/// What a chat client calls this reason to end. An answer cut off may hold calls that are not whole.
+/// Translates the target's stop reason into chat's `finish_reason`. A truncated answer never ends with `tool_calls`,
+/// because its calls may be incomplete.
 pub(super) fn finish_reason(theirs: &str, has_calls: bool) -> &'static str {
     match theirs {
         "max_tokens" | "model_context_window_exceeded" => "length",
@@ -205,8 +207,8 @@ pub(super) fn finish_reason(theirs: &str, has_calls: bool) -> &'static str {
     }
 }
 
-/// Writes a block of thinking as LiteLLM's clients keep it, or a piece of one: by `index` OpenAI's SDKs put the
-/// pieces together.
+/// Writes a thinking block, or a piece of one, in the form that LiteLLM's clients keep. OpenAI's SDKs join the pieces
+/// by `index`.
 pub(super) fn write_thinking(
     index: Option<u64>,
     kind: &str,

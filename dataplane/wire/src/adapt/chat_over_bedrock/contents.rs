@@ -1,4 +1,4 @@
-//! The conversation: `messages`, with the texts of the system apart.
+//! Writes the conversation: `messages`, and system text separately.
 
 use std::collections::HashMap;
 
@@ -10,33 +10,33 @@ use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Rejection, Traits, call_id, read};
 use crate::json::JsonWriter;
 
-/// A conversation as it is read, message by message.
+/// Translates a conversation message by message.
 #[derive(Debug)]
 pub(super) struct ConverseContents<'n, 'i> {
     family: BedrockModel,
-    /// The target takes calls and results only where tools are offered; else they are told as text.
+    /// The request offers tools. Without tools the target rejects calls and results, so they are sent as text.
     has_tools: bool,
     system: JsonWriter,
     messages: JsonWriter,
-    /// Whose message is open.
+    /// The role of the open message.
     role: Option<&'static str>,
-    /// The target's names of tools.
+    /// Maps the client's tool names to the target's.
     tool_names: &'n mut ToolNames,
-    /// The functions that were called, by the ids of the calls.
+    /// Function names by call id.
     names: HashMap<&'i str, &'i str>,
     documents: DocumentNames,
-    /// Calls that had no id.
+    /// The number of calls without an id.
     functions: u64,
-    /// Ids of calls from before the user spoke, whose results become text.
+    /// Ids of calls made before the first user message. Their results are sent as text.
     left_out: Vec<String>,
 }
 
-/// What is known of a model by its name.
+/// Facts about a model, derived from its name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BedrockModel {
     pub(super) is_claude: bool,
     pub(super) is_gpt: bool,
-    /// It refuses marks up to which the prompt is to be cached, unless it knows them.
+    /// The model accepts cache points; models that do not know them reject the request.
     caches: bool,
 }
 
@@ -73,7 +73,7 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
         }
     }
 
-    /// The next message.
+    /// Adds the next message.
     pub(super) fn message(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         match message.role {
             "system" | "developer" => return self.system(message),
@@ -101,10 +101,11 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
         Ok(())
     }
 
-    /// Writes the members of the request.
+    /// Writes `messages`, and `system` if there is any.
     pub(super) fn write(mut self, json: &mut JsonWriter) -> Result<(), Rejection> {
         if self.role.is_none() && !self.system.is_empty() {
-            // The target demands a message to answer to: system text that stands alone is the user's.
+            // The target requires at least one message, so system text without any other message is sent as the
+            // user's.
             self.begin("user");
             self.messages.bytes(&std::mem::take(&mut self.system).finish());
         }
@@ -183,7 +184,7 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
         Ok(())
     }
 
-    /// The id by which the target knows a call.
+    /// Returns the call's id at the target.
     fn id_of(&mut self, call: &AssistantCall<'_, '_>) -> String {
         match call.id {
             Some(id) => call_id::call_id(id, PREFIX).into_owned(),
@@ -194,7 +195,7 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
         }
     }
 
-    /// The target refuses a conversation that does not begin with the user: what the assistant said before goes.
+    /// Omits an assistant message, because the target rejects a conversation that does not start with the user.
     fn leave_out(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         for call in message.calls(LOSSES)? {
             let id = self.id_of(&call);
@@ -232,7 +233,7 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
         Ok(())
     }
 
-    /// Goes on with what `role` says, or begins it.
+    /// Makes `role` the role of the open message, starting a new message if necessary.
     fn begin(&mut self, role: &'static str) {
         if self.role != Some(role) {
             if self.role.replace(role).is_some() {
@@ -243,7 +244,7 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
     }
 }
 
-/// What stands for an id that the target would refuse begins with this.
+/// The prefix of ids that replace those the target would reject.
 const PREFIX: &str = "tooluse_";
 
 fn function_id(number: u64) -> String {

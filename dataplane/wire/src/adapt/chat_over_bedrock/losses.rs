@@ -1,12 +1,12 @@
-//! What becomes of each field of a chat request at a target that speaks Bedrock's Converse.
+//! The fate of each field of a chat request at a Bedrock Converse target.
 
 use crate::adapt::{Fate, Loss};
 
-/// The table.
+/// The table of fields.
 pub(super) static LOSSES: &[Loss] = &[
     mapped("model", "stands in the path of the request to the target"),
     mapped("messages", "`messages`; neighbours of one role become one message, and blank text is left out"),
-    // The messages.
+    // Messages.
     mapped("messages.*.role=system", "`system`, wherever it stands; alone it is sent as the user's"),
     mapped("messages.*.role=developer", "as `system`"),
     mapped("messages.*.role=user", "a message of the role `user`"),
@@ -47,7 +47,7 @@ pub(super) static LOSSES: &[Loss] = &[
         "is a call of a tool that takes free text, which the target has not.",
     ),
     mapped("messages.*.function_call", "a `toolUse` with an id of the gateway's own"),
-    // The parts of a message.
+    // Parts of messages.
     mapped("messages.*.content.*[text]", "a text"),
     mapped("messages.*.content.*[refusal]", "a text"),
     mapped(
@@ -82,7 +82,7 @@ pub(super) static LOSSES: &[Loss] = &[
     mapped("tool_choice[allowed_tools]", "`auto` or `any` over these tools alone"),
     rejected("tool_choice[custom]", "chooses a tool that takes free text, which the target has not."),
     hint("parallel_tool_calls", "dropped"),
-    // How to answer.
+    // Options of the answer.
     mapped("max_completion_tokens", "`inferenceConfig.maxTokens`"),
     mapped("max_tokens", "`inferenceConfig.maxTokens`, unless `max_completion_tokens` is named too"),
     mapped(

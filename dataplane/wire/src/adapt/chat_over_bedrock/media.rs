@@ -1,4 +1,4 @@
-//! Images, documents, audio and videos: blocks that hold bytes.
+//! Writes images, documents, audio and videos as blocks with inline bytes.
 
 use std::collections::HashSet;
 
@@ -7,16 +7,16 @@ use crate::adapt::Rejection;
 use crate::adapt::chat_client::ChatPart;
 use crate::json::JsonWriter;
 
-/// The names of the documents of a request, which the target wants to be different ones.
+/// The document names used in a request. The target requires them to be unique.
 #[derive(Debug, Default)]
 pub(super) struct DocumentNames {
     taken: HashSet<String>,
 }
 
-/// Characters of a document's name.
+/// Maximum length of a document's name, in characters.
 const NAME_MAX: usize = 200;
 
-/// Writes the block of a part that is no text, after `{`.
+/// Writes the block of a part that is not text, after `{`.
 pub(super) fn write_media(
     part: &ChatPart<'_, '_>,
     names: &mut DocumentNames,
@@ -43,7 +43,8 @@ pub(super) fn write_media(
 }
 
 impl DocumentNames {
-    /// `filename` without its ending, in letters, digits, single spaces, hyphens and brackets.
+    /// Returns a unique name made of `filename` without its extension, using only letters, digits, single spaces,
+    /// hyphens, parentheses and square brackets.
     fn of(&mut self, filename: &str) -> String {
         let stem = filename.rsplit_once('.').map_or(filename, |(stem, _)| stem);
         let allowed = |c: char| if c.is_ascii_alphanumeric() || "-()[]".contains(c) { c } else { ' ' };

@@ -1,5 +1,5 @@
-//! Chat over Bedrock's Converse and ConverseStream. The path of the request, which is not made here, holds the
-//! model, and `/converse` or `/converse-stream`.
+//! Chat over Bedrock's Converse and ConverseStream. The request path, which is built elsewhere, contains the model and
+//! `/converse` or `/converse-stream`.
 
 mod answer;
 mod contents;
@@ -22,7 +22,7 @@ pub(super) fn is_claude(target: &Traits<'_>) -> bool {
     contents::BedrockModel::of(target).is_claude
 }
 
-/// The row of the table.
+/// This pair's entry in the list of adaptations.
 pub(super) const PAIR: Adaptation = Adaptation {
     client: Dialect::Chat,
     target: Dialect::Bedrock,

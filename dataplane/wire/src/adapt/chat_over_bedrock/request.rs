@@ -1,4 +1,4 @@
-//! The request: what it may hold, and the order of the target's members.
+//! Translates the request: checks its fields and writes the target's members in order.
 
 use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Object;
@@ -16,7 +16,7 @@ use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::{Asking, Prepared, Rejection, Traits, read, schema};
 use crate::json::{self, JsonWriter};
 
-/// Says a chat request to Converse.
+/// Translates a chat request into a Converse request.
 pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let mut body = asking.body.to_vec();
     let tape = json::parse(&mut body).map_err(read::refuse_fault)?;
@@ -27,7 +27,7 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let messages = messages(&request)?;
     let mut tools = tools(&request, LOSSES)?;
     if tools.mode == ChatToolChoice::None {
-        // The target has no word for it.
+        // Converse cannot express `none`, so no tools are sent.
         tools.functions.clear();
     }
     let tokens_max = tokens_max(&request);
@@ -68,7 +68,7 @@ fn write_inference(
     json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
     let mut config = JsonWriter::default();
-    // Thoughts are part of the answer's tokens.
+    // Thinking tokens count towards the answer's limit.
     let room = thinking.tokens().map(|tokens| tokens.saturating_add(target.output_tokens_default));
     if let Some(tokens) = tokens_max(request).or(room) {
         config.name("maxTokens").number(tokens);
@@ -146,7 +146,7 @@ fn write_format(
     json::write(wanted, &mut text);
     json.name("outputConfig").object().name("textFormat").object().name("type").text("json_schema");
     json.name("structure").object().name("jsonSchema").object().name("schema");
-    // The target wants the schema as text; written JSON is.
+    // The target takes the schema as a string. The JSON writer produces valid UTF-8.
     json.text(std::str::from_utf8(&text).unwrap_or_default());
     for name in ["name", "description"] {
         if let Some(value) = read::member_text(inner, name) {
@@ -157,7 +157,7 @@ fn write_format(
     Ok(())
 }
 
-/// Writes what goes to the model as it is.
+/// Writes `additionalModelRequestFields`, which the target passes to the model unchanged.
 fn write_fields(
     request: &Object<'_, '_>,
     takes_top_k: bool,

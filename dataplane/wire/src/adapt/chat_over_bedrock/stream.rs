@@ -1,12 +1,12 @@
-//! Streams: messages of Amazon's binary framing.
+//! Translates streams, which consist of messages in Amazon's binary framing.
 //!
 //! ```text
 //!   messageStart  { contentBlockStart?  contentBlockDelta*  contentBlockStop }*  messageStop  metadata
 //! ```
 //!
-//! Blocks of text begin without a start. Usage comes last, in `metadata`; a stream that ends without it has ended
-//! all the same once `messageStop` was there. What is kept is bounded by the size of one message, and by the number
-//! of calls that are open at once.
+//! Text blocks have no start event. Usage comes last, in `metadata`; a stream that ends after `messageStop` but
+//! without `metadata` is complete. Memory is bounded by the size of one message and by the number of calls open at
+//! once.
 
 use bytes::Bytes;
 
@@ -22,31 +22,31 @@ use crate::json::JsonWriter;
 use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
-/// Calls whose arguments may be on their way at once.
+/// Maximum number of calls whose arguments may be incomplete at once.
 const OPEN_MAX: usize = 128;
 
-/// The stream.
+/// Translates one ConverseStream answer.
 #[derive(Debug)]
 pub(super) struct BedrockStream {
     decoder: EventStreamDecoder,
     told: ConverseEmitted,
 }
 
-/// What has been told to the client.
+/// The output for the client, and the state needed to continue it.
 #[derive(Debug)]
 struct ConverseEmitted {
     identity: Identity,
     chunks: ChatChunkWriter,
     begun: bool,
-    /// Deltas of text alone.
+    /// Recognises deltas that hold only text.
     alike: Alike<()>,
-    /// Calls so far.
+    /// The number of calls so far.
     calls: u64,
-    /// Those whose blocks have not ended.
+    /// Calls whose blocks have not ended.
     open: Vec<Open>,
-    /// The client has use for what the target signs of its thoughts.
+    /// The client handles signed thinking blocks.
     thinking_blocks: bool,
-    /// The block of thoughts that is open, and how many there were before.
+    /// The block index of the open thinking block. `thoughts` counts the thinking blocks so far.
     thought: Option<u64>,
     thoughts: u64,
 }
@@ -105,7 +105,7 @@ impl AnswerStream for BedrockStream {
 }
 
 impl ConverseEmitted {
-    /// Takes a message. False if none may come after it.
+    /// Handles a message. Returns false if the stream has ended.
     fn message(&mut self, message: &EventStreamMessage<'_>) -> bool {
         match message.header(":message-type") {
             Some("exception") => {
@@ -244,7 +244,7 @@ impl ConverseEmitted {
     }
 }
 
-/// An exception as a chat client may read it.
+/// Translates an exception into a chat error.
 fn exception(kind: &str, payload: &[u8]) -> StreamError {
     let read = StreamError::of_odd(payload);
     let said = read.map(|read| read.message).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How hard the target is to think, and what it has thought before.
+//! Thinking: the effort or budget requested, and signed thoughts of earlier turns.
 
 use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Object;
@@ -9,36 +9,36 @@ use crate::adapt::signed::{self, SignedThought};
 use crate::adapt::{Traits, read};
 use crate::json::{JsonWriter, Tree};
 
-/// What goes among the fields that the target hands on to the model.
+/// The thinking settings, written to the fields that the target passes to the model.
 #[derive(Default)]
 pub(super) struct ConverseThinking<'t, 'i> {
     mode: ConverseThinkingMode<'t, 'i>,
-    /// The effort asked of Claude, beside a `thinking` member in Claude's own words.
+    /// The effort word sent to Claude beside the client's own `thinking` object.
     word: Option<&'i str>,
-    /// The client has use for what the target signs.
+    /// The client handles signed thinking blocks.
     pub(super) wanted: bool,
 }
 
 #[derive(Default)]
 enum ConverseThinkingMode<'t, 'i> {
-    /// As the model sees fit.
+    /// Not sent; the model decides.
     #[default]
     Unsaid,
-    /// Claude, with so many tokens.
+    /// Claude, with a budget in tokens.
     Tokens(u64),
-    /// Claude, by a word.
+    /// Claude, with an effort word.
     Word(&'i str),
-    /// Claude, in its own words.
+    /// Claude, with the client's own `thinking` object.
     Own(Tree<'t, 'i>),
-    /// gpt-oss.
+    /// gpt-oss, with an effort word.
     Effort(&'i str),
 }
 
-/// What else of the request decides.
+/// The other parts of the request that affect thinking.
 pub(super) struct ThinkingContext<'a, 't, 'i> {
     pub(super) messages: &'a [ChatMessage<'t, 'i>],
     pub(super) mode: ChatToolChoice<'i>,
-    /// The bound of the answer's tokens, if one is named.
+    /// The limit on the answer's tokens, if the request sets one.
     pub(super) tokens_max: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ const MEDIUM: u64 = 4_096;
 const HIGH: u64 = 16_384;
 
 impl<'t, 'i> ConverseThinking<'t, 'i> {
-    /// What the request asks for, as far as the model and the rest of the request go along with it.
+    /// Derives the settings from the request, as far as the model and the rest of the request allow them.
     pub(super) fn of(
         request: &Object<'t, 'i>,
         target: &Traits<'_>,
@@ -75,15 +75,15 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
         });
         let thinking = Self { mode, word, wanted };
         let forced = matches!(around.mode, ChatToolChoice::Required | ChatToolChoice::Named(_));
-        // Claude does not think where a tool is forced on it, nor begins to in the middle of what it has begun
-        // without.
+        // Claude does not think if a tool is forced, and cannot start thinking in the middle of a tool-use turn that
+        // began without thinking.
         if thinking.is_on() && (forced || acts_unsigned(around.messages)) {
             return Self { mode: ConverseThinkingMode::Unsaid, word: None, wanted };
         }
         thinking
     }
 
-    /// Whether Claude thinks for certain. It then takes no sampling parameters.
+    /// True if Claude is certain to think. It then accepts no sampling parameters.
     pub(super) fn is_on(&self) -> bool {
         match self.mode {
             ConverseThinkingMode::Unsaid
@@ -97,7 +97,7 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
         }
     }
 
-    /// The tokens that thoughts may take of the answer's.
+    /// Returns the thinking budget, which counts towards the answer's tokens.
     pub(super) fn tokens(&self) -> Option<u64> {
         match self.mode {
             ConverseThinkingMode::Tokens(tokens) => Some(tokens),
@@ -108,7 +108,7 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
         }
     }
 
-    /// Writes members of `additionalModelRequestFields`.
+    /// Writes the members of `additionalModelRequestFields`.
     pub(super) fn write(&self, fields: &mut JsonWriter) {
         match &self.mode {
             ConverseThinkingMode::Unsaid => {}
@@ -140,7 +140,7 @@ fn gpt_word(effort: &str) -> &'static str {
     }
 }
 
-/// As many tokens as the word is worth, or fewer, so that some are left for the answer.
+/// Returns the budget for the effort, or a smaller one that leaves tokens for the answer. `None` if none fits.
 fn tokens(effort: &str, tokens_max: Option<u64>) -> Option<u64> {
     let wanted = match effort {
         "minimal" | "low" => LOW,
@@ -150,7 +150,7 @@ fn tokens(effort: &str, tokens_max: Option<u64>) -> Option<u64> {
     [wanted, MEDIUM, LOW].into_iter().find(|step| *step <= wanted && tokens_max.is_none_or(|max| *step < max))
 }
 
-/// Whether the assistant has called tools since the user spoke last, without thoughts that the target signed.
+/// True if the assistant has called tools since the last user message without thoughts signed by the target.
 fn acts_unsigned(messages: &[ChatMessage<'_, '_>]) -> bool {
     let mut unsigned = false;
     for message in messages {
@@ -169,7 +169,7 @@ pub(super) fn is_signed(message: &Object<'_, '_>) -> bool {
     signed::blocks(message, &[signed::LIST], |_| {})
 }
 
-/// Writes the thoughts of the assistant that the target has signed.
+/// Writes the assistant's thoughts that the target has signed.
 pub(super) fn write_signed(message: &Object<'_, '_>, json: &mut JsonWriter) {
     signed::blocks(message, &[signed::LIST], |block| {
         json.object().name("reasoningContent").object();

@@ -1,4 +1,4 @@
-//! What Bedrock counts, as disjoint token classes, and the terms of service that its answers name.
+//! Converts Bedrock's usage to disjoint token classes, and reads the service tier of answers.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -18,7 +18,7 @@ pub(super) struct ConverseUsage<'a> {
     cache_details: Option<&'a RawValue>,
 }
 
-/// A part of the input that a cache took, by its lifetime.
+/// Input tokens written to a cache with a given lifetime.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CacheDetail<'a> {
@@ -40,7 +40,7 @@ struct PerformanceConfig<'a> {
 }
 
 impl ConverseUsage<'_> {
-    /// Input that a cache served or took is counted apart.
+    /// Returns the token counts. Input read from or written to a cache has classes of its own.
     pub(super) fn counts(&self) -> TokenCounts {
         let details: Option<Vec<CacheDetail<'_>>> = read(self.cache_details);
         let written = |is_hour: bool| {
@@ -64,14 +64,14 @@ impl ConverseUsage<'_> {
     }
 }
 
-/// The tier of an answer with these members.
+/// Returns the service tier given by these members of an answer.
 pub(super) fn tier(service_tier: Option<&RawValue>, performance: Option<&RawValue>) -> Option<Box<str>> {
     let service = read::<ServiceTier<'_>>(service_tier).and_then(|tier| tier.kind);
     let latency = read::<PerformanceConfig<'_>>(performance).and_then(|config| config.latency);
     joined([service, latency].into_iter().flatten().filter_map(|name| term(name.0.as_bytes())))
 }
 
-/// A member, if it has the form that is expected.
+/// Parses a member; `None` if it does not have the expected form.
 fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }

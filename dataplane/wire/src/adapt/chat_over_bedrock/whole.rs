@@ -1,4 +1,4 @@
-//! Whole answers.
+//! Translates complete answers.
 
 use serde_json::value::RawValue;
 
@@ -13,12 +13,12 @@ use crate::envelope::StreamError;
 use crate::json::{JsonWriter, compact};
 use crate::stream::AnswerStream;
 
-/// How the answers to one request are read.
+/// Translates the answers to one request.
 #[derive(Debug)]
 pub(super) struct BedrockAnswers {
     pub(super) identity: Identity,
     pub(super) include_usage: bool,
-    /// The client has use for what the target signs of its thoughts.
+    /// The client handles signed thinking blocks.
     pub(super) thinking_blocks: bool,
 }
 
@@ -93,7 +93,7 @@ fn whole_call<'a>(call: ConverseToolUse<'a>, position: u64, identity: &Identity)
     CompletionCall {
         id: id.unwrap_or_else(|| identity.call_id(position).into()),
         name: identity.tool_name(call.name.map(|name| name.0).unwrap_or_default()),
-        // JSON without its white space is text as before.
+        // JSON stays valid UTF-8 when its white space is removed.
         arguments: String::from_utf8(arguments).unwrap_or_default().into(),
         signature: None,
     }
