@@ -1,4 +1,4 @@
-//! What the target sends: a whole answer, or one event of a stream. Both have the same members.
+//! The target's response types. A complete answer and a stream event have the same members.
 
 use std::borrow::Cow;
 
@@ -20,11 +20,11 @@ pub(super) struct GeminiAnswer<'a> {
     pub(super) prompt_feedback: Option<GeminiFeedback<'a>>,
     #[serde(borrow)]
     pub(super) usage_metadata: Option<GeminiUsage<'a>>,
-    /// In place of all else.
+    /// Replaces all other members.
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// One of the answers that were asked for.
+/// One of the requested answers.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GeminiCandidate<'a> {
@@ -36,7 +36,7 @@ pub(super) struct GeminiCandidate<'a> {
     grounding_metadata: Option<&'a RawValue>,
 }
 
-/// The searches that an answer rests on.
+/// The web searches on which an answer is based.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Grounding<'a> {
@@ -50,7 +50,7 @@ pub(super) struct GeminiContent<'a> {
     pub(super) parts: Option<Vec<GeminiPart<'a>>>,
 }
 
-/// A text, a thought or a call.
+/// A part: text, a thought or a call.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GeminiPart<'a> {
@@ -76,7 +76,7 @@ pub(super) struct GeminiFeedback<'a> {
     pub(super) block_reason: Option<GeminiText<'a>>,
 }
 
-/// The usage in a body that may be an error.
+/// Returns the usage in a body, which may be an error.
 pub(in crate::adapt) fn usage_in(body: &[u8]) -> Option<TokenCounts> {
     let said: GeminiUsageOnly<'_> = serde_json::from_slice(body).ok()?;
     said.usage_metadata.as_ref().map(GeminiUsage::counts)
@@ -89,12 +89,12 @@ struct GeminiUsageOnly<'a> {
     usage_metadata: Option<GeminiUsage<'a>>,
 }
 
-/// A string, borrowed where it has no escapes.
+/// A string, borrowed if it contains no escapes.
 #[derive(Debug, Deserialize)]
 pub(in crate::adapt) struct GeminiText<'a>(#[serde(borrow)] pub(in crate::adapt) Cow<'a, str>);
 
 impl<'a> GeminiAnswer<'a> {
-    /// What it reports beside tokens.
+    /// Returns the reported usage other than tokens.
     pub(super) fn extras(&self) -> Extras {
         let grounded = |candidate: &GeminiCandidate<'_>| candidate.grounding_metadata.map_or(0, searches);
         let searches = self.candidates.iter().flatten().map(grounded).fold(0, u64::saturating_add);
@@ -102,19 +102,19 @@ impl<'a> GeminiAnswer<'a> {
         Extras { units: Units { searches, ..Units::ZERO }, tier, ..Extras::default() }
     }
 
-    /// Its candidate, if it says nothing else but what has been used.
+    /// Returns the only candidate, if the answer holds nothing else besides usage.
     pub(super) fn only_candidate(&self) -> Option<&GeminiCandidate<'a>> {
         let [candidate] = self.candidates.as_deref()? else { return None };
         self.prompt_feedback.is_none().then_some(candidate)
     }
 
-    /// The prompt itself was refused.
+    /// True if the prompt itself was rejected.
     pub(super) fn is_blocked(&self) -> bool {
         self.prompt_feedback.as_ref().is_some_and(|feedback| feedback.block_reason.is_some())
     }
 }
 
-/// The searches of an answer with this metadata.
+/// Returns the number of searches in the grounding metadata.
 fn searches(grounding: &RawValue) -> u64 {
     let grounding = serde_json::from_str::<Grounding<'_>>(grounding.get()).ok();
     let queries = grounding.and_then(|grounding| grounding.web_search_queries).map_or(0, |list| list.len());
@@ -122,7 +122,7 @@ fn searches(grounding: &RawValue) -> u64 {
 }
 
 impl<'a> GeminiCandidate<'a> {
-    /// Its part, if that is text and there is nothing else.
+    /// Returns the only part, if it is text and the candidate holds nothing else.
     pub(super) fn only_part(&self) -> Option<&GeminiPart<'a>> {
         let [part] = self.content.as_ref()?.parts.as_deref()? else { return None };
         let is_text = part.function_call.is_none() && part.thought_signature.is_none();
@@ -136,14 +136,14 @@ impl GeminiPart<'_> {
         self.thought == Some(true)
     }
 
-    /// The member of a delta that its text belongs to.
+    /// Returns the delta member that takes the part's text.
     pub(super) fn member(&self) -> &'static str {
         if self.is_thought() { "reasoning_content" } else { "content" }
     }
 }
 
 impl<'a> FunctionCall<'a> {
-    /// The call that is the one at `position` of the answer.
+    /// Converts to the call at `position`, counted over the whole answer.
     pub(super) fn into_call(
         self,
         position: u64,
@@ -156,14 +156,14 @@ impl<'a> FunctionCall<'a> {
         CompletionCall {
             id: id.unwrap_or_else(|| identity.call_id(position).into()),
             name: identity.tool_name(self.name.map(|name| name.0).unwrap_or_default()),
-            // JSON without its white space is text as before.
+            // JSON stays valid UTF-8 when its white space is removed.
             arguments: String::from_utf8(arguments).unwrap_or_default().into(),
             signature: signature.map(|signature| signature.0),
         }
     }
 }
 
-/// What a chat client calls this reason to end.
+/// Translates the target's finish reason into chat's.
 pub(in crate::adapt) fn finish_reason(theirs: &str) -> &'static str {
     match theirs {
         "MAX_TOKENS" => "length",

@@ -1,4 +1,4 @@
-//! How to answer: `generationConfig`.
+//! Writes the options of the answer: `generationConfig`.
 
 use simd_json::tape::Object;
 

@@ -1,4 +1,4 @@
-//! The conversation: `contents`, with the texts of the system apart.
+//! Writes the conversation: `contents`, and system text separately.
 
 use std::collections::HashMap;
 
@@ -8,28 +8,28 @@ use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Rejection, Traits, read};
 use crate::json::{self, JsonWriter};
 
-/// A conversation as it is read, message by message.
+/// Translates a conversation message by message.
 #[derive(Debug)]
 pub(super) struct GeminiContents<'n, 'i> {
-    /// Texts of the system.
+    /// System texts.
     system: Vec<&'i str>,
     contents: JsonWriter,
-    /// Whose content is open.
+    /// The role of the open content.
     role: Option<&'static str>,
-    /// The target's names of tools.
+    /// Maps the client's tool names to the target's.
     tool_names: &'n mut ToolNames,
-    /// The functions that were called, by the ids of the calls.
+    /// Function names by call id.
     names: HashMap<&'i str, &'i str>,
-    /// The user has said something.
+    /// A user content has been written.
     user_spoke: bool,
-    /// Calls from before the user spoke, which the target refuses: by their ids, or by the function's name where they
-    /// have none. Their results become text.
+    /// Calls made before the first user content, which the target rejects: their ids, or the function name if a call
+    /// has no id. Their results are sent as text.
     left_out: Vec<&'i str>,
-    /// The target refuses calls without signatures.
+    /// The target rejects calls without signatures.
     signs_calls: bool,
 }
 
-/// What Gemini takes in place of a signature for calls that it did not make, or that lost theirs on the way.
+/// Accepted by Gemini instead of a signature, for calls that it did not make or whose signature was lost.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 impl<'n, 'i> GeminiContents<'n, 'i> {
@@ -46,7 +46,7 @@ impl<'n, 'i> GeminiContents<'n, 'i> {
         }
     }
 
-    /// The next message.
+    /// Adds the next message.
     pub(super) fn message(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         match message.role {
             "system" | "developer" => {
@@ -66,10 +66,11 @@ impl<'n, 'i> GeminiContents<'n, 'i> {
         }
     }
 
-    /// Writes the members of the request.
+    /// Writes `contents`, and `systemInstruction` if there is any.
     pub(super) fn write(mut self, json: &mut JsonWriter) -> Result<(), Rejection> {
         if self.role.is_none() {
-            // The target demands a content to answer to: system text that stands alone is the user's.
+            // The target requires at least one content, so system text without any other message is sent as the
+            // user's.
             for text in std::mem::take(&mut self.system) {
                 self.part("user").name("text").text(text).end_object();
             }
@@ -157,7 +158,8 @@ impl<'n, 'i> GeminiContents<'n, 'i> {
         Ok(())
     }
 
-    /// The result of the call with this id, if it had one; it may have been left out under the second name.
+    /// Writes the result of a call. `id` is the call's id, if it has one; `call` is the entry in `left_out` if the
+    /// call was omitted.
     fn result(&mut self, (id, call): (Option<&str>, &str), name: &str, text: &str) {
         if let Some(at) = self.left_out.iter().position(|left_out| *left_out == call) {
             self.left_out.swap_remove(at);
@@ -179,7 +181,7 @@ impl<'n, 'i> GeminiContents<'n, 'i> {
         json.end_object().end_object();
     }
 
-    /// Begins a part of what `role` says.
+    /// Starts a part of a content of `role`, starting a new content if necessary.
     fn part(&mut self, role: &'static str) -> &mut JsonWriter {
         self.user_spoke |= role == "user";
         if self.role != Some(role) {

@@ -1,4 +1,4 @@
-//! What becomes of each field of a chat request at a target that speaks Gemini's generateContent.
+//! The fate of each field of a chat request at a Gemini generateContent target.
 
 use crate::adapt::{Fate, Loss, Rejection, read};
 
@@ -6,7 +6,7 @@ use crate::adapt::{Fate, Loss, Rejection, read};
 pub(super) static LOSSES: &[Loss] = &[
     mapped("model", "stands in the path of the request to the target"),
     mapped("messages", "`contents`; neighbours of one role become one content, and empty text is left out"),
-    // The messages.
+    // Messages.
     mapped(
         "messages.*.role=system",
         "`systemInstruction`, wherever it stands; alone it is sent as the user's",
@@ -44,7 +44,7 @@ pub(super) static LOSSES: &[Loss] = &[
         "is a call of a tool that takes free text, which the target has not.",
     ),
     mapped("messages.*.function_call", "a `functionCall` without an id"),
-    // The parts of a message.
+    // Parts of messages.
     mapped("messages.*.content.*[text]", "a text"),
     mapped("messages.*.content.*[refusal]", "a text"),
     mapped(
@@ -79,7 +79,7 @@ pub(super) static LOSSES: &[Loss] = &[
     mapped("tool_choice[allowed_tools]", "AUTO or ANY over these tools alone"),
     rejected("tool_choice[custom]", "chooses a tool that takes free text, which the target has not."),
     hint("parallel_tool_calls", "dropped"),
-    // How to answer.
+    // Options of the answer.
     mapped("max_completion_tokens", "`generationConfig.maxOutputTokens`"),
     mapped("max_tokens", "`generationConfig.maxOutputTokens`, unless `max_completion_tokens` is named too"),
     mapped("temperature", "`generationConfig.temperature`"),

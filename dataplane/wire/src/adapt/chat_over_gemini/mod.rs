@@ -1,4 +1,4 @@
-//! Chat over Gemini's generateContent. The path of the request, which is not made here, holds the model, and
+//! Chat over Gemini's generateContent. The request path, which is built elsewhere, contains the model and
 //! `:generateContent` or `:streamGenerateContent?alt=sse`.
 
 mod answer;
@@ -17,7 +17,7 @@ pub(super) use usage::GeminiUsage;
 
 use super::Adaptation;
 
-/// The row of the table.
+/// This pair's entry in the list of adaptations.
 pub(super) const PAIR: Adaptation = Adaptation {
     client: Dialect::Chat,
     target: Dialect::Gemini,

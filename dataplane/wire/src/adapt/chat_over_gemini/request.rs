@@ -1,4 +1,4 @@
-//! The request: what it may hold, and the order of the target's members.
+//! Translates the request: checks its fields and writes the target's members in order.
 
 use simd_json::tape::Object;
 

@@ -1,8 +1,8 @@
-//! Streams: events without names, each a piece of the answer with all of its usage so far, and no last one.
+//! Translates streams: unnamed events, each with a piece of the answer and the total usage so far. There is no final
+//! event.
 //!
-//! How the answer ended is told to the client when the upstream's stream ends: some models name a reason in every
-//! event, and usage that comes later is counted. What is kept is bounded by the size of one event, and by the
-//! number of choices.
+//! The finish reason is sent when the upstream's stream ends, because some models include a reason in every event, and
+//! later events may update the usage. Memory is bounded by the size of one event and by the number of choices.
 
 use std::borrow::Cow;
 
@@ -18,10 +18,10 @@ use crate::envelope::{self, StreamError};
 use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
-/// Choices that a stream may have: as many as a chat client may ask for.
+/// Maximum number of choices in a stream: as many as a chat client may request.
 const CHOICES_MAX: usize = 128;
 
-/// The stream.
+/// Translates one streamGenerateContent answer.
 #[derive(Debug)]
 pub(super) struct GeminiStream {
     identity: Identity,
@@ -29,18 +29,18 @@ pub(super) struct GeminiStream {
     told: GeminiEmitted,
 }
 
-/// What has been told to the client.
+/// The output for the client, and the state needed to continue it.
 #[derive(Debug)]
 struct GeminiEmitted {
     chunks: ChatChunkWriter,
     choices: Vec<GeminiChoice>,
-    /// Calls of all choices.
+    /// The number of calls in all choices.
     calls: u64,
-    /// Events of text alone.
+    /// Recognises events that hold only text.
     alike: Alike<GeminiTextDelta>,
 }
 
-/// A piece of text, and what had been used when it came.
+/// A piece of text: its choice and member, and the usage reported with it.
 #[derive(Clone, Copy, Debug)]
 struct GeminiTextDelta {
     choice: u64,
@@ -85,7 +85,7 @@ impl AnswerStream for GeminiStream {
             return;
         }
         self.events.end(|data| {
-            // What was cut off is no event.
+            // An event that was cut off is ignored.
             serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok() && told.event(data, identity)
         });
         told.end();
@@ -102,7 +102,7 @@ impl AnswerStream for GeminiStream {
 }
 
 impl GeminiEmitted {
-    /// Takes an event. False if none may come after it.
+    /// Handles an event. Returns false if the stream has ended.
     fn event(&mut self, data: &[u8], identity: &Identity) -> bool {
         if let Some(like) = self.alike.read(data) {
             let GeminiTextDelta { choice, member, usage } = like.meaning;
@@ -184,7 +184,8 @@ impl GeminiEmitted {
         }
     }
 
-    /// Where the choice stands; it begins with its role. `None` if there are too many.
+    /// Returns the position of the choice in `choices`. A new choice starts with its role. `None` if there are too
+    /// many.
     fn choice(&mut self, index: u64) -> Option<usize> {
         if let Some(at) = self.choices.iter().position(|choice| choice.index == index) {
             return Some(at);
@@ -195,7 +196,8 @@ impl GeminiEmitted {
         Some(at)
     }
 
-    /// The upstream has ended. An answer of which no end was told has broken off.
+    /// Handles the end of the upstream's stream. Without a finish reason the answer is incomplete, and nothing is
+    /// written.
     fn end(&mut self) {
         if self.chunks.has_ended() || !self.chunks.state().finished {
             return;
@@ -207,7 +209,7 @@ impl GeminiEmitted {
         self.chunks.done();
     }
 
-    /// An error, which may stand in a list, or nothing that is known.
+    /// Fails with the error in an unexpected event, which may be inside a list, or with a generic one.
     fn odd(&mut self, data: &[u8]) {
         let error = StreamError::of_odd(data);
         self.chunks.fail(
@@ -218,7 +220,8 @@ impl GeminiEmitted {
     }
 }
 
-/// What an event says that says nothing else. Text with escapes is not at hand as it stands in the event.
+/// Returns the text of an event that holds nothing else besides usage. `None` if the text contains escapes, because
+/// its escaped form is not available.
 fn piece_of<'a>(answer: &GeminiAnswer<'a>) -> Option<(&'a str, GeminiTextDelta)> {
     let candidate = answer.only_candidate()?;
     let part = candidate.only_part()?;

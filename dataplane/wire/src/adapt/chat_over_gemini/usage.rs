@@ -1,5 +1,5 @@
-//! `usageMetadata`: what Gemini counts, as disjoint token classes. Input that the cache served is part of the prompt;
-//! thoughts are no part of the candidates.
+//! Converts `usageMetadata` to disjoint token classes. Gemini counts cached input as part of the prompt, and does not
+//! count thoughts as part of the candidates.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -24,7 +24,7 @@ pub(in crate::adapt) struct GeminiUsage<'a> {
     cache_tokens_details: Option<&'a RawValue>,
     #[serde(borrow)]
     candidates_tokens_details: Option<&'a RawValue>,
-    /// Of Vertex AI.
+    /// Set by Vertex AI.
     #[serde(borrow)]
     traffic_type: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -41,7 +41,7 @@ struct GeminiModalityTokens<'a> {
 }
 
 impl GeminiUsage<'_> {
-    /// Each token in one class. Pictures, video and documents of the prompt are billed like its text.
+    /// Returns the counts, each token in one class. Images, video and documents in the prompt are billed like text.
     pub(in crate::adapt) fn counts(&self) -> TokenCounts {
         let prompt = self.prompt_token_count.unwrap_or(0);
         let prompt = prompt.saturating_add(self.tool_use_prompt_token_count.unwrap_or(0));
@@ -65,12 +65,12 @@ impl GeminiUsage<'_> {
         }
     }
 
-    /// Tokens of pictures in the candidates.
+    /// Returns the tokens of images in the candidates.
     fn image_tokens(&self) -> u64 {
         of(self.candidates_tokens_details, "IMAGE")
     }
 
-    /// The service tier, or how the traffic is paid for.
+    /// Returns the service tier, or Vertex AI's traffic type if there is none.
     pub(in crate::adapt) fn tier(&self) -> Option<Box<str>> {
         let tier = read::<GeminiText<'_>>(self.service_tier);
         let tier = tier.and_then(|tier| term(tier.0.strip_prefix(TIER).unwrap_or(&tier.0).as_bytes()));
@@ -83,7 +83,7 @@ impl GeminiUsage<'_> {
     }
 }
 
-/// The tokens of `modality`.
+/// Returns the tokens of `modality`.
 fn of(details: Option<&RawValue>, modality: &str) -> u64 {
     let details: Vec<GeminiModalityTokens<'_>> = read(details).unwrap_or_default();
     let is_meant =
@@ -91,10 +91,10 @@ fn of(details: Option<&RawValue>, modality: &str) -> u64 {
     details.iter().filter(is_meant).filter_map(|detail| detail.token_count).fold(0, u64::saturating_add)
 }
 
-/// A member, if it has the form that is expected.
+/// Parses a member; `None` if it does not have the expected form.
 fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-/// What the names of service tiers begin with.
+/// The prefix of service tier names.
 const TIER: &str = "SERVICE_TIER_";

@@ -1,4 +1,4 @@
-//! Whole answers.
+//! Translates complete answers.
 
 use super::answer::{GeminiAnswer, GeminiCandidate, finish_reason};
 use super::stream::GeminiStream;
@@ -8,7 +8,7 @@ use crate::adapt::{Answers, BadAnswer, TranslatedAnswer};
 use crate::envelope::StreamError;
 use crate::stream::AnswerStream;
 
-/// How the answers to one request are read.
+/// Translates the answers to one request.
 #[derive(Debug)]
 pub(super) struct GeminiAnswers {
     pub(super) identity: Identity,
@@ -72,7 +72,8 @@ impl GeminiAnswers {
     }
 }
 
-/// What else it is: an error in spite of its status, or none of the target's answers.
+/// Returns the error in a body that is not an answer: the target's error despite the success status, or an invalid
+/// body.
 fn bad_answer(body: &[u8]) -> BadAnswer {
     StreamError::of_odd(body)
         .map_or(BadAnswer::Invalid("it is not a generateContent response"), BadAnswer::Error)
