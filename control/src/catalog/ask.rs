@@ -1,10 +1,10 @@
-//! What a test asks and hears, in each protocol that clients speak.
+//! Requests and stream events of a connection test, in each dialect that a test can use.
 
 use serde_json::{Value, json};
 use shared::operation::Dialect;
 use shared::routing::Target;
 
-/// What a test speaks to the data plane.
+/// The dialect of a test request to the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TestProtocol {
     Chat,
@@ -12,22 +12,22 @@ pub(crate) enum TestProtocol {
     Messages,
 }
 
-/// What is asked.
+/// The content of a test request.
 #[derive(Debug)]
 pub(crate) struct TestQuestion<'a> {
     pub(crate) selector: &'a str,
-    /// Roles and texts, which every protocol can read.
+    /// Messages with roles and plain texts, valid in every dialect.
     pub(crate) messages: &'a Value,
     pub(crate) output_tokens_max: u32,
-    /// The member of a chat request that bounds the answer.
+    /// The field of a chat request that limits the output tokens.
     pub(crate) chat_bound: &'a str,
 }
 
-/// What one event of an answer says.
+/// The content of one stream event.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Heard<'e> {
     pub(crate) text: Option<&'e str>,
-    /// Something was thought, which is an answer in the making.
+    /// True if the event carries reasoning, which counts as content.
     pub(crate) is_thought: bool,
     pub(crate) model: Option<&'e str>,
     pub(crate) usage: Option<&'e Value>,
@@ -36,7 +36,8 @@ pub(crate) struct Heard<'e> {
 }
 
 impl TestProtocol {
-    /// The one that `target` speaks itself, or that is said to it by an adaptation. None: it holds no conversations.
+    /// Returns the dialect for `target`: a native one if possible, otherwise one that an adaptation translates. `None`
+    /// if the target serves no conversations.
     pub(crate) fn of(target: &Target) -> Option<Self> {
         let speaks = |dialect| target.speaks(dialect);
         if speaks(Dialect::Chat) {
@@ -50,13 +51,14 @@ impl TestProtocol {
         }
     }
 
-    /// The one for a line of targets: Chat, unless all that can be asked in it is nothing.
+    /// Returns the dialect for a list of targets: Chat if any target is reachable through Chat or Messages, otherwise
+    /// that of the first target that has one.
     pub(crate) fn of_line(targets: &[Target]) -> Option<Self> {
         let each = || targets.iter().filter_map(Self::of);
         each().find(|protocol| *protocol != Self::Responses).map(|_| Self::Chat).or_else(|| each().next())
     }
 
-    /// The name, for people.
+    /// Returns the display name.
     pub(crate) fn name(self) -> &'static str {
         self.dialect().name()
     }
@@ -69,7 +71,7 @@ impl TestProtocol {
         }
     }
 
-    /// Where clients ask in it.
+    /// Returns the data-plane path.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Chat => "/v1/chat/completions",
@@ -78,7 +80,7 @@ impl TestProtocol {
         }
     }
 
-    /// The request for a stream.
+    /// Builds the body of a streaming request.
     pub(crate) fn body(self, question: &TestQuestion<'_>) -> Value {
         let TestQuestion { selector, messages, output_tokens_max, chat_bound } = question;
         match self {
@@ -96,7 +98,7 @@ impl TestProtocol {
         }
     }
 
-    /// What `event` says.
+    /// Extracts the content of `event`.
     pub(crate) fn hear(self, event: &Value) -> Heard<'_> {
         let heard = match self {
             Self::Chat => chat(event),
@@ -158,7 +160,7 @@ fn messages(event: &Value) -> Heard<'_> {
     }
 }
 
-/// What an error says, wherever a protocol puts it.
+/// Returns the error message of an event or response body, from any of the places that the dialects use.
 pub(crate) fn message(event: &Value) -> &str {
     let places = ["/error/message", "/response/error/message", "/message"];
     let said = places.iter().find_map(|place| text(event, place));

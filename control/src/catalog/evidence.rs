@@ -1,5 +1,5 @@
-//! What is known of a connection, and by what: that it can be reached, that its catalog was read, and that it
-//! answered a real request. Each is proven apart, and none follows from another (ADM-8).
+//! Evidence about a connection: that it is reachable, that its model list was read, and that it completed a real
+//! request. Each is proven separately; none implies another (ADM-8).
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use shared::sanitize::diagnostic;
 
 use super::listing::SkippedEntries;
 
-/// See the module. An error stands there until the same thing succeeds.
+/// The evidence about one connection. An error is kept until the same check succeeds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct CatalogEvidence {
@@ -17,7 +17,7 @@ pub(crate) struct CatalogEvidence {
     pub(crate) inference: Inference,
 }
 
-/// It answered something, be it an error.
+/// The upstream responded, even if with an error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Reachable {
@@ -26,7 +26,7 @@ pub(crate) struct Reachable {
     pub(crate) last_error: Option<CatalogFailure>,
 }
 
-/// Its list of models was read.
+/// The model list was read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct CatalogRead {
@@ -36,37 +36,37 @@ pub(crate) struct CatalogRead {
     pub(crate) last_error: Option<CatalogFailure>,
 }
 
-/// It answered a completion.
+/// The upstream completed a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Inference {
     pub(crate) proven_at_ms: Option<u64>,
     pub(crate) model: Option<String>,
-    /// The test that proved it; its record is `GET requests/{request_id}`.
+    /// The request id of the test that proved it; its record is `GET requests/{request_id}`.
     pub(crate) request_id: Option<String>,
     pub(crate) last_error: Option<CatalogFailure>,
 }
 
-/// What went wrong when something was tried.
+/// A failed check.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct CatalogFailure {
     pub(crate) at_ms: u64,
-    /// What the upstream answered; none where it did not answer.
+    /// The status of the upstream's response; `None` if there was no response.
     pub(crate) status: Option<u16>,
     pub(crate) message: String,
-    /// What an operator should look at.
+    /// What an operator should check.
     pub(crate) hint: Option<Cow<'static, str>>,
 }
 
 impl CatalogFailure {
-    /// The upstream's answer `status`, whose text `message` may quote one of `secrets`.
+    /// Builds the failure for an upstream response with `status`, whose text `message` may quote one of `secrets`.
     pub(crate) fn answered(at_ms: u64, status: u16, message: &str, secrets: &[&str]) -> Self {
         let hint = hint_of_status(status).map(Cow::Borrowed);
         Self { at_ms, status: Some(status), message: told(message, secrets), hint }
     }
 
-    /// There was no answer, for the reason that `message` gives.
+    /// Builds the failure for a request without a response; `message` is the reason.
     pub(crate) fn unanswered(at_ms: u64, message: &str, secrets: &[&str]) -> Self {
         let hint = Some(Cow::Borrowed(hint_of_silence(message)));
         Self { at_ms, status: None, message: told(message, secrets), hint }
@@ -74,7 +74,7 @@ impl CatalogFailure {
 }
 
 impl CatalogEvidence {
-    /// What trying something said of whether the upstream can be reached.
+    /// Records the result of a request as evidence of reachability; any response counts.
     pub(crate) fn reached(&mut self, now_ms: u64, by: &'static str, failure: Option<&CatalogFailure>) {
         match failure {
             Some(failure) if failure.status.is_none() => self.reachable.last_error = Some(failure.clone()),
@@ -86,7 +86,7 @@ impl CatalogEvidence {
     }
 }
 
-/// What a status of an upstream can mean.
+/// Returns a hint about the likely causes of an upstream's status.
 pub(crate) fn hint_of_status(status: u16) -> Option<&'static str> {
     match status {
         401 | 403 => {
@@ -112,7 +112,7 @@ fn hint_of_silence(message: &str) -> &'static str {
     }
 }
 
-/// `message` as it may be shown: short, on one line, without credentials.
+/// Redacts credentials from `message`, removes control characters and limits its length.
 fn told(message: &str, secrets: &[&str]) -> String {
     let clean = diagnostic(message, secrets);
     let line: String =

@@ -1,5 +1,5 @@
-//! `catalog.json` in the state directory. It can be made again at any time by reading the catalogs anew, so a
-//! missing or broken file is an empty one and never keeps the gateway from starting.
+//! `catalog.json` in the state directory. A sync of the catalogs restores it at any time, so a missing or broken file
+//! is treated as empty and never prevents the gateway from starting.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 use super::shelf::CatalogEntry;
 use crate::regular_file;
 
-/// What the file holds.
+/// The content of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct CatalogFileContent {
-    /// Of this layout.
+    /// The version of the file layout.
     version: u32,
     providers: BTreeMap<String, Arc<CatalogEntry>>,
 }
 
-/// What is in the file at `path`.
+/// Loads the file at `path`. Returns an empty map if it is missing or broken.
 pub(crate) fn load(path: &Path) -> BTreeMap<String, Arc<CatalogEntry>> {
     match read_bounded(path, BYTES_MAX) {
         Ok(None) => BTreeMap::new(),
@@ -42,12 +42,12 @@ fn broken(path: &Path, why: &str) -> BTreeMap<String, Arc<CatalogEntry>> {
     BTreeMap::new()
 }
 
-/// Puts `entries` in place of what the file holds, in one step.
+/// Replaces the content of the file with `entries`, atomically.
 pub(crate) fn save(path: &Path, entries: BTreeMap<String, Arc<CatalogEntry>>) -> io::Result<()> {
     replace(path, &serde_json::to_vec(&CatalogFileContent { version: VERSION, providers: entries })?)
 }
 
-/// Puts `bytes` in place of the file at `path` in one step. Only the owner can read it.
+/// Replaces the file at `path` with `bytes`, atomically. Only the owner can read it.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("json.new");
     let _ = fs::remove_file(&draft);
@@ -58,7 +58,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
-/// The whole of a file; none where there is none, an error where it is larger than `bytes_max`.
+/// Reads a whole file. Returns `None` if it does not exist, and an error if it is larger than `bytes_max`.
 pub(super) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     match regular_file::read_now(path, bytes_max) {
         Ok(bytes) => Ok(Some(bytes)),

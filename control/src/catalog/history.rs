@@ -1,5 +1,5 @@
-//! The prices that were in force at a moment: those of an override from its day on, and before the first override those
-//! that apply without any. Only today's price list is known; it applies to all of that time.
+//! The prices in force at a given time: those of an override from its effective date on; before the first override, the
+//! prices that apply without overrides. Only the current price list is known; it applies to all of that time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ pub(crate) struct Priced {
     pub(crate) label: Arc<str>,
 }
 
-/// Prices that no override changes.
+/// Prices without overrides.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StandingPrices {
-    /// The prices of peak hours, or of all hours.
+    /// The prices of peak hours, or of all hours if there are no off-peak prices.
     pub(crate) priced: Priced,
     /// The prices of all other hours.
     pub(crate) off_peak: Option<(PeakHours, Priced)>,
@@ -34,20 +34,21 @@ impl StandingPrices {
     }
 }
 
-/// The prices of every model over time, by provider and model.
+/// The prices of all models over time, by provider and model.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History(HashMap<String, HashMap<String, Periods>>);
 
 #[derive(Clone, Debug, Default)]
 struct Periods {
-    /// What holds before the first of the others.
+    /// The prices before the first entry of `later`.
     first: Option<StandingPrices>,
-    /// From when on, in that order.
+    /// Start times and prices of the overrides, in ascending order.
     later: Vec<(u64, Priced)>,
 }
 
 impl History {
-    /// What is `known` of the models without overrides, and `overrides` in the order in which they come into force.
+    /// Builds the history from the prices without overrides in `known`, and from `overrides` in order of their
+    /// effective dates.
     pub(crate) fn new(known: &[KnownModel], overrides: Vec<Override>) -> Self {
         let mut history = Self::default();
         for known in known.iter().filter(|known| known.without_override.is_some()) {
@@ -63,7 +64,7 @@ impl History {
         history
     }
 
-    /// The same prices at all times, for one model.
+    /// Builds a history of one model whose prices are the same at all times.
     pub(crate) fn of_one(provider: &str, model: &str, priced: Priced) -> Self {
         let mut history = Self::default();
         history.periods(provider, model).first = Some(StandingPrices { priced, off_peak: None });

@@ -1,5 +1,5 @@
-//! What models there are and what is known of them: the upstreams' own lists, kept in `catalog.json`, the price list,
-//! what administrators say, and the evidence that a connection works. Unknown stays unknown.
+//! The known models and their facts: the upstreams' own lists, cached in `catalog.json`, the price list, overrides by
+//! administrators, and the evidence that a connection works. Unknown facts stay unknown.
 
 pub(crate) mod ask;
 pub(crate) mod evidence;

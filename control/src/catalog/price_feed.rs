@@ -1,5 +1,5 @@
-//! Fetches the price list from `LLMGW_PRICES_URL`, at the start and once a day. A list is taken only if it parses and is
-//! newer than the one in use; whatever else the address answers is logged and changes nothing.
+//! Fetches the price list from `LLMGW_PRICES_URL` at start-up and once a day. A list is accepted only if it parses and
+//! is newer than the one in use; any other response is logged and changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use shared::sanitize::diagnostic;
 
 use super::shelf::CatalogShelf;
 
-/// Has the routing published again; false if the request could not be queued.
+/// Requests that routing is published again; returns false if the request could not be queued.
 type PublishPrices = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// The periodic job.
@@ -24,7 +24,7 @@ pub(crate) struct PriceFeed {
 }
 
 impl PriceFeed {
-    /// Fetches the list again and again, for as long as the future is polled.
+    /// Fetches the list periodically, for as long as the future is polled.
     pub(crate) async fn run(self) {
         loop {
             let pause = match self.fetch().await {
@@ -45,7 +45,8 @@ impl PriceFeed {
         }
     }
 
-    /// Takes the list if it is newer, and returns its date then. The address is not part of errors: it may hold a token.
+    /// Fetches the list and accepts it if it is newer; returns its date in that case. Errors omit the URL, because it
+    /// may contain a token.
     async fn fetch(&self) -> Result<Option<String>, String> {
         let request = Request::get(&self.url).header(ACCEPT, "application/json").body(Bytes::new());
         let request = request.map_err(|error| error.to_string())?;
@@ -61,9 +62,9 @@ impl PriceFeed {
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// After a failure.
+/// The pause after a failure.
 const RETRY: Duration = Duration::from_secs(60 * 60);
-/// Until the writer takes the order to publish.
+/// The pause before another attempt to queue the publication.
 const QUEUE_FULL: Duration = Duration::from_secs(1);
-/// The built-in list has less than half a megabyte.
+/// The built-in list is smaller than half a megabyte.
 const LIMITS: HttpLimits = HttpLimits { timeout: Duration::from_secs(60), body_bytes_max: 16 << 20 };

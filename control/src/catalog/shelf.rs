@@ -1,5 +1,5 @@
-//! The catalog in memory: what each instance's upstream offers, the evidence about it, and what all of it together
-//! makes known. Several threads look at it; nobody holds its lock for longer than a look.
+//! The catalog in memory: the models that each instance's upstream lists, the evidence about each instance, and the
+//! merged facts. Several threads read it; the lock is only held for a lookup or a small change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,25 +17,25 @@ use super::merge::KnownModel;
 use super::prices::PriceList;
 use crate::config::Provider;
 
-/// What is remembered of one instance.
+/// The catalog of one instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct CatalogEntry {
-    /// Where the models were listed. An instance that has moved has nothing to do with what is here.
+    /// The URL of the model list. An instance that has moved to another URL does not use this entry.
     pub(crate) url: String,
-    /// Tells the credential of the evidence from any other, and nothing about it.
+    /// A keyed hash that distinguishes the credential of the evidence from others without revealing it.
     pub(crate) credential: String,
     pub(crate) evidence: CatalogEvidence,
-    /// By model id.
+    /// The listed models, by id.
     pub(crate) models: BTreeMap<String, Offer>,
 }
 
-/// See the module.
+/// The catalog, shared between threads.
 #[derive(Debug)]
 pub(crate) struct CatalogShelf {
     dir: PathBuf,
     content: Mutex<ShelfContent>,
-    /// Held while the file is written, so that the newest content is what stays.
+    /// Held while the file is written, so that the newest content is written last.
     saving: Mutex<()>,
 }
 
@@ -47,7 +47,7 @@ struct ShelfContent {
 }
 
 impl CatalogShelf {
-    /// The catalog of the state directory `dir`.
+    /// Loads the catalog of the state directory `dir`.
     pub(crate) fn load(dir: &Path) -> Self {
         let content = ShelfContent {
             entries: file::load(&dir.join(FILE)),
@@ -57,17 +57,18 @@ impl CatalogShelf {
         Self { dir: dir.to_owned(), content: Mutex::new(content), saving: Mutex::new(()) }
     }
 
-    /// What is remembered of the instance called `provider`, if its models are listed at `url` still.
+    /// Returns the entry of the instance called `provider`, if its models are still listed at `url`.
     pub(crate) fn entry(&self, provider: &str, url: &str) -> Option<Arc<CatalogEntry>> {
         self.lock().entries.get(provider).filter(|entry| entry.url == url).cloned()
     }
 
-    /// The same of a configured provider.
+    /// Returns the entry of a configured provider.
     pub(crate) fn entry_of(&self, provider: &Provider) -> Option<Arc<CatalogEntry>> {
         self.entry(provider.id.as_str(), &url_of(provider.origin.as_ref()?))
     }
 
-    /// What is known of the connection `provider`. With an `instance`, only what its present credential has shown.
+    /// Returns the evidence about the connection `provider`. With an `instance`, only evidence obtained with its
+    /// current credential.
     pub(crate) fn evidence(
         &self,
         provider: &str,
@@ -82,8 +83,7 @@ impl CatalogShelf {
         if holds { entry.evidence.clone() } else { CatalogEvidence::default() }
     }
 
-    /// Changes what is remembered of `instance`. Evidence about another credential goes, and all that was listed at
-    /// another address.
+    /// Changes the entry of `instance`. Drops evidence about another credential, and all content of another URL.
     pub(crate) fn change(
         &self,
         instance: &ProviderInstance,
@@ -103,31 +103,31 @@ impl CatalogShelf {
         content.entries.insert(instance.id.as_str().to_owned(), Arc::new(entry));
     }
 
-    /// Forgets instances that are not among `providers`.
+    /// Removes the entries of instances that are not in `providers`.
     pub(crate) fn keep(&self, providers: &BTreeSet<&str>) {
         self.lock().entries.retain(|provider, _| providers.contains(provider.as_str()));
     }
 
-    /// Writes the file. Blocks for as long as the disk takes.
+    /// Writes the file. Blocks on disk I/O.
     pub(crate) fn save(&self) -> io::Result<()> {
         let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let entries = self.lock().entries.clone();
         file::save(&self.dir.join(FILE), entries)
     }
 
-    /// The price list.
+    /// Returns the price list.
     pub(crate) fn list(&self) -> Arc<PriceList> {
         Arc::clone(&self.lock().list)
     }
 
-    /// Looks for a newer price list. Reads a file.
+    /// Loads the price list again. Reads a file.
     pub(crate) fn reload_prices(&self) {
         let list = Arc::new(PriceList::load(&self.dir.join(PRICES)));
         self.lock().list = list;
     }
 
-    /// Takes the price list in `bytes` if it is newer than the present one, keeps it in the state directory, and
-    /// returns its date then. Writes a file.
+    /// Accepts the price list in `bytes` if it is newer than the current one, stores it in the state directory, and
+    /// returns its date in that case. Writes a file.
     pub(crate) fn take_prices(&self, bytes: &[u8]) -> Result<Option<String>, String> {
         let list = PriceList::read(bytes)?;
         if list.as_of <= self.list().as_of {
@@ -140,12 +140,12 @@ impl CatalogShelf {
         Ok(Some(as_of))
     }
 
-    /// Every model of the published snapshot with where its facts come from, by provider and id.
+    /// Returns every model of the published snapshot with the sources of its facts, by provider and id.
     pub(crate) fn known(&self) -> Arc<Vec<KnownModel>> {
         Arc::clone(&self.lock().known)
     }
 
-    /// What the snapshot that is being published makes known.
+    /// Sets the merged facts of the snapshot that is being published.
     pub(crate) fn show(&self, known: Vec<KnownModel>) {
         self.lock().known = Arc::new(known);
     }
@@ -157,13 +157,13 @@ impl CatalogShelf {
 
 #[cfg(test)]
 impl Default for CatalogShelf {
-    /// Without a file.
+    /// Returns a catalog without a file.
     fn default() -> Self {
         Self::load(Path::new("/nowhere"))
     }
 }
 
-/// Where an instance lists its models; empty for one that answers in the process.
+/// Returns the URL of an instance's model list; empty for one that runs in the process.
 pub(crate) fn models_url(instance: &ProviderInstance) -> String {
     match &instance.reach {
         InstanceReach::Network(origin) => url_of(origin),
@@ -171,14 +171,14 @@ pub(crate) fn models_url(instance: &ProviderInstance) -> String {
     }
 }
 
-/// The address of the first list of models at `origin`, or its own where nothing lists them.
+/// Returns the URL of the first model list at `origin`, or the base of the origin if there is no list.
 pub(crate) fn url_of(origin: &Origin) -> String {
     let scheme = if origin.tls { "https" } else { "http" };
     let list = origin.lists.first().map(|list| list.url.clone());
     list.unwrap_or_else(|| format!("{scheme}://{}", origin.authority))
 }
 
-/// A short keyed hash of what tells the credential from another.
+/// Returns a short keyed hash that distinguishes the credential from others.
 fn mark(instance: &ProviderInstance, hasher: &KeyHasher) -> String {
     hasher.hash(&instance.identity).0.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }

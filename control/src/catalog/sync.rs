@@ -1,5 +1,5 @@
-//! Asks the upstreams of instances for their models, as the data plane would: same address, same credential, same
-//! rules. What comes of it is remembered as evidence, good or bad.
+//! Reads the model lists of instances' upstreams as the data plane would: same address, same credential, same rules.
+//! The result, success or failure, is recorded as evidence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::evidence::{CatalogFailure, CatalogRead};
 use super::listing::{self, Offer, SkippedEntries, UpstreamListing};
 use super::shelf::CatalogShelf;
 
-/// What reading lists needs.
+/// The dependencies of a sync.
 #[derive(Debug)]
 pub(crate) struct Syncer<'a> {
     pub(crate) catalog: &'a Arc<CatalogShelf>,
@@ -31,13 +31,13 @@ pub(crate) struct Syncer<'a> {
     pub(crate) hasher: KeyHasher,
 }
 
-/// What came of reading one instance's list.
+/// The result of reading one instance's list.
 #[derive(Debug, Serialize)]
 pub(crate) struct SyncOutcome {
     pub(crate) provider: String,
     pub(crate) ok: bool,
     at_ms: u64,
-    /// How many models there are now.
+    /// The current number of models.
     models: usize,
     added: usize,
     removed: usize,
@@ -46,8 +46,8 @@ pub(crate) struct SyncOutcome {
 }
 
 impl Syncer<'_> {
-    /// Reads the lists of `instances`, those first that were read longest ago, and remembers what they say. Those
-    /// that there was no time for come back as their ids.
+    /// Reads the lists of `instances`, those with the oldest list first, and stores the results. Returns the outcomes,
+    /// and the ids of those that were not reached in time.
     pub(crate) async fn sync(
         &self,
         mut instances: Vec<Arc<ProviderInstance>>,
@@ -69,7 +69,7 @@ impl Syncer<'_> {
                     (instance, listing)
                 });
             }
-            // Whoever is not done by then is given up when the set is dropped.
+            // Requests that are still running at the deadline are aborted when the set is dropped.
             match timeout_at(until, running.join_next()).await {
                 Ok(Some(Ok((instance, listing)))) => {
                     left.remove(instance.id.as_str());
@@ -84,7 +84,7 @@ impl Syncer<'_> {
         (outcomes, left.into_iter().collect())
     }
 
-    /// Remembers what was found. A list that could not be read leaves the earlier one.
+    /// Stores the result. A list that could not be read leaves the earlier one in place.
     fn learn(
         &self,
         instance: &ProviderInstance,
@@ -102,7 +102,7 @@ impl Syncer<'_> {
             error: None,
         };
         self.catalog.change(instance, &self.hasher, |entry| {
-            // What nobody was asked for proves nothing.
+            // An instance without a list received no request, which proves nothing.
             if !lists_of(instance).is_empty() {
                 entry.evidence.reached(at_ms, "catalog sync", listing.as_ref().err());
             }
@@ -130,7 +130,7 @@ impl Syncer<'_> {
     }
 }
 
-/// Writes `catalog.json`. What it cannot keep is only missed by the next start.
+/// Writes `catalog.json`. A failure only means that the next start lacks the new entries.
 pub(crate) async fn save(catalog: &Arc<CatalogShelf>) {
     let catalog = Arc::clone(catalog);
     let saved = tokio::task::spawn_blocking(move || catalog.save()).await;
@@ -139,7 +139,7 @@ pub(crate) async fn save(catalog: &Arc<CatalogShelf>) {
     }
 }
 
-/// What `instance` lists now, or why that is not known.
+/// Returns the current models of `instance`, or the reason why they are unknown.
 async fn listing_of(
     http: &Arc<dyn HttpClient>,
     instance: &ProviderInstance,
@@ -168,12 +168,12 @@ fn lists_of(instance: &ProviderInstance) -> &[ListAddress] {
     }
 }
 
-/// Whether its models are listed anywhere, or known from here.
+/// True if the models are listed by the upstream or known in advance.
 pub(crate) fn has_list(instance: &ProviderInstance) -> bool {
     !lists_of(instance).is_empty() || !instance.models_known.is_empty()
 }
 
-/// The models of an instance that has no list.
+/// Returns the models of an instance that has no list.
 fn known(instance: &ProviderInstance) -> Result<UpstreamListing, CatalogFailure> {
     if instance.models_known.is_empty() {
         let mut failure =
@@ -203,7 +203,7 @@ async fn page_of(
         return Err(answered(&said(&answer)));
     }
     let body = answer.body().clone();
-    // A long list takes a while to read, and others wait for this thread.
+    // Parsing a long list takes a while and must not block this thread.
     let read = move || listing::read(&body).map(|page| (page, listing::next_page(&body, pages)));
     let read = tokio::task::spawn_blocking(read).await;
     let read = read.map_err(|_| answered("The list of models could not be read."))?;
@@ -237,7 +237,7 @@ fn request(instance: &ProviderInstance, url: &str) -> Result<Request<Bytes>, htt
     Ok(request)
 }
 
-/// `url` with one more pair in its query.
+/// Appends a parameter to the query of `url`.
 fn with_pair(url: &str, name: &str, value: &str) -> String {
     let mark = if url.contains('?') { '&' } else { '?' };
     let mut url = format!("{url}{mark}{name}=");
@@ -250,7 +250,7 @@ fn with_pair(url: &str, name: &str, value: &str) -> String {
     url
 }
 
-/// What the upstream says of its error, in the usual places.
+/// Returns the error text of an upstream's response, from the usual fields.
 fn said(answer: &Response<Bytes>) -> String {
     let body = serde_json::from_slice::<Value>(answer.body()).unwrap_or_default();
     let places = ["/error/message", "/message", "/detail", "/error"];
@@ -259,11 +259,11 @@ fn said(answer: &Response<Bytes>) -> String {
     text.map_or_else(|| format!("The upstream answered {status}."), str::to_owned)
 }
 
-/// Pages of one list.
+/// The most pages read per list.
 const PAGES_MAX: usize = 20;
-/// Instances that are asked at the same time.
+/// The most instances queried concurrently.
 const AT_ONCE_MAX: usize = 8;
-/// For all of them together; whoever waits for the answer is given up soon after.
+/// The time limit of a whole sync, below the timeout of the client that waits for it.
 const TIME_MAX: Duration = Duration::from_secs(25);
 /// The list of the largest routers is about a megabyte.
 const LIMITS: HttpLimits = HttpLimits { timeout: Duration::from_secs(15), body_bytes_max: 16 << 20 };

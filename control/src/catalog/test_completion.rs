@@ -1,5 +1,5 @@
-//! A real request through the data plane, on the path that clients take, and what came of it. It streams, so that
-//! the time of the first content is seen.
+//! A real request through the data plane, on the path that clients use, and its result. The request streams, so that
+//! the time to the first content can be measured.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,29 +15,29 @@ use shared::port::{Body, Handler, Insider, full};
 
 use super::ask::{Heard, TestProtocol, TestQuestion, message};
 
-/// What came of it.
+/// The result of a test request.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Trial {
-    /// It was answered to the end, and with something.
+    /// True if the response was complete and not empty.
     pub(crate) ok: bool,
-    /// What a client would have got.
+    /// The status that a client would have received.
     pub(crate) status: u16,
     pub(crate) request_id: String,
-    /// What was spoken to the data plane.
+    /// The dialect of the request.
     pub(crate) protocol: &'static str,
     pub(crate) latency_ms: u64,
     pub(crate) first_content_ms: Option<u64>,
-    /// The model that the upstream says has answered.
+    /// The model that served the request, as reported by the upstream.
     pub(crate) served_model: Option<String>,
-    /// How the answer begins.
+    /// The start of the answer.
     pub(crate) answer: String,
-    /// As the upstream reports it.
+    /// The usage as the upstream reports it.
     pub(crate) usage: Option<Value>,
-    /// What a client would have read.
+    /// The error that a client would have received.
     pub(crate) error: Option<String>,
 }
 
-/// Has `question` answered by the data plane, on behalf of `insider`.
+/// Sends `question` through the data plane on behalf of `insider`.
 pub(crate) async fn run(
     plane: &Arc<dyn Handler>,
     insider: Insider,
@@ -67,7 +67,7 @@ pub(crate) async fn run(
     trial
 }
 
-/// A request for `path` on behalf of `insider`.
+/// Builds a request for `path` on behalf of `insider`.
 pub(crate) fn request(
     insider: Insider,
     path: &str,
@@ -77,15 +77,15 @@ pub(crate) fn request(
     Request::post(path).header(CONTENT_TYPE, json).extension(insider).body(full(body))
 }
 
-/// Where requests from inside the process come from.
+/// The client address of requests from inside the process.
 pub(crate) const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// An answer while it comes in.
+/// The state of a response while it is read.
 struct CompletionReading {
     began: Instant,
     protocol: TestProtocol,
     trial: Trial,
-    /// The line that is not whole yet.
+    /// The incomplete last line.
     line: Vec<u8>,
     ended: bool,
 }
@@ -110,7 +110,7 @@ impl CompletionReading {
             }
         }
         if !is_stream {
-            // The gateway's own answer: an error in its one envelope.
+            // A response of the gateway itself: an error envelope.
             self.ended = true;
             self.trial.error = Some(cut(message(&serde_json::from_slice(&whole).unwrap_or_default())));
         }
@@ -143,7 +143,7 @@ impl CompletionReading {
             self.trial.served_model = Some(cut(model));
         }
         match (&mut self.trial.usage, usage) {
-            // Some say first what came in, and then what went out.
+            // Some upstreams report input usage first and output usage later.
             (Some(Value::Object(known)), Some(Value::Object(more))) => known.extend(more.clone()),
             (_, None) => {}
             (known, Some(usage)) => *known = Some(usage.clone()),
@@ -168,8 +168,8 @@ fn millis(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A local server may have to load the model first.
+/// Long enough for a local server that has to load the model first.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(120);
 const LINE_BYTES_MAX: usize = 1 << 20;
-/// About how much of an answer is shown.
+/// The approximate length of the answer that is shown.
 const ANSWER_BYTES_MAX: usize = 2_000;

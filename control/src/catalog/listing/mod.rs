@@ -1,7 +1,7 @@
-//! Reads an upstream's list of models: the shapes that vendors and model servers use, one entry at a time.
+//! Reads an upstream's list of models, in the shapes that vendors and model servers use, one entry at a time.
 //!
-//! The list is a stranger's. What cannot be a model is passed over and counted, and no more than a bounded number
-//! is kept, whatever comes.
+//! The list is untrusted input. Entries that cannot be models are skipped and counted, and the number of kept models is
+//! bounded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::model_facts::Facts;
 /// A model as its upstream lists it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Offer {
-    /// When it was made, in seconds since the Unix epoch.
+    /// Creation time, in seconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,19 +28,19 @@ pub(crate) struct Offer {
     pub(crate) facts: Facts,
 }
 
-/// Entries that were passed over.
+/// Counts of skipped entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SkippedEntries {
-    /// Without an id, or with one that no request could name.
+    /// Entries without an id, or with an id that no request could name.
     pub(crate) without_usable_id: u64,
-    /// With the id of an earlier one.
+    /// Entries with the id of an earlier one.
     pub(crate) repeated: u64,
-    /// Beyond the number that is kept.
+    /// Entries beyond the limit.
     pub(crate) over_limit: u64,
 }
 
-/// What an upstream lists, by model id.
+/// An upstream's models by id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct UpstreamListing {
     pub(crate) models: BTreeMap<String, Offer>,
@@ -48,13 +48,13 @@ pub(crate) struct UpstreamListing {
 }
 
 impl UpstreamListing {
-    /// What is known without anybody's list.
+    /// Builds the listing of models that are known without a list.
     pub(crate) fn known(ids: &[String]) -> Self {
         let models = ids.iter().map(|id| (id.clone(), Offer::default())).collect();
         Self { models, skipped: SkippedEntries::default() }
     }
 
-    /// Adds what another page or another list holds.
+    /// Adds the models of another page or list.
     pub(crate) fn join(&mut self, other: Self) {
         self.skipped.without_usable_id += other.skipped.without_usable_id;
         self.skipped.repeated += other.skipped.repeated;
@@ -71,7 +71,7 @@ impl UpstreamListing {
     }
 }
 
-/// What the request for the next page says, as a pair of a query, where `body` is not the last page.
+/// Returns the query parameter that requests the next page; `None` if `body` is the last page.
 pub(crate) fn next_page(body: &[u8], pages: Pages) -> Option<(&'static str, String)> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -93,7 +93,8 @@ pub(crate) fn next_page(body: &[u8], pages: Pages) -> Option<(&'static str, Stri
     Some((name, value.filter(|value| !value.is_empty() && value.len() <= PAGE_NAME_BYTES_MAX)?))
 }
 
-/// Reads `{data: [..]}`, `{models: [..]}` or a bare array, and what clouds call them; the error says why it is none.
+/// Reads `{data: [..]}`, `{models: [..]}`, the names that clouds use, or a bare array. The error describes why the body
+/// is not a list.
 pub(crate) fn read(body: &[u8]) -> Result<UpstreamListing, String> {
     let Shape(listing) = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     listing.ok_or_else(|| "it holds neither `data` nor `models`".to_owned())
@@ -118,7 +119,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Shape, A::Error> {
         let mut listing = UpstreamListing::default();
-        // One tree at a time: the whole list as trees would be many times its size.
+        // Parse one entry at a time: the whole list as a tree would take many times its size.
         while let Some(entry) = entries.next_element::<Value>()? {
             listing.take(&entry);
         }
@@ -216,7 +217,7 @@ fn offer(entry: &Value, id: &str) -> Offer {
     }
 }
 
-/// A short text on one line that says more than the id does.
+/// Returns a short single-line text that differs from the id.
 fn line(value: &Value, id: &str) -> Option<String> {
     let text = value.as_str()?.trim();
     let is_good = !text.is_empty() && text.len() <= 256 && text != id && !text.chars().any(char::is_control);
@@ -228,39 +229,39 @@ fn seconds(value: &Value) -> Option<u64> {
     whole.filter(|seconds| *seconds > 0)
 }
 
-/// RFC 3339.
+/// Parses an RFC 3339 time into seconds since the Unix epoch.
 fn moment(value: &Value) -> Option<u64> {
     let at: jiff::Timestamp = value.as_str()?.parse().ok()?;
     u64::try_from(at.as_second()).ok().filter(|seconds| *seconds > 0)
 }
 
-/// Whether a request can name it: Bedrock lists models that are only reached by way of a profile.
+/// True if requests can name the model: Bedrock lists models that are only reachable through an inference profile.
 fn is_callable(entry: &Value) -> bool {
     let ways = entry.get("inferenceTypesSupported").and_then(Value::as_array);
     ways.is_none_or(|ways| ways.iter().any(|way| way == "ON_DEMAND"))
 }
 
-/// Whether the list of input modalities, as OpenRouter or Bedrock have one, holds `modality`.
+/// True if the list of input modalities, as OpenRouter and Bedrock provide it, contains `modality`.
 fn takes(entry: &Value, modality: &str) -> Option<bool> {
     let places = ["/architecture/input_modalities", "/inputModalities"];
     let list = places.iter().find_map(|place| entry.pointer(place)?.as_array())?;
     Some(list.iter().filter_map(Value::as_str).any(|other| other.eq_ignore_ascii_case(modality)))
 }
 
-/// Whether OpenRouter's list of parameters holds `parameter`.
+/// True if OpenRouter's list of parameters contains `parameter`.
 fn supports(entry: &Value, parameter: &str) -> Option<bool> {
     let list = entry.get("supported_parameters")?.as_array()?;
     Some(list.iter().any(|other| other == parameter))
 }
 
-/// Mistral's flags, and Anthropic's.
+/// Reads a capability flag of Mistral or Anthropic.
 fn can(entry: &Value, capability: &str) -> Option<bool> {
     let said = entry.get("capabilities")?.get(capability)?;
     said.as_bool().or_else(|| said.get("supported")?.as_bool())
 }
 
-/// OpenRouter's prices: dollars for one token, as text. Where each request costs something too, a price of tokens
-/// would say too little.
+/// Reads OpenRouter's prices: dollars per token, as text. Returns `None` if each request has a price too, because token
+/// prices alone would be incomplete.
 fn prices_a_token(pricing: &Value) -> Option<Prices> {
     let price = |name: &str| {
         let dollars: f64 = pricing.get(name)?.as_str()?.parse().ok()?;
@@ -272,7 +273,7 @@ fn prices_a_token(pricing: &Value) -> Option<Prices> {
     let mut rates = Rates::default();
     rates.set(Class::Input, Some(price("prompt")?));
     rates.set(Class::Output, Some(price("completion")?));
-    // Zero means that the class is not billed apart.
+    // Zero means that the class is not billed separately.
     for (class, name) in [
         (Class::CacheRead, "input_cache_read"),
         (Class::CacheWrite, "input_cache_write"),
@@ -283,8 +284,7 @@ fn prices_a_token(pricing: &Value) -> Option<Prices> {
     Some(Prices::flat(rates))
 }
 
-/// Where vendors and model servers say how much fits: OpenRouter, vLLM and SGLang, Mistral, Groq, llama.cpp, Ollama,
-/// Anthropic, Gemini.
+/// Context length fields of OpenRouter, vLLM and SGLang, Mistral, Groq, llama.cpp, Ollama, Anthropic and Gemini.
 const CONTEXT_FIELDS: &[&str] = &[
     "/context_length",
     "/max_model_len",
@@ -295,19 +295,19 @@ const CONTEXT_FIELDS: &[&str] = &[
     "/max_input_tokens",
     "/inputTokenLimit",
 ];
-/// Where they say how long an answer can be: OpenRouter, Groq, Anthropic, Gemini.
+/// Output limit fields of OpenRouter, Groq, Anthropic and Gemini.
 const OUTPUT_FIELDS: &[&str] =
     &["/top_provider/max_completion_tokens", "/max_completion_tokens", "/max_tokens", "/outputTokenLimit"];
-/// What lists are called: OpenAI's and most others', Gemini's and Ollama's, Bedrock's two.
+/// Names of the list: OpenAI's and most others', Gemini's and Ollama's, and the two of Bedrock.
 const LISTS: &[&str] = &["data", "models", "modelSummaries", "inferenceProfileSummaries"];
-/// What ids are called.
-/// What stands before an id that requests have without it.
+/// Id prefixes that requests omit.
 const PREFIXES: [&str; 2] = ["models/", "publishers/google/models/"];
+/// Fields of the id.
 const IDS: &[&str] = &["id", "modelId", "inferenceProfileId", "model", "name"];
-/// What names for people are called.
+/// Fields of the display name.
 const NAMES: &[&str] = &["display_name", "displayName", "modelName", "inferenceProfileName", "name"];
 const PAGE_NAME_BYTES_MAX: usize = 4_096;
-/// Models of one instance that are kept.
+/// The most models kept per instance.
 pub(crate) const MODELS_MAX: usize = 5_000;
 
 #[cfg(test)]

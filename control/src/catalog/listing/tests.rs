@@ -1,4 +1,4 @@
-//! Lists of the well-known vendors and servers, and of hostile ones.
+//! Model lists of well-known vendors and servers, and hostile ones.
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn each_usual_shape_is_read() {
     }
 }
 
-/// Lists in the vectors of the SDKs: a gateway of the same kind may well be the upstream.
+/// Lists from the vectors of the SDKs: the upstream may be a gateway of the same kind.
 #[test]
 fn recorded_lists_are_read_whichever_vendor_they_are_written_for() {
     const LISTS: [(&str, Option<u64>, Option<&str>); 3] = [

@@ -1,5 +1,5 @@
-//! What is known of each model, all sources together: overrides go before the configuration, that before the
-//! upstream's own list, and that before the price list. Prices of one source are never mixed with another's.
+//! Merges the facts about each model from all sources. Overrides take precedence over the configuration, that over the
+//! upstream's own list, and that over the price list. Prices of one source are never mixed with those of another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::config::{Endpoint, Provider};
 use crate::model_facts::Facts;
 use crate::store::overrides::{self, Override};
 
-/// A model of an instance, and where what is known of it comes from.
+/// A model of an instance, with the sources of its facts.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownModel {
     pub(crate) provider: ProviderId,
@@ -28,13 +28,13 @@ pub(crate) struct KnownModel {
     pub(crate) created: Option<u64>,
     pub(crate) owned_by: Option<String>,
     pub(crate) prices_from: Option<PricesFrom>,
-    /// The prices that hold while no override says any.
+    /// The prices that apply while no override sets any.
     pub(crate) without_override: Option<StandingPrices>,
-    /// Every source that says something of it.
+    /// Every source with facts about the model.
     pub(crate) sources: Vec<FactSource>,
 }
 
-/// Who says something of a model, in the order in which they are believed.
+/// A source of facts about models, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FactSource {
@@ -44,33 +44,33 @@ pub(crate) enum FactSource {
     List,
 }
 
-/// Where prices come from, and the day since or on which they hold.
+/// The source of prices, and the date since which or on which they are valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct PricesFrom {
     pub(crate) source: FactSource,
     pub(crate) as_of: Option<String>,
 }
 
-/// Makes the models of one snapshot.
+/// Builds the models of one snapshot.
 #[derive(Debug)]
 pub(crate) struct Merger {
     shelf: Arc<CatalogShelf>,
     list: Arc<PriceList>,
     overrides: Overrides,
     now_ms: u64,
-    /// When the peak hours of a vendor begin or end next.
+    /// The next start or end of a vendor's peak hours.
     next_hours_at_ms: Option<u64>,
-    /// What endpoints are made of: models by provider.
+    /// The models that endpoints name, by provider.
     named: BTreeMap<String, BTreeSet<String>>,
     known: Vec<KnownModel>,
 }
 
-/// What the overrides say at one moment.
+/// The overrides in force at one moment.
 #[derive(Debug, Default, PartialEq)]
 struct Overrides {
     /// By provider, then by model.
     in_force: BTreeMap<String, BTreeMap<String, Overriding>>,
-    /// When the next one comes into force.
+    /// The time at which the next override takes effect.
     next_at_ms: Option<u64>,
 }
 
@@ -81,7 +81,7 @@ struct Overriding {
 }
 
 impl Merger {
-    /// A merger with what holds at `now_ms`.
+    /// Creates a merger with the overrides in force at `now_ms`.
     pub(crate) fn new(shelf: &Arc<CatalogShelf>, db: &Connection, now_ms: u64) -> rusqlite::Result<Self> {
         let overrides = Overrides::at(now_ms, overrides::all(db)?);
         Ok(Self {
@@ -95,7 +95,7 @@ impl Merger {
         })
     }
 
-    /// The same, with what `endpoints` are made of.
+    /// Adds the models that `endpoints` name.
     pub(crate) fn with_endpoints(mut self, endpoints: &[Endpoint]) -> Self {
         for member in endpoints.iter().flat_map(|endpoint| &endpoint.failover) {
             let models = self.named.entry(member.provider.to_string()).or_default();
@@ -104,13 +104,13 @@ impl Merger {
         self
     }
 
-    /// The models of `provider`, sorted by id.
+    /// Returns the models of `provider`, sorted by id.
     pub(crate) fn models_of(&mut self, provider: &Provider) -> Vec<Arc<Model>> {
         let entry = self.shelf.entry_of(provider);
         let offers = entry.as_ref().map(|entry| &entry.models);
         let declared = provider.models.iter().map(|model| model.id.as_str());
         let offered = offers.into_iter().flatten().map(|(id, _)| id.as_str());
-        // Without a catalog, what endpoints were made of once is still believed: a lost file breaks no route.
+        // Without a catalog, accept every model that an endpoint names: a lost catalog file must not break a route.
         let is_unlisted = entry.is_none() && provider.origin.is_some();
         let named = self.named.get(provider.id.as_str()).filter(|_| is_unlisted).cloned().unwrap_or_default();
         let named = named.iter().map(String::as_str);
@@ -177,14 +177,15 @@ impl Merger {
         }
     }
 
-    /// Shows what was made known. Returns when prices change next: by an override that comes into force, or by the hour.
+    /// Publishes the merged facts to the shelf. Returns the time of the next price change: an override that takes
+    /// effect, or a start or end of peak hours.
     pub(crate) fn finish(self) -> Option<u64> {
         self.shelf.show(self.known);
         self.overrides.next_at_ms.into_iter().chain(self.next_hours_at_ms).min()
     }
 }
 
-/// The prices of a source that is no override; those of the list with their hours.
+/// Returns the prices of a source other than an override; those of the price list with their hours.
 fn standing(prices: &Prices, from: &PricesFrom, listed: Option<&ListedFacts>) -> StandingPrices {
     let priced = |prices: &Prices| Priced { prices: prices.clone(), label: label(prices, from) };
     let listed = listed.filter(|_| from.source == FactSource::List);
@@ -222,13 +223,13 @@ fn label(prices: &Prices, from: &PricesFrom) -> Arc<str> {
     }
 }
 
-/// The label of what an override says from `effective_from_ms` on.
+/// Returns the label of an override's prices that apply from `effective_from_ms` on.
 pub(crate) fn label_of_override(prices: &Prices, effective_from_ms: u64) -> Arc<str> {
     label(prices, &PricesFrom { source: FactSource::Override, as_of: day(effective_from_ms) })
 }
 
 impl FactSource {
-    /// The name in the labels of prices.
+    /// Returns the name in price labels.
     fn name(self) -> &'static str {
         match self {
             Self::Override => "override",
@@ -240,8 +241,8 @@ impl FactSource {
 }
 
 impl Overrides {
-    /// What holds at `now_ms` of `rows`, which are in the order in which they come into force: of two that say the
-    /// same fact the later one holds.
+    /// Merges those of `rows` that are in force at `now_ms`. Rows are in order of their effective dates; if two set the
+    /// same fact, the later one takes precedence.
     fn at(now_ms: u64, rows: Vec<Override>) -> Self {
         let mut overrides = Self::default();
         for row in rows {
@@ -260,7 +261,7 @@ impl Overrides {
     }
 }
 
-/// The day of a moment, as `2026-11-04`.
+/// Returns the UTC date of a time, as `2026-11-04`.
 fn day(ms: u64) -> Option<String> {
     let at = jiff::Timestamp::from_millisecond(i64::try_from(ms).ok()?).ok()?;
     Some(at.to_zoned(jiff::tz::TimeZone::UTC).date().to_string())

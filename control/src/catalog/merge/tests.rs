@@ -1,4 +1,4 @@
-//! Who is believed of what, and from when on.
+//! The precedence of sources for each fact, and the times from which facts apply.
 
 use shared::key_hash::KeyHasher;
 use shared::prices::{Prices, Rates};
@@ -60,7 +60,7 @@ impl Setting {
         overrides::put(&self.db, &said).unwrap();
     }
 
-    /// The upstream of `main` lists these.
+    /// Sets the models that the upstream of `main` lists.
     fn offer(&self, offers: &[(&str, Facts)]) {
         let provider = self.providers.iter().find(|provider| provider.id.as_str() == "main").unwrap();
         let instance = instance(provider);
@@ -72,7 +72,7 @@ impl Setting {
         assert_eq!(models_url(&instance), "https://api.openai.com/v1/models");
     }
 
-    /// Every model at a moment, and when that changes next.
+    /// Returns every model at `now_ms`, and the time of the next change.
     fn at(&self, now_ms: u64) -> (BTreeMap<String, KnownModel>, Option<u64>) {
         let mut merger = Merger::new(&self.shelf, &self.db, now_ms).unwrap();
         for provider in &self.providers {
@@ -114,7 +114,7 @@ fn instance(provider: &Provider) -> ProviderInstance {
     }
 }
 
-/// Facts with a price of input in micro-dollars per million tokens.
+/// Returns facts with a price of input in micro-dollars per million tokens.
 fn priced(input: u64) -> Facts {
     let rates = Rates::default().with(Class::Input, input * 1_000);
     Facts { prices: Some(Prices::flat(rates)), ..Facts::default() }
@@ -132,7 +132,7 @@ fn label(known: &KnownModel) -> &str {
     known.model.price_label.as_deref().unwrap_or_default()
 }
 
-/// The beginning of the label of gpt-4o-mini by the price list.
+/// Returns the start of the label of gpt-4o-mini by the price list.
 fn of_list(setting: &Setting) -> String {
     format!("list {} in 0.15 cached 0.075 out 0.6", setting.shelf.list().as_of)
 }
@@ -229,7 +229,7 @@ fn regional_addresses_have_their_surcharge_where_the_vendor_asks_one() {
     let setting = Setting::new();
     let (known, _) = setting.at(1);
     for (model, want) in [
-        // $5 and 10 %.
+        // $5 plus 10 %.
         ("eu/gpt-5.5", 5_500_000),
         ("eu/gpt-4o-mini", 150_000),
         ("us/claude-opus-4-6", 5_500_000),
@@ -250,7 +250,7 @@ fn prices_that_depend_on_the_hour_change_with_it_and_are_repriced_by_it() {
 providers:
   main: {registry_id: deepseek, api_key: k, models: [deepseek-v4-pro, {id: deepseek-flash, prices: {input: 7}}]}
 ");
-    // Friday, 2026-11-20, from 00:30 on in UTC; peak hours begin at 01:00 and end at 04:00.
+    // Friday, 2026-11-20, from 00:30 UTC; peak hours begin at 01:00 and end at 04:00.
     let (half_past_midnight, hour) = (1_795_134_600_000, 3_600_000);
     let (off_peak, one) = (half_past_midnight, half_past_midnight + hour / 2);
     for (now_ms, want, next) in [(off_peak, 660_000, one), (one, 1_320_000, one + 3 * hour)] {
@@ -297,7 +297,7 @@ fn the_prices_of_a_moment_are_those_that_were_in_force_then() {
         (u64::MAX, 9, "override 1970-01-01 in 0.000009"),
     ] {
         let (got, got_label) = at("own", at_ms).unwrap();
-        // What the configuration says is in dollars, what is said here in micro-dollars.
+        // Prices of the configuration are in dollars, those of this test in micro-dollars.
         assert_eq!((if got > 9 { got / 1_000_000 } else { got }, got_label), (input, label), "{at_ms}");
     }
     let own = &known["main/own"];

@@ -1,12 +1,12 @@
-//! Bills by the embedded list and the one pricing function, to the nano-dollar. The prices are those of the vendors' price
-//! pages. The usage is of three sorts, and each row's comment says which:
+//! Bills computed from the embedded price list by the one pricing function, to the nano-dollar. The prices are those of
+//! the vendors' price pages. A comment on each row names the kind of its usage:
 //!
-//! - *published*: an example in the vendor's documentation, at the address beside it;
+//! - *published*: an example in the vendor's documentation, at the address in the comment;
 //! - *published, completed*: as much of an example as the page shows, with round numbers for the rest;
 //! - *units*: whole units (a minute, a picture, a million tokens), so that the bill is the published price itself.
 //!
-//! `tests/published_bills.rs` has published examples of DeepSeek, Mistral, Cohere, Moonshot, Z.ai, Bedrock and Veo, from the
-//! answer of the vendor on.
+//! `tests/published_bills.rs` has published examples of DeepSeek, Mistral, Cohere, Moonshot, Z.ai, Bedrock and Veo,
+//! starting from the vendor's response.
 
 use shared::operation::Operation;
 use shared::prices::{Billed, price};
@@ -14,7 +14,7 @@ use shared::usage::{Provenance, TokenCounts, Units};
 
 use super::*;
 
-/// What is billed.
+/// The usage to bill.
 #[derive(Clone, Copy)]
 struct Used {
     operation: Operation,
@@ -24,12 +24,12 @@ struct Used {
     picture: Option<&'static str>,
 }
 
-/// Tokens of a conversation.
+/// Returns the usage of a conversation.
 fn chat(tokens: TokenCounts) -> Used {
     Used { operation: Operation::ChatCompletions, tokens, units: Units::ZERO, tier: None, picture: None }
 }
 
-/// Units of another operation, for which the upstream reports no tokens.
+/// Returns the units of another operation, for which the upstream reports no tokens.
 fn units(operation: Operation, units: Units) -> Used {
     Used { operation, units, ..chat(TokenCounts::ZERO) }
 }
@@ -54,7 +54,7 @@ impl Used {
 
 type Row = (&'static str, &'static str, Used, u64);
 
-/// Fails with the names of all rows whose bill is another one.
+/// Fails with the names of all rows whose bill differs from the expected one.
 fn check(vendor: &str, rows: &[Row]) {
     let list = PriceList::load(Path::new("/nowhere/prices.json"));
     let models = &list.lists[vendor];
@@ -93,7 +93,7 @@ fn openai_bills_are_those_of_its_price_page() {
     let heard = chat(TokenCounts { audio_input: 14, output: 45, ..NONE }).operation(Operation::Transcription);
     // Published: API reference, images/create: 10 text and 40 image tokens in, 50 out.
     let drawn = chat(TokenCounts { input: 10, image_input: 40, image_output: 50, ..NONE });
-    // Units, as all that follow.
+    // Units, like all usage below.
     let long = chat(TokenCounts { input: 300_000, output: 1_000, ..NONE });
     let spoken = chat(TokenCounts { input: MILLION, audio_input: MILLION, audio_output: MILLION, ..NONE });
     let seconds = |audio_ms| units(Operation::Transcription, Units { audio_ms, ..Units::ZERO });
@@ -109,26 +109,26 @@ fn openai_bills_are_those_of_its_price_page() {
             ("flex: half", "gpt-5", reasoned.tier("flex"), 5_976_875),
             ("batch: half", "gpt-5", reasoned.tier("batch"), 5_976_875),
             ("priority: double", "gpt-5", reasoned.tier("priority"), 23_907_500),
-            // $10 for a thousand searches
+            // $10 per thousand searches
             ("web search", "gpt-5", reasoned.searches(2), 31_953_750),
             ("web search in flex", "gpt-5", reasoned.searches(2).tier("flex"), 25_976_875),
             // Past 272,000 tokens: 300,000 x $10 + 1,000 x $45
             ("a long prompt", "gpt-5.5", long, 3_045_000_000),
             ("a long prompt in flex", "gpt-5.5", long.tier("flex"), 1_522_500_000),
-            // $2.50, $32 and $64 a million
+            // $2.50, $32 and $64 per million
             ("audio", "gpt-audio", spoken, 98_500_000_000),
             // 14 x $2.50 + 45 x $10
             ("transcription in tokens", "gpt-4o-transcribe", heard, 485_000),
             // $0.006 a minute; the second is the reference's example of 9 s
             ("transcription in seconds", "whisper-1", seconds(60_000), 6_000_000),
             ("transcription of 9 s", "whisper-1", seconds(9_000), 900_000),
-            // $15 a million; the text of the reference, "The quick brown fox jumped over the lazy dog."
+            // $15 per million; the text of the reference, "The quick brown fox jumped over the lazy dog."
             ("speech", "tts-1", text, 675_000),
             // 10 x $5 + 40 x $10 + 50 x $40
             ("a picture in tokens", "gpt-image-1", drawn.operation(Operation::Images), 2_450_000),
             ("a picture", "dall-e-3", picture.picture("standard/1024x1024"), 40_000_000),
             ("a picture in HD", "dall-e-3", picture.picture("hd/1024x1792"), 120_000_000),
-            // API reference, embeddings: 8 tokens at $0.02 a million
+            // API reference, embeddings: 8 tokens at $0.02 per million
             (
                 "embedding",
                 "text-embedding-3-small",
@@ -165,8 +165,8 @@ fn anthropic_bills_are_those_of_its_price_page() {
         output: 503,
         ..NONE
     });
-    // Published: a book is written to the cache and then read from it; the same figures stand at
-    // platform.minimax.io/docs/api-reference/anthropic-api-compatible-cache.
+    // Published: a book is written to the cache and then read from it;
+    // platform.minimax.io/docs/api-reference/anthropic-api-compatible-cache has the same figures.
     let written = chat(TokenCounts { input: 21, cache_write: 188_086, output: 393, ..NONE });
     let read = chat(TokenCounts { input: 21, cache_read: 188_086, output: 393, ..NONE });
     // Published: platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool.
@@ -199,7 +199,7 @@ fn anthropic_bills_are_those_of_its_price_page() {
 /// <https://ai.google.dev/gemini-api/docs/pricing>.
 #[test]
 fn gemini_bills_are_those_of_its_price_page() {
-    // Units; the audio is published (32 tokens a second), and the picture (1,290 tokens).
+    // Units; the audio rate (32 tokens a second) and the tokens of a picture (1,290) are published.
     let prompt = |input| chat(TokenCounts { input, output: 1_000, ..NONE });
     let thought = chat(TokenCounts { input: MILLION, output: 500_000, reasoning: 500_000, ..NONE });
     check(
@@ -209,23 +209,23 @@ fn gemini_bills_are_those_of_its_price_page() {
             ("up to the threshold", "gemini-2.5-pro", prompt(200_000), 260_000_000),
             ("past the threshold", "gemini-2.5-pro", prompt(200_001), 515_002_500),
             ("past the threshold, priority", "gemini-2.5-pro", prompt(200_001).tier("priority"), 927_004_500),
-            // ai.google.dev/gemini-api/docs/audio: 32 tokens a second; $1 a million
+            // ai.google.dev/gemini-api/docs/audio: 32 tokens a second; $1 per million
             (
                 "a minute of audio",
                 "gemini-2.5-flash",
                 chat(TokenCounts { audio_input: 1_920, ..NONE }),
                 1_920_000,
             ),
-            // 1,290 tokens a picture at $30 a million, "$0.039 per image"
+            // 1,290 tokens a picture at $30 per million, "$0.039 per image"
             (
                 "a picture",
                 "gemini-2.5-flash-image",
                 chat(TokenCounts { image_output: 1_290, ..NONE }),
                 38_700_000,
             ),
-            // "Output price (including thinking tokens)": $0.30 and $2.50 a million
+            // "Output price (including thinking tokens)": $0.30 and $2.50 per million
             ("thinking", "gemini-2.5-flash", thought, 2_800_000_000),
-            // $14 for a thousand queries
+            // $14 per thousand queries
             ("grounding", "gemini-3.8-flash", chat(TokenCounts { input: 4, ..NONE }).searches(3), 42_003_000),
         ],
     );
@@ -234,7 +234,7 @@ fn gemini_bills_are_those_of_its_price_page() {
 
 #[test]
 fn bills_of_the_other_vendors_are_those_of_their_price_pages() {
-    // Units, where no example is named.
+    // Units, unless an example is named.
     let all = chat(TokenCounts { input: MILLION, cache_read: MILLION, output: MILLION, ..NONE });
     let plain = chat(TokenCounts { input: MILLION, output: MILLION, ..NONE });
     let long = chat(TokenCounts { input: 250_000, output: 1_000, ..NONE });
@@ -292,8 +292,8 @@ fn bills_of_the_other_vendors_are_those_of_their_price_pages() {
             ("$0.0375 and $0.15", "command-r7b-12-2024", plain, 187_500_000),
         ],
     );
-    // https://docs.perplexity.ai/getting-started/pricing. Published, with its total of $0.409393: 33
-    // tokens in and 20,016 of citations at $2, 7,163 out at $8, 73,997 of reasoning at $3, 18 searches at $5 for a thousand.
+    // https://docs.perplexity.ai/getting-started/pricing. Published, with its total of $0.409393: 33 tokens in and
+    // 20,016 of citations at $2, 7,163 out at $8, 73,997 of reasoning at $3, 18 searches at $5 per thousand.
     let researched = TokenCounts { input: 33 + 20_016, output: 7_163, reasoning: 73_997, ..NONE };
     check("perplexity", &[("search fee", "sonar-deep-research", chat(researched).searches(18), 409_393_000)]);
     // docs.litellm.ai/docs/providers/minimax quotes $0.30, $0.375 for a cache write, $0.03 for a read and $1.20.

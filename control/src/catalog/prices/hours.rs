@@ -1,19 +1,19 @@
-//! Hours of the week in which prices hold.
+//! Hours of the week with different prices.
 
 use serde::Deserialize;
 
-/// The hours in which a vendor's listed prices hold, in UTC. At all other times those of its `@off-peak` list do.
+/// The hours in which a vendor's listed prices apply, in UTC. At all other times those of its `@off-peak` list apply.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PeakHours {
-    /// From 1 for Monday to 7.
+    /// Days from 1 for Monday to 7 for Sunday.
     weekdays: Vec<u64>,
-    /// The first hour, and the first one after it that is not a peak hour.
+    /// Ranges of hours: the first peak hour, and the first hour after the range.
     hours: Vec<(u64, u64)>,
 }
 
 impl PeakHours {
-    /// True for a moment in milliseconds since the Unix epoch that is in one of the hours.
+    /// True if `at_ms`, in milliseconds since the Unix epoch, is within peak hours.
     pub(crate) fn contains(&self, at_ms: u64) -> bool {
         // The first day of the epoch was a Thursday.
         let weekday = (at_ms / DAY_MS + 3) % 7 + 1;
@@ -21,7 +21,7 @@ impl PeakHours {
         self.weekdays.contains(&weekday) && self.hours.iter().any(|(from, to)| (*from..*to).contains(&hour))
     }
 
-    /// The next moment at which peak hours begin or end.
+    /// Returns the next time at which peak hours start or end; `None` if they never do.
     pub(crate) fn next_change(&self, at_ms: u64) -> Option<u64> {
         let (now, hour) = (self.contains(at_ms), at_ms / HOUR_MS);
         let hours = (1..=WEEK_HOURS).map(|more| hour.saturating_add(more).saturating_mul(HOUR_MS));

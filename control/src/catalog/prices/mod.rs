@@ -1,5 +1,5 @@
-//! The price list: what the vendors ask, and a few facts beside it, as of a date. One is embedded; a newer one may
-//! lie in the state directory as `prices.json`.
+//! The price list: the vendors' prices and a few other facts, as of a date. One list is embedded; the state directory
+//! may contain a newer one as `prices.json`.
 
 mod hours;
 
@@ -15,25 +15,25 @@ use crate::catalog::file::read_bounded;
 use crate::config::Provider;
 use crate::model_facts::Facts;
 
-/// A list. Models are found by exact id: a vendor's next model may cost anything.
+/// A price list. Models are found by exact id, because a vendor's next model may have any price.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PriceList {
     /// The day on which it was true, as `2026-11-04`.
     pub(crate) as_of: String,
-    /// The packages that it was made from, for people.
+    /// The packages it was generated from; for readers of the file only.
     #[serde(default, rename = "sources")]
     _sources: IgnoredAny,
-    /// Vendors that ask less in other hours of the week; `deepseek@off-peak` has the prices of those.
+    /// Peak hours of vendors with lower prices at other times; a list such as `deepseek@off-peak` has those prices.
     #[serde(default)]
     peak_hours: BTreeMap<String, PeakHours>,
-    /// By well-known provider (`registry_id`) or provider kind, then by model. What differs at regional addresses is in
-    /// a list of its own, such as `vertex@regional`.
+    /// By well-known provider (`registry_id`) or provider kind, then by model. Prices that differ at regional addresses
+    /// are in separate lists, such as `vertex@regional`.
     lists: BTreeMap<String, BTreeMap<String, Facts>>,
 }
 
 impl PriceList {
-    /// The embedded list, or the one in the state directory where that is newer.
+    /// Returns the embedded list, or the one in the state directory if that is newer.
     pub(crate) fn load(own: &Path) -> Self {
         let embedded: Self = serde_json::from_str(EMBEDDED).unwrap_or_default();
         let bytes = match read_bounded(own, BYTES_MAX) {
@@ -70,7 +70,7 @@ impl PriceList {
         Ok(list)
     }
 
-    /// Returns what the list says of a model of `provider`: its prices are those of the address that the provider uses.
+    /// Returns the facts about a model of `provider`, with the prices of the address that the provider uses.
     pub(crate) fn of(&self, provider: &Provider, model: &str) -> Option<ListedFacts> {
         let vendor = provider.registry_id.as_deref().unwrap_or(provider.kind.name);
         let facts = self.lists.get(vendor)?.get(model)?;
@@ -83,24 +83,24 @@ impl PriceList {
     }
 }
 
-/// What the list says of a model.
+/// The facts about a model in the price list.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ListedFacts {
-    /// With the prices of peak hours, where the vendor has such.
+    /// The facts, with the prices of peak hours if the vendor has peak hours.
     facts: Facts,
     /// The prices of all other hours.
     pub(crate) off_peak: Option<(PeakHours, Prices)>,
 }
 
 impl ListedFacts {
-    /// What holds at a moment.
+    /// Returns the facts at `at_ms`.
     pub(crate) fn at(&self, at_ms: u64) -> Facts {
         let off_peak = self.off_peak.as_ref().filter(|(hours, _)| !hours.contains(at_ms));
         let prices = off_peak.map(|(_, prices)| prices).or(self.facts.prices.as_ref());
         Facts { prices: prices.cloned(), ..self.facts.clone() }
     }
 
-    /// The prices of peak hours, or of all hours.
+    /// Returns the prices of peak hours, or of all hours.
     pub(crate) fn prices(&self) -> Option<&Prices> {
         self.facts.prices.as_ref()
     }
@@ -137,7 +137,7 @@ mod tests {
         PriceList::load(&file)
     }
 
-    /// Input, cached input and output.
+    /// Returns the rates of input, cached input and output.
     fn main_rates(prices: &Prices) -> [Option<u64>; 3] {
         [Class::Input, Class::CacheRead, Class::Output].map(|class| prices.base.rates.get(class))
     }
@@ -154,7 +154,7 @@ mod tests {
                 of(Class::Output).is_none_or(|_| input.or_else(|| of(Class::AudioInput)).is_some()),
                 "{name}"
             );
-            // Cerebras, and Nebius for two models, ask the same for cached input.
+            // Cerebras, and Nebius for two models, charge the same for cached input.
             assert!(of(Class::CacheRead) <= input, "{name}: a cache makes it cheaper");
             assert!(of(Class::Output).is_none_or(|price| Some(price) >= input), "{name}");
             assert!(
