@@ -1,4 +1,4 @@
-//! A whole chat answer as a Messages answer.
+//! Translates a whole chat answer into a Messages answer.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::adapt::{BadAnswer, TranslatedAnswer, signed_id};
 use crate::chat::{self, FinishReason};
 use crate::json::{self, Tree, quote};
 
-/// Says the answer in `body`.
+/// Translates the answer in `body`.
 pub(super) fn whole(answers: &ChatAnswersAsMessages, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
     let seen = chat::read_whole(body);
     if let Some(error) = seen.error {
@@ -36,7 +36,7 @@ pub(super) fn whole(answers: &ChatAnswersAsMessages, body: &[u8]) -> Result<Tran
     for call in &calls {
         match content.call(*call, answers, written) {
             Ok(()) => written = written.saturating_add(1),
-            // The answer ended in the middle of the arguments; it is said to be too short.
+            // The arguments were cut off; the stop reason reports the limit.
             Err(_) if cut => break,
             Err(bad) => return Err(bad),
         }
@@ -73,7 +73,7 @@ fn envelope(
     body
 }
 
-/// A `usage` object. What the upstream did not count is zero.
+/// Returns a `usage` object. Counts that the upstream did not report are zero.
 pub(super) fn usage(counts: Option<TokenCounts>) -> String {
     let counts = counts.unwrap_or_default();
     let (written, input) = (counts.cache_write.saturating_add(counts.cache_write_1h), counts.input_total());
@@ -97,14 +97,14 @@ pub(super) fn usage(counts: Option<TokenCounts>) -> String {
     usage
 }
 
-/// Blocks, with commas between.
+/// Content blocks, separated by commas.
 struct BlockList {
     blocks: Vec<u8>,
     count: usize,
 }
 
 impl BlockList {
-    /// Thoughts, text and refusal.
+    /// Adds thoughts, text and refusal.
     fn said(&mut self, answers: &ChatAnswersAsMessages, message: Tree<'_, '_>) {
         let thoughts =
             ["reasoning_content", "reasoning"].into_iter().find_map(|name| text_member(message, name));
@@ -121,7 +121,7 @@ impl BlockList {
         self.block("{\"type\":\"text\",\"text\":", text_member(message, "refusal").unwrap_or_default(), "}");
     }
 
-    /// Thoughts that Claude has signed, which are its own blocks. True if there are any.
+    /// Adds Claude's signed thoughts, which already are Messages blocks. Returns true if there are any.
     fn signed(&mut self, answers: &ChatAnswersAsMessages, message: Tree<'_, '_>) -> bool {
         let blocks = member(message, "thinking_blocks").filter(|_| answers.signed).and_then(elements);
         let blocks = blocks.unwrap_or_default();
@@ -181,7 +181,7 @@ impl BlockList {
     }
 }
 
-/// Gemini's signature of the thoughts before a call.
+/// Returns Gemini's signature of the thoughts before a call.
 fn signature<'i>(call: Tree<'_, 'i>) -> Option<&'i str> {
     let extra = member(call, "extra_content")?;
     let vendors = ["google", "vertex"].into_iter();
@@ -196,7 +196,7 @@ fn written(value: Tree<'_, '_>) -> String {
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// A part of content that is no string, as Mistral has it.
+/// Appends the text or thoughts of a content part, as Mistral sends it.
 fn collect(part: Tree<'_, '_>, text: &mut String, thoughts: &mut String) {
     text.push_str(text_member(part, "text").unwrap_or_default());
     if let Some(thinking) = member(part, "thinking") {

@@ -1,7 +1,7 @@
-//! Tool calls of a chat stream, one after the other: chat may mix the pieces of several, Messages may not.
+//! Serialises the tool calls of a chat stream: chat may interleave fragments of several calls, Messages may not.
 //!
-//! One call is open at a time. The pieces of the others wait, up to [`WAITING_BYTES_MAX`] together, until the
-//! arguments of the open one are whole.
+//! One call is open at a time. Fragments of other calls are buffered, up to [`WAITING_BYTES_MAX`] together, until the
+//! arguments of the open one are complete.
 //!
 //! ```text
 //! Waiting --its turn, and its name is known--> Open --arguments whole, and another waits--> Done
@@ -14,9 +14,9 @@ use crate::adapt::call_id::call_id;
 use crate::adapt::signed_id;
 use crate::json::{quote, unescape};
 
-/// Bytes of arguments that wait for their turn.
+/// The maximum number of bytes of buffered arguments.
 pub(super) const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Calls of one answer, and bytes of an id or a name.
+/// Limits of one answer: the number of calls, and the length in bytes of an id or a name.
 pub(super) const CALLS_MAX: usize = 1_024;
 const NAME_BYTES_MAX: usize = 1_024;
 
@@ -24,26 +24,26 @@ const NAME_BYTES_MAX: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct StreamedCalls {
     calls: Vec<StreamedCall>,
-    /// Those before it are done.
+    /// All calls before this index are done.
     turn: usize,
     waiting_bytes: usize,
-    /// The one that was opened last.
+    /// The index of the call that was opened last.
     latest: Option<usize>,
 }
 
-/// More than may be kept.
+/// The calls exceed a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooMuch;
 
 #[derive(Debug)]
 struct StreamedCall {
-    /// As the upstream counts them, if it does.
+    /// The upstream's index of the call, if it sends one.
     index: Option<u64>,
     id: Option<String>,
     name: Option<String>,
-    /// Gemini's signature of the thoughts before it, for its id.
+    /// Gemini's signature of the thoughts before the call, to embed in its id.
     signature: Option<String>,
-    /// Arguments that wait, as they are escaped.
+    /// Buffered arguments, still escaped.
     waiting: String,
     state: CallState,
     shape: ObjectProgress,
@@ -57,7 +57,7 @@ enum CallState {
 }
 
 impl StreamedCalls {
-    /// Takes one piece.
+    /// Adds one fragment.
     pub(super) fn take(
         &mut self,
         piece: &CallDelta<'_>,
@@ -92,7 +92,7 @@ impl StreamedCalls {
                     }
                     call.waiting.push_str(&arguments);
                 }
-                // The arguments were whole: only white space can follow.
+                // The arguments were complete, so only white space can follow.
                 CallState::Done => {}
             }
         }
@@ -100,7 +100,7 @@ impl StreamedCalls {
         Ok(())
     }
 
-    /// Opens what waits: as long as the open call is whole, or at the end every one.
+    /// Opens buffered calls: while the open call is complete, or all of them if `end` is set.
     pub(super) fn go_on(
         &mut self,
         end: bool,
@@ -116,12 +116,12 @@ impl StreamedCalls {
         }
     }
 
-    /// Whether the open call's arguments are not whole yet.
+    /// Returns true while the arguments of the open call are incomplete.
     pub(super) fn is_busy(&self) -> bool {
         self.calls.iter().skip(self.turn).any(|call| call.state == CallState::Open && !call.shape.is_whole())
     }
 
-    /// The open call's block has been closed, by another or by a text.
+    /// Marks the open call as done, because another block follows.
     pub(super) fn close(&mut self) {
         for call in self.calls.iter_mut().skip(self.turn).filter(|call| call.state == CallState::Open) {
             call.state = CallState::Done;
@@ -130,18 +130,19 @@ impl StreamedCalls {
         self.turn = self.turn.saturating_add(done);
     }
 
-    /// Whether any call has gone out.
+    /// Returns true if any call has been written.
     pub(super) fn any(&self) -> bool {
         self.latest.is_some()
     }
 
-    /// Whether the arguments of the last one break off.
+    /// Returns true if the arguments of the last call are incomplete.
     pub(super) fn is_cut(&self) -> bool {
         self.latest.and_then(|at| self.calls.get(at)).is_some_and(|call| !call.shape.is_whole())
     }
 
-    /// Which call a piece belongs to; a new one if it belongs to none. Not every vendor counts its calls, or gives
-    /// each its own index: another id begins another call, and so does another name where there is nothing else.
+    /// Returns the index of the call that a fragment belongs to, after adding a new one if there is none. Some vendors
+    /// send no index, or the same one for every call: a different id begins a new call, and so does a name without
+    /// index and id.
     fn find(&mut self, piece: &CallDelta<'_>) -> Result<usize, TooMuch> {
         let (index, id) = (piece.index(), piece.id());
         let found = match index {
@@ -191,7 +192,7 @@ impl StreamedCalls {
     }
 }
 
-/// How far a JSON object has been read, to know when it is whole.
+/// A scanner that detects the end of a JSON object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ObjectProgress {
     depth: u32,
@@ -201,7 +202,7 @@ pub(super) struct ObjectProgress {
 }
 
 impl ObjectProgress {
-    /// Reads more of it, as it is escaped.
+    /// Scans a further piece, which is still escaped.
     pub(super) fn read(&mut self, escaped: &str) {
         if !escaped.contains('\\') {
             self.read_plain(escaped.as_bytes());
@@ -231,7 +232,7 @@ impl ObjectProgress {
         }
     }
 
-    /// Whether the object has ended.
+    /// Returns true if the object has ended.
     pub(super) fn is_whole(self) -> bool {
         self.begun && self.depth == 0 && !self.in_string
     }

@@ -1,5 +1,5 @@
-//! A chunk of a chat stream as its vendors write it: what may be missing, null or of another type is taken as it
-//! comes. Texts stay as they are escaped, because that is how they go on.
+//! A chunk of a chat stream in its vendors' variants: members may be missing, null or of another type. Texts stay
+//! escaped, because they are written in the same form.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::chat::{self, FinishReason, UsageReader};
 use crate::extras::term;
 use crate::json;
 
-/// A chunk.
+/// A chunk of the stream.
 #[derive(Debug, Deserialize)]
 pub(super) struct ChatChunk<'a> {
     #[serde(borrow)]
@@ -37,7 +37,7 @@ pub(super) struct ChatChunkChoice<'a> {
     finish_reason: Option<&'a RawValue>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
-    /// vLLM: the stop sequence that was met, or the number of a token.
+    /// vLLM: the stop sequence that was met, or a token id.
     #[serde(borrow)]
     stop_reason: Option<&'a RawValue>,
 }
@@ -58,8 +58,8 @@ pub(super) struct ChatChunkDelta<'a> {
     pub(super) thinking_blocks: Option<Vec<ThoughtDelta<'a>>>,
 }
 
-/// A piece of what Claude has signed of its thoughts, as clients of LiteLLM keep it. The thoughts themselves come as
-/// reasoning too.
+/// A piece of Claude's signed thoughts, in the form of LiteLLM's clients. The text of the thoughts also arrives as
+/// reasoning.
 #[derive(Debug, Deserialize)]
 pub(super) struct ThoughtDelta<'a> {
     #[serde(borrow)]
@@ -68,7 +68,7 @@ pub(super) struct ThoughtDelta<'a> {
     data: Option<&'a RawValue>,
 }
 
-/// A piece of a tool call.
+/// A fragment of a tool call.
 #[derive(Debug, Deserialize)]
 pub(super) struct CallDelta<'a> {
     #[serde(borrow)]
@@ -90,7 +90,7 @@ struct ChatCallFunction<'a> {
 }
 
 impl<'a> ChatChunk<'a> {
-    /// What it reports of usage, if it does: in itself, or in a choice as Moonshot has it.
+    /// Returns its usage, if there is any: at the top, in `x_groq`, or in a choice as Moonshot sends it.
     pub(super) fn usage(&self) -> Option<UsageReader> {
         let read = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
         let choices = || self.choices.iter().flatten().find_map(|choice| choice.usage.and_then(read));
@@ -99,12 +99,12 @@ impl<'a> ChatChunk<'a> {
         Some(UsageReader::of(&usage))
     }
 
-    /// The service tier that it names.
+    /// Returns its service tier.
     pub(super) fn tier(&self) -> Option<Box<str>> {
         between_quotes(self.service_tier?).and_then(|tier| term(tier.as_bytes()))
     }
 
-    /// Its text, and what it adds to, if it says nothing else.
+    /// Returns its text with the kind of block that the text belongs to, if the chunk contains nothing else.
     pub(super) fn only_text(&self) -> Option<(&'a str, OpenBlock)> {
         let [choice] = self.choices.as_deref()? else { return None };
         let ends =
@@ -115,7 +115,7 @@ impl<'a> ChatChunk<'a> {
 }
 
 impl<'a> ChatChunkChoice<'a> {
-    /// Only the first of several answers has a place in a message.
+    /// Returns true for the choice with index 0, the only one that a message can carry.
     pub(super) fn is_first(&self) -> bool {
         self.index.is_none_or(|index| matches!(index.get(), "0" | "0.0" | "\"0\""))
     }
@@ -152,19 +152,19 @@ impl<'a> ChatChunkDelta<'a> {
 }
 
 impl<'a> ThoughtDelta<'a> {
-    /// The signature of the thoughts before it, as it is escaped.
+    /// Returns the signature of the preceding thoughts, still escaped.
     pub(super) fn signature(&self) -> Option<&'a str> {
         between_quotes(self.signature?).filter(|text| !text.is_empty())
     }
 
-    /// Thoughts that are not to be read, as they are escaped.
+    /// Returns redacted thoughts, still escaped.
     pub(super) fn data(&self) -> Option<&'a str> {
         between_quotes(self.data?).filter(|text| !text.is_empty())
     }
 }
 
 impl<'a> CallDelta<'a> {
-    /// Which of the calls this is, as the upstream counts them.
+    /// Returns the upstream's index of the call.
     pub(super) fn index(&self) -> Option<u64> {
         self.index?.get().trim_matches('"').parse().ok()
     }
@@ -177,12 +177,12 @@ impl<'a> CallDelta<'a> {
         string(self.function.as_ref()?.name?).filter(|name| !name.is_empty())
     }
 
-    /// Gemini's signature of the thoughts before the call.
+    /// Returns Gemini's signature of the thoughts before the call.
     pub(super) fn signature(&self) -> Option<String> {
         chat::thought_signature(self.extra_content?)
     }
 
-    /// More of its arguments, as they stand between quotes. Some vendors send an object.
+    /// Returns a fragment of its arguments, escaped and without quotes. Some vendors send an object.
     pub(super) fn arguments(&self) -> Option<Cow<'a, str>> {
         let raw = self.function.as_ref()?.arguments?;
         let text = match between_quotes(raw) {
@@ -193,12 +193,12 @@ impl<'a> CallDelta<'a> {
     }
 }
 
-/// What stands between the quotes of a string.
+/// Returns a string without its quotes, still escaped.
 pub(super) fn between_quotes(raw: &RawValue) -> Option<&str> {
     raw.get().strip_prefix('"')?.strip_suffix('"')
 }
 
-/// A string without its quotes.
+/// Removes the quotes of a string.
 fn inside(mut quoted: String) -> String {
     quoted.pop();
     if !quoted.is_empty() {
@@ -207,19 +207,20 @@ fn inside(mut quoted: String) -> String {
     quoted
 }
 
-/// What a string says.
+/// Returns the unescaped text of a string.
 fn string(raw: &RawValue) -> Option<String> {
     json::unescape(between_quotes(raw)?.as_bytes())
 }
 
-/// A piece of content, as it stands between quotes: mostly one text; Mistral sends parts, thoughts among them.
+/// A piece of content, escaped and without quotes. Content is mostly one text; Mistral sends parts, among them
+/// thoughts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ChatContentPiece<'a> {
     Text(Cow<'a, str>),
     Thought(Cow<'a, str>),
 }
 
-/// The pieces of a `content`.
+/// Returns the pieces of a `content` that is an array.
 pub(super) fn pieces(raw: &RawValue) -> Vec<ChatContentPiece<'_>> {
     let parts: Vec<Value> = serde_json::from_str(raw.get()).unwrap_or_default();
     let escaped = |text: &str| Cow::Owned(inside(json::quote(text)));

@@ -1,4 +1,4 @@
-//! System text, and messages one after the other.
+//! Translates system text and messages.
 
 use simd_json::prelude::ValueIntoString as _;
 
@@ -12,10 +12,10 @@ use crate::adapt::path::MemberPath;
 use crate::adapt::{Fate, Rejection, signed_id};
 use crate::json::Tree;
 
-/// Claude Code's attribution of a build: it changes from one to the next, and would defeat every cache of prefixes.
+/// The prefix of Claude Code's build attribution. It differs between builds and would defeat prompt caches.
 const BILLING_HEADER: &str = "x-anthropic-billing-header:";
 
-/// `,"messages":[..]`
+/// Writes `,"messages":[..]`.
 pub(super) fn messages(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
     let path = MemberPath::top("messages");
     let messages = member(body, "messages").and_then(elements);
@@ -51,15 +51,15 @@ pub(super) fn messages(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -
     Ok(())
 }
 
-/// Where a message stands among the others.
+/// The context of a message in its conversation.
 struct MessagePlace<'a> {
-    /// In the loop of tools that the request goes on with.
+    /// True if the message belongs to the tool loop that the request continues.
     in_loop: bool,
-    /// System text that is folded into it. None: it is one that is folded itself.
+    /// System text folded into the message; `None` if the message itself was folded into another.
     beside: Option<&'a Beside>,
 }
 
-/// The position of the last thing that the user said: only results of tools come after it.
+/// Returns the index of the user's last message that is more than tool results.
 fn loop_begins(messages: &[Tree<'_, '_>]) -> usize {
     let is_result = |block: Tree<'_, '_>| text_member(block, "type") == Some("tool_result");
     let says = |message: &Tree<'_, '_>| {
@@ -102,7 +102,7 @@ fn one(
     Ok(())
 }
 
-/// A string, or the texts of blocks with an empty line between.
+/// Returns a string, or the texts of blocks joined by an empty line, without those that `leaves_out` selects.
 pub(super) fn joined(
     value: Tree<'_, '_>,
     path: &MemberPath<'_>,
@@ -143,7 +143,7 @@ fn assistant(
                 signed.push(*block);
             }
             "redacted_thinking" => signed.push(*block),
-            // Of a search for tools, which are all there.
+            // Parts of a tool search. It is dropped, because all tools are offered from the start.
             "server_tool_use" if is_of_search(*block) => {}
             "tool_search_tool_result" => {}
             kind => return Err(refused_block(kind, &at)),
@@ -201,7 +201,7 @@ fn tool_use(
     Ok(())
 }
 
-/// A block that is not known here, with what the table says of it if it does.
+/// Returns the rejection of an unsupported block, with the reason from the table if it has a row for it.
 pub(super) fn refused_block(kind: &str, path: &MemberPath<'_>) -> Rejection {
     let is_of_kind = |field: &str| {
         let named = field.strip_prefix("messages.*.content.*[").and_then(|rest| rest.strip_suffix(']'));
@@ -211,12 +211,12 @@ pub(super) fn refused_block(kind: &str, path: &MemberPath<'_>) -> Rejection {
     refused(path, row.map_or("a block of a kind that chat does not have", |row| row.note))
 }
 
-/// Returns true for a call of Anthropic's search for tools.
+/// Returns true for a call of Anthropic's tool search.
 fn is_of_search(call: Tree<'_, '_>) -> bool {
     text_member(call, "name").is_some_and(|name| name.starts_with(tools::SEARCH))
 }
 
-/// The system text of a request, block by block with their marks. False if it has none of these, and is one text.
+/// Writes the system text as blocks with their cache marks. Returns false, and writes nothing, if no block has a mark.
 fn marked_system(
     writer: &mut ChatRequestWriter<'_>,
     said: Tree<'_, '_>,
@@ -240,7 +240,7 @@ fn marked_system(
 }
 
 impl ChatRequestWriter<'_> {
-    /// `,"thinking_blocks":[..]`: what Claude has signed of its thoughts, where another adaptation takes it.
+    /// Writes `,"thinking_blocks":[..]` with Claude's signed thoughts, if another adaptation accepts them.
     fn signed(&mut self, blocks: &[Tree<'_, '_>]) {
         if blocks.is_empty() || !self.target.extended_chat {
             return;
@@ -253,7 +253,7 @@ impl ChatRequestWriter<'_> {
         self.raw("]");
     }
 
-    /// A message of text alone.
+    /// Writes a message of only text.
     fn plain(&mut self, role: &str, text: &str, path: &MemberPath<'_>) {
         self.begin_message(role, path);
         self.raw(",\"content\":");
@@ -261,7 +261,7 @@ impl ChatRequestWriter<'_> {
         self.raw("}");
     }
 
-    /// `{"role":..` of the next message, which is made of what stands at `path`.
+    /// Writes `{"role":..`, the beginning of the next message, which is made from the value at `path`.
     pub(super) fn begin_message(&mut self, role: &str, path: &MemberPath<'_>) {
         self.raw(if self.out.last() == Some(&b'[') { "{\"role\":" } else { ",{\"role\":" });
         self.text(role);

@@ -1,14 +1,15 @@
-//! The events of a Messages stream, written by hand: a delta costs a few copies. Texts come as they are escaped.
+//! Writes the events of a Messages stream without a serializer: a delta costs a few copies. Texts are passed in
+//! escaped.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use shared::usage::TokenCounts;
 
 use crate::json::meant_bytes;
 
-/// Room for the events of one read; more is taken when it is needed.
+/// The room reserved for each write to the buffer.
 const ROOM_BYTES: usize = 4 * 1024;
 
-/// Which kind of block is open.
+/// The kind of the open block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OpenBlock {
     Text,
@@ -17,7 +18,7 @@ pub(super) enum OpenBlock {
 }
 
 impl OpenBlock {
-    /// The type of its deltas, and the member that holds them.
+    /// Returns the type of its deltas, and the member that holds their text.
     fn delta(self) -> (&'static str, &'static str) {
         match self {
             Self::Text => ("text_delta", "text"),
@@ -27,24 +28,24 @@ impl OpenBlock {
     }
 }
 
-/// Events on their way out.
+/// Buffers events for the client.
 #[derive(Debug, Default)]
 pub(super) struct MessagesEventWriter {
     out: BytesMut,
-    /// The open block.
+    /// The kind of the open block, if there is one.
     open: Option<OpenBlock>,
-    /// Blocks that have been opened.
+    /// The number of blocks opened so far.
     blocks: usize,
     /// The beginning of a delta of the open block, up to its text.
     delta: Vec<u8>,
-    /// Deltas and calls that have been written.
+    /// The number of deltas and calls written so far.
     outputs: u64,
-    /// Bytes of text in deltas.
+    /// The number of bytes of text in deltas.
     output_bytes: u64,
 }
 
 impl MessagesEventWriter {
-    /// What has been written since the last time.
+    /// Returns the events written since the last call.
     pub(super) fn take(&mut self) -> Option<Bytes> {
         (!self.out.is_empty()).then(|| self.out.split().freeze())
     }
@@ -53,17 +54,17 @@ impl MessagesEventWriter {
         self.open
     }
 
-    /// Deltas and calls that have been written.
+    /// Returns the number of deltas and calls written so far.
     pub(super) fn outputs(&self) -> u64 {
         self.outputs
     }
 
-    /// Bytes of text in deltas.
+    /// Returns the number of bytes of text in deltas.
     pub(super) fn output_bytes(&self) -> u64 {
         self.output_bytes
     }
 
-    /// `message_start`; `model` is JSON.
+    /// Writes `message_start`; `model` is JSON.
     pub(super) fn start(&mut self, id: &str, model: &str, used: TokenCounts) {
         self.put(&[
             "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"",
@@ -98,7 +99,7 @@ impl MessagesEventWriter {
         );
     }
 
-    /// More of the open block.
+    /// Writes a delta of the open block.
     pub(super) fn delta(&mut self, escaped: &str) {
         self.outputs = self.outputs.saturating_add(1);
         let bytes = meant_bytes(escaped.as_bytes());
@@ -109,7 +110,7 @@ impl MessagesEventWriter {
         self.out.put_slice(b"\"}}\n\n");
     }
 
-    /// The signature of the open block of thoughts, as it is escaped, and the end of that block.
+    /// Writes the signature of the open thinking block, which is still escaped, and closes the block.
     pub(super) fn signature(&mut self, escaped: &str) {
         self.outputs = self.outputs.saturating_add(1);
         let index = self.blocks.saturating_sub(1).to_string();
@@ -123,7 +124,7 @@ impl MessagesEventWriter {
         self.close();
     }
 
-    /// A block of thoughts that are not to be read, as they are escaped.
+    /// Writes a block of redacted thoughts, which are still escaped.
     pub(super) fn redacted(&mut self, escaped: &str) {
         self.outputs = self.outputs.saturating_add(1);
         let content = ["{\"type\":\"redacted_thinking\",\"data\":\"", escaped, "\"}"];
@@ -143,7 +144,7 @@ impl MessagesEventWriter {
         }
     }
 
-    /// `message_delta` and `message_stop`.
+    /// Writes `message_delta` and `message_stop`.
     pub(super) fn stop(&mut self, ending: &[u8], usage: Option<TokenCounts>) {
         self.put(&["event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{"]);
         self.out.extend_from_slice(ending);
@@ -154,7 +155,7 @@ impl MessagesEventWriter {
         ]);
     }
 
-    /// A whole event as it is.
+    /// Writes a complete event unchanged.
     pub(super) fn event(&mut self, event: &[u8]) {
         self.out.extend_from_slice(event);
     }

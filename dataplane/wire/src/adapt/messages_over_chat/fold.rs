@@ -1,5 +1,5 @@
-//! System text in the middle of a conversation, for targets whose templates take it at the beginning alone: it becomes
-//! part of what the user says beside it.
+//! Folds system text in the middle of a conversation into the adjacent user message, for targets whose templates accept
+//! system text only at the beginning.
 
 use std::borrow::Cow;
 
@@ -9,26 +9,26 @@ use crate::adapt::Rejection;
 use crate::adapt::path::MemberPath;
 use crate::json::Tree;
 
-/// Where the system text of a conversation goes. By default it stays where it is.
+/// The destinations of a conversation's system texts. By default all stay where they are.
 #[derive(Debug, Default)]
 pub(super) struct Folded {
-    /// What stands before everything else.
+    /// System texts that precede all messages.
     leading: Vec<String>,
-    /// What becomes of each message; empty if nothing is folded.
+    /// The text added to each message, `None` for one that moved elsewhere; empty if nothing is folded.
     messages: Vec<Option<Beside>>,
 }
 
-/// System text around what a message says.
+/// System text to add before and after the content of a message.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
     pub(super) before: Vec<String>,
     pub(super) after: Vec<String>,
-    /// The message is system text with no user's beside it: it is said as the user's.
+    /// True if the message is system text without an adjacent user message: it becomes a user message.
     pub(super) stands_alone: bool,
 }
 
 impl Folded {
-    /// Of `messages`, which stand at `path`.
+    /// Computes the folding of `messages`, which are at `path`.
     pub(super) fn of(messages: &[Tree<'_, '_>], path: &MemberPath<'_>) -> Result<Self, Rejection> {
         let role = |position: usize| messages.get(position).and_then(|message| text_member(*message, "role"));
         let is_system = |position: usize| role(position) == Some("system");
@@ -71,12 +71,12 @@ impl Folded {
         }
     }
 
-    /// What stands before everything else.
+    /// Returns the system texts that precede all messages.
     pub(super) fn leading(&self) -> impl Iterator<Item = &str> {
         self.leading.iter().map(String::as_str)
     }
 
-    /// What goes into the message at `position`; nothing if it has gone into another itself.
+    /// Returns the text to add to the message at `position`; `None` if that message itself moved elsewhere.
     pub(super) fn beside(&self, position: usize) -> Option<&Beside> {
         const NOTHING: &Beside = &Beside { before: Vec::new(), after: Vec::new(), stands_alone: false };
         self.messages.get(position).map_or(Some(NOTHING), Option::as_ref)
@@ -88,7 +88,7 @@ impl Beside {
         self.before.is_empty() && self.after.is_empty()
     }
 
-    /// With `text` between.
+    /// Returns `text` with the added text around it.
     pub(super) fn around<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.is_empty() {
             return text.into();

@@ -1,4 +1,4 @@
-//! What becomes of each field of a Messages request on its way to a chat target (MSG-2).
+//! The fate of each field of a Messages request that a chat target serves (MSG-2).
 
 use crate::adapt::Fate::{Exact, Hint, Mapped, Rejected};
 use crate::adapt::{Fate, Loss};
@@ -7,7 +7,7 @@ const fn row(field: &'static str, fate: Fate, note: &'static str) -> Loss {
     Loss { field, fate, note }
 }
 
-/// The table. What it refuses at the top is refused because it stands here.
+/// The table of losses. Top-level members are rejected because of their rows here.
 #[rustfmt::skip]
 pub(super) static LOSSES: &[Loss] = &[
     row("model", Mapped, "the target's model"),

@@ -1,5 +1,5 @@
-//! Messages clients over chat targets (MSG-1, MSG-2): a plain Claude Code session works on a target that knows
-//! nothing of Anthropic.
+//! Serves Messages clients from chat targets (MSG-1, MSG-2): a plain Claude Code session works on a target without any
+//! support for Anthropic's protocol.
 
 mod answer;
 mod calls;
@@ -23,7 +23,7 @@ use crate::chat::FinishReason;
 use crate::json::quote;
 use crate::stream::AnswerStream;
 
-/// The pair.
+/// The adaptation of Messages clients to chat targets.
 pub(super) const PAIR: Adaptation = Adaptation {
     client: Dialect::Messages,
     target: Dialect::Chat,
@@ -48,24 +48,24 @@ fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     Ok(Prepared { body: said.body.into(), answers: Box::new(answers), dropped: said.dropped })
 }
 
-/// How the answer to one request is read.
+/// Translates the answers to one request.
 #[derive(Clone, Debug)]
 struct ChatAnswersAsMessages {
-    /// The selector as JSON.
+    /// The selector, as JSON.
     model: String,
-    /// Of the message.
+    /// The id of the message.
     id: String,
-    /// Of ids for calls that come without one.
+    /// The basis of ids for calls without an id.
     seed: String,
-    /// The client wants to read the model's reasoning.
+    /// True if the client wants the model's reasoning.
     thinking: bool,
-    /// The answer may bear thoughts that Claude has signed, for the client to send back.
+    /// True if the answer may contain Claude's signed thoughts, for the client to send back.
     signed: bool,
     /// The client's stop sequences.
     stops: Vec<String>,
-    /// The client's names of tools that the target knows by others.
+    /// The client's names of the tools that were renamed for the target.
     names: ToolNames,
-    /// What the input is taken for until the upstream says it.
+    /// The estimated input, used until the upstream reports it.
     input_tokens: u64,
 }
 
@@ -79,21 +79,21 @@ impl Answers for ChatAnswersAsMessages {
     }
 }
 
-/// What both kinds of answers end with.
+/// The end of an answer, whole or streamed.
 #[derive(Clone, Copy, Debug)]
 struct Ending<'a> {
-    /// The meaning of chat's `finish_reason`, if it named one. An answer that failed has no ending.
+    /// The meaning of `finish_reason`, if there was one. A failed answer has no ending.
     finish: Option<FinishReason>,
-    /// The stop sequence that the upstream says it met.
+    /// The stop sequence that the upstream reports.
     stop: Option<&'a str>,
     has_calls: bool,
-    /// The last call's arguments break off.
+    /// True if the last call's arguments are incomplete.
     call_is_cut: bool,
     has_refusal: bool,
 }
 
 impl Ending<'_> {
-    /// `"stop_reason":..,"stop_sequence":..`
+    /// Writes `"stop_reason":..,"stop_sequence":..`.
     fn write(&self, stops: &[String], out: &mut Vec<u8>) {
         let sequence = self.stop.filter(|stop| stops.iter().any(|asked| asked == stop));
         let is_cut = self.finish.is_some_and(FinishReason::is_cut);

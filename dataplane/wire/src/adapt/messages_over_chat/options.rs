@@ -1,4 +1,4 @@
-//! What a request says of its answer: how long, how random, how much thought, in which form.
+//! Translates the options of the answer: length, sampling, reasoning and format.
 
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 
@@ -7,7 +7,7 @@ use crate::adapt::path::MemberPath;
 use crate::adapt::{Rejection, schema};
 use crate::json::Tree;
 
-/// `,"max_tokens":..` and what else there is.
+/// Writes `,"max_tokens":..` and the other options.
 pub(super) fn options(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
     output_limit(writer, body)?;
     for name in ["temperature", "top_p", "top_k"] {
@@ -41,7 +41,7 @@ pub(super) fn options(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) ->
     Ok(())
 }
 
-/// The sequences that end the answer.
+/// Returns the client's stop sequences.
 pub(super) fn stops(body: Tree<'_, '_>) -> Vec<String> {
     let sequences = member(body, "stop_sequences").and_then(elements).unwrap_or_default();
     sequences.into_iter().filter_map(|sequence| sequence.into_string()).map(str::to_owned).collect()
@@ -56,8 +56,8 @@ fn output_limit(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Resul
     Ok(())
 }
 
-/// What is cut out of the context on the way is of no meaning elsewhere if it is old thoughts; the rest changes what
-/// the model reads.
+/// Checks context edits. Clearing old thoughts has no effect on a chat target and passes; all other edits change the
+/// model's input and are rejected.
 fn context(body: Tree<'_, '_>) -> Result<(), Rejection> {
     let path = MemberPath::top("context_management");
     let path = path.member("edits");
@@ -73,7 +73,7 @@ fn context(body: Tree<'_, '_>) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Answers held to a schema. `output_format` is an older name.
+/// Writes the schema of the answer. `output_format` is an older name of it.
 fn format(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
     let config = MemberPath::top("output_config");
     let now = member(body, "output_config").and_then(|config| member(config, "format"));
@@ -98,7 +98,7 @@ fn format(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), 
     Ok(())
 }
 
-/// How hard to think, for targets that do.
+/// Writes the reasoning effort, if the target reasons.
 fn reasoning(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
     if !writer.target.reasoning {
         return Ok(());
@@ -128,7 +128,7 @@ fn reasoning(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(
 }
 
 impl ChatRequestWriter<'_> {
-    /// `,"name":value`
+    /// Writes `,"name":value`.
     fn member(&mut self, name: &str, value: Tree<'_, '_>) {
         self.raw(",");
         self.text(name);

@@ -1,10 +1,10 @@
-//! Which part of the client's request a part of the chat request was made of, for when the second step of a chain
-//! rejects: the request is said once more, and this time it is noted where things went.
+//! Maps members of the chat request back to the client's request, when the second step of a chain rejects one: the
+//! request is translated again, this time recording the origin of every part.
 
 use crate::adapt::Asking;
 use crate::adapt::path::MemberPath;
 
-/// Places in the chat request, and where they come from. Notes nothing unless it is asked to.
+/// Records the origin of each part of the chat request. Records nothing by default.
 #[derive(Debug, Default)]
 pub(super) struct OriginTrail {
     notes: Option<Vec<(String, String)>>,
@@ -18,7 +18,7 @@ impl OriginTrail {
         Self { notes: Some(Vec::new()), ..Self::default() }
     }
 
-    /// The next message is made of what stands at `path`.
+    /// Records that the next message is made from the value at `path`.
     pub(super) fn message(&mut self, path: &MemberPath<'_>) {
         self.messages = self.messages.saturating_add(1);
         (self.parts, self.calls) = (0, 0);
@@ -26,14 +26,14 @@ impl OriginTrail {
         self.note(place, path);
     }
 
-    /// So is the next part of its content.
+    /// Records that the next part of its content is made from the value at `path`.
     pub(super) fn part(&mut self, path: &MemberPath<'_>) {
         let place = format_if(self.notes.is_some(), || format!("{}.content.{}", self.place(), self.parts));
         self.parts = self.parts.saturating_add(1);
         self.note(place, path);
     }
 
-    /// So is its next call.
+    /// Records that its next call is made from the value at `path`.
     pub(super) fn call(&mut self, path: &MemberPath<'_>) {
         let place = format_if(self.notes.is_some(), || format!("{}.tool_calls.{}", self.place(), self.calls));
         self.calls = self.calls.saturating_add(1);
@@ -55,7 +55,7 @@ fn format_if(wanted: bool, format: impl FnOnce() -> String) -> String {
     if wanted { format() } else { String::new() }
 }
 
-/// The member of the client's request that `param` of the chat request was made of.
+/// Returns the member of the client's request from which `param` of the chat request was made.
 pub(super) fn origin(asking: &Asking<'_>, param: &str) -> Option<String> {
     if let Some(rest) = param.strip_prefix("tools.") {
         let (position, member) = rest.split_once('.').unwrap_or((rest, ""));
@@ -85,13 +85,13 @@ fn has_effort(asking: &Asking<'_>) -> bool {
         .is_ok_and(|body| body.pointer("/output_config/effort").is_some_and(serde_json::Value::is_string))
 }
 
-/// What comes after `place` in `param`.
+/// Returns the rest of `param` after `place`, if `place` contains it.
 fn below<'p>(param: &'p str, place: &str) -> Option<&'p str> {
     let rest = param.strip_prefix(place)?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix('.') }
 }
 
-/// The client's name of a member; nothing if it has none.
+/// Returns the client's name of a member; an empty string if it has none.
 fn renamed<'t>(member: &str, names: &[(&str, &'t str)]) -> &'t str {
     names.iter().find(|(chat, _)| below(member, chat).is_some()).map_or("", |(_, name)| *name)
 }

@@ -1,6 +1,6 @@
-//! A Messages request as a chat request.
+//! Translates a Messages request into a chat request.
 //!
-//! It is read as a tree of slices and written in one go; nothing but what is joined is copied twice.
+//! The request is parsed into a tree of slices and written in one pass; only joined texts are copied twice.
 
 use simd_json::prelude::{TypedScalarValue as _, ValueAsScalar as _, ValueIntoString as _};
 
@@ -14,7 +14,7 @@ use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::{Asking, Fate, Rejection, Traits};
 use crate::json::{self, Tree};
 
-/// A request in chat's words, and what must be remembered of it for its answer.
+/// A chat request, and the data of the Messages request that its answer needs.
 #[derive(Debug)]
 pub(super) struct TranslatedParts {
     pub(super) body: Vec<u8>,
@@ -25,7 +25,7 @@ pub(super) struct TranslatedParts {
     pub(super) dropped: Vec<String>,
 }
 
-/// Says the request, and notes in `trail` where things went.
+/// Translates the request and records in `trail` the origin of each part.
 pub(super) fn say(asking: &Asking<'_>, trail: OriginTrail) -> Result<TranslatedParts, Rejection> {
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(refuse_fault)?;
@@ -51,7 +51,7 @@ pub(super) fn say(asking: &Asking<'_>, trail: OriginTrail) -> Result<TranslatedP
     })
 }
 
-/// What the table says must be refused wherever it stands at the top.
+/// Rejects top-level members that the table rejects.
 fn refuse(body: Tree<'_, '_>) -> Result<(), Rejection> {
     let members = body.as_object().into_iter().flat_map(|members| members.iter().collect::<Vec<_>>());
     for (name, value) in members.filter(|(_, value)| !is_empty(*value)) {
@@ -66,22 +66,22 @@ fn refuse(body: Tree<'_, '_>) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// The refusal of what stands at `path`.
+/// Returns the rejection of the value at `path`.
 pub(super) fn refused(path: &MemberPath<'_>, why: &str) -> Rejection {
     Rejection::new(path.to_string(), &format!("cannot be said to this target: {why}"))
 }
 
-/// The member `name`, unless it is null, which is to be absent.
+/// Returns the member `name`; a null member counts as absent.
 pub(super) fn member<'t, 'i>(value: Tree<'t, 'i>, name: &str) -> Option<Tree<'t, 'i>> {
     value.as_object()?.get(name).filter(|member| !member.is_null())
 }
 
-/// The text of the member `name`.
+/// Returns the text of the member `name`.
 pub(super) fn text_member<'i>(value: Tree<'_, 'i>, name: &str) -> Option<&'i str> {
     member(value, name)?.into_string()
 }
 
-/// The member `name` as text, which must be there.
+/// Returns the text of the required member `name`, or a rejection.
 pub(super) fn required<'i>(
     value: Tree<'_, 'i>,
     name: &str,
@@ -90,15 +90,15 @@ pub(super) fn required<'i>(
     text_member(value, name).ok_or_else(|| at.member(name).reject("must be a string"))
 }
 
-/// The elements of an array.
+/// Returns the elements of an array.
 pub(super) fn elements<'t, 'i>(value: Tree<'t, 'i>) -> Option<Vec<Tree<'t, 'i>>> {
     Some(value.as_array()?.iter().collect())
 }
 
-/// A mark up to which the prompt is to be cached.
+/// Marks the end of a prompt prefix to be cached.
 const CACHE: &str = "cache_control";
 
-/// Whether `value` says nothing.
+/// Returns true for a value that requests nothing: null, false, "", [] or {}.
 fn is_empty(value: Tree<'_, '_>) -> bool {
     value.is_null()
         || value.as_bool() == Some(false)
@@ -107,7 +107,7 @@ fn is_empty(value: Tree<'_, '_>) -> bool {
         || value.as_object().is_some_and(|members| members.is_empty())
 }
 
-/// Whether the client wants to read what the model thinks.
+/// Returns true if the client wants the model's thoughts.
 fn wants_thinking(body: Tree<'_, '_>) -> bool {
     member(body, "thinking").is_some_and(|thinking| {
         text_member(thinking, "type").is_some_and(|kind| kind != "disabled")
@@ -125,18 +125,18 @@ pub(super) struct ChatRequestWriter<'a> {
 }
 
 impl ChatRequestWriter<'_> {
-    /// JSON as it is.
+    /// Writes JSON text unchanged.
     pub(super) fn raw(&mut self, json: &str) {
         self.out.extend_from_slice(json.as_bytes());
     }
 
-    /// A string.
+    /// Writes a string.
     pub(super) fn text(&mut self, text: &str) {
         // Writing to memory cannot fail.
         let _ = serde_json::to_writer(&mut self.out, text);
     }
 
-    /// `,"cache_control":..` of what stands in `block`, where another adaptation understands it.
+    /// Writes `,"cache_control":..` of `block`, if another adaptation understands it.
     pub(super) fn cache_mark(&mut self, block: Tree<'_, '_>) {
         if let Some(mark) = member(block, CACHE).filter(|_| self.target.extended_chat) {
             self.raw(",\"cache_control\":");
@@ -144,23 +144,23 @@ impl ChatRequestWriter<'_> {
         }
     }
 
-    /// Returns true if `block` has a mark and the target takes it.
+    /// Returns true if `block` has a cache mark and the target accepts it.
     pub(super) fn marks(&self, block: Tree<'_, '_>) -> bool {
         self.target.extended_chat && member(block, CACHE).is_some()
     }
 
-    /// The name of a tool as the target takes it.
+    /// Writes the name of a tool in the form that the target accepts.
     pub(super) fn tool_name(&mut self, name: &str) {
         let name = self.names.fit(name);
         self.text(&name);
     }
 
-    /// A value as the client wrote it.
+    /// Writes a value as the client wrote it.
     pub(super) fn value(&mut self, value: Tree<'_, '_>) {
         json::write(value, &mut self.out);
     }
 
-    /// JSON text as a string.
+    /// Writes a value as a string that contains its JSON text.
     pub(super) fn value_as_text(&mut self, value: Tree<'_, '_>) {
         let mut text = Vec::new();
         json::write(value, &mut text);

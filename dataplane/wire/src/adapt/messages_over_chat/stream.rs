@@ -1,12 +1,12 @@
-//! A chat stream as a Messages stream.
+//! Translates a chat stream into a Messages stream.
 //!
 //! ```text
 //! Before --first chunk, no error--> Begun --[DONE], or the end after a finish reason--> Closed
 //!    '-----------------error-----------'----------------------error---------------------^
 //! ```
 //!
-//! Memory is bounded by one event ([`crate::adapt::events::EVENT_BYTES_MAX`]) and by what waits: the arguments of calls
-//! that are not open, and text that came while one was ([`WAITING_BYTES_MAX`] each).
+//! Memory is bounded by one event ([`crate::adapt::events::EVENT_BYTES_MAX`]) and by the buffers: the arguments of
+//! calls that are not open, and text that arrived while one was ([`WAITING_BYTES_MAX`] each).
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -26,18 +26,18 @@ use crate::envelope::{StreamError, error_event, messages_stream_error};
 use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
-/// The stream. One value an upstream answer.
+/// The translator of one upstream stream.
 #[derive(Debug)]
 pub(super) struct MessagesFromChat {
     answers: ChatAnswersAsMessages,
     secrets: Vec<String>,
     state: StreamState,
     events: events::EventFinder,
-    /// Chunks of text alone.
+    /// Matches chunks that contain only text.
     alike: Alike<OpenBlock>,
     out: MessagesEventWriter,
     calls: StreamedCalls,
-    /// Text that came while a call was open, as it is escaped.
+    /// Text that arrived while a call was open, still escaped.
     late: String,
     finish: Option<FinishReason>,
     stop: Option<String>,
@@ -89,7 +89,7 @@ impl AnswerStream for MessagesFromChat {
         }
         let mut events = std::mem::take(&mut self.events);
         events.end(|data| {
-            // What does not parse was cut off.
+            // Data that does not parse was cut off.
             let is_whole = data.starts_with(b"[DONE]") || serde_json::from_slice::<&RawValue>(data).is_ok();
             is_whole && self.event(data)
         });
@@ -111,7 +111,7 @@ impl AnswerStream for MessagesFromChat {
 }
 
 impl MessagesFromChat {
-    /// Takes one event. False if nothing may come after it.
+    /// Processes one event. Returns false if nothing may follow it.
     fn event(&mut self, data: &[u8]) -> bool {
         if let Some(like) = self.alike.read(data) {
             self.telling(|told| match like.meaning {
@@ -146,7 +146,7 @@ impl MessagesFromChat {
         self.phase != MessagesStreamPhase::Closed
     }
 
-    /// Takes an event that looks like an error, or like nothing that is known.
+    /// Processes an event that looks like an error or has an unknown shape.
     fn maybe_error(&mut self, data: &str, chunk: Option<ChatChunk<'_>>) {
         let document: Value = serde_json::from_str(data).unwrap_or_default();
         match (StreamError::of_document(&document), chunk) {
@@ -171,7 +171,7 @@ impl MessagesFromChat {
         });
     }
 
-    /// Lets `tell` write what an event says, and notes whether that is output.
+    /// Runs `tell`, which writes the content of an event, and records whether it wrote output.
     fn telling(&mut self, tell: impl FnOnce(&mut Self) -> Result<(), TooMuch>) {
         let outputs = self.out.outputs();
         if tell(self).is_err() {
@@ -233,7 +233,7 @@ impl MessagesFromChat {
         Ok(())
     }
 
-    /// Text, unless a call is open that it would tear apart: then it waits.
+    /// Writes text, or buffers it while a call is open that it would interrupt.
     fn text(&mut self, escaped: &str) -> Result<(), TooMuch> {
         if escaped.is_empty() {
             return Ok(());
@@ -246,14 +246,14 @@ impl MessagesFromChat {
         Ok(())
     }
 
-    /// Thoughts, for clients that want them; in the middle of a call they are left out.
+    /// Writes thoughts, if the client wants them. They are dropped while a call is incomplete.
     fn think(&mut self, escaped: &str) {
         if self.answers.thinking && !escaped.is_empty() && !self.calls.is_busy() {
             self.write(OpenBlock::Thinking, escaped);
         }
     }
 
-    /// A piece of Claude's signed thoughts. A signature ends their block.
+    /// Writes a piece of Claude's signed thoughts. A signature closes their block.
     fn signed(&mut self, piece: &ThoughtDelta<'_>) {
         if let Some(signature) = piece.signature() {
             self.out.ensure(OpenBlock::Thinking);
@@ -282,7 +282,7 @@ impl MessagesFromChat {
     fn begin(&mut self) {
         if self.phase == MessagesStreamPhase::Before {
             self.phase = MessagesStreamPhase::Begun;
-            // Clients show what this says until the end comes, and most upstreams count only there.
+            // Clients display these counts until the stream ends, and most upstreams report usage only then.
             let estimate = TokenCounts { input: self.answers.input_tokens, ..TokenCounts::default() };
             let input = self.state.usage.unwrap_or(estimate);
             let used = TokenCounts { output: 0, reasoning: 0, ..input };

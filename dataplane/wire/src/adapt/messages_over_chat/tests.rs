@@ -1,4 +1,4 @@
-//! What vendors do to a chat stream, and what a Messages client must not notice of it.
+//! Variants of vendors' chat streams that a Messages client must not notice.
 #![expect(clippy::needless_pass_by_value, reason = "documents are given away where they are written")]
 
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn request(more: Value) -> Value {
     request
 }
 
-/// The events that a client of `request` gets for `chunks`.
+/// Returns the events that a client of `request` receives for `chunks`.
 fn stream_of(request: &Value, chunks: &[Value]) -> (Vec<Value>, StreamState) {
     let data: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
     relay(request, &(data + "data: [DONE]\n\n"))
@@ -49,7 +49,7 @@ fn relay(request: &Value, stream: &str) -> (Vec<Value>, StreamState) {
     (events.map(|event| serde_json::from_str(&event.data).unwrap()).collect(), reader.state().clone())
 }
 
-/// The blocks of a message, put together as the SDK does it.
+/// Returns the blocks of a message, assembled as the SDK does it.
 fn blocks(events: &[Value]) -> Vec<Value> {
     let mut blocks: Vec<Value> = Vec::new();
     let mut json = String::new();
@@ -250,7 +250,7 @@ fn arguments_that_are_an_object_and_ids_that_are_odd_are_taken() {
     assert_eq!(blocks[0]["input"], json!({"x": "\"é"}));
     assert!(blocks[0]["id"].as_str().unwrap().starts_with("toolu_"));
     assert_eq!(blocks[1], tool("toolu_S_1", "g", json!({})));
-    // The id comes back in the next request, and is the same for call and result.
+    // The id is sent back in the next request and must be the same for call and result.
     let id = &blocks[0]["id"];
     let next = prepared(&request(json!({"messages": [
         {"role": "user", "content": "x"},

@@ -1,4 +1,4 @@
-//! Tools, and which of them the model may call.
+//! Translates tools and the choice among them.
 
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 
@@ -7,7 +7,7 @@ use crate::adapt::path::MemberPath;
 use crate::adapt::{Rejection, schema};
 use crate::json::Tree;
 
-/// `,"tools":[..],"tool_choice":..`, if there are any tools.
+/// Writes `,"tools":[..],"tool_choice":..`, if there are any tools.
 pub(super) fn tools(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
     let path = MemberPath::top("tools");
     let Some(tools) = member(body, "tools") else { return Ok(()) };
@@ -28,12 +28,12 @@ pub(super) fn tools(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> R
     }
 }
 
-/// Returns true for a tool that searches for deferred tools. Here all tools are there from the start.
+/// Returns true for Anthropic's search for deferred tools. It is dropped, because all tools are offered from the start.
 fn is_search(tool: Tree<'_, '_>) -> bool {
     text_member(tool, "type").is_some_and(|kind| kind.starts_with(SEARCH))
 }
 
-/// The beginning of the types and names of Anthropic's search tools.
+/// The common prefix of the types and names of Anthropic's search tools.
 pub(super) const SEARCH: &str = "tool_search_tool";
 
 fn one(

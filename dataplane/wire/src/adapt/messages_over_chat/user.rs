@@ -1,7 +1,7 @@
-//! What a user says, and what tools have answered.
+//! Translates user messages and tool results.
 //!
-//! Results of tools stand first in a Messages turn and are messages of their own in chat; what else stands beside
-//! them follows as one user message, and so do the images of the results, which chat's have no place for.
+//! Tool results come first in a Messages turn and are separate messages in chat. All other blocks follow as one user
+//! message, which also contains the images of the results, because tool messages cannot.
 
 use std::borrow::Cow;
 
@@ -15,10 +15,10 @@ use crate::adapt::path::MemberPath;
 use crate::adapt::{Rejection, signed_id};
 use crate::json::Tree;
 
-/// What stands in a result for an image that follows it.
+/// The placeholder in a result for an image that follows it.
 const IMAGE: &str = "[image]";
 
-/// Writes the messages that a user's blocks are.
+/// Writes the messages that the blocks of a user message become.
 pub(super) fn user(
     writer: &mut ChatRequestWriter<'_>,
     blocks: &[Tree<'_, '_>],
@@ -26,7 +26,7 @@ pub(super) fn user(
     path: &MemberPath<'_>,
 ) -> Result<(), Rejection> {
     let content = path.member("content");
-    // Each with its place in the turn, and in the result if it is of one.
+    // Blocks with their index in the message; images of results also with their index in the result.
     let (mut lifted, mut rest) = (Vec::new(), Vec::new());
     for (position, block) in blocks.iter().enumerate() {
         if text_member(*block, "type") == Some("tool_result") {
@@ -68,7 +68,7 @@ pub(super) fn user(
     Ok(())
 }
 
-/// Writes the message of a result. The images in it, with their places, are for the user message that follows.
+/// Writes the message of a tool result. Returns its images, with their indices, for the user message that follows.
 fn tool_result<'t, 'i>(
     writer: &mut ChatRequestWriter<'_>,
     block: Tree<'t, 'i>,
@@ -110,7 +110,7 @@ fn tool_result<'t, 'i>(
     Ok(images)
 }
 
-/// A block of a user's message that is no result.
+/// Writes a block of a user message that is not a tool result.
 fn part(
     writer: &mut ChatRequestWriter<'_>,
     block: Tree<'_, '_>,
@@ -125,7 +125,7 @@ fn part(
     Ok(())
 }
 
-/// A part of text, with the mark of the block that it stands in.
+/// Writes a text part, with the cache mark of `block`.
 pub(super) fn text_part(writer: &mut ChatRequestWriter<'_>, text: &str, block: Option<Tree<'_, '_>>) {
     writer.raw("{\"type\":\"text\",\"text\":");
     writer.text(text);
@@ -184,13 +184,13 @@ fn document(
 }
 
 impl ChatRequestWriter<'_> {
-    /// The next part of a user's message.
+    /// Writes the next part of a user message.
     fn part(&mut self, block: Tree<'_, '_>, at: &MemberPath<'_>) -> Result<(), Rejection> {
         self.begin_part(at);
         part(self, block, at)
     }
 
-    /// The same, of text that is not the user's own.
+    /// Writes the next part of a user message, from folded system text.
     fn said_part(&mut self, text: &str, at: &MemberPath<'_>) {
         self.begin_part(at);
         text_part(self, text, None);
@@ -201,7 +201,7 @@ impl ChatRequestWriter<'_> {
         self.trail.part(at);
     }
 
-    /// The bytes of a source as a URL.
+    /// Writes the bytes of a source as a data URL.
     fn data_url(&mut self, source: Tree<'_, '_>, at: &MemberPath<'_>) -> Result<(), Rejection> {
         let kind = required(source, "media_type", at)?;
         let data = required(source, "data", at)?;
