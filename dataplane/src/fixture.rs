@@ -1,4 +1,4 @@
-//! A data plane over a snapshot built by hand, for tests that go through its doors.
+//! Test data plane over a hand-built snapshot; tests send requests through its public handlers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ use tokio::sync::mpsc;
 
 use crate::{Dataplane, Params, Settings, new};
 
-/// The key of the administrator.
+/// API key of the administrator.
 pub(crate) const ADMIN: &str = "administrator-key-of-the-tests";
 
-/// A running data plane with one worker, and what it records.
+/// A running data plane with one worker, and the usage events it records.
 pub(crate) struct Fixture {
     pub(crate) dataplane: Dataplane,
     pub(crate) events: mpsc::UnboundedReceiver<UsageEvent>,
@@ -58,12 +58,12 @@ impl UsageLog for Log {
     fn strike(&mut self, _note: Note) {}
 }
 
-/// A usage log that keeps nothing.
+/// Returns a usage log that discards its events.
 pub(crate) fn usage_log() -> Box<dyn UsageLog> {
     Box::new(Log(mpsc::unbounded_channel().0))
 }
 
-/// An echo with the models `m` and `only-ID`.
+/// Returns an echo provider instance with the models `m` and `only-ID`.
 pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
     let own = format!("only-{id}");
     ProviderInstance {
@@ -93,13 +93,14 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
     }
 }
 
-/// The target `ID/m` of an instance.
+/// Returns the target `ID/m` of a provider instance.
 pub(crate) fn target(provider: &Arc<ProviderInstance>) -> Target {
     Target { provider: Arc::clone(provider), model: Arc::clone(&provider.models[0]) }
 }
 
 impl Fixture {
-    /// Serves `providers`, and all their `m` in that order as the endpoint `line`.
+    /// Starts a data plane with `providers` and the endpoint `line`, which lists the model `m` of each of them in that
+    /// order.
     pub(crate) fn start(providers: Vec<ProviderInstance>) -> Self {
         rustls::crypto::ring::default_provider().install_default().ok();
         let mut providers: Vec<_> = providers.into_iter().map(Arc::new).collect();
@@ -133,7 +134,7 @@ impl Fixture {
         Self { dataplane, events }
     }
 
-    /// Sends a chat request from inside the process.
+    /// Sends a chat completions request from inside the process.
     pub(crate) async fn chat(&self, body: &str, insider: Option<Insider>) -> Response<Body> {
         let mut request = Request::post("/v1/chat/completions").body(port::full(body.to_owned())).unwrap();
         if let Some(insider) = insider {
@@ -169,18 +170,18 @@ fn settings() -> Settings {
     }
 }
 
-/// Acts as `access`, and is bound by nothing else.
+/// Returns an insider that acts as `access`, without a forced target and without `explain`.
 pub(crate) fn insider(access: Access) -> Insider {
     Insider { access: Arc::new(access), only: None, explain: false }
 }
 
-/// A chat request for `model`.
+/// Returns the body of a chat completions request for `model`.
 pub(crate) fn asks(model: &str, stream: bool) -> String {
     serde_json::json!({"model": model, "stream": stream, "messages": [{"role": "user", "content": "one two three"}]})
         .to_string()
 }
 
-/// The status and the JSON of a whole answer.
+/// Collects a response; returns its status and its body as JSON, or null if the body is not JSON.
 pub(crate) async fn whole(response: Response<Body>) -> (u16, Value) {
     let status = response.status().as_u16();
     let body: Bytes = response.into_body().collect().await.unwrap().to_bytes();

@@ -1,11 +1,12 @@
-//! What the readers of bytes from clients promise, for `fuzz/`. Each function panics where a promise is broken.
+//! Invariants of the parsers of client bytes, for `fuzz/`. Each function panics if an invariant is violated.
 
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 
 use crate::server::harness::{Asked, Heard, Pieces, through_gate, without_gate};
 
-/// The gate and hyper behind it: a connection means the same wherever it is cut, and no request that is served could be
-/// read as two. The first byte decides where the others are cut.
+/// Runs the input through the gate and hyper. Asserts that a connection is parsed the same wherever its bytes are
+/// split, and that no served request is ambiguous about its host or its length (request smuggling). The first input
+/// byte selects the position of the split.
 pub fn http1_gate(input: &[u8]) {
     let Some((at, bytes)) = input.split_first() else { return };
     let whole = answered(&[bytes]);
@@ -31,7 +32,8 @@ pub fn http1_gate(input: &[u8]) {
     );
 }
 
-/// What the gate lets through is what hyper reads without it, the bodies included.
+/// Asserts that hyper without the gate parses every request that the gate lets through identically, including the
+/// bodies.
 pub fn http1_differential(input: &[u8]) {
     let straight = without_gate(input);
     let served = answered(&[input]).requests;

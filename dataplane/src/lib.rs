@@ -1,8 +1,8 @@
 //! The data plane: everything between a client's socket and an upstream's.
 //!
-//! It reads immutable snapshots, keeps no lock and no SQL on the request path, and knows the control service
-//! only as a `Handler` for paths outside its table. Each worker is one thread with its own runtime,
-//! connections and usage log; a request lives and dies on the thread that accepted it.
+//! It reads immutable snapshots and uses neither locks nor SQL on the request path. It knows the control service only
+//! as a `Handler` for paths outside its own route table. Each worker is one thread with its own runtime, connections
+//! and usage log; a request stays on the thread that accepted it.
 
 mod adapt;
 mod admit;

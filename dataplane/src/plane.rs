@@ -1,5 +1,4 @@
-//! What all workers share: settings, the snapshot reader, TLS, and a few counters that bound the whole
-//! process.
+//! State shared by all workers: settings, the snapshot reader, TLS, and the counters that enforce process-wide limits.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,44 +21,45 @@ use crate::server::unpack::Unpackers;
 use crate::upstream::dial::Tls;
 use crate::upstream::voice::Voices;
 
-/// What the operator decides about the data plane, fixed at start-up.
+/// Operator settings of the data plane, fixed at start-up.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Bytes of one request body (LIM-1).
+    /// Maximum size of one request body, in bytes (LIM-1).
     pub body_bytes_max: u64,
-    /// Bytes of all request bodies held at once (LIM-5).
+    /// Maximum total size of all request bodies held in memory at once, in bytes (LIM-5).
     pub held_bytes_max: u64,
-    /// Client connections at once.
+    /// Maximum number of concurrent client connections.
     pub connections_max: usize,
-    /// How long streams in flight may go on after the stop signal (OPS-3).
+    /// Time that streams in flight may continue after the stop signal (OPS-3).
     pub drain: Duration,
-    /// How long clients may make no progress (LIM-5).
+    /// Limits on the time clients may make no progress (LIM-5).
     pub client_timeouts: ClientTimeouts,
-    /// Silence after which a stream's head is committed early and keep-alives are sent (FAIL-6).
+    /// Silence after which a stream's head is sent early and keep-alives start (FAIL-6). `None` disables both.
     pub stream_keepalive: Option<Duration>,
-    /// How long an upstream is read on for its usage after its client has left at the end of the answer; zero: not.
+    /// Time that an upstream is still read for its usage after its client disconnected at the end of the answer; zero
+    /// disables this.
     pub usage_grace: Duration,
-    /// Origins that browsers may call from; empty: no CORS (ROUTE-3).
+    /// Origins that browsers may call from; empty disables CORS (ROUTE-3).
     pub cors_origins: Vec<HeaderValue>,
-    /// Callers on this machine need no key, and the `Host` of their requests is judged (AUTH-3).
+    /// True if callers on this machine need no key; the `Host` of their requests is then checked (AUTH-3).
     pub local_mode: bool,
-    /// `GET /metrics` needs no key (ROUTE-5).
+    /// True if `GET /metrics` needs no key (ROUTE-5).
     pub metrics_public: bool,
-    /// What the output of a request without a bound of its own reserves of its caller's quotas (ADM-4).
+    /// Output tokens reserved from the caller's quotas for a request that sets no output limit (ADM-4).
     pub quota_output_tokens: u64,
-    /// System text put before that of every request, if there is any (MSG-1).
+    /// System text prepended to the system text of every request (MSG-1).
     pub preamble: Option<Arc<str>>,
-    /// One log line a request (CFG-7).
+    /// True if one line is logged per request (CFG-7).
     pub log_requests: bool,
-    /// How end users are recorded.
+    /// The form in which end users are recorded.
     pub end_users: EndUsers,
-    /// Where the built-in voice may put its files.
+    /// Folder for the files of the built-in voice.
     pub voice_folder: Option<PathBuf>,
-    /// Serve TLS with this configuration.
+    /// TLS configuration of the listener; `None` serves plain HTTP.
     pub tls: Option<Arc<ServerConfig>>,
 }
 
-/// Parts of a [`Plane`] that are made elsewhere.
+/// Parts of a [`Plane`] that the caller constructs.
 pub(crate) struct Shared {
     pub(crate) build: BuildIdentity,
     pub(crate) snapshots: SnapshotReader,
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     pub(crate) alarm: Alarm,
 }
 
-/// See the module.
+/// State shared by all workers of the process.
 pub(crate) struct Plane {
     pub(crate) settings: Settings,
     pub(crate) build: BuildIdentity,
@@ -110,7 +110,7 @@ impl Plane {
         })
     }
 
-    /// Milliseconds on the process's monotonic clock; what circuits count in.
+    /// Returns milliseconds on the process's monotonic clock, the time base of the circuits.
     pub(crate) fn monotonic_ms(&self) -> u64 {
         shared::clock::monotonic_ms()
     }
@@ -119,12 +119,12 @@ impl Plane {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Bytes of bodies held now.
+    /// Returns the bytes of bodies held in memory now.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes room for `bytes` of bodies, or none: see [`crate::room`].
+    /// Reserves `bytes` of the body budget; returns false and reserves nothing if they do not fit. See [`crate::room`].
     pub(crate) fn hold(&self, bytes: u64) -> bool {
         let before = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) <= self.settings.held_bytes_max {

@@ -1,5 +1,5 @@
-//! The record of one exchange while it is being made. Whatever ends the exchange, and also if nothing does
-//! but the client's leaving, exactly one usage event comes of it.
+//! The record of one exchange in progress. Every exchange produces exactly one usage event, however it ends; if the
+//! client just disconnects, dropping the record sends the event.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,60 +20,60 @@ use crate::attempt::{Failure, Used};
 use crate::metrics::add;
 use crate::worker::Worker;
 
-/// See the module.
+/// Collects the usage event of one exchange and sends it when the exchange ends.
 #[derive(Debug)]
 pub(crate) struct Record {
     worker: Rc<Worker>,
     started: Instant,
-    /// Taken when the event is sent.
+    /// `None` once the event has been sent.
     event: Option<Box<UsageEvent>>,
-    /// The model that was tried last, whose prices hold.
+    /// The model of the latest attempt; its prices apply.
     model: Option<Arc<Model>>,
-    /// The gateway's own voice was asked, which nobody bills.
+    /// True if the latest attempt uses the built-in voice, which costs nothing.
     free: bool,
-    /// What the input is taken for where no upstream reports it.
+    /// The dialect of the request. With `input`, it determines the estimated tokens if the upstream reports none.
     dialect: Dialect,
     input: Rc<InputSize>,
-    /// What is asked of pictures and videos.
+    /// The pictures or videos that the request asks for.
     media: Option<Box<MediaWish>>,
-    /// What the exchange holds of its caller's quotas, until it is recorded.
+    /// Quota reservations of the exchange, held until it is recorded.
     held: Option<Held>,
-    /// Where it is noted, once something goes upstream.
+    /// The exchange's note in the usage log, written before the first byte goes upstream.
     note: Option<Note>,
 }
 
-/// See [`Record::hold`].
+/// Quota reservations of one exchange; see [`Record::hold`].
 #[derive(Debug)]
 struct Held {
-    /// Under the quotas that count it whatever its target is.
+    /// Reservation under the quotas that count the exchange regardless of its target.
     reservation: Reservation,
-    /// Under those that count it because of the target that is being tried, or has served.
+    /// Reservation under the quotas that apply to the current target, or to the target that has served.
     of_target: Reservation,
-    /// The first step of the trace that is about that target.
+    /// Index of the first trace step of that target.
     first_step: usize,
 }
 
-/// What an answer reports of its consumption.
+/// Consumption that an answer reports.
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
     pub(crate) tokens: Option<TokenCounts>,
-    /// What was reported of the input alone.
+    /// Tokens reported for the input alone.
     pub(crate) input: Option<TokenCounts>,
     pub(crate) extras: Extras,
     /// Bytes of output text.
     pub(crate) output_bytes: u64,
 }
 
-/// The end of a record.
+/// Result of closing a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed {
-    /// The cost of the exchange, where that is known and the record was still open.
+    /// The cost of the exchange; `None` if it is unknown or the record was closed before.
     pub(crate) cost_nano_usd: Option<u64>,
-    /// False if no usage log took the record: the client must not get a complete answer.
+    /// False if no usage log accepted the record: the client must not get a complete answer.
     pub(crate) is_recorded: bool,
 }
 
-/// What a record begins with.
+/// Initial values of a record.
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
     pub(crate) started: Instant,
@@ -90,11 +90,11 @@ pub(crate) struct Opening<'a> {
     pub(crate) media: Option<&'a MediaWish>,
 }
 
-/// Bytes of a client's selector that are kept.
+/// Maximum bytes of a client's selector that are recorded.
 const SELECTOR_BYTES_MAX: usize = 256;
-/// Steps of most traces.
+/// Initial capacity of a trace, in steps.
 const STEPS_USUAL: usize = 2;
-/// The status of an exchange whose client left before it got one, as nginx logs it.
+/// Status recorded if the client disconnects before it gets one, as in nginx's log.
 const CLIENT_CLOSED: u16 = 499;
 
 impl Record {
@@ -147,7 +147,7 @@ impl Record {
         }
     }
 
-    /// Takes the exchange over from this record, which is closed then.
+    /// Moves the exchange into a new record and leaves this one closed.
     pub(crate) fn take(&mut self) -> Self {
         Self {
             worker: Rc::clone(&self.worker),
@@ -163,7 +163,7 @@ impl Record {
         }
     }
 
-    /// Takes charge of what the exchange has reserved.
+    /// Takes ownership of the exchange's quota reservation.
     pub(crate) fn hold(&mut self, reservation: Reservation) {
         if self.event.is_some() {
             self.held = Some(Held { reservation, of_target: Reservation::default(), first_step: 0 });
@@ -172,7 +172,7 @@ impl Record {
         }
     }
 
-    /// Takes charge of what the exchange has reserved under quotas that depend on the target that is tried next.
+    /// Takes ownership of the reservation under quotas that depend on the next target to be tried.
     pub(crate) fn hold_target(&mut self, reservation: Reservation) {
         if let (Some(event), Some(held)) = (&self.event, &mut self.held) {
             held.leave_target(event);
@@ -183,33 +183,33 @@ impl Record {
         }
     }
 
-    /// Gives back what is held because of a target that has not served, but for what its attempts used.
+    /// Settles the reservation of a target that did not serve, charging only what its failed attempts used.
     pub(crate) fn leave_target(&mut self) {
         if let (Some(event), Some(held)) = (&self.event, &mut self.held) {
             held.leave_target(event);
         }
     }
 
-    /// The quotas that only count, and would have refused the exchange otherwise.
+    /// Returns the warn-only quotas that would otherwise have refused the exchange.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = &Quota> {
         self.held.iter().flat_map(Held::warnings)
     }
 
-    /// Changes what is known so far.
+    /// Applies `change` to the event unless it has been sent.
     pub(crate) fn note(&mut self, change: impl FnOnce(&mut UsageEvent)) {
         if let Some(event) = &mut self.event {
             change(event);
         }
     }
 
-    /// Notes what the answer of the served attempt reports. Tokens that it does not count are estimated.
+    /// Records the consumption that the served attempt's answer reports. Tokens it does not report are estimated.
     pub(crate) fn report(&mut self, reported: Reported) {
         let characters = self.input.characters;
         let Extras { mut units, tier, picture, vendor_cost_nano_usd } = reported.extras;
         let picture = picture.or_else(|| self.asked_picture());
         let seconds = self.media.as_ref().and_then(|media| media.seconds).unwrap_or(0);
         if reported.tokens.is_none() && units.audio_ms == 0 && self.dialect == Dialect::Transcription {
-            // Of an upload that says how long it lasts.
+            // Applies to an upload whose format states its duration.
             units.audio_ms = self.input.audio_ms;
         }
         if units.video_ms == 0 {
@@ -230,14 +230,15 @@ impl Record {
         });
     }
 
-    /// The sort of picture that the request asks for.
+    /// Returns the picture type, or else the size, that the request asks for.
     fn asked_picture(&self) -> Option<Box<str>> {
         let media = self.media.as_ref()?;
         media.picture.clone().or_else(|| media.size.clone())
     }
 
-    /// An attempt at `target` begins: from now on input counts as used. The step is corrected when it ends. False if a
-    /// hard quota binds the exchange and it cannot be noted: then nothing may go upstream.
+    /// Records the start of an attempt at `target`: from now on its input counts as used. The step is corrected when
+    /// the attempt ends. Returns false if a hard quota applies to the exchange and the note cannot be written; then
+    /// nothing may go upstream.
     pub(crate) fn begin_step(&mut self, target: &Target) -> bool {
         let input = self.input.estimate(self.dialect, target.model.id.as_str());
         let tokens = TokenCounts { input, ..TokenCounts::default() };
@@ -261,9 +262,10 @@ impl Record {
         may_go
     }
 
-    /// Notes the exchange as it is to be recorded if the process does not outlive it, in place of an earlier note: with
-    /// what it has reserved as used. Streams are noted, and whatever holds a part of a hard limit; for a short whole answer
-    /// a note would cost as much as its record. False if it has to be noted and cannot be.
+    /// Writes a note of the exchange as it is to be recorded if the process dies before it ends, with its reservations
+    /// counted as used. The note replaces the exchange's earlier one. Only streams and exchanges that hold a
+    /// reservation under a hard quota are noted: for a short whole answer a note would cost as much as the record
+    /// itself. Returns false if a note is required and cannot be written.
     fn note_running(&mut self) -> bool {
         let Some(event) = &mut self.event else { return true };
         let has_to_be = self.held.as_ref().is_some_and(Held::is_hard);
@@ -293,7 +295,7 @@ impl Record {
         is_noted || !has_to_be
     }
 
-    /// The attempt that began last has failed after `spent`. What its upstream reported as used is lost.
+    /// Records that the latest attempt failed after `spent`. What its upstream reported as used is recorded as lost.
     pub(crate) fn end_step(&mut self, failure: &Failure, spent: Duration) {
         let lost = failure.used.as_deref().map(|used| Box::new(self.lost(used)));
         self.note(|event| {
@@ -308,7 +310,7 @@ impl Record {
         });
     }
 
-    /// What the attempt that began last used, at the prices of its target.
+    /// Prices what the latest attempt used at the prices of its target.
     fn lost(&self, Used { tokens, extras }: &Used) -> Lost {
         let picture = extras.picture.clone().or_else(|| self.asked_picture());
         let bill = match (&self.event, &self.model) {
@@ -338,7 +340,7 @@ impl Record {
         }
     }
 
-    /// The upstream's head has come `now`, in an attempt that began at `began`.
+    /// Records that the upstream's head arrived at `now`, in an attempt that began at `began`.
     pub(crate) fn head(&mut self, status: u16, began: Instant, now: Instant) {
         let started = self.started;
         self.note(|event| {
@@ -350,7 +352,7 @@ impl Record {
         });
     }
 
-    /// The first content came `now`, in an attempt that began at `began`.
+    /// Records that the first content arrived at `now`, in an attempt that began at `began`.
     pub(crate) fn served(&mut self, began: Instant, now: Instant) {
         let started = self.started;
         self.note(|event| {
@@ -362,17 +364,17 @@ impl Record {
         });
     }
 
-    /// When the request came.
+    /// Returns the time at which the request arrived.
     pub(crate) fn started(&self) -> Instant {
         self.started
     }
 
-    /// A target was passed over.
+    /// Records that a target was skipped.
     pub(crate) fn skip(&mut self, target: &Target, result: StepResult) {
         self.note(|event| event.trace.push(step(target, result)));
     }
 
-    /// The exchange failed with what the client reads.
+    /// Records the error kind and status sent to the client, and closes the record as failed.
     pub(crate) fn fail(&mut self, kind: ErrorKind, status: u16) {
         self.note(|event| {
             event.error = Some(kind);
@@ -381,7 +383,7 @@ impl Record {
         self.close(Outcome::Failed);
     }
 
-    /// Sends the event. Called before the client has the last byte; later calls do nothing.
+    /// Sends the event. It is called before the client gets the last byte; later calls do nothing.
     pub(crate) fn close(&mut self, outcome: Outcome) -> Closed {
         let Some(mut event) = self.event.take() else {
             return Closed { cost_nano_usd: None, is_recorded: true };
@@ -409,14 +411,14 @@ impl Record {
             held.reservation.settle(&spent);
             held.of_target.settle(&at_target);
         }
-        // The note of an exchange that has no record stays: the next start makes one of it.
+        // The note of an exchange without a record stays in the log: the next start turns it into a record.
         if let Some(note) = self.note.take().filter(|_| is_recorded) {
             self.worker.strike_note(note);
         }
         Closed { cost_nano_usd, is_recorded }
     }
 
-    /// Whether the event has been sent.
+    /// Returns true if the event has been sent.
     pub(crate) fn is_closed(&self) -> bool {
         self.event.is_none()
     }
@@ -437,12 +439,12 @@ impl Held {
         self.reservation.is_hard() || self.of_target.is_hard()
     }
 
-    /// The most that is held of a metric under a hard quota.
+    /// Returns the largest reservation of `metric` under a hard quota.
     fn most(&self, metric: Metric) -> Option<u64> {
         self.reservation.held(metric).max(self.of_target.held(metric))
     }
 
-    /// The cost that is held. Quotas that only count decide where no hard one binds.
+    /// Returns the reserved cost. Warn-only quotas count only if there is no reservation under a hard one.
     fn cost(&self) -> Option<u64> {
         let softly = || {
             let [all, target] =
@@ -469,8 +471,8 @@ fn set_cost(event: &mut UsageEvent, model: Option<&Model>) -> Bill {
     bill
 }
 
-/// Returns the amount for quotas of cost of an attempt whose cost is unknown. A class without a price never makes room:
-/// it is the larger of the reservation and of the part that has a price.
+/// Returns the amount to charge to cost quotas for an attempt whose cost is unknown: the larger of the reservation and
+/// of the part that has a price, so that a token class without a price never frees quota.
 fn counts_as(held: Option<&Held>, bill: Bill) -> Option<u64> {
     if bill.cost.is_some() {
         return None;
@@ -478,12 +480,12 @@ fn counts_as(held: Option<&Held>, bill: Bill) -> Option<u64> {
     Some(held?.cost()?.max(bill.known))
 }
 
-/// Returns what the exchange counts for in quotas, without failed attempts.
+/// Returns what the exchange counts for in quotas, excluding failed attempts.
 fn spent(event: &UsageEvent) -> Spent {
     Spent::of(event.outcome, &event.tokens, event.cost_nano_usd.or(event.quota_nano_usd))
 }
 
-/// Adds what the failed attempts from `first_step` on used.
+/// Adds the consumption of the failed attempts from trace step `first_step` on.
 fn with_lost(mut spent: Spent, event: &UsageEvent, first_step: usize) -> Spent {
     let lost = event.trace.iter().skip(first_step).filter_map(|step| step.lost.as_deref());
     lost.for_each(|lost| spent.add_lost(lost));
@@ -502,7 +504,7 @@ fn billed(event: &UsageEvent) -> Billed<'_> {
     }
 }
 
-/// One line of metadata; never a body, a key or a prompt (CFG-7).
+/// Logs one line of metadata, never a body, a key or a prompt (CFG-7).
 fn log(event: &UsageEvent) {
     tracing::info!(
         request.id = %event.request_id,

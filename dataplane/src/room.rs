@@ -1,4 +1,4 @@
-//! Room in the process's budget of bodies that are held in memory (LIM-5). It is given back when it is dropped.
+//! Share of the process's memory budget for bodies (LIM-5). Dropping it returns its bytes to the budget.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use shared::error_kind::ErrorKind;
 use crate::error::Fault;
 use crate::plane::Plane;
 
-/// See the module.
+/// Bytes reserved from the process's budget for bodies held in memory.
 #[derive(Debug)]
 pub(crate) struct Room {
     plane: Arc<Plane>,
@@ -17,31 +17,31 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// None yet.
+    /// Creates an empty reservation.
     pub(crate) fn new(plane: &Arc<Plane>) -> Self {
         Self { plane: Arc::clone(plane), bytes: 0 }
     }
 
-    /// How much it is.
+    /// Returns the reserved bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes room for so many bytes more; false if there is none.
+    /// Reserves `bytes` more; returns false, and reserves nothing, if they exceed the budget.
     pub(crate) fn take(&mut self, bytes: u64) -> bool {
         let taken = self.plane.hold(bytes);
         self.bytes = self.bytes.saturating_add(if taken { bytes } else { 0 });
         taken
     }
 
-    /// Gives back what is not needed any more.
+    /// Returns everything above `bytes` to the budget.
     pub(crate) fn shrink_to(&mut self, bytes: u64) {
         let over = self.bytes.saturating_sub(bytes);
         self.plane.release(over);
         self.bytes = self.bytes.saturating_sub(over);
     }
 
-    /// `bytes`, which keep their room for as long as anybody has them.
+    /// Wraps `bytes` so that the reservation, shrunk to their length, is held until their last clone is dropped.
     pub(crate) fn around(mut self, bytes: Bytes) -> Bytes {
         struct Kept(Bytes, #[expect(dead_code, reason = "it is there to be dropped")] Room);
         impl AsRef<[u8]> for Kept {
@@ -60,14 +60,14 @@ impl Drop for Room {
     }
 }
 
-/// Every body that may be held is held.
+/// Error: the budget for bodies held in memory is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
 impl NoRoom {
-    /// For clients.
+    /// Error message for clients.
     pub(crate) const MESSAGE: &str = "The gateway holds as many bodies as it may. Try again.";
-    /// When that makes sense.
+    /// Delay in the `Retry-After` header.
     pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 }
 

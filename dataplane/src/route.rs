@@ -1,30 +1,30 @@
-//! Method and path to operation: the one table of the data plane's paths (ROUTE-1 to ROUTE-5). What is not
-//! in it belongs to the fallback.
+//! Maps method and path to an operation: the only table of the data plane's paths (ROUTE-1 to ROUTE-5). Other paths go
+//! to the fallback handler.
 
 use http::Method;
 use shared::operation::Operation;
 
-/// What a method and a path mean.
+/// Result of routing a method and a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning<'a> {
-    /// An operation; the rest is the id in `/v1/models/{id}`, percent-encoded as it came.
+    /// An operation, and the percent-encoded id of `/v1/models/{id}`.
     Operation(Operation, Option<&'a str>),
-    /// A known path with a wrong method, and the `Allow` header.
+    /// A known path with an unsupported method, and the value of the `Allow` header.
     WrongMethod(Option<Operation>, &'static str),
-    /// `OPTIONS` on a known path.
+    /// `OPTIONS` on a known path, and the value of the `Allow` header.
     Options(&'static str),
-    /// Something below `/responses`: a stored response, or what can be done with one.
+    /// A path below `/responses/`: a stored response or an action on one.
     Stored,
-    /// The caller's own key.
+    /// `GET` of the caller's own key.
     OwnKey,
-    /// Not the data plane's.
+    /// A path outside the data plane.
     Elsewhere,
 }
 
 const GET: &str = "GET, HEAD, OPTIONS";
 const POST: &str = "POST, OPTIONS";
 
-/// Looks a path up. `/v1/completions` is not there on purpose (M-159).
+/// Looks up a path. `/v1/completions` is deliberately absent (M-159).
 fn find(path: &str) -> Option<(Operation, Option<&str>)> {
     let (versioned, bare) = match path.strip_prefix("/v1") {
         Some(rest) => (true, rest),
@@ -53,13 +53,13 @@ fn find(path: &str) -> Option<(Operation, Option<&str>)> {
     Some((operation, None))
 }
 
-/// The operation that a path stands for, whatever the method.
+/// Returns the operation of a path, regardless of the method.
 pub(crate) fn operation(path: &str) -> Option<Operation> {
     find(path).map(|(operation, _)| operation)
 }
 
-/// Returns true for the paths that pages of configured origins may call: those of the data plane without the
-/// metrics, and what is below `/v1/`, where the refusal is read by a client's SDK.
+/// Returns true if pages of the configured origins may call this path: the data plane's paths except the metrics, and
+/// every path below `/v1/`, so that a client's SDK can read the error.
 pub(crate) fn is_open_to_pages(path: &str) -> bool {
     match find(path) {
         Some((operation, _)) => operation != Operation::Metrics,
@@ -67,7 +67,7 @@ pub(crate) fn is_open_to_pages(path: &str) -> bool {
     }
 }
 
-/// What `method` on `path` means.
+/// Routes `method` on `path`.
 pub(crate) fn meaning<'a>(method: &Method, path: &'a str) -> Meaning<'a> {
     let Some((operation, id)) = find(path) else { return other(method, path) };
     let allow = match operation {
@@ -83,7 +83,7 @@ pub(crate) fn meaning<'a>(method: &Method, path: &'a str) -> Meaning<'a> {
     }
 }
 
-/// The meaning of a path that is no operation.
+/// Routes a path that is not an operation.
 fn other(method: &Method, path: &str) -> Meaning<'static> {
     match path.strip_prefix("/v1").unwrap_or(path) {
         "/key" if fits(method, GET) => Meaning::OwnKey,

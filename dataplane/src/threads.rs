@@ -1,4 +1,4 @@
-//! The worker threads: how they start, what reaches them, how they stop.
+//! The worker threads: how they start, receive messages and stop.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -30,19 +30,19 @@ use crate::upstream::dial::Tls;
 use crate::upstream::resolve::Resolver;
 use crate::worker::Worker;
 
-/// What the data plane is made of. There are as many workers as usage logs.
+/// Parameters of the data plane. One worker starts per usage log.
 pub struct Params {
-    /// See [`Settings`].
+    /// Operator settings.
     pub settings: Settings,
-    /// See [`BuildIdentity`].
+    /// Identity of this build, reported by `/health`.
     pub build: BuildIdentity,
-    /// Where snapshots come from.
+    /// Source of routing snapshots.
     pub snapshots: SnapshotReader,
-    /// One for each worker.
+    /// Usage logs, one per worker.
     pub usage_logs: Vec<Box<dyn UsageLog>>,
-    /// Trust roots for upstreams; ALPN is set here.
+    /// TLS configuration for upstreams, with the trust roots; this crate sets its ALPN protocols.
     pub upstream_tls: rustls::ClientConfig,
-    /// Raised when a worker ends early.
+    /// Raised if a worker thread ends early.
     pub alarm: Alarm,
 }
 
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Params {
     }
 }
 
-/// The running workers.
+/// Handle to the running workers.
 #[derive(Debug)]
 pub struct Dataplane {
     pub(crate) plane: Arc<Plane>,
@@ -61,14 +61,14 @@ pub struct Dataplane {
     stop: watch::Sender<bool>,
 }
 
-/// Messages waiting for a worker.
+/// Capacity of a worker's message queue.
 const INBOX_MAX: usize = 1_024;
-/// How often the drain looks whether it is done.
+/// Interval at which the drain checks for open connections.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
-/// How long cut connections get to end after the drain.
+/// Time for cut connections to end after the drain.
 const CUT_GRACE: Duration = Duration::from_millis(500);
 
-/// Starts the workers, and returns when all of them run. They serve nobody until [`Dataplane::serve`].
+/// Starts the workers and returns once all of them run. They accept no connections until [`Dataplane::serve`].
 pub fn new(params: Params) -> io::Result<Dataplane> {
     let tls = Tls::new(&params.upstream_tls, Resolver::start(&params.alarm)?);
     let workers = params.usage_logs.len();
@@ -84,7 +84,7 @@ pub fn new(params: Params) -> io::Result<Dataplane> {
         let (plane, counters) = (Arc::clone(&dataplane.plane), dataplane.plane.counters.get(index).cloned());
         let begun = begun.clone();
         let thread = params.alarm.spawn(&format!("data-{index}"), move || {
-            // Made on its own thread: a worker never leaves it.
+            // Created on its own thread, because a worker is not `Send`.
             let worker = Rc::new(Worker::new(plane, counters.unwrap_or_default(), usage));
             run(&worker, inbox, begun)
         })?;
@@ -97,7 +97,7 @@ pub fn new(params: Params) -> io::Result<Dataplane> {
     Ok(dataplane)
 }
 
-/// One worker's life: until its inbox closes.
+/// Runs one worker until its inbox closes.
 fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, begun: Sender<()>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -105,7 +105,7 @@ fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, begun: Sender<()
         .thread_keep_alive(Duration::MAX)
         .build_local(LocalOptions::default())?;
     runtime.block_on(async {
-        // From now on one thread for blocking work is there. Without any, tokio panics where the system refuses a new one.
+        // Starts one blocking thread now: without any, tokio panics if the system refuses to create one later.
         tokio::task::spawn_blocking(|| ()).await.map_err(io::Error::other)?;
         begun.send(()).map_err(io::Error::other)?;
         drop(begun);
@@ -137,7 +137,7 @@ fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, begun: Sender<()
     })
 }
 
-/// Spawns a task that a worker cannot do without: the runtime catches a panic in it, so a guard reports that.
+/// Spawns a task that the worker depends on. The runtime catches its panics, so a guard raises the alarm when it ends.
 fn spawn_vital(alarm: &Alarm, part: &'static str, task: impl Future<Output = ()> + 'static) {
     let guard = alarm.guard(part);
     tokio::task::spawn_local(async move {
@@ -146,10 +146,10 @@ fn spawn_vital(alarm: &Alarm, part: &'static str, task: impl Future<Output = ()>
     });
 }
 
-/// Threads for token counts, the voice and what else takes long, per worker.
+/// Maximum threads per worker for blocking work such as token counts and the voice.
 const BLOCKING_THREADS_MAX: usize = 16;
 
-/// Binds `address` with room for a burst of clients: the kernel drops what does not fit into the queue.
+/// Binds `address` with a long accept queue for bursts of clients: the kernel drops connections that exceed it.
 pub fn listen(address: SocketAddr) -> io::Result<StdListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
@@ -158,11 +158,11 @@ pub fn listen(address: SocketAddr) -> io::Result<StdListener> {
     Ok(socket.into())
 }
 
-/// Connections that may wait to be accepted; the kernel cuts it to its own limit.
+/// Length of the accept queue; the kernel caps it at its own limit.
 const BACKLOG: i32 = 4_096;
 
 impl Dataplane {
-    /// Serves `listener`; paths outside the data plane's table go to `fallback`.
+    /// Serves `listener` and returns its local address; paths outside the data plane's table go to `fallback`.
     pub fn serve(&self, listener: StdListener, fallback: Arc<dyn Handler>) -> io::Result<SocketAddr> {
         listener.set_nonblocking(true)?;
         accept::bound_stalls(&listener, self.plane.settings.client_timeouts.stall);
@@ -175,19 +175,19 @@ impl Dataplane {
         Ok(address)
     }
 
-    /// Answers requests from inside the process as they would be answered over the network, or as the
-    /// [`Insider`](shared::port::Insider) in their extensions says.
+    /// Returns a handler for requests from inside the process. It answers them as if they came over the network, unless
+    /// their extensions contain an [`Insider`](shared::port::Insider), which overrides authentication and target.
     pub fn handler(&self) -> Arc<dyn Handler> {
         Arc::new(Inside::new(&self.doors))
     }
 
-    /// Makes requests to the outside.
+    /// Returns a client for outgoing HTTP requests.
     pub fn http_client(&self) -> Arc<dyn HttpClient> {
         Arc::new(Inside::new(&self.doors))
     }
 
-    /// Takes no new connections and lets requests in flight end, for as long as the settings say; then cuts
-    /// what is left, visibly, and ends the threads (OPS-3).
+    /// Stops accepting connections and lets requests in flight finish within the configured drain time; then cuts the
+    /// remaining connections, visibly to their clients, and joins the threads (OPS-3).
     pub async fn stop(mut self) {
         self.plane.draining.store(true, Ordering::Relaxed);
         self.stop.send_replace(true);

@@ -1,4 +1,4 @@
-//! TLS from PEM text: what the gateway proves itself with, and whom it trusts.
+//! TLS configurations from PEM text: the server's certificate, and the trust roots for upstreams.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-/// Serves TLS with a certificate chain and its key, offering HTTP/2 and HTTP/1.1. The error names what is
-/// wrong with which of the two.
+/// Returns a server configuration for a certificate chain and its key that offers HTTP/2 and HTTP/1.1. The error names
+/// which of the two is invalid, and why.
 pub fn server(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, String> {
     let chain = certificates(chain).map_err(|error| format!("the certificate chain {error}"))?;
     let key = PrivateKeyDer::from_pem_slice(key)
@@ -20,7 +20,8 @@ pub fn server(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, String> {
     Ok(Arc::new(config))
 }
 
-/// Trusts the built-in roots, the system's where `system` says so, and the certificates in `extra`.
+/// Returns a client configuration that trusts the built-in roots, the system's roots if `system` is true, and the
+/// certificates in `extra`.
 pub fn client(extra: Option<&[u8]>, system: bool) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if system {

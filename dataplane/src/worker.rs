@@ -1,5 +1,5 @@
-//! One data-plane thread and what belongs to it alone: its connections, its usage log, its clock. Nothing
-//! here is shared with another thread, so nothing here is locked.
+//! One data-plane thread and the state that only it uses: its connections, usage log and clock. None of it is shared
+//! with another thread, so none of it is locked.
 
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher as _, RandomState};
@@ -18,7 +18,7 @@ use crate::relay::Tails;
 use crate::server::io::{Link, Order, Phase};
 use crate::upstream::pool::Pool;
 
-/// See the module.
+/// State of one data-plane thread.
 pub(crate) struct Worker {
     pub(crate) plane: Arc<Plane>,
     pub(crate) pool: Pool,
@@ -26,9 +26,9 @@ pub(crate) struct Worker {
     usage: RefCell<Box<dyn UsageLog>>,
     clock: Rc<Cell<u32>>,
     links: RefCell<Vec<Weak<Link>>>,
-    /// Answers whose client has left before their usage came.
+    /// Answers whose clients disconnected before the usage arrived.
     pub(crate) tails: Tails,
-    /// Timers between two attempts.
+    /// Timers for reuse by later attempts.
     timers: RefCell<Vec<Pin<Box<Sleep>>>>,
     ids: RequestIds,
 }
@@ -39,12 +39,12 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-/// A request head must be complete after this many seconds.
+/// Maximum time for a complete request head, in seconds.
 const HEAD_SECONDS_MAX: u64 = 28;
-/// An idle connection of HTTP/2 must have ended this many seconds after its GOAWAY.
+/// Maximum time between the GOAWAY of an idle HTTP/2 connection and its end, in seconds.
 const GOAWAY_SECONDS_MAX: u64 = 10;
 
-/// Timers that a worker keeps: about one for each request that waits at the same time.
+/// Maximum number of timers kept for reuse: about one per concurrently waiting request.
 const TIMERS_MAX: usize = 1_024;
 
 impl Worker {
@@ -62,29 +62,29 @@ impl Worker {
         }
     }
 
-    /// Seconds that this worker has run: a clock that costs nothing to read.
+    /// Returns the seconds this worker has run. Reading this clock is one load, without a system call.
     pub(crate) fn now(&self) -> u32 {
         self.clock.get()
     }
 
-    /// A connection's state, seen by the sweeper for as long as the connection lives.
+    /// Creates the state of a connection; the sweeper checks it until the connection ends.
     pub(crate) fn link(&self) -> Rc<Link> {
         let link = Rc::new(Link::new(Phase::Idle, Rc::clone(&self.clock)));
         self.links.borrow_mut().push(Rc::downgrade(&link));
         link
     }
 
-    /// What stands in for a connection where there is none.
+    /// Returns a placeholder connection state for in-process requests.
     pub(crate) fn detached_link(&self) -> Rc<Link> {
         Rc::new(Link::new(Phase::Inside, Rc::clone(&self.clock)))
     }
 
-    /// A timer that an attempt gave back, set to whatever that one needed.
+    /// Returns a timer that an earlier attempt put back; its deadline is arbitrary.
     pub(crate) fn take_timer(&self) -> Option<Pin<Box<Sleep>>> {
         self.timers.borrow_mut().pop()
     }
 
-    /// Keeps a timer for the next attempt.
+    /// Keeps a timer for a later attempt.
     pub(crate) fn put_timer(&self, timer: Pin<Box<Sleep>>) {
         let mut timers = self.timers.borrow_mut();
         if timers.len() < TIMERS_MAX {
@@ -99,12 +99,13 @@ impl Worker {
         self.usage.borrow_mut().append(event)
     }
 
-    /// Notes how an exchange is to be recorded if the process is killed before it ends.
+    /// Notes how an exchange is to be recorded if the process is killed before it ends. Returns `None` if the note
+    /// could not be written.
     pub(crate) fn note_usage(&self, running: &UsageEvent) -> Option<Note> {
         self.usage.borrow_mut().note(running)
     }
 
-    /// The exchange has been recorded.
+    /// Removes the note of an exchange that has been recorded.
     pub(crate) fn strike_note(&self, note: Note) {
         self.usage.borrow_mut().strike(note);
     }
@@ -114,13 +115,13 @@ impl Worker {
         self.usage.borrow().has_room()
     }
 
-    /// A request id of our own: `req_` and 32 hexadecimal digits (FAIL-7).
+    /// Generates a request id: `req_` and 32 hexadecimal digits (FAIL-7).
     pub(crate) fn request_id(&self) -> HeaderValue {
         self.ids.next()
     }
 
-    /// Runs once a second for as long as the worker lives: moves the clock, cuts slow heads and idle
-    /// connections, closes idle upstream connections, looks for room for usage records where there is none.
+    /// Runs once a second until the worker ends: advances the clock, closes connections with slow heads or without
+    /// activity, closes idle upstream connections, and lets the usage log regain capacity.
     pub(crate) async fn sweep(self: Rc<Self>) {
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {
@@ -152,7 +153,7 @@ impl Worker {
         });
     }
 
-    /// Tells every connection what to do.
+    /// Sends `order` to every connection.
     pub(crate) fn command_all(&self, order: Order) {
         let links: Vec<_> = self.links.borrow().iter().filter_map(Weak::upgrade).collect();
         for link in links {
@@ -161,7 +162,7 @@ impl Worker {
     }
 }
 
-/// Makes ids that differ: within a worker by their second half, between workers and processes by their first.
+/// Generates unique ids: the first half differs between workers and processes, the second half within a worker.
 struct RequestIds {
     worker: u64,
     number: Cell<u64>,
@@ -174,7 +175,7 @@ impl RequestIds {
     }
 
     fn next(&self) -> HeaderValue {
-        // An odd step comes back to the same number after 2^64 of them.
+        // An odd step repeats a number only after 2^64 steps.
         let number = self.number.get().wrapping_add(STEP);
         self.number.set(number);
         let mut text = [0_u8; 36];
@@ -188,7 +189,7 @@ impl RequestIds {
     }
 }
 
-/// Each byte as two digits.
+/// The two hexadecimal digits of each byte value.
 #[expect(clippy::indexing_slicing, reason = "a wrong index fails the build")]
 static HEX: [[u8; 2]; 256] = {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -201,5 +202,5 @@ static HEX: [[u8; 2]; 256] = {
     pairs
 };
 
-/// 2^64 divided by the golden ratio, so that consecutive numbers look different.
+/// 2^64 divided by the golden ratio, so that consecutive ids differ in all digits.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

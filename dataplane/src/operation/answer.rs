@@ -1,4 +1,4 @@
-//! The response of a model to the client: its head, and the body that relays, or the error.
+//! Builds the client's response from an exchange's outcome: the head, and either the relayed body or the error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use crate::relay::{Early, Finished, Parts, Relay, Reply};
 
 const X_DROPPED: HeaderName = HeaderName::from_static("x-llmgw-dropped");
 const X_ADAPTED: HeaderName = HeaderName::from_static("x-llmgw-adapted");
-/// What the answer cost, in dollars; where that is known before the head is sent.
+/// The cost of the answer in US dollars, if it is known before the head is sent.
 const X_COST: HeaderName = HeaderName::from_static("x-llmgw-cost");
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
-/// In a dollar.
+/// Nano-dollars per dollar.
 const NANOS: u64 = 1_000_000_000;
 
-/// The response to what became of a request.
+/// Returns the response for the outcome of a request.
 pub(super) fn respond(
     exchange: &Exchange,
     dialect: Dialect,
@@ -54,7 +54,7 @@ pub(super) fn respond(
     }
 }
 
-/// The response to a request that was served. Fails if the whole answer is there and cannot be recorded.
+/// Returns the response to a request that was served. Fails if the answer is complete but cannot be recorded.
 fn answer(
     exchange: &Exchange,
     dialect: Dialect,
@@ -106,13 +106,13 @@ fn answer(
     Ok(response)
 }
 
-/// The refusal of a request whose usage cannot be recorded.
+/// Returns the error for a request whose usage cannot be recorded.
 pub(super) fn no_record() -> Fault {
     let message = "The gateway cannot record usage at the moment, so it takes no requests. Try again.";
     Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(2)).closing()
 }
 
-/// Returns the headers that name the target, the protocol that the answer was adapted from, and the attempts.
+/// Returns the headers that name the target, the protocol that the answer was adapted from, and the number of attempts.
 pub(super) fn head(
     target: &Target,
     content_type: HeaderValue,
@@ -129,7 +129,7 @@ pub(super) fn head(
     headers
 }
 
-/// Nano-dollars as dollars with six decimals, or nine where six are not exact.
+/// Formats nano-dollars as dollars with six decimals, or with nine if six are not exact.
 fn dollars(nano_usd: u64) -> HeaderValue {
     let (whole, nanos) = (nano_usd / NANOS, nano_usd % NANOS);
     let text = match nanos % 1_000 {
@@ -139,7 +139,7 @@ fn dollars(nano_usd: u64) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("0.000000"))
 }
 
-/// LIM-4: nothing between here and the client may buffer or transform a stream.
+/// Sets the headers that keep intermediaries from buffering or transforming a stream (LIM-4).
 fn stream_headers(headers: &mut HeaderMap) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
@@ -149,7 +149,8 @@ pub(super) fn name_target(headers: &mut HeaderMap, target: &Target) {
     answer_head::name_target(headers, &target.provider.id, &target.model.id);
 }
 
-/// Commits a stream's head after `interval` of silence and goes on failing over behind it (FAIL-6).
+/// Runs the failover. After `interval` of silence it sends the stream's head and continues the failover behind it
+/// (FAIL-6).
 pub(super) async fn run_with_keepalive(
     exchange: &Exchange,
     job: Job,

@@ -1,4 +1,4 @@
-//! Cross-origin answers, only where `cors.origins` is configured (ROUTE-3).
+//! Cross-origin headers, sent only if `cors.origins` is configured (ROUTE-3).
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::relay::Reply;
 
-/// Answers `OPTIONS` on a path that takes `allow`.
+/// Answers `OPTIONS` on a path that supports the methods `allow`.
 pub(crate) fn options(allow: &'static str) -> Response<Reply> {
     let mut response = Response::new(Reply::full(bytes::Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -19,7 +19,7 @@ pub(crate) fn options(allow: &'static str) -> Response<Reply> {
     response
 }
 
-/// Adds what a browser needs to a response, if the request's origin is an allowed one.
+/// Adds the CORS headers to a response if the request's origin is allowed.
 pub(crate) fn decorate(origins: &[HeaderValue], request: &HeaderMap, response: &mut HeaderMap) {
     if origins.is_empty() {
         response.remove(ACCESS_CONTROL_ALLOW_METHODS);
@@ -33,7 +33,7 @@ pub(crate) fn decorate(origins: &[HeaderValue], request: &HeaderMap, response: &
     response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
     if response.contains_key(ACCESS_CONTROL_ALLOW_METHODS) {
-        // SDKs add headers of their own from release to release. An origin that may send a key may send them all.
+        // Any requested header is allowed: SDKs add headers with each release, and the origin may send the key already.
         response.append(VARY, HeaderValue::from_static("access-control-request-headers"));
         for asked in request.get_all(ACCESS_CONTROL_REQUEST_HEADERS) {
             response.append(ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());

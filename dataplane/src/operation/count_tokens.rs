@@ -1,5 +1,5 @@
-//! How many tokens a Messages request has (MSG-3, MSG-5): as the first eligible target counts, or estimated where it cannot.
-//! Nothing is reserved and nothing recorded.
+//! Token counts of Messages requests (MSG-3, MSG-5): counted by the first eligible target, or estimated if it cannot
+//! count. Nothing is reserved or recorded.
 
 use std::sync::Arc;
 
@@ -31,14 +31,14 @@ use crate::upstream::{self, Answer};
 
 const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 const X_TOKEN_COUNT: HeaderName = HeaderName::from_static("x-llmgw-token-count");
-/// Bytes of a body that is counted, where fewer are not allowed anyway.
+/// Maximum bytes of a body to count, unless the configured body limit is smaller.
 const BODY_BYTES_MAX: u64 = 32 << 20;
-/// Bytes of an answer, which is one number.
+/// Maximum bytes of an upstream's answer, which is one number.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// A larger body is counted beside the thread that serves others.
+/// Bodies larger than this, in bytes, are counted on a blocking thread.
 const COUNTED_HERE_BYTES_MAX: usize = 256 << 10;
 
-/// Answers one request.
+/// Handles one request.
 pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
     let bytes_max = asked.exchange.worker().plane.settings.body_bytes_max.min(BODY_BYTES_MAX);
     let (head, body) = read(asked, incoming, bytes_max).await?;
@@ -75,7 +75,8 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
     Ok(response)
 }
 
-/// The answer of a `target` that speaks Messages. `None` if it is of no use; an error if the request is at fault.
+/// Counts with a `target` that speaks Messages and returns its answer. Returns `None` if the answer is unusable, and an
+/// error if the upstream rejected the request itself.
 async fn counted_natively(
     asked: Asked<'_>,
     target: &Target,
@@ -105,15 +106,16 @@ async fn counted_natively(
     }
 }
 
-/// What a `target` of another protocol counts of the request that `segments` are the pieces of, as an answer of Messages. A
-/// refusal may be due to the adaptation, or to a model that cannot count, so the client is given an estimate then.
+/// Counts with a `target` of another dialect and returns the count as a Messages answer. `segments` are the pieces of
+/// the request. Any refusal returns `None`, and the client gets an estimate: it may be due to the adaptation, or to a
+/// model that cannot count.
 async fn counted_adapted(
     asked: Asked<'_>,
     target: &Target,
     message: Message<'_>,
     segments: &[Bytes],
 ) -> Option<Bytes> {
-    // The adapted request is held beside the client's own, and what is asked beside both.
+    // Counts the adapted request and the counting request, which exist beside the client's body.
     let mut room = Room::new(&asked.exchange.worker().plane);
     if !room.take(message.body.bytes().saturating_mul(2)) {
         return None;
@@ -124,7 +126,8 @@ async fn counted_adapted(
     Some(messages::count_answer(tokens))
 }
 
-/// Sends a request to count, which is headers and a body, and reads the answer. `None` if there is none in time.
+/// Sends a counting request, given as headers and body segments, and reads the answer. Returns `None` on failure or
+/// timeout.
 async fn ask(
     asked: Asked<'_>,
     target: &Target,
@@ -154,7 +157,7 @@ async fn ask(
     tokio::time::timeout(target.provider.timeout, Box::pin(exchange)).await.ok().flatten()
 }
 
-/// `headers` with the values of `anthropic-beta` that are `known`.
+/// Returns `headers` with only the `known` values of `anthropic-beta`.
 fn with_known_betas(
     headers: Vec<(HeaderName, HeaderValue)>,
     known: &[&str],
@@ -171,8 +174,8 @@ fn with_known_betas(
     headers.collect()
 }
 
-/// Estimates the tokens of the request that `segments` are the pieces of. `held` is what they are slices of, which counts as
-/// held in memory until then.
+/// Estimates the tokens of the request made of `segments`. `held` owns the bytes they reference and keeps them counted
+/// as held in memory until the estimate is done.
 async fn estimate(held: Held, segments: Vec<Bytes>, model: &str) -> Result<Response<Reply>, Fault> {
     let bytes: usize = segments.iter().map(Bytes::len).sum();
     let model = model.to_owned();

@@ -1,5 +1,5 @@
-//! Who would serve a request, and why the others would not (FAIL-8): the plan as JSON, without an upstream call, a
-//! record or a reservation. Only a request from inside the process can ask for it.
+//! Explains which target would serve a request, and why the others would not (FAIL-8): the plan as JSON, without an
+//! upstream call, a record or a reservation. Only requests from inside the process can ask for it.
 //!
 //! ```json
 //! { "operation": "chat_completions", "selector": "line", "stream": false, "needs": ["chat", "vision"],
@@ -10,9 +10,9 @@
 //!   "refusal": null }
 //! ```
 //!
-//! `candidates` stand in the order in which they would be tried; `reason` is one of the results in a record's
-//! trace. `refusal` is what the client would read instead of an answer: `{"status", "code", "message", "param"}`.
-//! Where a request is refused before its plan is made, what is not known by then is null or empty.
+//! `candidates` is in the order of the attempts; `reason` is one of the results in a record's trace. `refusal` is the
+//! error that the client would get instead of an answer: `{"status", "code", "message", "param"}`. If a request is
+//! refused before its plan is made, the fields unknown by then are null or empty.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use crate::failover;
 use crate::plan::{self, Needs};
 use crate::relay::Reply;
 
-/// A request that has been read.
+/// A request to explain.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
     pub(crate) operation: Operation,
@@ -40,21 +40,21 @@ pub(crate) struct Question<'a> {
     pub(crate) stream: bool,
     pub(crate) needs: Needs<'a>,
     pub(crate) budget: Duration,
-    /// It goes to the one target that it names, resting or not.
+    /// The request goes to the one target that it names, even if its circuit is open.
     pub(crate) forced: bool,
-    /// On the clock of the circuits.
+    /// Current time on the circuits' clock, in milliseconds.
     pub(crate) now_ms: u64,
 }
 
-/// Questions about a target that the plan itself does not ask.
+/// Checks of a target that the plan itself does not make.
 pub(crate) struct Checks<'a> {
-    /// The part of the request that the target's protocol cannot express.
+    /// Returns the part of the request that the target's protocol cannot express.
     pub(crate) refuses: &'a dyn Fn(&Route, &Target) -> Option<Rejection>,
-    /// The refusal of a quota that depends on the target and is used up.
+    /// Returns the refusal if a quota that depends on the target is used up.
     pub(crate) is_over: &'a dyn Fn(&Route, &Target) -> Option<Fault>,
 }
 
-/// What would become of a request whose selector means `selected`.
+/// Explains a request whose selector resolved to `selected`.
 pub(crate) fn plan(
     question: &Question<'_>,
     selected: Result<Route, Fault>,
@@ -110,7 +110,7 @@ pub(crate) fn plan(
     }))
 }
 
-/// A request that would be refused before its selector is looked up.
+/// Explains a request that would be refused before its selector is looked up.
 pub(crate) fn early(operation: Option<Operation>, fault: &Fault) -> Response<Reply> {
     ok(&json!({
         "operation": operation.map(Operation::name),
@@ -126,7 +126,7 @@ pub(crate) fn early(operation: Option<Operation>, fault: &Fault) -> Response<Rep
     }))
 }
 
-/// Takes out the candidates that `why` has something against, and returns them with it.
+/// Removes the candidates for which `why` returns an objection, and returns them with it.
 fn take_out<'a, T>(
     candidates: &mut Vec<&'a Target>,
     why: &dyn Fn(&Target) -> Option<T>,
@@ -141,7 +141,7 @@ fn take_out<'a, T>(
     taken
 }
 
-/// Takes out those whose circuit is open, with the milliseconds left of their cooldown.
+/// Removes the candidates whose circuit is open, and returns them with the remaining milliseconds of their cooldowns.
 fn take_resting<'a>(question: &Question<'_>, candidates: &mut Vec<&'a Target>) -> Vec<(&'a Target, u64)> {
     let mut resting = Vec::new();
     candidates.retain(|target| {

@@ -11,7 +11,7 @@ use crate::plane::Plane;
 use crate::relay::Reply;
 use crate::worker::Worker;
 
-/// The process lives, and what was built. Says nothing about providers.
+/// Answers `GET /health`: the process runs, and its build identity. Independent of the state of providers.
 pub(crate) fn health(plane: &Plane) -> Response<Reply> {
     let build = &plane.build;
     ok(&json!({
@@ -23,8 +23,8 @@ pub(crate) fn health(plane: &Plane) -> Response<Reply> {
     }))
 }
 
-/// Answers 200 if requests should be sent here: a snapshot is published, usage can be recorded, the gateway is not
-/// stopping and no thread of it has died.
+/// Answers `GET /ready`: 200 if a snapshot is published, usage can be recorded, the gateway is not stopping and none of
+/// its threads has died.
 pub(crate) fn ready(worker: &Worker) -> Result<Response<Reply>, Fault> {
     let plane = &worker.plane;
     if plane.is_draining() {

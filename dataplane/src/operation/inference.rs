@@ -1,4 +1,4 @@
-//! Every operation that asks a model: read and scan the body, find the targets, let them answer.
+//! Pipeline of every operation that calls a model: read and scan the body, select the targets, run the failover.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ use crate::upstream::request;
 const X_AFFINITY_KEY: HeaderName = HeaderName::from_static("x-llmgw-affinity-key");
 const X_FALLBACK_TIMEOUT_MS: HeaderName = HeaderName::from_static("x-llmgw-fallback-timeout-ms");
 
-/// A request that has been authorized.
+/// An authorized request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) operation: Operation,
@@ -44,7 +44,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) headers: &'a HeaderMap,
 }
 
-/// Answers one request.
+/// Handles one request.
 pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
     let (started, started_at_ms) = (Instant::now(), clock::unix_ms());
     let worker = asked.exchange.worker();
@@ -63,12 +63,13 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
     })
 }
 
-/// Returns true if the answer certainly comes in events. Speech and transcriptions come as the upstream sends them.
+/// Returns true if the answer is certainly an event stream. Speech and transcriptions have whatever form the upstream
+/// sends.
 fn answers_in_events(head: &Head) -> bool {
     head.stream && (head.dialect.is_conversation() || head.dialect == Dialect::Images)
 }
 
-/// Says where a request would go.
+/// Answers with the plan of a request instead of executing it.
 pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
     let worker = asked.exchange.worker();
     let (head, body) = read(asked, incoming, worker.plane.settings.body_bytes_max).await?;
@@ -98,14 +99,14 @@ pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Respo
 }
 
 fn budget(head: &Head) -> Duration {
-    // Zero would fail every request; as an invalid value it means the default.
+    // Zero is invalid, as it would fail every request, and means the default.
     let given = head.fallback_timeout_ms.filter(|&ms| ms > 0);
     given.map_or(FAILOVER_BUDGET_DEFAULT, Duration::from_millis)
 }
 
 impl Asked<'_> {
-    /// What the selector means, and whether the one target must be used: what comes from inside the process may
-    /// name one.
+    /// Resolves the selector. The flag is true if the route's one target must be used: requests from inside the process
+    /// may force one.
     pub(super) fn select(&self, head: &Head) -> (Result<Route, Fault>, bool) {
         match self.exchange.caller.insider.as_ref().and_then(|insider| insider.only.clone()) {
             Some(target) => (Ok(Route::Model(target)), true),
@@ -113,7 +114,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Opens the record, and finds out what there is to do.
+    /// Opens the record and builds the failover job.
     pub(super) fn prepare(
         &self,
         head: Box<Head>,
@@ -156,14 +157,14 @@ impl Asked<'_> {
 }
 
 impl Asked<'_> {
-    /// The content type of a form, which names its boundary.
+    /// Returns the request's content type if the body is a form: it contains the boundary.
     fn form_type(&self) -> Option<HeaderValue> {
         let is_form = self.dialect == Dialect::Transcription;
         if is_form { self.headers.get(CONTENT_TYPE).cloned() } else { None }
     }
 }
 
-/// Reads the body, and what of it decides where the request goes.
+/// Reads the body and scans it for the fields that determine the route.
 pub(super) async fn read(
     asked: Asked<'_>,
     incoming: Inbound,
@@ -186,11 +187,11 @@ pub(super) async fn read(
     Ok((head, body))
 }
 
-/// RESP-3: an answer that nobody waits for would be neither relayed nor accounted for.
+/// RESP-3: the answer of a background request could be neither relayed nor accounted for.
 const BACKGROUND: &str =
     "'background' is not served: llmgw answers while the client waits. Send it as false or not at all.";
 
-/// The same of a multipart form.
+/// Same as `read`, for a multipart form.
 async fn read_form(asked: Asked<'_>, incoming: Inbound, bytes_max: u64) -> Result<(Box<Head>, Held), Fault> {
     let plane = &asked.exchange.worker().plane;
     let content_type = asked.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -213,7 +214,7 @@ fn of_form_fault(fault: FormFault) -> Fault {
     Fault { param, ..Fault::new(ErrorKind::InvalidRequest, fault.to_string()) }
 }
 
-/// A request's own header wins over the same field in its body (FAIL-2).
+/// Headers take precedence over the same fields in the body (FAIL-2).
 fn override_by_headers(affinity_key: &mut Option<String>, timeout_ms: &mut Option<u64>, headers: &HeaderMap) {
     if !labels::has_own_fields(headers) {
         return;

@@ -1,5 +1,5 @@
-//! `GET /metrics`: Prometheus text (ROUTE-5). Written by hand because the counters are per-worker atomics that
-//! no registry may lock.
+//! `GET /metrics` in Prometheus text format (ROUTE-5). It is written by hand: the counters are per-worker atomics, and
+//! a metrics registry would need locks.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::metrics::{BOUNDS_US, Counters, Histogram};
 use crate::plane::Plane;
 use crate::relay::Reply;
 
-/// All workers added up.
+/// Renders the sums over all workers.
 pub(crate) fn render(plane: &Plane) -> Response<Reply> {
     let mut text = Text { out: String::with_capacity(4096), counters: plane };
     text.counter("llmgw_requests_total", "Requests that arrived.", |c| &c.requests);

@@ -1,4 +1,4 @@
-//! One file an operation: what is particular to it.
+//! Operations of the data plane, one file each.
 
 mod answer;
 pub(crate) mod cors;

@@ -1,5 +1,5 @@
-//! `GET /v1/models` and `/v1/models/{id}` (SEL-2, SEL-3, ROUTE-4): one body that the OpenAI and the Anthropic
-//! SDKs both read.
+//! `GET /v1/models` and `/v1/models/{id}` (SEL-2, SEL-3, ROUTE-4). One body serves both the OpenAI and the Anthropic
+//! SDKs.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -19,7 +19,7 @@ use crate::relay::Reply;
 
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
-/// Lists every selector that the caller may use, or shows the one that `id` (percent-encoded) names.
+/// Lists every selector that the caller may use, or returns the one named by `id`, which is percent-encoded.
 pub(crate) fn serve(
     snapshot: &Snapshot,
     access: &Access,
@@ -40,7 +40,7 @@ pub(crate) fn serve(
     Ok(response)
 }
 
-/// For whom, and in which shape.
+/// Builds the entries that the caller may see, in the requested shape.
 struct Listing<'a> {
     snapshot: &'a Snapshot,
     access: &'a Access,
@@ -66,7 +66,7 @@ impl Listing<'_> {
         route.targets().iter().any(|target| self.serves(&route, target)).then(|| self.entry(id, &route))
     }
 
-    /// True if a request of the caller's through `route` could be sent to `target` (SEL-2).
+    /// True if a request by the caller through `route` could be sent to `target` (SEL-2).
     fn serves(&self, route: &Route, target: &Target) -> bool {
         let endpoint = route.endpoint().map(EndpointName::as_str);
         target.provider.unready.is_none() && authorize::refusal(self.access, endpoint, target).is_none()
@@ -114,7 +114,7 @@ impl Listing<'_> {
     }
 }
 
-/// What is known of a model; what is not is left out, never guessed.
+/// Adds the known properties of a model; unknown ones are omitted, never guessed.
 fn known(model: &Model, put: &mut dyn FnMut(&str, Value)) {
     put("context_window", json!(model.context_window));
     if let Some(vision) = model.vision {
@@ -137,7 +137,7 @@ fn known(model: &Model, put: &mut dyn FnMut(&str, Value)) {
     }
 }
 
-/// Seconds since the epoch as RFC 3339 in UTC.
+/// Formats seconds since the epoch as RFC 3339 in UTC.
 fn rfc3339(seconds: u64) -> String {
     let at = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     at.unwrap_or_default().to_string()

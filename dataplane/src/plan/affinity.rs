@@ -1,12 +1,12 @@
-//! Rendezvous hashing: the same key starts at the same member, and a member that goes moves only its own
-//! keys (FAIL-2).
+//! Rendezvous hashing: a key always starts at the same target, and removing a target moves only the keys that started
+//! at it (FAIL-2).
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use shared::routing::Target;
 
-/// Turns `candidates` so that the member with the highest score for `key` comes first and the rest follow in
-/// list order, wrapping.
+/// Rotates `candidates` so that the one with the highest score for `key` comes first; the others follow in list order,
+/// wrapping around.
 pub(super) fn rotate(candidates: &mut [&Target], key: &str) {
     let best = candidates
         .iter()
@@ -16,7 +16,7 @@ pub(super) fn rotate(candidates: &mut [&Target], key: &str) {
     candidates.rotate_left(best);
 }
 
-/// The same on every run: the hasher's keys are fixed.
+/// Returns the score of a target for `key`. It is the same on every run, because the hasher's keys are fixed.
 fn score(key: &str, provider: &str, model: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (key, provider, model).hash(&mut hasher);

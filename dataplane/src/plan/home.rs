@@ -1,12 +1,13 @@
-//! Where what a Responses request refers to was made: a stored response, or reasoning that only the account that
-//! encrypted it can read. Other targets of an endpoint could not serve the request, and must not be shown it.
+//! Remembers which target created the state that a Responses request refers to: a stored response, or reasoning that
+//! only the account that encrypted it can read. Other targets of an endpoint could not serve the request and must not
+//! see it.
 //!
-//! Stored responses belong to the project that asked for them: an id that is not known as the caller's own is refused,
-//! because the account that made it serves other projects too. Encrypted reasoning is no id: where it was made is
-//! remembered to reach that account first, and what is not remembered goes to the targets in their order.
+//! Stored responses belong to the project that requested them: an id that is not known as the caller's own is refused,
+//! because the provider account serves other projects too. Encrypted reasoning has no id: its origin is remembered to
+//! try that account first, and if it is unknown, the targets are tried in their usual order.
 //!
-//! Nothing of an answer is kept but hashes, and how many tokens a response is: tables of fixed size, without a lock, in
-//! which the newest win. They are empty after a restart.
+//! Only hashes and token counts of answers are kept, in lock-free tables of fixed size in which new entries replace old
+//! ones. The tables are empty after a restart.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;
@@ -20,22 +21,22 @@ use wire::request::Head;
 
 use super::recent::Recent;
 
-/// Reasoning items that are remembered, and responses whose length is.
+/// Number of slots for reasoning items, and for the token counts of responses.
 const SLOTS: usize = 1 << 16;
-/// Bits of a slot that name the target.
+/// Bits of a slot that identify the target.
 const HOME_BITS: u32 = 16;
-/// Bits of a slot that hold tokens, and the most that they can.
+/// Bits of a slot that hold the token count.
 const TOKENS_BITS: u32 = 32;
 const TOKENS_MAX: u64 = u32::MAX as u64;
-/// Bytes of encrypted reasoning that tell it from any other: a nonce stands at its beginning.
+/// Leading bytes of encrypted reasoning that identify it; they include its nonce.
 const SAMPLE_BYTES: usize = 64;
 
-/// What is remembered. See the module.
+/// Lock-free tables that map hashes of responses, conversations and reasoning to the targets that created them.
 pub(crate) struct Homes {
     slots: Box<[AtomicU64]>,
-    /// Responses and conversations of each owner, and conversations of anyone.
+    /// Conversations are stored twice: under their owner, and without an owner.
     stored: Recent,
-    /// Half of a response's hash, and its tokens.
+    /// Half of a response's hash, and its token count.
     tokens: Box<[AtomicU64]>,
     hasher: RandomState,
 }
@@ -46,22 +47,22 @@ impl std::fmt::Debug for Homes {
     }
 }
 
-/// What a request refers to at a provider.
+/// Provider state that a request refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reference {
-    /// Nothing, or nothing that is remembered and nothing that needs to be.
+    /// No provider state, or encrypted reasoning or a conversation of unknown origin.
     Nothing,
-    /// Something that was made at this target.
+    /// State created at this target.
     At(Home),
-    /// The member with this name is an id that is not known as the caller's own.
+    /// This member of the request contains an id that is not known as the caller's own.
     Unknown(&'static str),
 }
 
-/// A response, by the hash of its id and its owner.
+/// Hash of a response's id and owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseHash(u64);
 
-/// One target, by the hash of its instance, its credential and its model.
+/// Truncated hash of a target's instance, credential and model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home(u16);
 
@@ -71,15 +72,15 @@ impl Homes {
         Self { slots: empty(), stored: Recent::default(), tokens: empty(), hasher: RandomState::new() }
     }
 
-    /// The home that `target` is.
+    /// Returns the home of `target`.
     pub(crate) fn of(&self, target: &Target) -> Home {
         let provider = &target.provider;
         let hash = self.hasher.hash_one((provider.id.as_str(), provider.identity, target.model.id.as_str()));
         Home(u16::try_from(hash >> (u64::BITS - HOME_BITS)).unwrap_or_default())
     }
 
-    /// Remembers that the response with this id was made at `home` for this caller, in the conversation that its request
-    /// named.
+    /// Remembers that the response with this id was created at `home` for this caller, in the conversation named by its
+    /// request.
     pub(crate) fn note_response(&self, id: &str, head: &Head, caller: &Access, home: Home) -> ResponseHash {
         let response = self.response(id, caller);
         self.stored.put(response, home.0);
@@ -90,7 +91,7 @@ impl Homes {
         ResponseHash(response)
     }
 
-    /// Remembers that the encrypted reasoning in `answer` was made at `home`.
+    /// Remembers that the encrypted reasoning in `answer` was created at `home`.
     pub(crate) fn note_reasoning(&self, answer: &[u8], home: Home) {
         for at in ENCRYPTED.find_iter(answer) {
             if let Some(sample) = sample(answer, at) {
@@ -99,21 +100,21 @@ impl Homes {
         }
     }
 
-    /// Remembers how many tokens a response is, with all that came before it: a request that goes on from it is as long.
+    /// Remembers the tokens of a response including its whole history: a request that continues it is as long.
     pub(crate) fn note_tokens(&self, ResponseHash(response): ResponseHash, tokens: u64) {
         if let Some(slot) = self.place(response).and_then(|place| self.tokens.get(place)) {
             slot.store(half(response) | tokens.min(TOKENS_MAX), Ordering::Relaxed);
         }
     }
 
-    /// The tokens of the response that a request goes on from, where they are remembered.
+    /// Returns the tokens of the response that a request continues, if they are remembered.
     pub(crate) fn tokens(&self, head: &Head, caller: &Access) -> Option<u64> {
         let response = self.response(head.state.previous_response_id.as_deref()?, caller);
         let kept = self.tokens.get(self.place(response)?)?.load(Ordering::Relaxed);
         (kept != 0 && kept & !TOKENS_MAX == half(response)).then_some(kept & TOKENS_MAX)
     }
 
-    /// Returns what the request refers to.
+    /// Returns the provider state that the request refers to.
     pub(crate) fn wanted(&self, head: &Head, body: &[Bytes], caller: &Access) -> Reference {
         let state = &head.state;
         if let Some(id) = &state.previous_response_id {
@@ -121,7 +122,7 @@ impl Homes {
             return home.map_or(Reference::Unknown("previous_response_id"), |home| Reference::At(Home(home)));
         }
         if let Some(id) = &state.conversation {
-            // Conversations are made without the gateway: one belongs to the owner who uses it first.
+            // Conversations are created outside the gateway: each belongs to the owner that uses it first.
             let own = self.stored.get(self.conversation(id, Some(caller)));
             let is_used = self.stored.get(self.conversation(id, None)).is_some();
             return match own {
@@ -136,7 +137,7 @@ impl Homes {
         home.map_or(Reference::Nothing, Reference::At)
     }
 
-    /// For another owner the same response is unknown.
+    /// Hashes a response id with its owner, so that other owners cannot find it.
     fn response(&self, id: &str, caller: &Access) -> u64 {
         self.hasher.hash_one((owner(caller), id))
     }
@@ -158,7 +159,7 @@ impl Homes {
         (same && kept != 0).then_some(Home(home))
     }
 
-    /// The slot is chosen by the bits of a hash that it does not keep.
+    /// Returns the slot of a hash. The hash bits that select the slot are not stored in it.
     fn slot(&self, hash: u64) -> Option<&AtomicU64> {
         self.slots.get(self.place(hash)?)
     }
@@ -168,7 +169,7 @@ impl Homes {
     }
 }
 
-/// Whose responses are those of `caller`: its project's, or its key's where it has none.
+/// Returns the owner of the responses of `caller`: its project, or its key if it has no project.
 fn owner(caller: &Access) -> (bool, &str) {
     match &caller.project {
         Some(project) => (true, project.as_str()),
@@ -176,12 +177,12 @@ fn owner(caller: &Access) -> (bool, &str) {
     }
 }
 
-/// The half of a hash that is kept beside tokens.
+/// Returns the half of a hash that is stored beside the token count.
 fn half(hash: u64) -> u64 {
     hash << TOKENS_BITS
 }
 
-/// The beginning of what stands after the name found at `at`.
+/// Returns the first bytes of the string value that follows the member name found at `at`.
 fn sample(text: &[u8], at: usize) -> Option<&[u8]> {
     let after = text.get(at.checked_add(NAME.len())?..)?.trim_ascii_start().strip_prefix(b":")?;
     after.trim_ascii_start().strip_prefix(b"\"")?.get(..SAMPLE_BYTES)

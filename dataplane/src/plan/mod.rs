@@ -1,4 +1,4 @@
-//! Selector, capabilities and affinity to an ordered list of candidates.
+//! Resolves a selector and orders its targets by capabilities and affinity.
 
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
@@ -20,22 +20,22 @@ mod affinity;
 pub(crate) mod home;
 mod recent;
 
-/// What a request needs of a target.
+/// Requirements of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs<'a> {
     pub(crate) dialect: Dialect,
-    /// Only the first target listed will do, even if it is down (EMB-1).
+    /// Only the first target listed may be used, even if it is down (EMB-1).
     pub(crate) single: bool,
     pub(crate) vision: bool,
     pub(crate) affinity_key: Option<&'a str>,
-    /// What the request refers to at a provider.
+    /// Provider state that the request refers to.
     pub(crate) reference: Reference,
     pub(crate) homes: &'a Homes,
     pub(crate) demand: Demand<'a>,
     pub(crate) access: &'a Access,
 }
 
-/// What the selector means to this caller (SEL-1, SEL-3).
+/// Resolves the selector for this caller (SEL-1, SEL-3).
 pub(crate) fn select(snapshot: &Snapshot, selector: &str, access: &Access) -> Result<Route, Fault> {
     let route = match snapshot.routes.get(selector) {
         Some(ambiguous @ Route::Ambiguous(_)) => authorize::usable(access, ambiguous),
@@ -48,8 +48,8 @@ pub(crate) fn select(snapshot: &Snapshot, selector: &str, access: &Access) -> Re
     })
 }
 
-/// The targets that can serve the request, in the order in which they are to be tried (FAIL-2, CHAT-2, AUTH-2,
-/// AUTH-4). Those passed over go to `skip`.
+/// Returns the targets that can serve the request, in the order of the attempts (FAIL-2, CHAT-2, AUTH-2, AUTH-4).
+/// `skip` is called for each of the others.
 pub(crate) fn order<'a>(
     route: &'a Route,
     needs: Needs<'_>,
@@ -59,7 +59,7 @@ pub(crate) fn order<'a>(
     let listed = route.targets();
     let listed = listed.get(..1).filter(|_| needs.single).unwrap_or(listed);
     let mut candidates = Vec::with_capacity(listed.len());
-    // Of the targets passed over, the one that got furthest says why there is none.
+    // If all targets are skipped, the error reports the reason that ranks highest.
     let mut nearest = None;
     for target in listed {
         let refusal = authorize::refusal(needs.access, endpoint, target)
@@ -104,7 +104,7 @@ const AWAY: &str = "The request refers to a response, or to encrypted reasoning,
     selector now. Send the conversation without it.";
 
 impl Needs<'_> {
-    /// The member of the request that refers to something at a provider.
+    /// Returns the name of the member that refers to provider state.
     fn referring_member(&self) -> &'static str {
         let state = &self.demand.head.state;
         match (&state.previous_response_id, &state.conversation) {
@@ -129,7 +129,7 @@ impl Needs<'_> {
     }
 }
 
-/// Why no target is left, the most telling reason last.
+/// Reasons why no target is left, in ascending order of precedence for the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Nearest {
     Nothing,

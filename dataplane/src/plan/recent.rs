@@ -1,17 +1,17 @@
-//! A table of fixed size from hashes to small numbers, without a lock, in which the newest entries win. Its memory is
-//! taken when the first entry is put in.
+//! Lock-free table of fixed size from hashes to small numbers; new entries replace the oldest. Its memory is allocated
+//! at the first insertion.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Entries that share a place; the oldest of them goes.
+/// Entries per bucket; an insertion evicts the oldest.
 const WAYS: usize = 4;
-/// Bits of a hash that choose a place; an entry holds the others.
+/// Bits of a hash that select the bucket; an entry stores the others.
 const PLACE_BITS: u32 = 18;
-/// Bits of an entry that hold the number.
+/// Bits of an entry that store the number.
 pub(super) const NUMBER_BITS: u32 = 16;
 
-/// See the module. It holds about a million entries in 8 MiB.
+/// Set-associative table from hashes to 16-bit numbers: about a million entries in 8 MiB.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     places: OnceLock<Box<[[AtomicU64; WAYS]]>>,
@@ -24,7 +24,7 @@ impl Recent {
         if find(ways, hash) == Some(number) {
             return;
         }
-        // Two that shift at the same time may lose an entry, which then is as if it had been the oldest.
+        // Concurrent insertions may lose an entry, which is then treated as evicted.
         let mut next = (hash << NUMBER_BITS) | u64::from(number);
         for way in ways {
             next = way.swap(next, Ordering::Relaxed);
@@ -40,7 +40,7 @@ fn place(hash: u64) -> Option<usize> {
     usize::try_from(hash >> (u64::BITS - PLACE_BITS)).ok()
 }
 
-/// The number of the newest entry with this hash.
+/// Returns the number of the newest entry with this hash.
 fn find(ways: &[AtomicU64; WAYS], hash: u64) -> Option<u16> {
     let entries = ways.iter().map(|way| way.load(Ordering::Relaxed));
     let mut same =

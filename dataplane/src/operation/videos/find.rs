@@ -1,4 +1,4 @@
-//! From the id of an operation to the target that has it.
+//! Resolves an operation's id to the target that runs the operation.
 
 use std::sync::Arc;
 
@@ -17,15 +17,16 @@ use crate::admit::authorize;
 use crate::error::Fault;
 use crate::server::body::Held;
 
-/// An operation that a client knows, by its id.
+/// An operation whose id a client sent.
 #[derive(Debug)]
 pub(in crate::operation) struct Known {
     pub(super) operation: String,
     pub(super) started: Started,
 }
 
-/// What `body` asks for, and the selector's route, cut down to the target that has it. It must still be one that the
-/// caller may use through this selector; order, circuits and rest do not matter, because no other target will do.
+/// Returns the operation that `body` asks about, and the selector's route reduced to the target that runs it. The
+/// caller must still be allowed to use this target through the selector; target order and circuits are ignored, because
+/// no other target has the operation.
 pub(in crate::operation) fn holder(
     asked: Asked<'_>,
     head: &Head,
@@ -60,7 +61,8 @@ fn cut(route: &Route, started: &Started, access: &Access) -> Option<Route> {
     })
 }
 
-/// Nothing tells an operation of somebody else from one that is gone.
+/// Returns the same error for operations of other projects and for expired ones, so that clients cannot distinguish
+/// them.
 pub(super) fn unknown() -> Fault {
     Fault::new(ErrorKind::OperationNotFound, UNKNOWN).param("operation")
 }

@@ -1,9 +1,8 @@
-//! Videos (VID-1): a start is answered with the sealed id of an operation, and a request with that id, by the same path
-//! and selector, with how far it is.
+//! Videos (VID-1): the answer to a start contains the sealed id of an operation; a request with that id, to the same
+//! path and selector, returns its progress.
 //!
-//! Nothing is kept here: the id itself says which target has the operation and whose it is. A start goes through the
-//! pipeline of every request that asks a model, and is the one that is recorded and counted; asking how far it is costs
-//! nothing.
+//! The gateway keeps no state: the id itself contains the target that runs the operation and its owner. A start goes
+//! through the same pipeline as every request to a model, and is recorded and counted; polling costs nothing.
 
 mod find;
 mod place;
@@ -33,7 +32,7 @@ use crate::relay::Reply;
 use crate::server::body::{Held, Inbound};
 use wire::request::Head;
 
-/// Answers one request.
+/// Handles one request.
 pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
     let times = (Instant::now(), clock::unix_ms());
     let (head, body) = read(asked, incoming, asked.exchange.worker().plane.settings.body_bytes_max).await?;
@@ -59,7 +58,7 @@ async fn start(
     }
 }
 
-/// The answer to a start that a target has taken.
+/// Returns the answer to a start that a target has accepted.
 fn started(asked: Asked<'_>, served: Served, mut record: Record) -> Result<Response<Reply>, Fault> {
     let Served { success, target, adapted_from, attempts, notices, .. } = served;
     let name = match &success.begun {
@@ -110,7 +109,7 @@ fn json(body: Bytes) -> Response<Reply> {
     response
 }
 
-/// When a client is to ask how far a video is: they take a minute or more.
+/// Recommended polling interval for clients: videos take a minute or more.
 const POLL_AFTER: Duration = Duration::from_secs(10);
 const UNSEALED: &str = "The provider has begun the video, but its operation cannot be given an id. It cannot be asked for, and \
     may be billed all the same.";

@@ -1,4 +1,4 @@
-//! Where a video may be fetched from: the provider's own address, which is the one that its credential is for.
+//! Decides where a video may be fetched from: only the provider's own origin receives its credential.
 
 use http::Uri;
 use http::uri::PathAndQuery;
@@ -6,17 +6,17 @@ use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
 use crate::attempt::secrets;
 
-/// What an address is.
+/// Classification of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A path of the provider's own: it is fetched, with the credential.
+    /// A path on the provider's own origin; it is fetched with the credential.
     Own(PathAndQuery),
-    /// Somewhere else. It is never fetched: the client gets the address.
+    /// An address elsewhere. The gateway never fetches it; the client gets the address.
     Elsewhere(String),
 }
 
-/// What `address`, which `provider` has named, is. None where nobody can do anything with it, or where it holds the
-/// provider's credential.
+/// Classifies `address`, as received from `provider`. Returns `None` if it is invalid or unsupported, or if it contains
+/// the provider's credential.
 pub(super) fn place(provider: &ProviderInstance, address: &str) -> Option<Place> {
     let InstanceReach::Network(origin) = &provider.reach else { return None };
     if address.len() > ADDRESS_BYTES_MAX
@@ -45,7 +45,7 @@ pub(super) fn place(provider: &ProviderInstance, address: &str) -> Option<Place>
     }
 }
 
-/// Whether `uri` has the scheme, the host and the port of `origin`.
+/// Returns true if `uri` has the scheme, host and port of `origin`.
 fn is_of(origin: &Origin, uri: &Uri) -> bool {
     let tls = uri.scheme_str() == Some("https");
     let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');

@@ -1,5 +1,5 @@
-//! How far an operation is. Only the target that has it is asked, whatever its circuit says; nothing is reserved and
-//! nothing recorded.
+//! Polls an operation. Only the target that runs it is asked, even if its circuit is open; nothing is reserved or
+//! recorded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::server::body::Held;
 use crate::upstream::request::{ANYTHING, Draft, JSON, Way};
 use crate::upstream::{self, Answer, AnswerBody};
 
-/// Answers one request.
+/// Handles one request.
 pub(super) async fn serve(asked: Asked<'_>, head: &Head, body: Held) -> Result<Response<Reply>, Fault> {
     let (known, route) = holder(asked, head, &body)?;
     drop(body);
@@ -80,7 +80,7 @@ impl Poll<'_> {
         }
     }
 
-    /// Asks the target. What its answer takes of memory is counted for as long as it is held.
+    /// Polls the target. The returned room accounts for the memory of its answer.
     async fn state(&self) -> Result<(VideoState, Room), Fault> {
         let (name, model) = (&self.known.started.name, self.target.model.id.as_str());
         let draft = match (self.path(Call::Poll, name), self.path(Call::PollByPost, model)) {
@@ -112,7 +112,7 @@ impl Poll<'_> {
         Ok((state, room))
     }
 
-    /// The video at an address that the target has named.
+    /// Returns the video at an address that the target has sent.
     async fn at(&self, address: &str, media_type: &str) -> Result<Response<Reply>, Fault> {
         match place(&self.target.provider, address) {
             Some(Place::Own(path)) => self.fetch(path, media_type).await,
@@ -123,8 +123,8 @@ impl Poll<'_> {
         }
     }
 
-    /// The bytes at a path of the target's own. A redirect is followed within its origin, which is no other
-    /// destination and no other holder of the credential; whatever lies elsewhere is the client's to fetch.
+    /// Fetches a path on the target's own origin. Redirects are followed only within this origin, so no other host
+    /// receives the credential; the client gets any other address to fetch itself.
     async fn fetch(&self, path: PathAndQuery, usual_type: &str) -> Result<Response<Reply>, Fault> {
         let mut path = path;
         for _ in 0..=REDIRECTS_MAX {
@@ -149,7 +149,8 @@ impl Poll<'_> {
         Err(self.invalid("it redirects again and again"))
     }
 
-    /// An answer whose body is the video. Its first bytes are waited for, so that what is none is still an error.
+    /// Relays an answer whose body is the video. It waits for the first bytes, so that an empty body is still an error
+    /// response.
     async fn inline(&self, mut answer: Answer, usual_type: &str) -> Result<Response<Reply>, Fault> {
         let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
         if content_type.is_some_and(|given| given.starts_with("text/") || given.contains("json")) {
@@ -203,7 +204,7 @@ impl Poll<'_> {
         piece.map_err(|_| self.late())?.transpose().map_err(|_| self.invalid("it broke off"))
     }
 
-    /// All of a body that must be understood.
+    /// Reads a body completely, for parsing.
     async fn whole(&self, body: &mut AnswerBody) -> Result<(Bytes, Room), Fault> {
         let mut room = Room::new(&self.asked.exchange.worker().plane);
         let mut whole = BytesMut::new();
@@ -219,7 +220,7 @@ impl Poll<'_> {
         Ok((whole.freeze(), room))
     }
 
-    /// What the client reads where the target answered with an error.
+    /// Returns the client's error for an error answer of the target.
     async fn refused(&self, mut answer: Answer) -> Fault {
         if matches!(answer.status, 404 | 410) {
             return unknown();
@@ -261,14 +262,14 @@ impl Poll<'_> {
     }
 }
 
-/// Bytes of an answer that is read as a whole. Vertex AI without a bucket sends the video inside it: the longest and
-/// sharpest that it makes take about 60 MB, 80 MB in base64.
+/// Maximum bytes of an answer that is read completely. Vertex AI without a bucket sends the video inside the answer:
+/// the largest videos take about 60 MB, or 80 MB in base64.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
-/// A larger answer is read beside the thread that serves others.
+/// Answers larger than this, in bytes, are parsed on a blocking thread.
 const READ_HERE_BYTES_MAX: u64 = 256 << 10;
-/// Redirects one after the other.
+/// Maximum number of consecutive redirects.
 const REDIRECTS_MAX: u32 = 3;
-/// The longest wait that is passed on to a client.
+/// Maximum `Retry-After` passed on to a client.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 const FULL: &str = "The gateway holds as many bodies as it may. The video is still there: ask again.";
 const NO_PLACE: &str = "the address of the video is none that can be read";
