@@ -1,4 +1,4 @@
-//! What one event of a chat stream means, and what becomes of it.
+//! Interprets the events of a chat stream and decides how each is forwarded.
 
 use std::ops::Range;
 
@@ -15,13 +15,12 @@ use crate::stream::{StreamOptions, StreamState, Trouble};
 
 /// Judges events one after the other.
 ///
-/// Members are recognised by their plain names; after the first output one that is written with `\u` escapes
-/// is not seen.
+/// Members are recognised by their plain names. After the first output, a name written with `\u` escapes may be missed.
 #[derive(Debug, Default)]
 pub(crate) struct ChatJudge {
     options: StreamOptions,
     state: StreamState,
-    /// Which of the known text members held the last text.
+    /// The index of the text member that contained the last text.
     text_key: Option<usize>,
 }
 
@@ -82,14 +81,15 @@ impl ChatJudge {
         Self { options, ..Self::default() }
     }
 
-    /// Where the text of a chunk stands that holds nothing else, if text stood there before.
+    /// Returns the range of the text in a chunk that contains only text, under the same member as the text before.
     #[inline]
     fn plain_text(&self, data: &[u8]) -> Option<Range<usize>> {
         let key = self.text_key().filter(|_| data.first() == Some(&b'{'))?;
         if needs_a_look(data) { None } else { text_span(data, key) }
     }
 
-    /// The SDKs stop reading at `[DONE]`. What comes after it passes, but for an error that might quote a key.
+    /// Judges an event after `[DONE]`, where the SDKs stop reading. It passes, unless it is an error, which might quote
+    /// a key.
     fn after_done(&self, data: &[u8]) -> EventVerdict {
         let is_error = may_be_error(data) && ChatScan::of(data).is_ok_and(|seen| seen.error().is_some());
         if is_error { EventVerdict::Last(None) } else { self.opaque(data) }
@@ -124,7 +124,7 @@ impl ChatJudge {
         }
     }
 
-    /// Notes what a chunk without an error holds.
+    /// Records the facts of a chunk without an error.
     fn note_seen(&mut self, seen: &ChatFindings) -> EventVerdict {
         self.state.usage = seen.token_counts().or(self.state.usage);
         self.state.extras.replace_by(seen.extras());
@@ -138,7 +138,7 @@ impl ChatJudge {
         if usage_only && self.options.drop_usage_only { EventVerdict::Drop } else { EventVerdict::Pass }
     }
 
-    /// Adds to the `usage` that stands in `data`, without the space before it, the names of OpenAI's that it lacks.
+    /// Adds OpenAI's missing names to the `usage` at this range of `data`, which does not count leading white space.
     #[cold]
     fn name_usage(data: &[u8], usage: &Range<usize>) -> EventVerdict {
         let before = data.len().saturating_sub(data.trim_ascii_start().len());
@@ -149,7 +149,7 @@ impl ChatJudge {
         }
     }
 
-    /// An error event ends the stream. It keeps its bytes unless they give something away.
+    /// Ends the stream with an error event. The event keeps its bytes unless they contain secrets.
     fn error(&mut self, data: &[u8]) -> EventVerdict {
         let Some(mut value) = tree(data) else { return self.unreadable_error() };
         let secrets = self.options.known();
@@ -158,7 +158,7 @@ impl ChatJudge {
         if changed { EventVerdict::Last(Some(event_of(&value))) } else { EventVerdict::LastPass }
     }
 
-    /// An error that is too large, or nested too deeply, to be read.
+    /// Ends the stream with an error that is too large, or too deeply nested, to be parsed.
     fn unreadable_error(&mut self) -> EventVerdict {
         let error = StreamError { message: StreamError::UNREADABLE.to_owned(), ..StreamError::default() };
         let event = event_of(&error.to_value());
@@ -166,8 +166,8 @@ impl ChatJudge {
         EventVerdict::Last(Some(event))
     }
 
-    /// An error in a shape that SDKs do not know as one, an array for example, or `{"detail": ..}`: it becomes
-    /// one that they do.
+    /// Ends the stream with an error in a shape that SDKs do not recognise, such as an array or `{"detail": ..}`; it is
+    /// rewritten as a standard one.
     fn odd_error(&mut self, data: &[u8]) -> EventVerdict {
         let secrets = self.options.known();
         let Some(error) = tree(data).as_ref().and_then(StreamError::of_document) else {
@@ -179,7 +179,7 @@ impl ChatJudge {
         EventVerdict::Last(Some(event))
     }
 
-    /// Data that means nothing to us: it may still give something away.
+    /// Judges data of an unknown shape, which may still contain secrets.
     fn opaque(&self, data: &[u8]) -> EventVerdict {
         if data.first() == Some(&b'{') && self.state.content {
             return EventVerdict::Pass;
@@ -188,7 +188,7 @@ impl ChatJudge {
     }
 }
 
-/// Cleans every member but the model's output.
+/// Sanitizes every member except the model's output.
 fn sanitize_diagnostics(value: &mut Value, secrets: &[&str]) -> bool {
     let Some(members) = value.as_object_mut() else { return false };
     let mut changed = false;

@@ -1,25 +1,25 @@
-//! The end of a chat answer: the one rule for every reader of `finish_reason` that has to understand it.
+//! The end of a chat answer: the single interpretation of `finish_reason`.
 //!
-//! An answer that failed or was aborted is never a complete one, whatever it holds.
+//! An answer that failed or was aborted is never complete, regardless of its content.
 
 use crate::envelope::StreamError;
 
 /// The meaning of a `finish_reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FinishReason {
-    /// The model ended by itself, or called tools. Reasons that are not known here are taken for this.
+    /// The model ended by itself, or called tools. Unknown reasons count as this one.
     Stop,
-    /// The bound of the answer's tokens was reached.
+    /// The limit of the answer's tokens was reached.
     Length,
     /// The model's context window was full (Mistral's `model_length`).
     ContextFull,
-    /// A filter cut the answer.
+    /// A filter cut off the answer.
     Filtered,
     /// The model or its server failed.
     Failed(FinishFailure),
 }
 
-/// Why an answer failed.
+/// The reason why an answer failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FinishFailure {
     /// `error` (OpenRouter, Mistral).
@@ -31,7 +31,7 @@ pub(crate) enum FinishFailure {
 }
 
 impl FinishReason {
-    /// The meaning of `reason`; `None` if it is empty.
+    /// Returns the meaning of `reason`; `None` if it is empty.
     pub(crate) fn of(reason: &[u8]) -> Option<Self> {
         Some(match reason {
             b"" => return None,
@@ -45,12 +45,12 @@ impl FinishReason {
         })
     }
 
-    /// Returns true if a limit cut the answer.
+    /// Returns true if a limit cut off the answer.
     pub(crate) fn is_cut(self) -> bool {
         matches!(self, Self::Length | Self::ContextFull)
     }
 
-    /// The failure, if the answer failed.
+    /// Returns the failure, if the answer failed.
     pub(crate) fn failure(self) -> Option<FinishFailure> {
         match self {
             Self::Failed(failure) => Some(failure),
@@ -60,7 +60,7 @@ impl FinishReason {
 }
 
 impl FinishFailure {
-    /// The error that a client reads in place of the end.
+    /// Returns the error that a client receives in place of the end.
     pub(crate) fn error(self) -> StreamError {
         let (message, status) = match self {
             Self::Error => ("The upstream ended its answer with an error that it did not name.", 502),

@@ -1,7 +1,7 @@
-//! Tells from a few substring searches whether a chunk must be looked at more closely.
+//! Decides by a few substring searches whether a chunk must be parsed.
 //!
-//! A chunk that holds nothing but output is never parsed. A member's name is searched for with its quotes, which
-//! never stand unescaped inside a string, so that text about usage or errors costs nothing but a closer look.
+//! A chunk that contains only output is never parsed. Names of members are searched for with their quotes, which are
+//! always escaped inside a string, so text about usage or errors causes at most a needless parse.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -13,24 +13,24 @@ use crate::json::text_length;
 
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
 static ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"error\""));
-/// The end of both `"error"` and `"service_tier"`.
+/// The common end of `"error"` and `"service_tier"`.
 static NAME_END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"r\""));
 static FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"finish_reason\""));
 static TEXTS: LazyLock<[Finder<'static>; 5]> =
     LazyLock::new(|| TEXT_KEYS.map(|key| Finder::new(&format!("\"{key}\"")).into_owned()));
 
-/// Whether `payload` may hold usage, an error or a finish reason.
+/// Returns true if `payload` may contain usage, an error or a finish reason.
 pub(super) fn needs_a_look(payload: &[u8]) -> bool {
     has_value(&USAGE, payload) || has_value(&FINISH, payload) || has_value(&ERROR, payload)
 }
 
-/// Whether `payload` may hold an error.
+/// Returns true if `payload` may contain an error.
 pub(super) fn may_be_error(payload: &[u8]) -> bool {
     has_value(&ERROR, payload)
 }
 
-/// Returns true if the name of an error, or of a service tier in the first `tier_until` bytes, stands in `body`. Both
-/// names are found in one pass.
+/// Returns true if `body` contains the name of an error, or that of a service tier in its first `tier_until` bytes.
+/// Both names are found in one pass.
 pub(super) fn names_error_or_tier(body: &[u8], tier_until: usize) -> bool {
     places(&NAME_END, body).any(|at| {
         let name = body.get(..at.saturating_add(NAME_END.needle().len())).unwrap_or_default();
@@ -38,7 +38,7 @@ pub(super) fn names_error_or_tier(body: &[u8], tier_until: usize) -> bool {
     })
 }
 
-/// Where in `payload` the raw text stands under the given one of [`TEXT_KEYS`]. `None` if there is no text there.
+/// Returns the range of the raw text in `payload` under the given one of [`TEXT_KEYS`]. `None` if there is no text.
 pub(super) fn text_span(payload: &[u8], key: usize) -> Option<Range<usize>> {
     let finder = TEXTS.get(key)?;
     let after = finder.find(payload)?.saturating_add(finder.needle().len());
@@ -48,7 +48,7 @@ pub(super) fn text_span(payload: &[u8], key: usize) -> Option<Range<usize>> {
     (length > 0).then_some(start..start.wrapping_add(length))
 }
 
-/// Whether the name stands in `payload` with anything but null after it.
+/// Returns true if `payload` contains the name with a value other than null.
 fn has_value(name: &Finder<'static>, payload: &[u8]) -> bool {
     places(name, payload).any(|at| {
         let rest = payload.get(at.saturating_add(name.needle().len())..).unwrap_or_default();
@@ -56,8 +56,8 @@ fn has_value(name: &Finder<'static>, payload: &[u8]) -> bool {
     })
 }
 
-/// Where `name` stands in `text`, in order. `Finder::find_iter` would first copy the finder, which is larger than most
-/// chunks.
+/// Returns the positions of `name` in `text`, in order. `Finder::find_iter` would first copy the finder, which is
+/// larger than most chunks.
 pub(super) fn places<'a>(name: &'a Finder<'static>, text: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
     let mut from = 0_usize;
     std::iter::from_fn(move || {

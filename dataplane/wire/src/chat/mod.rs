@@ -1,4 +1,4 @@
-//! The chat dialect: OpenAI's chat completions, and what other vendors make of them.
+//! The chat dialect: OpenAI's chat completions, and the variants of other vendors.
 
 mod answer;
 mod chunk;
@@ -21,7 +21,7 @@ pub use crate::envelope::StreamError;
 use crate::passing::PassingStream;
 use crate::stream::{AnswerStream, StreamOptions};
 
-/// A native chat stream on its way to the client.
+/// Returns the relay of a native chat stream to the client.
 pub fn stream(options: StreamOptions) -> impl AnswerStream + use<> {
     PassingStream::new(chunk::ChatJudge::new(options))
 }

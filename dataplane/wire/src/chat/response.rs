@@ -1,4 +1,4 @@
-//! A unary chat answer, read while it streams through, or at once when it is short.
+//! Reads a unary chat answer, in pieces while it is relayed, or at once if it is short.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -12,12 +12,12 @@ use super::named;
 use crate::envelope::StreamError;
 use crate::passing::{TextChange, WholeAnswer};
 
-/// Reads an answer of any size in pieces and keeps none of it but its usage and error.
+/// Reads an answer of any size in pieces and keeps only its usage and error.
 #[derive(Debug, Default)]
 pub(crate) struct ChatAnswerScan {
     answer: ChatScan,
     broken: bool,
-    /// The beginning of a `usage` whose end has not come, and where in the answer it stands.
+    /// The beginning of an incomplete `usage`, and its position in the answer.
     held: Vec<u8>,
     held_from: usize,
 }
@@ -28,8 +28,8 @@ impl ChatAnswerScan {
         self.broken = self.broken || self.answer.push(piece).is_err();
     }
 
-    /// Reads the next piece and appends it to `out`, with OpenAI's names in its `usage`. Only a `usage` that a cut goes
-    /// through is held back.
+    /// Reads the next piece and appends it to `out`, with OpenAI's names added to its `usage`. Only a `usage` that is
+    /// split across pieces is held back.
     pub(crate) fn pass(&mut self, piece: Bytes, out: &mut Vec<Bytes>) {
         let before = self.answer.read_bytes();
         self.push(&piece);
@@ -68,14 +68,14 @@ impl ChatAnswerScan {
         push_some(text, out);
     }
 
-    /// Appends to `out` what is held back of an answer that has broken off.
+    /// Appends the held-back bytes of an answer that broke off to `out`.
     pub(crate) fn release(&mut self, out: &mut Vec<Bytes>) {
         if !self.held.is_empty() {
             out.push(std::mem::take(&mut self.held).into());
         }
     }
 
-    /// The answer has ended.
+    /// Returns the facts of the answer after its end.
     pub(crate) fn finish(&self) -> WholeAnswer {
         let seen = &self.answer.seen;
         let error = seen.error().map(|raw| {
@@ -93,7 +93,7 @@ impl ChatAnswerScan {
     }
 }
 
-/// `body` with OpenAI's names in the `usage` that stands at `part`.
+/// Returns `body` with OpenAI's names added to the `usage` at `part`.
 #[cold]
 pub(crate) fn with_names(body: Bytes, part: Range<usize>) -> Bytes {
     match body.get(part.clone()).and_then(named) {
@@ -102,15 +102,14 @@ pub(crate) fn with_names(body: Bytes, part: Range<usize>) -> Bytes {
     }
 }
 
-/// Reads an answer that is there as a whole. As a rule only its end is parsed, from `usage` on: where the rest names
-/// no error and no service tier, that is all that is asked of it. `output_bytes` is then 0, because the tokens are
-/// counted.
+/// Reads a complete answer. Usually only its end is parsed, from `usage` on, which is enough if the rest contains no
+/// error and no service tier. `output_bytes` is then 0, because the tokens are counted.
 pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
     if body.trim_ascii_start().first() == Some(&b'{')
         && let Some((before, end)) = last_usage(body).and_then(|at| body.split_at_checked(at))
         && !names_error_or_tier(body, before.len())
-        // In a string its quotes would be escaped, so this is a member; that the end alone is an object proves
-        // that it is one of the outermost.
+        // Inside a string the quotes would be escaped, so this is a member; since the rest parses as the end of an
+        // object, the member is at the top level.
         && matches!(before.trim_ascii_end().last(), Some(b'{' | b','))
     {
         let mut scan = ChatAnswerScan { answer: ChatScan::of_members(), ..ChatAnswerScan::default() };
@@ -126,15 +125,15 @@ pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
     read_whole(body)
 }
 
-/// The same with all of it parsed.
+/// Reads a complete answer, parsing all of it.
 pub(crate) fn read_whole(body: &[u8]) -> WholeAnswer {
     let mut scan = ChatAnswerScan::default();
     scan.push(body);
     scan.finish()
 }
 
-/// Where the last `usage` stands. The search backwards is the slower one, and nearly always needless: not much comes
-/// after it.
+/// Returns the position of the last `usage`. The search backwards is slower and rarely needed, because little follows
+/// `usage`.
 fn last_usage(body: &[u8]) -> Option<usize> {
     const NAME: &[u8] = br#""usage":"#;
     static FORWARDS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(NAME));
@@ -144,7 +143,7 @@ fn last_usage(body: &[u8]) -> Option<usize> {
     in_tail.map(|at| near.wrapping_add(at)).or_else(|| BACKWARDS.rfind(body))
 }
 
-/// What mostly holds all of an answer's usage.
+/// The length of an answer's end that usually contains all of its usage.
 const TAIL_BYTES: usize = 512;
 
 fn push_some(text: Bytes, out: &mut Vec<Bytes>) {

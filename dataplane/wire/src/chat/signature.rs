@@ -1,4 +1,4 @@
-//! Gemini's signatures in chat, as its own chat endpoint hands them out with calls and messages.
+//! Gemini's signatures of thoughts, as its chat endpoint attaches them to calls and messages.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -14,7 +14,7 @@ struct SignedContent {
     thought_signature: Option<String>,
 }
 
-/// The signature in an `extra_content`.
+/// Returns the signature in an `extra_content`.
 pub(crate) fn thought_signature(extra_content: &RawValue) -> Option<String> {
     let extra: Extra = serde_json::from_str(extra_content.get()).ok()?;
     let signed = [extra.google, extra.vertex].into_iter().flatten();

@@ -1,10 +1,10 @@
-//! A unary answer as a stream: some upstreams answer a stream request with a whole completion, which no SDK
-//! that waits for events would see.
+//! Converts a unary answer into a stream: some upstreams answer a stream request with a whole completion, which an SDK
+//! that waits for events would ignore.
 
 use serde_json::{Map, Value, json};
 
-/// The stream that says what the completion `whole` says: a role chunk, the output and the finish reason of each
-/// choice, then usage if the client asked for it, then `[DONE]`. `None` if `whole` is no completion.
+/// Returns the stream equivalent to the completion `whole`: a role chunk, the output and the finish reason of each
+/// choice, then usage if the client requested it, then `[DONE]`. `None` if `whole` is not a completion.
 pub fn synthesize_stream(whole: &[u8], include_usage: bool) -> Option<Vec<u8>> {
     let mut whole: Map<String, Value> = serde_json::from_slice(whole).ok()?;
     let Some(Value::Array(choices)) = whole.remove("choices") else { return None };
@@ -28,10 +28,10 @@ pub fn synthesize_stream(whole: &[u8], include_usage: bool) -> Option<Vec<u8>> {
 }
 
 struct ChunkBuilder {
-    /// The members that every chunk has.
+    /// The members that all chunks share.
     base: Map<String, Value>,
     out: Vec<u8>,
-    /// Chunks before the usage chunk say `"usage":null`.
+    /// True if chunks before the usage chunk contain `"usage":null`.
     usage_null: bool,
 }
 
@@ -71,7 +71,7 @@ impl ChunkBuilder {
     }
 }
 
-/// In a stream each tool call carries its place in the list.
+/// Adds to each tool call its index, which calls of a stream must have.
 fn number(calls: &mut [Value]) {
     for (position, call) in calls.iter_mut().enumerate() {
         if let Some(call) = call.as_object_mut() {

@@ -1,5 +1,4 @@
-//! How the tokens of an answer reach what is noted of it: whole where they come whole, else gathered piece by
-//! piece.
+//! Feeds the JSON tokens of an answer to its findings: whole tokens directly, split ones after collecting their pieces.
 
 use super::seen::{ChatFindings, ChatMember, ChoiceKey, DeltaKey, unescaped};
 use crate::json::{Escapes, JsonPlace, JsonSink, JsonText, JsonWord, KEY_BYTES_MAX, TextLength};

@@ -1,4 +1,4 @@
-//! What is noted of a chat answer, whole or one chunk of a stream, while its tokens go by.
+//! Reads the findings of a chat answer, whole or one chunk of a stream, from its JSON tokens in one pass.
 
 mod listen;
 mod seen;

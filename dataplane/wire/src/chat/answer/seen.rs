@@ -1,5 +1,5 @@
-//! Watches the tokens of a chat answer go by, whole or one chunk of a stream, and notes what the gateway needs:
-//! whether it holds output, an error, a finish reason, and where its usage stands.
+//! The findings of a chat answer, whole or one chunk of a stream: whether it contains output, an error or a finish
+//! reason, and the position of its usage. They are collected from JSON tokens in one pass.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,13 +12,13 @@ use crate::extras::{Extras, term};
 use crate::json::{Escapes, JsonFault, JsonPlace, Scanner, unescape};
 use crate::passing::Capture;
 
-/// Bytes of a `usage` object that is read; a longer one counts as unreadable.
+/// The maximum length in bytes of a `usage` object that is read; a longer one counts as unreadable.
 pub(in crate::chat) const USAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// The depth of the members of a `usage` at the top.
+/// The depth of the members of a top-level `usage`.
 const TOP_USAGE_DEPTH: u32 = 2;
 
-/// The names under which text arrives in a delta. The first few are searched for in later chunks.
+/// The names under which text arrives in a delta. Later chunks are searched for the one that contained the last text.
 pub(in crate::chat) const TEXT_KEYS: [&str; 5] =
     ["content", "reasoning_content", "reasoning", "arguments", "refusal"];
 
@@ -30,35 +30,35 @@ pub(crate) struct ChatScan {
     before: usize,
 }
 
-/// What an answer holds.
+/// The facts that have been read from an answer.
 #[derive(Debug, Default)]
 pub(in crate::chat) struct ChatFindings {
-    /// `choices` is an array.
+    /// True if `choices` is an array.
     pub(in crate::chat) has_choices: bool,
-    /// It has elements.
+    /// True if `choices` has elements.
     pub(in crate::chat) has_choice: bool,
-    /// Output of any sort: text, reasoning, refusal, tool data, audio, images.
+    /// True if there is output of any kind: text, reasoning, refusal, tool data, audio, images.
     pub(in crate::chat) content: bool,
-    /// A finish reason that is not null.
+    /// True if there is a finish reason other than null.
     pub(in crate::chat) finished: bool,
-    /// Raw bytes of output strings.
+    /// Bytes of text in output strings, with escapes decoded.
     pub(in crate::chat) text_bytes: u64,
-    /// Which of [`TEXT_KEYS`] held text last.
+    /// The index in [`TEXT_KEYS`] of the member that contained text last.
     pub(in crate::chat) text_key: Option<usize>,
-    /// Top-level members that errors of odd shapes have: `message`, `detail`, `object: "error"`.
+    /// True if there are top-level members of non-standard errors: `message`, `detail`, `object: "error"`.
     pub(in crate::chat) odd: bool,
     usage: ChatUsage,
-    /// Where the last `usage` at the top stands, if it lacks names of OpenAI's.
+    /// The range of the last top-level `usage`, if it lacks some of OpenAI's names.
     pub(in crate::chat) unnamed: Option<Range<usize>>,
-    /// Of Groq, or in a choice.
+    /// The `usage` of Groq, or of a choice.
     inner_usage: ChatUsage,
     extras: Extras,
     duration_ms: u64,
     error: Capture,
 
-    /// The `usage` object that is open.
+    /// Reads the open `usage` object.
     pub(super) reader: UsageReader,
-    /// The depth of its members; 0 if none is open.
+    /// The depth of the members of the open `usage` object; 0 if none is open.
     pub(super) reading_depth: u32,
     reading_from: usize,
     pub(super) top: ChatMember,
@@ -72,10 +72,10 @@ pub(in crate::chat) struct ChatFindings {
     pub(super) escapes: Escapes,
 }
 
-/// What one `usage` member came to.
+/// The result of one `usage` member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ChatUsage {
-    /// It was an object.
+    /// True if the member was an object.
     is_object: bool,
     counts: Option<TokenCounts>,
 }
@@ -90,7 +90,7 @@ pub(super) enum ChatMember {
     Error,
     Object,
     Tier,
-    /// The length of a transcribed sound.
+    /// The length of transcribed audio, in seconds.
     Duration,
 }
 
@@ -101,7 +101,7 @@ pub(super) enum ChoiceKey {
     Delta,
     Finish,
     Text,
-    /// Moonshot reports usage in the choice.
+    /// The `usage` of a choice, as Moonshot sends it.
     Usage,
 }
 
@@ -109,14 +109,14 @@ pub(super) enum ChoiceKey {
 pub(super) enum DeltaKey {
     #[default]
     Other,
-    /// One of [`TEXT_KEYS`].
+    /// The index of one of [`TEXT_KEYS`].
     Text(usize),
     /// Other output.
     Output,
 }
 
 impl ChatScan {
-    /// A scan of the last members of an answer; those before them are not read.
+    /// Creates a scan of the last members of an answer, without those before them.
     pub(in crate::chat) fn of_members() -> Self {
         Self { scanner: Scanner::of_members(), ..Self::default() }
     }
@@ -128,12 +128,12 @@ impl ChatScan {
         result
     }
 
-    /// Bytes that have been read.
+    /// Returns the number of bytes read so far.
     pub(in crate::chat) fn read_bytes(&self) -> usize {
         self.before
     }
 
-    /// What one whole document holds, or that it is not JSON.
+    /// Reads a complete document; fails if it is not JSON.
     pub(in crate::chat) fn of(document: &[u8]) -> Result<ChatFindings, JsonFault> {
         let mut answer = Self::default();
         answer.push(document)?;
@@ -141,19 +141,19 @@ impl ChatScan {
         Ok(answer.seen)
     }
 
-    /// Returns a fault unless the answer is whole.
+    /// Returns a fault if the answer is incomplete.
     pub(in crate::chat) fn finish(&self) -> Result<(), JsonFault> {
         self.scanner.finish()
     }
 }
 
 impl ChatFindings {
-    /// The last usage in it.
+    /// Returns the counts of the last usage.
     pub(in crate::chat) fn token_counts(&self) -> Option<TokenCounts> {
         self.usage.counts.or(self.inner_usage.counts)
     }
 
-    /// What it reports beside tokens.
+    /// Returns the reported quantities other than tokens.
     pub(in crate::chat) fn extras(&self) -> Extras {
         let mut extras = self.extras.clone();
         if !self.has_choices {
@@ -162,17 +162,17 @@ impl ChatFindings {
         extras
     }
 
-    /// Whether a `usage` object stands at the top.
+    /// Returns true if there is a `usage` object at the top level.
     pub(in crate::chat) fn has_usage(&self) -> bool {
         self.usage.is_object
     }
 
-    /// The raw `error` value, unless it is one that the official SDKs pass over: null, false, 0, "", [] or {}.
+    /// Returns the raw `error` value, unless it is one that the official SDKs ignore: null, false, 0, "", [] or {}.
     pub(in crate::chat) fn error(&self) -> Option<&[u8]> {
         self.error.truthy()
     }
 
-    /// Whether an error has begun in a document that has not ended.
+    /// Returns true if an error has begun in an incomplete document.
     pub(in crate::chat) fn error_begun(&self) -> bool {
         self.error.begun()
     }
@@ -230,12 +230,12 @@ impl ChatFindings {
         self.reading_depth = 0;
     }
 
-    /// Where the `usage` at the top begins that has not ended.
+    /// Returns the position of the top-level `usage` that is open.
     pub(in crate::chat) fn usage_open(&self) -> Option<usize> {
         (self.reading_depth == TOP_USAGE_DEPTH).then_some(self.reading_from)
     }
 
-    /// Below a member of a delta that is output.
+    /// Returns true below a member of a delta that is output.
     #[inline]
     fn in_output(&self) -> bool {
         self.top == ChatMember::Choices
@@ -267,7 +267,7 @@ impl ChatFindings {
         }
     }
 
-    /// A string that means `length` bytes of text, and is written beginning with `taken`, has ended.
+    /// Processes the end of a string whose text is `length` bytes long and whose raw form begins with `taken`.
     #[inline]
     pub(super) fn text_value_ends(&mut self, depth: u32, length: usize, taken: &[u8]) {
         if self.top != ChatMember::Choices {
@@ -322,10 +322,10 @@ impl ChatFindings {
     }
 }
 
-/// `arguments` in [`TEXT_KEYS`].
+/// The index of `arguments` in [`TEXT_KEYS`].
 const ARGUMENTS: usize = 3;
 
-/// A member's name as it is meant. Almost always that is how it is written.
+/// Returns a member's name without escapes, which names rarely contain.
 #[cold]
 pub(super) fn unescaped(raw: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\\', raw).is_none() {
@@ -375,7 +375,7 @@ impl DeltaKey {
     }
 }
 
-/// A value as a tree; only for errors, which end a stream.
+/// Parses a value into a tree; used only for errors, which end a stream.
 pub(in crate::chat) fn tree(document: &[u8]) -> Option<Value> {
     serde_json::from_slice(document).ok()
 }

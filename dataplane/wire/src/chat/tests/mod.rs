@@ -1,4 +1,4 @@
-//! Tests of the chat dialect, by what they are about.
+//! Tests of the chat dialect, by subject.
 
 mod response;
 mod stream;

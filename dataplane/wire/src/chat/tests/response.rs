@@ -1,4 +1,4 @@
-//! Unary answers.
+//! Tests of unary answers.
 
 use crate::chat::{ChatAnswerScan, synthesize_stream, whole_answer};
 use crate::passing::WholeAnswer;

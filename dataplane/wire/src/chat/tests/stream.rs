@@ -1,4 +1,4 @@
-//! The relay against the reference decoder and serde_json, for any stream and any cutting.
+//! Compares the relay with the reference decoder and serde_json, for any stream and any split into reads.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::cutting::{cut, cuts};
 use crate::sse::SseDecoder;
 use crate::stream::StreamOptions;
 
-/// What a client with a full decoder and a JSON parser sees.
+/// The view of a client with a full decoder and a JSON parser.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     content: bool,
@@ -51,7 +51,7 @@ fn reference(stream: &[u8]) -> Seen {
     seen
 }
 
-/// One event of any kind, with any line end.
+/// Generates one event of any kind, with any line end.
 fn event() -> impl Strategy<Value = String> {
     let text = prop_oneof![
         "[a-z \u{e9}]{0,6}",
@@ -155,7 +155,7 @@ fn names_are_added_to_a_usage_however_the_stream_is_cut() {
     let input = stream(r#"{"input_tokens":7,"output_tokens":2}"#);
     let named =
         r#"{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"input_tokens":7,"output_tokens":2}"#;
-    // An event whose data stands in several lines is written anew.
+    // An event with several data lines is rewritten.
     let want = stream(named)
         .replace(
             "id: 7\ndata:  {\"choices\":[],\r\ndata: \"usage\"",

@@ -1,4 +1,4 @@
-//! The traps that vendors lay, one test each.
+//! Pitfalls in vendors' streams, one test each.
 
 use bytes::Bytes;
 use shared::usage::TokenCounts;
@@ -7,7 +7,7 @@ use super::{relay, relay_text};
 use crate::chat::{self, ChatAnswerScan, synthesize_stream};
 use crate::stream::{AnswerStream, StreamOptions, StreamState};
 
-/// A stream of these chunks, each an event.
+/// Returns a stream with each of these chunks as an event.
 fn events(chunks: &[&str]) -> String {
     chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
 }
@@ -369,7 +369,7 @@ fn a_huge_error_does_not_pass() {
 
 #[test]
 fn an_event_in_single_bytes_takes_linear_time() {
-    // A scan from the start for every byte would take hours.
+    // Rescanning from the start for every byte would take hours.
     let text = delta(&format!(r#""content":"{}""#, "x".repeat(60_000)));
     let text = events(&[&text, &"x".repeat(2_000_000)]);
     let pieces: Vec<Bytes> = text.bytes().map(|byte| Bytes::copy_from_slice(&[byte])).collect();

@@ -1,6 +1,7 @@
-//! What vendors call usage, as disjoint token classes (CHAT-3), units that are not tokens, and the vendor's own cost.
+//! Reads the usage objects of all vendors into disjoint token classes (CHAT-3), units other than tokens, and the
+//! vendor's cost.
 //!
-//! The counts are read off the tokens of a `usage` object as they go by; nothing of it is kept but its numbers.
+//! The counts are read from the JSON tokens of a `usage` object in one pass; only numbers are kept.
 
 use serde_json::Value;
 use shared::usage::{TokenCounts, Units};
@@ -8,30 +9,31 @@ use shared::usage::{TokenCounts, Units};
 use crate::extras::Extras;
 use crate::json::whole_number;
 
-/// The counts in a `usage` object of any vendor. `None` if it counts neither input nor output.
+/// Returns the counts in a `usage` object of any vendor. `None` if it counts neither input nor output.
 ///
-/// Cached input is part of `prompt_tokens`, reasoning part of `completion_tokens`; only where the total says
-/// so (xAI) does reasoning come on top.
+/// Cached input is part of `prompt_tokens` and reasoning is part of `completion_tokens`; reasoning is added on top only
+/// if the total shows so (xAI), or if it exceeds the completion.
 pub fn token_counts(usage: &Value) -> Option<TokenCounts> {
     UsageReader::of(usage).counts()
 }
 
-/// Reads one `usage` object: give it every name and what stands right after it.
+/// Reads one `usage` object: pass it every name, followed by the name's value.
 #[derive(Debug, Default)]
 pub(crate) struct UsageReader {
     counts: [u64; COUNTS],
-    /// One more than the rank of the name under which each count came; 0 where it has not come. The lowest one wins.
+    /// The rank of the name under which each count was found, plus one; 0 if the count was not found. The lowest rank
+    /// wins.
     ranks: [u8; COUNTS],
-    /// What the last name counts, and its rank among the names of the same count.
+    /// The count that the last name denotes, and the name's rank among the names of that count.
     counted: Option<(ChatCount, u8)>,
-    /// The object under the last name of each level.
+    /// The kind of object under the last name of each level.
     details: [UsageObject; LEVELS],
-    /// The usage of an operation that makes images, whose tokens are billed apart.
+    /// True for an operation that makes images, whose image tokens are billed separately.
     of_images: bool,
 }
 
 const COUNTS: usize = 20;
-/// Levels of objects that hold counts: the `usage` object, and two inside it.
+/// The levels of objects that contain counts: the `usage` object, and two inside it.
 const LEVELS: usize = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -49,31 +51,31 @@ enum ChatCount {
     ImageInput,
     ImageOutput,
     Searches,
-    /// Calls of tools of the vendor: these two are sums over the names that count them.
+    /// Calls of the vendor's tools. This count and the next are sums over several names.
     SearchCalls,
     ToolCalls,
     AudioMs,
     /// In nano-dollars.
     Cost,
-    /// The same in ticks, as xAI has it.
+    /// The cost in xAI's ticks.
     CostTicks,
-    /// OpenRouter: 1 if the vendor bills an account of the user's own, on top of `Cost`.
+    /// OpenRouter: 1 if the vendor also bills an account of the user's own, on top of `Cost`.
     IsByok,
-    /// What it bills there.
+    /// The amount billed to that account, in nano-dollars.
     UpstreamCost,
 }
 
-/// The sort of object that stands under a name.
+/// The kind of object under a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum UsageObject {
     #[default]
     None,
     Usage,
     Prompt,
-    /// The same by the name that Responses has for it.
+    /// The details of the input, under their name in Responses.
     Input,
     Completion,
-    /// The same by the name that Responses has for it.
+    /// The details of the output, under their name in Responses.
     Output,
     CacheCreation,
     Cost,
@@ -82,14 +84,14 @@ enum UsageObject {
 }
 
 impl UsageReader {
-    /// The reader of a `usage` object.
+    /// Reads a complete `usage` object.
     pub(crate) fn of(usage: &Value) -> Self {
         let mut reader = Self::default();
         reader.walk(usage, 0);
         reader
     }
 
-    /// The same for an operation that makes images.
+    /// Reads a complete `usage` object of an operation that makes images.
     pub(crate) fn of_images(usage: &Value) -> Self {
         Self { of_images: true, ..Self::of(usage) }
     }
@@ -106,7 +108,7 @@ impl UsageReader {
         }
     }
 
-    /// A member of the object at `level` begins: 0 is the `usage` object itself.
+    /// Processes the name of a member of the object at `level`; level 0 is the `usage` object itself.
     #[inline]
     pub(crate) fn name(&mut self, level: u32, name: &[u8]) {
         let level = usize::try_from(level).unwrap_or(LEVELS);
@@ -120,13 +122,13 @@ impl UsageReader {
         }
     }
 
-    /// True if the object under the last name of `level` holds anything to be counted.
+    /// Returns true if the object under the last name of `level` may contain counts.
     pub(crate) fn enters(&self, level: u32) -> bool {
         let details = usize::try_from(level).ok().and_then(|level| self.details.get(level));
         details.is_some_and(|details| *details != UsageObject::None)
     }
 
-    /// The value under the last name is this number, or no number at all.
+    /// Processes the value of the last name: a number or another scalar.
     #[inline]
     pub(crate) fn scalar(&mut self, raw: &[u8]) {
         if let Some((count, rank)) = self.counted.take()
@@ -146,7 +148,7 @@ impl UsageReader {
         self.counts.get(count as usize).copied().filter(|_| is_known)
     }
 
-    /// The object has ended. `None` if it counts neither input nor output.
+    /// Returns the counts after the end of the object. `None` if it counts neither input nor output.
     pub(crate) fn counts(&self) -> Option<TokenCounts> {
         let of = |count| self.get(count).unwrap_or(0);
         let (prompt, completion) = (self.get(ChatCount::Prompt), self.get(ChatCount::Completion));
@@ -180,7 +182,7 @@ impl UsageReader {
         })
     }
 
-    /// What the object reports beside tokens.
+    /// Returns the reported quantities other than tokens.
     pub(crate) fn extras(&self) -> Extras {
         let calls = self.get(ChatCount::SearchCalls).or_else(|| self.get(ChatCount::Searches));
         let units = Units {
@@ -192,7 +194,7 @@ impl UsageReader {
         Extras { units, vendor_cost_nano_usd: self.cost(), ..Extras::default() }
     }
 
-    /// In nano-dollars.
+    /// Returns the vendor's cost in nano-dollars.
     fn cost(&self) -> Option<u64> {
         let ticks = self.get(ChatCount::CostTicks);
         let of_ticks = ticks.map(|ticks| ticks.saturating_add(TICKS_IN_NANO / 2) / TICKS_IN_NANO);
@@ -203,7 +205,7 @@ impl UsageReader {
 }
 
 impl UsageObject {
-    /// The count under `name` in such an object, and the rank of the name.
+    /// Returns the count that `name` denotes in an object of this kind, and the rank of the name.
     #[inline]
     fn count(self, name: &[u8]) -> Option<(ChatCount, u8)> {
         Some(match (self, name) {
@@ -227,7 +229,7 @@ impl UsageObject {
             (Self::Usage, b"is_byok") => (ChatCount::IsByok, 0),
             (Self::Upstream, b"upstream_inference_cost") => (ChatCount::UpstreamCost, 0),
             (Self::Cost, b"total_cost") => (ChatCount::Cost, 0),
-            // Perplexity: the fee of a search that nothing else counts.
+            // Perplexity: the fee for a search that is not counted elsewhere.
             (Self::Cost, b"request_cost") => (ChatCount::Searches, 2),
             (Self::Prompt, b"cached_tokens") => (ChatCount::CacheRead, 0),
             (Self::Input, b"cached_tokens") => (ChatCount::CacheRead, 1),
@@ -257,7 +259,7 @@ impl UsageObject {
         })
     }
 
-    /// The sort of object under `name` in such an object.
+    /// Returns the kind of object under `name` in an object of this kind.
     #[inline]
     fn details(self, name: &[u8]) -> Self {
         match (self, name) {
@@ -303,26 +305,26 @@ impl ChatCount {
     }
 }
 
-/// Nano-dollars in a dollar, milliseconds in a second.
+/// Nano-dollars per dollar, and milliseconds per second.
 const NANO: f64 = 1e9;
 const MILLI: f64 = 1e3;
-/// xAI's ticks in a nano-dollar.
+/// xAI's ticks per nano-dollar.
 const TICKS_IN_NANO: u64 = 10;
 
-/// Moves up to `wanted` out of `rest`.
+/// Takes up to `wanted` from `rest` and returns the amount taken.
 fn take(rest: &mut u64, wanted: u64) -> u64 {
     let taken = wanted.min(*rest);
     *rest = rest.saturating_sub(taken);
     taken
 }
 
-/// A count, also where a vendor writes `12.0`; a negative one counts nothing.
+/// Parses a count; `12.0` is accepted, and a negative number is 0.
 #[inline]
 fn count(raw: &[u8]) -> Option<u64> {
     whole_number(raw).or_else(|| scaled(raw, 1.0))
 }
 
-/// A number times `scale`, rounded; a negative one counts nothing.
+/// Parses a number and returns it times `scale`, rounded; a negative number is 0.
 #[cold]
 pub(crate) fn scaled(raw: &[u8], scale: f64) -> Option<u64> {
     let number: f64 = std::str::from_utf8(raw).ok()?.parse().ok()?;

@@ -1,5 +1,5 @@
-//! OpenAI's names of the counts in a `usage` object (CHAT-3). Where a vendor reports a count under another name alone, the
-//! known name is added; the vendor's own members keep their bytes.
+//! OpenAI's names of the counts in a `usage` object (CHAT-3). A count that a vendor reports only under another name is
+//! added under OpenAI's name; the vendor's members keep their bytes.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::{ChatCount, UsageReader};
 use crate::json::{JsonPlace, JsonSink, JsonText, JsonWord, Scanner, unescape};
 
 impl UsageReader {
-    /// True if a count is reported, but under no name of OpenAI's.
+    /// Returns true if a count is reported only under names other than OpenAI's.
     pub(crate) fn lacks_names(&self) -> bool {
         let is_renamed = |count: ChatCount| self.ranks.get(count as usize).is_some_and(|rank| *rank > 1);
         [ChatCount::Prompt, ChatCount::Completion, ChatCount::CacheRead, ChatCount::Reasoning]
@@ -18,7 +18,7 @@ impl UsageReader {
     }
 }
 
-/// `usage` with the names that it lacks. `None` if it is not an object that can be read.
+/// Returns `usage` with the missing names added. `None` if it is not a readable object.
 #[cold]
 pub(crate) fn named(usage: &[u8]) -> Option<Vec<u8>> {
     let mut members = UsageMembers::default();
@@ -59,8 +59,8 @@ pub(crate) fn named(usage: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl UsageReader {
-    /// The totals that stand under another name, with OpenAI's. The sum is one of them where its parts are: nothing else
-    /// in the object is called so.
+    /// Returns the totals reported only under other names, with OpenAI's names. If one of the parts is renamed and no
+    /// `total_tokens` is reported, the sum is included too.
     fn totals(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let renamed = |count: ChatCount| self.get(count).filter(|_| self.rank(count) > 1);
         let (prompt, completion) = (renamed(ChatCount::Prompt), renamed(ChatCount::Completion));
@@ -70,7 +70,7 @@ impl UsageReader {
         named.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
 
-    /// The same of the details: the object that holds each, its name and its value.
+    /// Like `totals`, for details: the enclosing object, the name and the value of each.
     fn details(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         [
             ("prompt_tokens_details", "cached_tokens", ChatCount::CacheRead),
@@ -81,13 +81,13 @@ impl UsageReader {
         .filter_map(|(object, name, count)| Some((object, name, self.get(count)?)))
     }
 
-    /// 0 if nothing is counted, 1 if under OpenAI's name.
+    /// Returns 0 if the count is not reported, 1 if it is under OpenAI's name, and more for other names.
     fn rank(&self, count: ChatCount) -> u8 {
         self.ranks.get(count as usize).copied().unwrap_or(0)
     }
 }
 
-/// The members of a `usage` object and of the objects right in it.
+/// The members of a `usage` object and of the objects directly in it.
 #[derive(Debug, Default)]
 struct UsageMembers {
     outer: Vec<UsageMember>,
@@ -98,7 +98,7 @@ struct UsageMembers {
 #[derive(Debug)]
 struct UsageMember {
     name: String,
-    /// Of its value.
+    /// The range of its value.
     span: Range<usize>,
     kind: UsageValueKind,
 }
@@ -111,7 +111,7 @@ enum UsageValueKind {
 }
 
 impl UsageMembers {
-    /// What adds `name` to the object at `object`. `None` if it has a value there.
+    /// Returns the edit that adds `name` to the object at `object`. `None` if the name has a value there.
     fn within(&self, object: &Range<usize>, name: &str, value: u64) -> Option<(Range<usize>, String)> {
         let mut inside = self.inner.iter().filter(|member| object.contains(&member.span.start)).peekable();
         let first = object.start.saturating_add(1);

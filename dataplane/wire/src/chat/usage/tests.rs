@@ -1,11 +1,11 @@
-//! The usage of every vendor, as a tree and in passing.
+//! Tests of the usage of every vendor, read from a tree and from a token stream.
 
 use serde_json::json;
 use shared::usage::Units;
 
 use super::*;
 
-/// What the same object gives without a tree, as part of an answer.
+/// Reads the same object without a tree, as part of an answer.
 fn token_counts_raw(usage: &[u8]) -> Option<TokenCounts> {
     let answer = [br#"{"usage":"#, usage, b"}"].concat();
     crate::chat::answer::ChatScan::of(&answer).unwrap().token_counts()
@@ -84,7 +84,7 @@ fn tokens(input: u64, output: u64) -> TokenCounts {
     TokenCounts { input, output, ..TokenCounts::ZERO }
 }
 
-/// The row holds for the object as a tree and in passing.
+/// Checks that the row holds for the object read as a tree and as a token stream.
 fn check((name, usage, want, (units, cost)): Row) {
     let reader = UsageReader::of(&usage);
     let extras = Extras { units, vendor_cost_nano_usd: cost, ..Extras::default() };
