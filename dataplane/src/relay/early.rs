@@ -1,7 +1,6 @@
-//! A stream whose head is committed before there is content, because something between the gateway and the
-//! client cuts silent connections (FAIL-6, `stream_keepalive_seconds`). Failover goes on inside the body;
-//! until it ends the client gets what its protocol has for this: `ping` in Messages, elsewhere a comment, which
-//! every SSE parser skips.
+//! A stream whose head is sent before there is content, because a proxy between the gateway and the client cuts silent
+//! connections (FAIL-6, `stream_keepalive_seconds`). The failover continues inside the body; until it ends, the client
+//! gets its protocol's keep-alives: `ping` events in Messages, otherwise SSE comments, which every SSE parser skips.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,16 +13,16 @@ use tokio::time::{Instant, Sleep};
 
 use super::stream::Relay;
 
-/// How the failover ended.
+/// Result of the failover.
 #[derive(Debug)]
 pub(crate) enum Finished {
     /// A target answers.
     Relay(Box<Relay>),
-    /// All that there is: a short answer, or the error event that says why there is none.
+    /// The complete rest of the body: a short answer or an error event.
     Whole(Bytes),
 }
 
-/// See the module.
+/// Body that runs the failover, with keep-alives, and then relays its answer.
 pub(crate) struct Early {
     state: State,
     dialect: Dialect,
@@ -43,7 +42,7 @@ impl std::fmt::Debug for Early {
     }
 }
 
-/// What keeps a silent stream of a dialect alive.
+/// Returns the keep-alive of a dialect.
 pub(super) fn keepalive(dialect: Dialect) -> Bytes {
     Bytes::from_static(match dialect {
         Dialect::Messages => b"event: ping\ndata: {\"type\": \"ping\"}\n\n",
@@ -52,7 +51,7 @@ pub(super) fn keepalive(dialect: Dialect) -> Bytes {
 }
 
 impl Early {
-    /// Commits the head now and sends the first keep-alive at once.
+    /// Creates the body; its first keep-alive is sent immediately.
     pub(crate) fn new(
         failover: Pin<Box<dyn Future<Output = Finished>>>,
         dialect: Dialect,
@@ -66,7 +65,7 @@ impl Early {
         }
     }
 
-    /// True if the answer ended with an error event, behind which the connection closes.
+    /// True if the answer ended with an error event, after which the connection closes.
     pub(super) fn is_cut(&self) -> bool {
         matches!(&self.state, State::Relaying(relay) if relay.is_cut())
     }

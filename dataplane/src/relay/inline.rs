@@ -1,5 +1,5 @@
-//! Bytes of an upstream inside a JSON answer, as base64, while they come: a video is held nowhere as a whole, and a
-//! client that goes away closes the upstream's connection, because dropping this drops that.
+//! Encodes an upstream's bytes as base64 inside a JSON answer while they arrive: a video that the upstream streams is
+//! never held as a whole. If the client disconnects, this body is dropped, which closes the upstream's connection.
 //!
 //! ```text
 //!   Head --> Film --upstream ended well--> Tail --> End
@@ -22,7 +22,7 @@ use crate::room::Room;
 use crate::upstream::AnswerBody;
 use crate::worker::Worker;
 
-/// See the module.
+/// JSON body with base64 content between a fixed head and tail.
 #[derive(Debug)]
 pub(crate) struct Inline {
     head: Bytes,
@@ -31,22 +31,22 @@ pub(crate) struct Inline {
     phase: Phase,
 }
 
-/// Where what stands inside comes from.
+/// Source of the base64 content.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// It is there, in base64, and counted for as long as it is.
+    /// Content in memory, already in base64; `_room` accounts for its bytes.
     There { base64: Bytes, _room: Room },
-    /// It comes from an upstream, as it is.
+    /// Raw bytes that arrive from an upstream.
     Coming(Box<Coming>),
 }
 
-/// See [`Source::Coming`].
+/// A video body that arrives from an upstream; see [`Source::Coming`].
 #[derive(Debug)]
 pub(crate) struct Coming {
     worker: Rc<Worker>,
     provider: Arc<ProviderInstance>,
     body: AnswerBody,
-    /// What has been read: at first the first piece, then less than three bytes that do not fill a group of base64.
+    /// Bytes read but not yet encoded: first the initial piece, later fewer than the three bytes of a base64 group.
     unsaid: Vec<u8>,
     bytes: u64,
     timer: Option<Pin<Box<Sleep>>>,
@@ -60,17 +60,17 @@ enum Phase {
     End,
 }
 
-/// Bytes of a video that are passed on. The longest that any vendor makes is far below; more is no video, and would
-/// hold a connection for good.
+/// Maximum bytes of a video that are relayed, far above the longest of any vendor. The limit keeps an endless body from
+/// occupying a connection forever.
 const BYTES_MAX: u64 = 2 << 30;
 
 impl Inline {
-    /// `source` between `head` and `tail`.
+    /// Creates a body of `head`, the base64 of `source` and `tail`.
     pub(crate) fn new((head, tail): (Bytes, Bytes), source: Source) -> Self {
         Self { head, source, tail, phase: Phase::Head }
     }
 
-    /// The next bytes for the client.
+    /// Returns the next bytes for the client.
     pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
         loop {
             match self.phase {
@@ -109,7 +109,7 @@ impl Source {
 }
 
 impl Coming {
-    /// What is left of `body`, after `first`.
+    /// Creates the content of `first`, which was read already, and the rest of `body`.
     pub(crate) fn new(
         worker: &Rc<Worker>,
         provider: &Arc<ProviderInstance>,

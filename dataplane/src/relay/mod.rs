@@ -1,4 +1,4 @@
-//! Bodies on their way to the client.
+//! Response bodies.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -52,7 +52,7 @@ impl Reply {
         Self(Kind::Port(body))
     }
 
-    /// The relay inside, or the bytes of a body that is whole.
+    /// Returns the relay, or the bytes of a complete body.
     pub(crate) fn into_relay(self) -> Result<Box<Relay>, Bytes> {
         match self.0 {
             Kind::Relay(relay) => Ok(relay),

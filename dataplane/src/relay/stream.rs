@@ -1,9 +1,9 @@
-//! The relay: upstream bytes to client bytes, after the first content.
+//! The relay: translates upstream bytes to client bytes after the first content.
 //!
-//! It runs inside the client connection's task, and the upstream's connection inside it. Nothing is buffered
-//! between the two: a client that does not read is a relay that is not polled, and so an upstream that is not
-//! read. Dropping the relay is the client's leaving; the record then says cancelled. Where the answer has ended and only
-//! its usage is missing, the upstream is read on without the client (`tail.rs`).
+//! It runs inside the client connection's task and polls the upstream's connection itself. Nothing is buffered between
+//! the two: if the client does not read, the relay is not polled and the upstream is not read. The relay is dropped
+//! when the client disconnects; the record then has the outcome cancelled. If the answer has ended and only its usage
+//! is missing, the upstream is still read without the client (`tail.rs`).
 //!
 //! ```text
 //!   Flow --upstream ended well------------------> End   (record closed before the last byte goes out)
@@ -37,7 +37,7 @@ use crate::server::io::Link;
 use crate::upstream::AnswerBody;
 use crate::worker::Worker;
 
-/// See the module.
+/// Relays one answer and records its usage.
 #[derive(Debug)]
 pub(crate) struct Relay {
     worker: Rc<Worker>,
@@ -47,22 +47,22 @@ pub(crate) struct Relay {
     record: Record,
     body: AnswerBody,
     scan: Scan,
-    /// What the client speaks.
+    /// The client's dialect.
     dialect: Dialect,
     trail: Option<Box<Trail>>,
-    /// What goes to the client next, last piece first.
+    /// Pieces to send to the client, last piece first.
     ready: Vec<Bytes>,
     phase: Phase,
-    /// The last event reports an error.
+    /// True if the last event reports an error.
     is_cut: bool,
     timer: Option<Pin<Box<Sleep>>>,
-    /// When the upstream was last heard, on the worker's coarse clock.
+    /// Time of the last bytes from the upstream, on the worker's coarse clock.
     heard: u32,
-    /// The client has left, and only usage is awaited.
+    /// True if the client has disconnected and only the usage is awaited.
     is_tail: bool,
 }
 
-/// What a relay is made of.
+/// Parts of a new relay.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) worker: Rc<Worker>,
@@ -74,18 +74,18 @@ pub(crate) struct Parts {
     pub(crate) scan: Scan,
     pub(crate) dialect: Dialect,
     pub(crate) trail: Option<Box<Trail>>,
-    /// What has been read already, in order.
+    /// Pieces that have been read already, in order.
     pub(crate) held: Vec<Bytes>,
 }
 
-/// What is read of the bytes that pass.
+/// Parser of the relayed bytes.
 #[derive(Debug)]
 pub(crate) enum Scan {
     Stream(Box<dyn AnswerStream>),
     Whole(Box<WholeScan>),
 }
 
-/// See the module.
+/// State of a relay; the module shows the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Flow,
@@ -94,7 +94,7 @@ enum Phase {
     End,
 }
 
-/// The upstream broke off an answer without events; the connection ends on it.
+/// Error: the upstream broke off an answer without events. It ends the client's connection.
 #[derive(Debug)]
 struct BrokenOff;
 
@@ -106,9 +106,9 @@ impl std::fmt::Display for BrokenOff {
 
 impl std::error::Error for BrokenOff {}
 
-/// How long an upstream may keep its connection open after `[DONE]`.
+/// Maximum time an upstream may keep the stream open after `[DONE]`.
 const AFTER_DONE: Duration = Duration::from_secs(2);
-/// The same where clients take an answer for complete only when it ends, as Codex does.
+/// The same for protocols whose clients consider an answer complete only when the stream ends, as Codex does.
 const AFTER_DONE_AWAITED: Duration = Duration::from_millis(100);
 
 impl Relay {
@@ -136,7 +136,7 @@ impl Relay {
         relay
     }
 
-    /// The next bytes for the client.
+    /// Returns the next bytes for the client.
     pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
         loop {
             if let Some(bytes) = self.ready.pop() {
@@ -174,7 +174,7 @@ impl Relay {
         }
     }
 
-    /// What the events that have just been read mean for the exchange.
+    /// Updates the exchange from the events that were just parsed.
     fn after_push(&mut self) {
         let Scan::Stream(stream) = &self.scan else { return };
         let state = stream.state();
@@ -216,8 +216,8 @@ impl Relay {
         }
     }
 
-    /// Ends an answer that has begun (ERR-3): with an error event where the protocol has one, as the vendors end
-    /// theirs; else by breaking the body off, so that no client takes it for complete.
+    /// Ends an answer whose output has started (ERR-3): with an error event if the protocol has one, like the vendors
+    /// do; otherwise by aborting the body, so that no client considers it complete.
     fn break_off(&mut self, kind: ErrorKind, message: &str) {
         self.body = AnswerBody::Ended;
         self.record.note(|event| event.error = Some(kind));
@@ -230,7 +230,7 @@ impl Relay {
             let trouble = Trouble { row: kind.row(), message, request_id: &self.request_id };
             self.ready.insert(0, stream.trouble(trouble));
             if open {
-                // Half of an event too large to hold back has gone out; what follows must not run into it.
+                // An event too large to buffer was partly sent; the blank line keeps the error event separate from it.
                 self.ready.insert(1, EVENT_END);
             }
             self.phase = Phase::End;
@@ -238,13 +238,13 @@ impl Relay {
         }
     }
 
-    /// True if the answer ended with an error event, behind which the connection closes.
+    /// True if the answer ended with an error event, after which the connection closes.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Nothing from the upstream for the moment: waits for it, keeps the client's side alive meanwhile, and
-    /// gives up when patience ends.
+    /// Handles a pending upstream: sends keep-alives to the client, and ends the answer when the idle timeout is
+    /// reached.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let ended = self.record.is_closed();
         let limit = match (ended, self.dialect) {
@@ -255,8 +255,8 @@ impl Relay {
         let keepalive = self.keepalive().unwrap_or(limit).min(limit);
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(keepalive)));
         std::task::ready!(timer.as_mut().poll(cx));
-        // The timer is not moved with every chunk; when it fires, the clock says whether it was right. The
-        // clock ticks in seconds, and the last of them may not have passed yet.
+        // The timer is not reset for every chunk: when it fires, the clock is checked. The clock counts whole seconds,
+        // the last of which may be incomplete.
         let seconds = self.worker.now().wrapping_sub(self.heard).saturating_sub(1);
         let silent = Duration::from_secs(u64::from(seconds));
         let left = limit.saturating_sub(silent);
@@ -274,8 +274,8 @@ impl Relay {
         Poll::Ready(())
     }
 
-    /// How often a silent stream gets a sign of life (FAIL-6), where one does no harm: not in sound, not inside an event,
-    /// and not behind an `id:` line, after which OpenAI's Python SDK takes a comment for an event.
+    /// Returns the interval of keep-alives in a silent stream (FAIL-6), or `None` where they would do harm: in audio,
+    /// inside an event, and after an `id:` line, because OpenAI's Python SDK then parses a comment as an event.
     fn keepalive(&self) -> Option<Duration> {
         let Scan::Stream(stream) = &self.scan else { return None };
         let state = stream.state();
@@ -283,8 +283,8 @@ impl Relay {
         self.worker.plane.settings.stream_keepalive.filter(|_| harmless)
     }
 
-    /// Waits until all that was given out has been written, because ending the connection discards the rest.
-    /// A connection flushes whenever the body has nothing; a blocked socket wakes the connection when it goes on.
+    /// Waits until all pieces have been written, because aborting the connection discards the rest. A connection
+    /// flushes whenever the body is pending; a blocked socket wakes the connection when it becomes writable.
     fn poll_flushed(&mut self, polls: u8, cx: &mut Context<'_>) -> Poll<()> {
         if self.link.write_blocked.get() {
             return Poll::Pending;
@@ -298,8 +298,8 @@ impl Relay {
         Poll::Ready(())
     }
 
-    /// True if the answer has ended and its usage may still come. An upstream that cannot be asked for usage sends it with
-    /// the end of the answer, or not at all.
+    /// True if the answer has ended and its usage may still arrive. Upstreams without `stream_options` send the usage
+    /// at the end of the answer or never.
     pub(super) fn is_owed(&self) -> bool {
         let Scan::Stream(stream) = &self.scan else { return false };
         if !self.provider.quirks.stream_options {
@@ -310,7 +310,7 @@ impl Relay {
         has_ended && state.usage.is_none() && self.phase == Phase::Flow && !self.record.is_closed()
     }
 
-    /// Reads one more piece that goes to no client; returns its length, or `None` at the end.
+    /// Reads and discards one more piece for no client; returns its length, or `None` at the end.
     pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
         let Some(Ok(bytes)) = std::task::ready!(self.body.poll_data(cx)) else { return Poll::Ready(None) };
         let length = bytes.len();
@@ -321,7 +321,8 @@ impl Relay {
         Poll::Ready(Some(length))
     }
 
-    /// What is left of the exchange, to be read on without the client.
+    /// Moves the exchange into a relay that continues without the client. Returns `None` if no usage is expected or
+    /// `usage_grace` is zero.
     fn take_tail(&mut self) -> Option<Box<Self>> {
         let is_wanted = !self.worker.plane.settings.usage_grace.is_zero();
         if !is_wanted || self.is_tail || !self.is_owed() {
@@ -347,8 +348,8 @@ impl Relay {
         }))
     }
 
-    /// Closes the record of an answer that has ended well. One without a durable record is not completed: its last piece
-    /// is withheld.
+    /// Closes the record of an answer that ended well. If the record is not durable, the last piece is withheld and the
+    /// body aborted.
     fn complete(&mut self) {
         if !self.settle(Outcome::Completed) {
             self.ready.clear();
@@ -357,7 +358,7 @@ impl Relay {
         }
     }
 
-    /// Closes the record with what has passed so far. False if it is not durable.
+    /// Closes the record with the usage reported so far. Returns false if it is not durable.
     fn settle(&mut self, outcome: Outcome) -> bool {
         if self.record.is_closed() {
             return true;
@@ -398,7 +399,7 @@ impl Drop for Relay {
     }
 }
 
-/// Reads a piece of a whole answer and appends to `out` what goes to a client that speaks `dialect`.
+/// Parses a piece of a whole answer and appends the bytes for a client of `dialect` to `out`.
 pub(crate) fn pass_whole(scan: &mut WholeScan, dialect: Dialect, piece: Bytes, out: &mut Vec<Bytes>) {
     if dialect == Dialect::Chat {
         scan.pass_chat(piece, out);
@@ -409,8 +410,8 @@ pub(crate) fn pass_whole(scan: &mut WholeScan, dialect: Dialect, piece: Bytes, o
 }
 
 const EVENT_END: Bytes = Bytes::from_static(b"\n\n");
-/// Polls that the last bytes get to leave before the connection ends: one looks for more to join with them, the next
-/// hands the connection over to its flush, and one is to spare.
+/// Polls granted for writing the last bytes before the connection is aborted: the first looks for more pieces to join,
+/// the second lets the connection flush, and the third is a reserve.
 const FLUSH_POLLS: u8 = 3;
 
 const CUT: &str = "The upstream broke off in the middle of its answer. What came so far is incomplete.";

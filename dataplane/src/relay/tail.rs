@@ -1,6 +1,6 @@
-//! The rest of an answer whose client has left. Some protocols report usage after the end of the answer, and reasoning
-//! that no client sees shows in it alone. So the upstream is read for a bounded moment more, and closed as soon as
-//! its usage has come.
+//! Reads the rest of an answer whose client has disconnected. Some protocols report usage after the end of the answer,
+//! and only there hidden reasoning is counted. The upstream is read for a bounded time and closed as soon as its usage
+//! has arrived.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::stream::Relay;
 
-/// Relays of one worker on their way to the task that reads them on.
+/// Queue of one worker's relays for the task that reads them without a client.
 #[derive(Debug)]
 pub(crate) struct Tails {
     door: mpsc::Sender<Box<Relay>>,
@@ -27,12 +27,13 @@ impl Default for Tails {
 }
 
 impl Tails {
-    /// Has `relay` read on; one too many is dropped, and so recorded as it stands.
+    /// Queues `relay`. If the queue is full, the relay is dropped and recorded with the usage reported so far.
     pub(super) fn take(&self, relay: Box<Relay>) {
         drop(self.door.try_send(relay));
     }
 
-    /// Reads on for up to `grace` each. Runs as long as the worker does; what is left then is recorded as it stands.
+    /// Reads queued relays for up to `grace` each, until the worker ends. The remaining ones are then recorded with the
+    /// usage reported so far.
     pub(crate) async fn keep(inbox: Option<mpsc::Receiver<Box<Relay>>>, grace: Duration) {
         let Some(mut inbox) = inbox else { return };
         let mut running = JoinSet::new();
@@ -47,13 +48,13 @@ impl Tails {
         }
     }
 
-    /// The other end, once.
+    /// Returns the receiver on the first call, then `None`.
     pub(crate) fn inbox(&self) -> Option<mpsc::Receiver<Box<Relay>>> {
         self.inbox.take()
     }
 }
 
-/// Reads `relay` until its usage has come, its answer ends or it is `end`.
+/// Reads `relay` until its usage has arrived, its answer ends or `end` is reached.
 async fn read_on(mut relay: Box<Relay>, end: Instant) {
     let mut bytes = 0_usize;
     while relay.is_owed() && bytes < TAIL_BYTES_MAX {
@@ -64,7 +65,7 @@ async fn read_on(mut relay: Box<Relay>, end: Instant) {
     }
 }
 
-/// Answers of one worker that are read on at the same time, and as many may wait for that.
+/// Maximum number of a worker's answers read concurrently, and also of those queued.
 const TAILS_MAX: usize = 256;
-/// Bytes that are read of each.
+/// Maximum bytes read per answer.
 const TAIL_BYTES_MAX: usize = 256 << 10;

@@ -1,4 +1,4 @@
-//! The listener: accepts connections, hands each to the worker with the fewest, and stops.
+//! The listener: accepts connections until the stop signal and passes each to the worker with the fewest connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,34 +17,34 @@ use crate::server::connection;
 use crate::server::io::Order;
 use crate::server::service::{Server, Service};
 
-/// The way to one worker, and how many connections it has.
+/// A worker's message queue and its number of connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     pub(crate) inbox: mpsc::Sender<Message>,
     pub(crate) live: Arc<AtomicUsize>,
 }
 
-/// What reaches a worker from other threads.
+/// Message to a worker from another thread.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A connection that another worker accepted.
     Socket(std::net::TcpStream, SocketAddr, Seat),
     /// Accept connections from now on.
     Listen { listener: std::net::TcpListener, doors: Vec<Door>, stop: watch::Receiver<bool> },
-    /// Tell all connections.
+    /// Apply an order to all connections.
     Order(Order),
     /// Answer a request from inside the process.
     Visit(Box<Visit>),
-    /// Make a request for the control service.
+    /// Send a request for the control service.
     Errand(Box<Errand>),
 }
 
-/// Pause after accept failed for want of descriptors or memory, so that the loop does not spin.
+/// Pause after accept fails for lack of descriptors or memory, to avoid a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Has the kernel end every connection of `listener` whose client takes nothing for as long as `stall`, though bytes wait
-/// for it. The kernel alone sees what a client takes of what has been written: for the gateway a slow reader and one
-/// that reads nothing look the same for minutes.
+/// Sets the time after which the kernel ends a connection of `listener` whose client accepts none of its pending bytes
+/// (`TCP_USER_TIMEOUT`). Only the kernel sees how much of the written data a client has taken: to the gateway, a slow
+/// reader and a stalled one look the same for minutes.
 pub(crate) fn bound_stalls(listener: &std::net::TcpListener, stall: Duration) {
     #[cfg(target_os = "linux")]
     if let Err(error) = SockRef::from(listener).set_tcp_user_timeout(Some(stall)) {
@@ -54,7 +54,7 @@ pub(crate) fn bound_stalls(listener: &std::net::TcpListener, stall: Duration) {
     let _ = (listener, stall);
 }
 
-/// Accepts until `stop` turns true. Runs on the first worker.
+/// Accepts connections until `stop` is true. Runs on the first worker.
 pub(crate) async fn accept<S: Service>(
     listener: TcpListener,
     own: Server<S>,
@@ -63,7 +63,7 @@ pub(crate) async fn accept<S: Service>(
 ) {
     loop {
         let accepted = tokio::select! {
-            // Cancel-safe: an accept that is dropped leaves the connection in the queue.
+            // Cancel-safe: dropping the future leaves the connection in the queue.
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => return,
         };
@@ -78,7 +78,7 @@ pub(crate) async fn accept<S: Service>(
     }
 }
 
-/// Faults of the connection that was accepted, not of the listener.
+/// Returns true for errors of the accepted connection rather than of the listener.
 fn is_connection_fault(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -104,7 +104,7 @@ fn dispatch<S: Service>(own: &Server<S>, doors: &[Door], tcp: TcpStream, peer: S
     }
 }
 
-/// Takes over a connection that another worker accepted.
+/// Serves a connection that another worker accepted.
 pub(crate) fn receive<S: Service>(server: Server<S>, tcp: std::net::TcpStream, peer: SocketAddr, seat: Seat) {
     if let Ok(tcp) = TcpStream::from_std(tcp) {
         spawn(server, tcp, peer, seat);
@@ -118,8 +118,8 @@ fn spawn<S: Service>(server: Server<S>, tcp: TcpStream, peer: SocketAddr, seat: 
     });
 }
 
-/// One of the connections that the process may have (LIM-5), counted for its worker from the moment it is accepted: a
-/// burst is spread though no worker has seen any of it yet.
+/// One of the process's allowed connections (LIM-5). It counts for its worker from the moment of the accept, so that a
+/// burst is spread before any worker has seen it.
 #[derive(Debug)]
 pub(crate) struct Seat {
     plane: Arc<Plane>,
@@ -127,7 +127,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Takes a seat at the worker whose connections `live` counts; `None` if the process has none left.
+    /// Reserves a connection for the worker counted by `live`; returns `None` if the process is at its limit.
     fn take(plane: &Arc<Plane>, live: &Arc<AtomicUsize>) -> Option<Self> {
         live.fetch_add(1, Ordering::Relaxed);
         let seat = Self { plane: Arc::clone(plane), live: Arc::clone(live) };
@@ -143,7 +143,7 @@ impl Drop for Seat {
     }
 }
 
-/// Answers a connection over the cap without reading from it.
+/// Answers a connection over the limit without reading from it.
 async fn refuse(mut tcp: TcpStream) {
     let body = r#"{"error":{"message":"The gateway has as many connections as it may. Try again.","type":"server_error","code":"overloaded","param":null}}"#;
     let answer = format!(

@@ -1,5 +1,5 @@
-//! The body of an answer as hyper's HTTP/1.1 connection takes it. Short pieces that are there at the same time are
-//! joined: all that one read of an upstream brought leaves as one chunk, in one write.
+//! Adapts the body of an answer for hyper's HTTP/1.1 connection. Short pieces that are ready at the same time are
+//! joined: the result of one upstream read leaves as one chunk in one write.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use super::gate::Passage;
 use super::io::Link;
 use super::service::AnswerBody;
 
-/// A body of the service. When it is dropped, the exchange ends with the next flush.
+/// A body of the service. After it is dropped, the next flush ends the exchange.
 #[derive(Debug)]
 pub(super) struct Answer<B: AnswerBody> {
     body: B,
@@ -22,7 +22,7 @@ pub(super) struct Answer<B: AnswerBody> {
     ahead: Ahead,
 }
 
-/// What was found behind the pieces that were joined.
+/// The item found after the joined pieces.
 #[derive(Debug)]
 enum Ahead {
     Nothing,
@@ -30,11 +30,11 @@ enum Ahead {
     End,
 }
 
-/// Pieces up to this size are joined; longer ones stay where they are.
+/// Maximum bytes of a piece that is joined with others.
 const SHORT_BYTES_MAX: usize = 4 << 10;
-/// Bytes of a piece that was joined.
+/// Size at which a joined piece takes no more pieces, in bytes.
 const JOINED_BYTES_MAX: usize = 16 << 10;
-/// The body is not asked for more while so much of it waits for the client.
+/// Bytes waiting for the client above which the body is not polled.
 const WAITING_BYTES_MAX: usize = 32 << 10;
 
 impl<B: AnswerBody> Answer<B> {
@@ -42,8 +42,8 @@ impl<B: AnswerBody> Answer<B> {
         Self { body, link, passage, ahead: Ahead::Nothing }
     }
 
-    /// Ready if hyper may have more of the body. It flushes when there is no more for the moment; unless the socket takes
-    /// nothing, and wakes the connection itself, it asks again behind that.
+    /// Ready if hyper may take more of the body. While it is pending, hyper flushes. A blocked socket wakes the
+    /// connection itself; otherwise the task is woken here, to poll again after the flush.
     fn poll_room(&self, cx: &Context<'_>) -> Poll<()> {
         if self.passage.waiting() < WAITING_BYTES_MAX {
             return Poll::Ready(());
@@ -74,7 +74,7 @@ impl<B: AnswerBody> Answer<B> {
         Poll::Ready(frame.map(Ok))
     }
 
-    /// Returns `first` with the short pieces that follow it at once.
+    /// Returns `first` joined with the short pieces that are ready after it.
     fn join(&mut self, first: Bytes, cx: &mut Context<'_>) -> Bytes {
         let mut joined = BytesMut::new();
         while joined.len() < JOINED_BYTES_MAX && !self.body.is_end_stream() {

@@ -1,5 +1,5 @@
-//! Request bodies: read under the limit, kept as the slices in which they came, counted against the process's
-//! budget, decompressed where the client compressed them (LIM-1, LIM-2, LIM-5).
+//! Request bodies: limited in size, kept as the slices in which they arrived, counted against the process's budget, and
+//! decompressed (LIM-1, LIM-2, LIM-5).
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,12 +21,12 @@ use crate::room::{NoRoom, Room};
 use crate::server::unpack::{self, Encoding};
 use crate::turn::TURN_BYTES;
 
-/// Where the body of a request comes from.
+/// Source of a request body.
 #[derive(Debug)]
 pub(crate) enum Inbound {
-    /// A client.
+    /// A client connection.
     Network(Incoming),
-    /// Inside the process.
+    /// A caller inside the process.
     Inside(port::Body),
 }
 
@@ -61,23 +61,23 @@ impl Body for Inbound {
     }
 }
 
-/// A request body.
+/// A request body in memory.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) segments: Vec<Bytes>,
-    /// The end of the body so far, while it comes in crumbs.
+    /// The latest small pieces, which are copied together.
     crumbs: BytesMut,
     room: Room,
 }
 
-/// After this many segments small ones are copied together, so that a body sent byte by byte costs its size
-/// and not a multiple of it: each keeps the buffer that it was read into.
+/// Segments kept as they arrive. Later small pieces are copied together: each segment keeps the whole buffer it was
+/// read into alive, so a body sent byte by byte would cost a multiple of its size.
 const SEGMENTS_FREE: usize = 8;
-/// What counts as small then.
+/// Size below which a piece is copied, in bytes.
 const CRUMB_BYTES: usize = 4 << 10;
-/// Bytes a second that a body must bring on average after its first seconds
-/// ([`ClientTimeouts::body`](shared::policy::ClientTimeouts::body)). This bounds the time of a body that comes in crumbs; a
-/// client behind a bad network is far above it.
+/// Minimum average rate of a body, in bytes per second, after its first seconds
+/// ([`ClientTimeouts::body`](shared::policy::ClientTimeouts::body)). It bounds the time of a body that arrives in tiny
+/// pieces; clients on bad networks are far above it.
 const BYTES_PER_SECOND_MIN: u64 = 240;
 
 impl Held {
@@ -101,7 +101,7 @@ impl Held {
         Ok(())
     }
 
-    /// How long it is.
+    /// Returns the length of the body in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.room.bytes()
     }
@@ -113,7 +113,7 @@ impl Held {
     }
 }
 
-/// Reads a body of at most `limit` bytes. `each` sees every piece as it comes, decompressed.
+/// Reads a body of at most `limit` bytes. `each` is called with every decompressed piece.
 pub(crate) async fn read(
     plane: &Arc<Plane>,
     headers: &HeaderMap,
@@ -154,24 +154,24 @@ pub(crate) async fn read(
     Ok(plain)
 }
 
-/// How long the pieces of a body may take.
+/// Time limit on the pieces of a body.
 struct Pace {
     limit: Duration,
-    /// When a piece was first waited for: a body that is there already costs no look at the clock.
+    /// Start of the first wait for a piece. A body that is ready at once never reads the clock.
     began: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Pace {
-    /// Returns when the next piece must have come, after the first `bytes`.
+    /// Returns the deadline of the next piece, after `bytes` have arrived.
     fn deadline(&mut self, bytes: u64) -> Instant {
         let now = Instant::now();
         let began = *self.began.get_or_insert(now);
         (now + self.limit).min(began + self.limit + Duration::from_secs(bytes / BYTES_PER_SECOND_MIN))
     }
 
-    /// Ready when `deadline` has passed. The timer is not moved with every piece: when it fires, the deadline is compared
-    /// with the clock.
+    /// Ready once `deadline` has passed. The timer is not reset for every piece; when it fires early, it is reset to
+    /// the deadline.
     fn poll_late(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         loop {
@@ -196,7 +196,7 @@ impl Pace {
     }
 }
 
-/// Returns the next frame, which must come in time after the first `bytes`.
+/// Returns the next frame, or a timeout error if it misses its deadline; `bytes` have arrived before.
 async fn next(body: &mut Inbound, pace: &mut Pace, bytes: u64) -> Result<Option<Frame<Bytes>>, Fault> {
     let mut deadline = None;
     let frame = poll_fn(|cx| {
@@ -212,7 +212,7 @@ async fn next(body: &mut Inbound, pace: &mut Pace, bytes: u64) -> Result<Option<
     })
 }
 
-/// Returns the error that lies at the bottom of `error`.
+/// Returns the innermost source of `error`.
 fn root_cause<'a>(mut error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
     while let Some(source) = error.source() {
         error = source;
@@ -235,7 +235,7 @@ mod tests {
 
     const PIECE_BYTES: usize = TURN_BYTES / 2;
 
-    /// So many pieces, all there already.
+    /// A number of pieces that are all ready.
     struct Pieces(usize);
 
     impl Body for Pieces {

@@ -1,5 +1,5 @@
-//! One client connection from its first byte to its last: TLS, which HTTP, and the orders of the sweeper and the
-//! drain.
+//! One client connection from its first byte to its last: the TLS handshake, the detection of the HTTP version, and the
+//! orders of the sweeper and of the drain.
 
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -15,7 +15,7 @@ use super::service::{Server, Service};
 use super::{http1, http2};
 use crate::worker::Worker;
 
-/// TLS handshake and the first bytes of a connection.
+/// Time limit for the TLS handshake and the first bytes of a connection.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Serves a connection until it ends.
@@ -29,12 +29,12 @@ pub(crate) async fn serve<S: Service>(server: Server<S>, tcp: TcpStream, peer: S
         let stall = worker.plane.settings.client_timeouts.stall;
         http2::serve(service, link, stall, io).await;
     } else {
-        // That it is to finish, the connection sees by itself.
+        // `finish` does nothing here: the gate and the service check the order themselves.
         run(&link, pin!(http1::serve(service, Rc::clone(&link), io)), |_| {}).await;
     }
 }
 
-/// Does the TLS handshake and finds out which HTTP is spoken. `None` if the client left.
+/// Performs the TLS handshake and detects HTTP/2. Returns `None` if the client disconnected.
 async fn open(worker: &Worker, tcp: TcpStream, link: &Rc<Link>) -> Option<(ServerIo, bool)> {
     let socket = match &worker.plane.settings.tls {
         Some(config) => {
@@ -48,7 +48,7 @@ async fn open(worker: &Worker, tcp: TcpStream, link: &Rc<Link>) -> Option<(Serve
     Some((io, is_http2))
 }
 
-/// Drives a connection to its end, or to where an order ends it.
+/// Runs a connection until it ends or is ordered to close. `finish` is called once if it is ordered to finish.
 pub(super) async fn run<C: Future>(link: &Link, mut connection: Pin<&mut C>, finish: fn(Pin<&mut C>)) {
     let mut finishing = false;
     std::future::poll_fn(|cx| {
@@ -67,7 +67,7 @@ pub(super) async fn run<C: Future>(link: &Link, mut connection: Pin<&mut C>, fin
     .await;
 }
 
-/// Runs `future` unless the connection is told to close or finish first.
+/// Runs `future`; returns `None` if the connection is ordered to close or finish first.
 async fn obey<T>(link: &Link, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {

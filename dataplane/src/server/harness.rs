@@ -1,5 +1,5 @@
-//! Connections of HTTP/1.1 without sockets, for tests and for `fuzz/`: the bytes of a client, what hyper makes of them
-//! behind the gate or without it, and what is written.
+//! HTTP/1.1 connections without sockets, for tests and for `fuzz/`: feeds client bytes to hyper, behind the gate or
+//! without it, and records the requests and the writes.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -28,23 +28,23 @@ use super::io::{Link, Phase};
 use super::service::{AnswerBody, Service};
 use crate::error::Fault;
 
-/// A request as the service got it.
+/// A request as received by the service.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) version: Version,
     pub(crate) headers: HeaderMap,
-    /// All of the body; `None` if it is broken.
+    /// The complete body; `None` if it is invalid.
     pub(crate) body: Option<Bytes>,
 }
 
-/// A connection after the client has sent all that it sends.
+/// Record of a connection after the client has sent everything.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    /// Requests that were read to their end, in order.
+    /// Requests with their complete or broken bodies, in order.
     pub(crate) requests: Vec<Asked>,
-    /// Paths of heads that were refused, and why.
+    /// Paths of rejected heads and the error messages.
     pub(crate) refused: Vec<(String, String)>,
     /// Each write of the server.
     pub(crate) writes: Vec<Vec<u8>>,
@@ -59,8 +59,8 @@ impl Heard {
     }
 }
 
-/// The client's socket: pieces to be read one after the other, and what was written. The client waits when it has sent
-/// all, and leaves when the server closes.
+/// The client's socket: returns the pieces one after the other and records the writes. After the last piece, reads are
+/// pending until the server closes, then report the end.
 #[derive(Debug)]
 pub(crate) struct Wire {
     pieces: VecDeque<Bytes>,
@@ -115,7 +115,7 @@ impl AsyncWrite for Wire {
     }
 }
 
-/// Pieces of an answer, all there at once.
+/// An answer whose pieces are all ready at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces {
     pub(crate) left: VecDeque<Bytes>,
@@ -151,7 +151,7 @@ impl AnswerBody for Pieces {
     }
 }
 
-/// Reads each request to its end, notes it, and answers.
+/// Service that reads each request to its end, records it and answers.
 #[derive(Clone)]
 pub(crate) struct Recorder {
     pub(crate) heard: Rc<RefCell<Heard>>,
@@ -191,7 +191,7 @@ impl Service for Recorder {
     }
 }
 
-/// Serves a connection that brings `pieces`, behind the gate.
+/// Serves a connection with the input `pieces`, behind the gate.
 pub(crate) fn through_gate(pieces: &[&[u8]], answer: fn(&Asked) -> Pieces) -> Heard {
     let heard = Rc::<RefCell<Heard>>::default();
     let service = Recorder { heard: Rc::clone(&heard), answer };
@@ -200,7 +200,7 @@ pub(crate) fn through_gate(pieces: &[&[u8]], answer: fn(&Asked) -> Pieces) -> He
     heard.take()
 }
 
-/// Serves a connection that brings `bytes` by hyper alone.
+/// Serves a connection with the input `bytes` by hyper without the gate.
 pub(crate) fn without_gate(bytes: &[u8]) -> Vec<Asked> {
     let heard = Rc::<RefCell<Heard>>::default();
     let service = Recorder { heard: Rc::clone(&heard), answer: |_| Pieces::default() };
@@ -218,7 +218,7 @@ fn wire(pieces: &[&[u8]], heard: &Rc<RefCell<Heard>>) -> Wire {
     Wire { pieces: pieces.map(|piece| Bytes::copy_from_slice(piece)).collect(), heard: Rc::clone(heard) }
 }
 
-/// Notes that a future wants to be polled again.
+/// Waker that records that a future wants to be polled again.
 #[derive(Debug, Default)]
 struct Again(AtomicBool);
 
@@ -228,7 +228,7 @@ impl Wake for Again {
     }
 }
 
-/// Polls `future` until it has ended, or waits for what never comes.
+/// Polls `future` until it ends or no longer wakes its task.
 fn drive(future: impl Future) {
     let mut future = pin!(future);
     let again = Arc::<Again>::default();

@@ -1,8 +1,8 @@
-//! HTTP/1.1 from clients. hyper speaks it, in the task of the connection, behind the [`Gate`]; a client that leaves takes
-//! its request with it, because the request's future is a part of the connection's.
+//! HTTP/1.1 from clients, implemented by hyper in the connection's task, behind the [`Gate`]. If the client
+//! disconnects, its request is cancelled, because the request's future is part of the connection's.
 //!
-//! An upgrade needs nothing else here: behind a 101 hyper leaves the socket open, and the parts of its connection have
-//! the gate and what was read.
+//! Upgrades need no further support here: after a 101, hyper leaves the socket open, and the parts of its connection
+//! contain the gate and the bytes already read.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ use super::gate::{Gate, Passage, Refused, Verdict};
 use super::io::{Link, Order};
 use super::service::Service;
 
-/// Bytes that hyper reads at once of a large body. The longest head must fit.
+/// Maximum bytes that hyper reads at once of a large body. The longest head must fit.
 const BUFFER_BYTES_MAX: usize = 256 << 10;
 
 /// Serves a connection until it ends.
@@ -34,7 +34,7 @@ pub(super) async fn serve<S: Service>(
     let passage = Rc::<Passage>::default();
     let gate = Gate::new(io, Rc::clone(&link), Rc::clone(&passage));
     let requests = Requests { service, link, passage: Rc::clone(&passage) };
-    // Slow heads are cut by the worker's sweeper, which costs no timer a request.
+    // Slow heads are cut by the worker's sweeper, which needs no timer per request.
     let mut connection = http1::Builder::new()
         .max_buf_size(BUFFER_BYTES_MAX)
         .header_read_timeout(None)
@@ -44,15 +44,15 @@ pub(super) async fn serve<S: Service>(
         Pin::new(&mut connection).poll(cx)
     })
     .await;
-    // A fault ends the connection as it is. Otherwise it is shut down, which hyper does not do behind a request that asked
-    // for an upgrade, nor where another request was read behind the last answer.
+    // After an error the socket is closed as it is. Otherwise it is shut down here: hyper does not do so after a
+    // request that asked for an upgrade, nor if another request was read after the last answer.
     if outcome.is_ok() || passage.is_ending() {
         let mut io = connection.into_parts().io;
         poll_fn(|cx| hyper::rt::Write::poll_shutdown(Pin::new(&mut io), cx)).await.ok();
     }
 }
 
-/// Brings what hyper has read to the service.
+/// Passes hyper's requests to the service.
 #[derive(Debug)]
 struct Requests<S> {
     service: S,
@@ -85,7 +85,7 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Requests<S> {
     }
 }
 
-/// The connection ends before the request is served.
+/// Error: the connection ends before this request is served.
 #[derive(Debug)]
 struct Ended;
 
@@ -97,7 +97,7 @@ impl std::fmt::Display for Ended {
 
 impl std::error::Error for Ended {}
 
-/// A request that is being answered.
+/// Future of a request's response.
 struct Answering<S: Service> {
     stage: Stage<S>,
     link: Rc<Link>,
@@ -127,7 +127,7 @@ impl<S: Service> Future for Answering<S> {
 }
 
 impl<S: Service> Answering<S> {
-    /// Notes in the head what becomes of the connection.
+    /// Sets the `Connection` header, and the version for HTTP/1.0 clients.
     fn finish(&self, mut response: Response<S::Body>, http10: bool) -> Response<Answer<S::Body>> {
         let is_endless = http10 && response.body().size_hint().exact().is_none();
         let is_last = is_endless || self.link.order.get() != Order::None || !self.passage.has_request();
@@ -135,7 +135,7 @@ impl<S: Service> Answering<S> {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if http10 && closes(response.headers()) {
-            // hyper asks clients of HTTP/1.0 to keep the connection unless the answer is of that version.
+            // Unless the answer is HTTP/1.0 itself, hyper offers HTTP/1.0 clients to keep the connection open.
             *response.version_mut() = Version::HTTP_10;
         }
         response.map(|body| Answer::new(body, Rc::clone(&self.link), Rc::clone(&self.passage)))

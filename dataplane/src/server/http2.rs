@@ -1,5 +1,5 @@
-//! HTTP/2 from clients. The frames are hyper's. A stream ends when its client takes nothing of the answer for too long,
-//! because it gives no window; how many streams a connection has decides when it counts as idle.
+//! HTTP/2 from clients; hyper handles the frames. A stream is reset if its client takes nothing of the answer for too
+//! long, because it grants no window. A connection without streams counts as idle.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -23,12 +23,12 @@ use super::io::{Link, Phase, ServerIo};
 use super::service::{AnswerBody, Service};
 use crate::upstream::HTTP2_WINDOW_BYTES;
 
-/// Bytes that hyper may buffer for the streams of a connection.
+/// Maximum bytes that hyper buffers for the streams of a connection.
 const BUFFER_BYTES_MAX: usize = 128 << 10;
-/// Requests at once on one connection.
+/// Maximum number of concurrent requests on one connection.
 const STREAMS_MAX: u32 = 128;
-/// The longest piece of an answer that is handed to hyper, which sends it in frames of this size at most. A client that
-/// has window for a part of a piece makes no progress that can be seen.
+/// Maximum bytes of a piece that is passed to hyper, which sends frames of at most this size. If a client's window
+/// covers only a part of a piece, its progress cannot be observed.
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
 /// Serves a connection until it ends; a stream whose client takes nothing ends after `stall`.
@@ -65,19 +65,19 @@ async fn answer<B: AnswerBody>(
     Ok(response.map(|body| Pieces { body, rest: Bytes::new(), turn }))
 }
 
-/// The side that the stream which was polled last waits for.
+/// The side that the most recently polled stream waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
-    /// The client, which has taken nothing since the poll before.
+    /// The client, which has taken nothing since the previous poll.
     #[default]
     Client,
     /// The client, which has taken a piece.
     ClientAgain,
-    /// The gateway or the upstream: there is no piece yet.
+    /// The gateway or the upstream: no piece is ready.
     Gateway,
 }
 
-/// Runs the streams of one connection, each in a task of the worker.
+/// Executor that runs the streams of one connection, each in a task of the worker.
 #[derive(Clone, Debug)]
 struct Streams {
     link: Rc<Link>,
@@ -97,7 +97,8 @@ impl<F: Future<Output = ()> + 'static> Executor<F> for Streams {
 }
 
 impl Streams {
-    /// Drives a stream to its end. One that takes nothing for too long is dropped, which resets it and lets its upstream go.
+    /// Runs a stream to its end. If its client takes nothing for too long, it is dropped, which resets it and cancels
+    /// its upstream request.
     async fn watch(&self, stream: impl Future<Output = ()>) {
         let mut stream = pin!(stream);
         let mut taken_at = Instant::now();
@@ -129,11 +130,11 @@ impl Streams {
     }
 }
 
-/// An answer in pieces of a bounded size, which notes that a piece was taken.
+/// An answer split into pieces of a bounded size; it records that a piece was taken.
 #[derive(Debug)]
 struct Pieces<B> {
     body: B,
-    /// What is left of the piece before.
+    /// The rest of the previous piece.
     rest: Bytes,
     turn: Rc<Cell<Turn>>,
 }

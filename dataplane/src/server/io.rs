@@ -1,5 +1,5 @@
-//! A client's socket, with or without TLS. What the connection is doing right now stands in [`Link`], which the
-//! sweeper and the request share.
+//! A client's socket, with or without TLS. The state of its connection is in [`Link`], which the sweeper and the
+//! request share.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -11,16 +11,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// What a connection is doing, shared by its socket, its requests and the sweeper.
+/// State of a connection, shared by its socket, its requests and the sweeper.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// What the next bytes from the client are.
+    /// What the client is expected to send next.
     phase: Cell<Phase>,
-    /// When the phase began.
+    /// Start of the phase, in the worker's seconds.
     since: Cell<u32>,
-    /// Streams of HTTP/2 that are open.
+    /// Number of open HTTP/2 streams.
     streams: Cell<u32>,
-    /// The last write to the client did not go through.
+    /// True if the last write to the client was pending.
     pub(crate) write_blocked: Cell<bool>,
     /// Set by the sweeper or by the drain; the connection's task acts on it.
     pub(crate) order: Cell<Order>,
@@ -28,34 +28,34 @@ pub(crate) struct Link {
     clock: Rc<Cell<u32>>,
 }
 
-/// What is expected from the client.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Nothing has arrived of the next request.
+    /// Nothing of the next request has arrived.
     Idle,
     /// A part of a head has arrived.
     Head,
     /// A request is being served.
     Busy,
-    /// An HTTP/2 connection. While it has no stream it is idle, since the last one ended.
+    /// An HTTP/2 connection. Without streams it is idle since its last stream ended.
     Http2,
     /// No connection: the request comes from inside the process.
     Inside,
 }
 
-/// What a connection's task has been told to do.
+/// Order to a connection's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Go on.
+    /// Continue.
     None,
-    /// Finish what is being served, then close.
+    /// Finish the requests in progress, then close.
     Finish,
     /// Close now.
     Close,
 }
 
 impl Link {
-    /// `clock` counts the worker's seconds.
+    /// Creates the state of a connection; `clock` counts the worker's seconds.
     pub(crate) fn new(phase: Phase, clock: Rc<Cell<u32>>) -> Self {
         Self {
             phase: Cell::new(phase),
@@ -72,7 +72,7 @@ impl Link {
         self.phase.get()
     }
 
-    /// For how many seconds the phase has lasted.
+    /// Returns the duration of the current phase in seconds.
     pub(crate) fn seconds_in_phase(&self) -> u32 {
         self.clock.get().wrapping_sub(self.since.get())
     }
@@ -82,23 +82,24 @@ impl Link {
         self.since.set(self.clock.get());
     }
 
-    /// A stream of HTTP/2 was opened.
+    /// Counts a new HTTP/2 stream.
     pub(crate) fn begin_stream(&self) {
         self.streams.update(|streams| streams.saturating_add(1));
     }
 
-    /// A stream of HTTP/2 has ended; without another the connection is idle from now on.
+    /// Removes an ended HTTP/2 stream and restarts the phase: without other streams, the connection is idle from now
+    /// on.
     pub(crate) fn end_stream(&self) {
         self.streams.update(|streams| streams.saturating_sub(1));
         self.enter(Phase::Http2);
     }
 
-    /// True if the connection has no stream of HTTP/2.
+    /// True if the connection has no HTTP/2 stream.
     pub(crate) fn has_no_stream(&self) -> bool {
         self.streams.get() == 0
     }
 
-    /// Remembers whom to wake when an order is given.
+    /// Stores the waker of the connection's task, to be woken by orders.
     pub(crate) fn register(&self, waker: &Waker) {
         let mut task = self.task.borrow_mut();
         match task.as_ref() {
@@ -107,7 +108,7 @@ impl Link {
         }
     }
 
-    /// Gives an order to the connection's task.
+    /// Sets an order and wakes the connection's task.
     pub(crate) fn command(&self, order: Order) {
         self.order.set(order);
         if let Some(task) = self.task.borrow().as_ref() {
@@ -123,12 +124,12 @@ pub(crate) enum Socket {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// See the module.
+/// A client's socket that replays the bytes read to detect the protocol.
 #[derive(Debug)]
 pub(crate) struct ServerIo {
     socket: Socket,
     link: Rc<Link>,
-    /// Bytes read while the protocol was being told, to be read again.
+    /// Bytes read to detect the protocol; they are returned by the next reads.
     first: Vec<u8>,
 }
 
@@ -137,8 +138,8 @@ impl ServerIo {
         Self { socket, link, first: Vec::new() }
     }
 
-    /// Whether the client opens with the HTTP/2 preface (RFC 9113 section 3.4). What is read to find out, the
-    /// whole first request as a rule, is read again.
+    /// Returns true if the client starts with the HTTP/2 preface (RFC 9113 section 3.4). The bytes read to detect it,
+    /// usually the whole first request, are kept for later reads.
     pub(crate) async fn begins_http2(&mut self) -> io::Result<bool> {
         use tokio::io::AsyncReadExt as _;
         self.first.reserve_exact(FIRST_BYTES_MAX);
@@ -161,9 +162,9 @@ impl ServerIo {
     }
 }
 
-/// How the preface begins; no HTTP/1 request line does.
+/// Start of the preface; no HTTP/1 request line starts like this.
 const PREFACE_MARK: &[u8; 4] = b"PRI ";
-/// Room for the first read of a connection.
+/// Buffer size of a connection's first read, in bytes.
 const FIRST_BYTES_MAX: usize = 4 << 10;
 
 impl AsyncRead for ServerIo {

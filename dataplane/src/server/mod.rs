@@ -1,5 +1,5 @@
-//! The listener's side: sockets, TLS, HTTP/1.1 and HTTP/2 by hyper, limits and drain, and the bodies of requests. It
-//! brings each request to a [`Service`](service::Service) and knows no path.
+//! The server side: listener, sockets, TLS, HTTP/1.1 and HTTP/2 by hyper, limits, drain, and request bodies. It passes
+//! each request to a [`Service`](service::Service) and knows no paths.
 
 pub(crate) mod accept;
 mod answer;

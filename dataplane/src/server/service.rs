@@ -1,4 +1,4 @@
-//! The interface between the server and what answers its requests.
+//! The interface between the server and the service that answers its requests.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -21,20 +21,20 @@ pub(crate) trait Service: Clone + 'static {
     /// Answers a request.
     fn call(&self, request: Request<Incoming>) -> Self::Future;
 
-    /// Returns the answer to a head that was refused; `path` is the one that it seems to have asked for.
+    /// Returns the answer to a rejected head; `path` is the path that it appears to request.
     fn refuse(&self, path: &str, fault: Fault) -> Response<Self::Body>;
 }
 
 /// The body of an answer.
 pub(crate) trait AnswerBody: Body<Data = Bytes, Error = BoxError> + Unpin + 'static {
-    /// True if the answer has ended with an error event: the connection closes behind it.
+    /// True if the answer has ended with an error event, after which the connection closes.
     fn is_cut(&self) -> bool;
 }
 
-/// Makes the service of a connection.
+/// Creates the service of a connection.
 pub(crate) type Connect<S> = fn(&Rc<Worker>, &Rc<Link>, SocketAddr) -> S;
 
-/// A worker as the server sees it, and what makes the services of its connections.
+/// A worker and the constructor of its connections' services.
 #[derive(Debug)]
 pub(crate) struct Server<S> {
     pub(crate) worker: Rc<Worker>,

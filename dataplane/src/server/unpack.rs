@@ -1,5 +1,5 @@
-//! Compressed request bodies (LIM-2): which encodings are known, and the threads that unpack. They do nothing else, so
-//! that neither a name server that hangs nor a slow listener of speech holds an unpacking up.
+//! Compressed request bodies (LIM-2): the supported encodings, and the decompression threads. These are separate from
+//! other blocking work, so that neither a hanging name server nor a slow speech client can delay a decompression.
 
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,7 @@ use super::body::{Held, too_large};
 use crate::error::Fault;
 use crate::plane::Plane;
 
-/// How a body is compressed.
+/// Content encoding of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Identity,
@@ -65,11 +65,11 @@ impl Encoding {
     }
 }
 
-/// A frame may ask for a window of this many bits, 8 MiB: what RFC 9659 lets HTTP use.
+/// Maximum window of a zstd frame as a power of two: 8 MiB, the limit of RFC 9659 for HTTP.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
-/// Unpacks a body of at most `limit` bytes on one of the threads that do nothing else: the largest takes tens of
-/// milliseconds, in which this worker serves others.
+/// Decompresses a body to at most `limit` bytes on a decompression thread: the largest bodies take tens of
+/// milliseconds, during which the worker serves other requests.
 pub(super) async fn unpack(
     plane: &Arc<Plane>,
     encoding: Encoding,
@@ -87,7 +87,7 @@ pub(super) async fn unpack(
     unpacked.await.unwrap_or_else(|_| Err(failed()))
 }
 
-/// The threads that unpack bodies. They end when this is dropped.
+/// The decompression threads. They end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Unpackers {
     jobs: SyncSender<Job>,
@@ -102,16 +102,16 @@ struct Job {
     sender: oneshot::Sender<Result<Held, Fault>>,
 }
 
-/// Threads, at least and at most; between them there are as many as workers.
+/// Minimum and maximum number of threads; within these bounds there is one per worker.
 const THREADS_MIN: usize = 2;
 const THREADS_MAX: usize = 16;
-/// Bodies that wait for a thread.
+/// Maximum number of bodies that wait for a thread.
 const JOBS_MAX: usize = 1_024;
-/// When it makes sense to try again where more would have to wait.
+/// Delay in the `Retry-After` header if the queue is full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Unpackers {
-    /// Starts the threads for so many workers.
+    /// Starts the threads for this number of workers.
     pub(crate) fn start(workers: usize, alarm: &Alarm) -> io::Result<Self> {
         let (jobs, inbox) = mpsc::sync_channel(JOBS_MAX);
         let inbox = Arc::new(Mutex::new(inbox));
@@ -128,13 +128,13 @@ impl Unpackers {
 
 fn work(inbox: &Mutex<Receiver<Job>>) {
     loop {
-        // One thread waits for the next job, the others for the lock.
+        // One thread waits for the next job, the others wait for the lock.
         let job = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { encoding, packed, plain, limit, sender }) = job else { return };
         if sender.is_closed() {
             continue;
         }
-        // A fault of a decoder ends one request and no thread.
+        // A panic of a decoder fails only one request, not the thread.
         let unpacking = AssertUnwindSafe(|| decode_now(encoding, &packed, plain, limit));
         if let Ok(outcome) = catch_unwind(unpacking) {
             sender.send(outcome).ok();

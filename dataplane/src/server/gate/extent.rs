@@ -1,23 +1,23 @@
-//! How far the body of a request reaches: so many bytes, or over its chunks to the end of the trailers (RFC 9112
-//! section 7.1). Nothing is decoded here; hyper does that. The gate follows the chunks to know where the next head
-//! begins, and refuses what hyper lets pass although another parser might read it differently.
+//! The extent of a request body: a number of bytes, or chunks up to the end of the trailers (RFC 9112 section 7.1).
+//! Nothing is decoded here; hyper does that. The gate follows the chunks to find the start of the next head, and
+//! rejects what hyper accepts but another parser might read differently.
 
-/// What is still to come of a body.
+/// The rest of a body that has not arrived yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// So many bytes.
+    /// A number of bytes.
     Length(u64),
     /// Chunks, then trailers.
     Chunks(Chunks),
 }
 
 impl Extent {
-    /// Chunks of which nothing has come.
+    /// Creates the extent of a chunked body before its first byte.
     pub(super) fn chunked() -> Self {
         Self::Chunks(Chunks::default())
     }
 
-    /// Returns how many of the next bytes from the client belong to the body.
+    /// Returns how many of the client's next bytes belong to the body.
     pub(super) fn follow(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
         match self {
             Self::Length(left) => Ok(take(left, bytes)),
@@ -25,7 +25,7 @@ impl Extent {
         }
     }
 
-    /// True if all of the body has come.
+    /// True if the whole body has arrived.
     pub(super) fn has_ended(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
@@ -34,13 +34,13 @@ impl Extent {
     }
 }
 
-/// A place in a chunked body.
+/// Parser state within a chunked body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunks {
     place: Place,
-    /// The size of the chunk as far as it has been read, then what is left of its data.
+    /// The chunk size parsed so far, then the remaining bytes of its data.
     left: u64,
-    /// Bytes behind the sizes of all chunks so far.
+    /// Bytes after the sizes of all chunks so far.
     extension_bytes: u16,
     trailer_bytes: u16,
     trailers: u8,
@@ -53,7 +53,7 @@ pub(super) struct Chunks {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// After so many digits of a size.
+    /// After this many digits of a chunk size.
     Size(u8),
     Blank,
     Extension,
@@ -61,7 +61,7 @@ enum Place {
     Data,
     DataCr,
     DataLf,
-    /// At the start of a trailer, or of the empty line behind the last one.
+    /// At the start of a trailer, or of the empty line after the last one.
     Line,
     Trailer,
     TrailerLf,
@@ -75,13 +75,13 @@ impl Default for Place {
     }
 }
 
-/// Digits of a size: more than any body has, and no overflow.
+/// Maximum digits of a chunk size: enough for any body, without overflow.
 const DIGITS_MAX: u8 = 15;
-/// Bytes of the extensions of all chunks of a body.
+/// Maximum total bytes of the extensions of a body's chunks.
 const EXTENSION_BYTES_MAX: u16 = 16 << 10;
-/// Bytes of all trailers of a body.
+/// Maximum total bytes of a body's trailers.
 const TRAILER_BYTES_MAX: u16 = 4 << 10;
-/// Trailers of a body.
+/// Maximum number of a body's trailers.
 const TRAILERS_MAX: u8 = 32;
 
 const BAD_SIZE: &str = "a chunk has a size that is no number";
@@ -106,7 +106,7 @@ impl Chunks {
         Ok(used)
     }
 
-    /// Returns the place behind `byte`, which is no data.
+    /// Returns the place after `byte`, which is not chunk data.
     fn step(&mut self, byte: u8) -> Result<Place, &'static str> {
         match (self.place, byte) {
             (Place::Size(digits), _) if digits < DIGITS_MAX && byte.is_ascii_hexdigit() => {
@@ -136,14 +136,14 @@ impl Chunks {
         }
     }
 
-    /// Counts a byte behind a size.
+    /// Counts a byte after a chunk size.
     fn extend(&mut self, place: Place) -> Result<Place, &'static str> {
         self.extension_bytes += 1;
         let fits = self.extension_bytes <= EXTENSION_BYTES_MAX;
         if fits { Ok(place) } else { Err("its chunks have extensions that are too long together") }
     }
 
-    /// Counts a byte of a trailer, and the trailer if that begins with it.
+    /// Counts a byte of a trailer, and the trailer itself at its first byte.
     fn trail(&mut self) -> Result<Place, &'static str> {
         self.trailers += u8::from(self.place == Place::Line);
         self.trailer_bytes += 1;
@@ -152,14 +152,14 @@ impl Chunks {
     }
 }
 
-/// Takes as many of `bytes` as are `left`; returns how many that are.
+/// Subtracts up to the length of `bytes` from `left`; returns the subtracted number.
 fn take(left: &mut u64, bytes: &[u8]) -> usize {
     let count = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
     *left -= count as u64;
     count
 }
 
-/// True for what may stand in a line: visible characters, spaces, tabs, and bytes beyond ASCII.
+/// True for the bytes allowed in a line: visible characters, spaces, tabs and bytes above ASCII.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || byte >= b' ' && byte != 0x7f
 }
@@ -168,7 +168,7 @@ fn is_text(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// Follows `wire` in two parts; returns how many bytes belong to the body, if all of it came.
+    /// Follows `wire` in two parts; returns the number of bytes of the body, if it is complete.
     fn follow(wire: &[u8], cut: usize) -> Result<Option<usize>, &'static str> {
         let mut extent = Extent::chunked();
         let first = extent.follow(&wire[..cut])?;

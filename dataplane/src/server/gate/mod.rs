@@ -1,7 +1,7 @@
 //! The gate between a client and hyper's HTTP/1.1 connection (LIM-5). hyper reads through it and gets no byte of a
-//! request head before all of it has come and has passed the rules of `head`, which are stricter than hyper's own.
-//! In place of a head that fails, hyper reads a harmless request, which the service answers with the refusal: so hyper
-//! writes every answer. Bodies are followed to the byte behind them, where the next head begins.
+//! request head until the head is complete and has passed the rules of `head`, which are stricter than hyper's own.
+//! Instead of a rejected head, hyper reads a harmless request, which the service answers with the error: so hyper
+//! writes every answer. Bodies are followed to their end, where the next head begins.
 //!
 //! ```text
 //!   Head --passes--> Body --all of it has come--> Head
@@ -29,48 +29,48 @@ use self::head::Refusal;
 pub(super) use self::passage::{Passage, Refused, Verdict};
 use super::io::{Link, Order, Phase};
 
-/// The client's socket as hyper's HTTP/1.1 connection sees it.
+/// The client's socket as seen by hyper's HTTP/1.1 connection.
 #[derive(Debug)]
 pub(crate) struct Gate<Io> {
     io: Io,
     link: Rc<Link>,
     passage: Rc<Passage>,
     next: Next,
-    /// The rest of a head that has been judged, on its way to hyper.
+    /// The rest of a checked head that hyper has not read yet.
     head: Bytes,
-    /// Bytes that have been read and are not judged, or did not fit into hyper's buffer.
+    /// Bytes that are not checked yet or did not fit into hyper's buffer.
     unread: BytesMut,
-    /// Bytes of `unread` in which the end of a head was searched.
+    /// Bytes of `unread` already searched for the end of a head.
     searched: usize,
     farewell: Farewell,
 }
 
-/// The meaning of the next byte from the client.
+/// The state of the input: what the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Head,
     Body(Extent),
-    /// The body cannot be read on, and why.
+    /// The body is invalid, for this reason.
     Broken(&'static str),
     Refused,
 }
 
-/// The end of a connection: a socket that is closed with bytes unread is reset, and the last answer may be lost.
+/// State of the shutdown: closing a socket with unread bytes resets it, and the last answer may be lost.
 #[derive(Debug, Default)]
 struct Farewell {
     is_shut: bool,
-    /// Bytes that were read and thrown away.
+    /// Bytes read and discarded.
     drained: usize,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// What hyper reads in place of a head that is refused.
+/// The request that hyper reads instead of a rejected head.
 const IN_PLACE_OF_REFUSED: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
-/// Room for a part of a head that does not come as a whole.
+/// Minimum buffer space for each read of a head that arrives in parts, in bytes.
 const ROOM: usize = 4 << 10;
-/// How long a client may take to read why its request was refused.
+/// Time that a client gets to read the last answer before its connection is closed.
 const LINGER: Duration = Duration::from_secs(1);
-/// The longest rest of a request that is read and thrown away meanwhile.
+/// Maximum bytes of a request's rest that are read and discarded during the shutdown.
 const LEFT_BYTES_MAX: usize = 4 << 20;
 
 impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
@@ -87,18 +87,18 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
         }
     }
 
-    /// Waits for the next head and judges it. A head that comes as a whole stays in `buf`, with what follows of its body;
-    /// another one goes through `unread` and `head`. False at the end of the connection.
+    /// Waits for the next head and checks it. A head that arrives as a whole stays in `buf`, followed by the start of
+    /// its body; any other goes through `unread` and `head`. Returns false at the end of the connection.
     fn poll_head(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<bool>> {
         if self.passage.is_judged() {
-            // hyper has a head already; it reads again when the service has that.
+            // hyper already has a head; it reads again once the service has taken that request.
             return Poll::Pending;
         }
         if self.is_closing() {
             return Poll::Ready(Ok(false));
         }
         if self.unread.is_empty() {
-            // An idle connection keeps no memory here.
+            // Frees the buffer, so that an idle connection holds none.
             self.unread = BytesMut::new();
             let before = buf.filled().len();
             ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
@@ -116,8 +116,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
         self.poll_head_in_parts(cx)
     }
 
-    /// Admits the head at the start of `bytes` if all of it is there and passes. Returns how many of the bytes hyper may
-    /// have; the others are kept.
+    /// Admits the head at the start of `bytes` if it is complete and valid. Returns how many of the bytes hyper may
+    /// read; the others are kept.
     fn admit_at_once(&mut self, bytes: &[u8]) -> Option<usize> {
         if bytes.starts_with(b"\r\n") {
             return None;
@@ -170,7 +170,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
         }
     }
 
-    /// True if no other request is to be read. In a drain, one that has begun to come is.
+    /// True if no further request is to be read. In a drain, a request whose head has begun to arrive is still read.
     fn is_closing(&self) -> bool {
         let finishes = self.link.order.get() == Order::Finish && self.unread.is_empty();
         (finishes || self.passage.is_ending()) && self.link.phase() != Phase::Busy
@@ -191,7 +191,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
         self.next = Next::Refused;
     }
 
-    /// Notes what is to come of a body.
+    /// Sets the input state from the rest of the body.
     fn expect(&mut self, extent: Extent) {
         let has_come = extent.has_ended();
         self.next = if has_come { Next::Head } else { Next::Body(extent) };
@@ -215,7 +215,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
         }
     }
 
-    /// Hands over what is there of the body, or reads it straight into `buf`.
+    /// Passes on the buffered part of the body, or reads directly into `buf`.
     fn poll_body(
         &mut self,
         extent: Extent,
@@ -238,7 +238,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
         Poll::Ready(Ok(()))
     }
 
-    /// Keeps `bytes`, which belong to the next request, before what is unread.
+    /// Prepends `bytes`, which belong to the next request, to `unread`.
     fn put_back(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
             let behind = std::mem::replace(&mut self.unread, BytesMut::from(bytes));
@@ -246,7 +246,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
         }
     }
 
-    /// An answer is out as a whole.
+    /// Updates the connection after an answer has been written completely.
     fn end_exchange(&self, cx: &Context<'_>) {
         self.link.enter(match (self.passage.is_judged(), self.unread.is_empty()) {
             (true, _) => Phase::Busy,
@@ -254,12 +254,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
             (false, false) => Phase::Head,
         });
         if self.is_closing() {
-            // hyper waits for the client; it is to read once more, and finds the end.
+            // hyper waits for the client; waking it makes it read once more and find the end.
             cx.waker().wake_by_ref();
         }
     }
 
-    /// Reads what the client still sends, and throws it away.
+    /// Reads and discards what the client still sends.
     fn poll_drained(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.farewell.drained < LEFT_BYTES_MAX {
             self.unread.clear();
@@ -337,7 +337,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<Io> {
         self.io.is_write_vectored()
     }
 
-    /// hyper flushes when all that it has is written.
+    /// hyper flushes once it has written everything it has.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let gate = self.get_mut();
         ready!(Pin::new(&mut gate.io).poll_flush(cx))?;
@@ -348,7 +348,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<Io> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the connection so that the last answer arrives.
+    /// Shuts the connection down so that the last answer reaches the client.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let gate = self.get_mut();
         if !gate.farewell.is_shut {
@@ -361,8 +361,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<Io> {
 }
 
 impl<Io> Gate<Io> {
-    /// Returns how many bytes may still be written in this turn of the connection. A writer that has had its turn comes
-    /// back when the other connections of the worker have had theirs.
+    /// Returns how many bytes may still be written in this turn of the connection. If the turn is used up, it yields to
+    /// the other connections of the worker.
     fn poll_turn(&self, cx: &Context<'_>) -> Poll<usize> {
         let left = self.passage.turn();
         if left == 0 {

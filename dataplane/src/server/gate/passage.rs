@@ -1,39 +1,39 @@
-//! What the gate and the service of one HTTP/1.1 connection share. The verdict about a head travels here, beside the
-//! bytes: no request can claim one.
+//! State shared by the gate and the service of one HTTP/1.1 connection. The verdict about a head is passed here,
+//! outside the byte stream, so that no request can forge one.
 
 use std::cell::{Cell, RefCell};
 
 use super::head::Refusal;
 use crate::turn::TURN_BYTES;
 
-/// The state of a connection between its gate and its service.
+/// State shared by the gate and the service of a connection.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Passage {
-    /// The verdict about the head that hyper has been given and has not brought to the service.
+    /// The verdict about the head that hyper has read but not yet passed to the service.
     verdict: RefCell<Option<Verdict>>,
-    /// All of the request whose head was judged last has come.
+    /// The request whose head was checked last has arrived completely.
     has_come: Cell<bool>,
-    /// The body of an answer has ended, or was dropped; its last bytes may not be written.
+    /// The body of an answer has ended or was dropped; its last bytes may not have been written yet.
     is_answered: Cell<bool>,
-    /// The connection ends behind the answer that is under way.
+    /// The connection ends after the current answer.
     is_ending: Cell<bool>,
     /// Bytes that may still be written in this turn.
     turn: Cell<usize>,
-    /// Bytes of the answer that hyper was given since it had written all of them.
+    /// Bytes of the answer passed to hyper since it last had written everything.
     waiting: Cell<usize>,
 }
 
-/// The judgement of the gate about a head.
+/// The gate's verdict about a head.
 #[derive(Debug)]
 pub(in crate::server) enum Verdict {
     Admitted,
     Refused(Box<Refused>),
 }
 
-/// A head that is refused.
+/// A rejected head.
 #[derive(Debug)]
 pub(in crate::server) struct Refused {
-    /// The path that it asked for.
+    /// The requested path.
     pub(in crate::server) path: String,
     pub(in crate::server) why: Refusal,
 }
@@ -43,12 +43,12 @@ impl Passage {
         self.verdict.replace(Some(verdict));
     }
 
-    /// True if hyper has a head that the service has not.
+    /// True if hyper has a head that it has not passed to the service.
     pub(super) fn is_judged(&self) -> bool {
         self.verdict.borrow().is_some()
     }
 
-    /// Returns the verdict about the request that hyper brings to the service.
+    /// Takes the verdict about the request that hyper passes to the service.
     pub(in crate::server) fn take_verdict(&self) -> Option<Verdict> {
         self.verdict.take()
     }
@@ -57,13 +57,13 @@ impl Passage {
         self.has_come.set(has_come);
     }
 
-    /// True if hyper has all of the request that is being served: the connection can go on behind the answer. If another
-    /// head was judged since, that one came behind it.
+    /// True if hyper has the complete request that is being served, so that the connection can continue after the
+    /// answer. A pending verdict implies it: that head came after this request.
     pub(in crate::server) fn has_request(&self) -> bool {
         self.has_come.get() || self.is_judged()
     }
 
-    /// The body of an answer has ended.
+    /// Records that the body of an answer has ended.
     pub(in crate::server) fn note_answered(&self) {
         self.is_answered.set(true);
     }
@@ -73,7 +73,7 @@ impl Passage {
         self.is_answered.take()
     }
 
-    /// The connection is to end behind the answer that is under way.
+    /// Ends the connection after the current answer.
     pub(in crate::server) fn end(&self) {
         self.is_ending.set(true);
     }
@@ -82,27 +82,27 @@ impl Passage {
         self.is_ending.get()
     }
 
-    /// Notes that hyper was given `bytes` of the answer.
+    /// Counts `bytes` of the answer passed to hyper.
     pub(in crate::server) fn give(&self, bytes: usize) {
         self.waiting.update(|waiting| waiting.saturating_add(bytes));
     }
 
-    /// Notes that hyper has written all that it was given.
+    /// Resets the count: hyper has written everything it had.
     pub(super) fn note_written(&self) {
         self.waiting.set(0);
     }
 
-    /// Bytes of the answer that may wait for the client.
+    /// Returns the bytes of the answer that may still wait for the client.
     pub(in crate::server) fn waiting(&self) -> usize {
         self.waiting.get()
     }
 
-    /// Begins a turn of the connection.
+    /// Starts a turn of the connection.
     pub(in crate::server) fn begin_turn(&self) {
         self.turn.set(TURN_BYTES);
     }
 
-    /// Bytes that may still be written in this turn.
+    /// Returns the bytes that may still be written in this turn.
     pub(super) fn turn(&self) -> usize {
         self.turn.get()
     }

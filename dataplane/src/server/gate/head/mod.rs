@@ -1,9 +1,9 @@
-//! The strict reading of a request head (LIM-5).
+//! The strict parser of request heads (LIM-5).
 //!
-//! Whatever another HTTP parser in front of or behind the gateway could read differently is refused: bare line
+//! It rejects everything that another HTTP parser in front of or behind the gateway could read differently: bare line
 //! feeds, NUL, folded lines, a missing or second `Host`, more than one length, a length beside a transfer coding, any
-//! transfer coding but one `chunked`. Nothing is kept of a head that passes but how far its body reaches: hyper reads
-//! it again. So hyper must accept all that passes here, for its own refusals are in no envelope.
+//! transfer coding except one `chunked`. Only the extent of the body is kept of an accepted head; hyper parses the head
+//! again. hyper must therefore accept every head that passes here, because its own error responses have no envelope.
 
 use std::mem::MaybeUninit;
 
@@ -15,20 +15,20 @@ use shared::error_kind::ErrorKind;
 use super::extent::Extent;
 use crate::error::Fault;
 
-/// Why a head is refused.
+/// Reason why a head is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) enum Refusal {
-    /// It is ambiguous, or no HTTP/1 at all.
+    /// The head is ambiguous or not HTTP/1.
     Invalid(&'static str),
-    /// It is over a limit.
+    /// The head exceeds a limit.
     TooLarge(&'static str),
 }
 
-/// Bytes of a request head.
+/// Maximum bytes of a request head.
 pub(super) const HEAD_BYTES_MAX: usize = 128 << 10;
-/// Header fields of a request.
+/// Maximum number of a request's header fields.
 const HEADERS_MAX: usize = 100;
-/// Bytes of the name of a header field.
+/// Maximum bytes of a header field's name.
 const NAME_BYTES_MAX: usize = u16::MAX as usize;
 
 impl Refusal {
@@ -43,7 +43,8 @@ impl Refusal {
     }
 }
 
-/// Returns the length of the head at the start of `bytes`, if all of it is there; `known` of them were searched before.
+/// Returns the length of the head at the start of `bytes` if it is complete; the first `known` bytes were searched
+/// before.
 pub(super) fn end(bytes: &[u8], known: usize) -> Result<Option<usize>, Refusal> {
     for at in memchr_iter(b'\n', bytes.get(known..).unwrap_or_default()) {
         let line = bytes.get(..known + at).unwrap_or_default();
@@ -60,13 +61,13 @@ pub(super) fn end(bytes: &[u8], known: usize) -> Result<Option<usize>, Refusal> 
 
 const TOO_LARGE: Refusal = Refusal::TooLarge("its head is larger than 128 KiB");
 
-/// Returns the path of a head that is refused, as far as it has one.
+/// Returns the path of a rejected head, or an empty string if it has none.
 pub(super) fn path(bytes: &[u8]) -> &str {
     let mut words = bytes.split(|byte| *byte == b' ' || *byte == b'\n');
     words.nth(1).and_then(|word| std::str::from_utf8(word).ok()).unwrap_or_default()
 }
 
-/// Judges a whole head; returns the extent of the body behind it.
+/// Checks a complete head; returns the extent of the body after it.
 pub(super) fn judge(bytes: &[u8]) -> Result<Extent, Refusal> {
     let mut fields = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut parsed = httparse::Request::new(&mut []);
@@ -90,7 +91,7 @@ pub(super) fn judge(bytes: &[u8]) -> Result<Extent, Refusal> {
     framing.extent(parsed.version == Some(1))
 }
 
-/// The fields that decide where a request ends.
+/// Fields that determine where a request ends.
 #[derive(Default)]
 struct Framing {
     hosts: u32,
@@ -99,7 +100,7 @@ struct Framing {
 }
 
 impl Framing {
-    /// Looks at one field.
+    /// Checks one field.
     fn field(&mut self, name: &str, value: &[u8]) -> Result<(), Refusal> {
         match name.len() {
             4 if name.eq_ignore_ascii_case("host") => {
@@ -140,7 +141,7 @@ impl Framing {
 
 const LENGTH_TWICE: Refusal = Refusal::Invalid("the request states its length more than once");
 
-/// RFC 9110 section 7.2: a host and a port, nothing else of a URL.
+/// Checks that the value is a host and an optional port (RFC 9110 section 7.2).
 fn host(value: &[u8]) -> Result<(), Refusal> {
     let mark =
         |b| matches!(b, b'!' | b'$'..=b'.' | b':' | b';' | b'=' | b'[' | b']' | b'_' | b'~') && b != b',';
@@ -152,7 +153,7 @@ fn host(value: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// Bytes of a body that a head may state: more than any body has, and no more than hyper takes.
+/// Maximum Content-Length: more than any body needs, and the most that hyper accepts.
 const LENGTH_MAX: u64 = u64::MAX / 2;
 
 fn length(value: &[u8]) -> Option<u64> {
