@@ -1,4 +1,4 @@
-//! The three lists that keys and projects have, checked at the edge.
+//! The three allowlists of keys and projects, validated on input.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::ApiError;
 use crate::change::FieldChange;
 use crate::command::allowlist::AllowlistEdit;
 
-/// The lists as a client sends them.
+/// The allowlists as a client sends them.
 #[derive(Debug)]
 pub(super) struct Lists {
     pub(super) models: FieldChange<Vec<String>>,
@@ -18,7 +18,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// What they say, if each entry is one.
+    /// Validates every entry and returns the lists as typed values.
     pub(super) fn check(self) -> Result<AllowlistEdit, ApiError> {
         let models = checked("models", self.models, |entry| {
             is_model(entry)
@@ -41,7 +41,7 @@ impl Lists {
     }
 }
 
-/// Every entry of a list as what it stands for.
+/// Validates the entries of one list and converts each with `check`.
 fn checked<T>(
     field: &str,
     list: FieldChange<Vec<String>>,
@@ -68,7 +68,7 @@ fn mapped<T, U>(change: FieldChange<T>, map: impl FnOnce(T) -> U) -> FieldChange
     }
 }
 
-/// Whether `entry` is a provider's id, a slash, and a model id or `*`.
+/// True if `entry` is a provider id, a slash, and a model id or `*`.
 fn is_model(entry: &str) -> bool {
     entry.split_once('/').is_some_and(|(provider, model)| {
         let plain = |c: char| !c.is_control() && !c.is_whitespace();

@@ -1,4 +1,4 @@
-//! `audit`: who did what, newest first, and all of it as a file.
+//! `audit`: the audit log, newest first, in pages or as a file.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
@@ -68,7 +68,7 @@ enum AuditFormat {
     Csv,
 }
 
-/// Rows go out page by page as the client takes them.
+/// Streams rows page by page at the pace of the client.
 async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let formats = [("jsonl", AuditFormat::Lines), ("csv", AuditFormat::Csv)];
@@ -76,7 +76,7 @@ async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let filter = filter(&mut query)?;
     query.finish()?;
     let readers = call.app.readers.clone();
-    // The first page is asked for before anything is answered, so that a database that fails is an error.
+    // Fetch the first page before answering, so that a database failure yields an error response.
     let first = ask(&readers, &filter, i64::MAX).await?;
     let (feed, body) = stream::channel();
     tokio::spawn(write(readers, filter, format, first, feed));
@@ -97,7 +97,7 @@ async fn ask(readers: &Readers, filter: &AuditFilter, before: i64) -> Result<Vec
     Ok(readers.ask(move |db| page(db, &filter, before, PAGE_ROWS)).await?)
 }
 
-/// Ends when everything is written, the client is gone, or the database fails, which breaks the body off.
+/// Returns when everything is written, the client has disconnected, or the database fails, which aborts the body.
 async fn write(readers: Readers, filter: AuditFilter, format: AuditFormat, first: Vec<AuditRow>, feed: Feed) {
     let mut rows = first;
     let mut text = String::new();
@@ -152,5 +152,5 @@ const COLUMNS: [&str; 10] =
     ["id", "at", "actor", "action", "object_kind", "object_id", "outcome", "address", "request_id", "detail"];
 const LIMIT_DEFAULT: usize = 50;
 const LIMIT_MAX: usize = 500;
-/// Rows that are in memory at the same time for one export.
+/// Rows held in memory at the same time for one export.
 const PAGE_ROWS: i64 = 500;

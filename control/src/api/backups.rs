@@ -1,5 +1,5 @@
-//! `backups`: which there are, and making one. It is made on a thread of its own, because it may take long; so are archives
-//! read to their ends.
+//! `backups`: lists and creates backups. Creating a backup and verifying archives may take long, so each runs on its
+//! own thread.
 
 use std::io;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub(super) static ROUTES: &[Route] = &[
     route_of(Method::POST, "backups", |call| Box::pin(create(call))),
 ];
 
-/// The backups of the state, and the one in the making.
+/// The backups of the state and the status of a running one.
 #[derive(Clone, Debug)]
 pub(crate) struct Backups {
     dir: PathBuf,
@@ -47,7 +47,7 @@ struct BackupFailure {
 }
 
 impl Backups {
-    /// Of the state in `dir`, `kept` of them.
+    /// Backups of the state in `dir`, of which `kept` are retained.
     pub(crate) fn new(dir: PathBuf, kept: u32) -> Self {
         Self { dir, kept, now: Arc::default() }
     }
@@ -56,15 +56,16 @@ impl Backups {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// None if one is in the making already.
+    /// Marks a backup as running. Returns `None` if one already is.
     fn begin(&self) -> Option<Making> {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = !std::mem::replace(&mut now.is_running, true);
         is_first.then(|| Making(self.clone()))
     }
 
-    /// Begins to read the archives that were not checked as they are now, on a thread of its own, unless that is being done.
-    /// Returns a receiver of its end.
+    /// Starts a thread that verifies the archives that have changed since their last check. Returns a receiver that
+    /// fires when it ends, or `None` if a check is already running or
+    /// the thread cannot be started.
     fn check(&self) -> Option<oneshot::Receiver<()>> {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = !std::mem::replace(&mut now.is_checking, true);
@@ -90,7 +91,7 @@ impl Backups {
     }
 }
 
-/// A backup in the making. The next may begin when this is dropped, whatever became of the request for it.
+/// A running backup. Dropping it allows the next one to start, however this one ended.
 #[derive(Debug)]
 struct Making(Backups);
 
@@ -100,7 +101,7 @@ impl Drop for Making {
     }
 }
 
-/// A check of archives. The next may begin when this is dropped.
+/// A running check of archives. Dropping it allows the next one to start.
 #[derive(Debug)]
 struct Checking(Backups);
 
@@ -111,7 +112,7 @@ impl Drop for Checking {
 }
 
 impl Making {
-    /// Goes on on a thread of its own.
+    /// Runs the backup on its own thread.
     fn spawn(self, scribe: Scribe) -> io::Result<()> {
         let make = move || {
             let outcome = backup::create(&self.0.dir, self.0.kept);
@@ -135,7 +136,8 @@ struct BackupPage {
     data: Vec<Archive>,
     next_cursor: Option<String>,
     is_running: bool,
-    /// Archives are being read to their ends; `fault` and `checked_at_ms` are those of before.
+    /// True while archives are being verified; until that ends, `fault` and `checked_at_ms` are those of the last
+    /// check.
     is_checking: bool,
     last_failure: Option<BackupFailure>,
     kept: u32,
@@ -162,7 +164,7 @@ async fn archives(backups: &Backups) -> Result<Vec<Archive>, ApiError> {
 async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     call.no_fields()?;
-    // Before the other backup is looked for, which may be the one of this very request.
+    // Must precede the check for a running backup, which may have been started by this very request.
     if let Some(answer) = call.replayed().await? {
         return Ok(answer);
     }
@@ -189,5 +191,5 @@ fn failed(why: &str) -> ApiError {
     )
 }
 
-/// A list waits so long for the check that it begins. Archives of a few hundred MiB are read in that time.
+/// The maximum time that a list request waits for the check that it starts, enough to verify a few hundred MiB.
 const CHECK_WAIT_MAX: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! `providers/{id}/bindings`: projects that may use a human's own provider instance.
+//! `providers/{id}/bindings`: projects that may use a provider instance owned by a human.
 
 use http::{Method, Response, StatusCode};
 use shared::port::Body;

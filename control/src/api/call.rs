@@ -1,4 +1,4 @@
-//! One request to the admin API, as handlers see it: arguments, query, body, and the ways to answer.
+//! A request to the admin API as handlers see it: arguments, query, body, and helpers that build the response.
 
 use std::borrow::Cow;
 
@@ -29,44 +29,44 @@ pub(crate) struct Call<'a> {
     pub(crate) actor: &'a Actor,
     pub(crate) parts: &'a Parts,
     pub(crate) body: &'a Bytes,
-    /// What stands in the places of the route's pattern, decoded.
+    /// The decoded path segments that match the `{}` of the route's pattern.
     pub(super) arguments: Vec<String>,
-    /// Keeps the same request from running a second time meanwhile, once [`Call::replayed`] was asked.
+    /// Prevents a concurrent run of the same request, once [`Call::replayed`] has been called.
     pub(super) under_way: Option<UnderWay>,
 }
 
 impl Call<'_> {
-    /// What stands in the first `{}` of the pattern.
+    /// Returns the segment that matches the first `{}` of the pattern.
     pub(crate) fn argument(&self) -> &str {
         self.arguments.first().map_or("", |argument| argument)
     }
 
-    /// What stands in the second `{}`.
+    /// Returns the segment that matches the second `{}` of the pattern.
     pub(crate) fn second_argument(&self) -> &str {
         self.arguments.get(1).map_or("", |argument| argument)
     }
 
-    /// The query, to be taken by name.
+    /// Returns the query parameters, to be taken by name.
     pub(crate) fn query(&self) -> Result<Query, ApiError> {
         Query::parse(self.parts.uri.query().unwrap_or_default())
     }
 
-    /// For routes that take no parameters.
+    /// Rejects any query parameter, for routes that take none.
     pub(crate) fn no_query(&self) -> Result<(), ApiError> {
         self.query()?.finish()
     }
 
-    /// The body as JSON. An unknown or missing field is refused by name.
+    /// Parses the body as JSON. The error names an unknown or missing field.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         parse(self.body)
     }
 
-    /// For routes whose body says nothing: any field is refused by name.
+    /// Rejects any field in the body, for routes that take none.
     pub(crate) fn no_fields(&self) -> Result<(), ApiError> {
         self.json::<EmptyBody>().map(|EmptyBody {}| ())
     }
 
-    /// The version that `If-Match` names; none where the header is absent or `*` (RFC 9110 section 13.1.1).
+    /// Returns the version in `If-Match`; `None` if the header is absent or `*` (RFC 9110 section 13.1.1).
     pub(crate) fn if_match(&self) -> Result<Option<u64>, ApiError> {
         let Some(value) = self.parts.headers.get(IF_MATCH) else { return Ok(None) };
         let text = value.to_str().unwrap_or_default().trim();
@@ -80,7 +80,7 @@ impl Call<'_> {
         })
     }
 
-    /// Has `command` carried out and answers with its output and `status`.
+    /// Executes `command` and answers with `status` and the command's output.
     pub(crate) async fn execute<C: Command>(
         &self,
         status: StatusCode,
@@ -89,7 +89,7 @@ impl Call<'_> {
         self.order(status, command, self.idempotency()?).await
     }
 
-    /// The same for what is never answered from memory, whatever `Idempotency-Key` says.
+    /// Same as `execute`, but ignores `Idempotency-Key` and never replays a stored answer.
     pub(crate) async fn execute_each_time<C: Command>(
         &self,
         status: StatusCode,
@@ -98,13 +98,14 @@ impl Call<'_> {
         self.order(status, command, None).await
     }
 
-    /// Writes `entry` into the audit.
+    /// Writes `entry` to the audit.
     pub(crate) async fn record(&self, entry: AuditEntry) -> Result<(), ApiError> {
         self.order(StatusCode::NO_CONTENT, AuditNote(entry), None).await.map(drop)
     }
 
-    /// The answer to an earlier request with the same `Idempotency-Key`, for routes that do something outside
-    /// before they write it down. While the first one runs, there is no answer to give again.
+    /// Returns the stored answer to an earlier request with the same `Idempotency-Key`. For routes that act on
+    /// external systems before their result is stored. Fails with a conflict while the earlier request is still
+    /// running.
     pub(crate) async fn replayed(&mut self) -> Result<Option<Response<Body>>, ApiError> {
         let Some(asked) = self.idempotency()? else { return Ok(None) };
         let name = (self.actor.who.name().to_string(), asked.key.clone());
@@ -143,7 +144,8 @@ impl Call<'_> {
         }
     }
 
-    /// The request's `Idempotency-Key`, on a POST (draft-ietf-httpapi-idempotency-key-header).
+    /// Returns the request's `Idempotency-Key`, which applies to POST only
+    /// (draft-ietf-httpapi-idempotency-key-header).
     fn idempotency(&self) -> Result<Option<Idempotency>, ApiError> {
         let Some(value) = self.parts.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
         if self.parts.method != Method::POST {
@@ -166,7 +168,7 @@ impl Call<'_> {
     }
 }
 
-/// Changes nothing; only gets as far as this where there is no earlier answer.
+/// Changes nothing. It is applied only if no earlier answer is stored, and then reports "not found".
 #[derive(Debug)]
 struct FirstTime;
 
@@ -178,7 +180,7 @@ impl Command for FirstTime {
     }
 }
 
-/// A JSON answer.
+/// Builds a JSON response.
 pub(crate) fn json(value: &impl Serialize) -> Result<Response<Body>, ApiError> {
     let body = serde_json::to_vec(value)
         .map_err(|_| ApiError::new(ErrorKind::Internal, "The answer could not be written as JSON."))?;
@@ -191,7 +193,7 @@ pub(crate) fn json(value: &impl Serialize) -> Result<Response<Body>, ApiError> {
     }))
 }
 
-/// A JSON answer about one object that has a version.
+/// Builds a JSON response for a versioned object, with its `ETag`.
 pub(crate) fn json_of_version(value: &impl Serialize, version: u64) -> Result<Response<Body>, ApiError> {
     let mut response = json(value)?;
     response.headers_mut().insert(ETAG, etag(version));
@@ -232,12 +234,12 @@ fn refused(kind: ErrorKind, message: Cow<'static, str>, param: Option<Cow<'stati
 #[serde(deny_unknown_fields)]
 struct EmptyBody {}
 
-/// A JSON object; an empty body is as good as `{}`.
+/// Parses a JSON object; an empty body counts as `{}`.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     let bytes: &[u8] = match body.trim_ascii_start() {
         [] => b"{}",
         [b'{', ..] => body,
-        // serde would take a list for the fields in their order.
+        // serde would accept an array as the fields in declaration order.
         _ => return Err(ApiError::parameter("", "The body must be a JSON object, {\"field\": value, ...}.")),
     };
     let mut reader = serde_json::Deserializer::from_slice(bytes);
@@ -251,7 +253,7 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     }
 }
 
-/// What is wrong at `path` of a body, by serde's message. Values are left out of it: they may be secrets.
+/// Translates serde's `message` about `path` into an error. Values are left out because they may be secrets.
 fn misfit(path: &str, message: &str) -> ApiError {
     let field = match message.split('`').nth(1) {
         Some(field) if FIELD_FAULTS.iter().any(|fault| message.starts_with(fault)) => {
@@ -268,7 +270,7 @@ fn misfit(path: &str, message: &str) -> ApiError {
     ApiError::parameter(&field, format!("The body is not what this path takes:{place} {message}."))
 }
 
-/// Cuts the value out of `invalid type: string "value", expected a number` and its kin.
+/// Removes the value from messages such as `invalid type: string "value", expected a number`.
 fn without_value(message: &str) -> String {
     let expected = message.rfind(", expected").or_else(|| message.rfind(", there are no"));
     for (start, told) in [
@@ -284,7 +286,7 @@ fn without_value(message: &str) -> String {
     message.to_owned()
 }
 
-/// Says `, expected u32 at line 1 column 3` without the names of Rust's types.
+/// Replaces the names of Rust types in texts such as `, expected u32 at line 1 column 3`.
 fn in_json_words(expected: &str) -> String {
     let (wanted, place) = expected.split_at(expected.find(" at line ").unwrap_or(expected.len()));
     let words = match wanted.strip_prefix(", expected ").unwrap_or_default() {
@@ -300,11 +302,11 @@ fn in_json_words(expected: &str) -> String {
     format!(", expected {words}{place}")
 }
 
-/// What of a field's name is repeated to whoever sent it.
+/// The maximum number of characters of a field name, or of serde's message, that an error repeats.
 const MISFIT_CHARS_MAX: usize = 400;
-/// How serde's messages begin that name a field in backticks.
+/// Prefixes of serde's messages that name a field in backticks.
 const FIELD_FAULTS: [&str; 3] = ["unknown field", "missing field", "duplicate field"];
-/// What takes longer than a write takes about this long.
+/// `Retry-After` for operations that take longer than a plain write.
 const RETRY_SECONDS: u64 = 5;
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 255;

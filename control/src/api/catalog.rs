@@ -1,5 +1,5 @@
-//! `catalog`: what models there are over all connections, what is known of them and by whom, and reading the
-//! upstreams' lists anew.
+//! `catalog`: the models of all connections, what is known about them and from which source, and refreshing the model
+//! lists of the upstreams.
 
 use std::sync::Arc;
 
@@ -49,13 +49,13 @@ fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 
 struct CatalogFilter {
     provider: Option<String>,
-    /// In small letters.
+    /// In lower case.
     text: Option<String>,
     capability: Option<Capability>,
     priced: Option<bool>,
 }
 
-/// What a model can be asked to be able to do.
+/// A capability that a list can filter by.
 #[derive(Clone, Copy)]
 enum Capability {
     Vision,
@@ -88,10 +88,10 @@ impl CatalogFilter {
     }
 }
 
-/// A model as the API shows it; null is not known.
+/// A model as the API shows it; null means unknown.
 #[derive(Serialize)]
 struct CatalogRow {
-    /// The exact model id that requests name.
+    /// The exact model ID that requests use.
     id: String,
     provider: String,
     model: String,
@@ -100,7 +100,7 @@ struct CatalogRow {
     tools: Option<bool>,
     reasoning: Option<bool>,
     audio: Option<bool>,
-    /// Where narrower than the provider's.
+    /// Set if narrower than the provider's protocols.
     protocols: Option<Vec<Dialect>>,
     /// Features of the Responses API that the model lacks.
     lacks: Vec<String>,
@@ -139,7 +139,7 @@ impl CatalogRow {
     }
 }
 
-/// For routes that say all in their path.
+/// The empty body of routes that take all their parameters from the path.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NoSyncBody {}
@@ -174,7 +174,7 @@ async fn sync_one(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
 #[derive(Serialize)]
 struct All {
     data: Vec<SyncOutcome>,
-    /// Providers that there was no time for; syncing again begins with them.
+    /// Providers that were not synced for lack of time; the next sync starts with them.
     not_reached: Vec<String>,
     prices_as_of: String,
 }
@@ -201,7 +201,7 @@ async fn sync_all(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         object_kind: "catalog",
         object_id: "catalog".to_owned(),
         detail,
-        // The price list may be a newer one.
+        // The price list may have changed as well.
         touched: Touched::ROUTING,
         output: All { data, not_reached, prices_as_of },
     };
@@ -216,7 +216,7 @@ fn touched(outcome: &SyncOutcome) -> Touched {
     if outcome.ok { Touched::ROUTING } else { Touched::NOTHING }
 }
 
-/// The instance that requests would use now.
+/// Returns the provider instance that requests would use now. Fails if it is missing, disabled or not ready.
 pub(super) fn instance(app: &App, id: &str) -> Result<Arc<ProviderInstance>, ApiError> {
     let snapshot = app.snapshot.load();
     let found = snapshot.providers.iter().find(|instance| instance.id.as_str() == id).cloned();

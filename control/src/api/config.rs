@@ -1,5 +1,5 @@
-//! `GET /admin/api/config`: what the gateway runs with, each value with the layer that it came from, secrets as
-//! dots. Settings and policies are those of the start; providers and endpoints those in force now.
+//! `GET /admin/api/config`: the effective configuration, with the source of each value and with secrets masked.
+//! Settings and policies are those of start-up; providers and endpoints are the current ones.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ struct ShownPolicies<'a> {
     overrides: BTreeMap<&'a str, ShownPolicy>,
 }
 
-/// Under the names that the file has for them.
+/// A policy, with the field names of the configuration file.
 #[derive(Serialize)]
 struct ShownPolicy {
     retry_max_attempts: u32,

@@ -1,4 +1,4 @@
-//! CSV (RFC 4180) that a spreadsheet opens as text and never as a formula.
+//! Writes CSV (RFC 4180) that spreadsheets never interpret as formulas.
 
 /// Appends one line.
 pub(crate) fn line(text: &mut String, fields: &[&str]) {
@@ -12,7 +12,7 @@ pub(crate) fn line(text: &mut String, fields: &[&str]) {
 }
 
 fn put(text: &mut String, field: &str) {
-    // Spreadsheets run what begins like this; the apostrophe makes it text.
+    // Spreadsheets evaluate cells with these prefixes; a leading apostrophe makes the cell text.
     let formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
     if !formula && !field.contains([',', '"', '\n', '\r']) {
         text.push_str(field);

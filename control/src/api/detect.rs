@@ -1,4 +1,4 @@
-//! `providers/detect`: model servers that run on this machine, on their usual ports.
+//! `providers/detect`: model servers that run on this machine on their default ports.
 
 use http::{Method, Response};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::detect::{Detected, local_servers};
 pub(super) static ROUTES: &[Route] =
     &[route_of(Method::GET, "providers/detect", |call| Box::pin(detect(call)))];
 
-/// A server that answers, and what is configured for its address already.
+/// A detected server, and the provider instances already configured for its address.
 #[derive(Debug, Serialize)]
 struct DetectedServer {
     registry_id: &'static str,

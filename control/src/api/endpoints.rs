@@ -1,4 +1,4 @@
-//! `endpoints`: named, ordered failover lists, of the file and of the API together.
+//! `endpoints`: named, ordered failover lists from the configuration file and the API.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

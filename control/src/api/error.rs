@@ -1,4 +1,4 @@
-//! Errors of the admin API, in the one envelope that the OpenAI routes use (ADM-2).
+//! Errors of the admin API, in the same envelope as the OpenAI routes use (ADM-2).
 
 use std::borrow::Cow;
 
@@ -10,15 +10,15 @@ use shared::port::{Body, full};
 
 use crate::store::error::StoreError;
 
-/// Why a request to the admin API has no answer.
+/// An error response of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
     kind: ErrorKind,
     message: Cow<'static, str>,
-    /// The parameter at fault.
+    /// The invalid parameter.
     param: Option<String>,
     allow: Option<Cow<'static, str>>,
-    /// Seconds.
+    /// In seconds.
     retry_after: Option<u64>,
 }
 
@@ -27,25 +27,25 @@ impl ApiError {
         Self { kind, message: message.into(), param: None, allow: None, retry_after: None }
     }
 
-    /// A parameter is not what it may be.
+    /// A parameter is invalid.
     pub(crate) fn parameter(name: &str, message: impl Into<Cow<'static, str>>) -> Self {
         Self { param: Some(name.to_owned()), ..Self::new(ErrorKind::InvalidRequest, message) }
     }
 
-    /// The path knows other methods.
+    /// The path exists but does not support the method; `allow` lists the supported ones.
     pub(crate) fn method_not_allowed(allow: impl Into<Cow<'static, str>>) -> Self {
         let allow = allow.into();
         let message = format!("This path takes {allow}.");
         Self { allow: Some(allow), ..Self::new(ErrorKind::MethodNotAllowed, message) }
     }
 
-    /// The code, where somebody was refused for who they are.
+    /// Returns the error code if the request failed authentication, authorization or rate limiting (401, 403, 429).
     pub(crate) fn refusal(&self) -> Option<&'static str> {
         let row = self.kind.row();
         matches!(row.status, 401 | 403 | 429).then_some(row.code)
     }
 
-    /// The same, to be tried again after so many seconds.
+    /// Sets `Retry-After`, in seconds.
     pub(crate) fn retry_after(self, seconds: u64) -> Self {
         Self { retry_after: Some(seconds), ..self }
     }
@@ -87,7 +87,7 @@ impl From<StoreError> for ApiError {
     }
 }
 
-/// The id that the data plane gave the request.
+/// The request id that the data plane assigned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestId(Option<String>);
 
@@ -96,7 +96,7 @@ impl RequestId {
         Self(headers.get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned))
     }
 
-    /// The id, where the data plane gave one.
+    /// Returns the id, if the data plane assigned one.
     pub(crate) fn text(self) -> Option<String> {
         self.0
     }

@@ -1,5 +1,5 @@
-//! `POST explain`: who would serve a given body with a given key, and why nobody else, without asking anybody
-//! (FAIL-8).
+//! `POST explain`: reports which targets would serve a given body with a given key, and why others would not, without
+//! sending anything upstream (FAIL-8).
 
 use std::sync::Arc;
 
@@ -18,13 +18,14 @@ pub(super) static ROUTES: &[Route] = &[route_of(Method::POST, "explain", |call| 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExplainRequest {
-    /// With this project key.
+    /// The project key to explain for.
     #[serde(default)]
     key_id: Option<String>,
-    /// Or with a key that acts as this human and has no limits of its own; an administrator otherwise.
+    /// The human to explain for, as a key without limits that acts as them would. With neither field, the
+    /// administrator who asks.
     #[serde(default)]
     principal_id: Option<String>,
-    /// Of the data plane.
+    /// A path of the data plane.
     path: String,
     body: Value,
 }
@@ -54,7 +55,7 @@ async fn explain(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     Ok(call.app.plane.handle(request, HERE).await)
 }
 
-/// What a key of the snapshot may do. One that is disabled, revoked or expired stands in none.
+/// Returns the access of a key in the snapshot. Disabled, revoked and expired keys are not in it.
 fn of_key(app: &App, id: &str) -> Result<Arc<Access>, ApiError> {
     let snapshot = app.snapshot.load();
     let found = snapshot.access.keys.values().find(|access| access.key.as_str() == id).cloned();
@@ -65,7 +66,7 @@ fn of_key(app: &App, id: &str) -> Result<Arc<Access>, ApiError> {
     })
 }
 
-/// What clients post to, after `/v1`.
+/// Paths that clients post to, after `/v1`.
 const PATHS: &[&str] = &[
     "/chat/completions",
     "/completions",

@@ -1,4 +1,4 @@
-//! Fields that several resources have, checked once at the edge.
+//! Validation of fields that several resources share.
 
 use serde_json::Value;
 use shared::clock::unix_ms;
@@ -6,7 +6,7 @@ use shared::clock::unix_ms;
 use super::ApiError;
 use super::query::moment;
 
-/// A name for people: 1 to 200 characters on one line, without spaces at its ends.
+/// Validates a display name: 1 to 200 characters on one line. Trims surrounding spaces.
 pub(crate) fn name(field: &str, text: &str) -> Result<String, ApiError> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > NAME_CHARS_MAX || text.chars().any(char::is_control) {
@@ -16,7 +16,8 @@ pub(crate) fn name(field: &str, text: &str) -> Result<String, ApiError> {
     Ok(text.to_owned())
 }
 
-/// An e-mail address, as far as it can be told without sending one: something, `@`, something with no spaces.
+/// Validates an e-mail address as far as possible without sending mail: a non-empty local part, `@`, and a domain
+/// without spaces.
 pub(crate) fn email(text: &str) -> Result<String, ApiError> {
     let text = text.trim();
     let parts = text.rsplit_once('@');
@@ -27,7 +28,7 @@ pub(crate) fn email(text: &str) -> Result<String, ApiError> {
     Ok(text.to_owned())
 }
 
-/// A moment, as RFC 3339 or as milliseconds since the Unix epoch.
+/// Parses a time, as RFC 3339 or as milliseconds since the Unix epoch.
 pub(crate) fn any_moment(field: &str, value: &Value) -> Result<u64, ApiError> {
     match value {
         Value::String(text) => moment(field, text),
@@ -35,7 +36,7 @@ pub(crate) fn any_moment(field: &str, value: &Value) -> Result<u64, ApiError> {
     }
 }
 
-/// A moment that is still to come.
+/// Parses a time that must be in the future.
 pub(crate) fn future(field: &str, value: &Value) -> Result<u64, ApiError> {
     let at = any_moment(field, value)?;
     if at <= unix_ms() {

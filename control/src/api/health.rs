@@ -1,5 +1,5 @@
-//! `GET /admin/api/health/providers`: the circuit of each provider instance, what went wrong last, and how it has
-//! answered of late. Circuits are those of this process; they forget at a restart.
+//! `GET /admin/api/health/providers`: the circuit of each provider instance, its last failure, and its recent
+//! requests. Circuits are local to this process and are lost at a restart.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -37,7 +37,8 @@ async fn providers(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&HealthPage { data: data.collect(), next_cursor: None })
 }
 
-/// Sums by provider of what ended since `since_ms`, a full hour: whole hours are kept as sums.
+/// Sums by provider of the requests that ended since `since_ms`, which must be a full hour because sums are stored by
+/// hour.
 async fn served_since(call: &Call<'_>, since_ms: u64) -> Result<HashMap<String, UsageSums>, ApiError> {
     call.app.scribe.flush(FLUSH_TIME_MAX).await;
     let to_ms = since_ms.saturating_add(2 * HOUR_MS);
@@ -69,22 +70,22 @@ struct Health<'a> {
     kind: &'static str,
     circuit: ShownCircuit,
     last_failure: Option<ShownFailure>,
-    /// Models whose own circuit is not closed, because the upstream does not serve them.
+    /// Models with a circuit that is not closed because the upstream does not serve them.
     models: Vec<Resting>,
     recent: RecentRequests,
 }
 
 #[derive(Serialize)]
 struct ShownCircuit {
-    /// `closed`, `open` or `half_open`: the next request is the probe.
+    /// `closed`, `open`, or `half_open`, in which the next request is the probe.
     state: &'static str,
-    /// Since when it has not been closed.
+    /// The time at which the circuit left the closed state.
     open_since_ms: Option<u64>,
-    /// When the probe may pass.
+    /// The time until the probe is allowed.
     retry_in_ms: Option<u64>,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
-    /// How many open it; 0 turns it off.
+    /// Consecutive failures that open the circuit; 0 disables it.
     failures_max: u32,
 }
 
@@ -101,7 +102,7 @@ impl ShownFailure {
     }
 }
 
-/// A model that is not asked for the moment.
+/// A model that is temporarily not used.
 #[derive(Serialize)]
 struct Resting {
     model: String,
@@ -109,7 +110,7 @@ struct Resting {
     last_failure: Option<ShownFailure>,
 }
 
-/// Requests that this instance answered, in this hour and the one before.
+/// Requests that this instance answered in the current and the previous hour.
 #[derive(Serialize)]
 struct RecentRequests {
     since_ms: u64,

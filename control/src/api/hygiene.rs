@@ -1,4 +1,4 @@
-//! What holds for every request to the control service and every answer of it, whatever it is about.
+//! Checks and headers that apply to every request and response of the control service.
 
 use bytes::Bytes;
 use http::header::{
@@ -12,8 +12,8 @@ use shared::port::{Body, full};
 
 use super::ApiError;
 
-/// Refuses a body that does not say that it is plain JSON. The forms that a browser sends to other origins
-/// unasked say something else.
+/// Rejects a body that is not declared as plain JSON. Forms that a browser submits across origins without a preflight
+/// use other content types.
 pub(crate) fn expect_json(headers: &HeaderMap, body: &Body) -> Result<(), ApiError> {
     if body.is_end_stream() {
         return Ok(());
@@ -32,7 +32,7 @@ pub(crate) fn expect_json(headers: &HeaderMap, body: &Body) -> Result<(), ApiErr
     Ok(())
 }
 
-/// `OPTIONS`: the methods of a path, and nothing for other origins.
+/// Answers `OPTIONS` with the methods of a path, and without any CORS headers.
 pub(super) fn options(allow: &str) -> Result<Response<Body>, ApiError> {
     let mut response = Response::new(full(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -42,7 +42,7 @@ pub(super) fn options(allow: &str) -> Result<Response<Body>, ApiError> {
     Ok(response)
 }
 
-/// Puts on what every answer wears, unless it says otherwise itself; an answer to HEAD loses its body.
+/// Adds the default headers to a response without overriding its own; removes the body of a response to HEAD.
 pub(crate) fn finish(method: &Method, response: Response<Body>) -> Response<Body> {
     let (mut parts, mut body) = response.into_parts();
     for (name, value) in [

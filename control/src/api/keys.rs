@@ -1,4 +1,4 @@
-//! `keys`: what opens the data plane for a project.
+//! `keys`: project keys, which grant access to the data plane.
 
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
@@ -174,11 +174,11 @@ async fn rotate(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::CREATED, rotate).await
 }
 
-/// What a client may set a key's state to.
+/// The values that a client may set as a key's state.
 const EDGES: [(&str, Edge); 3] =
     [("active", Edge::Enable), ("disabled", Edge::Disable), ("revoked", Edge::Revoke)];
 
-/// A day.
+/// One day.
 const OVERLAP_SECONDS_DEFAULT: u64 = 86_400;
-/// A year.
+/// One year.
 const OVERLAP_SECONDS_MAX: u64 = 31_536_000;

@@ -1,5 +1,5 @@
-//! Routes of the specification that a later release serves. They stand in the table so that they are refused to
-//! strangers like all others, and tell an administrator that they are not there yet.
+//! Routes of the specification that a later release will serve. They are in the route table so that unauthenticated
+//! callers are rejected as on all other routes and administrators get a "not implemented" error.
 
 use http::Method;
 use shared::error_kind::ErrorKind;

@@ -1,14 +1,14 @@
-//! Lists: pages by cursor, `{"data": [...], "next_cursor": null | string}` (ADM-2).
+//! Lists, paged by cursor: `{"data": [...], "next_cursor": null | string}` (ADM-2).
 
 use serde::Serialize;
 
 use super::ApiError;
 use super::query::Query;
 
-/// Which page of a list that is ordered by id.
+/// The requested page of a list that is ordered by id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageOf {
-    /// The last id of the page before; empty for the first page.
+    /// The last id of the previous page; empty for the first page.
     pub(crate) after: String,
     pub(crate) limit: usize,
 }
@@ -20,7 +20,7 @@ impl PageOf {
         Ok(Self { after: query.text("cursor").unwrap_or_default(), limit })
     }
 
-    /// How many rows to ask for: one more than the page takes tells whether there is another page.
+    /// Returns the number of rows to query: one more than the page holds, to detect whether another page follows.
     pub(crate) fn rows(&self) -> i64 {
         i64::try_from(self.limit).unwrap_or(i64::MAX).saturating_add(1)
     }
@@ -34,7 +34,7 @@ pub(crate) struct ListPage<T> {
 }
 
 impl<T> ListPage<T> {
-    /// The page of `rows`, which [`PageOf::rows`] asked for; `id` names a row's place in the order.
+    /// Builds a page from `rows`, queried with [`PageOf::rows`]; `id` returns a row's position in the order.
     pub(crate) fn page(mut rows: Vec<T>, page: &PageOf, id: impl Fn(&T) -> &str) -> Self {
         let more = rows.len() > page.limit;
         rows.truncate(page.limit);
@@ -42,12 +42,12 @@ impl<T> ListPage<T> {
         Self { data: rows, next_cursor }
     }
 
-    /// The same page of something else.
+    /// Converts the rows of the page.
     pub(crate) fn map<U>(self, shown: impl FnMut(T) -> U) -> ListPage<U> {
         ListPage { data: self.data.into_iter().map(shown).collect(), next_cursor: self.next_cursor }
     }
 
-    /// A list that is never longer than a page.
+    /// A complete list that never exceeds one page.
     pub(crate) fn whole(rows: Vec<T>) -> Self {
         Self { data: rows, next_cursor: None }
     }

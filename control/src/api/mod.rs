@@ -1,5 +1,5 @@
-//! The admin API: one table of routes. A request is authenticated before its path is looked at, so that nobody
-//! else learns which paths there are.
+//! The admin API: a single route table. A request is authenticated before its path is matched, so that
+//! unauthenticated callers cannot probe which paths exist.
 
 mod allowlist;
 mod audit;
@@ -69,7 +69,7 @@ use crate::publish::StatusCell;
 use crate::store::readers::Readers;
 use crate::writer::Scribe;
 
-/// What handlers work with.
+/// State shared by all handlers.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) snapshot: SnapshotReader,
@@ -78,7 +78,7 @@ pub(crate) struct App {
     pub(crate) counters: Arc<Counters>,
     pub(crate) scribe: Scribe,
     pub(crate) view: ViewCell,
-    /// As it was at the start.
+    /// The configuration as of start-up.
     pub(crate) config: Arc<Config>,
     pub(crate) exports: Exports,
     pub(crate) journal: Journal,
@@ -95,11 +95,11 @@ pub(crate) struct App {
     pub(crate) started_at_ms: u64,
     /// The data plane, for requests from inside the process.
     pub(crate) plane: Arc<dyn Handler>,
-    /// The way to the outside.
+    /// The HTTP client for outbound requests.
     pub(crate) http: Arc<dyn HttpClient>,
 }
 
-/// A request that has come in whole, and who sent it; nobody where the path asks for nobody.
+/// A fully received request with its caller; `actor` is `None` on paths that need no authentication.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) parts: Parts,
@@ -107,18 +107,18 @@ pub(crate) struct Request {
     pub(crate) actor: Option<Actor>,
 }
 
-/// Whether somebody wants to sign in: the one request to the admin API whose key may stand in its body.
+/// True for a sign-in, the only request to the admin API whose key may be in the body.
 pub(crate) fn is_sign_in(parts: &Parts) -> bool {
     let path = below(parts.uri.path(), ADMIN_API).unwrap_or_default();
     parts.method == Method::POST && path.trim_matches('/') == session::PATH
 }
 
-/// Whether a path asks who calls.
+/// True if the path requires authentication.
 pub(crate) fn asks_who(path: &str) -> bool {
     below(path, ADMIN_API).is_some()
 }
 
-/// What a request asks for, without a word of what a stranger wrote, which may be a key.
+/// Returns the method and route pattern of a request, without any client-supplied text, which could contain a key.
 pub(crate) fn route_name(method: &Method, path: &str) -> String {
     let routes = below(path, ADMIN_API).and_then(|rest| fitting(rest.trim_matches('/')).ok());
     let Some(routes) = routes else { return "no such path".to_owned() };
@@ -128,12 +128,12 @@ pub(crate) fn route_name(method: &Method, path: &str) -> String {
     format!("{method} {ADMIN_API}/{pattern}")
 }
 
-/// How long an answer may take. A test is a request to a model, which may have to be loaded first.
+/// Returns the time limit of a response. A test sends a request to a model, which may have to be loaded first.
 pub(crate) fn answer_time_max(path: &str) -> Duration {
     if path.ends_with("/test") { TIME_MAX + ANSWER_TIME_MAX } else { ANSWER_TIME_MAX }
 }
 
-/// Answers one request outside the data plane.
+/// Answers a request outside the data plane.
 pub(crate) async fn answer(app: &App, request: &Request, id: &RequestId) -> Response<Body> {
     match route(app, request).await {
         Ok(response) => response,
@@ -171,7 +171,7 @@ async fn admin(app: &App, request: &Request, actor: &Actor, path: &str) -> Resul
     (route.handle)(Call { app, actor, parts, body, arguments, under_way: None }).await
 }
 
-/// The route of a method and path, and what stands in the places of its pattern.
+/// Returns the route of a method and path, and the decoded segments that match its pattern's `{}`.
 fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<String>), ApiError> {
     let routes = fitting(path)?;
     let Some(route) = routes.iter().find(|route| route.method == *method) else {
@@ -182,8 +182,8 @@ fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<String>), Ap
     Ok((route, arguments.collect::<Result<_, _>>()?))
 }
 
-/// The routes of a path. A pattern without a place comes before one with it: `usage/export` is no argument of
-/// anything.
+/// Returns the routes that match a path with the fewest `{}`, so `usage/export` takes precedence over a pattern such as
+/// `usage/{}`.
 fn fitting(path: &str) -> Result<Vec<&'static Route>, ApiError> {
     let places = |route: &Route| route.pattern.matches("{}").count();
     let fitting = || TABLES.iter().copied().flatten().filter(|route| fits(route.pattern, path));
@@ -194,7 +194,7 @@ fn fitting(path: &str) -> Result<Vec<&'static Route>, ApiError> {
     Ok(fitting().filter(|route| places(route) == fewest).collect())
 }
 
-/// The methods of a path's routes, as `Allow` lists them.
+/// Returns the methods of the routes in the form of an `Allow` header.
 fn methods(routes: &[&Route]) -> String {
     let mut methods: Vec<&str> = Vec::new();
     for route in routes {
@@ -214,19 +214,19 @@ fn fits(pattern: &str, path: &str) -> bool {
     pattern.split('/').all(fits) && parts.next().is_none()
 }
 
-/// What follows `prefix` in a path that is the prefix or lies below it.
+/// Returns the rest of a path after `prefix`, if the path equals the prefix or lies below it.
 fn below<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
     path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What a handler gives back, some time.
+/// The future that a handler returns.
 type Handling<'a> = Pin<Box<dyn Future<Output = Result<Response<Body>, ApiError>> + Send + 'a>>;
 
-/// One method of one path. Each resource has its routes in its own file.
+/// One method of one path. The routes of a resource are defined in its file.
 #[derive(Debug)]
 pub(crate) struct Route {
     method: Method,
-    /// Below `/admin/api/`; `{}` stands for any one part.
+    /// The path below `/admin/api/`; `{}` matches any single segment.
     pattern: &'static str,
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
 }

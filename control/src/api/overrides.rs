@@ -1,4 +1,5 @@
-//! `catalog/overrides`: what administrators say of models, from a moment on. It goes before every other source.
+//! `catalog/overrides`: model properties set by administrators, each from a given time on. They take precedence over
+//! every other source.
 
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
@@ -69,7 +70,7 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::CREATED, say).await
 }
 
-/// An override may come before its model does, but most often the model's id is misspelt.
+/// An override may be created before its model exists, but an unknown model id is usually a typo.
 fn warnings(known: &[KnownModel], provider: &str, model: &str) -> Vec<String> {
     let models = || {
         let of_provider = known.iter().filter(|known| known.provider.as_str() == provider);

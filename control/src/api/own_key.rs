@@ -1,5 +1,5 @@
-//! `GET /v1/key`: what the holder of a key may know of it. The data plane has authenticated the caller and hands over
-//! who they are; nothing of the request but that decides what is shown.
+//! `GET /v1/key`: information about the caller's own key. The data plane has authenticated the caller and passes on
+//! the result; nothing else in the request determines the response.
 
 use std::time::{Duration, Instant};
 
@@ -54,20 +54,21 @@ struct OwnKey<'a> {
     role: &'static str,
     project: Option<&'a str>,
     expires_at_ms: Option<u64>,
-    /// None for administrators and the local mode.
+    /// Empty for administrators and the local mode.
     limits: Vec<Limit>,
     usage: KeyUsage,
 }
 
-/// A limit that binds the key. What is used of a limit that others share is theirs to know too, and not shown.
+/// A limit that applies to the key. The usage of a limit shared with other keys is not shown, because it would reveal
+/// their usage.
 #[derive(Serialize)]
 struct Limit {
     subject: Subject,
-    /// The provider instance whose limit it is.
+    /// The provider instance, for a limit on a provider.
     provider: Option<String>,
-    /// `provider/model`, if only requests to one model count.
+    /// `provider/model`, if the limit counts requests to one model only.
     model: Option<String>,
-    /// If only requests that name one endpoint count.
+    /// Set if the limit counts only requests that name one endpoint.
     endpoint: Option<String>,
     metric: Metric,
     window: Option<Period>,
@@ -107,7 +108,7 @@ impl Limit {
     }
 }
 
-/// What the key has used since midnight and since the first of the month, in UTC.
+/// The usage of the key since midnight and since the first of the month, in UTC.
 #[derive(Serialize)]
 struct KeyUsage {
     today: KeyConsumption,
@@ -118,14 +119,14 @@ struct KeyUsage {
 struct KeyConsumption {
     from_ms: u64,
     requests: u64,
-    /// Of those, the ones whose cost is not known and not in the sum.
+    /// Requests whose cost is unknown and not included in the sum.
     requests_unpriced: u64,
     tokens: u64,
     cost_micro_usd: MicroUsd,
 }
 
 impl KeyUsage {
-    /// Returns the name of a key and what it has used.
+    /// Returns the name of a key and its usage.
     fn read(db: &Connection, key: &str, now_ms: u64) -> rusqlite::Result<(Option<String>, Self)> {
         let now = i64::try_from(now_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
         let now = now.unwrap_or_default().to_zoned(TimeZone::UTC);

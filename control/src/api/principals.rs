@@ -1,4 +1,4 @@
-//! `principals`: humans.
+//! `principals`: the humans known to the gateway.
 
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;

@@ -100,7 +100,7 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::OK, edit).await
 }
 
-/// The limits of new keys, if they are to change.
+/// Returns the new default limits of keys, or `None` if they do not change.
 fn defaults(change: FieldChange<Vec<KeyLimit>>) -> Result<Option<Vec<KeyLimit>>, ApiError> {
     match change {
         FieldChange::Keep => Ok(None),

@@ -1,4 +1,4 @@
-//! `providers`: connections to upstreams, of the file and of the API together.
+//! `providers`: provider instances from the configuration file and the API.
 
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
@@ -58,7 +58,8 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     }
 }
 
-/// A connection and, unless another has its name in routing, what is known of how it works.
+/// Returns a connection as the API shows it. Unless it is shadowed in routing, this includes its token state and the
+/// evidence of how it works.
 fn shown(app: &App, connection: &ProviderConnection) -> Value {
     let mut shown = connection.shown();
     if let (Some(shown), false) =
@@ -89,7 +90,7 @@ struct NewProvider {
     auth: Option<String>,
     #[serde(default)]
     owner: Option<String>,
-    /// In the shape of the file's; checked by its rules.
+    /// The same fields as in the configuration file, validated by the same rules.
     #[serde(flatten)]
     written: Map<String, Value>,
 }
@@ -144,12 +145,12 @@ fn how_to_sign_in(auth: Option<String>) -> Result<Option<ConnectionAuth>, ApiErr
     auth.map(|auth| choose("auth", &auth, &choices)).transpose()
 }
 
-/// The parameter `source`, where it is given.
+/// Takes the parameter `source`, if it is present.
 pub(super) fn source(query: &mut Query) -> Result<Option<ObjectSource>, ApiError> {
     query.choice("source", &[("file", ObjectSource::File), ("api", ObjectSource::Api)])
 }
 
-/// Whether the request says that it means the object of the API, also where the file has one of its name.
+/// True if the request addresses the API's object even if the configuration file has one with the same name.
 pub(super) fn means_shadowed(query: &mut Query) -> Result<bool, ApiError> {
     Ok(source(query)? == Some(ObjectSource::Api))
 }

@@ -1,4 +1,4 @@
-//! Query parameters: each is taken by name, and one that nobody took is refused by name.
+//! Query parameters: each is taken by name, and the error names any parameter that no handler took.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use super::ApiError;
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads `a=b&c=d`. A name may stand there once.
+    /// Parses `a=b&c=d`. A name may occur only once.
     pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -32,13 +32,13 @@ impl Query {
         Ok(Self(pairs))
     }
 
-    /// The text of `name`. An empty value is as good as none.
+    /// Takes the text of `name`. An empty value counts as absent.
     pub(crate) fn text(&mut self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|(other, _)| other == name)?;
         Some(self.0.swap_remove(at).1).filter(|value| !value.is_empty())
     }
 
-    /// Takes every parameter whose name begins with `prefix`; the prefix is left out.
+    /// Takes every parameter whose name starts with `prefix`, and strips the prefix from the names.
     pub(crate) fn with_prefix(&mut self, prefix: &str) -> Vec<(String, String)> {
         let (taken, left): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.0).into_iter().partition(|(name, _)| name.starts_with(prefix));
@@ -47,7 +47,7 @@ impl Query {
         taken.into_iter().filter_map(bare).filter(|(_, value)| !value.is_empty()).collect()
     }
 
-    /// `name` as a number from `min` to `max`.
+    /// Takes `name` as a number from `min` to `max`.
     pub(crate) fn number<T>(&mut self, name: &str, min: T, max: T) -> Result<Option<T>, ApiError>
     where
         T: FromStr + PartialOrd + Display + Copy,
@@ -61,13 +61,13 @@ impl Query {
         }
     }
 
-    /// `name` as a moment, in milliseconds since the Unix epoch: such a number, or RFC 3339.
+    /// Takes `name` as a time in milliseconds since the Unix epoch; accepts such a number or RFC 3339.
     pub(crate) fn moment(&mut self, name: &str) -> Result<Option<u64>, ApiError> {
         let Some(text) = self.text(name) else { return Ok(None) };
         moment(name, &text).map(Some)
     }
 
-    /// `from` and `to`, as moments.
+    /// Takes `from` and `to` as times.
     pub(crate) fn span(&mut self) -> Result<(Option<u64>, Option<u64>), ApiError> {
         let (from, to) = (self.moment("from")?, self.moment("to")?);
         if from.zip(to).is_some_and(|(from, to)| from > to) {
@@ -76,7 +76,7 @@ impl Query {
         Ok((from, to))
     }
 
-    /// `from` and `to`, as moments or as dates and times of `zone`.
+    /// Takes `from` and `to` as times, or as dates and times in `zone`.
     pub(crate) fn span_in(&mut self, zone: &TimeZone) -> Result<(Option<u64>, Option<u64>), ApiError> {
         let mut read = |name| self.text(name).map(|text| moment_in(name, &text, zone)).transpose();
         let (from, to) = (read("from")?, read("to")?);
@@ -86,7 +86,7 @@ impl Query {
         Ok((from, to))
     }
 
-    /// `name` as one of `choices`.
+    /// Takes `name` as one of `choices`.
     pub(crate) fn choice<T: Copy>(
         &mut self,
         name: &str,
@@ -96,7 +96,7 @@ impl Query {
         choose(name, &text, choices).map(Some)
     }
 
-    /// Refuses what is left.
+    /// Rejects any parameter that is left.
     pub(crate) fn finish(self) -> Result<(), ApiError> {
         match self.0.first() {
             None => Ok(()),
@@ -107,7 +107,7 @@ impl Query {
     }
 }
 
-/// `text` as a moment, in milliseconds since the Unix epoch: such a number, or RFC 3339.
+/// Parses `text` as a time in milliseconds since the Unix epoch; accepts such a number or RFC 3339.
 pub(crate) fn moment(name: &str, text: &str) -> Result<u64, ApiError> {
     let number = text.parse::<u64>().ok();
     let parsed = || text.parse::<Timestamp>().ok().and_then(|at| u64::try_from(at.as_millisecond()).ok());
@@ -117,7 +117,7 @@ pub(crate) fn moment(name: &str, text: &str) -> Result<u64, ApiError> {
     })
 }
 
-/// The same, or a date or a date and time as the clocks of `zone` show it.
+/// Same as `moment`, but also accepts a date or a local date and time in `zone`.
 fn moment_in(name: &str, text: &str, zone: &TimeZone) -> Result<u64, ApiError> {
     let shown = text.parse::<DateTime>().ok().filter(|_| text.contains('-') && !text.ends_with(['Z', 'z']));
     let at = shown.and_then(|shown| shown.to_zoned(zone.clone()).ok());
@@ -127,7 +127,7 @@ fn moment_in(name: &str, text: &str, zone: &TimeZone) -> Result<u64, ApiError> {
     }
 }
 
-/// What `text` stands for.
+/// Returns the choice that is named `text`.
 pub(crate) fn choose<T: Clone>(name: &str, text: &str, choices: &[(&str, T)]) -> Result<T, ApiError> {
     choices.iter().find(|(known, _)| *known == text).map(|(_, choice)| choice.clone()).ok_or_else(|| {
         let known: Vec<&str> = choices.iter().map(|(known, _)| *known).collect();
@@ -135,12 +135,12 @@ pub(crate) fn choose<T: Clone>(name: &str, text: &str, choices: &[(&str, T)]) ->
     })
 }
 
-/// Undoes the encoding of one part of a path, in which a plus is a plus.
+/// Percent-decodes a path segment, in which a plus is literal.
 pub(crate) fn decode_part(text: &str) -> Result<String, ApiError> {
     decode(&text.replace('+', "%2B"))
 }
 
-/// Undoes the encoding of one name or value.
+/// Percent-decodes a name or value of a query.
 fn decode(text: &str) -> Result<String, ApiError> {
     let broken = || ApiError::parameter("", "The query or path is not well encoded.");
     let is_escape = |rest: &str| rest.get(..2).is_some_and(|hex| hex.bytes().all(|c| c.is_ascii_hexdigit()));
@@ -152,5 +152,5 @@ fn decode(text: &str) -> Result<String, ApiError> {
 }
 
 const PARAMETERS_MAX: usize = 32;
-/// The year 9999.
+/// The end of the year 9999.
 const MOMENT_MAX: u64 = 253_402_300_799_999;

@@ -1,4 +1,4 @@
-//! `quotas`: limits, and what is used of them.
+//! `quotas`: limits and their current usage.
 
 use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -21,18 +21,18 @@ pub(super) static ROUTES: &[Route] = &[
     route_of(Method::DELETE, "quotas/{}", |call| Box::pin(delete(call))),
 ];
 
-/// A limit, and how it stands. Amounts are in the unit of the limit, what is used rounded up.
+/// A limit and its current usage. Amounts are in the unit of the limit; usage is rounded up.
 #[derive(Debug, Serialize)]
 struct QuotaStanding {
     #[serde(flatten)]
     row: QuotaRow,
     used: u64,
-    /// Held by requests that are running.
+    /// Reserved by running requests.
     reserved: u64,
     remaining: u64,
-    /// True if more is used than the limit, which a limit that only warns allows.
+    /// True if the usage exceeds the limit, which is possible for a limit that only warns.
     exceeded: bool,
-    /// When nothing that is used now counts any more; null for a limit in total or of concurrent requests.
+    /// The time at which all current usage has left the window; null for a total limit or a limit of concurrent requests.
     resets_at_ms: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&ListPage::page(found, &page, |standing: &QuotaStanding| &standing.row.id))
 }
 
-/// The limits of a list: by `kind`, or of one subject.
+/// Takes the filter of a list: by `kind`, or by one subject.
 fn filter(query: &mut Query) -> Result<QuotaFilter, ApiError> {
     let mut filter = QuotaFilter { kind: query.choice("kind", &KINDS)?, id: None };
     for (name, kind) in KINDS.into_iter().filter(|(_, kind)| *kind != Subject::Gateway) {
@@ -134,7 +134,7 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::NO_CONTENT, delete).await
 }
 
-/// The gateway has no id, and a model of another provider than the subject would never be counted.
+/// Rejects an id for the gateway, and a model of a provider other than the subject, which would never be counted.
 fn check_scope(counted: &Counted) -> Result<(), ApiError> {
     let Counted { subject, model, .. } = counted;
     if (subject.kind == Subject::Gateway) != subject.id.is_empty() {
@@ -149,7 +149,7 @@ fn check_scope(counted: &Counted) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The provider of a model. As everywhere here, `place` goes before the name of a parameter at fault.
+/// Returns the provider of a model. Here and below, `place` is the prefix of the invalid parameter's name.
 fn provider_of<'a>(model: Option<&'a str>, place: &str) -> Result<Option<&'a str>, ApiError> {
     let Some(model) = model else { return Ok(None) };
     let (provider, _) = model
@@ -158,7 +158,7 @@ fn provider_of<'a>(model: Option<&'a str>, place: &str) -> Result<Option<&'a str
     Ok(Some(provider))
 }
 
-/// Concurrent requests are counted in no window, and everything else in one.
+/// Concurrent requests take no window; every other metric requires one.
 fn check_window(metric: Metric, window: Option<Period>, place: &str) -> Result<(), ApiError> {
     let message = match (metric, window) {
         (Metric::ConcurrentRequests, Some(_)) => "concurrent_requests take no window. Leave it out.",
@@ -176,7 +176,7 @@ fn bounded(limit: u64, place: &str) -> Result<u64, ApiError> {
     Ok(limit)
 }
 
-/// The limits of new keys in a body's `field`, checked: each counts something else.
+/// Validates the limits of new keys in `field` of the body; no two may count the same thing.
 pub(super) fn key_limits(field: &str, limits: Vec<KeyLimit>) -> Result<Vec<KeyLimit>, ApiError> {
     if limits.len() > KEY_LIMITS_MAX {
         return Err(ApiError::parameter(field, format!("{field} takes up to {KEY_LIMITS_MAX} entries.")));
@@ -195,7 +195,7 @@ pub(super) fn key_limits(field: &str, limits: Vec<KeyLimit>) -> Result<Vec<KeyLi
     Ok(limits)
 }
 
-/// The kinds of subjects, by the names of the parameters of a list.
+/// The kinds of subjects, with the query parameters that name them.
 const KINDS: [(&str, Subject); 5] = [
     ("key", Subject::Key),
     ("project", Subject::Project),
@@ -203,7 +203,7 @@ const KINDS: [(&str, Subject); 5] = [
     ("provider", Subject::Provider),
     ("gateway", Subject::Gateway),
 ];
-/// A million million: of dollars in micro-dollars a million.
+/// 10^12 units. For a cost in micro-dollars, this is a million dollars.
 const LIMIT_MAX: u64 = 1_000_000_000_000;
-/// Limits that a key can get when it is made.
+/// The maximum number of limits that a key can be created with.
 const KEY_LIMITS_MAX: usize = 32;

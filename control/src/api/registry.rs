@@ -1,4 +1,4 @@
-//! `registry`: well-known providers, to be named as `registry_id`.
+//! `registry`: well-known providers that a connection can refer to by `registry_id`.
 
 use http::{Method, Response};
 use shared::port::Body;

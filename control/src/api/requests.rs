@@ -19,7 +19,7 @@ pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "requests/{}", |call| Box::pin(show(call))),
 ];
 
-/// One page of exchanges, without their traces.
+/// Returns a page of exchanges, without their traces.
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
     let limit = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
@@ -38,7 +38,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     })
 }
 
-/// The filters that a query names.
+/// Takes the filters from a query.
 pub(crate) fn filter(app: &App, query: &mut Query) -> Result<RequestFilter, ApiError> {
     let nano = |micro: u64| micro.saturating_mul(1_000);
     let (from_ms, to_ms) = query.span()?;
@@ -56,7 +56,7 @@ pub(crate) fn filter(app: &App, query: &mut Query) -> Result<RequestFilter, ApiE
     })
 }
 
-/// The newest exchange of that id, with its trace.
+/// Returns the newest exchange with this id, including its trace.
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let (app, id) = (call.app, call.argument().to_owned());
@@ -65,12 +65,12 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no record of such a request."))?)
 }
 
-/// The filters by name that are given.
+/// Takes the filters by column that are present.
 pub(crate) fn names(query: &mut Query) -> Vec<(Column, String)> {
     Column::ALL.iter().filter_map(|column| Some((*column, query.text(column.name())?))).collect()
 }
 
-/// The filters by tags (`tag.NAME=VALUE`) and by end user, who may be named or given by their pseudonym.
+/// Takes the filters by tag (`tag.NAME=VALUE`) and by end user, given by name or by pseudonym.
 pub(crate) fn marks(app: &App, query: &mut Query) -> Result<Marks, ApiError> {
     let tags = query.with_prefix("tag.");
     if tags.iter().any(|(name, _)| name.is_empty()) {
@@ -96,7 +96,7 @@ struct RequestPage {
 
 const LIMIT_DEFAULT: u32 = 50;
 const LIMIT_MAX: u32 = 500;
-/// A page that is not full by then says where to go on.
+/// A page that is not full after this time returns a cursor to continue from.
 const LOOKING_TIME: Duration = Duration::from_secs(1);
-/// What has just ended is waited for this long; the question is asked in any case.
+/// The maximum time that a query waits for recent usage to be stored; the query runs in any case.
 pub(crate) const FLUSH_TIME_MAX: Duration = Duration::from_millis(500);

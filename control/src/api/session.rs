@@ -1,4 +1,4 @@
-//! `session`: signing in with an administrator key, for browsers (M-042).
+//! `session`: browser sign-in with an administrator key (M-042).
 
 use http::header::SET_COOKIE;
 use http::{Method, Response, StatusCode};
@@ -20,9 +20,9 @@ pub(super) static ROUTES: &[Route] = &[
 #[derive(Serialize)]
 struct ShownSession {
     administrator: bool,
-    /// The id of the key, with the name of its holder if it has one.
+    /// The key's id, which includes the name of its holder if it has one.
     key: String,
-    /// Whether a session or a key in a header opened the door.
+    /// `session` or `key`: whether the request was authenticated by a session or by a key in a header.
     by: &'static str,
     csrf_token: Option<String>,
     expires_at_ms: Option<u64>,
@@ -44,7 +44,7 @@ impl ShownSession {
     }
 }
 
-/// Who am I?
+/// Shows the caller's identity and session.
 fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let by_key = key_in_header(call.parts)?.is_some();
@@ -54,7 +54,7 @@ fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 async fn sign_in(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let (session, cookie) = call.app.gate.sign_in(call.parts, call.body)?;
-    // Nobody is in without a record of it: the cookie leaves after.
+    // Record the sign-in before the cookie is sent, so that no session is usable without an audit record.
     call.record(AuditEntry::done("session.open", "session", &session.name)).await?;
     let mut response = json(&ShownSession::of(call.actor, Some(session)))?;
     *response.status_mut() = StatusCode::CREATED;

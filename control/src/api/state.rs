@@ -1,4 +1,5 @@
-//! `GET /admin/api/state`: how the gateway is doing. It asks no database, so that it answers when that fails.
+//! `GET /admin/api/state`: the status of the gateway. It does not query the database, so that it works when the
+//! database fails.
 
 use http::{Method, Response};
 use serde::Serialize;
@@ -35,7 +36,7 @@ fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 
 #[derive(Serialize)]
 struct ShownState<'a> {
-    /// The admin API is never open.
+    /// Always true: the admin API requires authentication.
     auth_required: bool,
     #[serde(flatten)]
     build: BuildIdentity,
@@ -87,14 +88,14 @@ impl Reload {
     }
 }
 
-/// What had been kept long enough and was deleted since the start.
+/// Records deleted since the start because their retention period had ended.
 #[derive(Serialize)]
 struct ShownRetention {
-    /// Rows of usage, of many exchanges each, that are still to be deleted.
+    /// Usage rows, each of many exchanges, that are still to be deleted.
     backlog_rows: u64,
     usage_records_deleted: u64,
     audit_records_deleted: u64,
-    /// The longest that one step held the writer.
+    /// The longest time that one step blocked the writer.
     writer_held_us_max: u64,
     last_pass_at_ms: Option<u64>,
 }
@@ -115,24 +116,24 @@ impl ShownRetention {
 #[derive(Serialize)]
 struct ShownUsage {
     store: UsageStore,
-    /// Events that waited when the writer thread last looked.
+    /// Queued events at the writer thread's last poll.
     queued: usize,
     /// Exchanges stored since the start.
     stored: u64,
     stored_at_ms: u64,
-    /// Events that no journal file took; their clients got no complete answer.
+    /// Events that could not be written to any journal file; their clients received an incomplete response.
     lost: u64,
-    /// False while requests get 503 because their usage could not be recorded for want of room.
+    /// False while requests are rejected with 503 because the journal has no space to record their usage.
     has_room: bool,
-    /// Exchanges whose sums were too large for the table.
+    /// Exchanges rejected because their sums exceed the range of the table.
     rejected: u64,
     journal_segments: u64,
-    /// Bytes of the files that wait to be stored or deleted.
+    /// Bytes of the journal files that are waiting to be stored or deleted.
     journal_waiting_bytes: u64,
     journal_failures: u64,
-    /// Pieces of journal files that held no record.
+    /// Parts of journal files that contained no valid record.
     journal_garbage_lines: u64,
-    /// Since when storing fails.
+    /// The time since which storing has been failing.
     failing_since_ms: Option<u64>,
     failing_error: Option<String>,
 }

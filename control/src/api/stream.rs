@@ -1,5 +1,5 @@
-//! Bodies that are written while the client reads them. Whoever writes waits for the client, and hears when it
-//! has gone.
+//! Response bodies that are produced while the client reads them. The producer waits for the client and is notified
+//! when it disconnects.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,27 +10,27 @@ use http_body_util::BodyExt as _;
 use shared::port::{Body, BoxError};
 use tokio::sync::mpsc;
 
-/// Where a body is written.
+/// The sending half of a streamed body.
 #[derive(Debug)]
 pub(crate) struct Feed(mpsc::Sender<Result<Bytes, BoxError>>);
 
-/// The client reads no further.
+/// The error of a send after the client has disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
 
-/// A body, and where it is written. It ends when the feed is dropped.
+/// Creates a streamed body and its feed. The body ends when the feed is dropped.
 pub(crate) fn channel() -> (Feed, Body) {
     let (feed, pieces) = mpsc::channel(PIECES_MAX);
     (Feed(feed), StreamedBody(pieces).boxed_unsync())
 }
 
 impl Feed {
-    /// Waits until there is room for `piece`.
+    /// Sends `piece`, waiting for room in the queue.
     pub(crate) async fn send(&self, piece: Bytes) -> Result<(), Gone> {
         self.0.send(Ok(piece)).await.map_err(|_| Gone)
     }
 
-    /// Breaks the body off, so that nobody takes it for whole.
+    /// Aborts the body, so that the client does not take it for complete.
     pub(crate) async fn fail(self, why: &'static str) {
         tracing::error!("{why}");
         let _ = self.0.send(Err(why.into())).await;
@@ -51,5 +51,5 @@ impl http_body::Body for StreamedBody {
     }
 }
 
-/// Pieces that wait for the client.
+/// The maximum number of queued pieces.
 const PIECES_MAX: usize = 2;

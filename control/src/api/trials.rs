@@ -1,5 +1,5 @@
-//! `POST providers/{id}/test` and `POST endpoints/{name}/test`: one real request on the path that clients take
-//! (ADM-8). Hosted providers may bill it.
+//! `POST providers/{id}/test` and `POST endpoints/{name}/test`: sends one real request along the same path as client
+//! requests (ADM-8). Hosted providers may bill it.
 
 use std::sync::Arc;
 
@@ -31,16 +31,16 @@ pub(super) static ROUTES: &[Route] = &[
     route_of(Method::POST, "endpoints/{}/test", |call| Box::pin(endpoint(call))),
 ];
 
-/// What came of a test, with the record of its exchange.
+/// The result of a test, with the record of its exchange.
 #[derive(Serialize)]
 struct TrialReport {
     #[serde(flatten)]
     trial: Trial,
-    /// What an operator should look at.
+    /// A hint for the operator.
     hint: Option<String>,
-    /// Whether somebody may have to pay for it.
+    /// True if the provider may bill the test.
     billable: bool,
-    /// The record as `GET requests/{id}` shows it, with the trace of the targets that were considered.
+    /// The record as `GET requests/{id}` shows it, including the trace of the targets that were considered.
     record: Value,
 }
 
@@ -52,7 +52,7 @@ struct OfProvider {
 
 async fn provider(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    // Nobody pays twice for one test.
+    // A repeated request must not be billed twice.
     if let Some(answer) = call.replayed().await? {
         return Ok(answer);
     }
@@ -71,7 +71,7 @@ async fn provider(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         output_tokens_max: OUTPUT_TOKENS_MAX,
         chat_bound: instance.quirks.output_limit.field(),
     };
-    // On behalf of whose own it is: whoever administers the gateway may see whether a connection works.
+    // Acts as the instance's owner, so that an administrator can test a private connection.
     let insider = Insider {
         access: Arc::new(administrator(&call, instance.owner.clone())),
         only: Some(target.clone()),
@@ -97,7 +97,7 @@ fn target(instance: &Arc<ProviderInstance>, model: &str) -> Target {
     Target { provider: Arc::clone(instance), model }
 }
 
-/// What went wrong at the upstream; none where all went well or the upstream was not asked.
+/// Returns the upstream's failure; `None` if the test succeeded or no upstream was called.
 fn failure(trial: &Trial, record: &Value, instance: &ProviderInstance) -> Option<CatalogFailure> {
     let error = trial.error.as_deref()?;
     let step = record.pointer("/trace/0")?;
@@ -110,7 +110,7 @@ fn failure(trial: &Trial, record: &Value, instance: &ProviderInstance) -> Option
     })
 }
 
-/// Keeps the evidence: that it can be reached, and whether the model answers.
+/// Stores the evidence in the catalog: that the instance is reachable, and whether the model answers.
 async fn remember(
     app: &App,
     instance: &ProviderInstance,
@@ -149,14 +149,14 @@ struct OfEndpoint {
     messages: Option<Vec<Value>>,
     #[serde(default)]
     max_tokens: Option<u32>,
-    /// Whom the request stands for, where a member is somebody's own.
+    /// The human on whose behalf the request is sent, for members with a private owner.
     #[serde(default)]
     principal_id: Option<String>,
 }
 
 async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    // Nobody pays twice for one test.
+    // A repeated request must not be billed twice.
     if let Some(answer) = call.replayed().await? {
         return Ok(answer);
     }
@@ -179,7 +179,7 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         Some(id) => Some(principal(call.app, id).await?),
         None => None,
     };
-    // Who has no targets says so itself.
+    // An endpoint without targets reports that error itself.
     let protocol = match (TestProtocol::of_line(&found.targets), found.targets.first()) {
         (Some(protocol), _) => protocol,
         (None, Some(target)) => return Err(no_conversation(target.model.id.as_str(), target)),
@@ -199,7 +199,7 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     finish(call, "endpoint.test", "endpoint", name, report).await
 }
 
-/// A human that is known.
+/// Returns the principal with this id, or an error if it does not exist.
 pub(super) async fn principal(app: &App, id: String) -> Result<PrincipalId, ApiError> {
     let wanted = id.clone();
     let found = app.readers.ask(move |db| principals::find(db, &wanted)).await?;
@@ -207,7 +207,7 @@ pub(super) async fn principal(app: &App, id: String) -> Result<PrincipalId, ApiE
     found.map(|_| PrincipalId::new(id)).ok_or_else(|| ApiError::parameter("principal_id", message))
 }
 
-/// The administrator who asks, acting as somebody.
+/// Returns the access of the calling administrator, acting as `acts_as`.
 pub(super) fn administrator(call: &Call<'_>, acts_as: Option<PrincipalId>) -> Access {
     let quotas = call.app.snapshot.load().access.unbound.clone();
     Access { acts_as, quotas, ..Access::new(call.actor.who.name(), Role::Administrator) }
@@ -243,7 +243,7 @@ async fn finish(
     call.execute(StatusCode::OK, tried).await
 }
 
-/// A test completion has to be one.
+/// Returns the error for a model that does not support conversations.
 fn no_conversation(model: &str, target: &Target) -> ApiError {
     let spoken = target.provider.dialects.iter().filter(|dialect| target.speaks(**dialect));
     let spoken: Vec<&str> = spoken.map(|dialect| dialect.name()).collect();
@@ -256,5 +256,5 @@ fn no_conversation(model: &str, target: &Target) -> ApiError {
 }
 
 const PROMPT: &str = "Reply with the one word: pong";
-/// Enough for a model that thinks a little first.
+/// Enough tokens for a model that reasons briefly before it answers.
 const OUTPUT_TOKENS_MAX: u32 = 128;

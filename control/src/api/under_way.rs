@@ -1,17 +1,17 @@
-//! Requests that run now and have an `Idempotency-Key`, where what they do costs something outside: the same key
-//! twice at once is not to be paid for twice.
+//! Running requests that have an `Idempotency-Key` and external side effects: a concurrent duplicate must not cause
+//! the cost twice.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Who asks, and what they call the request.
+/// The caller's name and the idempotency key.
 type RunningName = (String, String);
 
-/// The names of requests that run now.
+/// The names of the requests that are running.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running(Arc<Mutex<HashSet<RunningName>>>);
 
-/// One that runs, until this is dropped: it has been answered, or given up.
+/// A running request; dropping it marks the request as answered or abandoned.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     name: RunningName,
@@ -19,7 +19,7 @@ pub(crate) struct UnderWay {
 }
 
 impl Running {
-    /// None where one of that name runs already.
+    /// Registers a running request. Returns `None` if one with the same name is already running.
     pub(super) fn begin(&self, name: RunningName) -> Option<UnderWay> {
         let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
         is_new.then(|| UnderWay { name, running: self.clone() })

@@ -1,14 +1,14 @@
-//! How many wrong keys are listened to. Each address has a bucket, and all addresses together have one.
+//! Rate limit for wrong administrator keys. Each address has a bucket, and all addresses together have one.
 //!
-//! The limit is on wrong keys alone: a right key is never held up, or whoever shares an address with the
-//! operator (a proxy, a container bridge) could lock the operator out. What keeps guesses hopeless is the length
-//! of a key; what the limit keeps small is the work, the log and the audit that guessing makes.
+//! Only wrong keys are limited. A valid key is never delayed; otherwise anyone who shares an address with the
+//! operator (a proxy, a container bridge) could lock the operator out. The length of a key makes guessing hopeless;
+//! the limit bounds the work, the logs and the audit records that guessing causes.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
-/// Wrong keys of late.
+/// Buckets of recent wrong keys.
 #[derive(Debug, Default)]
 pub(super) struct Guesses(Mutex<Table>);
 
@@ -18,11 +18,11 @@ struct Table {
     of_all: LeakyBucket,
 }
 
-/// A leaking bucket: the time at which it will be empty, in milliseconds.
+/// A leaky bucket, stored as the time at which it will be empty, in milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct LeakyBucket(u64);
 
-/// What a bucket holds, and how fast it leaks.
+/// The capacity and leak rate of a bucket.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     drops: u64,
@@ -30,12 +30,12 @@ struct Size {
 }
 
 impl Guesses {
-    /// Takes note of a wrong key at `now_ms`. An error is the time to wait before the next one, in milliseconds:
-    /// this one was too many.
+    /// Records a wrong key at `now_ms`. If the limit is exceeded, returns the time until the next attempt is allowed,
+    /// in milliseconds.
     pub(super) fn note(&self, address: IpAddr, now_ms: u64) -> Result<(), u64> {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Table { of_address, of_all } = &mut *table;
-        // What all may do bounds how many addresses are remembered.
+        // The global limit bounds how many addresses are remembered.
         of_all.room(OF_ALL, now_ms)?;
         if of_address.len() >= ADDRESSES_MAX {
             of_address.retain(|_, bucket| bucket.0 > now_ms);
@@ -62,7 +62,7 @@ impl LeakyBucket {
     }
 }
 
-/// Who counts as one: an IPv4 address, or the 64 bits of an IPv6 address that a network hands out.
+/// Groups addresses by client: a single IPv4 address, or the /64 network of an IPv6 address.
 fn neighbourhood(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
@@ -70,12 +70,12 @@ fn neighbourhood(address: IpAddr) -> IpAddr {
     }
 }
 
-/// 20 at once, then one every 6 seconds.
+/// A burst of 20, then one every 6 seconds.
 const OF_ADDRESS: Size = Size { drops: 20, drop_ms: 6_000 };
-/// 2,000 at once, then 50 a second.
+/// A burst of 2,000, then 50 a second.
 const OF_ALL: Size = Size { drops: 2_000, drop_ms: 20 };
-/// When buckets that have run empty are forgotten. A wrong key fills one for 6 seconds, so that `OF_ALL` lets no
-/// more than 2,300 be filled at the same time.
+/// The number of buckets at which empty ones are removed. A wrong key fills a bucket for 6 seconds, so `OF_ALL`
+/// allows at most 2,300 non-empty buckets at the same time.
 const ADDRESSES_MAX: usize = 4_096;
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
         let guesses = Guesses::default();
         let mut heard = 0;
         for n in 0..1_000_000_u32 {
-            // A thousand addresses a second, for a thousand seconds.
+            // 1,000 addresses a second for 1,000 seconds.
             heard += u32::from(guesses.note(IpAddr::from(n.to_be_bytes()), u64::from(n)).is_ok());
         }
         assert!((50_000..=52_000).contains(&heard), "{heard}");

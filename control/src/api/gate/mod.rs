@@ -1,8 +1,8 @@
-//! Who calls the admin API: an administrator, or nobody (AUTH-2, AUTH-3). It is asked before the body of a
+//! Authentication of the admin API: only administrators are admitted (AUTH-2, AUTH-3). It runs before the body of a
 //! request is read.
 //!
-//! A key in a header is enough, and decides. Without one, the cookie of a session counts, but only for requests
-//! of the console's own pages: a browser sends cookies along with whatever any page asks for.
+//! A key in a header is sufficient and takes precedence. Without one, the session cookie is used, but only for
+//! requests from pages of the console, because a browser attaches cookies to requests from any page.
 
 mod guesses;
 mod origin;
@@ -30,20 +30,20 @@ use self::sessions::{LIFE_MAX, OpenSession, Sessions};
 use super::{ApiError, RequestId, call};
 use crate::actor::{Actor, Who};
 
-/// The door of the admin API.
+/// Authenticates requests to the admin API.
 #[derive(Debug)]
 pub(crate) struct Gate {
     snapshot: SnapshotReader,
     sessions: Sessions,
     guesses: Guesses,
-    /// Whether the gateway serves TLS itself.
+    /// True if the gateway terminates TLS itself.
     is_tls: bool,
 }
 
-/// The session that a request belongs to.
+/// The session of a request.
 #[derive(Debug)]
 pub(super) struct SignedIn {
-    /// What the audit calls it.
+    /// The session's name in the audit.
     pub(super) name: String,
     pub(super) csrf_token: String,
     pub(super) left: Duration,
@@ -55,7 +55,7 @@ impl Gate {
         Self { snapshot, sessions, guesses, is_tls }
     }
 
-    /// Who calls. The local mode never helps.
+    /// Authenticates the caller. The local mode grants no access here.
     pub(crate) fn admit(&self, parts: &Parts, address: IpAddr) -> Result<Actor, ApiError> {
         let key = match key_in_header(parts)? {
             Some(key) => self.administrator(key, address)?,
@@ -64,7 +64,7 @@ impl Gate {
         Ok(administrator(key, parts, address))
     }
 
-    /// Who signs in: their key may also stand in the body.
+    /// Authenticates a sign-in, whose key may also be in the body.
     pub(crate) fn admit_to_sign_in(
         &self,
         parts: &Parts,
@@ -79,9 +79,9 @@ impl Gate {
         Ok(administrator(key, parts, address))
     }
 
-    /// Opens a session for somebody who was admitted to sign in with the same request, and gives its
-    /// `Set-Cookie`, the only place where its id leaves the gateway. A session that the request belongs to
-    /// already ends.
+    /// Opens a session for a caller admitted by `admit_to_sign_in` with the same request, and returns its
+    /// `Set-Cookie` header, the only place where the session id leaves the gateway. Closes any session that the
+    /// request already belongs to.
     pub(super) fn sign_in(&self, parts: &Parts, body: &Bytes) -> Result<(SignedIn, HeaderValue), ApiError> {
         let hash = self.snapshot.load().key_hasher.hash(key_of(parts, body)?.expose());
         let opened = self.sessions.open(hash, monotonic_ms());
@@ -90,7 +90,7 @@ impl Gate {
         Ok((self.signed_in_as(id.expose(), LIFE_MAX), set_cookie(id.expose(), LIFE_MAX, self.is_tls(parts))?))
     }
 
-    /// The session of the request's cookie.
+    /// Returns the session of the request's cookie.
     pub(super) fn signed_in(&self, parts: &Parts) -> Option<SignedIn> {
         let (id, session, _) = self.session(parts)?;
         Some(self.signed_in_as(id, session.left(monotonic_ms())))
@@ -100,14 +100,14 @@ impl Gate {
         SignedIn { name: sessions::public_name(id), csrf_token: self.sessions.csrf_token(id), left }
     }
 
-    /// Ends the session of the request's cookie. Gives the cookie that takes the place of its own.
+    /// Ends the session of the request's cookie. Returns a `Set-Cookie` header that clears the cookie.
     pub(super) fn sign_out(&self, parts: &Parts) -> Result<HeaderValue, ApiError> {
         cookies(parts).for_each(|id| self.sessions.close(id));
         set_cookie("", Duration::ZERO, self.is_tls(parts))
     }
 
-    /// Returns the id of an administrator's key. Wrong ones are counted; those that are too many get an answer that
-    /// says how long to wait.
+    /// Returns the id of an administrator's key. Wrong keys are counted; once there are too many, the error contains
+    /// the time to wait.
     fn administrator(&self, key: &[u8], address: IpAddr) -> Result<KeyId, ApiError> {
         let snapshot = self.snapshot.load();
         let hash = snapshot.key_hasher.hash(key);
@@ -126,7 +126,7 @@ impl Gate {
         }
     }
 
-    /// Returns the id of the key of a session that goes on, if the request comes from a page of the console.
+    /// Returns the key id of an active session, if the request comes from a page of the console.
     fn page(&self, parts: &Parts) -> Result<KeyId, ApiError> {
         if cookies(parts).next().is_none() {
             return Err(invalid(
@@ -147,7 +147,8 @@ impl Gate {
         Ok(key)
     }
 
-    /// The session of the request's cookie, its id, and the id of its key. It has ended when its key has.
+    /// Returns the session of the request's cookie, with its id and the id of its key. A session ends when its key
+    /// becomes invalid.
     fn session<'a>(&self, parts: &'a Parts) -> Option<(&'a str, OpenSession, KeyId)> {
         let now_ms = monotonic_ms();
         let (id, session) = cookies(parts).find_map(|id| Some((id, self.sessions.use_of(id, now_ms)?)))?;
@@ -176,7 +177,7 @@ struct SignIn {
     key: Option<String>,
 }
 
-/// The key of a sign-in. One in a header wins.
+/// Returns the key of a sign-in. A key in a header takes precedence over one in the body.
 fn key_of(parts: &Parts, body: &Bytes) -> Result<Secret<Vec<u8>>, ApiError> {
     let SignIn { key } = call::parse(body)?;
     let key = key.map(|key| Secret::new(key.into_bytes()));
@@ -190,7 +191,7 @@ pub(super) fn key_in_header(parts: &Parts) -> Result<Option<&[u8]>, ApiError> {
     presented(&parts.headers).map_err(invalid)
 }
 
-/// The session ids of a request.
+/// Returns the session ids in the request's cookies.
 fn cookies(parts: &Parts) -> impl Iterator<Item = &str> {
     let lines = parts.headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -206,7 +207,7 @@ fn set_cookie(id: &str, life: Duration, is_secure: bool) -> Result<HeaderValue, 
     Ok(value)
 }
 
-/// Methods that change nothing (RFC 9110 section 9.2.1).
+/// True for methods that change nothing (RFC 9110 section 9.2.1).
 fn is_safe(method: &Method) -> bool {
     [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
 }
@@ -227,8 +228,8 @@ fn too_many(wait_ms: u64) -> ApiError {
 }
 
 const COOKIE_NAME: &str = "llmgw_session";
-/// Nothing else needs the cookie, the data plane least of all.
+/// Only the admin API needs the cookie; it must not be sent to the data plane.
 const PATH: &str = "/admin/api";
-/// Cookies of that name that are looked at.
+/// The maximum number of session cookies that are examined.
 const COOKIES_MAX: usize = 4;
 const CSRF_HEADER: &str = "x-csrf-token";

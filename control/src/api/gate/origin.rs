@@ -1,11 +1,11 @@
-//! Where a browser's request comes from, by the browser's own word: `Sec-Fetch-Site`, or, from browsers and on
-//! plain addresses that have none, `Origin` held against `Host`.
+//! The origin of a browser's request, as the browser reports it: `Sec-Fetch-Site`, or, for browsers and plain HTTP
+//! addresses without that header, `Origin` compared with `Host`.
 
 use http::HeaderMap;
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 
-/// Whether a page of another origin sent the request. What carries neither header was sent by no page.
+/// True if a page of another origin sent the request. A request without both headers does not come from a page.
 pub(super) fn is_foreign(parts: &Parts) -> bool {
     match (only(&parts.headers, "sec-fetch-site"), only(&parts.headers, ORIGIN.as_str())) {
         (OriginHeader::One(site), _) => !["same-origin", "none"].contains(&site),
@@ -17,7 +17,7 @@ pub(super) fn is_foreign(parts: &Parts) -> bool {
     }
 }
 
-/// Whether the page that sent the request was served by TLS, perhaps by a proxy before the gateway.
+/// True if the page that sent the request was served over TLS, possibly by a proxy in front of the gateway.
 pub(super) fn is_by_tls(parts: &Parts) -> bool {
     matches!(only(&parts.headers, ORIGIN.as_str()), OriginHeader::One(origin) if origin.starts_with("https://"))
 }
@@ -32,7 +32,7 @@ fn is_host(parts: &Parts, origin: &str) -> bool {
     named.or(host).is_some_and(|host| host.eq_ignore_ascii_case(origin))
 }
 
-/// `host:port` of an origin; none for `null`.
+/// Returns `host:port` of an origin, or `None` for `null`.
 fn host_of(origin: &str) -> Option<&str> {
     origin.split_once("://").map(|(_, host)| host)
 }
@@ -40,7 +40,7 @@ fn host_of(origin: &str) -> Option<&str> {
 enum OriginHeader<'a> {
     None,
     One(&'a str),
-    /// More than one, or no text.
+    /// Repeated, or not valid text.
     Odd,
 }
 
@@ -69,7 +69,7 @@ mod tests {
             (&[("sec-fetch-site", "cross-site")], true),
             (&[("sec-fetch-site", "")], true),
             (&[("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")], true),
-            // A proxy that changes Host does not change what the browser saw.
+            // A proxy that rewrites Host does not change what the browser sent.
             (&[("sec-fetch-site", "same-origin"), ("origin", "https://llm.example")], false),
             (&[("sec-fetch-site", "cross-site"), ("origin", "http://gw.example:8787")], true),
             (&[("origin", "http://gw.example:8787")], false),

@@ -1,5 +1,5 @@
-//! Who is signed in. Sessions live in memory: a restart ends them all. Their ids are kept as hashes, so that
-//! nothing that shows this table opens the door.
+//! Sessions of signed-in administrators. They are held in memory, so a restart ends them all. Their ids are stored as
+//! hashes, so that a leak of this table grants no access.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -18,26 +18,26 @@ use crate::vault::{RandomError, random};
 #[derive(Debug)]
 pub(super) struct Sessions {
     table: Mutex<HashMap<SessionName, OpenSession>>,
-    /// Makes the CSRF token of a session out of its id.
+    /// Derives a session's CSRF token from its id.
     csrf_key: hmac::Key,
 }
 
-/// What a session is kept under: SHA-256 of its id.
+/// The table key of a session: SHA-256 of its id.
 type SessionName = [u8; 32];
 
-/// One sign-in.
+/// An open session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpenSession {
-    /// The key that it was opened with; it ends when that key opens nothing more.
+    /// The key that opened the session; the session ends when that key becomes invalid.
     pub(super) key: KeyHash,
-    /// When it ends at the latest, in milliseconds of the monotonic clock.
+    /// The latest time at which it ends, in milliseconds of the monotonic clock.
     end_ms: u64,
-    /// When it was last used.
+    /// The time of its last use, in milliseconds of the monotonic clock.
     used_ms: u64,
 }
 
 impl OpenSession {
-    /// What is left of it at the most.
+    /// Returns the maximum remaining lifetime.
     pub(super) fn left(&self, now_ms: u64) -> Duration {
         Duration::from_millis(self.end_ms.saturating_sub(now_ms))
     }
@@ -52,7 +52,7 @@ impl Sessions {
         Self { table: Mutex::default(), csrf_key }
     }
 
-    /// Opens a session and gives its id. Where there are too many, the one that was not used for longest ends.
+    /// Opens a session and returns its id. If there are too many sessions, the least recently used one is closed.
     pub(super) fn open(&self, key: KeyHash, now_ms: u64) -> Result<Secret<String>, RandomError> {
         let bytes = Secret::new(random::<32>()?);
         let id = Secret::new(BASE64_URL_SAFE_NO_PAD.encode(bytes.expose()));
@@ -67,7 +67,7 @@ impl Sessions {
         Ok(id)
     }
 
-    /// The session of that id, which has been used now.
+    /// Returns the session with this id and marks it as used now.
     pub(super) fn use_of(&self, id: &str, now_ms: u64) -> Option<OpenSession> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let session = table.get_mut(&name_of(id)).filter(|session| !session.is_over(now_ms))?;
@@ -75,25 +75,25 @@ impl Sessions {
         Some(*session)
     }
 
-    /// Ends the session of that id.
+    /// Closes the session with this id.
     pub(super) fn close(&self, id: &str) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.remove(&name_of(id));
     }
 
-    /// What a page of ours sends along with changes, and no other page can know.
+    /// Returns the token that pages of the console send with changes and that other pages cannot know.
     pub(super) fn csrf_token(&self, id: &str) -> String {
         BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&self.csrf_key, id.as_bytes()).as_ref())
     }
 
-    /// Whether `token` is that of the session; takes the same time for every wrong one.
+    /// True if `token` is the CSRF token of the session; compares in constant time.
     pub(super) fn is_csrf_token(&self, id: &str, token: &[u8]) -> bool {
         let tag = BASE64_URL_SAFE_NO_PAD.decode(token).unwrap_or_default();
         hmac::verify(&self.csrf_key, id.as_bytes(), &tag).is_ok()
     }
 }
 
-/// What the audit calls a session; its id cannot be found from it.
+/// Returns the session's name in the audit; the id cannot be derived from it.
 pub(super) fn public_name(id: &str) -> String {
     name_of(id).iter().take(8).fold("ses_".to_owned(), |mut text, byte| {
         // Writing into a string cannot fail.
@@ -113,9 +113,9 @@ fn millis(duration: Duration) -> u64 {
 }
 
 const SESSIONS_MAX: usize = 256;
-/// From the sign-in to the end, whatever happens.
+/// Maximum lifetime since the sign-in.
 pub(super) const LIFE_MAX: Duration = Duration::from_hours(12);
-/// From the last request to the end.
+/// Maximum time since the last request.
 pub(in crate::api) const IDLE_MAX: Duration = Duration::from_hours(1);
 
 #[cfg(test)]

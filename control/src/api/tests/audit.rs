@@ -1,4 +1,4 @@
-//! `audit`: what is in it, how it is asked for, and who was refused.
+//! `audit`: contents, filters, and refused requests.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn ids(list: &Value) -> Vec<i64> {
     list["data"].as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap()).collect()
 }
 
-/// The newest rows once `fits` holds for them; what is refused is written beside the answer.
+/// Returns the newest rows once `fits` holds for them; refusals are recorded asynchronously.
 fn rows_once(gateway: &Gateway, query: &str, fits: impl Fn(&Value) -> bool) -> Value {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
@@ -125,7 +125,7 @@ fn who_is_refused_is_written_down_once_and_counted() {
     }
     let odd = Method::from_bytes(b"A-KEY-AS-METHOD").unwrap();
     assert_eq!(crate::api::route_name(&odd, "/admin/api/state"), "another method /admin/api/state");
-    // A stop writes what was counted since.
+    // A stop writes the counts that are still pending.
     let Gateway { control, log, home, .. } = gateway;
     drop(log);
     control.stop();

@@ -1,4 +1,4 @@
-//! Who gets in, and which paths, methods and parameters there are.
+//! Authentication, and the available paths, methods and parameters.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -34,7 +34,7 @@ pub(super) fn publish_keys(gateway: &Gateway) {
     gateway.publisher.publish(with_project);
 }
 
-/// A body that notices when it is read.
+/// A body that records whether it was read.
 struct Watched(Arc<AtomicBool>);
 
 impl http_body::Body for Watched {
@@ -91,7 +91,8 @@ fn only_administrators_get_in_and_every_route_asks_before_it_reads() {
                     request = request.header(*name, *value);
                 }
                 let body = Body::new(Watched(Arc::clone(&read)));
-                // Each from an address of its own: too many wrong keys from one are another answer.
+                // Each request comes from its own address, because too many wrong keys from one address yield another
+                // error.
                 asked += 1;
                 let answer =
                     gateway.send_from(IpAddr::from(asked.to_be_bytes()), request.body(body).unwrap());
@@ -128,7 +129,7 @@ fn x_api_key_wins_and_a_wrong_one_is_not_rescued() {
     gateway.stop();
 }
 
-/// Every route of the specification is in a table: in that of its resource, or in that of what comes later.
+/// Every route of the specification is in a route table: that of its resource, or that of later releases.
 #[test]
 fn the_routes_of_the_specification_are_all_there() {
     let listed = "GET state; GET POST DELETE session; GET POST principals; GET PATCH DELETE principals/{}; \

@@ -1,4 +1,4 @@
-//! What holds for every route: types of bodies, methods that every path has, headers of every answer, fields.
+//! Rules for every route: content types of bodies, methods of every path, headers of every response, unknown fields.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -94,7 +94,7 @@ fn every_answer_is_kept_by_nobody_and_shown_in_no_frame() {
 fn every_route_that_takes_a_body_refuses_unknown_fields_by_name() {
     let gateway = Gateway::start();
     let routes = crate::api::TABLES.iter().copied().flatten();
-    // What a provider takes depends on its type, so that there must be one.
+    // The fields of a provider depend on its type, so one must exist.
     let (status, made, _) =
         gateway.send_json(Method::POST, "providers", r#"{"id": "x", "type": "echo"}"#, &[]);
     assert_eq!(status, 201, "{made}");
@@ -102,7 +102,7 @@ fn every_route_that_takes_a_body_refuses_unknown_fields_by_name() {
     for route in routes.filter(|route| [Method::POST, Method::PUT, Method::PATCH].contains(&route.method)) {
         let path = route.pattern.replace("{}", "x");
         let body = match (route.method.as_str(), route.pattern) {
-            // What stands beside the id is read in a second step.
+            // The fields other than the id are validated in a second step, which needs a valid id and type.
             ("POST", "providers") => r#"{"id": "y", "type": "echo", "no_such_field": 1}"#,
             _ => r#"{"no_such_field": 1}"#,
         };
@@ -140,7 +140,7 @@ fn a_misfit_in_a_body_is_told_by_its_place_and_its_value_is_not_repeated() {
     gateway.stop();
 }
 
-/// A body that is always still to come.
+/// A body that never arrives.
 struct Never;
 
 impl http_body::Body for Never {
@@ -158,7 +158,7 @@ fn a_slow_body_holds_no_place_inside_and_a_stranger_takes_none() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut nobody = Context::from_waker(Waker::noop());
     let entered = runtime.enter();
-    // More bodies that never come than there are places, from an administrator and from strangers.
+    // More bodies that never arrive than there are slots, from an administrator and from unauthenticated clients.
     let mut waiting = Vec::new();
     for n in 0..200 {
         let key = if n % 2 == 0 { ADMIN } else { "wrong" };

@@ -1,4 +1,4 @@
-//! The admin API over a real state: who may call it, what it answers, and that the figures are right.
+//! The admin API over a real state: authentication, responses, and correct figures.
 
 mod audit;
 mod gate;
@@ -32,7 +32,7 @@ use crate::{Asset, Control, OpenParams, Params, State, start};
 const ADMIN: &str = "administrator-key-of-the-tests";
 const PROJECT: &str = "llmgw_project-key-of-the-tests";
 
-/// A data plane and an outside that nobody is to reach.
+/// A data plane and an HTTP client that must not be called.
 #[derive(Debug)]
 struct Nowhere;
 
@@ -122,7 +122,7 @@ impl Gateway {
         (parts.status, value, Response::from_parts(parts, ()))
     }
 
-    /// An administrator's request with a body, below `/admin/api/`.
+    /// Sends an administrator's request with a body to a path below `/admin/api/`.
     fn send_json(
         &self,
         method: Method,
@@ -144,15 +144,15 @@ impl Gateway {
         (parts.status, value, Response::from_parts(parts, ()))
     }
 
-    /// A good answer to an administrator.
+    /// Returns the successful response to an administrator.
     fn get(&self, path: &str) -> Value {
         let (status, value, _) = self.call(Method::GET, path, &[("x-api-key", ADMIN)]);
         assert_eq!(status, 200, "{path}: {value}");
         value
     }
 
-    /// Returns when so many exchanges are stored. Its patience is about the next ones, however many there are, and it leaves
-    /// the processor to the writer meanwhile.
+    /// Waits until `count` exchanges are stored, up to 60 s for each further exchange. Sleeps between polls so that
+    /// the writer gets the processor.
     fn wait_stored(&self, count: u64) {
         let (mut stored, mut since) = (0, Instant::now());
         while stored < count {
@@ -166,7 +166,7 @@ impl Gateway {
         }
     }
 
-    /// The status, code and parameter of a refusal, whose envelope is whole.
+    /// Returns the status, code and parameter of an error, and checks that its envelope is complete.
     fn refusal(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> (u16, String, Value) {
         let (status, value, response) = self.call(method, path, headers);
         let error = &value["error"];

@@ -1,4 +1,4 @@
-//! Humans.
+//! Principals: the humans known to the gateway.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! State, console, and what happens when the ground gives way.
+//! State, the console, and behaviour when the database or the journal fails.
 
 use std::sync::Arc;
 

@@ -36,7 +36,7 @@ fn with_records() -> Gateway {
         exchange(2, DAY_TWO - 1, "gpt-5", [100, 0, 50], 625_000),
         exchange(3, DAY_TWO, "claude-opus-4-6", [12, 2_000, 800], 21_060_000),
         exchange(4, DAY_TWO + 1, "only-ours", [1, 0, 1], 7),
-        // On a day that no export of the tests has.
+        // On a day that is in none of the exports.
         exchange(5, DAY_TWO + 86_400_000, "gpt-5", [1, 0, 1], 7),
     ] {
         gateway.log.append(&event);

@@ -1,4 +1,4 @@
-//! Reports: pages, orders, time zones, names beside ids, mark-ups and currencies.
+//! Reports: pages, orders, time zones, names of ids, mark-ups and currencies.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::usage::{exchanges, exported};
 use super::{ADMIN, Gateway};
 use crate::meter::tests::event;
 
-/// All pages of a question, of `limit` groups each, and the totals that each of them has.
+/// Returns all pages of a query, with `limit` groups each, and the totals, which are the same on each page.
 fn pages(gateway: &Gateway, query: &str, limit: usize) -> (Vec<Value>, Value) {
     let (mut lines, mut cursor, mut totals) = (Vec::new(), String::new(), Value::Null);
     loop {
@@ -108,7 +108,7 @@ fn a_month_by_day_of_very_many_keys_comes_in_pages() {
         let started_at_ms = 1_700_000_000_000 + n % 3 * day;
         let key = KeyId::new(format!("k{:05}", n / 3));
         gateway.log.append(&UsageEvent { started_at_ms, key, ..event(n) });
-        // No more than the journal takes at once, however slow the disk is.
+        // Wait before the journal's queue is full, however slow the disk is.
         if n % 1_500 == 1_499 {
             gateway.wait_stored(n + 1);
         }
@@ -150,7 +150,7 @@ fn groups_are_sorted_by_any_figure() {
 #[test]
 fn a_report_counts_days_as_its_time_zone_does() {
     let mut gateway = Gateway::start();
-    // Five days around the end of summer time in Berlin, an exchange every 7 minutes.
+    // Five days around the end of summer time in Berlin, with an exchange every 7 minutes.
     let start = 1_792_706_400_000_u64;
     for n in 0..1_000 {
         gateway.log.append(&UsageEvent { started_at_ms: start + n * 420_011, ..event(n) });
@@ -163,7 +163,7 @@ fn a_report_counts_days_as_its_time_zone_does() {
             for n in 0..1_000 {
                 let at = jiff::Timestamp::from_millisecond((start + n * 420_011) as i64).unwrap();
                 let shown = at.to_zoned(time_zone.clone());
-                // An hour that a clock shows twice is two hours.
+                // An hour that occurs twice in local time counts as two hours.
                 let name = match bucket {
                     "hour" => shown.strftime("%F %H %z").to_string(),
                     "day" => shown.strftime("%F").to_string(),
@@ -216,7 +216,7 @@ fn other_zones_than_utc_are_refused_where_only_days_are_kept() {
     let recent = gateway.get("/admin/api/usage?bucket=day&tz=Europe/Berlin&from=2023-11-14T00:00:00Z");
     assert_eq!(recent["totals"]["requests"], 1);
     assert_eq!(gateway.get("/admin/api/usage?bucket=day")["totals"]["requests"], 2);
-    // While old records are being deleted, their hours are still there.
+    // While old records are being deleted, their hourly sums still exist.
     gateway.log.append(&UsageEvent { started_at_ms: new - 5 * 86_400_000, ..event(3) });
     gateway.wait_stored(3);
     db.execute_batch("UPDATE usage SET first_ms = last_ms; DELETE FROM usage WHERE last_ms < 1699900000000")
@@ -238,7 +238,7 @@ fn a_report_charges_a_mark_up_in_another_currency() {
         gateway.get("/admin/api/usage?group_by=key,model&markup_percent=17.5&currency=EUR&rate=0.9213");
     assert_eq!(answer["charge"], json!({"markup_percent": "17.5", "currency": "EUR", "rate": "0.9213"}));
     assert_eq!(answer["totals"]["cost_micro_usd"], plain["totals"]["cost_micro_usd"]);
-    // In units of 1e-16: nano-dollars, thousandths and ten-thousandths.
+    // In units of 1e-16 dollars: nano-dollars times thousandths times ten-thousandths.
     let units = |line: &Value| {
         let (whole, part) = line["amount"].as_str().unwrap().split_once('.').unwrap();
         whole.parse::<u128>().unwrap() * 10_u128.pow(16) + format!("{part:0<16}").parse::<u128>().unwrap()

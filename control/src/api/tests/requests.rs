@@ -11,7 +11,7 @@ use crate::meter::tests::event;
 #[test]
 fn requests_are_paged_newest_first_without_gap_or_repeat() {
     let mut gateway = Gateway::start();
-    // Three begin in each millisecond, so that time alone does not order them.
+    // Three start in each millisecond, so that the time alone does not order them.
     for n in 0..100 {
         gateway.log.append(&UsageEvent { started_at_ms: 1_000_000 + n / 3, ..event(n) });
     }
@@ -23,7 +23,7 @@ fn requests_are_paged_newest_first_without_gap_or_repeat() {
             let id: u64 = row["request_id"].as_str().unwrap()[4..].parse().unwrap();
             seen.push((row["started_at_ms"].as_u64().unwrap(), id));
         }
-        // What ends meanwhile does not move the pages.
+        // An exchange that ends meanwhile does not shift the pages.
         gateway.log.append(&UsageEvent { started_at_ms: 2_000_000, ..event(1_000) });
         match page["next_cursor"].as_str() {
             Some(cursor) => path = format!("/admin/api/requests?limit=7&cursor={cursor}"),

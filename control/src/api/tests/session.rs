@@ -1,4 +1,4 @@
-//! Signing in: cookies, what they open, and how many wrong keys are listened to.
+//! Sign-in: cookies, the access that they grant, and the limit on wrong keys.
 
 use std::net::IpAddr;
 
@@ -8,13 +8,13 @@ use shared::port::full;
 
 use super::{ADMIN, Gateway, PROJECT, text};
 
-/// Body, headers and the status to come.
+/// Body, headers and the expected status.
 type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], u16);
 
 const SESSION: &str = "/admin/api/session";
 
 impl Gateway {
-    /// The cookie and the CSRF token of a new session.
+    /// Returns the cookie and the CSRF token of a new session.
     pub(super) fn sign_in(&self) -> (String, String) {
         let (status, session, cookie) = self.sign_in_with(&json!({"key": ADMIN}).to_string(), &[]);
         assert_eq!(status, StatusCode::CREATED, "{session}");

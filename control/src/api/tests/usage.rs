@@ -1,4 +1,4 @@
-//! The figures are right at any edge and in any group, and money is counted like tokens.
+//! Usage figures are exact for any boundary and group, and costs are summed exactly like tokens.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use shared::usage::{Outcome, TokenCounts, UsageEvent};
 use super::{ADMIN, Gateway};
 use crate::meter::tests::event;
 
-/// Exchanges of three days, of several models and keys, at odd moments.
+/// Exchanges over three days, with several models and keys, at irregular times.
 pub(super) fn exchanges() -> Vec<UsageEvent> {
     let mut moment = 1_700_000_000_000_u64;
     (0..400_u64)
@@ -127,7 +127,7 @@ fn usage_is_grouped_by_names_and_time() {
     gateway.stop();
 }
 
-/// What the export gives an administrator.
+/// Returns the export of an administrator.
 pub(super) fn exported(gateway: &Gateway, query: &str) -> String {
     let (status, text, _) =
         gateway.call(Method::GET, &format!("/admin/api/usage/export?{query}"), &[("x-api-key", ADMIN)]);
@@ -199,7 +199,7 @@ fn an_export_has_every_exchange_once_in_either_format() {
 #[test]
 fn a_third_export_waits_and_one_whose_client_went_makes_room() {
     let mut gateway = Gateway::start();
-    // More than the pieces that wait and the one that is being made can hold.
+    // More than the queued pieces and the piece in progress can hold.
     let long = |n: u64| UsageEvent { selector: format!("{n}{}", "x".repeat(60 << 10)).into(), ..event(n) };
     (0..60).for_each(|n| assert!(gateway.log.append(&long(n))));
     gateway.wait_stored(60);
@@ -248,7 +248,7 @@ fn repricing_makes_costs_known_once_and_twice_is_the_same() {
     let unknown = events.iter().filter(|e| !fits(e) && e.cost_nano_usd.is_none()).count();
     let sums = |gateway: &Gateway| {
         let ask = |query: &str| gateway.get(&format!("/admin/api/usage?{query}"))["totals"].clone();
-        // From days, from hours, and from the exchanges themselves.
+        // From daily sums, from hourly sums, and from the exchanges themselves.
         let all = [ask(""), ask("bucket=hour"), ask(&format!("from={first}&to={}", last + 1))];
         assert!(all.iter().all(|totals| totals["cost_micro_usd"] == all[0]["cost_micro_usd"]), "{all:?}");
         assert!(all.iter().all(|totals| totals["requests_unpriced"] == all[0]["requests_unpriced"]));
@@ -273,7 +273,7 @@ fn repricing_makes_costs_known_once_and_twice_is_the_same() {
     let (_, again, _) = reprice(&gateway, &body);
     assert_eq!((&again["changed"], &again["cost_micro_usd"]), (&json!(0), &answer["cost_micro_usd"]));
     assert_eq!(sums(&gateway), want, "twice is as good as once");
-    // What comes afterwards goes beside what was changed, not over it.
+    // Later exchanges are added to the repriced sums and do not overwrite them.
     gateway.log.append(&UsageEvent { cost_nano_usd: Some(0), ..event(1) });
     gateway.wait_stored(401);
     assert_eq!(gateway.get("/admin/api/usage")["totals"]["requests"], 401);

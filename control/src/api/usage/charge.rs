@@ -1,22 +1,22 @@
-//! What a report charges for a cost: with a mark-up, in another currency. All of it is exact: amounts are decimal
-//! fractions of integers, so that the amounts of a report's groups add up to the amount of its totals.
+//! Charges for a cost in a report: with a mark-up, and in another currency. The arithmetic is exact: amounts are
+//! decimal fractions backed by integers, so that the amounts of a report's groups add up to its total.
 
 use serde::Serialize;
 
 use crate::api::ApiError;
 use crate::api::query::Query;
 
-/// A mark-up and a rate of exchange.
+/// A mark-up and an exchange rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Charge {
-    /// What a dollar of cost is charged as, in [`MARKUP_UNIT`]s of a dollar.
+    /// The charge as a share of the cost, in ten-thousandths of a percent: 1,000,000 charges the cost itself.
     factor: u64,
     currency: String,
-    /// What a dollar is, in [`RATE_UNIT`]s of the currency.
+    /// The value of one dollar, in [`RATE_UNIT`]s of the currency.
     rate: u64,
 }
 
-/// A charge as an answer names it.
+/// A charge as the response shows it.
 #[derive(Debug, Serialize)]
 pub(super) struct ShownCharge {
     markup_percent: String,
@@ -25,7 +25,7 @@ pub(super) struct ShownCharge {
 }
 
 impl Charge {
-    /// Takes `markup_percent`, `currency` and `rate` out of a query; `None` where there is none of them.
+    /// Takes `markup_percent`, `currency` and `rate` from a query; `None` if all are absent.
     pub(super) fn take(query: &mut Query) -> Result<Option<Self>, ApiError> {
         let markup = query.text("markup_percent");
         let (currency, rate) = (query.text("currency"), query.text("rate"));
@@ -48,14 +48,13 @@ impl Charge {
         Ok(Some(Self { factor, currency, rate }))
     }
 
-    /// The charge for a cost, in the currency, as a decimal fraction without an exponent; `None` where that is
-    /// more than can be computed with.
+    /// Returns the charge for a cost, in the currency, as a decimal fraction without an exponent; `None` on overflow.
     pub(super) fn amount(&self, cost_nano_usd: u64) -> Option<String> {
         let amount = u128::from(cost_nano_usd).checked_mul(u128::from(self.factor))?;
         Some(decimal(amount.checked_mul(u128::from(self.rate))?, AMOUNT_DECIMALS))
     }
 
-    /// The currency of the amounts.
+    /// Returns the currency of the amounts.
     pub(super) fn currency(&self) -> &str {
         &self.currency
     }
@@ -102,7 +101,7 @@ fn rate(text: &str) -> Result<u64, ApiError> {
     })
 }
 
-/// Reads `12.34` as a number of units of which there are ten to the `decimals` in one.
+/// Parses `12.34` as an integer in units of 10^-`decimals`.
 fn fixed(text: &str, decimals: u32) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -115,7 +114,7 @@ fn fixed(text: &str, decimals: u32) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(fraction)
 }
 
-/// Writes a number of units of which there are ten to the `decimals` in one.
+/// Formats an integer in units of 10^-`decimals`.
 fn decimal(units: u128, decimals: u32) -> String {
     let unit = 10_u128.pow(decimals);
     let width = usize::try_from(decimals).unwrap_or_default();
@@ -129,7 +128,7 @@ const PERCENT_UNIT: u64 = 10_000;
 const RATE_DECIMALS: u32 = 9;
 const RATE_UNIT: u64 = 1_000_000_000;
 const RATE_MAX: u64 = 10_000_000;
-/// Of nano-dollars times ten-thousandths of percents times billionths of the rate.
+/// The unit is a nano-dollar times a ten-thousandth of a percent times a billionth of the rate.
 const AMOUNT_DECIMALS: u32 = 9 + 2 + PERCENT_DECIMALS + RATE_DECIMALS;
 
 #[cfg(test)]

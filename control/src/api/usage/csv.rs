@@ -1,5 +1,5 @@
-//! Exchanges as CSV (RFC 4180). A text that a spreadsheet would take for a formula gets an apostrophe in front:
-//! request ids and selectors are whatever a client sent.
+//! Exchanges as CSV (RFC 4180). Request ids and selectors are client-supplied, so text that a spreadsheet would
+//! interpret as a formula gets an apostrophe prefix.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::store::more;
 use crate::store::names::OwnerNames;
 use crate::store::record::{Record, RecordName};
 
-/// The line of names.
+/// Writes the header line.
 pub(super) fn head(out: &mut Vec<u8>, is_charged: bool) {
     out.extend_from_slice(COLUMNS.as_bytes());
     if is_charged {
@@ -22,7 +22,7 @@ pub(super) fn head(out: &mut Vec<u8>, is_charged: bool) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// One exchange; what is absent or not known is empty.
+/// Writes one exchange; absent and unknown values are empty.
 pub(super) fn line(
     out: &mut Vec<u8>,
     record: &Record<'_>,
@@ -53,7 +53,7 @@ pub(super) fn line(
         out.push(b',');
         text(out, name.as_deref().unwrap_or_default());
     }
-    // Columns of later releases come last, so that earlier ones keep their places.
+    // Columns added by later releases come last, so that earlier columns keep their positions.
     for (class, count) in counted(&record.tokens, &record.units) {
         if LATER.contains(&class) {
             value(out, Some(count));
@@ -122,7 +122,7 @@ const COLUMNS: &str = "request_id,started_at,started_at_ms,duration_us,operation
 
 const CHARGED: &str = ",amount,currency";
 
-/// The classes whose counts stand in the later columns, in their order.
+/// The classes whose counts are in the later columns, in column order.
 const LATER: [Class; 11] = [
     Class::CacheWrite1h,
     Class::AudioInput,

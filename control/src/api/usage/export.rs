@@ -1,5 +1,5 @@
-//! `GET /admin/api/usage/export`: every exchange that passes the filters, as CSV or JSON Lines. It is read from a
-//! connection of its own while the client takes it, in bounded memory, and ends when the client goes.
+//! `GET /admin/api/usage/export`: all exchanges that match the filters, as CSV or JSON Lines. The export reads over
+//! its own connection at the pace of the client, in bounded memory, and ends when the client disconnects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::store::names::{Labels, OwnerNames};
 use crate::store::record::Record;
 use crate::store::requests::RequestRow;
 
-/// Where exports read from, and how many may at the same time.
+/// The database files that exports read, and the limit on concurrent exports.
 #[derive(Debug)]
 pub(crate) struct Exports {
     pub(crate) files: Files,
@@ -39,7 +39,7 @@ impl Exports {
     }
 }
 
-/// How an exchange is written.
+/// The output format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExportFormat {
     Csv,
@@ -76,19 +76,19 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     Ok(response)
 }
 
-/// An export on its way.
+/// A running export.
 struct Writing {
     db: Connection,
     progress: Progress,
     labels: Labels,
     format: ExportFormat,
-    /// The mark-up and currency of the amounts, if they are asked for.
+    /// The mark-up and currency of the amounts, if requested.
     charge: Option<Charge>,
     room: OwnedSemaphorePermit,
 }
 
-/// Makes one piece after the other, each when there is room for it. A client that takes nothing for
-/// [`STALL_MAX`], or goes, ends the export.
+/// Produces one piece after another, each when the queue has room. The export ends when the client disconnects or
+/// takes nothing for [`STALL_MAX`].
 async fn write(mut writing: Writing, out: Feed) {
     let mut piece = Vec::new();
     if writing.format == ExportFormat::Csv {
@@ -114,7 +114,7 @@ async fn write(mut writing: Writing, out: Feed) {
 }
 
 impl Writing {
-    /// Adds exchanges to `piece` until it is worth sending. The bool says whether there may be more.
+    /// Appends exchanges to `piece` until it is large enough to send. The bool is true if there may be more.
     fn fill(mut self, mut piece: Vec<u8>) -> (Self, rusqlite::Result<(Vec<u8>, bool)>) {
         let Self { db, progress, labels, format, charge, .. } = &mut self;
         while piece.len() < PIECE_BYTES {
@@ -161,10 +161,10 @@ struct ExportLine<'a> {
     charged: Option<ChargedExchange<'a>>,
 }
 
-/// The charge for an exchange with its failed attempts.
+/// The charge for an exchange, including its failed attempts.
 #[derive(Serialize)]
 pub(super) struct ChargedExchange<'a> {
-    /// `None` if nothing is known of the cost.
+    /// `None` if the cost is unknown or the amount overflows.
     pub(super) amount: Option<String>,
     pub(super) currency: &'a str,
 }
@@ -179,6 +179,6 @@ impl<'a> ChargedExchange<'a> {
 
 const EXPORTS_MAX: usize = 2;
 const RETRY_SECONDS: u64 = 10;
-/// What a piece holds before it is sent; the last block may go over it.
+/// The size at which a piece is sent; its last block may exceed it.
 const PIECE_BYTES: usize = 64 << 10;
 const STALL_MAX: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! `GET /admin/api/usage`: sums over a time, in total or by group and time bucket, in pages.
+//! `GET /admin/api/usage`: sums over a period, in total or by group and time bucket, in pages.
 
 mod charge;
 mod csv;
@@ -41,7 +41,7 @@ pub(super) static ROUTES: &[Route] = &[
     route_of(Method::POST, "usage/reprice", |call| Box::pin(reprice::reprice(call))),
 ];
 
-/// Sums of the exchanges that began from `from` up to before `to`.
+/// Sums the exchanges that started at or after `from` and before `to`.
 async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
     let charge = Charge::take(&mut query)?;
@@ -152,7 +152,7 @@ fn group_by(query: &mut Query) -> Result<Vec<Dimension>, ApiError> {
     Ok(dimensions)
 }
 
-/// The names of a group beside its ids.
+/// The names that belong to the ids of a group.
 type Owners = BTreeMap<&'static str, Option<String>>;
 
 /// Returns the names of each group, in the order of the groups.
@@ -175,7 +175,7 @@ fn owners(
     groups.iter().map(&mut of_group).collect()
 }
 
-/// What a column has ids of, and the fields for the name and the address.
+/// Returns the kind of object whose ids a column holds, and the response fields for its name and e-mail address.
 fn owner(column: Column) -> Option<(NamedKind, &'static str, Option<&'static str>)> {
     match column {
         Column::Key => Some((NamedKind::Key, "key", None)),
@@ -193,7 +193,7 @@ struct UsageAnswer {
     /// The mark-up and the currency of every `amount`.
     #[serde(skip_serializing_if = "Option::is_none")]
     charge: Option<charge::ShownCharge>,
-    /// Over all pages; null where an answer from records has several.
+    /// The sums over all pages; null if an answer computed from records has several pages.
     totals: Option<ChargedSums>,
     data: Vec<UsageLine>,
     next_cursor: Option<String>,
@@ -203,12 +203,12 @@ struct UsageAnswer {
 struct UsageLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     bucket_start_ms: Option<u64>,
-    /// The same as the clocks of the time zone show it.
+    /// The start of the bucket in local time of the requested time zone.
     #[serde(skip_serializing_if = "Option::is_none")]
     bucket_start: Option<String>,
-    /// The ids of the group; null where an exchange has none.
+    /// The ids of the group; null for exchanges without one.
     group: BTreeMap<String, Option<String>>,
-    /// What keys, projects and humans among them are called; null where that is not known.
+    /// The names of the keys, projects and humans among the ids; null if unknown.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     names: Owners,
     #[serde(flatten)]
@@ -224,7 +224,7 @@ impl UsageAnswer {
     ) -> Result<Self, ApiError> {
         let calendar = &question.calendar;
         let mut data = Vec::new();
-        // Without groups and buckets the only line is the totals.
+        // Without groups and buckets, the only line would repeat the totals.
         let has_lines = calendar.bucket.is_some() || !question.group_by.is_empty();
         for (group, names) in page.groups.into_iter().zip(owners).filter(|_| has_lines) {
             let bucket_start_ms = calendar.bucket.map(|_| group.bucket_ms);
@@ -251,7 +251,7 @@ impl UsageAnswer {
 
 #[derive(Serialize)]
 struct ChargedSums {
-    /// What the cost is charged as, where the report has a mark-up or a currency.
+    /// The charge for the cost, if the report has a mark-up or a currency.
     #[serde(skip_serializing_if = "Option::is_none")]
     amount: Option<String>,
     #[serde(flatten)]
@@ -271,13 +271,13 @@ impl ChargedSums {
 #[derive(Serialize)]
 struct Figures {
     requests: u64,
-    /// Attempts whose cost is unknown and not in the sum: of these requests, and of failed attempts.
+    /// Attempts, failed ones included, whose cost is unknown and not in the sum.
     requests_unpriced: u64,
-    /// What is known of the cost, failed attempts included.
+    /// The known cost, including failed attempts.
     cost_micro_usd: MicroUsd,
-    /// What is known of the cost of failed attempts.
+    /// The known cost of failed attempts.
     lost_micro_usd: MicroUsd,
-    /// What vendors reported as the cost.
+    /// The cost that vendors reported.
     vendor_cost_micro_usd: MicroUsd,
     tokens: UsageTokens,
     #[serde(serialize_with = "units_by_class")]
@@ -338,11 +338,11 @@ const FIGURES: &[(&str, Figure)] = &[
     (Class::Searches.column(), Figure::Of(Class::Searches)),
     (Class::ToolCalls.column(), Figure::Of(Class::ToolCalls)),
 ];
-/// Names that groups have.
+/// The maximum number of names in `group_by`.
 const DIMENSIONS_MAX: usize = 8;
-/// Groups of one page.
+/// The maximum number of groups in a page.
 const LINES_MAX: usize = 10_000;
-/// A page that is not full by then says where to go on.
+/// A page that is not full after this time returns a cursor to continue from.
 const PAGE_TIME: Duration = Duration::from_secs(3);
-/// A question that takes longer is refused.
+/// A query that takes longer is rejected.
 const READING_TIME: Duration = Duration::from_secs(8);

@@ -1,6 +1,6 @@
-//! `POST /admin/api/usage/reprice`: what recorded exchanges cost by the prices that were in force when they began, or
-//! by prices in the body. Doing it twice changes nothing more. It goes in short steps, so that records and administrators wait
-//! a few milliseconds at most; one that takes too long answers with a cursor to go on from.
+//! `POST /admin/api/usage/reprice`: recomputes the cost of recorded exchanges with the prices in force when they
+//! started, or with prices from the body. Idempotent. It runs in short steps, so that records and administrators wait
+//! a few milliseconds at most; if it takes too long, the response contains a cursor to continue from.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,26 +30,26 @@ struct RepriceRequest {
     provider: Option<String>,
     #[serde(default)]
     model: Option<String>,
-    /// Used instead of those that are known; for one model of one provider.
+    /// Prices to use instead of the known ones; for one model of one provider.
     #[serde(default)]
     prices: Option<Prices>,
-    /// Where an earlier answer left off.
+    /// The cursor of an earlier response.
     #[serde(default)]
     cursor: Option<String>,
 }
 
 #[derive(Serialize)]
 struct RepriceAnswer {
-    /// Exchanges that were looked at.
+    /// Exchanges that were examined.
     records: u64,
     changed: u64,
-    /// Exchanges whose cost is still not known.
+    /// Exchanges whose cost is still unknown.
     unpriced: u64,
     cost_micro_usd_before: MicroUsd,
     cost_micro_usd: MicroUsd,
-    /// Exchanges that were changed, by their price before and after.
+    /// Exchanges that were changed, by their price label before and after.
     prices: Vec<LabelChange>,
-    /// Where to go on; null when all is done.
+    /// The cursor to continue from; null when finished.
     next_cursor: Option<String>,
 }
 
@@ -72,7 +72,7 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
         "model": repricing.model,
         "price": given(&asked, &repricing),
     });
-    // What is about to be done is known even if the process ends in the middle of it.
+    // Audit the intent first, so that it is recorded even if the process dies halfway.
     let begun = NoteUsage { action: "usage.reprice", after: audited.clone() };
     call.execute_each_time(StatusCode::NO_CONTENT, begun).await?;
     let until = Instant::now() + ANSWER_TIME;
@@ -115,7 +115,7 @@ async fn repricing(app: &App, asked: &RepriceRequest) -> Result<Repricing, ApiEr
     Ok(Repricing { from_ms, to_ms, provider, model, prices, counters, after })
 }
 
-/// The prices that held when, or those that are given.
+/// Returns the history of known prices, or the prices from the body.
 async fn prices(app: &App, asked: &RepriceRequest) -> Result<History, ApiError> {
     let Some(given) = &asked.prices else {
         let overrides = app.readers.ask(overrides::all).await?;
@@ -130,7 +130,7 @@ async fn prices(app: &App, asked: &RepriceRequest) -> Result<History, ApiError> 
     Ok(History::of_one(provider, model, Priced { prices, label }))
 }
 
-/// The label of the prices in the body.
+/// Returns the label of the prices in the body.
 fn given(asked: &RepriceRequest, repricing: &Repricing) -> Option<String> {
     asked.prices.as_ref()?;
     let priced = repricing.prices.at(asked.provider.as_ref()?, asked.model.as_ref()?, repricing.from_ms);
@@ -154,7 +154,7 @@ impl RepriceAnswer {
     }
 }
 
-/// How long the writer is held at a time.
+/// The maximum time for which one step holds the writer.
 const STEP: Duration = Duration::from_millis(5);
 const BETWEEN_STEPS: Duration = Duration::from_millis(2);
 const ANSWER_TIME: Duration = Duration::from_secs(20);

@@ -1,15 +1,15 @@
-//! The names under which exports have their figures: OpenAI's, Anthropic's, or those that the request maps.
+//! The column names of vendor exports: OpenAI's, Anthropic's, or those that the request maps.
 
 use serde::Deserialize;
 
-/// The names of columns, or paths such as `amount.value` in JSON. Of the day, the model and the cost, the first that a row has
-/// is taken; counts are the sum of all that it has.
+/// Column names, or paths such as `amount.value` in JSON. For the day, the model and the cost, the first column
+/// present in a row is used; counts are the sum of all columns present.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns {
     pub(super) day: Vec<String>,
     pub(super) model: Vec<String>,
     pub(super) requests: Vec<String>,
-    /// All input tokens, cached ones included.
+    /// All input tokens, including cached ones.
     pub(super) input: Vec<String>,
     pub(super) cached_input: Vec<String>,
     pub(super) output: Vec<String>,
@@ -76,7 +76,8 @@ impl From<Mapping> for Columns {
 }
 
 impl Columns {
-    /// OpenAI's usage and costs, from its API or its dashboard. Its input includes what the cache served.
+    /// The columns of OpenAI's usage and cost exports, from its API or its dashboard. Its input tokens include cached
+    /// ones.
     pub(super) fn openai() -> Self {
         Self {
             day: names(&["start_time_iso", "start_time"]),
@@ -90,7 +91,8 @@ impl Columns {
         }
     }
 
-    /// Anthropic's usage and cost reports, whose amounts are in cents, and the files of its console.
+    /// The columns of Anthropic's usage and cost reports, whose amounts are in cents, and of the files of its
+    /// console.
     pub(super) fn anthropic() -> Self {
         Self {
             day: names(&["starting_at", "usage_date_utc"]),
@@ -113,7 +115,7 @@ impl Columns {
         }
     }
 
-    /// An error that names the columns if the header of a table has no day or no model.
+    /// Returns an error that names the expected columns if the header of a table has no day or no model.
     pub(super) fn check(&self, header: &[String]) -> Result<(), String> {
         let has = |names: &[String]| names.iter().any(|name| header.iter().any(|known| known.trim() == name));
         for (what, names) in [("day", &self.day), ("model", &self.model)] {

@@ -1,7 +1,7 @@
-//! Reads CSV (RFC 4180): cells between commas, quoted where they hold commas, quotes or line ends. The separator is a
-//! semicolon or a tab where the first line has more of those.
+//! Reads CSV (RFC 4180): cells separated by commas, quoted if they contain commas, quotes or line ends. The separator
+//! is a semicolon or a tab if the first line has more of those.
 
-/// The lines of a text as cells. Empty lines are skipped.
+/// An iterator over the lines of a text, each as cells. Skips empty lines.
 #[derive(Debug)]
 pub(super) struct CsvLines<'a> {
     rest: &'a str,
@@ -12,12 +12,12 @@ impl<'a> CsvLines<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let first = text.lines().next().unwrap_or_default();
         let often = |separator: &char| first.matches(*separator).count();
-        // The last of equals is taken.
+        // `max_by_key` returns the last of several maxima, so a comma wins a tie.
         let separator = [';', '\t', ','].into_iter().max_by_key(often).unwrap_or(',');
         Self { rest: text, separator }
     }
 
-    /// Takes one cell; true if it ended its line.
+    /// Reads one cell. The bool is true if the cell ends its line.
     fn cell(&mut self) -> (String, bool) {
         let mut cell = String::new();
         let mut chars = self.rest.char_indices().peekable();

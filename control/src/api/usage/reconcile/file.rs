@@ -1,5 +1,5 @@
-//! Reads a vendor's usage or cost export: the JSON of its API, or a CSV file. What a row says is found by the names of
-//! its columns; a row without a day or a model is skipped with a reason.
+//! Reads a vendor's usage or cost export: the JSON of its API, or a CSV file. Values are looked up by column name; a
+//! row without a day or a model is skipped with a reason.
 
 use std::collections::BTreeMap;
 use std::str::FromStr as _;
@@ -12,13 +12,13 @@ use serde_json::Value;
 use super::columns::Columns;
 use super::csv;
 
-/// The figures of one model on one day. `None` where the export does not have the figure.
+/// The figures of one model on one day. A figure is `None` if the export does not contain it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Theirs {
     pub(super) requests: Option<u64>,
-    /// All input tokens, cached ones included.
+    /// All input tokens, including cached ones.
     pub(super) input: Option<u64>,
-    /// Those of them that came from a cache.
+    /// The input tokens that were read from a cache.
     pub(super) cached: Option<u64>,
     pub(super) output: Option<u64>,
     pub(super) cost_nano_usd: Option<i128>,
@@ -39,20 +39,20 @@ impl Theirs {
     }
 }
 
-/// What files hold together.
+/// The combined content of all files.
 #[derive(Debug, Default)]
 pub(super) struct Export {
-    /// By day and the vendor's name of the model.
+    /// The figures by day and the vendor's model name.
     pub(super) figures: BTreeMap<(Date, String), Theirs>,
-    /// Rows that were read, the skipped ones included.
+    /// Rows read, including skipped ones.
     pub(super) rows: u64,
     pub(super) rows_skipped: u64,
-    /// The first of the skipped rows, counted from 1, with the reasons.
+    /// The numbers of the first skipped rows, counted from 1, with the reasons.
     pub(super) skipped: Vec<(u64, &'static str)>,
 }
 
 impl Export {
-    /// Adds a file. The error says what is wrong with it as a whole.
+    /// Adds a file. Fails if the file as a whole is invalid.
     pub(super) fn read(&mut self, file: &str, columns: &Columns) -> Result<(), String> {
         let text = file.trim_start_matches('\u{feff}').trim_start();
         if text.starts_with(['{', '[']) {
@@ -64,7 +64,7 @@ impl Export {
         }
     }
 
-    /// A page, a list of pages, or a list of buckets or rows.
+    /// Reads a page, a list of pages, or a list of buckets or rows.
     fn pages(&mut self, value: &Value, columns: &Columns) -> Result<(), String> {
         let list = value.as_array().or_else(|| value.get("data")?.as_array());
         let list = list.ok_or("its JSON is neither a list nor a page with `data`")?;
@@ -130,7 +130,7 @@ fn line(columns: &Columns, cell: &dyn Fn(&str) -> Option<String>) -> Result<Vend
     let day = first(&columns.day).ok_or("it has no day")?;
     let day = day_of(day.trim()).ok_or("its day is neither a date, a time, nor seconds since 1970")?;
     let model = first(&columns.model).ok_or("it names no model; export with usage grouped by model")?;
-    // The line items of OpenAI's costs are written as "gpt-4o-2024-08-06, input".
+    // Line items of OpenAI's costs have the form "gpt-4o-2024-08-06, input".
     let model = model.split_once(", ").map_or(model.as_str(), |(model, _)| model).trim().to_owned();
     let sum = |names: &[String]| -> Result<Option<u64>, &'static str> {
         let mut sum = None;
@@ -153,7 +153,7 @@ fn line(columns: &Columns, cell: &dyn Fn(&str) -> Option<String>) -> Result<Vend
     Ok((day, model, figures))
 }
 
-/// The day in UTC.
+/// Returns the day in UTC.
 fn day_of(text: &str) -> Option<Date> {
     if let Ok(seconds) = text.parse::<i64>() {
         return Some(TimeZone::UTC.to_datetime(Timestamp::from_second(seconds).ok()?).date());
@@ -172,7 +172,7 @@ fn count(text: &str) -> Option<u64> {
     whole.parse().ok()
 }
 
-/// An amount in nano-dollars, rounded.
+/// Parses an amount and rounds it to nano-dollars.
 fn nano(text: &str, scale: f64) -> Option<i128> {
     let digits: String = text.trim().chars().filter(|char| !matches!(char, ',' | '$')).collect();
     let amount = f64::from_str(&digits).ok().filter(|amount| amount.abs() < AMOUNT_MAX)?;
@@ -181,9 +181,9 @@ fn nano(text: &str, scale: f64) -> Option<i128> {
 
 const NANO_IN_DOLLAR: f64 = 1e9;
 const NANO_IN_CENT: f64 = 1e7;
-/// Dollars or cents of one row.
+/// The upper bound of an amount in one row, in dollars or cents.
 const AMOUNT_MAX: f64 = 1e12;
-/// Skipped rows that are named in the answer.
+/// The maximum number of skipped rows in the response.
 const SKIPPED_MAX: usize = 20;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `POST /admin/api/usage/reconcile`: compares a vendor's usage or cost export with what was recorded, by day (UTC) and
-//! model. Nothing is stored.
+//! `POST /admin/api/usage/reconcile`: compares a vendor's usage or cost export with the recorded usage, by day (UTC)
+//! and model. Stores nothing.
 
 mod columns;
 mod csv;
@@ -31,15 +31,15 @@ use crate::store::sums::UsageSums;
 #[serde(deny_unknown_fields)]
 struct ReconcileRequest {
     format: VendorFormat,
-    /// The export, or its pages and files.
+    /// The export, as one file or as several pages or files.
     file: VendorFiles,
-    /// Where the figures of a `csv` are.
+    /// The columns of a `csv` file.
     #[serde(default)]
     mapping: Option<Mapping>,
-    /// Compares with the exchanges of this provider only.
+    /// If set, only exchanges of this provider are compared.
     #[serde(default)]
     provider: Option<String>,
-    /// Our names of models by the vendor's.
+    /// Maps the vendor's model names to ours.
     #[serde(default)]
     models: BTreeMap<String, String>,
 }
@@ -121,7 +121,7 @@ fn export(files: VendorFiles, columns: &Columns) -> Result<Export, ApiError> {
     Ok(export)
 }
 
-/// The first and the last day of the export.
+/// Returns the first and the last day of the export.
 fn days(export: &Export) -> Result<(Date, Date), ApiError> {
     let mut days = export.figures.keys().map(|(day, _)| *day);
     let fault = || {
@@ -144,11 +144,11 @@ fn day_of(at_ms: u64) -> Option<Date> {
     Some(TimeZone::UTC.to_datetime(moment).date())
 }
 
-/// What was recorded.
+/// The recorded figures.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Ours {
     requests: u64,
-    /// Attempts whose cost is not known and not in the sum.
+    /// Attempts whose cost is unknown and not in the sum.
     requests_unpriced: u64,
     input_tokens: u64,
     cached_input_tokens: u64,
@@ -178,7 +178,7 @@ impl Ours {
     }
 }
 
-/// Figures that an export need not have.
+/// Figures that an export may lack.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct ReconciledFigures<N> {
     requests: Option<N>,
@@ -201,7 +201,7 @@ impl ReconciledFigures<u64> {
 }
 
 impl ReconciledFigures<i128> {
-    /// Ours less theirs, where they have the figure.
+    /// Returns our figures minus theirs, for each figure that they have.
     fn difference(ours: &Ours, theirs: &Theirs) -> Self {
         let less = |ours: u64, theirs: Option<u64>| Some(i128::from(ours) - i128::from(theirs?));
         Self {
@@ -246,13 +246,13 @@ struct ReconcileAnswer {
     provider: Option<String>,
     rows: u64,
     rows_skipped: u64,
-    /// The first of them, with the reasons.
+    /// The first skipped rows, with the reasons.
     skipped: Vec<SkippedRow>,
-    /// The vendor's names of models that are recorded under another name, with ours.
+    /// The vendor's model names that are recorded under another name, mapped to ours.
     matched: BTreeMap<String, String>,
-    /// Models of the export without any record.
+    /// Models in the export without any record.
     unknown_models: BTreeSet<String>,
-    /// Models with records on these days that the export does not name.
+    /// Models with records on these days that are not in the export.
     models_not_in_file: BTreeSet<String>,
     totals: Compared,
     data: Vec<ReconciledLine>,
@@ -310,7 +310,8 @@ impl ReconcileAnswer {
     }
 }
 
-/// Our name of the vendor's `model`. Vendors report the dated version of a model that was asked for without its date.
+/// Returns our name of the vendor's `model`. Vendors report the dated version of a model that was requested without a
+/// date.
 fn name_of(model: &str, known: &BTreeSet<&str>, given: &BTreeMap<String, String>) -> String {
     if let Some(name) = given.get(model) {
         return name.clone();
@@ -321,7 +322,7 @@ fn name_of(model: &str, known: &BTreeSet<&str>, given: &BTreeMap<String, String>
     undated(model).filter(|name| known.contains(name)).unwrap_or(model).to_owned()
 }
 
-/// The name before `-2026-03-05` or `-20260305`.
+/// Returns the name before a suffix such as `-2026-03-05` or `-20260305`.
 fn undated(model: &str) -> Option<&str> {
     let is_date = |text: &str| text.parse::<Date>().is_ok();
     ["-0000-00-00", "-00000000"].iter().find_map(|shape| {
