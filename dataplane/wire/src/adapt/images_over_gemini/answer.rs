@@ -1,4 +1,4 @@
-//! The answer: what came of the request, in OpenAI's words.
+//! Translates the target's answer into an OpenAI images response.
 
 use bytes::Bytes;
 use shared::provider::path::Call;
@@ -11,7 +11,7 @@ use crate::extras::Extras;
 use crate::json::JsonWriter;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
-/// How the answers to one request are read.
+/// Translates the answers to one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ImageAnswers {
     pub(super) predicts: bool,
@@ -53,7 +53,7 @@ impl Answers for ImageAnswers {
     }
 }
 
-/// That an image was not made, or held back, on purpose, as OpenAI says it.
+/// Returns OpenAI's error for an image that was deliberately not made, or withheld.
 fn refused(why: &str) -> StreamError {
     StreamError {
         message: format!("The provider's safety system refuses to make this image: {why}"),
@@ -93,7 +93,7 @@ impl ImageAnswers {
     }
 }
 
-/// What thoughts cost is part of the output. The prompt is nothing but text.
+/// Writes `usage`. Output tokens include the tokens of thoughts; the prompt is text only.
 fn write_usage(usage: &TokenCounts, image_tokens: Option<u64>, json: &mut JsonWriter) {
     let (input, output) = (usage.input_total(), usage.output_total());
     json.name("usage").object().name("input_tokens").number(input);
@@ -106,7 +106,7 @@ fn write_usage(usage: &TokenCounts, image_tokens: Option<u64>, json: &mut JsonWr
     json.name("total_tokens").number(input.saturating_add(output)).end_object();
 }
 
-/// A stream where a whole answer was asked for, as always: nothing of it can be told.
+/// Placeholder for a streamed answer, which is never requested. Any chunk sets an error.
 #[derive(Debug, Default)]
 struct Unasked {
     state: StreamState,

@@ -1,8 +1,8 @@
-//! What becomes of each field of a request for images at Google's models.
+//! The fate of each field of an images request at Google's models.
 
 use crate::adapt::{Fate, Loss, Rejection, read};
 
-/// The table.
+/// The table of fields.
 pub(super) static LOSSES: &[Loss] = &[
     mapped(
         "model",
@@ -47,7 +47,7 @@ pub(super) static LOSSES: &[Loss] = &[
 pub(super) const FORMAT: &str = "output_format=webp";
 pub(super) const TRANSPARENT: &str = "background=transparent";
 
-/// Refuses the member at `path` for the reason that the row of `field` names.
+/// Returns the rejection of the member at `path` for the reason in the row of `field`.
 pub(super) fn refuse(field: &str, path: &str) -> Rejection {
     read::refuse(LOSSES, field, path)
 }

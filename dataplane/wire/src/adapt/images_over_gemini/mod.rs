@@ -1,5 +1,5 @@
-//! Images over Google's models: those of Gemini are asked by generateContent, Imagen's by `:predict`. The path of
-//! the request, which is not made here, holds the model. Images always come inline, and in one piece.
+//! Images over Google's models: Gemini models are called through generateContent, Imagen through `:predict`. The
+//! request path, which is built elsewhere, contains the model. Images are always inline and never streamed.
 
 mod answer;
 mod losses;
@@ -12,7 +12,7 @@ use shared::operation::Dialect;
 
 use super::Adaptation;
 
-/// The row of the table.
+/// This pair's entry in the list of adaptations.
 pub(super) const PAIR: Adaptation = Adaptation {
     client: Dialect::Images,
     target: Dialect::Gemini,

@@ -1,21 +1,21 @@
-//! What Google's models make, as far as their names tell.
+//! The capabilities of Google's image models, derived from their names.
 
-/// A shape by its name, its width, and its height.
+/// An aspect ratio: its name, width and height.
 pub(super) type Ratio = (&'static str, u64, u64);
 
-/// What a model makes, and how it is asked for it.
+/// The capabilities of a model, and how it is called.
 #[derive(Debug)]
 pub(super) struct ImageModel {
-    /// It has a method of its own, `:predict`; else generateContent.
+    /// The model is called through `:predict`; other models through generateContent.
     pub(super) predicts: bool,
-    /// Images that one request can ask for.
+    /// Maximum number of images per request.
     pub(super) images_max: u64,
     pub(super) ratios: &'static [Ratio],
-    /// The largest of the classes of size.
+    /// The largest size class that the model makes.
     pub(super) largest: ImageClass,
 }
 
-/// How many pixels an image has: of a square, 1024 to a side, or two or four times that.
+/// The size class of an image. Squares of the classes have sides of 1024, 2048 and 4096 pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ImageClass {
     K1,
@@ -24,7 +24,7 @@ pub(super) enum ImageClass {
 }
 
 impl ImageModel {
-    /// A model of which nothing is known is taken for one of the later ones of Gemini.
+    /// Returns the model by its name. An unknown model is treated as a recent Gemini model.
     pub(super) fn named(name: &str) -> &'static Self {
         let known = [("imagen-3", &IMAGEN_3), ("imagen", &IMAGEN), ("gemini-2", &GEMINI_2)];
         known.iter().find(|(part, _)| name.contains(part)).map_or(&GEMINI, |(_, model)| model)
@@ -32,7 +32,7 @@ impl ImageModel {
 }
 
 impl ImageClass {
-    /// Its name at the target.
+    /// Returns the class's name at the target.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::K1 => "1K",

@@ -1,4 +1,4 @@
-//! The request, in either form.
+//! Translates the request, for generateContent or `:predict`.
 
 use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Object;
@@ -12,7 +12,7 @@ use crate::adapt::loss::unknown;
 use crate::adapt::{Asking, Prepared, Rejection, read};
 use crate::json::{self, JsonWriter, Tree};
 
-/// What is asked for beside the prompt.
+/// The options of a request, without the prompt.
 #[derive(Debug)]
 struct ImageOptions<'t, 'i> {
     count: u64,
@@ -21,7 +21,7 @@ struct ImageOptions<'t, 'i> {
     compression: Option<Tree<'t, 'i>>,
 }
 
-/// Says a request for images to one of Google's models.
+/// Translates an images request into a request to one of Google's models.
 pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let mut body = asking.body.to_vec();
     let tape = json::parse(&mut body).map_err(read::refuse_fault)?;
@@ -67,7 +67,8 @@ fn count(request: &Object<'_, '_>, model: &ImageModel) -> Result<u64, Rejection>
     })
 }
 
-/// The type that must be named. Models of Gemini cannot be asked for one.
+/// Returns the media type to request. `None` leaves it to the model: Gemini models have no such option. Rejects other
+/// formats.
 fn mime_type(request: &Object<'_, '_>, model: &ImageModel) -> Result<Option<&'static str>, Rejection> {
     let Some(format) = read::member(request, "output_format") else { return Ok(None) };
     match (read::as_text(format), model.predicts) {
@@ -112,6 +113,6 @@ fn write_predict(prompt: &str, wanted: &ImageOptions<'_, '_>, json: &mut JsonWri
         }
         json.end_object();
     }
-    // Without it an image that is held back is not mentioned at all.
+    // Without this option the response does not mention images that were filtered out.
     json.name("includeRaiReason").raw(b"true").end_object().end_object();
 }

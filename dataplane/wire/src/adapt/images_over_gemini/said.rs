@@ -1,4 +1,4 @@
-//! What the target sends, in either form. Nothing of an image is copied that need not be.
+//! The target's response types, for generateContent and `:predict`. Image data is borrowed if it contains no escapes.
 
 use std::borrow::Cow;
 
@@ -66,7 +66,7 @@ struct Prediction<'a> {
     bytes_base64_encoded: Option<GeminiText<'a>>,
     #[serde(borrow)]
     mime_type: Option<GeminiText<'a>>,
-    /// What the model made of the prompt before it drew.
+    /// The prompt as rewritten by the model.
     #[serde(borrow)]
     prompt: Option<GeminiText<'a>>,
     #[serde(borrow)]
@@ -82,7 +82,7 @@ struct GeminiImageFeedback<'a> {
     block_reason_message: Option<GeminiText<'a>>,
 }
 
-/// Of what the tokens of an answer are.
+/// The output tokens by modality.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct GeminiImageUsage<'a> {
@@ -98,7 +98,7 @@ struct GeminiImageTokens<'a> {
     token_count: Option<u64>,
 }
 
-/// One image.
+/// One image of the answer.
 #[derive(Debug)]
 pub(super) struct GeminiImage<'a> {
     pub(super) data: Cow<'a, str>,
@@ -107,7 +107,7 @@ pub(super) struct GeminiImage<'a> {
 }
 
 impl<'a> GeminiImageAnswer<'a> {
-    /// The images, in their order. Pictures of a thought on the way are left out, as its words are.
+    /// Takes the images, in order. Images that are part of thoughts are skipped, as is their text.
     pub(super) fn take_images(&mut self) -> Vec<GeminiImage<'a>> {
         let parts = self.candidates.iter_mut().flatten().filter_map(|candidate| candidate.content.as_mut());
         let parts = parts.flat_map(|content| content.parts.iter_mut().flatten());
@@ -133,7 +133,7 @@ impl<'a> GeminiImageAnswer<'a> {
         drawn.chain(predicted).filter(is_image).collect()
     }
 
-    /// Why no image may be made, in the target's words.
+    /// Returns the target's reason for refusing to make an image, if it refused.
     pub(super) fn refusal(&self) -> Option<&str> {
         let feedback = self.prompt_feedback.as_ref().and_then(|feedback| {
             let reason = feedback.block_reason.as_ref()?;
@@ -147,7 +147,7 @@ impl<'a> GeminiImageAnswer<'a> {
         })
     }
 
-    /// What is said in place of an image: words, or why it ended.
+    /// Returns the text sent instead of an image or, without text, the reason why the answer ended. May be empty.
     pub(super) fn words(&self) -> String {
         let parts = self.candidates.iter().flatten().filter_map(|candidate| candidate.content.as_ref());
         let parts = parts.flat_map(|content| content.parts.iter().flatten());
@@ -160,7 +160,7 @@ impl<'a> GeminiImageAnswer<'a> {
         end.map(|(reason, message)| message.unwrap_or(reason).to_owned()).unwrap_or_default()
     }
 
-    /// Why the candidates ended, each with a sentence about it, if there is one.
+    /// Returns the finish reason of each candidate that has one, with its message if there is one.
     fn ends(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.candidates.iter().flatten().filter_map(|candidate| {
             let message = candidate.finish_message.as_ref().map(|text| &*text.0);
@@ -168,14 +168,14 @@ impl<'a> GeminiImageAnswer<'a> {
         })
     }
 
-    /// What was used, and the service tier.
+    /// Returns the token counts and the service tier.
     pub(super) fn usage(&self) -> (Option<TokenCounts>, Option<Box<str>>) {
         let usage =
             self.usage_metadata.and_then(|raw| serde_json::from_str::<GeminiUsage<'_>>(raw.get()).ok());
         (usage.as_ref().map(GeminiUsage::counts), usage.as_ref().and_then(GeminiUsage::tier))
     }
 
-    /// How many of the tokens of the output are those of images, if that is said.
+    /// Returns how many of the output tokens belong to images, if reported.
     pub(super) fn image_tokens(&self) -> Option<u64> {
         let details = serde_json::from_str::<GeminiImageUsage<'_>>(self.usage_metadata?.get()).ok()?;
         let of_images =

@@ -1,9 +1,9 @@
-//! How large an image shall be. OpenAI's models are told in pixels, Google's by a shape and a class.
+//! Image sizes. OpenAI's models take pixels; Google's take an aspect ratio and a size class.
 
 use super::model::{ImageClass, ImageModel, Ratio};
 use crate::adapt::Rejection;
 
-/// A shape that the model makes, and a class if the usual one is too small.
+/// An aspect ratio that the model supports, and a size class if the default (1K) is too small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ImageShape {
     pub(super) ratio: &'static str,
@@ -11,7 +11,8 @@ pub(super) struct ImageShape {
 }
 
 impl ImageShape {
-    /// What `text` asks for; `None` where that is left to the model.
+    /// Parses `size`. Returns `None` for "auto", which leaves the size to the model. Rejects a ratio or class that the
+    /// model does not make.
     pub(super) fn read(text: &str, model: &ImageModel) -> Result<Option<Self>, Rejection> {
         if text == "auto" {
             return Ok(None);
@@ -40,7 +41,7 @@ impl ImageShape {
     }
 }
 
-/// Width and height.
+/// Parses `WIDTHxHEIGHT`, each side 1 to 99999.
 fn sides(text: &str) -> Option<(u64, u64)> {
     let side = |text: &str| {
         let is_number = text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -50,17 +51,17 @@ fn sides(text: &str) -> Option<(u64, u64)> {
     Some((side(width)?, side(height)?))
 }
 
-/// By how many thousandths an image of these sides is wider or higher than `ratio`.
+/// Returns by how many thousandths the aspect ratio of these sides differs from `ratio`.
 fn off_by(width: u64, height: u64, ratio: &Ratio) -> u64 {
     let (is, wanted) = (width.saturating_mul(ratio.2), height.saturating_mul(ratio.1));
     is.abs_diff(wanted).saturating_mul(1000).checked_div(wanted).unwrap_or(u64::MAX)
 }
 
-/// What still counts as the same shape: of what the models themselves call 16:9 some are 1792 by 1024 pixels, others
-/// 1408 by 768.
+/// Maximum deviation from an aspect ratio, in thousandths. The models' own 16:9 images vary: some have 1792 by 1024
+/// pixels, others 1408 by 768.
 const OFF_MAX: u64 = 50;
 
-/// How many pixels are still of which class: up to the middle between it and the next one.
+/// Maximum number of pixels of each class, halfway (by ratio) to the next class.
 const CLASSES: [(u64, ImageClass); 3] =
     [(2 << 20, ImageClass::K1), (8 << 20, ImageClass::K2), (32 << 20, ImageClass::K4)];
 
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_size_is_a_shape_and_a_class_that_the_model_has() {
-        // The later models of Gemini, and Imagen 4; "" where that is refused.
+        // Columns: size, recent Gemini models, Imagen 4. An empty ratio means that the size is rejected.
         let rows = [
             ("256x256", ("1:1", None), ("1:1", None)),
             ("1024x1024", ("1:1", None), ("1:1", None)),
