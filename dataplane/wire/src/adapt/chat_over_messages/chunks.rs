@@ -1,4 +1,4 @@
-//! Chat chunks, written one after the other: the role first, and every text in the bytes that it came in.
+//! Writes chat chunks in order: the role first, then text copied as received.
 
 use bytes::Bytes;
 
@@ -6,21 +6,21 @@ use super::form::{ChatAnswerForm, Wishes};
 use super::usage::RunningUsage;
 use crate::envelope::{self, StreamError};
 
-/// See the module.
+/// Buffers chat chunks until they are flushed.
 #[derive(Debug)]
 pub(super) struct MessagesChunkWriter {
     wishes: Wishes,
-    /// What every chunk begins with, up to its choices.
+    /// The start of every chunk, up to its choices.
     before: Vec<u8>,
-    /// What a chunk of text begins with, up to the text, and what it ends with.
+    /// The start of a text chunk, up to the text, and its end.
     text_before: Vec<u8>,
     text_after: Vec<u8>,
     written: Vec<u8>,
-    /// The role chunk is out.
+    /// The role chunk has been written.
     begun: bool,
 }
 
-/// Where text goes.
+/// The delta member that takes a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChatTextMember {
     Content,
@@ -37,14 +37,14 @@ impl MessagesChunkWriter {
         Self { wishes: form.wishes, before, text_before, text_after, written: Vec::new(), begun: false }
     }
 
-    /// The role comes before everything.
+    /// Writes the role chunk, if it has not been written yet.
     pub(super) fn begin(&mut self) {
         if !std::mem::replace(&mut self.begun, true) {
             self.write(&[r#""role":"assistant","content":"","refusal":null"#], "null");
         }
     }
 
-    /// Text that is escaped already.
+    /// Writes text that is already JSON-escaped.
     pub(super) fn text(&mut self, member: ChatTextMember, escaped: &str) {
         let opening = match member {
             ChatTextMember::Content => {
@@ -60,14 +60,15 @@ impl MessagesChunkWriter {
         self.delta(&[opening, escaped, "\""]);
     }
 
-    /// A piece of a block of thoughts as LiteLLM's clients keep it. By `index` OpenAI's SDKs put the pieces together.
+    /// Writes a piece of a thinking block in the form that LiteLLM's clients keep. OpenAI's SDKs join the pieces by
+    /// `index`.
     pub(super) fn thinking_block(&mut self, index: u64, kind: &str, (member, escaped): (&str, &str)) {
         let index = index.to_string();
         let opening = r#""thinking_blocks":[{"index":"#;
         self.delta(&[opening, &index, r#","type":""#, kind, r#"",""#, member, r#"":""#, escaped, "\"}]"]);
     }
 
-    /// A call begins. `id` and `name` are escaped already.
+    /// Starts a call. `id` and `name` are already JSON-escaped.
     pub(super) fn call(&mut self, call: u64, id: &str, name: &str) {
         if self.wishes.functions {
             self.delta_of_first(call, &[r#""function_call":{"name":""#, name, r#"","arguments":""}"#]);
@@ -79,7 +80,7 @@ impl MessagesChunkWriter {
         self.delta(&[opening, &call, r#","id":""#, id, middle, name, end]);
     }
 
-    /// More of a call's arguments, escaped already.
+    /// Appends to the arguments of a call. `escaped` is already JSON-escaped.
     pub(super) fn arguments(&mut self, call: u64, escaped: &str) {
         if self.wishes.functions {
             self.delta_of_first(call, &[r#""function_call":{"arguments":""#, escaped, r#""}"#]);
@@ -90,7 +91,7 @@ impl MessagesChunkWriter {
         self.delta(&[opening, &call, r#","function":{"arguments":""#, escaped, r#""}}]"#]);
     }
 
-    /// How the answer ended, its usage if the client asked for that, and the last event.
+    /// Writes the finish reason, the usage if the client asked for it, and `[DONE]`.
     pub(super) fn finish(&mut self, finish_reason: &str, usage: &RunningUsage) {
         self.begin();
         self.write(&[], &format!("\"{finish_reason}\""));
@@ -109,10 +110,10 @@ impl MessagesChunkWriter {
         self.written.extend_from_slice(&envelope::event_of(&error.to_value()));
     }
 
-    /// Hands over what has been written.
+    /// Appends what has been written to `out`.
     pub(super) fn flush(&mut self, out: &mut Vec<Bytes>) {
         if !self.written.is_empty() {
-            // The next read will be about as large.
+            // The next write is likely to be about as large.
             let next = Vec::with_capacity(self.written.len());
             out.push(std::mem::replace(&mut self.written, next).into());
         }
@@ -123,7 +124,7 @@ impl MessagesChunkWriter {
         self.write(members, "null");
     }
 
-    /// An answer in the old form holds one call.
+    /// Writes a delta if it belongs to the first call. An answer in the legacy form can hold only one.
     fn delta_of_first(&mut self, call: u64, members: &[&str]) {
         if call == 0 {
             self.delta(members);

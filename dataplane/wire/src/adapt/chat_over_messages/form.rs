@@ -1,4 +1,4 @@
-//! What every answer to one request has in common.
+//! The parts shared by all answers to one request.
 
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{self, ObjectWriter};
@@ -8,19 +8,19 @@ use crate::stream::AnswerStream;
 use super::stream::ChatChunks;
 use super::{response, said};
 
-/// What the client wants to see in the answer.
+/// The optional parts of the answer that the client wants.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wishes {
-    /// The usage of a stream.
+    /// The usage at the end of a stream.
     pub(super) include_usage: bool,
-    /// What the target signs of its thoughts.
+    /// Signed thinking blocks.
     pub(super) thinking_blocks: bool,
-    /// Calls in the old form, by `function_call`.
+    /// Calls in the legacy form (`function_call`).
     pub(super) functions: bool,
 }
 
 impl Wishes {
-    /// Chat's word for how an answer ended.
+    /// Translates the stop reason into chat's `finish_reason`.
     pub(super) fn finish_reason(&self, stop_reason: &str, has_calls: bool) -> &'static str {
         match said::finish_reason(stop_reason, has_calls) {
             "tool_calls" if self.functions => "function_call",
@@ -29,14 +29,15 @@ impl Wishes {
     }
 }
 
-/// See the module.
+/// The members shared by all answers to one request, and the client's wishes.
 #[derive(Debug)]
 pub(super) struct ChatAnswerForm {
-    /// The first members of an answer: `"id":"chatcmpl-..","object":"chat.completion`, and what follows that.
+    /// The first members of an answer: `"id":"chatcmpl-..","object":"chat.completion`. `tail` holds the members after
+    /// that.
     head: Vec<u8>,
     tail: Vec<u8>,
     pub(super) wishes: Wishes,
-    /// The client's names of tools that the target knows by others.
+    /// Maps the target's tool names back to the client's.
     pub(super) names: ToolNames,
 }
 
@@ -53,13 +54,13 @@ impl ChatAnswerForm {
         Self { head, tail, wishes, names }
     }
 
-    /// The beginning of a whole answer, up to its choice.
+    /// Writes the start of a complete answer, up to its choice.
     pub(super) fn begin(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
         out.extend_from_slice(&self.tail);
     }
 
-    /// The beginning of a chunk, up to its choice.
+    /// Returns the start of a chunk, up to its choice.
     pub(super) fn chunk(&self) -> Vec<u8> {
         [b"data: ", self.head.as_slice(), b".chunk", &self.tail].concat()
     }

@@ -1,12 +1,12 @@
-//! What becomes of each field of a chat request at a target that speaks Messages.
+//! The fate of each field of a chat request at a Messages target.
 
 use crate::adapt::{Fate, Loss, Rejection, read};
 
-/// The table.
+/// The table of fields.
 pub(super) static LOSSES: &[Loss] = &[
     mapped("model", "the target's name of the model"),
     mapped("messages", "`messages`; neighbours of one role become one message, results of tools first"),
-    // The messages.
+    // Messages.
     mapped(
         "messages.*.role=system",
         "`system`, wherever it stands; in its place where the target takes that (Claude 5); the user's if nobody else speaks",
@@ -37,7 +37,7 @@ pub(super) static LOSSES: &[Loss] = &[
     hint("messages.*.reasoning", "dropped, as `reasoning_content`"),
     hint("messages.*.reasoning_details", "dropped, as `reasoning_content`"),
     hint("messages.*.annotations", "dropped"),
-    // The parts of a message.
+    // Parts of messages.
     exact("messages.*.content.*[text].text", "a `text` block"),
     exact("messages.*.content.*.cache_control", "on the block that the part becomes"),
     hint("messages.*.content.*.prompt_cache_breakpoint", "dropped: use `cache_control`"),
@@ -70,7 +70,7 @@ pub(super) static LOSSES: &[Loss] = &[
     mapped("tool_choice[allowed_tools]", "`auto` or `any` over these tools alone"),
     rejected(CUSTOM_CHOICE, "chooses a tool that takes free text, which the target has not"),
     mapped("parallel_tool_calls", "`tool_choice.disable_parallel_tool_use`"),
-    // How to answer.
+    // Options of the answer.
     mapped("max_completion_tokens", "`max_tokens`; where neither is named, the model's own limit or 4096"),
     exact("max_tokens", "unless `max_completion_tokens` is named too"),
     exact(TEMPERATURE, "up to 1, above is refused; not sent while the target thinks"),
@@ -125,12 +125,12 @@ pub(super) const TEMPERATURE: &str = "temperature";
 pub(super) const STOP: &str = "stop";
 pub(super) const JSON_OBJECT: &str = "response_format[json_object]";
 
-/// The row that refuses a member of the request by its name alone.
+/// Returns the row that rejects a top-level member by its name alone.
 pub(super) fn refused(name: &str) -> Option<&'static Loss> {
     LOSSES.iter().find(|loss| loss.field == name && loss.fate == Fate::Rejected)
 }
 
-/// Refuses what stands at `path` for the reason in the row of `field`.
+/// Returns the rejection of `path` for the reason in the row of `field`.
 pub(super) fn refuse(field: &'static str, path: impl Into<String>) -> Rejection {
     let why = read::row(LOSSES, field).map_or("cannot be said to this target", |row| row.note);
     Rejection::new(path, &format!("{why}."))

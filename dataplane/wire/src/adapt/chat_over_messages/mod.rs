@@ -1,7 +1,7 @@
-//! A client that speaks Chat at a target that speaks Messages (CHAT-6).
+//! Chat clients served by Messages targets (CHAT-6).
 //!
-//! Reasoning that the target has signed comes back to it only if the client keeps it: an answer carries
-//! `thinking_blocks`, as LiteLLM's do, where the request spoke of `thinking` or brought such blocks along.
+//! Signed thinking returns to the target only if the client keeps it. An answer contains `thinking_blocks`, as
+//! LiteLLM's answers do, if the request had a `thinking` member or contained such blocks.
 
 mod chunks;
 mod form;
@@ -16,7 +16,7 @@ use shared::operation::Dialect;
 
 use super::{Adaptation, Asking, Prepared, Rejection};
 
-/// The row of the table.
+/// This pair's entry in the list of adaptations.
 pub(super) const PAIR: Adaptation = Adaptation {
     client: Dialect::Chat,
     target: Dialect::Messages,

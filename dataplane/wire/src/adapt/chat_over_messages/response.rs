@@ -1,4 +1,4 @@
-//! A whole Messages answer as a chat completion.
+//! Translates a complete Messages answer into a chat completion.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -11,9 +11,9 @@ use crate::adapt::{BadAnswer, TranslatedAnswer};
 use crate::envelope::StreamError;
 use crate::json::meant_bytes;
 
-/// Says `body` as a chat completion.
+/// Translates `body` into a chat completion.
 pub(super) fn whole(form: &ChatAnswerForm, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
-    // JSON is UTF-8; what is not is made so as in a stream.
+    // JSON is UTF-8. Invalid bytes are replaced, as in a stream.
     let body = String::from_utf8_lossy(body);
     let answer = if body.trim_start().starts_with('{') { serde_json::from_str(&body).ok() } else { None };
     let answer: MessagesEvent<'_> = answer.ok_or(BadAnswer::Invalid("it is not a JSON object"))?;
@@ -50,7 +50,7 @@ pub(super) fn whole(form: &ChatAnswerForm, body: &[u8]) -> Result<TranslatedAnsw
     Ok(TranslatedAnswer { body: out.into(), usage: usage.counts(), extras: usage.extras(), output_bytes })
 }
 
-/// What the model said, escaped as it came.
+/// The content of the answer, JSON-escaped as received.
 #[derive(Default)]
 struct CollectedMessage<'a> {
     text: String,
@@ -85,7 +85,7 @@ impl<'a> CollectedMessage<'a> {
                     named.ok_or(BadAnswer::Invalid("it calls a tool without a name or an id"))?;
                 self.calls.push(CollectedCall { id, name, arguments: arguments(block.input) });
             }
-            // What the target did by itself, and what is yet to come.
+            // Tools that the target ran itself, and block types that are not known yet.
             _ => {}
         }
         Ok(())
@@ -155,20 +155,20 @@ impl CollectedCall<'_> {
         let mut function = ObjectWriter::open(out);
         let name = form.names.restore_escaped(said::inner(Some(self.name)).unwrap_or_default().as_bytes());
         quoted(&String::from_utf8_lossy(&name), function.key("name"));
-        // It was cut out of UTF-8 at ASCII bytes.
+        // The input was valid UTF-8, and only ASCII bytes were removed from it.
         write::string(function.key("arguments"), &String::from_utf8_lossy(&self.arguments));
         function.close();
     }
 }
 
-/// A tool without input takes an empty object.
+/// Returns a tool's input as compact JSON; `{}` if it has none.
 pub(super) fn arguments(input: Option<&RawValue>) -> Vec<u8> {
     let mut out = Vec::new();
     said::compact(input.map_or("{}", RawValue::get), &mut out);
     out
 }
 
-/// A block as LiteLLM's clients keep it and bring it back.
+/// Writes a thinking block in the form that LiteLLM's clients keep and send back.
 fn thinking_block(block: &MessagesBlock<'_>, out: &mut Vec<u8>) {
     let mut kept = ObjectWriter::open(out);
     match block.data {
@@ -185,7 +185,7 @@ fn thinking_block(block: &MessagesBlock<'_>, out: &mut Vec<u8>) {
     kept.close();
 }
 
-/// Text that is escaped already.
+/// Writes a string whose content is already JSON-escaped.
 fn quoted(escaped: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     out.extend_from_slice(escaped.as_bytes());

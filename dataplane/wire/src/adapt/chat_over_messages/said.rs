@@ -1,4 +1,4 @@
-//! What a Messages answer holds, whole or in events, read without unescaping: text goes to the client in the very
+//! The target's response types, for complete answers and events. Strings stay escaped, so that text is relayed in the
 //! bytes of its JSON.
 
 use std::borrow::Cow;
@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Any event of a stream, and the answer as a whole: both have a `type` and may be an error.
+/// Any stream event, or a complete answer: both have a `type` and may be an error.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MessagesEvent<'a> {
@@ -32,7 +32,7 @@ pub(super) struct MessagesEvent<'a> {
     pub(super) stop_details: Option<&'a RawValue>,
 }
 
-/// A block of content, and what is added to one.
+/// A content block, or a delta of one.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MessagesBlock<'a> {
@@ -67,22 +67,22 @@ struct StopDetails<'a> {
     explanation: Option<&'a RawValue>,
 }
 
-/// Reads an object; serde would take a list for one too.
+/// Parses an object. Serde alone would also accept a list.
 pub(super) fn object<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     read(raw.filter(|raw| raw.get().starts_with('{')))
 }
 
-/// Reads anything else.
+/// Parses any other value. Returns `None` if it does not have the expected form.
 pub(super) fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-/// What stands between the quotes of a string that is not empty, escapes as they are.
+/// Returns the content of a non-empty string, between its quotes and still escaped.
 pub(super) fn inner(raw: Option<&RawValue>) -> Option<&str> {
     raw?.get().strip_prefix('"')?.strip_suffix('"').filter(|text| !text.is_empty())
 }
 
-/// What a word says that is compared with others.
+/// Returns an unescaped string, for comparison with known words. Empty if it is not a string.
 pub(super) fn word(raw: Option<&RawValue>) -> Cow<'_, str> {
     match inner(raw) {
         Some(text) if text.contains('\\') => read(raw).map(Cow::Owned).unwrap_or_default(),
@@ -91,25 +91,25 @@ pub(super) fn word(raw: Option<&RawValue>) -> Cow<'_, str> {
     }
 }
 
-/// Why the target refused to answer, as far as it says so.
+/// Returns the target's explanation of a refusal, if it sent one.
 pub(super) fn refusal<'a>(stop_details: Option<&'a RawValue>) -> Option<&'a str> {
     inner(object::<StopDetails<'a>>(stop_details)?.explanation)
 }
 
-/// Chat's word for how an answer ended.
+/// Translates the stop reason into chat's `finish_reason`.
 pub(super) fn finish_reason(stop_reason: &str, has_calls: bool) -> &'static str {
     match stop_reason {
         "max_tokens" | "model_context_window_exceeded" => "length",
         "refusal" => "content_filter",
         "tool_use" => "tool_calls",
-        // `end_turn`, `stop_sequence`, `pause_turn`, and what is yet to come. Some vendors say `end_turn` of a call.
+        // `end_turn`, `stop_sequence`, `pause_turn`, and unknown reasons. Some vendors send `end_turn` after a call.
         _ if has_calls => "tool_calls",
         _ => "stop",
     }
 }
 
-/// The input of a tool as JSON without blanks, which is what a chat client gets as text. The numbers and the order
-/// of members stay as they were.
+/// Removes white space between the tokens of a tool's input, which a chat client receives as text. Numbers and the
+/// order of members are unchanged.
 pub(super) fn compact(json: &str, out: &mut Vec<u8>) {
     let (mut in_text, mut escaped) = (false, false);
     for byte in json.bytes() {

@@ -1,7 +1,7 @@
-//! A Messages stream as chat chunks.
+//! Translates a Messages stream into chat chunks.
 //!
-//! One event in, its chunks out, in the bytes that the text came in. What is kept is bounded: one event that is
-//! not whole yet ([`crate::adapt::events`]), and a few numbers for each of at most [`OPEN_MAX`] open blocks.
+//! Each event produces its chunks at once, with text copied as received. Memory is bounded: one incomplete event
+//! ([`crate::adapt::events`]), and a few numbers for each of at most [`OPEN_MAX`] open blocks.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -20,37 +20,37 @@ use crate::json::meant_bytes;
 use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
-/// Blocks that may be open at once. Anthropic opens one after the other.
+/// Maximum number of blocks open at once. Anthropic opens one after the other.
 const OPEN_MAX: usize = 64;
 
-/// See the module.
+/// Translates one Messages stream into chat chunks.
 #[derive(Debug)]
 pub(super) struct ChatChunks {
     wishes: Wishes,
     names: ToolNames,
     secrets: Vec<String>,
     events: EventFinder,
-    /// Deltas that differ in their text alone.
+    /// Recognises deltas that differ only in their text.
     alike: Alike<MessagesDeltaTarget>,
     chunks: MessagesChunkWriter,
     state: StreamState,
-    /// The last event is out.
+    /// The last event has been written.
     stopped: bool,
     usage: RunningUsage,
     stop_reason: Option<String>,
-    /// Calls so far.
+    /// The number of calls so far.
     calls: u64,
     open: Vec<OpenCall>,
-    /// Blocks of thoughts so far.
+    /// The number of thinking blocks so far.
     thoughts: u64,
 }
 
-/// A call that goes on.
+/// A call that is not complete yet.
 #[derive(Clone, Copy, Debug)]
 struct OpenCall {
-    /// The target's number of the block.
+    /// The block's index in the target's stream.
     block: u64,
-    /// The client's number of the call: blocks of text are not counted.
+    /// The call's index in the client's stream, where only calls are counted.
     call: u64,
     has_arguments: bool,
 }
@@ -117,16 +117,16 @@ impl AnswerStream for ChatChunks {
     }
 }
 
-/// What a delta adds to.
+/// The part of the answer to which a delta is appended.
 #[derive(Clone, Copy, Debug)]
 enum MessagesDeltaTarget {
     Text,
     Thinking,
-    /// Of the call in this block.
+    /// The arguments of the call in this block.
     Arguments(u64),
 }
 
-/// Whether an event's end has been seen.
+/// How an event ended: completely, or cut off by the end of the stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EventEnd {
     Whole,
@@ -139,7 +139,7 @@ impl ChatChunks {
             self.piece(like.meaning, like.text);
             return;
         }
-        // Nothing, `[DONE]` of a vendor that knows no better, or noise.
+        // An empty event, `[DONE]` as some vendors send it, or noise.
         if data.first() != Some(&b'{') {
             return;
         }
@@ -179,7 +179,7 @@ impl ChatChunks {
             "content_block_stop" => self.block_ends(index(said)),
             "message_delta" => self.message_delta(said),
             "message_stop" => self.finish(),
-            // `ping`, and what is yet to come.
+            // `ping`, and events that are not known yet.
             _ => {}
         }
     }
@@ -198,7 +198,7 @@ impl ChatChunks {
                 }
             }
             "tool_use" => self.call_begins(block, begun),
-            // What the target does by itself.
+            // Tools that the target runs itself, and block types that are not known yet.
             _ => {}
         }
     }
@@ -239,7 +239,7 @@ impl ChatChunks {
         self.text(ChatTextMember::Refusal, said::refusal(delta.stop_details).unwrap_or_default());
     }
 
-    /// Text that is escaped already.
+    /// Writes text that is already JSON-escaped.
     fn text(&mut self, member: ChatTextMember, escaped: &str) {
         if !escaped.is_empty() {
             self.output(meant_bytes(escaped.as_ref()));
@@ -247,7 +247,7 @@ impl ChatChunks {
         }
     }
 
-    /// Thoughts, or their signature, which comes last.
+    /// Writes thoughts or their signature, which comes last.
     fn thought(&mut self, thought: &MessagesBlock<'_>) {
         let (text, signature) = (said::inner(thought.thinking), said::inner(thought.signature));
         if let Some(text) = text {
@@ -280,7 +280,7 @@ impl ChatChunks {
         let name = self.names.restore_escaped(name.as_bytes());
         self.chunks.call(call, id, &String::from_utf8_lossy(&name));
         self.open.push(OpenCall { block, call, has_arguments: false });
-        // Some vendors send the input whole, and at once.
+        // Some vendors send the complete input in the start event.
         let input = begun
             .input
             .map(|input| arguments(Some(input)))
@@ -293,7 +293,7 @@ impl ChatChunks {
         }
     }
 
-    /// More of the arguments of the call in `block`, escaped already.
+    /// Appends to the arguments of the call in `block`. `escaped` is already JSON-escaped.
     fn arguments(&mut self, block: u64, escaped: &str) {
         let Some(open) = self.open.iter_mut().find(|open| open.block == block) else { return };
         if escaped.is_empty() {
@@ -330,7 +330,7 @@ impl ChatChunks {
         self.fail(&StreamError { message: message.to_owned(), ..StreamError::default() });
     }
 
-    /// The upstream's error ends the stream.
+    /// Ends the stream with the upstream's error.
     fn fail(&mut self, error: &StreamError) {
         let known: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
         let error = error.sanitized(&known).in_open_ai_words();

@@ -1,5 +1,5 @@
-//! Usage as Messages tells it: input that no cache served, read from one and written to one apart, and thoughts
-//! within the output.
+//! Usage as Messages reports it: uncached input, cache reads and cache writes are counted separately; output includes
+//! thoughts.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -9,29 +9,29 @@ use crate::adapt::write;
 use crate::extras::Extras;
 use crate::messages;
 
-/// What has been told so far; what is told later takes the place of what was told before.
+/// The usage reported so far. A later report overrides an earlier one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunningUsage(messages::MessagesUsage);
 
 impl RunningUsage {
-    /// Takes in a `usage` object.
+    /// Merges a `usage` object.
     pub(super) fn hear(&mut self, told: &RawValue) {
         let told: Value = serde_json::from_str(told.get()).unwrap_or_default();
         self.0.replace_by(&messages::MessagesUsage::of(&told));
     }
 
-    /// Each token in one class. None if neither input nor output has been told.
+    /// Returns the counts, each token in one class. `None` if neither input nor output has been reported.
     pub(super) fn counts(&self) -> Option<TokenCounts> {
         self.0.counts()
     }
 
-    /// What has been told beside tokens.
+    /// Returns the reported usage other than tokens.
     pub(super) fn extras(&self) -> Extras {
         self.0.extras()
     }
 
-    /// As a chat client expects it: what the caches served within the prompt, thoughts within the completion
-    /// (CHAT-3). What is not known is 0.
+    /// Writes usage in chat's form: the prompt includes cached input, the completion includes thoughts (CHAT-3).
+    /// Unknown counts are 0.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let counts = self.counts().unwrap_or_default();
         let (prompt, completion) = (counts.input_total(), counts.output_total());

@@ -1,4 +1,4 @@
-//! Calls of tools in the assistant's messages.
+//! Writes the tool calls of assistant messages.
 
 use std::borrow::Cow;
 
@@ -13,19 +13,19 @@ use crate::adapt::write::ObjectWriter;
 use crate::adapt::{Rejection, call_id, read};
 use crate::json::Tree;
 
-/// Calls of functions have no ids in the old form: they are counted.
+/// Counts calls in the legacy form, which have no ids, to generate ids for them.
 #[derive(Debug, Default)]
 pub(super) struct NumberedCalls {
     counted: u64,
 }
 
 impl NumberedCalls {
-    /// An id that the target takes.
+    /// Returns `id`, or a replacement that the target accepts.
     pub(super) fn portable(id: &str) -> Cow<'_, str> {
         call_id::call_id(id, "toolu_")
     }
 
-    /// The id of the call that a message of the role `function` answers.
+    /// Returns the id of the call that a message of the role `function` answers.
     pub(super) fn answered(&self, message: &ClientMessage<'_, '_>) -> Result<String, Rejection> {
         match self.counted {
             0 => Err(Rejection::malformed(
@@ -93,7 +93,7 @@ fn tool_use(
     Ok(())
 }
 
-/// The object that arguments stand for.
+/// The JSON object of a call's arguments.
 #[derive(Clone, Copy)]
 enum CallArguments<'t, 'i> {
     Written(&'i str),
@@ -101,7 +101,7 @@ enum CallArguments<'t, 'i> {
 }
 
 impl<'t, 'i> CallArguments<'t, 'i> {
-    /// Chat says arguments as a string, which may be empty; some clients send the object itself.
+    /// Reads arguments. Chat defines them as a string, which may be empty; some clients send the object itself.
     fn of(value: Option<Tree<'t, 'i>>) -> Option<Self> {
         let Some(value) = value else { return Some(Self::Written("{}")) };
         let Some(text) = read::as_text(value) else { return value.is_object().then_some(Self::Read(value)) };

@@ -1,20 +1,20 @@
-//! What one message holds, while it grows: a string as long as one will do, else blocks.
+//! The content of one message while it is built: a string if one is enough, else blocks.
 
 use crate::adapt::read;
 use crate::adapt::write::{self, ObjectWriter};
 use crate::json::Tree;
 
-/// See the module.
+/// Collects the content of one message.
 #[derive(Debug, Default)]
 pub(super) struct MessagesContent<'i> {
-    /// The only text so far, if it needs to be no block.
+    /// The only text so far, if it does not need to be a block.
     lone: Option<&'i str>,
-    /// The blocks, joined with commas.
+    /// Blocks, joined with commas.
     blocks: Vec<u8>,
 }
 
 impl<'i> MessagesContent<'i> {
-    /// Adds text, unless it is empty or blank: the target refuses both.
+    /// Adds text. The target rejects empty and blank text, which is skipped.
     pub(super) fn text(&mut self, text: &'i str, cache: Option<Tree<'_, '_>>) {
         if text.trim().is_empty() {
             return;
@@ -26,7 +26,7 @@ impl<'i> MessagesContent<'i> {
         text_block(self.block(), text, cache);
     }
 
-    /// Begins a block, which is to be written to what this returns.
+    /// Starts a block and returns the buffer to which the caller writes it.
     pub(super) fn block(&mut self) -> &mut Vec<u8> {
         if let Some(text) = self.lone.take() {
             text_block(&mut self.blocks, text, None);
@@ -41,7 +41,7 @@ impl<'i> MessagesContent<'i> {
         self.lone.is_none() && self.blocks.is_empty()
     }
 
-    /// Writes all of it, with `results` before it.
+    /// Writes the content, preceded by `results`, and clears it.
     pub(super) fn write(&mut self, results: &[u8], out: &mut Vec<u8>) {
         if results.is_empty()
             && let Some(text) = self.lone.take()
@@ -70,14 +70,14 @@ fn text_block(out: &mut Vec<u8>, text: &str, cache: Option<Tree<'_, '_>>) {
     block.close();
 }
 
-/// Writes a mark for the target's cache, as LiteLLM's and OpenRouter's clients send it.
+/// Writes a cache mark, in the form that clients of LiteLLM and OpenRouter send.
 pub(super) fn cache_control(block: &mut ObjectWriter<'_>, cache: Option<Tree<'_, '_>>) {
     if let Some(cache) = cache {
         block.tree("cache_control", cache);
     }
 }
 
-/// The mark on an element or object.
+/// Returns the object's cache mark, if present.
 pub(super) fn cache_of<'t, 'i>(object: &simd_json::tape::Object<'t, 'i>) -> Option<Tree<'t, 'i>> {
     read::member(object, "cache_control").filter(Tree::is_object)
 }

@@ -1,7 +1,7 @@
-//! The messages of a chat, as the turns of two that Messages knows.
+//! Translates chat messages into Messages turns.
 //!
-//! Neighbours of one role become one message, results of tools stand first in it, as the target demands, and
-//! system text is gathered apart.
+//! Adjacent messages of one role become one message. Tool results come first in it, as the target requires. System
+//! text is collected separately.
 
 use simd_json::tape::{Array, Object};
 
@@ -44,7 +44,7 @@ pub(super) fn write(
         if system.is_empty() {
             return Err(Rejection::malformed("messages", "must hold a message that says something."));
         }
-        // The target asks for somebody who speaks: system text that stands alone is the user's.
+        // The target requires at least one message, so system text without any other message is sent as the user's.
         let mut message = ObjectWriter::open(talk.out);
         message.text("role", "user");
         std::mem::take(&mut system).write(&[], message.key("content"));
@@ -57,7 +57,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// One message of the client's.
+/// A message of the client's request.
 pub(super) struct ClientMessage<'t, 'i> {
     pub(super) members: Object<'t, 'i>,
     pub(super) position: usize,
@@ -74,7 +74,7 @@ impl<'t, 'i> ClientMessage<'t, 'i> {
         read::member(&self.members, name)
     }
 
-    /// Whether it says nothing, and may as well not be there.
+    /// True if the message is empty and can be skipped. Tool results are never skipped.
     fn is_silent(&self) -> bool {
         let speaks = ["content", "refusal", "tool_calls", "function_call", "audio", "thinking_blocks"];
         let answers = ["tool", "function"];
@@ -88,7 +88,7 @@ impl<'t, 'i> ClientMessage<'t, 'i> {
     }
 }
 
-/// A role that the target knows.
+/// A role at the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MessagesRole {
     User,
@@ -99,16 +99,16 @@ enum MessagesRole {
 struct Talk<'a, 'i> {
     target: &'a Traits<'a>,
     out: &'a mut Vec<u8>,
-    /// Whose turn it is.
+    /// The role of the open turn.
     role: Option<MessagesRole>,
-    /// The results of tools in this turn, joined with commas.
+    /// The tool results of the open turn, joined with commas.
     results: Vec<u8>,
-    /// The rest of the turn.
+    /// The rest of the open turn.
     content: MessagesContent<'i>,
-    /// All system text that does not stand between turns.
+    /// System text, except for text that stays between turns.
     system: MessagesContent<'i>,
     calls: NumberedCalls,
-    /// The target's names of tools.
+    /// Maps the client's tool names to the target's.
     names: &'a mut ToolNames,
 }
 
@@ -138,7 +138,7 @@ impl<'i> Talk<'_, 'i> {
         }
     }
 
-    /// Another message of this role follows: the turn goes on if it is the same.
+    /// Makes `role` the role of the open turn, ending the previous turn if it differs.
     fn turn(&mut self, role: MessagesRole) {
         if self.role != Some(role) {
             self.end_turn();
@@ -216,8 +216,8 @@ impl<'i> Talk<'_, 'i> {
         Ok(())
     }
 
-    /// Tells `each` of the parts of a message's content; a string is one part of text. What marks the message for
-    /// the cache marks its last part.
+    /// Calls `each` for every part of a message's content. A string is one text part. A cache mark on the message
+    /// applies to its last part.
     fn each_part<'t>(
         &mut self,
         message: &ClientMessage<'t, 'i>,
@@ -250,7 +250,8 @@ impl<'i> Talk<'_, 'i> {
     }
 }
 
-/// The mark of a result, whose parts bear none at the target.
+/// Returns the cache mark of a tool result: the message's own, or that of its last marked part. Parts of a result have
+/// no mark at the target.
 fn cache_of_any<'t, 'i>(message: &ClientMessage<'t, 'i>) -> Option<Tree<'t, 'i>> {
     let parts = message.member("content").and_then(|content| content.as_array());
     let marks = parts.iter().flatten().filter_map(|part| cache_of(&part.as_object()?));

@@ -1,4 +1,4 @@
-//! A chat request said in Messages.
+//! Translates a chat request into a Messages request.
 
 mod calls;
 mod content;
@@ -20,31 +20,31 @@ use crate::adapt::{Asking, Rejection, Traits, read};
 use crate::json::{self, Tree};
 use thinking::MessagesThinking;
 
-/// Characters of a user's id that the target takes.
+/// Maximum length of a user id at the target, in characters.
 const USER_ID_LENGTH_MAX: usize = 256;
 
-/// What is asked for, and of whom.
+/// The client's request and the target.
 #[derive(Clone, Copy)]
 struct Ask<'a, 't, 'i> {
     request: &'a Object<'t, 'i>,
     target: &'a Traits<'a>,
 }
 
-/// Characters of a tool's name that the target takes.
+/// Maximum length of a tool name at the target, in characters.
 const NAME_LENGTH_MAX: usize = 128;
 
-/// A request in the target's words.
+/// A request in the target's dialect.
 pub(super) struct Written {
     pub(super) body: Vec<u8>,
-    /// What the client wants to see in the answer.
+    /// The optional parts of the answer that the client wants.
     pub(super) wishes: Wishes,
-    /// The target's names of tools.
+    /// Maps the client's tool names to the target's.
     pub(super) names: ToolNames,
-    /// Members that no table knows.
+    /// Top-level members without a row in the loss table.
     pub(super) dropped: Vec<String>,
 }
 
-/// Says the request in the target's words.
+/// Translates the request into the target's dialect.
 pub(super) fn write(asking: &Asking<'_>) -> Result<Written, Rejection> {
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
@@ -53,7 +53,7 @@ pub(super) fn write(asking: &Asking<'_>) -> Result<Written, Rejection> {
     ask.refuse_what_cannot_be_said()?;
     let mut out = Vec::with_capacity(asking.body.len().saturating_add(256));
     let mut body = ObjectWriter::open(&mut out);
-    // Clouds that run Claude speak an older Messages.
+    // Clouds that run Claude implement an older version of Messages with shorter tool names.
     let most = if ask.target.messages_version.is_some() { WORD_MAX } else { NAME_LENGTH_MAX };
     let mut names = ToolNames::new(Rule::Word(most));
     let thinking = ask.write(&mut names, &mut body)?;
@@ -197,7 +197,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         Ok(())
     }
 
-    /// The schema that the answer is held to.
+    /// Returns the schema requested for the answer.
     fn schema(&self) -> Result<Option<Tree<'t, 'i>>, Rejection> {
         const FORMAT: &str = "response_format";
         let Some(format) = self.member(FORMAT) else { return Ok(None) };
@@ -242,7 +242,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
     }
 }
 
-/// Whether a member that cannot be said asks for anything but what is done anyway.
+/// True if a member that the target cannot express asks for more than the default behaviour.
 fn asks_for_more(name: &str, value: Tree<'_, '_>) -> bool {
     match name {
         "n" => value.as_u64() != Some(1) && !read::is_empty(value),

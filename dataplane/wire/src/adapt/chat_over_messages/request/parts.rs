@@ -1,4 +1,4 @@
-//! The parts of a message: text, images, documents.
+//! Writes the parts of a message: text, images, documents.
 
 use super::content::{MessagesContent, cache_control};
 use super::messages::ClientPart;
@@ -10,7 +10,7 @@ use simd_json::tape::Object;
 
 type PathOf<'p> = &'p dyn Fn() -> String;
 
-/// A part of what the user or a tool says.
+/// Writes a part of a user message or a tool result.
 pub(super) fn user<'t, 'i>(
     part: &ClientPart<'t, 'i>,
     path: PathOf<'_>,
@@ -35,7 +35,7 @@ pub(super) fn user<'t, 'i>(
     Ok(())
 }
 
-/// A part of what the assistant said. `ends_here` says that the target is to go on from it.
+/// Writes a part of an assistant message. `ends_here` is true if the target is to continue this message.
 pub(super) fn assistant<'t, 'i>(
     part: &ClientPart<'t, 'i>,
     path: PathOf<'_>,
@@ -46,17 +46,17 @@ pub(super) fn assistant<'t, 'i>(
         ClientPart::Text(text) => text,
         ClientPart::Typed(part) => match read::needed_text(part, "type", path)? {
             kind @ ("text" | "refusal") => read::needed_text(part, kind, path)?,
-            // Both have been looked for already.
+            // `thinking::write_signed` handles these.
             "thinking" | "redacted_thinking" => return Ok(()),
             _ => return Err(unknown(path)),
         },
     };
-    // The target refuses to go on after blanks.
+    // The target rejects a message to continue that ends with white space.
     content.text(if ends_here { text.trim_end() } else { text }, cache);
     Ok(())
 }
 
-/// A part that must be text.
+/// Writes a part that must be text.
 pub(super) fn text_alone<'t, 'i>(
     content: &mut MessagesContent<'i>,
     part: &ClientPart<'t, 'i>,
@@ -94,7 +94,7 @@ fn image(
     let source = match source {
         MediaSource::Data { media_type, data } => {
             let known = ["image/jpeg", "image/png", "image/gif", "image/webp"];
-            // What many call it, and nobody has registered.
+            // A common but unregistered name.
             let media_type = if media_type == "image/jpg" { "image/jpeg".to_owned() } else { media_type };
             if !known.contains(&media_type.as_str()) {
                 return Err(Rejection::new(place(), IMAGES));
@@ -140,14 +140,14 @@ fn file(
     Ok(())
 }
 
-/// Where the bytes of an image or a file are.
+/// The source of an image or a file.
 enum MediaSource<'i> {
     Data { media_type: String, data: &'i str },
     Url(&'i str),
 }
 
 impl<'i> MediaSource<'i> {
-    /// What a data URI in base64 or an http(s) URL says.
+    /// Parses a base64 data URI or an http(s) URL.
     fn of(url: &'i str) -> Option<Self> {
         let (scheme, rest) = url.split_once(':')?;
         if !scheme.eq_ignore_ascii_case("data") {

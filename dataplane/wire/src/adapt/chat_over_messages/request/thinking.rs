@@ -1,4 +1,4 @@
-//! How much the target is to think, and what it has thought before.
+//! Thinking: the effort or budget requested, and signed thoughts of earlier turns.
 
 use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::{Array, Object};
@@ -11,32 +11,32 @@ use crate::adapt::signed::{self, SignedThought};
 use crate::adapt::write::{self, ObjectWriter};
 use crate::json::Tree;
 
-/// Tokens for thoughts, by how hard the target is to try.
+/// Thinking budgets in tokens, by effort.
 const LOW: u64 = 1_024;
 const MEDIUM: u64 = 4_096;
 const HIGH: u64 = 16_384;
 
-/// Where a message may hold signed thoughts: as LiteLLM's clients keep them, or among the parts of its content.
+/// The members that may hold signed thoughts: LiteLLM's list, and the content parts.
 const LISTS: [&str; 2] = [signed::LIST, "content"];
 
-/// See the module.
+/// The thinking settings of a request.
 #[derive(Default)]
 pub(super) struct MessagesThinking<'t, 'i> {
     mode: MessagesThinkingMode<'t, 'i>,
-    /// How hard to try, in the target's word.
+    /// The effort, as the target's word.
     pub(super) effort: Option<&'static str>,
-    /// The client has use for what the target signs.
+    /// The client handles signed thinking blocks.
     pub(super) wanted: bool,
 }
 
 #[derive(Default)]
 enum MessagesThinkingMode<'t, 'i> {
-    /// As the target sees fit.
+    /// Not sent; the target decides.
     #[default]
     Unsaid,
     Off,
     Tokens(u64),
-    /// The client speaks of it in the target's own words.
+    /// The client's own `thinking` object; `on` is true if it enables thinking.
     Own {
         on: bool,
         said: Object<'t, 'i>,
@@ -44,7 +44,7 @@ enum MessagesThinkingMode<'t, 'i> {
 }
 
 impl<'t, 'i> MessagesThinking<'t, 'i> {
-    /// What the request asks for, as far as this target and the rest of the request go along with it.
+    /// Derives the settings from the request, as far as the target and the rest of the request allow them.
     pub(super) fn of(
         ask: &Ask<'_, 't, 'i>,
         messages: &Array<'t, 'i>,
@@ -80,7 +80,7 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
             | MessagesThinkingMode::Own { .. }) => mode,
         };
         let thinking = Self { mode, effort, wanted };
-        // The target does not begin to think in the middle of what it has begun without.
+        // The target cannot start thinking in the middle of a tool-use turn that began without thinking.
         if thinking.is_on() && acts_unsigned(messages) {
             Self { mode: MessagesThinkingMode::Unsaid, ..thinking }
         } else {
@@ -88,7 +88,7 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
         }
     }
 
-    /// Whether the target thinks for certain. It then takes no sampling parameters.
+    /// True if the target is certain to think. It then accepts no sampling parameters.
     pub(super) fn is_on(&self) -> bool {
         match self.mode {
             MessagesThinkingMode::Unsaid | MessagesThinkingMode::Off => false,
@@ -123,12 +123,12 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
 
 enum Effort {
     Off,
-    /// The target's word, and how many tokens that is about.
+    /// The target's word, and the approximate budget in tokens.
     Word(&'static str, u64),
     Tokens(u64),
 }
 
-/// `reasoning_effort`, or what OpenRouter's clients say in its place.
+/// Reads `reasoning_effort`, or the `reasoning` object that OpenRouter's clients send instead.
 fn asked_effort(ask: &Ask<'_, '_, '_>) -> Option<Effort> {
     let reasoning = ask.member("reasoning").and_then(|reasoning| reasoning.as_object());
     let inner = |name: &str| reasoning.as_ref().and_then(|reasoning| read::member(reasoning, name));
@@ -156,7 +156,7 @@ fn asked_effort(ask: &Ask<'_, '_, '_>) -> Option<Effort> {
 
 fn own_words<'t, 'i>(said: Object<'t, 'i>) -> Option<MessagesThinkingMode<'t, 'i>> {
     match read::member_text(&said, "type")? {
-        // What other vendors call by this name has no number.
+        // Other vendors use `enabled` without a budget.
         "enabled" if read::member(&said, "budget_tokens").is_none() => {
             Some(MessagesThinkingMode::Tokens(MEDIUM))
         }
@@ -166,13 +166,13 @@ fn own_words<'t, 'i>(said: Object<'t, 'i>) -> Option<MessagesThinkingMode<'t, 'i
     }
 }
 
-/// As many tokens as are asked for, or fewer, so that some are left for the answer.
+/// Returns the requested budget, or a smaller one that leaves tokens for the answer. `None` if none fits.
 fn fitting(tokens: u64, max_tokens: u64) -> Option<u64> {
     let steps = [tokens, HIGH, MEDIUM, LOW];
     steps.into_iter().find(|step| (LOW..=tokens).contains(step) && *step < max_tokens)
 }
 
-/// Whether the assistant has called tools since the user spoke last, without thoughts that the target signed.
+/// True if the assistant has called tools since the last user message without thoughts signed by the target.
 fn acts_unsigned(messages: &Array<'_, '_>) -> bool {
     let mut unsigned = false;
     for message in messages {
@@ -192,7 +192,7 @@ fn is_signed(message: Tree<'_, '_>) -> bool {
     message.as_object().is_some_and(|members| signed::blocks(&members, &LISTS, |_| {}))
 }
 
-/// Writes the thoughts of the assistant that the target has signed.
+/// Writes the assistant's thoughts that the target has signed.
 pub(super) fn write_signed(message: &ClientMessage<'_, '_>, content: &mut MessagesContent<'_>) {
     signed::blocks(&message.members, &LISTS, |block| {
         let mut out = ObjectWriter::open(content.block());

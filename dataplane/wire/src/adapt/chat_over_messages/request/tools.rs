@@ -1,4 +1,4 @@
-//! Tools, and which of them are to be used.
+//! Writes tools and the tool choice.
 
 use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Object;
@@ -11,7 +11,7 @@ use crate::adapt::write::{self, ObjectWriter};
 use crate::adapt::{Rejection, read, schema};
 use crate::json::Tree;
 
-/// See the module.
+/// The tools and the tool choice of a request.
 pub(super) struct MessagesTools<'t, 'i> {
     tools: Vec<Tool<'t, 'i>>,
     choice: Option<MessagesToolChoice<'i>>,
@@ -34,7 +34,7 @@ enum MessagesToolChoice<'i> {
 }
 
 impl<'t, 'i> MessagesTools<'t, 'i> {
-    /// What the request names, in the new form or the old one.
+    /// Reads `tools` and `tool_choice`, or the legacy `functions` and `function_call`.
     pub(super) fn of(ask: &Ask<'_, 't, 'i>) -> Result<Self, Rejection> {
         let mut all = Self {
             tools: Vec::new(),
@@ -57,13 +57,13 @@ impl<'t, 'i> MessagesTools<'t, 'i> {
                 all.tools.push(Tool { name, function, cache: None });
             }
             all.choice = old_choice(ask.member("function_call"))?;
-            // An answer in the old form holds one call.
+            // An answer in the legacy form can hold only one call.
             all.parallel = false;
         }
         Ok(all)
     }
 
-    /// Whether the target has to call a tool.
+    /// True if the target has to call a tool.
     pub(super) fn is_forced(&self) -> bool {
         matches!(self.choice, Some(MessagesToolChoice::Any | MessagesToolChoice::Named(_)))
             && !self.tools.is_empty()
@@ -118,7 +118,7 @@ impl<'t, 'i> MessagesTools<'t, 'i> {
         Ok(())
     }
 
-    /// The target knows no tools that are there and not allowed: these are left out.
+    /// Applies `allowed_tools`. The target has no such option, so tools that are not allowed are left out.
     fn allow(&mut self, choice: &Object<'t, 'i>) -> Result<(), Rejection> {
         const ALLOWED: &str = "tool_choice.allowed_tools";
         let allowed = read::member(choice, "allowed_tools");
