@@ -1,4 +1,4 @@
-//! A Responses answer in events as a chat answer in chunks.
+//! Translates a Responses answer, complete or streamed, into a chat answer.
 
 use bytes::Bytes;
 
@@ -15,22 +15,22 @@ use crate::json::meant_bytes;
 use crate::passing::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
-/// What the answers to one request have in common.
+/// The values shared by all answers to one request.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
     seed: Box<str>,
     selector: Box<str>,
     pub(super) created_s: u64,
-    /// The client asked for the usage of its stream.
+    /// The client asked for usage at the end of a stream.
     pub(super) include_usage: bool,
-    /// The client reads calls in the old form alone, by `function_call`.
+    /// The client reads calls only in the legacy form (`function_call`).
     pub(super) functions: bool,
-    /// The client's names of tools that the target knows by others.
+    /// Maps the target's tool names back to the client's.
     pub(super) names: ToolNames,
 }
 
 impl Common {
-    /// The members that chunks and completions begin with.
+    /// Writes the first members of a chunk or a completion.
     pub(super) fn put_head(&self, object: &str, created_s: u64, out: &mut Vec<u8>) {
         let mut head = ObjectWriter::open(out);
         head.text("id", &format!("chatcmpl-{}", self.seed));
@@ -40,7 +40,7 @@ impl Common {
     }
 }
 
-/// See [`Common`].
+/// Translates the answers to one request.
 #[derive(Debug)]
 pub(super) struct ResponsesAnswers {
     common: Common,
@@ -74,12 +74,12 @@ impl Answers for ResponsesAnswers {
     }
 }
 
-/// A stream of events as a stream of chunks.
+/// Translates a stream of events into a stream of chunks.
 #[derive(Debug)]
 struct ChatStream {
     events: EventFinder,
     answer: ResponseReader,
-    /// Credentials that may not show in errors.
+    /// Credentials to redact from errors.
     secrets: Vec<String>,
     stopped: bool,
 }
@@ -106,7 +106,7 @@ impl AnswerStream for ChatStream {
         }
         self.stopped = true;
         let Self { events, answer, secrets, .. } = self;
-        // Of an event that the end has cut off only the last one of an answer means something.
+        // An event cut off by the end of the stream is used only if it is terminal.
         events.end(|data| {
             if ResponseEvent::read(data).is_ok_and(|event| is_terminal(event.kind())) {
                 answer.take_event(data, secrets);
@@ -130,22 +130,22 @@ fn is_terminal(kind: &[u8]) -> bool {
     matches!(kind, b"response.completed" | b"response.incomplete" | b"response.failed" | b"error")
 }
 
-/// An answer that is being read.
+/// The state of an answer while its events are read.
 #[derive(Debug)]
 struct ResponseReader {
     chunks: ResponsesChunkWriter,
     names: ToolNames,
     include_usage: bool,
     state: StreamState,
-    /// The role has been told.
+    /// The role chunk has been written.
     begun: bool,
-    /// Events that differ in their delta alone.
+    /// Recognises events that differ only in their delta.
     alike: Alike<ResponseDeltaTarget>,
-    /// In the order in which chat counts them.
+    /// Calls, in the order of chat's indexes.
     calls: Vec<ResponseCall>,
-    /// Parts of messages of which something has been told: item and part.
+    /// Message parts of which something has been written, as item and part index.
     told: Vec<(u64, u64)>,
-    /// The part of reasoning that was told of last.
+    /// The reasoning part that was written last.
     thought: Option<(u64, u64)>,
 }
 
@@ -153,19 +153,19 @@ struct ResponseReader {
 struct ResponseCall {
     output_index: u64,
     custom: bool,
-    /// Something of its input has been told.
+    /// Some of its input has been written.
     told: bool,
 }
 
-/// Calls, and parts of messages, in one answer.
+/// Maximum number of calls, and of message parts, in one answer.
 const PARTS_MAX: usize = 4096;
 
-/// There are more than [`PARTS_MAX`].
+/// The answer has more than [`PARTS_MAX`] calls or parts.
 #[derive(Clone, Copy, Debug)]
 struct TooMany;
 
 impl ResponseReader {
-    /// Reads one event. True if nothing comes after it.
+    /// Handles an event. Returns true if the stream has ended.
     fn take_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
         if let Some(like) = self.alike.read(data) {
             return self.piece(like.meaning, like.text.as_bytes(), secrets);
@@ -211,7 +211,7 @@ impl ResponseReader {
         self.fails_of(told, secrets)
     }
 
-    /// More of something. True if nothing comes after it.
+    /// Handles a delta. Returns true if the stream has ended.
     fn piece(&mut self, piece: ResponseDeltaTarget, raw: &[u8], secrets: &[String]) -> bool {
         let told = match piece {
             ResponseDeltaTarget::Text(part) => self.part(ChatDeltaMember::Content, part, raw),
@@ -228,12 +228,12 @@ impl ResponseReader {
         self.fails_of(told, secrets)
     }
 
-    /// Ends the answer if there is too much of it.
+    /// Fails if the answer has too many parts. Returns true if the stream has ended.
     fn fails_of(&mut self, told: Result<(), TooMany>, secrets: &[String]) -> bool {
         told.is_err() && self.fail(&bad("The upstream's answer has too many parts."), secrets)
     }
 
-    /// An event without a type is none, unless it is an error of another API.
+    /// Handles an event without a type: it is ignored unless it is an error of another API.
     fn maybe_error(&mut self, data: &[u8], secrets: &[String]) -> bool {
         StreamError::of_odd(data).is_some_and(|error| self.fail(&error, secrets))
     }
@@ -244,7 +244,7 @@ impl ResponseReader {
         }
     }
 
-    /// Output has come.
+    /// Records output of this many bytes.
     fn seen(&mut self, bytes: usize) {
         self.begin();
         let state = &mut self.state;
@@ -271,12 +271,12 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// The whole of a part: news only where nothing of it has been told.
+    /// Handles the complete text of a part, which is written only if none of it has been written.
     fn whole_part(&mut self, member: ChatDeltaMember, part: (u64, u64), raw: &[u8]) -> Result<(), TooMany> {
         if self.told.contains(&part) { Ok(()) } else { self.part(member, part, raw) }
     }
 
-    /// Parts of reasoning are paragraphs.
+    /// Writes reasoning, with a blank line between its parts.
     fn thought(&mut self, part: (u64, u64), raw: &[u8]) {
         if !raw.is_empty() && self.thought.replace(part).is_some_and(|before| before != part) {
             self.text(ChatDeltaMember::Reasoning, br"\n\n");
@@ -284,7 +284,7 @@ impl ResponseReader {
         self.text(ChatDeltaMember::Reasoning, raw);
     }
 
-    /// A call begins, if it has not.
+    /// Starts a call, unless the item is not a call or has been started already.
     fn call(&mut self, output_index: u64, item: &ResponseItem<'_>) -> Result<(), TooMany> {
         let custom = match item.kind() {
             ItemKind::Function => false,
@@ -314,14 +314,14 @@ impl ResponseReader {
         self.chunks.input(index, custom, raw);
     }
 
-    /// The whole input of a call: news only where nothing of it has been told.
+    /// Handles the complete input of a call, which is written only if none of it has been written.
     fn whole_input(&mut self, output_index: u64, raw: &[u8]) {
         if self.calls.iter().any(|call| call.output_index == output_index && !call.told) {
             self.input(output_index, raw);
         }
     }
 
-    /// An item has ended: what of it has not been told yet is told now.
+    /// Handles the end of an item: writes the content that has not been written yet.
     fn item(&mut self, index: u64, item: &ResponseItem<'_>) -> Result<(), TooMany> {
         self.call(index, item)?;
         match item.kind() {
@@ -359,7 +359,7 @@ impl ResponseReader {
         true
     }
 
-    /// Notes what the response reports of its usage.
+    /// Records the usage reported in the response.
     fn reported(&mut self, response: &Response<'_>) {
         self.state.usage = response.token_counts().or(self.state.usage);
         self.state.extras.replace_by(response.extras());
@@ -374,7 +374,7 @@ impl ResponseReader {
     }
 }
 
-/// What a failed response says went wrong.
+/// Returns the error of a failed response.
 pub(super) fn failure(response: Option<&Response<'_>>) -> StreamError {
     let error = response.and_then(|response| serde_json::from_str(response.error?.get()).ok());
     error.as_ref().map_or_else(

@@ -1,4 +1,4 @@
-//! Chunks of a chat stream as bytes. Text comes as it is escaped.
+//! Writes chat chunks as bytes. Text is copied in its escaped form.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use shared::usage::TokenCounts;
@@ -6,19 +6,19 @@ use shared::usage::TokenCounts;
 use super::answer::Common;
 use crate::adapt::write::number;
 
-/// Chunks that are ready for the client.
+/// Buffers chat chunks until they are taken.
 #[derive(Debug)]
 pub(super) struct ResponsesChunkWriter {
-    /// What every chunk begins with, up to its choices.
+    /// The start of every chunk, up to its choices.
     head: Bytes,
-    /// What every chunk but the one with the usage ends with.
+    /// The end of every chunk except the one with the usage.
     tail: &'static [u8],
-    /// Calls are written in the old form, which has room for one.
+    /// Calls are written in the legacy form (`function_call`), which can hold one call.
     functions: bool,
     out: BytesMut,
 }
 
-/// A delta that grows one member of the message.
+/// The message member to which a delta is appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChatDeltaMember {
     Content,
@@ -26,7 +26,7 @@ pub(super) enum ChatDeltaMember {
     Refusal,
 }
 
-/// A tool call as chat tells of it.
+/// A tool call at its start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChatToolCall<'a> {
     pub(super) index: usize,
@@ -43,7 +43,7 @@ impl ResponsesChunkWriter {
         Self { head: head.into(), tail, functions: common.functions, out: BytesMut::new() }
     }
 
-    /// What is ready, if anything is.
+    /// Takes the buffered chunks, if there are any.
     pub(super) fn take(&mut self) -> Option<Bytes> {
         if self.out.is_empty() { None } else { Some(self.out.split().freeze()) }
     }
@@ -62,7 +62,7 @@ impl ResponsesChunkWriter {
         self.delta(&[name, raw, b"\""]);
     }
 
-    /// A call begins.
+    /// Starts a call.
     pub(super) fn call(&mut self, called: ChatToolCall<'_>) {
         if self.functions {
             self.function_call(called.index, &[b"\"name\":\"", called.name, b"\",\"arguments\":\"\""]);
@@ -88,7 +88,7 @@ impl ResponsesChunkWriter {
         self.close(b"null");
     }
 
-    /// More of a call's arguments, or of its free text.
+    /// Appends to the arguments of a call, or to its free text.
     pub(super) fn input(&mut self, index: usize, custom: bool, raw: &[u8]) {
         if self.functions {
             self.function_call(index, &[b"\"arguments\":\"", raw, b"\""]);
@@ -102,7 +102,7 @@ impl ResponsesChunkWriter {
         self.close(b"null");
     }
 
-    /// A piece of a call in the old form. Only the first call of an answer has a place.
+    /// Writes a piece of a call in the legacy form. It can hold only the first call of an answer; others are skipped.
     fn function_call(&mut self, index: usize, members: &[&[u8]]) {
         if index > 0 {
             return;
@@ -114,7 +114,7 @@ impl ResponsesChunkWriter {
         self.close(b"null");
     }
 
-    /// The reason in the words of the client.
+    /// Returns the finish reason in the form that the client reads.
     pub(super) fn finish_reason(&self, reason: &'static str) -> &'static str {
         finish_reason(self.functions, reason)
     }
@@ -124,7 +124,7 @@ impl ResponsesChunkWriter {
         self.close(format!("\"{reason}\"").as_bytes());
     }
 
-    /// The chunk with the usage alone.
+    /// Writes the chunk that holds only the usage.
     pub(super) fn usage(&mut self, usage: TokenCounts) {
         self.out.put_slice(&self.head);
         self.out.put_slice(b",\"choices\":[],\"usage\":");
@@ -132,7 +132,7 @@ impl ResponsesChunkWriter {
         self.out.put_slice(b"}\n\n");
     }
 
-    /// An event that is written already.
+    /// Appends an event that is already serialized.
     pub(super) fn event(&mut self, event: &[u8]) {
         self.out.put_slice(event);
     }
@@ -167,17 +167,18 @@ impl ResponsesChunkWriter {
     }
 }
 
-/// The `finish_reason` of a client that reads calls in the old form, if `functions`, or in the new one.
+/// Returns the `finish_reason` for the legacy form of calls if `functions` is true, else `reason`.
 pub(super) fn finish_reason(functions: bool, reason: &'static str) -> &'static str {
     if functions && reason == "tool_calls" { "function_call" } else { reason }
 }
 
-/// What a call's type is called, and what its input is called there.
+/// Returns a call's type and the name of its input member.
 pub(super) fn kind_and_input(custom: bool) -> (&'static [u8], &'static [u8]) {
     if custom { (b"custom", b"input") } else { (b"function", b"arguments") }
 }
 
-/// Cached and audio input is part of the prompt, reasoning and audio part of the completion.
+/// Writes usage in chat's form: the prompt includes cached and audio input; the completion includes reasoning, audio
+/// and images.
 pub(super) fn put_usage(usage: TokenCounts, out: &mut BytesMut) {
     let (prompt, completion) = (usage.input_total(), usage.output_total());
     let written = usage.cache_write.saturating_add(usage.cache_write_1h);

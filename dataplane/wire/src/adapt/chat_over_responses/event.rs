@@ -1,5 +1,4 @@
-//! Events and answers of the Responses API, as far as a chat client can be told of them. Text stays as it is
-//! escaped.
+//! The Responses API's event and answer types, as far as chat can represent them. Strings stay escaped.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,7 +9,7 @@ use crate::chat::UsageReader;
 use crate::extras::{Extras, term};
 use crate::responses::ResponseToolUse;
 
-/// Any event: the members that matter of all types.
+/// Any stream event, with the members used from all event types.
 #[derive(Debug, Deserialize)]
 pub(super) struct ResponseEvent<'a> {
     #[serde(borrow, rename = "type")]
@@ -34,7 +33,8 @@ pub(super) struct ResponseEvent<'a> {
     response: Option<&'a RawValue>,
 }
 
-/// What a delta adds to: a part, by its item and its place in it, or the input of the call that is an item.
+/// The part of the answer to which a delta is appended: a content part, by its item and part index, or the input of a
+/// call, by its item index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponseDeltaTarget {
     Text((u64, u64)),
@@ -43,7 +43,7 @@ pub(super) enum ResponseDeltaTarget {
     Input(u64),
 }
 
-/// A response, whole or in its last event.
+/// A response: the body of a complete answer, or a member of the last event.
 #[derive(Debug, Deserialize)]
 pub(super) struct Response<'a> {
     #[serde(borrow)]
@@ -74,7 +74,7 @@ struct IncompleteDetails<'a> {
     reason: Option<&'a RawValue>,
 }
 
-/// An item of the output.
+/// An output item.
 #[derive(Debug, Deserialize)]
 pub(super) struct ResponseItem<'a> {
     #[serde(borrow, rename = "type")]
@@ -97,7 +97,7 @@ pub(super) struct ResponseItem<'a> {
     action: Option<&'a RawValue>,
 }
 
-/// A part of a message, or of reasoning.
+/// A part of a message or of reasoning.
 #[derive(Debug, Deserialize)]
 pub(super) struct ResponsePart<'a> {
     #[serde(borrow, rename = "type")]
@@ -108,7 +108,7 @@ pub(super) struct ResponsePart<'a> {
     refusal: Option<&'a RawValue>,
 }
 
-/// What an item is to a chat client.
+/// The kind of an item, from chat's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemKind {
     Message,
@@ -128,7 +128,7 @@ impl<'a> ResponseEvent<'a> {
         bare(self.kind)
     }
 
-    /// What its delta adds to, if it is a delta.
+    /// Returns the part to which the event's delta is appended, if it has one.
     pub(super) fn piece(&self) -> Option<ResponseDeltaTarget> {
         let index = self.output_index.unwrap_or_default();
         let part = (index, self.content_index.unwrap_or_default());
@@ -151,7 +151,7 @@ impl<'a> ResponseEvent<'a> {
         bare(self.delta)
     }
 
-    /// What a `.done` event tells once more.
+    /// Returns the complete value that a `.done` event repeats.
     pub(super) fn whole(&self) -> &'a [u8] {
         bare(self.text.or(self.refusal).or(self.arguments).or(self.input))
     }
@@ -174,7 +174,7 @@ impl<'a> Response<'a> {
         self.output.is_some()
     }
 
-    /// Items, by their place. What is not known is passed over.
+    /// Returns the items with their indexes. Items that cannot be parsed are skipped.
     pub(super) fn items(&self) -> impl Iterator<Item = (u64, ResponseItem<'a>)> {
         let items = self.output.as_deref().unwrap_or_default();
         (0..).zip(items).filter_map(|(place, item)| Some((place, inner(Some(*item))?)))
@@ -192,7 +192,7 @@ impl<'a> Response<'a> {
         self.usage()?.counts()
     }
 
-    /// What it reports beside tokens.
+    /// Returns the reported usage other than tokens.
     pub(super) fn extras(&self) -> Extras {
         let mut extras = self.usage().map(|usage| usage.extras()).unwrap_or_default();
         extras.tier = term(bare(self.service_tier));
@@ -202,12 +202,12 @@ impl<'a> Response<'a> {
         extras
     }
 
-    /// Whole seconds.
+    /// Returns the creation time in whole seconds since the Unix epoch.
     pub(super) fn created_s(&self) -> Option<u64> {
         self.created_at?.get().split('.').next()?.parse().ok()
     }
 
-    /// What chat calls the way in which it ended.
+    /// Returns chat's `finish_reason`.
     pub(super) fn finish_reason(&self, has_calls: bool) -> &'static str {
         let reason = self.incomplete_details.as_ref().map_or(b"".as_slice(), |details| bare(details.reason));
         match (self.status(), reason) {
@@ -230,13 +230,13 @@ impl<'a> ResponseItem<'a> {
         }
     }
 
-    /// What it is billed as.
+    /// Returns the billed tool use of the item.
     fn tool_use(&self) -> ResponseToolUse {
         let action: Option<Action<'_>> = inner(self.action);
         ResponseToolUse::of(bare(self.kind), bare(action.and_then(|action| action.kind)))
     }
 
-    /// The id by which results name a call.
+    /// Returns the id by which results refer to the call.
     pub(super) fn call_id(&self) -> &'a [u8] {
         let id = bare(self.call_id);
         if id.is_empty() { bare(self.id) } else { id }
@@ -246,7 +246,7 @@ impl<'a> ResponseItem<'a> {
         bare(self.name)
     }
 
-    /// Arguments, or free text.
+    /// Returns the arguments, or the free text of a custom tool call.
     pub(super) fn input(&self) -> &'a [u8] {
         bare(self.arguments.or(self.input))
     }
@@ -255,7 +255,7 @@ impl<'a> ResponseItem<'a> {
         inner(self.content).unwrap_or_default()
     }
 
-    /// The texts of reasoning: its summaries, or itself where there are none.
+    /// Returns the texts of reasoning: its summaries, or its content if there are none.
     pub(super) fn thoughts(&self) -> impl Iterator<Item = &'a [u8]> {
         let summary: Vec<ResponsePart<'a>> = inner(self.summary).unwrap_or_default();
         let thoughts = if summary.is_empty() { self.content() } else { summary };
@@ -273,12 +273,12 @@ impl<'a> ResponsePart<'a> {
     }
 }
 
-/// A value inside, if it is what is expected there.
+/// Parses a member; `None` if it does not have the expected form.
 fn inner<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-/// A string's bytes as they are escaped; of anything else none.
+/// Returns the bytes of a string in its escaped form. Empty if it is not a string.
 #[inline]
 fn bare(raw: Option<&RawValue>) -> &[u8] {
     raw.and_then(|raw| raw.get().as_bytes().strip_prefix(b"\"")?.strip_suffix(b"\"")).unwrap_or_default()

@@ -1,10 +1,10 @@
-//! What becomes of each field of a chat request that a Responses target serves (CHAT-5).
+//! The fate of each field of a chat request at a Responses target (CHAT-5).
 
 use crate::adapt::loss::{Fate, Loss};
 use crate::adapt::{Rejection, read};
 use crate::json::Tree;
 
-/// A rejected member that asks for nothing (false, 0, "", [] or {}) passes.
+/// The table of fields. A rejected member whose value asks for nothing (false, 0, "", [] or {}) is accepted.
 pub(super) static LOSSES: &[Loss] = &[
     mapped("model", "the target's model, which the answer names too"),
     mapped("messages", "`input`, an item for each message, call and result"),
@@ -88,12 +88,12 @@ const fn rejected(field: &'static str, note: &'static str) -> Loss {
     Loss { field, fate: Fate::Rejected, note }
 }
 
-/// Refuses what stands at `param` as the row of `field` says.
+/// Returns the rejection of `param` for the reason in the row of `field`.
 pub(super) fn refuse(field: &str, param: impl Into<String>) -> Rejection {
     read::refuse(LOSSES, field, param)
 }
 
-/// Refuses a member at the top of the request if that is what its row says.
+/// Rejects a top-level member if its row says so and its value asks for something.
 pub(super) fn check(name: &str, value: Tree<'_, '_>) -> Result<(), Rejection> {
     let row = LOSSES.iter().find(|row| row.field == name && row.fate == Fate::Rejected);
     match row {

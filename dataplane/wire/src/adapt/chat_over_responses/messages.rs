@@ -1,4 +1,4 @@
-//! Messages of a chat as items.
+//! Translates chat messages into input items.
 
 use super::losses::refuse;
 use super::request::kind;
@@ -9,7 +9,7 @@ use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{ObjectWriter, comma, string};
 use crate::json::Tree;
 
-/// Writes the items that the messages of `request` are.
+/// Writes the messages of `request` as a list of items.
 pub(super) fn write(
     request: &Object<'_, '_>,
     names: &mut ToolNames,
@@ -29,9 +29,9 @@ pub(super) fn write(
 struct Items<'a, 'i> {
     out: &'a mut Vec<u8>,
     names: &'a mut ToolNames,
-    /// Ids of calls that took free text: their results are items of another type.
+    /// Ids of custom (free-text) tool calls, whose results are items of another type.
     custom: Vec<&'i str>,
-    /// Calls in the old form, which have no ids.
+    /// The number of calls in the legacy form, which have no ids.
     functions: u64,
 }
 
@@ -103,7 +103,7 @@ impl<'i> Items<'_, 'i> {
         Ok(())
     }
 
-    /// A call in the old form.
+    /// Writes a call in the legacy form.
     fn function_call(&mut self, path: &str, call: Tree<'_, 'i>) -> Result<(), Rejection> {
         let call = read::object(call, || path.to_owned())?;
         self.functions = self.functions.saturating_add(1);
@@ -173,7 +173,7 @@ fn needed<'t, 'i>(message: &Object<'t, 'i>, position: usize) -> Result<Tree<'t, 
     member(message, "content").ok_or_else(|| Rejection::malformed(content_path(position), "is missing."))
 }
 
-/// What the assistant said, and what it refused.
+/// Returns the text and the refusal in the content of an assistant message.
 fn assistant_text(position: usize, message: &Object<'_, '_>) -> Result<(String, String), Rejection> {
     let (mut text, mut refusal) = (String::new(), String::new());
     let Some(content) = member(message, "content") else { return Ok((text, refusal)) };
@@ -218,7 +218,7 @@ fn input_text(text: &str, out: &mut Vec<u8>) {
     part.close();
 }
 
-/// The elements of a content list, without its brackets.
+/// Writes the elements of a content list, without its brackets.
 fn write_parts(position: usize, content: Tree<'_, '_>, out: &mut Vec<u8>) -> Result<(), Rejection> {
     for (index, part) in read::array(content, || content_path(position))?.iter().enumerate() {
         let path = || format!("messages.{position}.content.{index}");

@@ -1,5 +1,6 @@
-//! Chat clients served by Responses targets: experimental, and only where an operator asked for it and the catalog
-//! says so (CHAT-5). Nothing is kept by the target, so that reasoning does not go on from turn to turn.
+//! Chat clients served by Responses targets (CHAT-5). Experimental: used only if the provider instance sets
+//! `force_api_support` and the model is known to speak only Responses. The target stores nothing, so reasoning is not
+//! continued from turn to turn.
 
 mod answer;
 mod chunks;
@@ -14,7 +15,7 @@ use shared::operation::Dialect;
 
 use super::Adaptation;
 
-/// The pair.
+/// This pair's entry in the list of adaptations.
 pub(super) const PAIR: Adaptation = Adaptation {
     client: Dialect::Chat,
     target: Dialect::Responses,

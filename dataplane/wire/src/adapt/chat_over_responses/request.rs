@@ -1,4 +1,4 @@
-//! The client's request in the words of the Responses API.
+//! Translates a chat request into a Responses request.
 
 use bytes::Bytes;
 use simd_json::prelude::ValueAsScalar as _;
@@ -14,10 +14,10 @@ use crate::adapt::write::ObjectWriter;
 use crate::adapt::{Asking, Prepared, Rejection};
 use crate::json;
 
-/// What a Responses target takes at the least as a bound.
+/// Smallest output limit that a Responses target accepts, in tokens.
 const OUTPUT_TOKENS_MIN: u64 = 16;
 
-/// Says the request in the words of the Responses API.
+/// Translates the request into the dialect of the Responses API.
 pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let mut bytes = asking.body.to_vec();
     let tape = json::parse(&mut bytes).map_err(read::refuse_fault)?;
@@ -88,7 +88,7 @@ const UNCHANGED: [&str; 9] = [
     "prompt_cache_retention",
 ];
 
-/// The form of the answer.
+/// Writes `text`: the format and the verbosity of the answer.
 fn text(request: &Object<'_, '_>, responses: &mut ObjectWriter<'_>) -> Result<(), Rejection> {
     let format = member(request, "response_format");
     let format = format.map(|format| read::object(format, || "response_format".to_owned())).transpose()?;
@@ -118,7 +118,7 @@ fn text(request: &Object<'_, '_>, responses: &mut ObjectWriter<'_>) -> Result<()
     Ok(())
 }
 
-/// The type of a tool, a call or a choice.
+/// Returns the `type` of a tool, a call, a choice or a content part.
 pub(super) fn kind<'i>(object: &Object<'_, 'i>) -> Option<&'i str> {
     member_text(object, "type")
 }

@@ -1,4 +1,4 @@
-//! Tools, and the choice among them: nested in chat, flat in Responses.
+//! Writes tools and the tool choice, which are nested in chat and flat in Responses.
 
 use simd_json::prelude::ValueAsScalar as _;
 
@@ -9,7 +9,7 @@ use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{ObjectWriter, comma};
 use crate::adapt::{Rejection, schema};
 
-/// Writes `tools` and `tool_choice`, or the old names of both.
+/// Writes `tools` and `tool_choice`, from the legacy members if the request has no `tools`.
 pub(super) fn write(
     request: &Object<'_, '_>,
     names: &mut ToolNames,
@@ -30,7 +30,7 @@ pub(super) fn write(
     write_choice(request, names, responses)
 }
 
-/// `functions` and `function_call`.
+/// Writes the legacy `functions` and `function_call`.
 fn write_functions(
     request: &Object<'_, '_>,
     names: &mut ToolNames,
@@ -69,13 +69,13 @@ fn write_functions(
     Ok(())
 }
 
-/// All of a function but its type and name.
+/// Writes all members of a function except its type and name.
 fn write_function(function: &Object<'_, '_>, flat: &mut ObjectWriter<'_>) {
     if let Some(description) = member(function, "description").filter(|text| !read::is_empty(*text)) {
         flat.tree("description", description);
     }
     schema::write_object(member(function, "parameters"), flat.key("parameters"));
-    // Left out it would be true, and refuse schemas that are not closed.
+    // The target's default is true, which rejects schemas that are not closed.
     let strict = member(function, "strict").and_then(|strict| strict.as_bool()) == Some(true);
     flat.raw("strict", if strict { "true" } else { "false" });
 }
@@ -160,7 +160,7 @@ fn write_choice(
     Ok(())
 }
 
-/// `{type, name}` of a tool that chat names one deeper.
+/// Writes `{type, name}` of a tool whose name chat nests one level deeper.
 fn write_named(
     tool: &Object<'_, '_>,
     path: &str,

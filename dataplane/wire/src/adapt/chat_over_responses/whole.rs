@@ -1,4 +1,4 @@
-//! A whole Responses answer as a chat completion.
+//! Translates a complete Responses answer into a chat completion.
 
 use bytes::{BufMut as _, BytesMut};
 
@@ -10,15 +10,15 @@ use crate::adapt::{BadAnswer, TranslatedAnswer};
 use crate::envelope::StreamError;
 use crate::json::meant_bytes;
 
-/// What a message is made of, as it is escaped.
+/// The parts of the chat message, JSON-escaped as received.
 #[derive(Default)]
 struct EscapedMessage {
     content: Vec<u8>,
     refusal: Vec<u8>,
     reasoning: Vec<u8>,
-    /// JSON, without the brackets.
+    /// A JSON array without its brackets.
     calls: Vec<u8>,
-    /// The first of them in the old form.
+    /// The first call in the legacy form.
     function_call: Vec<u8>,
     output_bytes: usize,
 }
