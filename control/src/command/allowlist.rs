@@ -1,4 +1,4 @@
-//! What a change says of the three lists that keys and projects have.
+//! Changes to the three allowlists of keys and projects.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use shared::operation::Operation;
 
 use crate::change::FieldChange;
 
-/// Changes of an allowlist.
+/// The changes to an allowlist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AllowlistEdit {
     pub(crate) models: FieldChange<BTreeSet<Box<str>>>,
@@ -16,7 +16,7 @@ pub(crate) struct AllowlistEdit {
 }
 
 impl AllowlistEdit {
-    /// The allowlist after the change.
+    /// Returns the allowlist after the change.
     pub(crate) fn of(self, before: Allowlist) -> Allowlist {
         Allowlist {
             models: self.models.of(before.models),

@@ -1,4 +1,4 @@
-//! Backups, as far as the audit is concerned: that one was asked for, and what came of it.
+//! Audit records of backups: the request for one and its result.
 
 use serde::Serialize;
 use serde_json::json;
@@ -7,21 +7,21 @@ use super::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;
 use crate::store::audit::AuditEntry;
 
-/// Somebody asks for a backup.
+/// Records the request for a backup.
 #[derive(Debug)]
 pub(crate) struct Begin;
 
-/// What whoever asked gets.
+/// The response to a request for a backup.
 #[derive(Debug, Serialize)]
 pub(crate) struct BackupStarted {
     status: &'static str,
     started_at_ms: u64,
 }
 
-/// A backup was made, or was not.
+/// Records the result of a backup.
 #[derive(Debug)]
 pub(crate) struct Finish {
-    /// The archive's name, or why there is none.
+    /// The archive's name, or the error.
     pub(crate) outcome: Result<String, String>,
 }
 

@@ -1,4 +1,4 @@
-//! What it means to share a human's own provider instance with a project (AUTH-4).
+//! Commands that share a human's provider instance with a project (AUTH-4).
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::publish::Touched;
 use crate::store::audit::AuditEntry;
 use crate::store::providers;
 
-/// Lets the keys of a project use a private provider instance.
+/// Allows the keys of a project to use a private provider instance.
 #[derive(Debug)]
 pub(crate) struct Bind {
     pub(crate) provider: String,
@@ -17,7 +17,7 @@ pub(crate) struct Bind {
     pub(crate) if_version: Option<u64>,
 }
 
-/// Lets them no longer.
+/// Revokes the access of a project's keys to a private provider instance.
 #[derive(Debug)]
 pub(crate) struct Unbind {
     pub(crate) provider: String,
@@ -54,7 +54,7 @@ impl Command for Unbind {
     }
 }
 
-/// The next version of the instance, which shows its bindings.
+/// Increments the version of the instance, whose representation includes its bindings.
 fn changed(
     write: &Write<'_>,
     provider: &str,

@@ -1,4 +1,4 @@
-//! What changes of the catalog mean: overrides, and what came of reading or trying a connection.
+//! Commands of the catalog: overrides, and records of syncs and tests.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,19 +12,19 @@ use crate::store::audit::AuditEntry;
 use crate::store::ids::new_id;
 use crate::store::overrides::{self, Override};
 
-/// Says something of a model, from a moment on.
+/// Creates an override: properties of a model, in force from a given time.
 #[derive(Debug)]
 pub(crate) struct Say {
     pub(crate) provider: String,
     pub(crate) model: String,
-    /// Now, where it is absent.
+    /// Defaults to the current time.
     pub(crate) effective_from_ms: Option<u64>,
     pub(crate) facts: Facts,
-    /// Doubts that do not stand in its way.
+    /// Warnings, which do not prevent the change.
     pub(crate) warnings: Vec<String>,
 }
 
-/// The stored override with the doubts about it.
+/// The stored override and its warnings.
 #[derive(Debug, Serialize)]
 pub(crate) struct Said {
     #[serde(flatten)]
@@ -32,22 +32,22 @@ pub(crate) struct Said {
     warnings: Vec<String>,
 }
 
-/// Takes back what was said.
+/// Deletes an override.
 #[derive(Debug)]
 pub(crate) struct Unsay {
     pub(crate) id: String,
 }
 
-/// Writes down that something was tried on a connection, and has what was found published.
+/// Records an operation on a connection in the audit, and publishes its result.
 #[derive(Debug)]
 pub(crate) struct Tried<T> {
     pub(crate) action: &'static str,
     pub(crate) object_kind: &'static str,
     pub(crate) object_id: String,
-    /// What the audit says of it.
+    /// The detail of the audit record.
     pub(crate) detail: Value,
     pub(crate) touched: Touched,
-    /// What the caller gets.
+    /// The output for the caller.
     pub(crate) output: T,
 }
 
@@ -112,5 +112,5 @@ impl<T: Serialize + Send + 'static> Command for Tried<T> {
     }
 }
 
-/// Every snapshot reads all of them.
+/// Bounded because every snapshot reads all of them.
 const OVERRIDES_MAX: u64 = 10_000;

@@ -1,4 +1,4 @@
-//! What changes of an endpoint mean.
+//! Commands that change endpoints.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::publish::Touched;
 use crate::store::audit::AuditEntry;
 use crate::store::endpoints::{self, EndpointRow, StoredMember};
 
-/// Makes an endpoint.
+/// Creates an endpoint.
 #[derive(Debug)]
 pub(crate) struct CreateEndpoint {
     pub(crate) name: String,
@@ -19,23 +19,23 @@ pub(crate) struct CreateEndpoint {
     pub(crate) preamble: Option<String>,
 }
 
-/// Gives an endpoint other members, or another order, or another preamble.
+/// Replaces the members, their order and the preamble of an endpoint.
 #[derive(Debug)]
 pub(crate) struct Replace {
     pub(crate) name: String,
     pub(crate) if_version: Option<u64>,
     pub(crate) failover: Vec<StoredMember>,
     pub(crate) preamble: Option<String>,
-    /// One that the file shadows may be meant.
+    /// True to apply the command even if the configuration file shadows the endpoint.
     pub(crate) shadowed: bool,
 }
 
-/// Takes an endpoint away.
+/// Deletes an endpoint.
 #[derive(Debug)]
 pub(crate) struct DeleteEndpoint {
     pub(crate) name: String,
     pub(crate) if_version: Option<u64>,
-    /// One that the file shadows may be meant.
+    /// True to apply the command even if the configuration file shadows the endpoint.
     pub(crate) shadowed: bool,
 }
 
@@ -112,7 +112,7 @@ fn expect(
     Ok(row)
 }
 
-/// An endpoint is made of models that are known to be there, each once.
+/// Checks that every member is a known model and occurs only once.
 fn check(write: &Write<'_>, failover: &[StoredMember]) -> Result<(), CommandRefusal> {
     for (index, member) in failover.iter().enumerate() {
         let StoredMember { provider, model } = member;
@@ -125,7 +125,7 @@ fn check(write: &Write<'_>, failover: &[StoredMember]) -> Result<(), CommandRefu
     Ok(())
 }
 
-/// Refuses a model that is not known to be there. `field` names the parameter at fault: its `provider` or its `model`.
+/// Rejects an unknown model. `field` returns the name of the invalid parameter for `provider` or `model`.
 pub(super) fn check_model(
     write: &Write<'_>,
     provider: &str,

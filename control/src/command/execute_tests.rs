@@ -1,4 +1,4 @@
-//! Orders that fail among others, and publications that fail: the commits, snapshots and answers that follow.
+//! Orders that fail within a batch, and failing publications: the resulting commits, snapshots and replies.
 
 use http::StatusCode;
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::publish::tests::{config, started};
 use crate::store::key_check::open_keys;
 use shared::secret::Secret;
 
-/// Runs some SQL, whose errors are the database's.
+/// Runs SQL, so that its errors are database errors.
 struct Sql(&'static str, Touched);
 
 impl Command for Sql {

@@ -1,5 +1,5 @@
-//! Repeated requests: the answer to an earlier one with the same `Idempotency-Key`, sealed. A secret that is shown once is
-//! in none of them.
+//! Repeated requests: the stored, sealed answer to an earlier request with the same `Idempotency-Key`. A stored
+//! answer never contains a secret that is shown only once.
 
 use http::StatusCode;
 use shared::error_kind::ErrorKind;
@@ -9,7 +9,8 @@ use crate::actor::Actor;
 use crate::store::idempotency::{self, KeptAnswer};
 use crate::vault::SealPlace;
 
-/// Returns the answer to an earlier request with the same key. The same key for another request is a conflict.
+/// Returns the answer to an earlier request with the same key. Using the same key for a different request is a
+/// conflict.
 pub(super) fn replay(
     stage: &Stage<'_>,
     actor: &Actor,
@@ -34,7 +35,7 @@ pub(super) fn replay(
     }))
 }
 
-/// Keeps an answer for a repeated request.
+/// Stores an answer for repeated requests.
 pub(super) fn keep(
     stage: &Stage<'_>,
     actor: &Actor,

@@ -1,4 +1,4 @@
-//! Provider instances of file and database together, as commands look them up.
+//! Looks up provider instances in the configuration file and the database.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::connection::{
 };
 use crate::store::providers;
 
-/// Returns the provider instance with this id; the configuration file's where both have one.
+/// Returns the provider instance with this id. The configuration file takes precedence over the database.
 pub(crate) fn lookup(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<FoundProvider>> {
     let of_file = write.file.providers.iter().find(|provider| provider.id.as_str() == id);
     if let Some(provider) = of_file.map(Arc::as_ref) {

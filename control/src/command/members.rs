@@ -1,4 +1,4 @@
-//! What changes of a membership mean. A project that has an owner keeps one.
+//! Commands that change memberships. A project that has an owner always keeps at least one.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::store::audit::AuditEntry;
 use crate::store::members::{self, MemberRole, ProjectMember};
 use crate::store::{keys, principals};
 
-/// Makes a human a member of a project, or gives a member another role.
+/// Adds a human to a project, or changes a member's role.
 #[derive(Debug)]
 pub(crate) struct Put {
     pub(crate) project: String,
@@ -16,7 +16,7 @@ pub(crate) struct Put {
     pub(crate) role: MemberRole,
 }
 
-/// Takes a human out of a project, as long as no key of it acts as them.
+/// Removes a human from a project. Refused while a key of the project acts as them.
 #[derive(Debug)]
 pub(crate) struct Remove {
     pub(crate) project: String,
@@ -70,7 +70,7 @@ impl Command for Remove {
     }
 }
 
-/// Refuses to take the last owner of a project away.
+/// Refuses to remove the last owner of a project.
 pub(super) fn keep_an_owner(write: &Write<'_>, member: &ProjectMember) -> Result<(), CommandRefusal> {
     if member.role == MemberRole::Owner && members::owners(write.db, &member.project)? <= 1 {
         return Err(CommandRefusal::conflict(format!(

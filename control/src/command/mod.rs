@@ -1,6 +1,6 @@
-//! Admin writes. A write is a [`Command`], a value whose fields are already valid; [`execute`] is the only place
-//! that opens a write transaction for one, writes its audit record, and publishes what it touched, so that no
-//! command can forget them.
+//! Admin writes. A write is a [`Command`], a value whose fields are already valid. Only [`execute`] opens a write
+//! transaction for commands, writes their audit records, and publishes what they touched, so that no command can omit
+//! a step.
 //!
 //! ```text
 //!  orders that wait -> BEGIN IMMEDIATE
@@ -8,7 +8,7 @@
 //!                      COMMIT -> publish -> replies
 //! ```
 //!
-//! Orders that wait at the same time share one commit.
+//! Orders that are queued at the same time share one commit.
 
 pub(crate) mod allowlist;
 pub(crate) mod backups;
@@ -47,20 +47,20 @@ use crate::publish::{Publisher, Touched, TouchedAccess};
 use crate::store::audit;
 use crate::vault::VaultKeys;
 
-/// What a change of the state means.
+/// A change of the state.
 pub(crate) trait Command: Send + 'static {
-    /// What the caller of the API gets, as JSON.
+    /// The response body, serialized as JSON.
     type Output: Serialize;
 
-    /// Changes rows. Whatever it has changed before a refusal is undone.
+    /// Changes rows. On a refusal, all its changes are rolled back.
     fn apply(self, write: &Write<'_>) -> Result<Done<Self::Output>, CommandRefusal>;
 
-    /// Returns the answer as it is kept for a repeated request: without what is shown once.
+    /// Returns the answer in the form that is stored for repeated requests: without secrets that are shown only once.
     fn kept(output: &Self::Output) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(output)
     }
 
-    /// Completes a kept answer for a repeated request. Returns an entry for the audit if that shows a secret.
+    /// Completes a stored answer for a repeated request. Returns an audit entry if that reveals a secret.
     fn replayed(
         _write: &Write<'_>,
         kept: Vec<u8>,
@@ -69,39 +69,39 @@ pub(crate) trait Command: Send + 'static {
     }
 }
 
-/// What a command works with.
+/// The context of a command.
 #[derive(Debug)]
 pub(crate) struct Write<'a> {
-    /// The open transaction. Commands touch it through `store/` alone.
+    /// The open transaction. Commands access it only through `store/`.
     pub(crate) db: &'a Connection,
     /// Seals and opens secrets.
     pub(crate) keys: &'a VaultKeys,
-    /// Providers and endpoints of the configuration file as it is now.
+    /// The current providers and endpoints of the configuration file.
     pub(crate) file: &'a Routing,
-    /// What `${ENV:NAME}` refers to.
+    /// The environment that `${ENV:NAME}` refers to.
     pub(crate) environment: &'a Environment,
-    /// What upstreams list.
+    /// The models that upstreams list.
     pub(crate) catalog: &'a CatalogShelf,
-    /// Who asked for it.
+    /// The caller.
     pub(crate) actor: &'a Actor,
-    /// When, in milliseconds since the Unix epoch.
+    /// The current time in milliseconds since the Unix epoch.
     pub(crate) now_ms: u64,
 }
 
-/// A change that has been made.
+/// The result of a command that was applied.
 #[derive(Debug)]
 pub(crate) struct Done<T> {
-    /// What the caller gets.
+    /// The output for the caller.
     pub(crate) output: T,
-    /// The object's version after the change, where it has one; the `ETag`.
+    /// The object's version after the change, if it has one; sent as the `ETag`.
     pub(crate) version: Option<u64>,
-    /// What is written into the audit.
+    /// The audit record.
     pub(crate) audit: audit::AuditEntry,
-    /// What the next snapshot has to take in.
+    /// The parts that the next snapshot must rebuild.
     pub(crate) touched: Touched,
 }
 
-/// Where orders are carried out: on the writer thread.
+/// The resources with which the writer thread executes orders.
 #[derive(Debug)]
 pub(crate) struct Bench<'a> {
     pub(crate) db: &'a mut Connection,
@@ -109,8 +109,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) publisher: &'a mut Publisher,
 }
 
-/// Carries out `orders` in one commit and answers each. One that fails is undone alone. Returns the keys whose access
-/// was changed.
+/// Executes `orders` in one commit and replies to each. An order that fails is rolled back alone. Returns the keys
+/// whose access was changed.
 pub(crate) fn execute(bench: &mut Bench<'_>, mut orders: Vec<Box<dyn Order>>) -> TouchedAccess {
     let (settled, access) = match write(bench, &mut orders) {
         Ok(touched) => {
@@ -164,7 +164,7 @@ fn write(bench: &mut Bench<'_>, orders: &mut [Box<dyn Order>]) -> rusqlite::Resu
                 }
             }
             order::Ran::Failed(error) => {
-                // A full disk and the like end the whole transaction; then nothing is left to go on with.
+                // An error such as a full disk rolls back the whole transaction, so nothing can be continued.
                 if savepoint.is_autocommit() {
                     return Err(error);
                 }

@@ -1,10 +1,10 @@
-//! Something that changes no row and is written into the audit all the same: a sign-in, an export.
+//! Audit records of actions that change no rows, such as a sign-in or an export.
 
 use super::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;
 use crate::store::audit::AuditEntry;
 
-/// Writes the entry.
+/// Writes an audit entry.
 #[derive(Debug)]
 pub(crate) struct AuditNote(pub(crate) AuditEntry);
 

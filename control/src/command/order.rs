@@ -1,4 +1,4 @@
-//! One command on its way through the writer thread, with its reply slot.
+//! A command in the queue of the writer thread, with its reply slot.
 
 use std::borrow::Cow;
 
@@ -17,12 +17,12 @@ use crate::store::audit;
 use crate::store::error::StoreError;
 use crate::vault::VaultKeys;
 
-/// A command that somebody waits for, whatever its type.
+/// A command of any type whose caller waits for a reply.
 pub(crate) trait Order: Send {
-    /// Carries it out inside a savepoint.
+    /// Runs the command inside a savepoint.
     fn run(&mut self, stage: &Stage<'_>) -> Ran;
 
-    /// Answers.
+    /// Sends the reply.
     fn settle(self: Box<Self>, settled: CommitOutcome);
 }
 
@@ -31,13 +31,13 @@ pub(crate) trait Order: Send {
 pub(crate) enum CommitOutcome {
     /// Committed and published.
     Published,
-    /// Committed; a later publication takes it in.
+    /// Committed; a later publication will include it.
     Unpublished,
     /// Not committed.
     Failed(Option<rusqlite::ErrorCode>),
 }
 
-/// Where an order runs.
+/// The context in which an order runs.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     pub(crate) db: &'a Connection,
@@ -48,50 +48,50 @@ pub(crate) struct Stage<'a> {
     pub(crate) now_ms: u64,
 }
 
-/// What came of an order.
+/// The result of running an order.
 #[derive(Debug)]
 pub(crate) enum Ran {
-    /// Its changes are to be kept.
+    /// Keep its changes.
     Changed(Touched),
-    /// Nothing is to be kept but this audit record.
+    /// Roll back, except for this audit record.
     Refused(Option<(Actor, audit::AuditEntry)>),
     /// The database failed.
     Failed(rusqlite::Error),
 }
 
-/// Who gives an order, and how it is to be answered.
+/// The caller of an order, and how to reply.
 #[derive(Debug)]
 pub(crate) struct OrderContext {
     pub(crate) actor: Actor,
-    /// The status of success.
+    /// The response status on success.
     pub(crate) status: StatusCode,
     pub(crate) idempotency: Option<Idempotency>,
 }
 
-/// A request that may come again and is then answered as the first time.
+/// The identity of a request that may be repeated and then gets the answer of its first run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Idempotency {
-    /// What the client called it.
+    /// The client's name for the request.
     pub(crate) key: String,
-    /// SHA-256 of what the request says.
+    /// SHA-256 of the request's path and body.
     pub(crate) fingerprint: [u8; 32],
 }
 
-/// The answer to an order that was carried out.
+/// The answer to an order that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OrderAnswer {
     pub(crate) status: StatusCode,
-    /// JSON; empty where there is nothing to say.
+    /// JSON; empty if there is no content.
     pub(crate) body: Vec<u8>,
-    /// The object's version.
+    /// The object's version, sent as the `ETag`.
     pub(crate) version: Option<u64>,
-    /// Whether it is the answer to an earlier request with the same idempotency key.
+    /// True if this is the stored answer to an earlier request with the same idempotency key.
     pub(crate) replayed: bool,
-    /// False if the change is stored and not yet in force.
+    /// False if the change is stored but not yet in force.
     pub(crate) published: bool,
 }
 
-/// What comes back from the writer thread.
+/// A reply from the writer thread.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Answer(OrderAnswer),
@@ -109,7 +109,7 @@ pub(crate) struct OrderOf<C> {
 }
 
 impl<C: Command> OrderOf<C> {
-    /// The order, and where its reply will be.
+    /// Creates an order and the receiver of its reply.
     pub(crate) fn new(command: C, context: OrderContext) -> (Self, oneshot::Receiver<Reply>) {
         let (slot, reply) = oneshot::channel();
         let order =

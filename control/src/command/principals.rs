@@ -1,4 +1,4 @@
-//! What changes of a human mean.
+//! Commands that change principals.
 
 use serde_json::json;
 use shared::quota::Subject;
@@ -13,14 +13,14 @@ use crate::store::principals::{self, Principal};
 use crate::store::quotas::Of;
 use crate::store::{keys, members, providers};
 
-/// Makes a human known.
+/// Creates a human principal.
 #[derive(Debug)]
 pub(crate) struct CreatePrincipal {
     pub(crate) name: String,
     pub(crate) email: Option<String>,
 }
 
-/// Changes what is known.
+/// Changes a human's attributes.
 #[derive(Debug)]
 pub(crate) struct EditPrincipal {
     pub(crate) id: String,
@@ -30,8 +30,8 @@ pub(crate) struct EditPrincipal {
     pub(crate) disabled: Option<bool>,
 }
 
-/// Deletes a human with their memberships and limits, as long as no key that is not revoked acts as them and no project
-/// would be left without an owner.
+/// Deletes a human with their memberships and limits. Refused while a key that is not revoked acts as them, or if a
+/// project would be left without an owner.
 #[derive(Debug)]
 pub(crate) struct DeletePrincipal {
     pub(crate) id: String,

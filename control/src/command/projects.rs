@@ -1,4 +1,4 @@
-//! What changes of a project mean.
+//! Commands that change projects.
 
 use serde_json::json;
 use shared::access::Allowlist;
@@ -13,7 +13,7 @@ use crate::store::projects::{self, StoredProject};
 use crate::store::quotas::{KeyLimit, Of};
 use crate::store::{keys, members, providers};
 
-/// Makes a project.
+/// Creates a project.
 #[derive(Debug)]
 pub(crate) struct CreateProject {
     pub(crate) name: String,
@@ -21,7 +21,7 @@ pub(crate) struct CreateProject {
     pub(crate) key_defaults: Vec<KeyLimit>,
 }
 
-/// Changes one. The keys of a disabled project are refused.
+/// Changes a project. The keys of a disabled project are rejected.
 #[derive(Debug)]
 pub(crate) struct EditProject {
     pub(crate) id: String,
@@ -29,11 +29,11 @@ pub(crate) struct EditProject {
     pub(crate) name: Option<String>,
     pub(crate) disabled: Option<bool>,
     pub(crate) allowlist: AllowlistEdit,
-    /// For keys that are made from now on.
+    /// The default limits of keys that are created from now on.
     pub(crate) key_defaults: Option<Vec<KeyLimit>>,
 }
 
-/// Deletes one, with its memberships, limits and revoked keys, as long as it has no other keys.
+/// Deletes a project with its memberships, limits and revoked keys. Refused while it has other keys.
 #[derive(Debug)]
 pub(crate) struct DeleteProject {
     pub(crate) id: String,
@@ -105,12 +105,12 @@ impl Command for DeleteProject {
         let audit = AuditEntry::done("project.delete", "project", &before.id).before(json!({
             "project": before, "memberships": memberships, "bindings": bindings, "keys": keys, "quotas": quotas,
         }));
-        // Provider instances may have been shared with it.
+        // Provider instances may have been shared with it, so routing must be rebuilt as well.
         Ok(Done { output: (), version: None, audit, touched: Touched::ACCESS.and(Touched::ROUTING) })
     }
 }
 
-/// The project called `id`, which must be there.
+/// Returns the project `id`, or an error if it does not exist.
 pub(super) fn known(write: &Write<'_>, id: &str) -> Result<StoredProject, CommandRefusal> {
     projects::find(write.db, id)?.ok_or_else(|| CommandRefusal::not_found("project", id))
 }

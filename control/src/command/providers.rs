@@ -1,4 +1,4 @@
-//! What changes of a provider instance mean.
+//! Commands that change provider instances.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::store::audit::AuditEntry;
 use crate::store::providers::{self, ProviderRow};
 use crate::store::{endpoints, principals};
 
-/// Makes a provider instance.
+/// Creates a provider instance.
 #[derive(Debug)]
 pub(crate) struct CreateProvider {
     pub(crate) id: String,
@@ -22,7 +22,7 @@ pub(crate) struct CreateProvider {
     pub(crate) written: WrittenProvider,
 }
 
-/// Changes one.
+/// Changes a provider instance.
 #[derive(Debug)]
 pub(crate) struct EditProvider {
     pub(crate) id: String,
@@ -30,16 +30,16 @@ pub(crate) struct EditProvider {
     pub(crate) auth: Option<ConnectionAuth>,
     pub(crate) owner: FieldChange<String>,
     pub(crate) patch: WrittenProvider,
-    /// One that the file shadows may be meant.
+    /// True to apply the command even if the configuration file shadows the instance.
     pub(crate) shadowed: bool,
 }
 
-/// Takes one away that no endpoint uses.
+/// Deletes a provider instance that no endpoint uses.
 #[derive(Debug)]
 pub(crate) struct DeleteProvider {
     pub(crate) id: String,
     pub(crate) if_version: Option<u64>,
-    /// One that the file shadows may be meant.
+    /// True to apply the command even if the configuration file shadows the instance.
     pub(crate) shadowed: bool,
 }
 
@@ -126,7 +126,8 @@ impl Command for DeleteProvider {
     }
 }
 
-/// The instance of the database called `id`, as the caller saw it. One of the file is not to be changed here.
+/// Returns the database's instance `id` at the version that the caller expects. Refuses an instance of the
+/// configuration file.
 pub(super) fn expect(
     write: &Write<'_>,
     id: &str,
@@ -146,7 +147,7 @@ pub(super) fn expect(
     Ok(ProviderConnection::of_row(&Arc::new(held), shadow_of(write.file, id)))
 }
 
-/// Refuses a name that something already has.
+/// Refuses a name that a provider or an endpoint already has.
 pub(super) fn is_free(write: &Write<'_>, name: &str) -> Result<(), CommandRefusal> {
     let taken = |what: &str| {
         let message =
@@ -174,7 +175,7 @@ fn owner_exists(write: &Write<'_>, owner: Option<&str>) -> Result<(), CommandRef
     }
 }
 
-/// Checks what was written and stores it, secrets sealed.
+/// Validates what was written and stores it with its secrets sealed.
 fn store(
     write: &Write<'_>,
     row: ProviderRow,
@@ -199,7 +200,7 @@ fn store(
     Ok(ProviderConnection::of_row(&Arc::new(StoredProvider { row, bindings, read: Ok(read) }), shadow))
 }
 
-/// All faults in one message; the first one's field is the parameter at fault.
+/// Combines the faults into one message; the first fault's field is the invalid parameter.
 fn refusal(faults: &[FieldFault]) -> CommandRefusal {
     let field = faults.first().map(|fault| fault.field.clone()).unwrap_or_default();
     let lines = faults.iter().take(FAULTS_TOLD_MAX).map(|fault| {
@@ -216,6 +217,6 @@ fn refusal(faults: &[FieldFault]) -> CommandRefusal {
     CommandRefusal::invalid(field, message)
 }
 
-/// Ids that stand for other things in the paths below `providers`.
+/// Ids that would collide with other paths below `providers`.
 const RESERVED: &[&str] = &["detect"];
 const FAULTS_TOLD_MAX: usize = 10;

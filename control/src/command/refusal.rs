@@ -1,4 +1,4 @@
-//! Why a command was not carried out.
+//! Errors of commands.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,16 @@ use shared::error_kind::ErrorKind;
 use crate::store::audit;
 use crate::vault::{RandomError, SealError};
 
-/// A command that changed nothing, and what its caller reads.
+/// The reason why a command was refused; nothing has been changed.
 #[derive(Debug)]
 pub(crate) enum CommandRefusal {
-    /// The caller is told why.
+    /// An error that is reported to the caller.
     Told {
         kind: ErrorKind,
         message: Cow<'static, str>,
-        /// The field at fault.
+        /// The invalid field.
         param: Option<Cow<'static, str>>,
-        /// Written into the audit although nothing has changed.
+        /// An audit record to write although nothing has changed.
         audit: Option<Box<audit::AuditEntry>>,
     },
     /// The database failed.
@@ -30,17 +30,17 @@ impl CommandRefusal {
         Self::Told { kind, message: message.into(), param: None, audit: None }
     }
 
-    /// There is no such object.
+    /// The object does not exist.
     pub(crate) fn not_found(what: &str, id: &str) -> Self {
         Self::new(ErrorKind::NotFound, format!("There is no {what} '{id}'."))
     }
 
-    /// The object's state, or another object, stands against it.
+    /// The change conflicts with the state of the object or with another object.
     pub(crate) fn conflict(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Conflict, message)
     }
 
-    /// A field says what it may not.
+    /// A field has an invalid value.
     pub(crate) fn invalid(
         param: impl Into<Cow<'static, str>>,
         message: impl Into<Cow<'static, str>>,
@@ -53,7 +53,7 @@ impl CommandRefusal {
         }
     }
 
-    /// The same, to be read in the audit too.
+    /// Adds an audit record to the refusal.
     pub(crate) fn audited(self, entry: audit::AuditEntry) -> Self {
         match self {
             Self::Told { kind, message, param, .. } => {
@@ -64,7 +64,7 @@ impl CommandRefusal {
         }
     }
 
-    /// Refuses a change of an object that is not as the caller saw it (`If-Match`, RFC 9110 section 13.1.1).
+    /// Refuses a change if the object's version is not the expected one (`If-Match`, RFC 9110 section 13.1.1).
     pub(crate) fn if_stale(expected: Option<u64>, version: u64) -> Result<(), Self> {
         match expected {
             Some(expected) if expected != version => Err(Self::new(
@@ -97,5 +97,5 @@ impl From<SealError> for CommandRefusal {
     }
 }
 
-/// What is said of [`CommandRefusal::Seal`].
+/// The error message for [`CommandRefusal::Seal`].
 pub(super) const UNSEALED: &str = "A stored secret does not open. Run 'llmgw credentials verify'.";

@@ -1,4 +1,4 @@
-//! Refused requests to the admin API, as rows of the audit.
+//! Audit records of refused requests to the admin API.
 
 use serde_json::json;
 
@@ -6,11 +6,11 @@ use super::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;
 use crate::store::audit::AuditEntry;
 
-/// Writes down that requests were refused.
+/// Records that requests were refused.
 #[derive(Debug)]
 pub(crate) struct NoteRefusals {
     pub(crate) reason: &'static str,
-    /// The route of the last of them.
+    /// The route of the latest refused request.
     pub(crate) route: String,
     pub(crate) count: u64,
 }

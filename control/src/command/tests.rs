@@ -1,5 +1,4 @@
-//! Commands on a database of their own, as the writer thread would carry them out, and the rules of projects and
-//! memberships.
+//! Commands on a database of their own, executed as on the writer thread, and the rules of projects and memberships.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -20,7 +19,7 @@ use crate::store::members::MemberRole;
 use crate::store::migrate::migrate;
 use crate::vault::VaultKeys;
 
-/// A database and a clock that stands still.
+/// A database and a fixed clock.
 pub(super) struct Office {
     pub(super) db: Connection,
     pub(super) keys: VaultKeys,
@@ -29,7 +28,7 @@ pub(super) struct Office {
     environment: Environment,
 }
 
-/// Why a command was not carried out.
+/// The error of a refused command.
 pub(super) type No = (ErrorKind, String);
 
 impl Office {
@@ -44,12 +43,13 @@ impl Office {
         Self { db, keys, now_ms: Cell::new(1_795_000_000_000), file, environment }
     }
 
-    /// What an administrator gets.
+    /// Runs a command as an administrator and returns its output.
     pub(super) fn run<C: Command>(&self, command: C) -> Result<Value, No> {
         self.run_as(Who::admin(), command)
     }
 
-    /// What `who` gets. As in `execute`, a refusal undoes what was changed and is written down if it asks for it.
+    /// Runs a command as `who` and returns its output. As in `execute`, a refusal rolls back its changes and is
+    /// audited if it asks for it.
     pub(super) fn run_as<C: Command>(&self, who: Who, command: C) -> Result<Value, No> {
         let actor = Actor { who, address: Some(IpAddr::from([127, 0, 0, 1])), request_id: None };
         let now_ms = self.now_ms.get();
@@ -76,7 +76,7 @@ impl Office {
         }
     }
 
-    /// The last `count` audit records: actor, action, object and outcome.
+    /// Returns the last `count` audit records: actor, action, object and outcome.
     pub(super) fn audit(&self, count: usize) -> Vec<[String; 4]> {
         let sql = "SELECT actor, action, object_id, outcome FROM audit ORDER BY id DESC LIMIT ?";
         let mut statement = self.db.prepare(sql).unwrap();

@@ -1,4 +1,5 @@
-//! What administrators do to usage: the work itself goes in many steps (`store/reprice.rs`); here it is audited.
+//! Audit records of administrators' operations on usage. The operations themselves run in many steps
+//! (`store/reprice.rs`).
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,14 +8,14 @@ use super::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;
 use crate::store::audit::AuditEntry;
 
-/// A line in the audit.
+/// An audit record without output.
 #[derive(Debug)]
 pub(crate) struct NoteUsage {
     pub(crate) action: &'static str,
     pub(crate) after: Value,
 }
 
-/// A line in the audit, and what the caller gets.
+/// An audit record and the output for the caller.
 #[derive(Debug)]
 pub(crate) struct NoteWith<T>(NoteUsage, T);
 

@@ -1,9 +1,9 @@
-//! The states of a key and what may be done in each: one table.
+//! The states of a key and the operations allowed in each, as one table.
 
 use crate::command::CommandRefusal;
 use crate::store::keys::KeyState;
 
-/// What may be done to a key.
+/// An operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
     Enable,
@@ -15,8 +15,8 @@ pub(crate) enum Edge {
     Delete,
 }
 
-/// The state after `edge`, or a conflict that says what to do instead. What asks for the state that a key is
-/// in already is no fault.
+/// Returns the state after `edge`, or a conflict whose message suggests an alternative. Requesting the state that a
+/// key already has is not an error.
 pub(super) fn follow(state: KeyState, edge: Edge) -> Result<KeyState, CommandRefusal> {
     use Edge::{Delete, Disable, Edit, Enable, Reveal, Revoke, Rotate};
     use KeyState::{Active, Disabled, Expired, Revoked};

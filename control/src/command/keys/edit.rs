@@ -1,4 +1,4 @@
-//! Changing and deleting keys.
+//! Commands that change and delete keys.
 
 use std::collections::BTreeSet;
 
@@ -25,13 +25,14 @@ pub(crate) struct EditKey {
     pub(crate) acts_as: FieldChange<String>,
     pub(crate) expires_at_ms: FieldChange<u64>,
     pub(crate) allowlist: AllowlistEdit,
-    /// `false` erases the sealed copy.
+    /// `false` deletes the sealed copy.
     pub(crate) recoverable: Option<bool>,
     /// Enable, disable or revoke.
     pub(crate) edge: Option<Edge>,
 }
 
-/// Deletes a revoked key; with the last key of a family, the limits of the family. Records of its use keep its id.
+/// Deletes a revoked key, and with the last key of a family, the limits of the family. Usage records keep the key's
+/// id.
 #[derive(Debug)]
 pub(crate) struct DeleteKey {
     pub(crate) id: String,
@@ -62,7 +63,7 @@ impl Command for EditKey {
 }
 
 impl EditKey {
-    /// The key with its new settings.
+    /// Returns the key with its new settings.
     fn settings(self, write: &Write<'_>, before: &StoredKey) -> Result<StoredKey, CommandRefusal> {
         let expires_at_ms = self.expires_at_ms.of(before.expires_at_ms);
         let after = StoredKey {
@@ -91,7 +92,7 @@ impl EditKey {
     }
 }
 
-/// The key after `edge`. Nothing is kept of a revoked one that could be revealed.
+/// Returns the key after `edge`. A revoked key keeps no sealed copy.
 fn moved(key: StoredKey, edge: Edge, now_ms: u64) -> Result<StoredKey, CommandRefusal> {
     let state = follow(key.state, edge)?.at(now_ms, key.expires_at_ms);
     Ok(StoredKey { state, recoverable: key.recoverable && state != KeyState::Revoked, ..key })
@@ -108,7 +109,7 @@ impl Command for DeleteKey {
         } else {
             Vec::new()
         };
-        // A revoked key opens nothing already.
+        // A revoked key is no longer in the snapshot.
         let touched = match quotas.as_slice() {
             [] => Touched::NOTHING,
             gone => Touched::changed(ChangedKeys {

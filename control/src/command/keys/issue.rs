@@ -1,4 +1,4 @@
-//! Making keys.
+//! Issues keys.
 
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -27,24 +27,24 @@ pub(crate) struct IssueKey {
     pub(crate) acts_as: Option<String>,
     pub(crate) expires_at_ms: Option<u64>,
     pub(crate) allowlist: AllowlistEdit,
-    /// Whether a sealed copy is kept, to be revealed later.
+    /// True to store a sealed copy of the key, which can be revealed later.
     pub(crate) recoverable: bool,
-    /// Limits of its own, which take the place of its project's defaults that count the same.
+    /// The key's limits. Each overrides a default of its project that counts the same thing.
     pub(crate) limits: Vec<KeyLimit>,
 }
 
-/// A new key, and the only place where it stands in plain.
+/// A new key, the only value that contains it in plain text.
 #[derive(Debug, Serialize)]
 pub(crate) struct Issued {
     #[serde(flatten)]
     pub(crate) shown: StoredKey,
     pub(crate) key: PlainKey,
-    /// The limits that were made with it.
+    /// The limits that were created with the key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) limits: Vec<QuotaRow>,
 }
 
-/// A key in plain, for its owner to read.
+/// A key in plain text, serialized for its owner.
 #[derive(Debug)]
 pub(crate) struct PlainKey(pub(crate) Secret<String>);
 
@@ -100,7 +100,7 @@ impl Command for IssueKey {
     }
 }
 
-/// Stores a key as `shown`, with a new secret and the beginning of it.
+/// Stores a key with the attributes of `shown`, a new secret, and the secret's prefix.
 pub(super) fn issue(write: &Write<'_>, shown: StoredKey) -> Result<Issued, CommandRefusal> {
     let key = key_of(&Secret::new(random()?));
     let shown = StoredKey { prefix: shown_part(&key), ..shown };
@@ -111,7 +111,7 @@ pub(super) fn issue(write: &Write<'_>, shown: StoredKey) -> Result<Issued, Comma
     Ok(Issued { shown, key: PlainKey(key), limits: Vec::new() })
 }
 
-/// Returns the project of a key that acts as `acts_as`; refuses a key that would open nothing.
+/// Returns the project of a key that acts as `acts_as`. Refuses a key that would grant no access.
 pub(super) fn check_place(
     write: &Write<'_>,
     project: &str,
@@ -129,7 +129,7 @@ pub(super) fn check_place(
     Ok(found)
 }
 
-/// Whether a key of `project` may stand for `principal`.
+/// Checks that a key of `project` may act as `principal`.
 pub(super) fn check_acts_as(write: &Write<'_>, project: &str, principal: &str) -> Result<(), CommandRefusal> {
     let told = |message| Err(CommandRefusal::invalid("acts_as", message));
     match principals::find(write.db, principal)? {

@@ -1,4 +1,4 @@
-//! What changes of a project key mean. Which of them a key's state allows stands in [`edges`].
+//! Commands that change project keys. [`edges`] defines which of them a key's state allows.
 
 mod edges;
 mod edit;

@@ -1,5 +1,6 @@
-//! The answer to a repeated request that made a key. What is kept of the answer does not hold the key: a copy would
-//! outlive its revocation, and exist where none may be kept. A key that may be revealed at the time is put in.
+//! The answer to a repeated request that created a key. The stored answer does not contain the key, because that copy
+//! would outlive a revocation and would exist even if no copy may be stored. The key is added on replay if it may be
+//! revealed at that time.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,12 +22,12 @@ struct ReplayedKey<'a> {
     limits: &'a [QuotaRow],
 }
 
-/// Returns the answer as it is kept.
+/// Returns the answer in its stored form, without the key.
 pub(super) fn kept(issued: &Issued) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&ReplayedKey { shown: &issued.shown, key: None, limits: &issued.limits })
 }
 
-/// Returns the answer to a repetition, and its audit record.
+/// Returns the answer to a repeated request, and its audit record.
 pub(super) fn replayed(
     write: &Write<'_>,
     kept: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Showing a key again. Whoever asks stands in the audit, whatever the answer.
+//! Reveals a key again. Every attempt is audited, whether it succeeds or not.
 
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
@@ -14,13 +14,13 @@ use crate::store::audit::AuditEntry;
 use crate::store::keys::{self, StoredKey};
 use crate::vault::SealError;
 
-/// Opens the sealed copy of a key, for an administrator or the human it stands for (AUTH-5).
+/// Opens the sealed copy of a key, for an administrator or the human that the key acts as (AUTH-5).
 #[derive(Debug)]
 pub(crate) struct Reveal {
     pub(crate) id: String,
 }
 
-/// A key in plain.
+/// A key in plain text.
 #[derive(Debug, Serialize)]
 pub(crate) struct Revealed {
     id: String,
@@ -42,7 +42,7 @@ impl Command for Reveal {
     }
 }
 
-/// Returns the key of a sealed copy, if the caller may see it.
+/// Returns the key from its sealed copy, if the caller may see it.
 pub(super) fn open(write: &Write<'_>, id: &str) -> Result<Secret<String>, CommandRefusal> {
     let key = expect(write, id, None)?;
     if !is_for(&key, &write.actor.who) {

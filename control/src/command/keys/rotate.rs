@@ -1,4 +1,4 @@
-//! Rotation: a new key takes the place of an old one, which goes on for an overlap.
+//! Rotation: a new key replaces an old one, which remains valid for an overlap.
 
 use serde_json::json;
 
@@ -11,14 +11,14 @@ use crate::store::audit::AuditEntry;
 use crate::store::ids::new_id;
 use crate::store::keys::{self, KeyState, StoredKey};
 
-/// Makes a key with the settings of another one and ends that one after an overlap.
+/// Creates a key with the settings of an existing one, and ends the existing one after an overlap.
 #[derive(Debug)]
 pub(crate) struct Rotate {
     pub(crate) id: String,
     pub(crate) if_version: Option<u64>,
-    /// How long the old key goes on; 0: it ends at once.
+    /// The time for which the old key remains valid; 0 ends it immediately.
     pub(crate) overlap_ms: u64,
-    /// When the new key ends; as the old one would have, if it is not said.
+    /// The expiry of the new key; defaults to the old key's.
     pub(crate) expires_at_ms: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Every state of a key times everything that may be done to it, and what stands in the database afterwards.
+//! Every operation in every state of a key, and the resulting rows of the database.
 
 use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
@@ -49,7 +49,7 @@ impl Keyring {
         self.office.run(self.new_key()).unwrap()
     }
 
-    /// A key in each state.
+    /// Creates a key in `state`.
     fn key_in(&self, state: &str) -> String {
         let key = id(&self.issue());
         match state {
@@ -115,7 +115,7 @@ fn rotate(key: &str, overlap_ms: u64) -> Rotate {
     Rotate { id: key.into(), if_version: None, overlap_ms, expires_at_ms: None }
 }
 
-/// The state afterwards, or a word of the advice, for each edge in turn.
+/// The resulting state, or a word of the error message, for each edge in turn.
 type Row = (&'static str, [Result<&'static str, &'static str>; 7]);
 
 const EDGES: [Edge; 7] =

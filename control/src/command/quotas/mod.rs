@@ -1,4 +1,4 @@
-//! What changes of limits mean.
+//! Commands that change limits.
 
 use serde_json::json;
 use shared::quota::{Metric, Period, Subject};
@@ -12,18 +12,18 @@ use crate::store::ids::new_id;
 use crate::store::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaRow};
 use crate::store::{keys, principals, projects};
 
-/// Creates a limit. It begins with the usage of the current window.
+/// Creates a limit. It starts with the usage of the current window.
 #[derive(Debug)]
 pub(crate) struct CreateQuota {
     pub(crate) counted: Counted,
     pub(crate) metric: Metric,
-    /// None for concurrent requests alone.
+    /// `None` only for concurrent requests.
     pub(crate) period: Option<Period>,
     pub(crate) limit: u64,
     pub(crate) enforcement: Enforcement,
 }
 
-/// Changes a limit. What was used of it stays.
+/// Changes a limit and keeps its usage.
 #[derive(Debug)]
 pub(crate) struct EditQuota {
     pub(crate) id: String,
@@ -101,7 +101,7 @@ impl Command for DeleteQuota {
     }
 }
 
-/// Returns the parts of a snapshot that hold the limits of a subject, one of which may be `gone`.
+/// Returns the parts of a snapshot that hold the limits of a subject; `gone` is the limit that was deleted.
 fn touched_by(write: &Write<'_>, subject: &Of, gone: Option<String>) -> Result<Touched, CommandRefusal> {
     Ok(match subject.kind {
         Subject::Key => Touched::changed(ChangedKeys {
@@ -118,7 +118,8 @@ fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<QuotaR
     Ok(found)
 }
 
-/// Returns `counted` with the subject that the limit binds: the family for a key. Refuses names that are not there.
+/// Returns `counted` with the subject that the limit applies to, which is the family for a key. Rejects names that do
+/// not exist.
 fn known(write: &Write<'_>, counted: Counted) -> Result<Counted, CommandRefusal> {
     let Of { kind, id } = &counted.subject;
     let found = match kind {
@@ -136,7 +137,7 @@ fn known(write: &Write<'_>, counted: Counted) -> Result<Counted, CommandRefusal>
     Ok(Counted { subject: Of { kind: *kind, id: found }, ..counted })
 }
 
-/// Refuses a model or an endpoint that is not there. `place` goes before the name of the parameter at fault.
+/// Rejects a model or an endpoint that does not exist. `place` is the prefix of the invalid parameter's name.
 fn check_names(
     write: &Write<'_>,
     model: Option<&str>,
@@ -155,7 +156,7 @@ fn check_names(
     }
 }
 
-/// Refuses limits of keys that name a model or an endpoint that is not there.
+/// Rejects limits of keys that name a model or an endpoint that does not exist.
 pub(super) fn check_key_limits(
     write: &Write<'_>,
     field: &str,
@@ -166,7 +167,7 @@ pub(super) fn check_key_limits(
     })
 }
 
-/// Sets the limits of a key that is being made and has used nothing.
+/// Creates the limits of a new key, which has no usage.
 pub(super) fn create_of_key(
     write: &Write<'_>,
     family: &str,
@@ -198,7 +199,7 @@ pub(super) fn delete_of(write: &Write<'_>, subject: &Of) -> Result<Vec<QuotaRow>
     Ok(rows)
 }
 
-/// Two limits on the same thing in the same time would only be hard to read.
+/// Refuses a second limit on the same thing in the same window, which would only confuse readers.
 fn check_twin(write: &Write<'_>, row: &QuotaRow) -> Result<(), CommandRefusal> {
     let Some(twin) = quotas::twin(write.db, row)? else { return Ok(()) };
     Err(CommandRefusal::conflict(format!(

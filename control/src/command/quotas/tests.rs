@@ -1,4 +1,4 @@
-//! Limits and their subjects: the limits of a key bind its family, and none goes without a word in the audit.
+//! Limits and their subjects: a key's limits apply to its family, and every deleted limit is audited.
 
 use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
@@ -65,26 +65,26 @@ impl Desk {
         self.office.run(limit(kind, id, Period::Month)).unwrap()
     }
 
-    /// The ids of the limits that the list shows for a key.
+    /// Returns the ids of the limits listed for a key.
     fn listed(&self, key: &str) -> Vec<String> {
         let of_key = QuotaFilter { kind: Some(Subject::Key), id: Some(key.into()) };
         quotas::page(&self.office.db, &of_key, "", 100).unwrap().into_iter().map(|row| row.id).collect()
     }
 
-    /// The ids of the limits that bind a key's requests.
+    /// Returns the ids of the limits that apply to a key's requests.
     fn binding(&self, key: &str) -> Vec<String> {
         let rules = Rules::load(&self.office.db).unwrap();
         rules.of([(Subject::Key, key)]).map(|row| row.id.clone()).collect()
     }
 
-    /// The `before` of the last audit record.
+    /// Returns the `before` field of the last audit record.
     fn before(&self) -> Value {
         let sql = "SELECT detail FROM audit ORDER BY id DESC LIMIT 1";
         let detail: String = self.office.db.query_row(sql, [], |row| row.get(0)).unwrap();
         serde_json::from_str::<Value>(&detail).unwrap()["before"].take()
     }
 
-    /// Stores the sums of an exchange of `key` in this hour, and in its day.
+    /// Stores the hourly and the daily sums of an exchange of `key`.
     fn used(&self, key: &str) {
         let hour = self.office.now_ms.get() / 3_600_000;
         for (table, hour) in [("usage_hour", hour), ("usage_day", hour - hour % 24)] {
