@@ -223,7 +223,7 @@ struct Rooms {
     administrators: Arc<Semaphore>,
     /// Requests for public paths: the files of the console.
     strangers: Arc<Semaphore>,
-    /// Requests of project keys about themselves; these queue for a slot.
+    /// Requests of key holders about their own keys; these queue for a slot.
     holders: Arc<Semaphore>,
     /// Bodies that are being received.
     bodies: Arc<Semaphore>,
@@ -303,7 +303,7 @@ impl ControlDoor {
         answer.await.map_err(|_| told(STOPPING))
     }
 
-    /// Reports a request that failed authentication or authorization to the audit.
+    /// Reports a request that failed authentication, authorization or rate limiting to the audit.
     fn tell(&self, error: &ApiError, head: &Head, peer: SocketAddr) {
         if let Some(reason) = error.refusal() {
             let route = api::route_name(&head.method, head.uri.path());
