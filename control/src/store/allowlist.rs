@@ -1,5 +1,5 @@
-//! The columns `models`, `endpoints` and `routes` of the tables `projects` and `keys`: JSON arrays, NULL where
-//! the list says nothing.
+//! The columns `models`, `endpoints` and `routes` of the tables `projects` and `keys`. Each is a JSON array, or NULL if
+//! that list does not restrict anything.
 
 use rusqlite::types::Type;
 use rusqlite::{Row, Statement};
@@ -7,24 +7,24 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use shared::access::Allowlist;
 
-/// The allowlist in a row.
+/// Reads the allowlist from a row, finding the columns by name.
 pub(crate) fn of(row: &Row<'_>) -> rusqlite::Result<Allowlist> {
     at(row, &places(row.as_ref())?)
 }
 
-/// Where a statement has the three columns, for whoever reads many rows.
+/// Returns the positions of the three columns in a statement, for reading many rows.
 pub(crate) fn places(statement: &Statement<'_>) -> rusqlite::Result<[usize; 3]> {
     let place = |column| statement.column_index(column);
     Ok([place("models")?, place("endpoints")?, place("routes")?])
 }
 
-/// The allowlist in a row of a statement with these places.
+/// Reads the allowlist from a row of a statement with these column positions.
 pub(crate) fn at(row: &Row<'_>, places: &[usize; 3]) -> rusqlite::Result<Allowlist> {
     let [models, endpoints, routes] = *places;
     Ok(Allowlist { models: list(row, models)?, endpoints: list(row, endpoints)?, routes: list(row, routes)? })
 }
 
-/// The same for the three columns, in this order.
+/// Returns the values of the three columns, in this order.
 pub(crate) fn columns(allowlist: &Allowlist) -> rusqlite::Result<[Option<String>; 3]> {
     Ok([
         text(allowlist.models.as_ref())?,

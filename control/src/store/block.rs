@@ -1,4 +1,4 @@
-//! A row of the table `usage`: some exchanges, packed.
+//! A row of the table `usage`: a number of packed exchanges.
 //!
 //! ```text
 //!  rows      length, record; length, record; ...   see store/record.rs
@@ -15,7 +15,7 @@ use super::more;
 use super::record::{FIRST_NAMES, Record, RecordName, TEXTS, Texts, Trace};
 use super::varint;
 
-/// A row of the table that is being filled.
+/// The row of the table that is being filled.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     pub(crate) first_ms: u64,
@@ -24,18 +24,18 @@ pub(crate) struct Block {
     pub(crate) requests: Vec<u8>,
     pub(crate) rows: Vec<u8>,
     names: BlockNames,
-    /// What the record before was read of as names, all of them still where they were found last.
+    /// The encoded names of the previous record, if the `last` places are still those of its names.
     names_read: Vec<u8>,
     record: Vec<u8>,
 }
 
-/// The texts of a block.
+/// The distinct texts of a block.
 #[derive(Debug, Default)]
 pub(crate) struct BlockNames {
     pub(crate) packed: Vec<u8>,
     texts: Vec<Box<str>>,
     places: HashMap<Box<str>, u32>,
-    /// Where each of a record's texts was found last; mostly it is there again.
+    /// The last place of each of a record's texts. The next record usually has the same texts.
     last: [u32; TEXTS],
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Pushed {
     pub(crate) lost: Vec<LostAt>,
 }
 
-/// A failed attempt that used something, and the places of its provider and model.
+/// The consumption of a failed attempt, and the places of its provider and model.
 #[derive(Debug)]
 pub(crate) struct LostAt {
     pub(crate) provider: u32,
@@ -55,7 +55,7 @@ pub(crate) struct LostAt {
 }
 
 impl BlockNames {
-    /// The place of `text`, which is the record's text number `at`.
+    /// Returns the place of `text`, which is the record's text number `at`. Adds the text if it is new.
     fn place(&mut self, at: usize, text: &str) -> u32 {
         let last = self.last_place(at);
         if self.get(last) == text {
@@ -81,7 +81,7 @@ impl BlockNames {
         place
     }
 
-    /// The text at a place.
+    /// Returns the text at a place.
     pub(crate) fn get(&self, place: u32) -> &str {
         let at = usize::try_from(place).ok().and_then(|place| place.checked_sub(1));
         at.and_then(|at| self.texts.get(at)).map_or("", |text| text)
@@ -120,7 +120,8 @@ impl Block {
         }
         let lost = more::lost(&record.lost).filter_map(|(place, lost)| {
             let step = { trace }.nth(place)?;
-            // As texts of a step: the next record may rely on where those of this one were found last.
+            // Adds them as texts of a step, which keeps the last places of the exchange's own names for the next
+            // record.
             let provider = names.place(STEP_PROVIDER, step.provider);
             Some(LostAt { provider, model: names.place(STEP_MODEL, step.model), lost })
         });
@@ -139,7 +140,7 @@ impl Block {
         &self.names
     }
 
-    /// Makes it empty; keeps its memory.
+    /// Clears the block but keeps its memory.
     pub(crate) fn clear(&mut self) {
         (self.first_ms, self.last_ms, self.exchanges) = (0, 0, 0);
         self.requests.clear();
@@ -153,7 +154,7 @@ impl Block {
 const STEP_PROVIDER: usize = RecordName::COUNT;
 const STEP_MODEL: usize = RecordName::COUNT + 1;
 
-/// What stands for a request id in `requests`.
+/// Returns the hash that represents a request id in `requests`.
 pub(crate) fn request_hash(request_id: &str) -> u32 {
     digest(0, request_id.as_bytes())
 }
@@ -163,13 +164,13 @@ pub(crate) fn may_hold(requests: &[u8], hash: u32) -> bool {
     requests.as_chunks::<4>().0.contains(&hash.to_le_bytes())
 }
 
-/// The texts of a block that was read.
+/// Parses the texts of a stored block.
 pub(crate) fn names(packed: &[u8]) -> Vec<&str> {
     let mut rest = packed;
     std::iter::from_fn(|| varint::take_text(&mut rest)).collect()
 }
 
-/// The exchanges of a block that was read, in the order in which they ended. One that cannot be read is `None`.
+/// Parses the exchanges of a stored block, in the order in which they ended. Yields `None` for an unreadable one.
 pub(crate) fn rows<'a>(
     packed: &'a [u8],
     names: &'a [&'a str],
@@ -177,13 +178,13 @@ pub(crate) fn rows<'a>(
     pieces(packed).map(|bytes| record(bytes, names))
 }
 
-/// Returns the bytes of each exchange of a block that was read.
+/// Returns the bytes of each exchange of a stored block.
 pub(crate) fn pieces(packed: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = packed;
     std::iter::from_fn(move || varint::take_bytes(&mut rest))
 }
 
-/// Reads one of the [`pieces`] of a block with these names.
+/// Parses one of the [`pieces`] of a block with these names.
 pub(crate) fn record<'a>(bytes: &'a [u8], names: &'a [&'a str]) -> Option<(Record<'a>, Trace<'a>)> {
     Record::take(bytes, Texts::Listed(names))
 }
@@ -193,7 +194,7 @@ mod tests {
     use super::super::record::RecordStep;
     use super::*;
 
-    /// A record as the journal holds it.
+    /// Returns a record in the encoding of the journal.
     fn journaled(names: [&str; RecordName::COUNT]) -> Vec<u8> {
         let (started_at_ms, duration_us, status) = (1_700_000_000_000, 1, 200);
         let record =

@@ -1,5 +1,5 @@
-//! The buckets of a report: hours, days, weeks and months as a time zone counts them. Buckets follow each other
-//! without a gap, so that every moment is in exactly one.
+//! The buckets of a report: hours, days, weeks and months in a time zone. Buckets are contiguous, so every moment is in
+//! exactly one.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -12,24 +12,24 @@ use super::rollup::{DAY_HOURS, HOUR_MS};
 pub(crate) enum BucketLength {
     Hour,
     Day,
-    /// From Monday on (ISO 8601).
+    /// Starts on Monday (ISO 8601).
     Week,
     Month,
 }
 
-/// How the time of a report is cut.
+/// The division of a report's time into buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Calendar {
-    /// `None` for one bucket over the whole time.
+    /// `None` means one bucket over the whole time.
     pub(crate) bucket: Option<BucketLength>,
     pub(crate) zone: TimeZone,
 }
 
-/// A time, in milliseconds since the Unix epoch.
+/// A span of time, in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start_ms: u64,
-    /// The first moment after it.
+    /// The first moment after the span.
     pub(crate) end_ms: u64,
 }
 
@@ -42,12 +42,12 @@ impl Span {
 }
 
 impl Calendar {
-    /// One bucket over the whole time.
+    /// Returns a calendar with one bucket over the whole time.
     pub(crate) fn whole() -> Self {
         Self { bucket: None, zone: TimeZone::UTC }
     }
 
-    /// True if every bucket but hours begins and ends where days of UTC do.
+    /// True if the zone is UTC: all buckets except hours then start and end with days of UTC.
     pub(crate) fn is_utc(&self) -> bool {
         self.zone == TimeZone::UTC
     }
@@ -69,7 +69,7 @@ impl Calendar {
         }
     }
 
-    /// The hour of the local clock around a moment; shorter where the clock is set meanwhile.
+    /// Returns the hour of the local clock around a moment; shorter if the clock is changed within it.
     fn hour(&self, at_ms: u64) -> Option<Span> {
         let at = Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()?;
         let hour_ms = i64::try_from(HOUR_MS).ok()?;
@@ -98,14 +98,14 @@ impl Calendar {
         Some(Span { start_ms: self.midnight(first)?, end_ms: self.midnight(next)? })
     }
 
-    /// The first moment of a day; of a day that the zone skips, the first moment after it.
+    /// Returns the first moment of a day; for a day that the zone skips, the first moment after it.
     fn midnight(&self, date: Date) -> Option<u64> {
         let zoned = date.to_zoned(self.zone.clone()).ok()?;
         let start = if zoned.date() == date { zoned.start_of_day().ok()? } else { zoned };
         Some(u64::try_from(start.timestamp().as_millisecond()).unwrap_or(0))
     }
 
-    /// Writes the first moment of a bucket as the zone's clocks show it (RFC 3339).
+    /// Formats the first moment of a bucket in the zone's local time (RFC 3339).
     pub(crate) fn shown(&self, at_ms: u64) -> Option<String> {
         let at = Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()?;
         Some(if self.is_utc() {
@@ -128,16 +128,16 @@ mod tests {
         Calendar { bucket: Some(bucket), zone: TimeZone::get(zone).unwrap() }
     }
 
-    /// Zone, bucket, a moment, and where its bucket begins and ends.
+    /// Zone, bucket length, a moment, and the start and end of its bucket.
     type Row = (&'static str, BucketLength, &'static str, &'static str, &'static str);
 
     #[rustfmt::skip]
     const ROWS: &[Row] = &[
         ("UTC", BucketLength::Month, "2028-02-29T23:00:00Z", "2028-02-01T00:00:00Z", "2028-03-01T00:00:00Z"),
         ("UTC", BucketLength::Week, "2026-11-22T12:00:00Z", "2026-11-16T00:00:00Z", "2026-11-23T00:00:00Z"),
-        // 25 hours: summer time ends.
+        // 25 hours: daylight saving time ends.
         ("Europe/Berlin", BucketLength::Day, "2026-10-25T12:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"),
-        // 23 hours: it begins.
+        // 23 hours: daylight saving time starts.
         ("Europe/Berlin", BucketLength::Day, "2026-03-29T12:00:00Z", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"),
         ("Europe/Berlin", BucketLength::Month, "2026-03-01T00:00:00Z", "2026-02-28T23:00:00Z", "2026-03-31T22:00:00Z"),
         ("Europe/Berlin", BucketLength::Hour, "2026-10-25T01:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"),
@@ -148,7 +148,7 @@ mod tests {
         ("Australia/Lord_Howe", BucketLength::Hour, "2026-04-04T15:10:00Z", "2026-04-04T15:00:00Z", "2026-04-04T15:30:00Z"),
         // The clock goes from 23:59:59 to 01:00.
         ("America/Santiago", BucketLength::Day, "2026-09-06T12:00:00Z", "2026-09-06T04:00:00Z", "2026-09-07T03:00:00Z"),
-        // There was no 30 December.
+        // The zone skipped 30 December.
         ("Pacific/Apia", BucketLength::Day, "2011-12-30T09:00:00Z", "2011-12-29T10:00:00Z", "2011-12-30T10:00:00Z"),
     ];
 

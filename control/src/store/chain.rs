@@ -1,9 +1,9 @@
-//! The chain of the audit. Each row holds a MAC over itself and the MAC of the row before, ids have no gaps, and
-//! both ends of the chain are sealed in the vault: a row that is changed, removed or put in is found, also at
-//! the ends.
+//! The hash chain of the audit. Each row contains a MAC over itself and the MAC of the previous row, ids have no gaps,
+//! and both ends of the chain are sealed in the vault. Verification therefore detects a row that was changed, removed
+//! or inserted, also at the ends.
 //!
-//! What it cannot show: that the whole database was replaced by an older copy of itself, and anything that was
-//! done by somebody who holds the encryption key.
+//! It cannot detect that the whole database was replaced by an older copy of itself, nor any change by a holder of the
+//! encryption key.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use super::vault as rows;
 use crate::vault::{SealPlace, VaultKeys};
 
-/// A row's place in the chain; before the first row there is [`ChainLink::START`].
+/// The position of a row in the chain. [`ChainLink::START`] precedes the first row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChainLink {
     pub(super) id: i64,
@@ -25,14 +25,14 @@ impl ChainLink {
     const START: Self = Self { id: 0, mac: [0; MAC_BYTES] };
 }
 
-/// Both ends: the row before the first that is kept, and the last one.
+/// Both ends: the row before the first one that is kept, and the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ends {
     pub(super) before_first: ChainLink,
     pub(super) last: ChainLink,
 }
 
-/// Marks where the chain of a new database, or of one from before there was an audit, begins.
+/// Seals the ends of an empty chain, in a new database or one from before the audit existed.
 pub(crate) fn begin(tx: &Connection, keys: &VaultKeys, now_ms: u64) -> rusqlite::Result<()> {
     if rows::sealed(tx, ENDS)?.is_some() {
         return Ok(());
@@ -41,7 +41,7 @@ pub(crate) fn begin(tx: &Connection, keys: &VaultKeys, now_ms: u64) -> rusqlite:
     rows::insert(tx, ENDS, &sealed, now_ms)
 }
 
-/// The ends as they were sealed; `None` if somebody has changed or removed them.
+/// Returns the sealed ends; `None` if they were changed or removed.
 pub(super) fn ends(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Option<Ends>> {
     let Some(sealed) = rows::sealed(db, ENDS)? else { return Ok(None) };
     let Ok(plain) = keys.open(&place(), &sealed) else { return Ok(None) };
@@ -56,7 +56,7 @@ pub(super) fn set_ends(tx: &Connection, keys: &VaultKeys, ends: Ends) -> rusqlit
     rows::replace(tx, ENDS, &seal(keys, ends)?)
 }
 
-/// The newest row as it stands in the table.
+/// Returns the newest row, unverified.
 pub(super) fn newest(db: &Connection) -> rusqlite::Result<ChainLink> {
     let link = db.prepare_cached(NEWEST)?.query_row([], |row| {
         let mac: Vec<u8> = row.get("mac")?;
@@ -90,7 +90,7 @@ fn place() -> SealPlace<'static> {
     SealPlace { table: "vault", column: "sealed", id: ENDS }
 }
 
-/// What a row is signed with.
+/// The key that signs rows.
 #[derive(Debug)]
 pub(super) struct ChainSigner(hmac::Key);
 
@@ -99,8 +99,8 @@ impl ChainSigner {
         Self(keys.derived("audit chain"))
     }
 
-    /// The MAC of a row, whose `texts` are in the order of [`TEXTS`]. Every field has its length before it, so
-    /// that no two rows read alike.
+    /// Returns the MAC of a row, whose `texts` are in the order of [`TEXTS`]. Every field is prefixed with its length,
+    /// so that two different rows never encode to the same bytes.
     pub(super) fn sign(
         &self,
         before: &ChainLink,
@@ -124,25 +124,25 @@ impl ChainSigner {
     }
 }
 
-/// A chain that holds.
+/// The result of verifying an intact chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainHolds {
-    /// How many rows it has.
+    /// The number of rows.
     pub rows: i64,
-    /// The id of its last row; 0 if there was never one.
+    /// The id of the last row; 0 if there never was one.
     pub last_id: i64,
 }
 
-/// The first thing that is wrong with a chain.
+/// The first fault found in a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainBroken {
-    /// The row is not as it was written.
+    /// The row with this id was changed.
     Changed(i64),
-    /// The rows from the first to the second id are gone.
+    /// The rows from the first to the second id are missing.
     Missing(i64, i64),
-    /// The row was never written.
+    /// The row with this id was inserted.
     PutIn(i64),
-    /// The sealed ends of the chain are gone or not as they were written.
+    /// The sealed ends of the chain are missing or were changed.
     Ends,
 }
 
@@ -158,7 +158,7 @@ impl fmt::Display for ChainBroken {
     }
 }
 
-/// Walks the chain from its first row to its last, in constant memory, and stops at the first fault.
+/// Verifies the chain from its first row to its last, in constant memory, and stops at the first fault.
 pub(crate) fn verify(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Result<ChainHolds, ChainBroken>> {
     let Some(ends) = ends(db, keys)? else { return Ok(Err(ChainBroken::Ends)) };
     let signer = ChainSigner::new(keys);
@@ -231,7 +231,7 @@ fn next(
     Ok(if mac == stored { Ok(ChainLink { id, mac }) } else { Err(ChainBroken::Changed(id)) })
 }
 
-/// The bytes of a text or blob, whatever they are: damage is a finding, not an error.
+/// Returns the bytes of a text or blob without checking them: damage is a finding, not an error.
 fn bytes(value: ValueRef<'_>) -> Option<&[u8]> {
     match value {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(bytes),
@@ -239,7 +239,7 @@ fn bytes(value: ValueRef<'_>) -> Option<&[u8]> {
     }
 }
 
-/// The columns that hold text, in the order in which they are signed.
+/// The columns that contain text, in the order in which they are signed.
 pub(super) const TEXTS: [&str; 8] =
     ["actor", "action", "object_kind", "object_id", "outcome", "address", "request_id", "detail"];
 

@@ -1,6 +1,6 @@
-//! Moves what is in the write-ahead log into the database, on a connection and a thread of its own: the commits of
-//! the writer thread, and all that wait for them, need not wait for that. Only a log that grows faster than it is
-//! moved is moved by the commit that finds it too long (`store/open.rs`).
+//! Moves the write-ahead log into the database, on a separate connection and thread. The commits of the writer thread,
+//! and everything that waits for them, need not wait for it. If the log grows faster than it is moved, the commit that
+//! finds it too long moves it (`store/open.rs`).
 
 use std::io;
 use std::thread::JoinHandle;
@@ -12,7 +12,7 @@ use shared::alarm::Alarm;
 
 use super::files::Files;
 
-/// The thread's handle.
+/// A handle to the checkpoint thread.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     go_on: Sender<()>,
@@ -50,7 +50,8 @@ fn run(files: &Files, end: &Receiver<()>) {
     }
 }
 
-/// Moves what no reader needs where it is; waits for nobody. With nothing to move it costs next to nothing.
+/// Moves the pages that no reader still needs in the log, without waiting for readers or writers. Costs almost nothing
+/// if there are none.
 fn checkpoint(db: &mut Option<Connection>, files: &Files) -> rusqlite::Result<()> {
     let db = match db {
         Some(db) => db,

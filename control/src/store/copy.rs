@@ -1,4 +1,4 @@
-//! Copies of the databases: made while others write, and found whole.
+//! Copies of the databases: made while other connections write, and verified.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,21 +13,22 @@ use super::files::{Files, MAIN, has_usage_apart, is_apart};
 use super::migrate;
 use super::open::connect_reader;
 
-/// The databases of a state as they are at one moment. Who writes to them goes on.
+/// A consistent view of all databases of a state at one moment. Writers are not blocked.
 #[derive(Debug)]
 pub(crate) struct Moment {
-    /// In a transaction from the beginning.
+    /// A connection with an open read transaction.
     db: Connection,
 }
 
 impl Moment {
-    /// The state in `dir` now. Two files are of one moment when nothing is on its way from one to the other; if
-    /// that does not come, quotas have counted what is in none of them, or will when the state is opened.
+    /// Opens a view of the state in `dir`. The two files are of one moment if no due amount is on its way from one to
+    /// the other. If that does not occur within the tries, quotas may include usage that is in neither file, or will
+    /// receive it when the state is opened.
     pub(crate) fn of(dir: &Path) -> rusqlite::Result<Self> {
         Self::of_after(dir, || thread::park_timeout(BETWEEN_TRIES))
     }
 
-    /// As [`Self::of`]; `wait` is called after each try that found something on its way.
+    /// Same as [`Self::of`]; calls `wait` after each try that found an amount on its way.
     pub(super) fn of_after(dir: &Path, mut wait: impl FnMut()) -> rusqlite::Result<Self> {
         let mut tries = 0;
         loop {
@@ -38,7 +39,7 @@ impl Moment {
             let db = files.reader()?;
             db.execute_batch(BEGIN)?;
             let is_settled = files.usage.is_none() || dues::is_settled(&db)?;
-            // A start may just have moved the usage.
+            // The start of a gateway may just have moved the usage.
             if is_apart(&db)? == apart && (is_settled || tries >= TRIES_MAX) {
                 return Ok(Self { db });
             }
@@ -46,7 +47,7 @@ impl Moment {
         }
     }
 
-    /// Whether there is a `usage.db` that belongs to it.
+    /// True if the state has a `usage.db`.
     pub(crate) fn has_usage_apart(&self) -> bool {
         has_usage_apart(&self.db)
     }
@@ -63,13 +64,13 @@ impl Moment {
             }
         }
         drop(backup);
-        // One file, with nothing beside it.
+        // Makes the copy a single file, without a write-ahead log beside it.
         target.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(()))?;
         target.close().map_err(|(_, error)| error)
     }
 }
 
-/// The version of a copy, and how many rows each of its tables has.
+/// Returns the schema version of a copy, and the number of rows in each of its tables.
 pub(crate) fn describe(path: &Path) -> rusqlite::Result<(i64, BTreeMap<String, u64>)> {
     let db = connect_reader(path)?;
     let mut statement = db.prepare(TABLES)?;
@@ -84,8 +85,8 @@ pub(crate) fn describe(path: &Path) -> rusqlite::Result<(i64, BTreeMap<String, u
     Ok((migrate::version(&db)?, rows))
 }
 
-/// Whether the copy at `path` is whole and the database with this id, of a version that this release can open; its
-/// version, or what is wrong.
+/// Checks that the copy at `path` is an intact database with this application id and of a version that this release can
+/// open. Returns its version, or a description of the fault.
 pub(crate) fn inspect(path: &Path, application_id: i32) -> Result<i64, String> {
     let look = || {
         let db = connect_reader(path)?;
@@ -108,7 +109,7 @@ pub(crate) fn inspect(path: &Path, application_id: i32) -> Result<i64, String> {
 }
 
 const PAGES_A_STEP: std::ffi::c_int = 128;
-/// Half a second at most: what is due is counted at once, unless that fails.
+/// Half a second at most: due amounts are delivered at once, unless that fails.
 const TRIES_MAX: u32 = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 const BEGIN: &str = "BEGIN";

@@ -1,4 +1,4 @@
-//! The table `credentials`: keys that provider instances of the configuration file sign in with.
+//! The table `credentials`: API keys of the provider instances in the configuration file.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use shared::secret::Secret;
 
 use crate::vault::{SealError, SealPlace, VaultKeys};
 
-/// Where the key of `provider` is sealed.
+/// The seal place of the key of `provider`.
 fn place(provider: &str) -> SealPlace<'_> {
     SealPlace { table: "credentials", column: "sealed", id: provider }
 }
 
-/// Every key by the id of its provider instance. One that does not open is left out, and the log says so.
+/// Returns all keys by provider instance. Skips and logs a key that does not open.
 pub(crate) fn all(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<HashMap<String, Secret<String>>> {
     let mut found = HashMap::new();
     let mut statement = db.prepare(ALL)?;
@@ -30,7 +30,7 @@ pub(crate) fn all(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<HashMap
     Ok(found)
 }
 
-/// The key of `provider`; none too where it does not open.
+/// Returns the key of `provider`; `None` also if it does not open.
 pub(crate) fn find(
     db: &Connection,
     keys: &VaultKeys,
@@ -40,7 +40,7 @@ pub(crate) fn find(
     Ok(sealed.and_then(|sealed| opened(keys, provider, &sealed).ok()))
 }
 
-/// Seals `key` as the key of `provider`, in the place of an earlier one.
+/// Seals and stores `key` as the key of `provider`, replacing an earlier one.
 pub(crate) fn put(
     db: &Connection,
     keys: &VaultKeys,

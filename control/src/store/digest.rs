@@ -1,6 +1,6 @@
-//! Quick digests that find accidents, not adversaries.
+//! Fast digests that detect accidental changes, not deliberate ones.
 
-/// A digest of `bytes`, different for each `seed`: eight bytes a step.
+/// Returns a digest of `bytes`, different for each `seed`. Processes eight bytes per step.
 pub(crate) fn digest(seed: u64, bytes: &[u8]) -> u32 {
     let (words, tail) = bytes.as_chunks();
     let mut state = begun(seed, bytes);
@@ -10,12 +10,13 @@ pub(crate) fn digest(seed: u64, bytes: &[u8]) -> u32 {
     ended(state)
 }
 
-/// Another one, of sixteen bytes a step: each waits for the one before, so half of them is half of the time.
+/// Returns a different digest, which processes sixteen bytes per step: each step depends on the previous one, so half
+/// the steps take half the time.
 pub(crate) fn wide_digest(seed: u64, bytes: &[u8]) -> u32 {
     ended(wide_state(seed, bytes))
 }
 
-/// The same, longer.
+/// Same as `wide_digest`, but returns 64 bits.
 pub(crate) fn long_digest(seed: u64, bytes: &[u8]) -> u64 {
     mix(wide_state(seed, bytes))
 }
@@ -35,7 +36,7 @@ fn begun(seed: u64, bytes: &[u8]) -> u64 {
     (seed ^ FACTOR).wrapping_add(length)
 }
 
-/// The last bytes, and zeros after them.
+/// Returns the last bytes, padded with zeros.
 fn padded<const N: usize>(tail: &[u8]) -> [u8; N] {
     let mut last = [0; N];
     for (to, from) in last.iter_mut().zip(tail) {
@@ -44,7 +45,7 @@ fn padded<const N: usize>(tail: &[u8]) -> [u8; N] {
     last
 }
 
-/// The upper half, which depends on every bit.
+/// Returns the upper half of the mixed state, which depends on every bit.
 fn ended(state: u64) -> u32 {
     u32::try_from(mix(state) >> 32).unwrap_or_default()
 }
@@ -53,7 +54,7 @@ fn mix(word: u64) -> u64 {
     fold(word ^ SALT, FACTOR)
 }
 
-/// The two halves of a 128-bit product, folded.
+/// Returns the exclusive or of the two halves of the 128-bit product.
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
     low(product) ^ high(product)
@@ -91,7 +92,7 @@ mod tests {
         }
     }
 
-    /// They stand in files and rows that later releases read.
+    /// Files and rows that later releases read contain these digests.
     #[test]
     fn digests_stay_what_they_are() {
         let bytes: Vec<u8> = (0..=99).collect();

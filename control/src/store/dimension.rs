@@ -1,14 +1,14 @@
-//! What reports are grouped by. Sums know the columns of their tables; the tags and the end user of an exchange are in
-//! its record alone, because clients may name any number of them.
+//! The dimensions of reports. The sums have one column per `Column`; tags and end users of an exchange are only in its
+//! record, because clients may use any number of different ones.
 
 use super::record::{Record, RecordName};
 use super::requests::Column;
 
-/// What a report is grouped by.
+/// A dimension that a report is grouped by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Dimension {
     Column(Column),
-    /// The tag of this name.
+    /// The tag with this name.
     Tag(String),
     EndUser,
 }
@@ -23,7 +23,7 @@ impl Dimension {
         }
     }
 
-    /// The column of the sums, if they have one.
+    /// The column of the sums; `None` if they have none for this dimension.
     pub(crate) fn column(&self) -> Option<Column> {
         match self {
             Self::Column(column) => Some(*column),
@@ -31,7 +31,7 @@ impl Dimension {
         }
     }
 
-    /// Returns what an exchange has of it; empty where it has nothing.
+    /// Returns the exchange's value; empty if it has none.
     pub(crate) fn of<'a>(&self, record: &Record<'a>) -> &'a str {
         match self {
             Self::Column(column) => column.of(record),
@@ -41,12 +41,12 @@ impl Dimension {
     }
 }
 
-/// Conditions on what only records know.
+/// Conditions on values that only records contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
-    /// Each of these tags, by name and value.
+    /// Names and values of tags, all of which must match.
     pub(crate) tags: Vec<(String, String)>,
-    /// One of these end users.
+    /// End users, one of which must match.
     pub(crate) end_users: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl Marks {
         self.has_tags(record.name(RecordName::Tags)) && self.has_end_user(record.name(RecordName::EndUser))
     }
 
-    /// True if a block with these names may hold an exchange that meets them.
+    /// True if a block with these names may contain an exchange that meets the conditions.
     pub(crate) fn may_fit(&self, names: &[&str]) -> bool {
         let any = |is_it: &dyn Fn(&str) -> bool| names.iter().any(|name| is_it(name));
         (self.tags.is_empty() || any(&|name| self.has_tags(name)))
@@ -76,7 +76,7 @@ impl Marks {
     }
 }
 
-/// Returns every tag of `job=7,team=a`.
+/// Parses tags in the form `job=7,team=a`.
 pub(crate) fn tags(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split(',').filter_map(|tag| tag.split_once('='))
 }
@@ -85,7 +85,7 @@ fn tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     tags(text).find(|(known, _)| *known == name).map(|(_, value)| value)
 }
 
-/// Before the name of a tag in [`Dimension::name`].
+/// The prefix of a tag in [`Dimension::name`].
 pub(crate) const TAG: &str = "tag:";
 /// The name of [`Dimension::EndUser`].
 pub(crate) const END_USER: &str = "end_user";

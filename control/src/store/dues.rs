@@ -1,14 +1,14 @@
-//! What recorded exchanges mean for `gateway.db`: used quota, and when keys were used. Where usage is in the same
-//! file it is written at once. Where it is in `usage.db` it is due: the transaction that stores the exchanges puts
-//! it into `usage_due`, and one of `gateway.db` alone counts it there and notes the last row that it has taken. So
-//! each row counts once, whenever the process or the machine ends between the two.
+//! The effects of recorded exchanges on `gateway.db`: used quota, and the times when keys were used. If usage is in the
+//! same file, they are written at once. If it is in `usage.db`, they become due: the transaction that stores the
+//! exchanges adds them to `usage_due`, and a later transaction of `gateway.db` alone applies them and records the last
+//! row that it has applied. Each row therefore counts once, even if the process or the machine ends between the two.
 
 use rusqlite::{Connection, TransactionBehavior, named_params};
 
 use super::files::has_usage_apart;
 use super::{keys, quotas};
 
-/// So much of a quota was used in the window that began at `start_ms`. Runs in the transaction that stores the
+/// Adds `amount` to the used quota of the window that began at `start_ms`. Runs in the transaction that stores the
 /// usage.
 pub(crate) fn quota_used(tx: &Connection, quota: &str, start_ms: u64, amount: u64) -> rusqlite::Result<()> {
     if !has_usage_apart(tx) {
@@ -18,8 +18,8 @@ pub(crate) fn quota_used(tx: &Connection, quota: &str, start_ms: u64, amount: u6
     put(tx, named_params! {":quota": quota, ":key": None::<&str>, ":at": start_ms, ":amount": amount})
 }
 
-/// What was used of a quota in the window that began at `start_ms` was more or less by `change`. Runs in the transaction
-/// that changes the usage.
+/// Changes the used quota of the window that began at `start_ms` by `change`. Runs in the transaction that changes the
+/// usage.
 pub(crate) fn quota_corrected(
     tx: &Connection,
     quota: &str,
@@ -32,7 +32,7 @@ pub(crate) fn quota_corrected(
     put(tx, named_params! {":quota": quota, ":key": None::<&str>, ":at": start_ms, ":amount": change})
 }
 
-/// A key was used in this hour. Runs in the transaction that stores the usage.
+/// Records that a key was used in this hour. Runs in the transaction that stores the usage.
 pub(crate) fn key_used(tx: &Connection, key: &str, hour: u64) -> rusqlite::Result<()> {
     if !has_usage_apart(tx) {
         return keys::mark_used(tx, key, hour);
@@ -49,7 +49,7 @@ fn put(tx: &Connection, values: &[(&str, &dyn rusqlite::ToSql)]) -> rusqlite::Re
     Ok(())
 }
 
-/// Counts what is due, in a transaction of its own.
+/// Applies the due rows, in a separate transaction.
 pub(crate) fn deliver(db: &mut Connection) -> rusqlite::Result<()> {
     if !has_usage_apart(db) || !db.prepare_cached(WAITING)?.exists([])? {
         return Ok(());
@@ -76,22 +76,22 @@ pub(crate) fn deliver(db: &mut Connection) -> rusqlite::Result<()> {
     tx.commit()
 }
 
-/// Whether what a connection sees of the two files is of one moment: all is counted that is due, and no more.
+/// True if the two files, as seen by this connection, are of one moment: every due row is applied, and no others are.
 pub(crate) fn is_settled(db: &Connection) -> rusqlite::Result<bool> {
-    // What is seen of a file is what it is when it is first read.
+    // The first read of a file fixes the state of it that the transaction sees.
     let last: Option<i64> = db.query_row(LAST, [], |row| row.get(0))?;
     let taken: i64 = db.query_row(TAKEN, [], |row| row.get(0))?;
     Ok(last.is_none_or(|last| last == taken))
 }
 
-/// Forgets what has been counted, which must be all of it: usage is about to be in `gateway.db`.
+/// Deletes all due rows, which must have been applied: usage is about to move into `gateway.db`.
 pub(crate) fn clear(tx: &Connection) -> rusqlite::Result<()> {
     tx.execute(CLEAR, []).map(drop)
 }
 
-/// The last row that was taken stays, for [`is_settled`].
+/// Keeps the last applied row, for [`is_settled`].
 const FORGET: &str = "DELETE FROM usage_due WHERE id < (SELECT taken FROM usage_place)";
-/// A `usage.db` that is new goes on with the numbers of the one before.
+/// A new `usage.db` continues the numbers of the previous one.
 const PUT: &str = "INSERT INTO usage_due (id, quota, key, at, amount) VALUES (1 + max( \
      (SELECT taken FROM usage_place), coalesce((SELECT max(id) FROM usage_due), 0)), :quota, :key, :at, :amount)";
 const WAITING: &str = "SELECT 1 FROM usage_due WHERE id > (SELECT taken FROM usage_place) LIMIT 1";

@@ -1,10 +1,10 @@
-//! The table `endpoints`: ordered failover lists made through the API.
+//! The table `endpoints`: ordered failover lists created through the API.
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::{Deserialize, Serialize};
 
-/// An endpoint as stored.
+/// A stored endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndpointRow {
     pub(crate) name: String,
@@ -15,7 +15,7 @@ pub(crate) struct EndpointRow {
     pub(crate) updated_at_ms: u64,
 }
 
-/// A provider instance with one of its models.
+/// A provider instance and one of its models.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StoredMember {
@@ -39,7 +39,7 @@ impl EndpointRow {
     }
 }
 
-/// Every endpoint, by name.
+/// Returns every endpoint, ordered by name.
 pub(crate) fn all(db: &Connection) -> rusqlite::Result<Vec<EndpointRow>> {
     let mut statement = db.prepare_cached(ALL)?;
     let found = statement.query_map([], EndpointRow::of)?;
@@ -50,14 +50,14 @@ pub(crate) fn find(db: &Connection, name: &str) -> rusqlite::Result<Option<Endpo
     db.prepare_cached(FIND)?.query_row([name], EndpointRow::of).optional()
 }
 
-/// Names of the endpoints that have a member of this provider instance.
+/// Returns the names of the endpoints that have a member of this provider instance.
 pub(crate) fn with_provider(db: &Connection, provider: &str) -> rusqlite::Result<Vec<String>> {
     let mut statement = db.prepare_cached(WITH_PROVIDER)?;
     let found = statement.query_map([provider], |row| row.get("name"))?;
     found.collect()
 }
 
-/// Stores a new row, or the next version of one.
+/// Inserts a new row, or stores the next version of one.
 pub(crate) fn put(tx: &Connection, endpoint: &EndpointRow) -> rusqlite::Result<()> {
     let failover = serde_json::to_string(&endpoint.failover)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;

@@ -1,4 +1,4 @@
-//! What can be wrong with the state directory at start, and with the database while serving.
+//! Errors of the state directory at start, and of the database while serving.
 
 use std::fmt;
 use std::io;
@@ -6,24 +6,24 @@ use std::path::PathBuf;
 
 use shared::error_kind::ErrorKind;
 
-/// Why the state could not be opened. Its `Display` is one line that says what to do; nothing was changed.
+/// An error that prevents opening the state. Its `Display` is one line that states what to do. Nothing was changed.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The directory or a file in it cannot be made, read or written.
+    /// The directory or a file in it cannot be created, read or written.
     Io {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// The error that the operating system returned.
         source: io::Error,
     },
-    /// Another process holds the directory.
+    /// Another process holds the lock of the directory.
     Locked {
         /// The directory.
         dir: PathBuf,
-        /// Who, as far as it told.
+        /// The process id of the holder, if it is known.
         holder: Option<u32>,
     },
-    /// The database was made by a newer release.
+    /// The database was created by a newer release.
     Newer {
         /// The database.
         path: PathBuf,
@@ -37,38 +37,38 @@ pub enum OpenError {
         /// The database.
         path: PathBuf,
     },
-    /// The file is not a whole database of the gateway.
+    /// The file is not an intact database of the gateway.
     Damaged {
         /// The database.
         path: PathBuf,
-        /// What is wrong with it.
+        /// A description of the damage.
         detail: String,
     },
-    /// The same of the database that usage alone is in.
+    /// The separate database of usage is damaged.
     UsageDamaged {
         /// The database.
         path: PathBuf,
-        /// What is wrong with it.
+        /// A description of the damage.
         detail: String,
     },
-    /// There is a database of usage that the gateway's own knows nothing of.
+    /// There is a database of usage that `gateway.db` does not refer to.
     UsageStray {
-        /// It.
+        /// The database of usage.
         path: PathBuf,
     },
-    /// The database is gone, but what belongs to it is there.
+    /// The database is missing, but files that belong to it exist.
     Missing {
-        /// Where the database should be.
+        /// The expected path of the database.
         path: PathBuf,
-        /// What is there.
+        /// The file that exists.
         beside: PathBuf,
     },
-    /// There is no database to look at.
+    /// There is no database to read.
     Absent {
-        /// Where one was looked for.
+        /// The expected path of the database.
         path: PathBuf,
     },
-    /// The database was made by an older release and is only to be looked at.
+    /// The database was created by an older release and is only opened for reading.
     Older {
         /// The database.
         path: PathBuf,
@@ -77,19 +77,19 @@ pub enum OpenError {
         /// The version of this release.
         known: i64,
     },
-    /// SQLite cannot work on the file.
+    /// SQLite failed on the file.
     Sql {
         /// The database.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error that SQLite returned.
         source: rusqlite::Error,
     },
-    /// The operating system gives no random bytes.
+    /// The operating system returned no random bytes.
     NoRandom,
 }
 
 impl OpenError {
-    /// The exit code of a process that ends for this reason.
+    /// The exit code of a process that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Locked { .. } => 75,
@@ -200,23 +200,23 @@ impl std::error::Error for OpenError {
     }
 }
 
-/// Why a question to the database has no answer.
+/// An error of a database query.
 #[derive(Debug)]
 pub(crate) enum StoreError {
-    /// Too many questions wait already.
+    /// Too many queries wait already.
     Busy,
-    /// The answer took too long and was given up.
+    /// The query took too long and was aborted.
     TooSlow,
     /// The gateway is stopping.
     Stopping,
-    /// The database fails.
+    /// The database returned an error.
     Sql(rusqlite::Error),
-    /// A commit that several waited for failed; the log says why.
+    /// A commit that several callers waited for failed; the log contains the reason.
     Shared(Option<rusqlite::ErrorCode>),
 }
 
 impl StoreError {
-    /// What the caller of the admin API hears.
+    /// Returns the error kind and message for the client of the admin API.
     pub(crate) fn answer(&self) -> (ErrorKind, &'static str) {
         match self {
             Self::Busy => {
@@ -243,7 +243,7 @@ impl StoreError {
 }
 
 impl StoreError {
-    /// What several who wait for the same statement are told.
+    /// Returns the error for all callers that wait for the same failed statement.
     pub(crate) fn of(error: &rusqlite::Error) -> Self {
         Self::Shared(error.sqlite_error_code())
     }

@@ -1,5 +1,5 @@
-//! All exchanges that pass a filter, in the order in which they ended, a piece at a time: no statement is open
-//! between two pieces, so that a slow reader of an export holds nothing back.
+//! All exchanges that pass a filter, in the order in which they ended, one block at a time. No statement stays open
+//! between two blocks, so a slow reader of an export blocks nothing.
 
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
@@ -7,24 +7,24 @@ use super::block;
 use super::record::Record;
 use super::requests::RequestFilter;
 
-/// How far an export has come.
+/// The progress of an export.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     filter: RequestFilter,
-    /// The last block that was read.
+    /// The id of the last block that was read.
     done: i64,
-    /// The last block that there was in the beginning.
+    /// The id of the last block that existed at the start.
     last: i64,
 }
 
 impl Progress {
-    /// The beginning of an export of what there is now.
+    /// Starts an export of the exchanges that are stored now.
     pub(crate) fn start(db: &Connection, filter: RequestFilter) -> rusqlite::Result<Self> {
         let last: Option<i64> = db.query_row(LAST, [], |row| row.get("id")).optional()?;
         Ok(Self { filter, done: 0, last: last.unwrap_or(0) })
     }
 
-    /// Gives `each` the exchanges of the next block. False if there is none.
+    /// Passes the exchanges of the next block to `each`. Returns false if there is no block left.
     pub(crate) fn step(
         &mut self,
         db: &Connection,

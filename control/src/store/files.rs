@@ -1,9 +1,9 @@
-//! The database files of a state directory: `gateway.db`, and `usage.db` where usage is kept apart from the rest
-//! (STATE-1). Every connection that sees usage attaches the second file, which then has the tables of usage and the
-//! first one has none: a statement that names one of them means the right file by itself.
+//! The database files of a state directory: `gateway.db`, and `usage.db` if usage is kept in a separate file (STATE-1).
+//! Every connection that accesses usage attaches the second file, which then contains the tables of usage while the
+//! first one contains none of them: a statement that names one of them always refers to the right file.
 //!
-//! No transaction writes to both files, because SQLite commits each for itself. What usage means for `gateway.db`
-//! crosses over by `store/dues.rs`.
+//! No transaction writes to both files, because SQLite commits each file separately. The effects of usage on
+//! `gateway.db` are transferred by `store/dues.rs`.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -12,29 +12,29 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::open::{DATABASE, connect_reader, connect_writer, tune_writer};
 
-/// See the module.
+/// The paths of the database files of one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Files {
     /// `gateway.db`.
     pub(crate) main: PathBuf,
-    /// `usage.db`, where that holds the usage.
+    /// `usage.db`, if it contains the usage.
     pub(crate) usage: Option<PathBuf>,
 }
 
 impl Files {
-    /// The files of the state in `dir`, as its `gateway.db` says.
+    /// Returns the files of the state in `dir`, as recorded in its `gateway.db`.
     pub(crate) fn of(dir: &Path) -> rusqlite::Result<Self> {
         let main = dir.join(DATABASE);
         let usage = is_apart(&connect_reader(&main)?)?.then(|| dir.join(USAGE));
         Ok(Self { main, usage })
     }
 
-    /// The file that holds the usage.
+    /// Returns the file that contains the usage.
     pub(crate) fn of_usage(&self) -> &Path {
         self.usage.as_ref().unwrap_or(&self.main)
     }
 
-    /// A connection that reads all of the state.
+    /// Opens a connection that reads the whole state.
     pub(crate) fn reader(&self) -> rusqlite::Result<Connection> {
         let db = connect_reader(&self.main)?;
         if let Some(usage) = &self.usage {
@@ -44,14 +44,14 @@ impl Files {
         Ok(db)
     }
 
-    /// A connection that writes to all of the state.
+    /// Opens a connection that writes to the whole state.
     pub(crate) fn writer(&self) -> rusqlite::Result<Connection> {
         let db = connect_writer(&self.main)?;
         self.attach_to_writer(&db)?;
         Ok(db)
     }
 
-    /// The same with a connection that is there.
+    /// Attaches `usage.db`, if there is one, to an existing writing connection.
     pub(crate) fn attach_to_writer(&self, db: &Connection) -> rusqlite::Result<()> {
         match &self.usage {
             Some(usage) => {
@@ -63,7 +63,7 @@ impl Files {
     }
 }
 
-/// Whether `gateway.db`, which `db` has opened, says that usage is in `usage.db`.
+/// True if `gateway.db`, opened as `db`, records that usage is in `usage.db`.
 pub(crate) fn is_apart(db: &Connection) -> rusqlite::Result<bool> {
     if db.query_row(KNOWS_PLACES, [], |row| row.get(0))? {
         Ok(db.query_row(IS_APART, [], |row| row.get(0)).optional()?.unwrap_or(false))
@@ -72,20 +72,20 @@ pub(crate) fn is_apart(db: &Connection) -> rusqlite::Result<bool> {
     }
 }
 
-/// Whether this connection has `usage.db` beside `gateway.db`.
+/// True if this connection has attached `usage.db`.
 pub(crate) fn has_usage_apart(db: &Connection) -> bool {
-    // Only a file that is attached can be asked.
+    // The call fails for a schema that is not attached.
     db.is_readonly(SCHEMA).is_ok()
 }
 
-/// The schemas in which a connection that writes has usage, or could have it.
+/// Returns the schema in which a writing connection has, or would have, the tables of usage.
 pub(crate) fn schema_of_usage(db: &Connection) -> &'static str {
     if has_usage_apart(db) { SCHEMA } else { MAIN }
 }
 
-/// Attaches a database that is there.
+/// Attaches an existing database.
 pub(crate) fn attach(db: &Connection, path: &Path) -> rusqlite::Result<()> {
-    // As bytes: a path need not be UTF-8.
+    // Passed as bytes, because a path need not be UTF-8.
     db.execute(ATTACH, [path.as_os_str().as_bytes()]).map(drop)
 }
 
@@ -94,9 +94,9 @@ pub(crate) fn detach(db: &Connection) -> rusqlite::Result<()> {
     db.execute(DETACH, []).map(drop)
 }
 
-/// The database of usage in the state directory, where there is one.
+/// The name of the separate database of usage in the state directory.
 pub(crate) const USAGE: &str = "usage.db";
-/// What it is called in statements.
+/// The schema name of `usage.db` in statements.
 pub(crate) const SCHEMA: &str = "usage_db";
 pub(crate) const MAIN: &str = "main";
 const ATTACH: &str = "ATTACH ? AS usage_db";

@@ -1,11 +1,11 @@
-//! The table `idempotency`: sealed answers of earlier requests, by actor and key.
+//! The table `idempotency`: sealed answers to earlier requests, by actor and idempotency key.
 
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
-/// A kept answer.
+/// A stored answer.
 #[derive(Debug)]
 pub(crate) struct KeptAnswer {
-    /// SHA-256 of the request.
+    /// SHA-256 digest of the request.
     pub(crate) fingerprint: Vec<u8>,
     /// The HTTP status.
     pub(crate) status: u16,
@@ -15,7 +15,7 @@ pub(crate) struct KeptAnswer {
     pub(crate) body: Vec<u8>,
 }
 
-/// Returns the kept answer of `actor` for `key`; forgets those that are older than [`KEPT_MS`].
+/// Returns the stored answer of `actor` for `key`. Deletes answers older than [`KEPT_MS`] first.
 pub(crate) fn find(
     db: &Connection,
     actor: &str,
@@ -34,7 +34,7 @@ pub(crate) fn find(
     found.optional()
 }
 
-/// Keeps an answer.
+/// Stores an answer.
 pub(crate) fn keep(
     db: &Connection,
     actor: &str,
@@ -54,7 +54,7 @@ pub(crate) fn keep(
     Ok(())
 }
 
-/// How long an answer is kept: a day.
+/// The time for which an answer is kept: one day.
 pub(crate) const KEPT_MS: u64 = 86_400_000;
 
 const FORGET: &str = "DELETE FROM idempotency WHERE created_at_ms < ?";

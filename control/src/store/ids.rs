@@ -1,10 +1,10 @@
-//! Ids of rows: a prefix that says what it is, then the moment it was made and some random bits, so that ids in
-//! order are rows in order.
+//! Ids of rows: a prefix for the kind of row, then the time of creation and random bits, so that sorting by id sorts by
+//! creation.
 
 use crate::vault::random;
 
-/// A new id, as `prj_01K9Z3W5QN7T2VXB4C6D8E0F1G`: 48 bits of milliseconds and 80 random ones, in the alphabet of
-/// ULIDs.
+/// Returns a new id, such as `prj_01K9Z3W5QN7T2VXB4C6D8E0F1G`: 48 bits of milliseconds and 80 random bits, in the
+/// alphabet of ULIDs.
 pub(crate) fn new_id(prefix: &str, now_ms: u64) -> Result<String, crate::vault::RandomError> {
     let random: [u8; 10] = random()?;
     let mut number = u128::from(now_ms & 0xffff_ffff_ffff);
@@ -22,7 +22,7 @@ pub(crate) fn new_id(prefix: &str, now_ms: u64) -> Result<String, crate::vault::
 }
 
 const DIGITS: usize = 26;
-/// Crockford's base 32.
+/// The alphabet of Crockford's base 32.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 #[cfg(test)]

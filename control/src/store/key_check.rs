@@ -1,5 +1,5 @@
-//! The keys of the database: made once, sealed, and opened at every start. That they open is the proof that
-//! the key from the environment is the right one.
+//! The keys of the database: created once, sealed, and opened at every start. Opening them proves that the key from the
+//! environment is correct.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use shared::secret::Secret;
 use super::vault as rows;
 use crate::vault::{SealError, SealPlace, VaultKeys, open, random, seal};
 
-/// Makes the keys of a new database and stores them sealed. Runs inside the caller's transaction.
+/// Creates the keys of a new database and stores them sealed. Runs inside the caller's transaction.
 pub(crate) fn make_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> Result<(), KeysError> {
     let data_key = Secret::new(random::<32>().map_err(|_| KeysError::NoRandom)?);
     let key_hash_key = Secret::new(random::<32>().map_err(|_| KeysError::NoRandom)?);
@@ -22,7 +22,7 @@ pub(crate) fn make_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> R
     Ok(())
 }
 
-/// Opens the keys of an existing database, changing nothing.
+/// Opens the keys of an existing database, without changing anything.
 pub(crate) fn open_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> Result<VaultKeys, KeysError> {
     let data_key = open_key(db, rows::DATA_KEY, encryption_key, KeysError::WrongKey)?;
     let key_hash_key =
@@ -30,7 +30,7 @@ pub(crate) fn open_keys(db: &Connection, encryption_key: &Secret<[u8; 32]>) -> R
     Ok(VaultKeys { key_hash_key, data_key })
 }
 
-/// Seals the data key, which `old` opens, by `new`. Runs inside the caller's transaction.
+/// Reseals the data key: opens it with `old` and seals it with `new`. Runs inside the caller's transaction.
 pub(crate) fn reseal_data_key(
     db: &Connection,
     old: &Secret<[u8; 32]>,
@@ -57,12 +57,12 @@ fn place(name: &str) -> SealPlace<'_> {
     SealPlace { table: "vault", column: "sealed", id: name }
 }
 
-/// The reason why the keys of a database cannot be made or opened.
+/// An error from creating or opening the keys of a database.
 #[derive(Debug)]
 pub(crate) enum KeysError {
     /// The key from the environment does not open the data key.
     WrongKey,
-    /// A row is missing, or is not what the data key sealed.
+    /// The row with this name is missing, or does not open with the data key.
     Unreadable(&'static str),
     NoRandom,
     Seal(SealError),

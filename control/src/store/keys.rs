@@ -1,5 +1,5 @@
-//! The table `keys`: what opens the data plane. A key itself is not in it: its hash is, and, where it may be
-//! revealed, a sealed copy.
+//! The table `keys`: project keys, which clients present to the data plane. It contains a key's hash, not the key, and
+//! a sealed copy if the key may be revealed.
 
 use std::collections::BTreeSet;
 
@@ -13,46 +13,46 @@ use super::allowlist;
 use super::rollup::HOUR_MS;
 use crate::vault::SealPlace;
 
-/// A project key, as the API shows it; nothing in it opens anything.
+/// A project key, as the API shows it. Contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct StoredKey {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) project: String,
-    /// The human it stands for.
+    /// The human that the key acts as.
     pub(crate) acts_as: Option<String>,
-    /// Its first characters, for people to tell it from others.
+    /// The key's first characters, by which people recognize it.
     pub(crate) prefix: String,
     pub(crate) state: KeyState,
     pub(crate) expires_at_ms: Option<u64>,
     #[serde(flatten)]
     pub(crate) allowlist: Allowlist,
-    /// Whether a sealed copy is kept.
+    /// True if a sealed copy is kept.
     pub(crate) recoverable: bool,
-    /// The beginning of the newest hour in which it was used.
+    /// The start of the latest hour in which the key was used.
     pub(crate) last_used_hour_ms: Option<u64>,
-    /// The key whose place it has taken.
+    /// The key that this one replaced.
     pub(crate) rotated_from: Option<String>,
-    /// The id of the first key of its rotations. All of them share the limits of this family.
+    /// The id of the first key of its rotations. All keys of this family share its limits.
     pub(crate) family: String,
     pub(crate) version: u64,
     pub(crate) created_at_ms: u64,
     pub(crate) updated_at_ms: u64,
 }
 
-/// What a key is good for at the moment.
+/// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KeyState {
     Active,
-    /// Active, and its time is over. A fact of the clock; the row says `active`.
+    /// The expiry time of an active key has passed. Computed from the clock; the row contains `active`.
     Expired,
     Disabled,
     Revoked,
 }
 
 impl KeyState {
-    /// Every state by its name.
+    /// Every state by name.
     pub(crate) const NAMES: [(&'static str, Self); 4] = [
         ("active", Self::Active),
         ("expired", Self::Expired),
@@ -60,7 +60,7 @@ impl KeyState {
         ("revoked", Self::Revoked),
     ];
 
-    /// The state of a key that ends at `expires_at_ms`, as seen at `now_ms`.
+    /// Returns the state at `now_ms` of a key that expires at `expires_at_ms`.
     pub(crate) fn at(self, now_ms: u64, expires_at_ms: Option<u64>) -> Self {
         match self {
             Self::Active | Self::Expired if expires_at_ms.is_some_and(|end| end <= now_ms) => Self::Expired,
@@ -108,13 +108,13 @@ impl StoredKey {
         })
     }
 
-    /// Where the sealed copy of the key called `id` is kept.
+    /// The seal place of the copy of the key `id`.
     pub(crate) fn place(id: &str) -> SealPlace<'_> {
         SealPlace { table: "keys", column: "sealed", id }
     }
 }
 
-/// Which keys of a list.
+/// A filter for lists of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyFilter {
     pub(crate) project: Option<String>,
@@ -122,7 +122,7 @@ pub(crate) struct KeyFilter {
     pub(crate) state: Option<KeyState>,
 }
 
-/// Up to `rows` keys whose ids come after `after`.
+/// Returns up to `rows` keys with ids after `after`.
 pub(crate) fn page(
     db: &Connection,
     now_ms: u64,
@@ -143,34 +143,34 @@ pub(crate) fn page(
     db.prepare_cached(PAGE)?.query_map(values, |row| StoredKey::of(row, now_ms))?.collect()
 }
 
-/// The key called `id`, as it is at `now_ms`.
+/// Returns the key `id`, with its state at `now_ms`.
 pub(crate) fn find(db: &Connection, id: &str, now_ms: u64) -> rusqlite::Result<Option<StoredKey>> {
     db.prepare_cached(FIND)?.query_row([id], |row| StoredKey::of(row, now_ms)).optional()
 }
 
-/// The sealed copy of a key, where one is kept.
+/// Returns the sealed copy of a key, if one is kept.
 pub(crate) fn sealed(db: &Connection, id: &str) -> rusqlite::Result<Option<Vec<u8>>> {
     let row = db.prepare_cached(SEALED)?.query_row([id], |row| row.get("sealed")).optional()?;
     Ok(row.flatten())
 }
 
-/// A key that took the place of this one and is not revoked.
+/// Returns the key that replaced this one, unless it is revoked.
 pub(crate) fn successor(db: &Connection, id: &str) -> rusqlite::Result<Option<String>> {
     db.prepare_cached(SUCCESSOR)?.query_row([id], |row| row.get("id")).optional()
 }
 
-/// How many keys of a project are not revoked; of those that act as `acts_as`, if somebody is named.
+/// Returns the number of keys of a project that are not revoked; only those that act as `acts_as`, if given.
 pub(crate) fn living(db: &Connection, project: &str, acts_as: Option<&str>) -> rusqlite::Result<u64> {
     let values = named_params! {":project": project, ":acts_as": acts_as};
     db.prepare_cached(LIVING)?.query_row(values, |row| row.get("keys"))
 }
 
-/// How many keys that are not revoked act as this human.
+/// Returns the number of keys that act as this human and are not revoked.
 pub(crate) fn living_as(db: &Connection, principal: &str) -> rusqlite::Result<u64> {
     db.prepare_cached(LIVING_AS)?.query_row([principal], |row| row.get("keys"))
 }
 
-/// Stores a new key.
+/// Inserts a new key.
 pub(crate) fn insert(
     tx: &Connection,
     key: &StoredKey,
@@ -200,7 +200,7 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Stores the next version of a key. The sealed copy of one that is no longer recoverable is erased.
+/// Stores the next version of a key. Erases the sealed copy of a key that is no longer recoverable.
 pub(crate) fn update(tx: &Connection, key: &StoredKey) -> rusqlite::Result<()> {
     let [models, endpoints, routes] = allowlist::columns(&key.allowlist)?;
     tx.prepare_cached(UPDATE)?.execute(named_params! {
@@ -219,7 +219,7 @@ pub(crate) fn update(tx: &Connection, key: &StoredKey) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Deletes a key. Its usage still counts for its family; returns true if it was the last key of that.
+/// Deletes a key. Its usage still counts for its family. Returns true if it was the last key of the family.
 pub(crate) fn delete(tx: &Connection, key: &StoredKey) -> rusqlite::Result<bool> {
     tx.prepare_cached(DELETE)?.execute([&key.id])?;
     if tx.prepare_cached(HAS_KEYS)?.exists([&key.family])? {
@@ -230,7 +230,7 @@ pub(crate) fn delete(tx: &Connection, key: &StoredKey) -> rusqlite::Result<bool>
     Ok(true)
 }
 
-/// Deletes the keys of a project. Returns their ids and their families.
+/// Deletes the keys of a project. Returns their ids and families.
 pub(crate) fn delete_of(tx: &Connection, project: &str) -> rusqlite::Result<(Vec<String>, BTreeSet<String>)> {
     let (mut ids, mut families) = (Vec::new(), BTreeSet::new());
     let mut statement = tx.prepare_cached(DELETE_OF)?;
@@ -245,33 +245,33 @@ pub(crate) fn delete_of(tx: &Connection, project: &str) -> rusqlite::Result<(Vec
     Ok((ids, families))
 }
 
-/// The family of a key, also of one that is deleted while its family has others.
+/// Returns the family of a key. Also finds a deleted key while its family has other keys.
 pub(crate) fn family(db: &Connection, id: &str) -> rusqlite::Result<Option<String>> {
     db.prepare_cached(FAMILY)?.query_row([id], |row| row.get("family")).optional()
 }
 
-/// Returns the keys of a family that are there.
+/// Returns the existing keys of a family.
 pub(crate) fn in_family(db: &Connection, family: &str) -> rusqlite::Result<Vec<String>> {
     db.prepare_cached(IN_FAMILY)?.query_map([family], |row| row.get("id"))?.collect()
 }
 
-/// Returns every key of a family, deleted ones too while the family has others.
+/// Returns every key of a family, including deleted ones while the family has other keys.
 pub(crate) fn of_family(db: &Connection, family: &str) -> rusqlite::Result<Vec<String>> {
     db.prepare_cached(OF_FAMILY)?.query_map([family], |row| row.get("id"))?.collect()
 }
 
-/// Notes that a key was used in an hour since the Unix epoch. It writes once an hour and key.
+/// Records that a key was used in an hour since the Unix epoch. Writes at most once per key and hour.
 pub(crate) fn mark_used(tx: &Connection, id: &str, hour: u64) -> rusqlite::Result<()> {
     tx.prepare_cached(MARK_USED)?.execute(named_params! {":id": id, ":hour": hour})?;
     Ok(())
 }
 
-/// Whether [`mark_used`] would write anything.
+/// True if [`mark_used`] would write.
 pub(crate) fn is_newly_used(db: &Connection, id: &str, hour: u64) -> rusqlite::Result<bool> {
     db.prepare_cached(IS_NEWLY_USED)?.exists(named_params! {":id": id, ":hour": hour})
 }
 
-/// A key that opens the data plane at the moment, as far as the snapshot needs it.
+/// The parts of a key that the snapshot needs to authenticate with it.
 #[derive(Debug)]
 pub(crate) struct OpeningKey {
     pub(crate) id: String,
@@ -280,11 +280,11 @@ pub(crate) struct OpeningKey {
     pub(crate) acts_as: Option<String>,
     pub(crate) expires_at_ms: Option<u64>,
     pub(crate) allowlist: Allowlist,
-    /// True if it is active and acts for no disabled human. Its project may be disabled.
+    /// True if the key is active and does not act as a disabled human. Its project may be disabled.
     pub(crate) is_open: bool,
 }
 
-/// Calls `take` with every key that is open.
+/// Calls `take` with every open key.
 pub(crate) fn each_open(
     db: &Connection,
     now_ms: u64,
@@ -306,7 +306,7 @@ pub(crate) fn opening(db: &Connection, id: &str, now_ms: u64) -> rusqlite::Resul
     statement.query_row(named_params! {":id": id, ":now": now_ms}, |row| columns.read(row)).optional()
 }
 
-/// The places of the columns of an [`OpeningKey`]: looking them up by name in each row would take most of the time.
+/// The column positions of an [`OpeningKey`]. Looking them up by name for each row would take most of the time.
 struct OpeningColumns {
     id: usize,
     hash: usize,

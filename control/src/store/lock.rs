@@ -1,5 +1,5 @@
-//! One process holds a state directory: an exclusive lock on a file in it, which the system lets go of when the
-//! process ends, however it ends.
+//! The lock of a state directory, which one process at a time may hold: an exclusive lock on a file in it. The
+//! operating system releases it when the process ends for any reason.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -15,7 +15,7 @@ pub(crate) struct StateLock {
 }
 
 impl StateLock {
-    /// Takes the lock of `dir`, or says who holds it.
+    /// Takes the lock of `dir`. If another process holds it, the error contains that process's id.
     pub(crate) fn take(dir: &Path) -> Result<Self, OpenError> {
         let path = dir.join(FILE);
         let io = |source| OpenError::Io { path: path.clone(), source };
@@ -34,7 +34,7 @@ impl StateLock {
             }
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
-        // On a full disk the lock holds without a name.
+        // If the disk is full, the lock is held without the process id in the file.
         let _ = name_holder(&mut file);
         Ok(Self { _file: file })
     }

@@ -1,10 +1,10 @@
-//! The table `usage_journal`: how far each journal file is stored.
+//! The table `usage_journal`: the read position of each journal file.
 
 use std::collections::HashMap;
 
 use rusqlite::Connection;
 
-/// A journal file: who wrote it (random for each worker of each process), and its number there.
+/// The id of a journal file: its writer (random for each worker of each process), and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileId {
     pub(crate) origin: u64,
@@ -12,7 +12,7 @@ pub(crate) struct FileId {
 }
 
 impl FileId {
-    /// This id, for a file that is made now; the next file of the same origin gets another one.
+    /// Returns this id for a new file, and advances to the next number.
     pub(crate) fn take(&mut self) -> Self {
         let id = *self;
         self.number += 1;
@@ -20,7 +20,7 @@ impl FileId {
     }
 }
 
-/// Every file that is known, with the bytes of it that are stored.
+/// Returns the number of stored bytes of every known file.
 pub(crate) fn all(db: &Connection) -> rusqlite::Result<HashMap<FileId, u64>> {
     let mut statement = db.prepare_cached(ALL)?;
     let rows = statement.query_map([], |row| {
@@ -30,13 +30,13 @@ pub(crate) fn all(db: &Connection) -> rusqlite::Result<HashMap<FileId, u64>> {
     rows.collect()
 }
 
-/// The first `bytes` of the file are stored. Runs in the transaction that stores them.
+/// Records that the first `bytes` bytes of the file are stored. Runs in the transaction that stores them.
 pub(crate) fn set(tx: &Connection, file: FileId, bytes: u64) -> rusqlite::Result<()> {
     tx.prepare_cached(SET)?.execute([file.origin, file.number, bytes])?;
     Ok(())
 }
 
-/// The file is gone for good.
+/// Deletes the read position of a file that is permanently gone.
 pub(crate) fn forget(tx: &Connection, file: FileId) -> rusqlite::Result<()> {
     tx.prepare_cached(FORGET)?.execute([file.origin, file.number])?;
     Ok(())

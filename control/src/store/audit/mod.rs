@@ -1,4 +1,4 @@
-//! The table `audit`: who did what, each row a link of the [chain](super::chain).
+//! The table `audit`: the log of actions, each row a link of the [chain](super::chain).
 
 use rusqlite::{Connection, named_params};
 use serde_json::{Value, json};
@@ -7,21 +7,21 @@ use super::chain::{self, ChainLink, ChainSigner, Ends};
 use crate::actor::Actor;
 use crate::vault::VaultKeys;
 
-/// What is written about one action.
+/// The description of one action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AuditEntry {
-    /// What was done, as `key.create`.
+    /// The action, such as `key.create`.
     pub(crate) action: &'static str,
-    /// What sort of object it was done to.
+    /// The kind of the object that the action changed.
     pub(crate) object_kind: &'static str,
     pub(crate) object_id: String,
     pub(crate) outcome: AuditOutcome,
-    /// The object before and after, secrets masked; null where there is none.
+    /// The object before and after, with secrets masked; null if it did not exist.
     pub(crate) before: Value,
     pub(crate) after: Value,
 }
 
-/// Whether it was done.
+/// The outcome of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AuditOutcome {
     Done,
@@ -38,7 +38,7 @@ impl AuditOutcome {
 }
 
 impl AuditEntry {
-    /// Something that was done.
+    /// Creates the entry of a completed action.
     pub(crate) fn done(action: &'static str, object_kind: &'static str, object_id: &str) -> Self {
         Self {
             action,
@@ -73,7 +73,7 @@ pub(crate) fn append(
 ) -> rusqlite::Result<()> {
     let ends = chain::ends(tx, keys)?;
     if ends.is_none() {
-        // The next row must not hide what was done to the ends of the chain, so they stay as they are.
+        // The next row must not hide the damage to the ends of the chain, so the ends stay unchanged.
         tracing::error!("the audit was tampered with; run 'llmgw audit verify'");
     }
     let before = ends.map_or_else(|| chain::newest(tx), |ends| Ok(ends.last))?;
@@ -111,9 +111,9 @@ pub(crate) fn append(
     }
 }
 
-/// Forgets the oldest rows from before `before_ms`, up to `rows_max` of them, and returns how many. The chain begins
-/// after them then, and goes on to verify. A chain that was tampered with is left as it is, at its ends and from the
-/// first of these rows on that was changed.
+/// Deletes the oldest rows from before `before_ms`, up to `rows_max` of them, and returns their number. The chain then
+/// begins after them and can still be verified. Deletes nothing if one of these rows or the ends of the chain were
+/// tampered with.
 pub(crate) fn forget(
     tx: &Connection,
     keys: &VaultKeys,

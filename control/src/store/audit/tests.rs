@@ -1,4 +1,4 @@
-//! The chain, tampered with in every way that a verifier is to notice.
+//! Tampers with the chain in every way that verification must detect.
 
 use rusqlite::Connection;
 use serde_json::json;
@@ -16,7 +16,7 @@ fn opened(dir: &TempDir) -> Opened {
     open(dir.path(), &Secret::new([1; 32])).unwrap()
 }
 
-/// A state with a chain of [`ROWS`] rows, one minute apart.
+/// Creates a state with a chain of [`ROWS`] rows, one minute apart.
 fn chained() -> (TempDir, Opened) {
     let dir = TempDir::new().unwrap();
     let state = opened(&dir);
@@ -44,7 +44,7 @@ fn verified(state: &Opened) -> Result<ChainHolds, ChainBroken> {
     verify(&state.writer, &state.keys).unwrap()
 }
 
-/// What is found after `sql`, which is undone again.
+/// Returns the fault that verification finds after `sql`, and rolls `sql` back.
 fn tampered(state: &Opened, sql: &str) -> ChainBroken {
     state.writer.execute_batch(&format!("PRAGMA ignore_check_constraints = 1; BEGIN; {sql}")).unwrap();
     let broken = verified(state).expect_err(sql);
@@ -79,7 +79,7 @@ fn a_flipped_byte_in_any_column_of_any_row_is_found() {
             let change = match column.as_str() {
                 "id" => "id + 1000".to_owned(),
                 "at_ms" => "at_ms + 1".to_owned(),
-                // A byte that is zero by chance becomes another one.
+                // A byte that happens to be zero is changed to another value.
                 "mac" => "substr(mac, 1, 31) || iif(substr(mac, 32) = x'00', x'01', x'00')".to_owned(),
                 text => format!("coalesce(substr({text}, 1, length({text}) - 1) || '!', '')"),
             };
@@ -123,7 +123,7 @@ fn what_is_missing_or_put_in_is_named() {
             "DELETE FROM audit WHERE id = 8; UPDATE audit SET id = 8 WHERE id = 7".to_owned(),
             ChainBroken::Missing(7, 7),
         ),
-        // The newest row removed and the others moved up: every row left would still be whole.
+        // Removes the oldest row and moves the others up: every remaining row is intact by itself.
         ("DELETE FROM audit WHERE id = 1; UPDATE audit SET id = id - 1".to_owned(), ChainBroken::Changed(1)),
         ("DELETE FROM vault WHERE name = 'audit_ends'".to_owned(), ChainBroken::Ends),
         ("UPDATE vault SET sealed = zeroblob(109) WHERE name = 'audit_ends'".to_owned(), ChainBroken::Ends),
