@@ -1,4 +1,4 @@
-//! What is noted of one event of a Messages stream while its tokens go by.
+//! Reads the facts of one event of a Messages stream from its JSON tokens in one pass.
 
 use std::ops::Range;
 
@@ -6,22 +6,22 @@ use super::usage::MessagesUsage;
 use crate::json::{JsonPlace, TextLength};
 use crate::passing::{Capture, DocumentFacts};
 
-/// What an event holds. The names of its members are compared by depth: those of the event itself stand at 1.
+/// The facts of an event. Members are identified by name and depth; those of the event itself are at depth 1.
 #[derive(Debug, Default)]
 pub(super) struct MessagesEventFacts {
     pub(super) kind: MessagesEventKind,
-    /// Raw bytes of the output in its delta.
+    /// Bytes of the output in its delta, with escapes decoded.
     pub(super) delta_bytes: usize,
-    /// Where its text stands, if that is all its delta holds.
+    /// The range of its text, if the delta contains nothing else.
     pub(super) text: Option<Range<usize>>,
-    /// It begins a block that is output in itself, a tool call for example.
+    /// True if it starts a block that is output in itself, such as a tool call.
     pub(super) starts_output: bool,
-    /// Raw bytes of the text that its block begins with.
+    /// Bytes of the text that its block starts with, with escapes decoded.
     pub(super) block_bytes: usize,
-    /// It says why the answer ended.
+    /// True if it contains the stop reason of the answer.
     pub(super) stopped: bool,
     pub(super) usage: MessagesUsage,
-    /// What errors of odd shapes have: `message`, `detail`.
+    /// True if there are members of non-standard errors: `message`, `detail`.
     pub(super) odd: bool,
     pub(super) error: Capture,
     top: MessagesEventMember,
@@ -34,7 +34,7 @@ pub(super) struct MessagesEventFacts {
 /// The `type` of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum MessagesEventKind {
-    /// It has none.
+    /// The event has no type.
     #[default]
     None,
     MessageStart,
@@ -43,7 +43,7 @@ pub(super) enum MessagesEventKind {
     MessageDelta,
     MessageStop,
     Error,
-    /// One that matters to the client alone.
+    /// A type that concerns only the client.
     Other,
 }
 

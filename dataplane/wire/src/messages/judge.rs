@@ -1,8 +1,8 @@
-//! What the events of a Messages stream mean.
+//! Interprets the events of a Messages stream and decides how each is forwarded.
 //!
 //! ```text
 //! message_start -> (content_block_start -> content_block_delta* -> content_block_stop)* -> message_delta+
-//!   -> message_stop          ping and what is not known may stand anywhere; an error ends the stream
+//!   -> message_stop          ping and unknown events may occur anywhere; an error ends the stream
 //! ```
 
 use bytes::Bytes;
@@ -21,7 +21,7 @@ pub(super) struct MessagesJudge {
     options: StreamOptions,
     state: StreamState,
     usage: MessagesUsage,
-    /// The last event was a delta that held nothing but text.
+    /// True if the last event was a delta that contained only text.
     after_text: bool,
 }
 
@@ -79,8 +79,8 @@ impl MessagesJudge {
         self.state.add_text(bytes);
     }
 
-    /// An error event ends the stream. It keeps its bytes unless they give something away, or the SDKs would
-    /// not know it as an error.
+    /// Ends the stream with an error event. The event keeps its bytes, unless they contain secrets or the SDKs would
+    /// not recognise it as an error.
     fn error(&mut self, name: &[u8], data: &[u8]) -> EventVerdict {
         if self.state.done {
             return EventVerdict::Last(None);
@@ -108,7 +108,7 @@ impl MessagesJudge {
         EventVerdict::Last(Some(event))
     }
 
-    /// Data that is no object: it means nothing to an SDK, but for an error in an array.
+    /// Judges data that is not an object. SDKs ignore it, but it may be an error in an array.
     fn unknown(&mut self, data: &[u8]) -> EventVerdict {
         let is_error = data.trim_ascii_start().first() == Some(&b'[')
             && serde_json::from_slice(data)
@@ -185,7 +185,7 @@ impl OversizedScan for Gather<MessagesEventFacts> {
     }
 }
 
-/// Whether the SDKs know it as an error: by the event's name, and a type and message where they look for them.
+/// Returns true if the SDKs recognise the error: by the event's name, and a type and message in the expected members.
 fn is_known(name: &[u8], value: &Value) -> bool {
     let text = |pointer| value.pointer(pointer).is_some_and(Value::is_string);
     name == b"error"

@@ -1,4 +1,4 @@
-//! The Messages dialect: Anthropic's.
+//! The Messages dialect, Anthropic's protocol.
 
 mod count;
 mod event;
@@ -16,7 +16,7 @@ pub(crate) use usage::MessagesUsage;
 pub use usage::token_counts;
 pub(crate) use whole::{MessagesAnswerScan, whole_answer};
 
-/// A native stream on its way to the client.
+/// Returns the relay of a native Messages stream to the client.
 pub fn stream(options: StreamOptions) -> impl AnswerStream + use<> {
     PassingStream::new(judge::MessagesJudge::new(options))
 }

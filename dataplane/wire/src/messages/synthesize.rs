@@ -1,10 +1,10 @@
-//! A unary answer as a stream: some upstreams answer a stream request with a whole message, which no SDK that
-//! waits for events would see.
+//! Converts a unary answer into a stream: some upstreams answer a stream request with a whole message, which an SDK
+//! that waits for events would ignore.
 
 use serde_json::{Map, Value, json};
 
-/// The stream that says what the message `whole` says: its start, each block in as few events as may be, why it
-/// stopped and what was used. `None` if `whole` is no message.
+/// Returns the stream equivalent to the message `whole`: its start, each block in as few events as possible, the stop
+/// reason and the usage. `None` if `whole` is not a message.
 pub fn synthesize_stream(whole: &[u8]) -> Option<Vec<u8>> {
     let mut message: Map<String, Value> = serde_json::from_slice(whole).ok()?;
     let Some(Value::Array(blocks)) = message.remove("content") else { return None };
@@ -63,7 +63,8 @@ impl MessagesEventList {
     }
 }
 
-/// What of a block comes in deltas; it is taken out of the block. Other blocks begin whole.
+/// Removes from a block the content that is sent in deltas and returns the deltas. Blocks of other types start
+/// complete.
 fn deltas_of(block: &mut Map<String, Value>) -> Vec<Value> {
     let kind = block.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
     match kind.as_str() {
@@ -93,7 +94,7 @@ fn deltas_of(block: &mut Map<String, Value>) -> Vec<Value> {
     }
 }
 
-/// Takes the text of a member and leaves an empty one. `None` if there was nothing in it.
+/// Takes the text of a member and leaves an empty one. `None` if it was empty or missing.
 fn emptied(block: &mut Map<String, Value>, name: &str) -> Option<Value> {
     let text = block.insert(name.to_owned(), "".into())?;
     text.as_str().is_some_and(|text| !text.is_empty()).then_some(text)

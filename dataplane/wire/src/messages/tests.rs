@@ -1,4 +1,4 @@
-//! The traps of native Messages answers, one test each.
+//! Pitfalls in native Messages answers, one test each.
 #![expect(clippy::needless_pass_by_value, reason = "tests read better with values")]
 
 use bytes::Bytes;
@@ -33,7 +33,7 @@ fn relay_in_pieces(input: &str) -> (String, StreamState) {
     (String::from_utf8(out).unwrap(), state)
 }
 
-/// All of it passes; what is known then.
+/// Checks that all events pass and returns the resulting state.
 fn state_of(events: &[Value]) -> StreamState {
     let input = text_of(events);
     let (out, state) = relay(&input);

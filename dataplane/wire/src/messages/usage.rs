@@ -1,5 +1,5 @@
-//! What Anthropic counts, as disjoint token classes and units. Its input leaves out what caches served and took; its
-//! output holds the thinking.
+//! Reads Anthropic's usage into disjoint token classes and units. Its input excludes tokens read from and written to
+//! caches; its output includes thinking.
 
 use serde_json::Value;
 use shared::usage::{TokenCounts, Units};
@@ -7,22 +7,22 @@ use shared::usage::{TokenCounts, Units};
 use crate::extras::{Extras, joined, term};
 use crate::json::whole_number;
 
-/// The counts in a `usage` object of the Messages dialect. `None` if it counts neither input nor output.
+/// Returns the counts in a `usage` object of the Messages dialect. `None` if it counts neither input nor output.
 pub fn token_counts(usage: &Value) -> Option<TokenCounts> {
     MessagesUsage::of(usage).counts()
 }
 
-/// Reads `usage` objects: give it every name and what stands right after it.
+/// Reads `usage` objects: pass it every name, followed by the name's value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MessagesUsage {
     numbers: [Option<u64>; NUMBERS],
     words: [TierWord; WORDS],
     key: Option<UsageKey>,
-    /// The object under the last name of the `usage` object.
+    /// The kind of object under the last name of the `usage` object.
     details: UsageDetails,
 }
 
-/// What a member of words says: not seen yet, the vendor's standard, or a term of the tier.
+/// The value of a textual member: not seen yet, the vendor's standard, or a term of the tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum TierWord {
     #[default]
@@ -45,18 +45,18 @@ enum UsageNumber {
     CacheWrite5m,
     CacheWrite1h,
     Output,
-    /// A part of the output.
+    /// The thinking tokens, which are part of the output.
     Thinking,
     Searches,
     ToolCalls,
 }
 
-/// What makes up the tier.
+/// The members that make up the tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TierPart {
     ServiceTier,
     Speed,
-    /// Where inference runs, if that was asked for: a surcharge.
+    /// The region of inference, if the client requested one; it is billed with a surcharge.
     Geo,
 }
 
@@ -73,7 +73,7 @@ enum UsageDetails {
 }
 
 impl MessagesUsage {
-    /// What one object says.
+    /// Reads a complete object.
     pub(crate) fn of(usage: &Value) -> Self {
         let mut read = Self::default();
         for (name, value) in usage.as_object().into_iter().flatten() {
@@ -95,7 +95,7 @@ impl MessagesUsage {
         read
     }
 
-    /// A member of the object begins.
+    /// Processes the name of a member of the object.
     pub(super) fn name(&mut self, name: &[u8]) {
         self.details = match name {
             b"output_tokens_details" => UsageDetails::Output,
@@ -115,12 +115,12 @@ impl MessagesUsage {
         });
     }
 
-    /// True if the object under the last name holds anything to be counted.
+    /// Returns true if the object under the last name may contain counts.
     pub(super) fn has_details(&self) -> bool {
         self.details != UsageDetails::None
     }
 
-    /// A member of that object begins.
+    /// Processes the name of a member of that object.
     pub(super) fn inner_name(&mut self, name: &[u8]) {
         self.key = Some(UsageKey::Number(match (self.details, name) {
             (UsageDetails::Output, b"thinking_tokens") => UsageNumber::Thinking,
@@ -132,7 +132,7 @@ impl MessagesUsage {
         }));
     }
 
-    /// The value under the last name is this number, or no number at all.
+    /// Processes the value of the last name: a number or another scalar.
     pub(super) fn scalar(&mut self, raw: &[u8]) {
         if let Some(UsageKey::Number(number)) = self.key.take()
             && let Some(slot) = self.numbers.get_mut(number as usize)
@@ -141,7 +141,7 @@ impl MessagesUsage {
         }
     }
 
-    /// The value under the last name is this text.
+    /// Processes the value of the last name: a string.
     pub(super) fn text(&mut self, raw: &[u8]) {
         if let Some(UsageKey::Word(named)) = self.key.take()
             && let Some(slot) = self.words.get_mut(named as usize)
@@ -154,7 +154,7 @@ impl MessagesUsage {
         }
     }
 
-    /// What a later object says takes the place of what this one did; the rest stays.
+    /// Replaces the values that a later object contains; the others stay.
     pub(crate) fn replace_by(&mut self, later: &Self) {
         for (slot, later) in self.numbers.iter_mut().zip(later.numbers) {
             *slot = later.or(*slot);
@@ -171,12 +171,12 @@ impl MessagesUsage {
         self.numbers.get(number as usize).copied().flatten()
     }
 
-    /// True if thinking is counted apart.
+    /// Returns true if thinking is counted separately.
     pub(crate) fn tells_thinking(&self) -> bool {
         self.get(UsageNumber::Thinking).is_some()
     }
 
-    /// Each token in one class. `None` if neither input nor output was counted.
+    /// Returns the counts, with each token in one class. `None` if neither input nor output was counted.
     pub(crate) fn counts(&self) -> Option<TokenCounts> {
         self.get(UsageNumber::Input).or_else(|| self.get(UsageNumber::Output))?;
         let of = |number| self.get(number).unwrap_or(0);
@@ -196,7 +196,7 @@ impl MessagesUsage {
         })
     }
 
-    /// What was reported beside tokens.
+    /// Returns the reported quantities other than tokens.
     pub(crate) fn extras(&self) -> Extras {
         let units = Units {
             searches: self.get(UsageNumber::Searches).unwrap_or(0),
@@ -211,7 +211,7 @@ impl MessagesUsage {
     }
 }
 
-/// A count; some write it as `12.0`.
+/// Parses a count; some vendors write it as `12.0`.
 fn count(raw: &[u8]) -> Option<u64> {
     whole_number(raw).or_else(|| crate::chat::scaled(raw, 1.0))
 }

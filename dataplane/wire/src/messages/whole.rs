@@ -1,4 +1,4 @@
-//! A unary Messages answer, read while it streams through, or at once when it is short.
+//! Reads a unary Messages answer, in pieces while it is relayed, or at once if it is short.
 
 use serde_json::Value;
 
@@ -7,14 +7,14 @@ use crate::envelope::StreamError;
 use crate::json::{JsonPlace, TextLength};
 use crate::passing::{Capture, DocumentFacts, Gather, WholeAnswer};
 
-/// Reads an answer of any size in pieces and keeps none of it but its usage and error.
+/// Reads an answer of any size in pieces and keeps only its usage and error.
 #[derive(Debug, Default)]
 pub(crate) struct MessagesAnswerScan {
     gather: Gather<MessageFacts>,
     broken: bool,
 }
 
-/// Members of the answer stand at depth 1, its blocks' at 3.
+/// The facts of an answer. Its members are at depth 1, those of its blocks at depth 3.
 #[derive(Debug, Default)]
 struct MessageFacts {
     usage: MessagesUsage,
@@ -61,7 +61,7 @@ impl MessagesAnswerScan {
     }
 }
 
-/// Reads an answer that is there as a whole.
+/// Reads a complete answer.
 pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
     let mut scan = MessagesAnswerScan::default();
     scan.push(body);
@@ -109,7 +109,7 @@ impl DocumentFacts for MessageFacts {
             (1, _) => self.top = MessageMember::named(name),
             (2, true) => self.usage.name(name),
             (_, true) => self.usage.inner_name(name),
-            // The input of a tool call is an object: each string in it is output.
+            // The input of a tool call is an object, and every string in it is output.
             (3, false) => self.is_text = matches!(name, b"text" | b"thinking" | b"input" | b"data"),
             _ => {}
         }

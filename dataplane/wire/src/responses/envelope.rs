@@ -1,4 +1,4 @@
-//! What is noted of a response object, which is a whole answer or stands in an event.
+//! Reads the facts of a response object, which is a whole answer or part of an event.
 
 use shared::usage::{TokenCounts, Units};
 
@@ -8,33 +8,33 @@ use crate::extras::{Extras, term};
 use crate::json::{JsonPlace, TextLength};
 use crate::passing::Capture;
 
-/// Bytes of an id or model that are kept.
+/// The maximum number of bytes of an id or model that are kept.
 const NAME_BYTES_MAX: usize = 128;
 
-/// A response object. `base` is the depth of its members.
+/// The facts of a response object. The `base` parameter of its methods is the depth of the object's members.
 #[derive(Debug, Default)]
 pub(super) struct Envelope {
-    /// It says that it failed.
+    /// True if its status is `failed`.
     pub(super) failed: bool,
     pub(super) usage: Option<TokenCounts>,
-    /// What it reports beside tokens.
+    /// The reported quantities other than tokens.
     pub(super) extras: Extras,
-    /// Raw bytes of the text in its output.
+    /// Bytes of the text in its output, with escapes decoded.
     pub(super) text_bytes: u64,
     pub(super) names: ResponseNames,
     pub(super) error: Capture,
     key: EnvelopeKey,
-    /// Inside the output: what stands under the last name is output.
+    /// True inside the output if strings under the last name are output.
     is_output: bool,
     reader: UsageReader,
     in_usage: bool,
     /// The item of the output that is being read.
     item: ResponseToolUse,
-    /// What the items before it are.
+    /// The billed units of the items before it.
     tools: Units,
 }
 
-/// What names a response. Raw, as it was escaped.
+/// The members that identify a response, still escaped.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResponseNames {
     pub(super) id: Vec<u8>,
@@ -155,7 +155,7 @@ impl Envelope {
     }
 }
 
-/// Whether a string of this name in an item or part, or an event, is output.
+/// Returns true if a string of this name in an item, a part or an event is output.
 pub(super) fn is_output(name: &[u8]) -> bool {
     matches!(
         name,

@@ -1,4 +1,4 @@
-//! What is noted of one event of a Responses stream while its tokens go by.
+//! Reads the facts of one event of a Responses stream from its JSON tokens in one pass.
 
 use std::ops::Range;
 
@@ -10,27 +10,28 @@ use crate::passing::{Capture, DocumentFacts};
 /// The depth of the members of an event's `response`.
 const BASE: u32 = 2;
 
-/// What an event holds. Its own members stand at depth 1.
+/// The facts of an event. Its own members are at depth 1.
 #[derive(Debug, Default)]
 pub(super) struct ResponsesEventFacts {
     pub(super) kind: ResponsesEventKind,
     pub(super) number: Option<u64>,
-    /// Raw bytes of the strings in its delta.
+    /// Bytes of the strings in its delta, with escapes decoded.
     pub(super) delta_bytes: usize,
-    /// Where its text stands, if that is its delta.
+    /// The range of its text, if the delta is a string.
     pub(super) text: Option<Range<usize>>,
-    /// Raw bytes of other output in it: a text that is done, an item or part that is there already.
+    /// Bytes of other output in it, with escapes decoded: a completed text, or the content of an item or part.
     pub(super) other_bytes: usize,
-    /// It is about an item or part that is output in itself, a tool call for example.
+    /// True if its item or part is output in itself, such as a tool call.
     pub(super) is_call: bool,
-    /// Reasoning that only its maker can read.
+    /// True if there is reasoning that only the provider that made it can read.
     pub(super) encrypted: bool,
     pub(super) response: Envelope,
-    /// What errors of odd shapes have: `message`, `detail`.
+    /// True if there are members of non-standard errors: `message`, `detail`.
     pub(super) odd: bool,
-    /// An `error` at the top, which stands in the same place as that of a response: an event has one of the two.
+    /// True if there is a top-level `error`. It is captured in the same place as a response's error, because an event
+    /// has only one of the two.
     pub(super) has_error: bool,
-    /// What its item is billed as.
+    /// The billed kind of its item.
     pub(super) item: ResponseToolUse,
     top: ResponsesEventMember,
     inner: ResponsesInnerMember,
@@ -39,20 +40,20 @@ pub(super) struct ResponsesEventFacts {
 /// The `type` of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ResponsesEventKind {
-    /// It has none.
+    /// The event has no type.
     #[default]
     None,
-    /// The response as it is before its output: created, queued, in progress.
+    /// The response before its output: created, queued, in progress.
     Snapshot,
-    /// Some output.
+    /// A piece of output.
     Delta,
-    /// An item is whole.
+    /// An item is complete.
     ItemDone,
-    /// The response is completed or incomplete.
+    /// The response is completed, incomplete or cancelled.
     End,
     Failed,
     Error,
-    /// Any other.
+    /// Any other type.
     Other,
 }
 
@@ -204,7 +205,7 @@ impl ResponsesEventFacts {
     }
 }
 
-/// Items and parts that are no output while they are empty.
+/// Returns true for items and parts that are not output while they are empty.
 fn is_plain(kind: &[u8]) -> bool {
     matches!(
         kind,

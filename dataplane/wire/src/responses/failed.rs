@@ -1,5 +1,5 @@
-//! `response.failed`, the event that ends a Responses stream which could not go on. A bare `error` event is passed
-//! over by Codex, and the SDKs want every member of the response.
+//! Writes `response.failed`, the event that ends an interrupted Responses stream. Codex ignores a bare `error` event,
+//! and the SDKs require every member of the response.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::envelope::ResponseNames;
 use crate::envelope::named_event;
 
-/// The event: number `number` of the stream of the response that `names` names, or that `fallback_id` shall name
-/// if it never began.
+/// Returns the event with sequence number `number`, for the response in `names`; if that never began, its id is made
+/// from `fallback_id`.
 pub(super) fn event(
     names: &ResponseNames,
     fallback_id: &str,

@@ -1,5 +1,5 @@
-//! The id of a response, read from where the protocol has it: an id that stands elsewhere in an answer, in metadata that
-//! the client has set for example, is not the response's.
+//! Reads the id of a response from its place in the protocol. An id elsewhere in an answer, such as in metadata set by
+//! the client, is not the response's.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,30 +8,30 @@ use bytes::Bytes;
 use serde::Deserializer as _;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 
-/// Ids that are longer are not read.
+/// The maximum length in bytes of an id; longer ones are ignored.
 const ID_BYTES_MAX: usize = 256;
 
-/// Returns the `id` of a whole answer, of which the end may be missing.
+/// Returns the `id` of a whole answer, whose end may be missing.
 pub fn of_answer(answer: &[u8]) -> Option<String> {
     member(answer, &["id"])
 }
 
-/// Returns the `response.id` of the first event that has one. `events` begin with the beginning of a stream.
+/// Returns the `response.id` of the first event that has one. `events` must start at the beginning of a stream.
 pub fn of_events(events: &[Bytes]) -> Option<String> {
     let lines = events.iter().flat_map(|bytes| bytes.split(|byte| *byte == b'\n'));
     lines.filter_map(|line| line.strip_prefix(b"data:")).find_map(|data| member(data, &["response", "id"]))
 }
 
-/// Returns the text at `path`. Nothing behind it is read.
+/// Returns the text at `path`. Nothing after it is parsed.
 fn member(document: &[u8], path: &[&str]) -> Option<String> {
     let mut found = None;
     let mut reader = serde_json::Deserializer::from_slice(document);
-    // The error that ends the reading early is the usual case.
+    // The error that stops the parser early is the usual case.
     reader.deserialize_map(Seeker { path, found: &mut found }).ok();
     found.filter(|id| !id.is_empty() && id.len() <= ID_BYTES_MAX)
 }
 
-/// Looks for the first member of the path and ends the reading with an error when it has been read.
+/// Looks for the first member of the path and stops the parser with an error after reading it.
 struct Seeker<'p, 'f> {
     path: &'p [&'p str],
     found: &'f mut Option<String>,

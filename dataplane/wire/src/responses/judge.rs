@@ -1,4 +1,4 @@
-//! What the events of a Responses stream mean.
+//! Interprets the events of a Responses stream and decides how each is forwarded.
 //!
 //! ```text
 //! response.created -> response.in_progress -> output_item.added -> ... .delta ... -> output_item.done -> ...
@@ -21,11 +21,11 @@ use crate::stream::{StreamOptions, StreamState, Trouble};
 pub(super) struct ResponsesJudge {
     options: StreamOptions,
     state: StreamState,
-    /// The response that the stream is about.
+    /// The names of the response that the stream carries.
     names: ResponseNames,
-    /// The number of the next event.
+    /// The sequence number of the next event.
     next: u64,
-    /// The last event was a delta that held nothing but text.
+    /// True if the last event was a delta that contained only text.
     after_text: bool,
 }
 
@@ -104,18 +104,18 @@ impl ResponsesJudge {
         self.state.content |= response.text_bytes > 0;
     }
 
-    /// Notes what the response reports of its usage.
+    /// Records the usage that the response reports.
     fn reported(&mut self, response: &Envelope) {
         self.state.usage = response.usage.or(self.state.usage);
         self.state.extras.replace_by(response.extras.clone());
     }
 
-    /// Where an event does not say its number, the events are counted.
+    /// Updates the sequence number; an event without a number is counted.
     fn count(&mut self, number: Option<u64>) {
         self.next = number.unwrap_or(self.next).saturating_add(1);
     }
 
-    /// The response failed: all that may be changed is what its error says.
+    /// Ends the stream with a failed response, in which only the error may be changed.
     fn failed(&mut self, seen: &ResponsesEventFacts, data: &[u8]) -> EventVerdict {
         let response = &seen.response;
         self.reported(response);
@@ -137,8 +137,8 @@ impl ResponsesJudge {
         EventVerdict::Last(Some(named_event("response.failed", &String::from_utf8_lossy(&data))))
     }
 
-    /// An error event ends the stream. It keeps its bytes unless they give something away, or the SDKs would
-    /// not know it as an error.
+    /// Ends the stream with an error event. The event keeps its bytes, unless they contain secrets or the SDKs would
+    /// not recognise it as an error.
     fn error(&mut self, seen: &ResponsesEventFacts, data: &[u8]) -> EventVerdict {
         let read = serde_json::from_slice::<Value>(data).ok();
         let read = read.and_then(|value| Some((StreamError::of_document(&value)?, value)));
@@ -174,7 +174,7 @@ impl ResponsesJudge {
         EventVerdict::Last(Some(event))
     }
 
-    /// Data that is no object: it means nothing to an SDK, but for an error in an array.
+    /// Judges data that is not an object. SDKs ignore it, but it may be an error in an array.
     fn unknown(&mut self, data: &[u8]) -> EventVerdict {
         let read =
             || serde_json::from_slice(data).ok().and_then(|value: Value| StreamError::of_document(&value));

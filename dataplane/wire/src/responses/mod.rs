@@ -1,4 +1,4 @@
-//! The Responses dialect: OpenAI's.
+//! The Responses dialect, OpenAI's protocol.
 
 mod envelope;
 mod event;
@@ -16,7 +16,7 @@ pub use synthesize::synthesize_stream;
 pub(crate) use tool_use::ResponseToolUse;
 pub(crate) use whole::{ResponsesAnswerScan, whole_answer};
 
-/// A native stream on its way to the client.
+/// Returns the relay of a native Responses stream to the client.
 pub fn stream(options: StreamOptions) -> impl AnswerStream + use<> {
     PassingStream::new(judge::ResponsesJudge::new(options))
 }

@@ -1,12 +1,12 @@
-//! A unary answer as a stream: some upstreams answer a stream request with a whole response, which no SDK that
-//! waits for events would see.
+//! Converts a unary answer into a stream: some upstreams answer a stream request with a whole response, which an SDK
+//! that waits for events would ignore.
 
 use serde_json::{Map, Value, json};
 
 type ResponseMembers = Map<String, Value>;
 
-/// The stream that says what the response `whole` says: created, each item with its parts, and how it ended.
-/// `None` if `whole` is no response, or one that failed.
+/// Returns the stream equivalent to the response `whole`: its creation, each item with its parts, and its end. `None`
+/// if `whole` is not a response, or one that failed.
 pub fn synthesize_stream(whole: &[u8]) -> Option<Vec<u8>> {
     let response: ResponseMembers = serde_json::from_slice(whole).ok()?;
     let items = response.get("output")?.as_array()?;
@@ -44,11 +44,11 @@ struct ResponsesEventList {
     number: u64,
 }
 
-/// Where an item or part stands.
+/// The position of an item or part in the output.
 struct OutputSpot<'a> {
     item_id: &'a Value,
     output_index: usize,
-    /// `content_index` or `summary_index`, and the index.
+    /// `content_index` or `summary_index`, with the index.
     part: Option<(&'static str, usize)>,
 }
 
@@ -112,7 +112,7 @@ impl ResponsesEventList {
         self.push(&format!("response.{frame}.done"), spot.with([("part", part.clone().into())]));
     }
 
-    /// The text of a part or call: all of it in one delta, and once more.
+    /// Writes the text of a part or call: all of it in one delta, and again in the event that ends it.
     fn text(&mut self, spot: &OutputSpot<'_>, event: &str, name: &str, holder: &ResponseMembers) {
         let text = holder.get(name).cloned().unwrap_or_else(|| "".into());
         let beside = beside(event, holder);
@@ -127,7 +127,7 @@ impl ResponsesEventList {
     }
 }
 
-/// An item before its output.
+/// Returns an item as it is before its output.
 fn begun(kind: &str, item: &ResponseMembers) -> ResponseMembers {
     let mut begun = item.clone();
     let empty =
@@ -142,14 +142,14 @@ fn begun(kind: &str, item: &ResponseMembers) -> ResponseMembers {
     begun
 }
 
-/// What the SDKs want beside a text.
+/// Returns the member that the SDKs require beside a text.
 fn beside(event: &str, holder: &ResponseMembers) -> Option<(String, Value)> {
     match event {
         "output_text" => {
             let logprobs = holder.get("logprobs").filter(|logprobs| logprobs.is_array());
             Some(("logprobs".to_owned(), logprobs.cloned().unwrap_or_else(|| json!([]))))
         }
-        // One major version of OpenAI's SDK wants it.
+        // Required by one major version of OpenAI's SDK.
         "function_call_arguments" => {
             Some(("name".to_owned(), holder.get("name").cloned().unwrap_or_default()))
         }

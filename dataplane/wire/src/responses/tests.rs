@@ -1,4 +1,4 @@
-//! The traps of native Responses answers, one test each.
+//! Pitfalls in native Responses answers, one test each.
 #![expect(clippy::needless_pass_by_value, reason = "tests read better with values")]
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use crate::cutting;
 use crate::native::{HELD_BYTES_MAX, whole_answer};
 use crate::stream::{AnswerStream, StreamOptions, StreamState, Trouble};
 
-/// Events with their names and numbers.
+/// Returns events with their names and numbers.
 fn text_of(events: &[Value]) -> String {
     let numbered = events.iter().enumerate().map(|(number, data)| {
         let mut data = data.clone();
@@ -29,7 +29,7 @@ fn relay(input: &str) -> (String, StreamState) {
     (String::from_utf8(out).unwrap(), state)
 }
 
-/// All of it passes; what is known then.
+/// Checks that all events pass and returns the resulting state.
 fn state_of(events: &[Value]) -> StreamState {
     let input = text_of(events);
     let (out, state) = relay(&input);

@@ -1,14 +1,14 @@
-//! An item of the output as what it is billed as: a call of one of the vendor's own tools, or nothing.
+//! Determines how an item of the output is billed: as a call of one of the vendor's tools, or not at all.
 
 use shared::usage::Units;
 
-/// Reads an item: give it every name, and each text right after its name.
+/// Reads an item: pass it every name, and each text after its name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ResponseToolUse {
     kind: ToolUseKind,
-    /// A page that a search found is opened, or searched itself, at no charge.
+    /// True if the action opens or searches a page that a search found, which is free.
     is_free: bool,
-    /// The last name of the item itself is `action`.
+    /// True if the last name of the item itself is `action`.
     in_action: bool,
     key: ToolUseKey,
 }
@@ -31,12 +31,12 @@ enum ToolUseKey {
 }
 
 impl ResponseToolUse {
-    /// An item of the type `kind`, with an action of the type `action`.
+    /// Creates an item of the type `kind`, with an action of the type `action`.
     pub(crate) fn of(kind: &[u8], action: &[u8]) -> Self {
         Self { kind: ToolUseKind::named(kind), is_free: is_free(action), ..Self::default() }
     }
 
-    /// A member begins: of the item at level 0, of an object in it at level 1.
+    /// Processes the name of a member: of the item at level 0, of an object in it at level 1.
     pub(super) fn name(&mut self, level: u32, name: &[u8]) {
         if level == 0 {
             self.in_action = name == b"action";
@@ -48,7 +48,7 @@ impl ResponseToolUse {
         };
     }
 
-    /// The value under the last name is this text.
+    /// Processes the value of the last name: a string.
     pub(super) fn text(&mut self, text: &[u8]) {
         match self.key {
             ToolUseKey::Type => self.kind = ToolUseKind::named(text),
@@ -57,7 +57,7 @@ impl ResponseToolUse {
         }
     }
 
-    /// Adds the item to `units`.
+    /// Adds the item to `units`, if it is billed.
     pub(crate) fn add_to(self, units: &mut Units) {
         let count = match self.kind {
             ToolUseKind::Search if !self.is_free => &mut units.searches,
@@ -69,7 +69,7 @@ impl ResponseToolUse {
     }
 }
 
-/// True for actions on a page that a search has found.
+/// Returns true for actions on a page that a search found.
 fn is_free(action: &[u8]) -> bool {
     matches!(action, b"open_page" | b"find_in_page" | b"find")
 }

@@ -1,4 +1,4 @@
-//! A unary Responses answer, read while it streams through, or at once when it is short.
+//! Reads a unary Responses answer, in pieces while it is relayed, or at once if it is short.
 
 use serde_json::Value;
 
@@ -7,10 +7,10 @@ use crate::envelope::StreamError;
 use crate::json::{JsonPlace, TextLength};
 use crate::passing::{Capture, DocumentFacts, Gather, WholeAnswer};
 
-/// The depth of the members of a response that is all there is.
+/// The depth of the members of a response that is the whole document.
 const BASE: u32 = 1;
 
-/// Reads an answer of any size in pieces and keeps none of it but its usage and error.
+/// Reads an answer of any size in pieces and keeps only its usage and error.
 #[derive(Debug, Default)]
 pub(crate) struct ResponsesAnswerScan {
     gather: Gather<ResponseFacts>,
@@ -25,7 +25,8 @@ impl ResponsesAnswerScan {
         self.broken = self.broken || self.gather.push(piece).is_err();
     }
 
-    /// `error: null` is none; a failed response without a reason is one.
+    /// Returns the facts of the answer after its end. `error: null` is not an error; a failed response without a reason
+    /// is.
     pub(crate) fn finish(self) -> WholeAnswer {
         let (ResponseFacts(response), whole) = self.gather.finish();
         let said =
@@ -42,7 +43,7 @@ impl ResponsesAnswerScan {
     }
 }
 
-/// Reads an answer that is there as a whole.
+/// Reads a complete answer.
 pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
     let mut scan = ResponsesAnswerScan::default();
     scan.push(body);

@@ -1,7 +1,7 @@
-//! How many tokens a Messages request is, estimated (MSG-3, MSG-5).
+//! Estimates the number of tokens of a Messages request (MSG-3, MSG-5).
 //!
-//! Values are walked in the order of the document, after JSON's escapes are undone. What is not known is counted as
-//! text; what the model does not read again, such as old thoughts, is not counted. The sum is rounded up once.
+//! Values are visited in document order, with JSON escapes decoded. Unknown content is counted as text; content that
+//! the model does not read again, such as old thoughts, is not counted. The sum is rounded up once.
 
 use bytes::Bytes;
 use simd_json::prelude::{TypedScalarValue as _, ValueIntoString as _};
@@ -11,10 +11,10 @@ use crate::tokens::{
     ModelFamily, PAGE_BYTES, PAGE_TOKENS, PAGES_UNKNOWN, decoded, family_of, milli_tokens, size_of,
 };
 
-/// Characters of an image that are looked at for its size.
+/// The number of base64 characters of an image that are decoded to find its size.
 const IMAGE_CHARS: usize = 64 * 1024;
 
-/// Tokens that `body` is for `model`, by the name its provider gives it.
+/// Returns the estimated tokens of `body` for `model`, which is the name that its provider uses.
 pub fn count(body: &[u8], model: &str) -> Result<u64, JsonFault> {
     let mut document = body.to_vec();
     let tape = json::parse(&mut document)?;
@@ -38,7 +38,7 @@ pub fn count(body: &[u8], model: &str) -> Result<u64, JsonFault> {
     Ok(text.div_ceil(1_000).saturating_add(sum.tokens))
 }
 
-/// Whether `body` is such an answer.
+/// Returns true if `body` is a token counting answer.
 pub fn is_count(body: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct CountAnswer {
@@ -48,12 +48,12 @@ pub fn is_count(body: &[u8]) -> bool {
     serde_json::from_slice::<CountAnswer>(body).is_ok()
 }
 
-/// The answer of the route.
+/// Returns the answer of the token counting route.
 pub fn count_answer(tokens: u64) -> Bytes {
     format!("{{\"input_tokens\":{tokens}}}").into()
 }
 
-/// Whether a message is more of the user's than results of tools: thoughts before it are not read again.
+/// Returns true for a user message that contains more than tool results; thoughts before it are not read again.
 fn asks(message: Tree<'_, '_>) -> bool {
     if text(message, "role") != Some("user") {
         return false;
@@ -80,7 +80,7 @@ fn elements<'t, 'i>(value: Tree<'t, 'i>, name: &str) -> Vec<Tree<'t, 'i>> {
 
 struct TokenSum {
     family: ModelFamily,
-    /// Thousandths of tokens of text, before they are scaled.
+    /// Thousandths of text tokens, before scaling.
     milli: u64,
     tokens: u64,
 }
@@ -104,7 +104,7 @@ impl TokenSum {
         self.text(&String::from_utf8_lossy(&text));
     }
 
-    /// A string or blocks.
+    /// Adds a string, or blocks.
     fn content(&mut self, content: Tree<'_, '_>, thoughts: bool) {
         match content.into_string() {
             Some(said) => self.text(said),
@@ -180,7 +180,7 @@ impl TokenSum {
                 self.json(tool);
                 continue;
             };
-            // As `{"name":..,"description":..,"input_schema":..}`.
+            // The tool is counted as `{"name":..,"description":..,"input_schema":..}`.
             self.text("{\"name\":\"\",\"description\":\"\",\"input_schema\":}");
             self.member(tool, "name");
             self.member(tool, "description");
@@ -189,7 +189,7 @@ impl TokenSum {
     }
 }
 
-/// Pages of a PDF: what calls itself a page, else by size.
+/// Returns the number of pages of a PDF: its page objects, or an estimate by size if there are none.
 fn pages(document: &[u8]) -> u64 {
     let named = memchr::memmem::find_iter(document, b"/Type").filter(|at| {
         let after = document.get(at.saturating_add(5)..).unwrap_or_default().trim_ascii_start();

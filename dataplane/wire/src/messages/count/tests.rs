@@ -1,4 +1,4 @@
-//! The same body is always the same number, and what a model does not read is not counted.
+//! Checks that the same body always has the same count, and that content which a model does not read is not counted.
 
 #![expect(clippy::needless_pass_by_value, reason = "documents are given away where they are written")]
 
