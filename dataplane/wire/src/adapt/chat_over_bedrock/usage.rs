@@ -40,7 +40,7 @@ struct PerformanceConfig<'a> {
 }
 
 impl ConverseUsage<'_> {
-    /// Returns the token counts. Input read from or written to a cache has classes of its own.
+    /// Returns the token counts. Cache reads and writes are separate classes.
     pub(super) fn counts(&self) -> TokenCounts {
         let details: Option<Vec<CacheDetail<'_>>> = read(self.cache_details);
         let written = |is_hour: bool| {

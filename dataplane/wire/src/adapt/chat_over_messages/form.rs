@@ -8,7 +8,7 @@ use crate::stream::AnswerStream;
 use super::stream::ChatChunks;
 use super::{response, said};
 
-/// The optional parts of the answer that the client wants.
+/// The optional parts of the answer that the client requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wishes {
     /// The usage at the end of a stream.
@@ -29,7 +29,7 @@ impl Wishes {
     }
 }
 
-/// The members shared by all answers to one request, and the client's wishes.
+/// The members shared by all answers to one request, and its optional parts.
 #[derive(Debug)]
 pub(super) struct ChatAnswerForm {
     /// The first members of an answer: `"id":"chatcmpl-..","object":"chat.completion`. `tail` holds the members after

@@ -93,7 +93,7 @@ pub(super) fn refuse(field: &str, param: impl Into<String>) -> Rejection {
     read::refuse(LOSSES, field, param)
 }
 
-/// Rejects a top-level member if its row says so and its value asks for something.
+/// Rejects a top-level member if its row has the fate "rejected" and its value asks for something.
 pub(super) fn check(name: &str, value: Tree<'_, '_>) -> Result<(), Rejection> {
     let row = LOSSES.iter().find(|row| row.field == name && row.fate == Fate::Rejected);
     match row {

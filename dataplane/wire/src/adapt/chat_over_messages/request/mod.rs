@@ -36,7 +36,7 @@ const NAME_LENGTH_MAX: usize = 128;
 /// A request in the target's dialect.
 pub(super) struct Written {
     pub(super) body: Vec<u8>,
-    /// The optional parts of the answer that the client wants.
+    /// The optional parts of the answer that the client requests.
     pub(super) wishes: Wishes,
     /// Maps the client's tool names to the target's.
     pub(super) names: ToolNames,
