@@ -51,7 +51,7 @@ use crate::extras::Extras;
 use crate::native;
 use crate::stream::AnswerStream;
 
-/// One client dialect over one target dialect.
+/// An adaptation of one client dialect to one target dialect.
 #[derive(Debug)]
 pub struct Adaptation {
     /// The client's dialect.
