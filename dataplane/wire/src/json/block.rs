@@ -1,18 +1,18 @@
-//! Long text is searched in blocks, in which each byte is one bit of a number: then to know which quotes are escaped
-//! takes a few instructions for all of them, where a search from one quote to the next stumbles over each. Text that
-//! quotes much is what agents send: code, and JSON inside of JSON.
+//! Searches long JSON text in blocks of 64 bytes. Each block is reduced to bit masks, so that all escaped quotes of a
+//! block are found with a few instructions instead of one search per quote. Text with many quotes is common in agent
+//! traffic: source code, and JSON inside JSON.
 
 use wide::u8x16;
 
-/// Bytes of a block.
+/// The size of a block in bytes.
 pub(super) const BLOCK_BYTES: usize = 64;
 
-/// See the module.
+/// One block of text, held as vectors of 16 bytes.
 #[derive(Debug)]
 pub(super) struct JsonBlock([u8x16; BLOCK_BYTES / 16]);
 
 impl JsonBlock {
-    /// What `bytes` begin with. What they lack is zeros.
+    /// Loads the first bytes of `bytes`. A shorter input is padded with zeros.
     #[inline]
     pub(super) fn of(bytes: &[u8]) -> Self {
         match bytes.first_chunk() {
@@ -34,7 +34,7 @@ impl JsonBlock {
         Self::new(&block)
     }
 
-    /// Where `byte` stands: one bit for each byte of the block, the lowest for the first.
+    /// Returns the positions of `byte` as a bit mask. The lowest bit stands for the first byte of the block.
     #[inline]
     pub(super) fn places(&self, byte: u8) -> u64 {
         let same = self.0.map(|lane| lane.simd_eq(u8x16::splat(byte)));
@@ -46,7 +46,8 @@ impl JsonBlock {
     }
 }
 
-/// Which bytes of a block are escaped, if `backslashes` stand in it. `first` says whether its first byte is.
+/// Returns the mask of escaped bytes in a block, given the mask of its backslashes. `first` is true if the block's
+/// first byte is escaped.
 #[inline]
 pub(super) fn escaped_places(backslashes: u64, first: bool) -> u64 {
     let first = u64::from(first);
@@ -67,7 +68,7 @@ pub(super) fn escaped_places(backslashes: u64, first: bool) -> u64 {
 mod tests {
     use super::*;
 
-    /// Numbers without order; the same in each run.
+    /// Pseudo-random numbers, the same in each run.
     fn noise(count: usize) -> impl Iterator<Item = u64> {
         std::iter::successors(Some(0x9e37_79b9_7f4a_7c15_u64), |state| {
             let state = state ^ state << 13;

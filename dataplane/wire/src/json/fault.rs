@@ -1,30 +1,30 @@
-//! What can be wrong with a JSON document.
+//! Errors of the JSON scanner.
 
 use std::fmt;
 
 use super::limit::DEPTH_MAX;
 
-/// What is wrong with a document, and where.
+/// An error in a JSON document and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonFault {
-    /// Bytes before the fault.
+    /// The number of bytes before the error.
     pub offset: usize,
-    /// What it is.
+    /// The kind of the error.
     pub what: What,
 }
 
-/// The ways in which a document can be wrong.
+/// The kinds of errors in a JSON document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// The root is JSON but not an object.
+    /// The root is valid JSON but not an object.
     NotObject,
-    /// More than [`DEPTH_MAX`] levels.
+    /// The document nests deeper than [`DEPTH_MAX`] levels.
     TooDeep,
-    /// This byte cannot stand here.
+    /// The byte is not allowed at this position.
     Unexpected(u8),
-    /// This control character stands in a string without an escape.
+    /// A string contains this control character without an escape.
     RawControl(u8),
-    /// Not UTF-8 from here on.
+    /// The text from this offset on is not valid UTF-8.
     NotUtf8,
     /// The document ended before the root object did.
     Truncated,

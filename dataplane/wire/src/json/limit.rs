@@ -1,9 +1,9 @@
-//! Bounds of the JSON that the gateway looks into.
+//! Limits of the JSON that the gateway scans.
 
-/// How deeply arrays and objects may nest (LIM-2). One bit a level is kept, so that this is also the width of
-/// the scanner's stack.
+/// The maximum nesting depth of arrays and objects (LIM-2). The scanner keeps one bit for each level, so this is also
+/// the width of its stack.
 pub const DEPTH_MAX: u32 = 128;
 
-/// Bytes of a member's name that are kept to compare it: the longest name of interest with every character
-/// written as `\u....`.
+/// The maximum number of bytes of a member name that are kept for comparison: enough for the longest known name with
+/// every character written as `\u....`.
 pub const KEY_BYTES_MAX: usize = 192;

@@ -1,4 +1,4 @@
-//! How long a JSON string is as it is meant: `\u4f60` is one character and three bytes, however it is written.
+//! Measures decoded JSON strings. `\u4f60` counts as one character and three bytes of UTF-8, like the character itself.
 
 use std::sync::LazyLock;
 
@@ -8,42 +8,42 @@ use memchr::memmem::Finder;
 use super::sink::JsonText;
 use super::text_end::ends_escaping;
 
-/// Bytes by which a string, read in pieces, is longer than the UTF-8 that its `\u` escapes stand for. Other escapes add
-/// one byte each, and are left as they are.
+/// Counts by how many bytes a string, read in pieces, is longer than the UTF-8 text that its `\u` escapes encode. Each
+/// other escape counts as its two raw bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Escapes {
     at: At,
     surplus: usize,
 }
 
-/// Where in the text a piece ended.
+/// The scan position at the end of a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum At {
     #[default]
     Text,
-    /// After a backslash that escapes.
+    /// After a backslash that starts an escape.
     Backslash,
-    /// In the digits of an escape.
+    /// Within the digits of a `\u` escape.
     Digits { left: u8, code: u32 },
 }
 
-/// How long a string is.
+/// The length of a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextLength {
-    /// In bytes, as it is written.
+    /// The raw length in bytes, with escapes.
     pub(crate) raw: usize,
-    /// The same less what its `\u` escapes add.
+    /// The raw length minus the bytes that `\u` escapes add.
     pub(crate) meant: usize,
 }
 
 impl TextLength {
-    /// The length of a string without `\u` escapes.
+    /// Returns the length of a string without `\u` escapes.
     #[inline]
     pub(crate) fn plain(length: usize) -> Self {
         Self { raw: length, meant: length }
     }
 
-    /// The length of a string that is there as a whole.
+    /// Returns the length of a complete string.
     #[inline]
     pub(crate) fn of(text: &JsonText<'_>) -> Self {
         let raw = text.raw.len();
@@ -51,10 +51,10 @@ impl TextLength {
     }
 }
 
-/// Bytes of what a string means.
+/// Returns the length of a raw string in bytes after its `\u` escapes are decoded.
 #[inline]
 pub(crate) fn meant_bytes(raw: &[u8]) -> usize {
-    // The search for one byte takes half of the time of the search for an escape.
+    // Searching for one byte takes half the time of searching for an escape.
     if raw.len() < ESCAPE_BYTES || memchr(b'\\', raw).is_none() {
         return raw.len();
     }
@@ -64,12 +64,12 @@ pub(crate) fn meant_bytes(raw: &[u8]) -> usize {
 }
 
 impl Escapes {
-    /// The length of the string, which is written in so many bytes.
+    /// Returns the length of the string, given its raw length in bytes.
     pub(crate) fn length(&self, raw: usize) -> TextLength {
         TextLength { raw, meant: raw.saturating_sub(self.surplus) }
     }
 
-    /// Reads on in the string.
+    /// Reads the next piece of the string.
     pub(crate) fn push(&mut self, mut piece: &[u8]) {
         piece = self.finish_escape(piece);
         while let Some(found) = ESCAPE.find(piece) {
@@ -85,7 +85,7 @@ impl Escapes {
         }
     }
 
-    /// Reads to the end of an escape that has begun, and returns what follows it.
+    /// Reads the rest of an unfinished escape and returns the bytes after it.
     fn finish_escape<'a>(&mut self, mut piece: &'a [u8]) -> &'a [u8] {
         while self.at != At::Text {
             let Some((&byte, rest)) = piece.split_first() else { return piece };
@@ -110,7 +110,7 @@ impl Escapes {
     }
 }
 
-/// Bytes of a character, or of half of one that takes two escapes.
+/// Returns the number of UTF-8 bytes of a code unit. Each half of a surrogate pair counts as two.
 fn utf8(code: u32) -> usize {
     match code {
         0..=0x7f => 1,
@@ -119,7 +119,7 @@ fn utf8(code: u32) -> usize {
     }
 }
 
-/// Characters of a string that is read in pieces.
+/// Counts the characters of a string that is read in pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Characters {
     at: At,
@@ -127,12 +127,12 @@ pub(crate) struct Characters {
 }
 
 impl Characters {
-    /// Characters so far.
+    /// Returns the number of characters read so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Reads on in the string.
+    /// Reads the next piece of the string.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         for &byte in piece {
             let is_one = match self.at {
@@ -140,7 +140,7 @@ impl Characters {
                     self.at = At::Backslash;
                     false
                 }
-                // Later bytes of a character begin with the bits 10.
+                // The continuation bytes of a UTF-8 character start with the bits 10.
                 At::Text => byte & 0xc0 != 0x80,
                 At::Backslash if byte == b'u' => {
                     self.at = At::Digits { left: 4, code: 0 };
@@ -156,7 +156,8 @@ impl Characters {
         }
     }
 
-    /// One more digit of an escape. Returns true after the last one of a character: its second half is no other one.
+    /// Reads one digit of an escape. Returns true after the last digit, except for a low surrogate, which belongs to
+    /// the character before it.
     fn digit(&mut self, byte: u8, left: u8, code: u32) -> bool {
         let code = code << 4 | char::from(byte).to_digit(16).unwrap_or_default();
         if left > 1 {
@@ -168,7 +169,7 @@ impl Characters {
     }
 }
 
-/// `\u` and four digits.
+/// The length of `\u` with its four digits.
 const ESCAPE_BYTES: usize = 6;
 static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(r"\u"));
 
@@ -176,7 +177,7 @@ static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(r"\u"));
 mod tests {
     use super::*;
 
-    /// (as written, as meant)
+    /// (raw text, decoded text)
     const ROWS: [(&str, &str); 9] = [
         ("plain", "plain"),
         (r"\u4f60\u597d", "你好"),

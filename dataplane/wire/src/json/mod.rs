@@ -1,4 +1,5 @@
-//! JSON without a tree: a scanner over successive pieces of one document, and the text of single strings.
+//! JSON without a tree: an incremental scanner over successive pieces of one document, and conversions of single
+//! strings.
 
 mod block;
 mod fault;

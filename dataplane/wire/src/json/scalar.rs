@@ -1,11 +1,11 @@
-//! Numbers and literals: whole ones at a glance, others byte by byte.
+//! Scans numbers and literals: common complete forms at once, all others byte by byte.
 
-/// How far a number or literal has been read.
+/// The state of a partly read number or literal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Scalar {
-    /// Of a literal, what is still to come.
+    /// The bytes of a literal that are still expected.
     Literal(&'static [u8]),
-    /// The first byte of a number is to come again.
+    /// The start of a number; the first byte has not been consumed yet.
     #[default]
     Begin,
     Minus,
@@ -19,7 +19,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// The state before `byte`, which begins a scalar.
+    /// Returns the initial state for a scalar that starts with `byte`, or `None` if none does.
     pub(super) fn start(byte: u8) -> Option<Self> {
         match byte {
             b't' => Some(Self::Literal(b"true")),
@@ -57,13 +57,14 @@ impl Scalar {
     }
 }
 
-/// Whether `byte` may stand right after a scalar.
+/// True if `byte` may follow a scalar directly.
 #[inline]
 pub(super) fn ends_scalar(byte: u8) -> bool {
     matches!(byte, b',' | b']' | b'}' | b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// The length of the scalar that `rest` begins with, if it is one of the usual forms and its end can be seen.
+/// Returns the length of the scalar at the start of `rest`. `None` if it has an unusual form or its end is not in
+/// `rest`.
 #[inline(always)]
 pub(super) fn whole_length(rest: &[u8], first: u8) -> Option<usize> {
     let length = match first {
@@ -82,7 +83,7 @@ pub(super) fn whole_length(rest: &[u8], first: u8) -> Option<usize> {
     rest.get(length).is_some_and(|&byte| ends_scalar(byte)).then_some(length)
 }
 
-/// Where the digits that go on at `at` end.
+/// Returns the index after the run of digits at `at`.
 #[inline]
 fn digits(rest: &[u8], mut at: usize) -> usize {
     while rest.get(at).is_some_and(u8::is_ascii_digit) {
@@ -91,7 +92,7 @@ fn digits(rest: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Where the decimals that may stand at `at` end.
+/// Returns the index after the optional fraction at `at`. `None` if the fraction has no digits.
 #[inline]
 fn decimals(rest: &[u8], at: usize) -> Option<usize> {
     if rest.get(at) != Some(&b'.') {
@@ -102,7 +103,7 @@ fn decimals(rest: &[u8], at: usize) -> Option<usize> {
     (end > from).then_some(end)
 }
 
-/// The value of a scalar that is a whole number, not negative, without a fraction or exponent.
+/// Parses a scalar that consists of digits only. `None` if it has a sign, a fraction or an exponent, or overflows.
 #[inline]
 pub(crate) fn whole_number(raw: &[u8]) -> Option<u64> {
     if !raw.first().is_some_and(u8::is_ascii_digit) || !raw.iter().all(u8::is_ascii_digit) {
@@ -111,7 +112,7 @@ pub(crate) fn whole_number(raw: &[u8]) -> Option<u64> {
     raw.iter().try_fold(0_u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit & 0xf)))
 }
 
-/// The value of a number that is whole and not negative, however it is written; one too large saturates.
+/// Parses a non-negative number with an integral value in any notation. Values that are too large saturate.
 pub(crate) fn whole_decimal(raw: &[u8]) -> Option<u64> {
     let (is_negative, raw) = raw.strip_prefix(b"-").map_or((false, raw), |rest| (true, rest));
     let (mantissa, exponent) = match memchr::memchr2(b'e', b'E', raw) {
@@ -139,7 +140,7 @@ pub(crate) fn whole_decimal(raw: &[u8]) -> Option<u64> {
     (!is_negative).then_some(value)
 }
 
-/// The value of an exponent, which saturates.
+/// Parses an exponent. Saturates on overflow.
 fn exponent(raw: &[u8]) -> Option<i64> {
     let (sign, digits) = match raw {
         [b'-', digits @ ..] => (-1, digits),

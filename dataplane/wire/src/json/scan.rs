@@ -1,9 +1,9 @@
 //! An incremental scanner over the pieces of one JSON object.
 //!
-//! It tells a [`JsonSink`] where each token stands and keeps nothing but its place: one bit a level of nesting, so
-//! that pieces may be cut anywhere and any size of document passes in constant memory. The structure, numbers and
-//! literals are checked everywhere; the inside of a string only on request, by [`Scanner::push_strict`]. A token that
-//! stands in one piece is told at once; only one that a cut goes through is told in parts.
+//! The scanner reports the position of each token to a [`JsonSink`] and keeps only its state: one bit for each level of
+//! nesting. Pieces may be cut at any byte, and documents of any size are scanned in constant memory. The structure,
+//! numbers and literals are always validated; the contents of strings only by [`Scanner::push_strict`]. A token that
+//! lies within one piece is reported with one call, a token that is split between pieces in parts.
 
 use super::fault::{JsonFault, What};
 use super::limit::DEPTH_MAX;
@@ -12,22 +12,22 @@ use super::sink::{Deaf, JsonPlace, JsonSink, JsonText, JsonWord};
 use super::strict::ByteSurvey;
 use super::text_end::{ends_escaping, text_length, text_length_from};
 
-/// The scanner. After a fault it is not to be pushed to again.
+/// The incremental JSON scanner. It must not be used after it has returned an error.
 #[derive(Debug, Default)]
 pub struct Scanner {
     state: ScanState,
-    /// Of [`ScanState::Scalar`].
+    /// The state of the scalar in [`ScanState::Scalar`].
     scalar: Scalar,
-    /// Of the two text states: the part that was seen ends in an odd run of backslashes.
+    /// In the two text states: true if the part read so far ends in an odd run of backslashes.
     escaping: bool,
     depth: u32,
-    /// Below this depth the sink is told nothing. 0 if it listens.
+    /// The sink is not called for tokens at this depth or deeper. 0 if it receives all tokens.
     skipped_depth: u32,
-    /// One bit a level, the innermost lowest: set if the container is an object.
+    /// One bit for each level, the innermost lowest: set if the container is an object.
     objects: u128,
-    /// Control characters in strings are faults. Set for a piece that holds some, inside or outside of strings.
+    /// True if control characters in strings are errors. Set only for a piece that contains control characters.
     refuses_controls: bool,
-    /// Bytes of all earlier pieces.
+    /// The total length of all earlier pieces in bytes.
     before: usize,
 }
 
@@ -35,7 +35,7 @@ pub struct Scanner {
 /// Start -{-> FirstKey -"-> KeyText -"-> Colon -:-> Value -> ValueText, Scalar, FirstKey or FirstValue -> After
 ///   After -,-> Key or Value     After -}]-> After, or End when the root object closes
 /// ```
-/// The text and scalar states are those of a token that began in an earlier piece.
+/// `KeyText`, `ValueText` and `Scalar` continue a token that began in an earlier piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ScanState {
     #[default]
@@ -53,12 +53,12 @@ enum ScanState {
 }
 
 impl Scanner {
-    /// A scanner before the first byte.
+    /// Creates a scanner for a whole document.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A scanner before a member of the root object.
+    /// Creates a scanner that starts inside the root object, before its first member.
     pub(crate) fn of_members() -> Self {
         Self { state: ScanState::FirstKey, depth: 1, objects: 1, ..Self::default() }
     }
@@ -81,24 +81,25 @@ impl Scanner {
         Ok(())
     }
 
-    /// Reads the next piece, of which `survey` was made, and refuses unescaped control characters in strings.
+    /// Reads the next piece and rejects unescaped control characters in strings. `survey` must have been made of
+    /// `piece`.
     pub(crate) fn push_strict<S: JsonSink>(
         &mut self,
         piece: &[u8],
         survey: ByteSurvey,
         sink: &mut S,
     ) -> Result<(), JsonFault> {
-        // Most documents hold none at all, not even between their tokens.
+        // Most documents contain no control characters at all, not even between their tokens.
         self.refuses_controls = survey.has_control();
         self.push(piece, sink)
     }
 
-    /// Whether the root object has closed.
+    /// True if the root object has been closed.
     pub fn is_complete(&self) -> bool {
         self.state == ScanState::End
     }
 
-    /// The document has ended.
+    /// Ends the document. Returns an error if the root object has not been closed.
     pub fn finish(&self) -> Result<(), JsonFault> {
         if self.is_complete() {
             Ok(())
@@ -117,7 +118,7 @@ impl Scanner {
         self.objects & 1 == 1
     }
 
-    /// Reads from `at` on, up to the end of `piece` or to where the sink ceases or begins to be told.
+    /// Scans from `at` to the end of `piece`, or to the point where the sink starts or stops skipping.
     #[inline]
     fn walk<S: JsonSink>(&mut self, piece: &[u8], mut at: usize, sink: &mut S) -> Result<usize, JsonFault> {
         while let Some(&byte) = piece.get(at) {
@@ -195,8 +196,8 @@ impl Scanner {
         next
     }
 
-    /// Reads members as they mostly come, name, colon, string or scalar, and comma without a blank between them,
-    /// up to where they do not.
+    /// Scans members in their most common form: name, colon, string or scalar, and comma without white space between
+    /// them. Stops at the first member of another form.
     #[inline]
     fn members<S: JsonSink>(
         &mut self,
@@ -228,7 +229,7 @@ impl Scanner {
         }
     }
 
-    /// Reads a string, or as much of it as is there.
+    /// Reads a string, or the part of it that is in `piece`.
     #[inline(always)]
     fn string<S: JsonSink>(
         &mut self,
@@ -260,7 +261,7 @@ impl Scanner {
         Ok(next)
     }
 
-    /// Looks for control characters in the part of a string that stands from `at` on.
+    /// Rejects control characters in `text`, a part of a string that starts at `at`.
     #[inline]
     fn check_controls(&self, text: &[u8], at: usize) -> Result<(), JsonFault> {
         if self.refuses_controls && ByteSurvey::of(text).has_control() {
@@ -276,7 +277,7 @@ impl Scanner {
         JsonFault { offset: self.place(at.wrapping_add(index)).offset, what }
     }
 
-    /// Reads on inside a string that began in an earlier piece.
+    /// Continues a string that began in an earlier piece.
     #[cold]
     fn rest_of_text<S: JsonSink>(
         &mut self,
@@ -301,7 +302,7 @@ impl Scanner {
         Ok(next)
     }
 
-    /// Reads a scalar that begins with `first`.
+    /// Reads a scalar that starts with `first`.
     #[inline(always)]
     fn scalar<S: JsonSink>(
         &mut self,
@@ -318,7 +319,7 @@ impl Scanner {
         Ok(at.wrapping_add(length))
     }
 
-    /// Reads a scalar of an unusual form, or the part of one that is there.
+    /// Reads a scalar of an unusual form, or the part of one that is in `piece`.
     #[cold]
     fn odd_scalar<S: JsonSink>(
         &mut self,
@@ -333,7 +334,7 @@ impl Scanner {
         self.rest_of_scalar(piece, at, sink)
     }
 
-    /// Reads a scalar of any form, from any byte of it.
+    /// Continues a scalar of any form at any of its bytes.
     #[cold]
     fn rest_of_scalar<S: JsonSink>(
         &mut self,

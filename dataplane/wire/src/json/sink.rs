@@ -1,36 +1,36 @@
-//! Who listens to a scanner, and what it is told.
+//! The interface between the scanner and its consumers.
 
-/// Where a token stands.
+/// The position of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonPlace {
-    /// Of the container that holds the token: 0 for the root object itself, 1 for its members.
+    /// The depth of the container that holds the token: 0 for the root object itself, 1 for its members.
     pub depth: u32,
-    /// Bytes before it, over all pieces.
+    /// The number of bytes before the token, counted over all pieces.
     pub offset: usize,
 }
 
-/// A string that stands in one piece, whole.
+/// A complete string within one piece.
 #[derive(Clone, Copy, Debug)]
 pub struct JsonText<'a> {
-    /// Of its first quote.
+    /// The position of the opening quote.
     pub start: JsonPlace,
-    /// What stands between the quotes.
+    /// The raw bytes between the quotes.
     pub raw: &'a [u8],
-    /// It is known to hold no backslash. A long one may hold none either.
+    /// True if the string is known to contain no backslash. May be false for a long string without one.
     pub plain: bool,
 }
 
-/// A number, `true`, `false` or `null` that stands in one piece, whole.
+/// A complete number, `true`, `false` or `null` within one piece.
 #[derive(Clone, Copy, Debug)]
 pub struct JsonWord<'a> {
-    /// Of its first byte.
+    /// The position of the first byte.
     pub start: JsonPlace,
-    /// All of it.
+    /// The raw bytes.
     pub raw: &'a [u8],
 }
 
 impl JsonText<'_> {
-    /// After its last quote.
+    /// Returns the position after the closing quote.
     #[inline]
     pub fn end(&self) -> JsonPlace {
         let offset = self.start.offset.wrapping_add(self.raw.len()).wrapping_add(2);
@@ -39,64 +39,64 @@ impl JsonText<'_> {
 }
 
 impl JsonWord<'_> {
-    /// After its last byte.
+    /// Returns the position after the last byte.
     #[inline]
     pub fn end(&self) -> JsonPlace {
         JsonPlace { offset: self.start.offset.wrapping_add(self.raw.len()), ..self.start }
     }
 }
 
-/// What is done with the tokens. Every method does nothing unless it is given.
+/// Receives the tokens of a document. All methods do nothing by default.
 pub trait JsonSink {
-    /// An object or array begins at `at`.
+    /// An object or array starts at `at`.
     fn open(&mut self, at: JsonPlace, object: bool) {
         let _ = (at, object);
     }
-    /// Whether nothing is to be told of what stands inside the container that has just been opened at `at`, up
-    /// to its close. It is checked all the same.
+    /// True if the sink wants no tokens from inside the container that has just been opened at `at`. Its contents are
+    /// still validated.
     fn skips(&self, at: JsonPlace, object: bool) -> bool {
         let _ = (at, object);
         false
     }
-    /// It has ended before `at`.
+    /// The innermost object or array ended before `at`.
     fn close(&mut self, at: JsonPlace) {
         let _ = at;
     }
-    /// A string begins with the quote at `at`; it is a member's name if `key`.
+    /// A string starts with the quote at `at`; `key` is true for a member name.
     fn text_start(&mut self, at: JsonPlace, key: bool) {
         let _ = (at, key);
     }
-    /// It has ended before `at`.
+    /// The string ended before `at`.
     fn text_end(&mut self, at: JsonPlace, key: bool) {
         let _ = (at, key);
     }
-    /// A number, `true`, `false` or `null` begins at `at`.
+    /// A number, `true`, `false` or `null` starts at `at`.
     fn scalar_start(&mut self, at: JsonPlace) {
         let _ = at;
     }
-    /// It has ended before `at`.
+    /// The number or literal ended before `at`.
     fn scalar_end(&mut self, at: JsonPlace) {
         let _ = at;
     }
-    /// Some raw bytes of the string (without its quotes) or scalar that is open.
+    /// Raw bytes of the current string (without its quotes) or scalar.
     fn piece(&mut self, bytes: &[u8]) {
         let _ = bytes;
     }
-    /// Start, piece and end of a member's name at once, as most names come.
+    /// A complete member name. Stands for its start, piece and end; most names arrive this way.
     #[inline]
     fn whole_key(&mut self, text: JsonText<'_>) {
         self.text_start(text.start, true);
         self.piece(text.raw);
         self.text_end(text.end(), true);
     }
-    /// Start, piece and end of another string at once.
+    /// A complete string value. Stands for its start, piece and end.
     #[inline]
     fn whole_text(&mut self, text: JsonText<'_>) {
         self.text_start(text.start, false);
         self.piece(text.raw);
         self.text_end(text.end(), false);
     }
-    /// Start, piece and end of a scalar at once.
+    /// A complete scalar. Stands for its start, piece and end.
     #[inline]
     fn whole_scalar(&mut self, word: JsonWord<'_>) {
         self.scalar_start(word.start);
@@ -109,7 +109,7 @@ pub trait JsonSink {
     }
 }
 
-/// Listens to nothing.
+/// A sink that ignores all tokens.
 pub(super) struct Deaf;
 
 impl JsonSink for Deaf {

@@ -1,7 +1,7 @@
-//! The checks of a client's JSON beyond its structure: it is UTF-8, and its strings hold no raw control characters.
-//! Upstreams differ in how they read text that breaks either rule.
+//! Checks of client JSON beyond its structure: it must be UTF-8, and its strings must not contain raw control
+//! characters. Upstreams differ in how they read text that breaks either rule.
 
-/// The kinds of bytes in a piece of text, which decide the checks that it needs. Most pieces need none.
+/// The kinds of bytes in a piece of text. They determine which checks the piece needs; most pieces need none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByteSurvey {
     lowest: u8,
@@ -19,7 +19,7 @@ impl ByteSurvey {
             .fold(nothing, |seen, &byte| Self { lowest: seen.lowest.min(byte), bits: seen.bits | byte })
     }
 
-    /// Returns true if a control character of ASCII is among the bytes, inside or outside of strings.
+    /// Returns true if the piece contains an ASCII control character, inside or outside of strings.
     pub(crate) fn has_control(self) -> bool {
         self.lowest < b' '
     }
@@ -29,17 +29,18 @@ impl ByteSurvey {
     }
 }
 
-/// Checks that the pieces of one text are UTF-8 together. A character that a cut goes through is carried over.
+/// Checks that the pieces of one text form valid UTF-8. A character that is split between pieces is carried over.
 #[derive(Debug, Default)]
 pub(crate) struct Utf8Check {
     carried: [u8; CHARACTER_BYTES_MAX],
     carried_bytes: usize,
-    /// Bytes of all earlier pieces.
+    /// The total length of all earlier pieces in bytes.
     before: usize,
 }
 
 impl Utf8Check {
-    /// Reads the next piece, of which `survey` was made, or returns the offset in the text of the first invalid character.
+    /// Reads the next piece, for which `survey` was made. Returns the offset in the text of the first invalid character
+    /// as an error.
     #[inline]
     pub(crate) fn push(&mut self, piece: &[u8], survey: ByteSurvey) -> Result<(), usize> {
         let before = self.before;
@@ -47,7 +48,7 @@ impl Utf8Check {
         if survey.is_ascii() && self.carried_bytes == 0 { Ok(()) } else { self.decode(piece, before) }
     }
 
-    /// Decodes a piece that begins at `before`.
+    /// Decodes a piece that starts at offset `before`.
     #[inline(never)]
     fn decode(&mut self, piece: &[u8], before: usize) -> Result<(), usize> {
         let mut from = 0;

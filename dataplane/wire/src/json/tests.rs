@@ -1,10 +1,10 @@
-//! The scanner against serde_json, and its own rules.
+//! Compares the scanner with serde_json and tests its own rules.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Writes down what it is told.
+/// A sink that logs the calls that it receives.
 #[derive(Default)]
 struct Log {
     lines: Vec<String>,
@@ -92,7 +92,7 @@ fn depth_is_bounded() {
     assert_eq!(fault.what, What::TooDeep);
 }
 
-/// Listens to nothing below the members named `skipped`.
+/// A sink that skips containers while `skips` is true.
 #[derive(Default)]
 struct Choosy {
     log: Log,

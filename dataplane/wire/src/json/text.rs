@@ -1,7 +1,7 @@
-//! The text of one JSON string: from its raw bytes, and back.
+//! Converts between the raw bytes of one JSON string and its text.
 
-/// What the raw bytes between two quotes stand for. `None` if an escape is wrong, a surrogate stands alone, a
-/// control character is bare, or the bytes are not UTF-8.
+/// Decodes the raw bytes between two quotes. `None` if an escape is invalid, a surrogate is unpaired, a control
+/// character is unescaped, or the bytes are not UTF-8.
 pub fn unescape(raw: &[u8]) -> Option<String> {
     if stands_for_itself(raw) {
         return std::str::from_utf8(raw).ok().map(str::to_owned);
@@ -13,7 +13,7 @@ pub fn unescape(raw: &[u8]) -> Option<String> {
     serde_json::from_slice(&quoted).ok()
 }
 
-/// The same of bytes that are not needed any more.
+/// Like `unescape`, but takes the bytes by value to avoid a copy.
 pub fn unescape_owned(raw: Vec<u8>) -> Option<String> {
     if stands_for_itself(&raw) { String::from_utf8(raw).ok() } else { unescape(&raw) }
 }
@@ -22,8 +22,8 @@ fn stands_for_itself(raw: &[u8]) -> bool {
     raw.iter().all(|&byte| byte >= 0x20 && byte != b'\\')
 }
 
-/// `raw`, if it may stand between the quotes of a string as it is: all its escapes are such, and none is half of a
-/// character that takes two.
+/// Returns `raw` if it can be written between quotes unchanged: all its escapes are valid, and none encodes a
+/// surrogate.
 pub(crate) fn escaped(raw: &[u8]) -> Option<&str> {
     let mut bytes = raw.iter();
     while let Some(byte) = bytes.next() {
@@ -42,7 +42,7 @@ pub(crate) fn escaped(raw: &[u8]) -> Option<&str> {
     std::str::from_utf8(raw).ok()
 }
 
-/// Whether the next four digits are the number of a character.
+/// True if the next four digits are the code of a character. Consumes them.
 fn is_character(bytes: &mut std::slice::Iter<'_, u8>) -> bool {
     let digits = bytes.as_slice().first_chunk::<4>().and_then(|digits| std::str::from_utf8(digits).ok());
     bytes.by_ref().take(4).for_each(drop);
@@ -51,9 +51,9 @@ fn is_character(bytes: &mut std::slice::Iter<'_, u8>) -> bool {
     number.is_some_and(|number| char::from_u32(number).is_some())
 }
 
-/// `text` as a JSON string, quotes included.
+/// Returns `text` as a JSON string, quotes included.
 pub fn quote(text: &str) -> String {
-    // Looking at each byte without leaving early compiles to vector instructions.
+    // A loop over all bytes without an early exit compiles to vector instructions.
     let has_odd =
         text.bytes().fold(false, |odd, byte| odd | (byte < b' ') | (byte == b'"') | (byte == b'\\'));
     if !has_odd {

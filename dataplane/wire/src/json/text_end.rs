@@ -1,5 +1,5 @@
-//! Where a string ends. Most strings are so short that the call of a search for long ones would cost more than
-//! the search: their first bytes are searched in place.
+//! Finds the end of a string. Most strings are so short that calling a general search function would cost more than the
+//! search itself, so their first bytes are searched inline.
 
 #[cfg(target_arch = "aarch64")]
 use memchr::arch::aarch64::neon::memchr::Two;
@@ -11,19 +11,19 @@ use memchr::memchr;
 
 use super::block::{BLOCK_BYTES, JsonBlock, escaped_places};
 
-/// Bytes that are searched at once in a short string. The search for either mark then comes down to a handful of
-/// instructions without a loop.
+/// The number of bytes of a short string that are searched at once. At this size the search for both marks compiles to
+/// a few instructions without a loop.
 const LANE_BYTES: usize = 16;
 
-/// Bytes that are searched in place.
+/// The number of bytes that are searched inline.
 const SHORT_BYTES: usize = 3 * LANE_BYTES;
 
-/// After so many blocks without a quote the next one is probably far away, as it is in base64, and a search that looks
-/// for nothing else gets there sooner.
+/// After this many blocks without a quote the next quote is probably far away, as in base64. A search for quotes alone
+/// is then faster.
 const PLAIN_BLOCKS: u32 = 8;
 
-/// The length of the string that `rest` begins inside of, and whether it is known to hold no backslash. `None`
-/// if its last quote is not in `rest`.
+/// Returns the length of the string whose contents start at `rest`, and true if it is known to contain no backslash.
+/// `None` if the closing quote is not in `rest`.
 #[inline(always)]
 pub(crate) fn text_length(rest: &[u8]) -> Option<(usize, bool)> {
     let mut at = 0_usize;
@@ -47,7 +47,7 @@ fn long_text_length(rest: &[u8], from: usize) -> Option<(usize, bool)> {
     text_length_from(rest, from, false).map(|length| (length, false))
 }
 
-/// The same from `from` on. `carried` says that the first byte of `rest` is escaped.
+/// Returns the same length, searching from index `from` on. `carried` is true if the first byte of `rest` is escaped.
 pub(super) fn text_length_from(rest: &[u8], mut from: usize, carried: bool) -> Option<usize> {
     let mut plain_blocks = 0;
     while from < rest.len() {
@@ -71,14 +71,14 @@ pub(super) fn text_length_from(rest: &[u8], mut from: usize, carried: bool) -> O
     None
 }
 
-/// Whether the byte after `text` is escaped: an odd number of backslashes stands before it. `carried` says the
-/// same of what came before `text`.
+/// True if the byte after `text` is escaped, that is, an odd number of backslashes precedes it. `carried` is true if
+/// the first byte of `text` is escaped.
 pub(super) fn ends_escaping(text: &[u8], carried: bool) -> bool {
     let run = text.iter().rev().take_while(|&&byte| byte == b'\\').count();
     (run % 2 == 1) != (carried && run == text.len())
 }
 
-/// What finds the first quote or backslash. Always there: both instruction sets are part of their architecture.
+/// Returns the searcher for the first quote or backslash. Never `None`: both architectures include its instruction set.
 #[inline]
 fn marks() -> Option<Two> {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -1,5 +1,5 @@
-//! A document as a whole, for what must be understood so that it can be said in another dialect. Members keep
-//! their order, so that schemas and arguments come out as they went in.
+//! Whole parsed documents, used where a document is translated into another dialect. Members keep their order, so that
+//! schemas and arguments are written in their original order.
 
 use simd_json::prelude::Writable as _;
 use simd_json::tape::{Tape, Value};
@@ -10,14 +10,14 @@ use super::{JsonFault, Scanner, What};
 /// A value of a parsed document.
 pub type Tree<'tape, 'text> = Value<'tape, 'text>;
 
-/// Parses a whole object, whose bytes are used up. It is checked by the same rules as what only passes: strict
-/// grammar, and no deeper than [`super::DEPTH_MAX`].
+/// Parses a whole object in place; the contents of `document` are overwritten. Applies the same rules as the scanner:
+/// strict grammar, at most [`super::DEPTH_MAX`] levels.
 pub fn parse(document: &mut [u8]) -> Result<Tape<'_>, JsonFault> {
     let mut scanner = Scanner::default();
     scanner.push(document, &mut Deaf)?;
     scanner.finish()?;
     let end = document.len();
-    // What the scanner lets pass and this does not: text that is not UTF-8, escapes without a meaning.
+    // Errors that only this parser finds: text that is not UTF-8, and invalid escapes.
     simd_json::to_tape(document)
         .map_err(|error| JsonFault { offset: error.index().min(end), what: What::Unexpected(b'"') })
 }

@@ -1,6 +1,6 @@
-//! JSON written by hand: members come out in the order in which they are said, and commas come by themselves.
+//! A JSON writer. Members are written in call order, and commas are inserted automatically.
 //!
-//! The caller opens and closes objects and lists; what is written inside is whole values.
+//! The caller opens and closes objects and lists, and writes whole values inside them.
 
 use super::{Tree, write};
 
@@ -11,29 +11,29 @@ pub struct JsonWriter {
 }
 
 impl JsonWriter {
-    /// `{`, as a value.
+    /// Opens an object: `{`.
     pub fn object(&mut self) -> &mut Self {
         self.open(b'{')
     }
 
-    /// `}`
+    /// Closes an object: `}`.
     pub fn end_object(&mut self) -> &mut Self {
         self.out.push(b'}');
         self
     }
 
-    /// `[`, as a value.
+    /// Opens a list: `[`.
     pub fn list(&mut self) -> &mut Self {
         self.open(b'[')
     }
 
-    /// `]`
+    /// Closes a list: `]`.
     pub fn end_list(&mut self) -> &mut Self {
         self.out.push(b']');
         self
     }
 
-    /// The name of a member, whose value comes next. It needs no escapes.
+    /// Writes the name of a member; its value must be written next. The name must not need escaping.
     pub fn name(&mut self, name: &str) -> &mut Self {
         self.open(b'"');
         self.out.extend_from_slice(name.as_bytes());
@@ -41,7 +41,7 @@ impl JsonWriter {
         self
     }
 
-    /// A string.
+    /// Writes a string and escapes it.
     pub fn text(&mut self, text: &str) -> &mut Self {
         self.comma();
         // Writing to memory cannot fail.
@@ -49,45 +49,46 @@ impl JsonWriter {
         self
     }
 
-    /// A string that is escaped already.
+    /// Writes a string that is already escaped.
     pub fn escaped(&mut self, text: &str) -> &mut Self {
         self.open(b'"').bytes(text.as_bytes()).bytes(b"\"")
     }
 
-    /// A whole number.
+    /// Writes a whole number.
     pub fn number(&mut self, number: u64) -> &mut Self {
         self.comma();
         let _ = serde_json::to_writer(&mut self.out, &number);
         self
     }
 
-    /// A value that is JSON already.
+    /// Writes a value that is already JSON.
     pub fn raw(&mut self, json: &[u8]) -> &mut Self {
         self.comma();
         self.out.extend_from_slice(json);
         self
     }
 
-    /// A value of another document.
+    /// Writes a value of a parsed document.
     pub fn tree(&mut self, value: Tree<'_, '_>) -> &mut Self {
         self.comma();
         write(value, &mut self.out);
         self
     }
 
-    /// Bytes that are no value of their own: what stands around documents, or parts of one whose commas are the
-    /// caller's.
+    /// Writes bytes without inserting a comma: text between documents, or parts of a document whose commas the caller
+    /// writes.
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.out.extend_from_slice(bytes);
         self
     }
 
-    /// Whether nothing has been written.
+    /// True if nothing has been written.
     pub fn is_empty(&self) -> bool {
         self.out.is_empty()
     }
 
-    /// What has been written. The memory is kept for what comes next, if it is not much.
+    /// Returns a copy of the output and clears the writer. Keeps at most `KEPT_BYTES_MAX` of its memory for the next
+    /// document.
     pub fn take_copy(&mut self) -> bytes::Bytes {
         let taken = bytes::Bytes::copy_from_slice(&self.out);
         self.out.clear();
@@ -95,7 +96,7 @@ impl JsonWriter {
         taken
     }
 
-    /// What has been written.
+    /// Returns the output.
     pub fn finish(self) -> Vec<u8> {
         self.out
     }
@@ -114,10 +115,10 @@ impl JsonWriter {
     }
 }
 
-/// Memory that a writer keeps between two documents.
+/// The maximum memory that a writer keeps between two documents, in bytes.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// `json`, which is valid, without the white space between its values.
+/// Appends `json`, which must be valid, to `out` without the white space between its tokens.
 pub fn compact(json: &[u8], out: &mut Vec<u8>) {
     let mut rest = json;
     while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b' ' | b'\t' | b'\n' | b'\r')) {
