@@ -1,4 +1,4 @@
-//! An answer in events on its way to the client, whatever the dialects at its two ends.
+//! Streamed answers to the client, in any combination of client and target dialect.
 
 use std::fmt::Debug;
 
@@ -9,12 +9,12 @@ use shared::usage::TokenCounts;
 use crate::envelope::StreamError;
 use crate::extras::Extras;
 
-/// How a stream is to be treated.
+/// Options for the relay of a stream.
 #[derive(Clone, Default)]
 pub struct StreamOptions {
-    /// The client did not ask for usage: an event that holds nothing else does not reach it.
+    /// The client did not request usage: events that hold only usage are dropped.
     pub drop_usage_only: bool,
-    /// Credentials that may not show in errors.
+    /// Credentials that must not appear in errors.
     pub secrets: Vec<String>,
 }
 
@@ -32,37 +32,38 @@ impl Debug for StreamOptions {
     }
 }
 
-/// What is known of a stream so far.
+/// The facts known about a stream so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamState {
-    /// Output has been seen: text, reasoning, a refusal, tool data, audio. Lifecycle events, role chunks, empty
-    /// deltas, chunks without choices and comments are none.
+    /// True once output has been read: text, reasoning, a refusal, tool data or audio. Lifecycle events, role chunks,
+    /// empty deltas, chunks without choices and comments do not count.
     pub content: bool,
-    /// How the answer ended has been seen: a finish or stop reason.
+    /// True once a finish or stop reason has been read.
     pub finished: bool,
-    /// The last event of the protocol has been seen: `[DONE]`, `message_stop`, `response.completed`.
+    /// True once the last event of the protocol has been read: `[DONE]`, `message_stop`, `response.completed`.
     pub done: bool,
     /// The error that ended the stream, sanitized.
     pub error: Option<StreamError>,
-    /// The last usage reported: totals so far are never added up.
+    /// The last reported usage. Reports are running totals and are never added up.
     pub usage: Option<TokenCounts>,
-    /// Units, tier and cost as they were reported last.
+    /// The last reported units, tier and cost.
     pub extras: Extras,
-    /// What the upstream said of the input alone, before it said what the answer used.
+    /// The counts of the input alone that the upstream reported before the usage of the answer.
     pub input: Option<TokenCounts>,
-    /// Events with output.
+    /// The number of events with output.
     pub content_events: u64,
-    /// Bytes of output text, as it is meant: four are about one token.
+    /// The length of the decoded output text in bytes; about four bytes per token.
     pub output_bytes: u64,
-    /// An `id:` line was seen: from here on a comment of the gateway's own would break OpenAI's Python SDK.
+    /// True once an `id:` line has been read: from then on a comment inserted by the gateway would break OpenAI's
+    /// Python SDK.
     pub ids_seen: bool,
-    /// Part of an event larger than [`crate::passing::HELD_BYTES_MAX`] has gone out. An event of the gateway's own
-    /// may only follow after a blank line.
+    /// True if part of an event larger than [`crate::passing::HELD_BYTES_MAX`] has been sent. The gateway must send a
+    /// blank line before an event that it inserts.
     pub event_open: bool,
 }
 
 impl StreamState {
-    /// Counts one more event with output, of so many bytes.
+    /// Counts one more event with output of this length in bytes.
     #[inline]
     pub(crate) fn add_text(&mut self, bytes: usize) {
         let bytes = bytes.try_into().unwrap_or(u64::MAX);
@@ -71,30 +72,30 @@ impl StreamState {
     }
 }
 
-/// A failure that the gateway itself found after output had started (ERR-3).
+/// A failure that the gateway itself detected after output had started (ERR-3).
 #[derive(Clone, Copy, Debug)]
 pub struct Trouble<'a> {
-    /// What sort of failure.
+    /// The kind of failure.
     pub row: ErrorRow,
-    /// For the client as it stands.
+    /// The message, sent to the client unchanged.
     pub message: &'a str,
     /// The request's id.
     pub request_id: &'a str,
 }
 
-/// One upstream answer in events. It takes the upstream's reads, cut anywhere, and makes the bytes that the
-/// client gets; bounded memory, linear time, and nothing of its own between a read and its output.
+/// One streamed upstream answer. Converts the upstream's reads, cut at any byte, to the bytes for the client, in
+/// bounded memory and linear time, without delaying output beyond the read that completes it.
 pub trait AnswerStream: Debug {
-    /// Takes one upstream read and appends what goes to the client: whole events.
+    /// Takes one upstream read and appends the bytes for the client: whole events.
     fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>);
-    /// The upstream's answer has ended. An adapted stream that knows how its answer ended now ends its own; what
-    /// broke off is left open, and [`AnswerStream::trouble`] says so.
+    /// Ends the upstream's answer. An adapted stream whose answer is complete now ends its own stream; an interrupted
+    /// one is left open, and [`AnswerStream::trouble`] reports the failure.
     fn end(&mut self, out: &mut Vec<Bytes>);
-    /// What is known so far.
+    /// Returns the facts known so far.
     fn state(&self) -> &StreamState;
     /// Returns the event that reports a failure in the client's protocol. No other event follows it.
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes;
-    /// Returns true if the client reads server-sent events, in which an error or a keep-alive can be said.
+    /// Returns true if the client reads server-sent events, which can carry an error or a keep-alive.
     fn has_events(&self) -> bool {
         true
     }

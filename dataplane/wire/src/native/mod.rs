@@ -1,4 +1,4 @@
-//! Answers in the client's own dialect: the reader of each dialect, chosen by the dialect.
+//! Reads answers in the client's own dialect with that dialect's reader.
 
 use std::ops::Range;
 
@@ -11,8 +11,8 @@ use crate::{chat, messages, responses};
 
 pub use crate::passing::{HELD_BYTES_MAX, WholeAnswer};
 
-/// An answer of a target that speaks the client's dialect, in events. What is neither Messages, Responses nor images
-/// is read as chat, whose errors every SDK of OpenAI's knows.
+/// Creates the relay for a streamed answer of a target that speaks the client's dialect. Dialects other than Messages,
+/// Responses and images are read as chat, whose errors every OpenAI SDK recognises.
 pub fn stream(dialect: Dialect, options: StreamOptions) -> Box<dyn AnswerStream> {
     if dialect == Dialect::Images {
         return Box::new(images::ImageStream::new(options));
@@ -24,12 +24,13 @@ pub fn stream(dialect: Dialect, options: StreamOptions) -> Box<dyn AnswerStream>
     }
 }
 
-/// A whole chat answer with OpenAI's names in its `usage`, which stands at `part` and lacks some (CHAT-3).
+/// Returns a whole chat answer with OpenAI's names added to its `usage`, which is at `part` and lacks some of them
+/// (CHAT-3).
 pub fn with_usage_names(body: Bytes, part: Range<usize>) -> Bytes {
     chat::with_names(body, part)
 }
 
-/// Reads a unary answer of any size in pieces and keeps none of it but its usage and error.
+/// Reads a unary answer of any size in pieces and keeps only its usage and error.
 #[derive(Debug)]
 pub struct WholeScan(DialectScan);
 
@@ -41,7 +42,7 @@ enum DialectScan {
 }
 
 impl WholeScan {
-    /// A scan before the first byte.
+    /// Creates a scan for a new answer.
     pub fn new(dialect: Dialect) -> Self {
         Self(match kin(dialect) {
             Kin::Chat => DialectScan::Chat(chat::ChatAnswerScan::default()),
@@ -59,8 +60,8 @@ impl WholeScan {
         }
     }
 
-    /// Reads the next piece and appends to `out` what goes to a client of chat: the same bytes, with OpenAI's names in its
-    /// `usage`. A `usage` that a cut goes through is held back until it has come.
+    /// Reads the next piece and appends the bytes for a chat client to `out`: unchanged, with OpenAI's names added to
+    /// `usage`. A `usage` that is split between pieces is held back until it is complete.
     pub fn pass_chat(&mut self, piece: Bytes, out: &mut Vec<Bytes>) {
         match &mut self.0 {
             DialectScan::Chat(scan) => scan.pass(piece, out),
@@ -71,14 +72,14 @@ impl WholeScan {
         }
     }
 
-    /// The upstream sends no more: appends to `out` what is held back.
+    /// Ends the upstream's input: appends the bytes that are held back to `out`.
     pub fn release(&mut self, out: &mut Vec<Bytes>) {
         if let DialectScan::Chat(scan) = &mut self.0 {
             scan.release(out);
         }
     }
 
-    /// The answer has ended. The scan then stands before another one.
+    /// Ends the answer, returns its result and resets the scan for another answer.
     pub fn finish(&mut self) -> WholeAnswer {
         match &mut self.0 {
             DialectScan::Chat(scan) => std::mem::take(scan).finish(),
@@ -88,8 +89,8 @@ impl WholeScan {
     }
 }
 
-/// Reads an answer that is there as a whole. As a rule only its end is parsed, from `usage` on: `output_bytes` is
-/// then 0, because the tokens are counted.
+/// Reads a complete answer. Usually only its end is parsed, from `usage` on; `output_bytes` is then 0, because the
+/// token counts are known.
 pub fn whole_answer(dialect: Dialect, body: &[u8]) -> WholeAnswer {
     match kin(dialect) {
         Kin::Chat => chat::whole_answer(body),
@@ -98,8 +99,8 @@ pub fn whole_answer(dialect: Dialect, body: &[u8]) -> WholeAnswer {
     }
 }
 
-/// The stream that says what the unary answer `whole` says, for a client that asked for a stream and a target that
-/// cannot. `include_usage` matters to chat alone. `None` if `whole` is no answer in its dialect.
+/// Converts the unary answer `whole` to a stream, for a client that requested a stream and a target that cannot produce
+/// one. `include_usage` affects chat only. `None` if `whole` is not an answer in its dialect.
 pub fn synthesize_stream(dialect: Dialect, whole: &[u8], include_usage: bool) -> Option<Vec<u8>> {
     if dialect == Dialect::Images {
         return images::synthesize_stream(whole);
@@ -111,7 +112,7 @@ pub fn synthesize_stream(dialect: Dialect, whole: &[u8], include_usage: bool) ->
     }
 }
 
-/// Whose events and answers a dialect has.
+/// The dialect whose events and answers another dialect shares.
 enum Kin {
     Chat,
     Messages,

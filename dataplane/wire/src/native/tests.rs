@@ -1,4 +1,4 @@
-//! All native dialects against a full decoder and a JSON parser, for any stream and any cutting.
+//! Compares all native dialects with a full decoder and a JSON parser, for any stream and any cuts.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::cutting::{cut, cuts, relay};
 use crate::sse::SseDecoder;
 use crate::stream::{AnswerStream, StreamOptions, StreamState};
 
-/// What a client with a full decoder and a JSON parser sees.
+/// The facts that a full decoder and a JSON parser find in a stream.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     content: bool,
@@ -21,7 +21,7 @@ struct Seen {
     content_events: u64,
 }
 
-/// The texts in a value, but for the given members.
+/// The total length of the texts in a value, without the given members.
 fn texts(value: &Value, but: &[&str]) -> usize {
     match value {
         Value::String(text) => text.len(),
@@ -116,7 +116,7 @@ fn state_seen(state: &StreamState) -> Seen {
     }
 }
 
-/// A JSON string of any sort.
+/// A JSON string of any kind.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-z ,.{}\u{e9}\u{1f680}]{1,8}",
@@ -131,7 +131,7 @@ fn count() -> impl Strategy<Value = String> {
     prop_oneof![4 => (0_u32..500).prop_map(|count| count.to_string()), 1 => Just("null".to_owned())]
 }
 
-/// The data of one event of a Messages stream. `E` stands in every error.
+/// The data of one event of a Messages stream. Every error contains `E`.
 fn messages_data() -> impl Strategy<Value = String> {
     let delta = prop_oneof![
         5 => text().prop_map(|text| format!(r#"{{"type":"text_delta","text":"{text}"}}"#)),
@@ -200,7 +200,7 @@ fn responses_data() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Data as an event, named or not, with any line end and anything before it.
+/// Data as an event, with or without a name, with any line end and any text before it.
 fn event(data: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let before = prop_oneof![
         8 => Just(""), 1 => Just(": c\n"), 1 => Just("id: 1\r"), 1 => Just(": c\n\n"), 1 => Just("retry: 5\r\n\r\n"),
@@ -252,7 +252,7 @@ impl AnswerStream for Boxed {
     }
 }
 
-/// Any JSON, oddly spaced.
+/// Any JSON, with irregular white space.
 fn json(depth: u32) -> BoxedStrategy<String> {
     let names =
         vec!["type", "usage", "error", "response", "delta", "output", "content", "text", "status", "x"];

@@ -1,11 +1,11 @@
-//! Keeps the raw bytes of one member's value while an answer goes by in pieces.
+//! Captures the raw bytes of one member's value while the document is read in pieces.
 
 use std::ops::Range;
 
-/// Bytes that are kept; a longer value counts as unreadable.
+/// The maximum number of bytes that are captured; a longer value is treated as unreadable.
 const CAPTURE_BYTES_MAX: usize = 64 * 1024;
 
-/// Raw bytes of one value.
+/// The raw bytes of one value.
 #[derive(Debug, Default)]
 pub(crate) struct Capture {
     span: Option<Range<usize>>,
@@ -15,12 +15,12 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// A value begins at `at`; what was kept of an earlier one is forgotten.
+    /// Starts a value at offset `at` and discards any earlier one.
     pub(crate) fn start(&mut self, at: usize) {
         *self = Self { span: Some(at..at), open: true, bytes: Vec::new(), overflowed: false };
     }
 
-    /// It has ended before `at`.
+    /// Ends the value before offset `at`.
     pub(crate) fn end(&mut self, at: usize) {
         self.open = false;
         if let Some(span) = &mut self.span {
@@ -28,7 +28,7 @@ impl Capture {
         }
     }
 
-    /// Takes what belongs to it from a piece that begins at `before`.
+    /// Copies the value's bytes from a piece that starts at offset `before`.
     #[inline]
     pub(crate) fn copy(&mut self, before: usize, piece: &[u8]) {
         if self.span.is_some() && !self.overflowed {
@@ -50,12 +50,12 @@ impl Capture {
         }
     }
 
-    /// Where it stands, once it has ended.
+    /// Returns the offsets of the value after it has ended.
     pub(crate) fn span(&self) -> Option<Range<usize>> {
         self.span.clone().filter(|_| !self.open)
     }
 
-    /// The value, unless JavaScript and Python take it for false: null, false, 0, "", [] or {}.
+    /// Returns the value unless it is falsy in JavaScript and Python: null, false, 0, "", [] or {}.
     pub(crate) fn truthy(&self) -> Option<&[u8]> {
         let raw = self.bytes.as_slice();
         let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default().trim_ascii();
@@ -67,7 +67,7 @@ impl Capture {
         (!is_falsy).then_some(raw)
     }
 
-    /// The same of a value that may not have ended.
+    /// True if the value is truthy, or, before its end, if it looks truthy so far.
     pub(crate) fn begun(&self) -> bool {
         let begun = matches!(self.bytes.first(), Some(b'{' | b'[' | b'"' | b't' | b'1'..=b'9'));
         if self.open { begun || self.overflowed } else { self.truthy().is_some() }

@@ -1,4 +1,4 @@
-//! Tokens of an event on their way to what is noted of it: whole where they come whole, else gathered piece by
+//! Collects the tokens of one document for its `DocumentFacts`: complete tokens directly, split tokens piece by
 //! piece.
 
 use std::borrow::Cow;
@@ -9,27 +9,27 @@ use crate::json::{
     Escapes, JsonFault, JsonPlace, JsonSink, JsonText, JsonWord, KEY_BYTES_MAX, Scanner, TextLength, unescape,
 };
 
-/// What is noted of a document.
+/// Collects facts about a document from its tokens.
 pub(crate) trait DocumentFacts: Debug + Default {
-    /// What is kept of the document's own bytes.
+    /// Returns the capture of the document's own bytes.
     fn capture(&mut self) -> &mut Capture;
-    /// A value of any kind begins.
+    /// A value of any kind starts.
     fn begins(&mut self, at: JsonPlace);
-    /// It is an object or array.
+    /// The value is an object or array.
     fn open(&mut self, at: JsonPlace, object: bool);
-    /// Nothing inside the one that has just begun is to be told.
+    /// True if no tokens inside the container that has just started are wanted.
     fn skips(&self, at: JsonPlace, object: bool) -> bool;
-    /// It has ended before `at`.
+    /// The innermost object or array ended before `at`.
     fn close(&mut self, at: JsonPlace);
     /// The name of a member.
     fn name(&mut self, depth: u32, name: &[u8]);
-    /// A string of this length, which began at `at`; `glance` is how it begins, at most [`KEY_BYTES_MAX`] bytes of it.
+    /// A string of this length that started at `at`; `glance` is its start, at most [`KEY_BYTES_MAX`] bytes.
     fn text(&mut self, at: JsonPlace, length: TextLength, glance: &[u8]);
-    /// A number, `true`, `false` or `null`, which began at `at`.
+    /// A number, `true`, `false` or `null` that started at `at`.
     fn scalar(&mut self, at: JsonPlace, raw: &[u8]);
 }
 
-/// A scan of one document, fed in pieces.
+/// A scan of one document that arrives in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Gather<F> {
     scanner: Scanner,
@@ -67,7 +67,7 @@ impl<F: DocumentFacts> Gather<F> {
         (self.told.facts, result)
     }
 
-    /// What one whole document holds, or that it is not a JSON object.
+    /// Returns the facts of one complete document, or an error if it is not a JSON object.
     #[inline]
     pub(crate) fn of(document: &[u8]) -> Result<F, JsonFault> {
         let mut gather = Self::default();
@@ -162,7 +162,7 @@ impl<F: DocumentFacts> JsonSink for Gathering<F> {
     }
 }
 
-/// A name as it is meant. Almost always that is how it is written.
+/// Returns a decoded member name. Borrows in the common case without escapes.
 pub(crate) fn unescaped(raw: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\\', raw).is_none() {
         return raw.into();

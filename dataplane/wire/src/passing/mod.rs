@@ -1,4 +1,4 @@
-//! The parts that the streams of every dialect share when they pass to the client as they came.
+//! The parts that all dialects share in relaying native streams.
 
 mod capture;
 mod gather;
@@ -23,16 +23,16 @@ pub(crate) use verdict::{EventVerdict, TextChange, opaque};
 /// The usage, the error and the shape of a whole answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WholeAnswer {
-    /// The usage that it reports.
+    /// The usage that the answer reports.
     pub usage: Option<TokenCounts>,
-    /// The quantities that it reports beside tokens.
+    /// The quantities other than tokens that the answer reports.
     pub extras: Extras,
-    /// The error that came with status 200. Its text is not sanitized yet.
+    /// An error that was sent with status 200. Its text is not sanitized yet.
     pub error: Option<StreamError>,
-    /// True if it is one complete JSON object. Leading white space is legal.
+    /// True if the answer is one complete JSON object. Leading white space is allowed.
     pub is_json: bool,
-    /// Bytes of output text, escapes included.
+    /// The length of the output text in bytes, escapes included.
     pub output_bytes: u64,
-    /// The position of `usage` in a chat answer that reports a count only under another name than OpenAI's.
+    /// The position of `usage` in a chat answer that reports a count only under a name that differs from OpenAI's.
     pub unnamed_usage: Option<Range<usize>>,
 }

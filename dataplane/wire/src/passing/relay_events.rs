@@ -1,11 +1,11 @@
-//! A native stream on its way to the client: the upstream's own bytes, whole events at a time, and beside
-//! them what the gateway must know of it, which the dialect's judge says.
+//! Relays a native stream: whole events of the upstream's own bytes, while the dialect's `Judge` collects what the
+//! gateway needs to know.
 //!
-//! Bytes pass unchanged, a byte order mark, comments, `id:` lines and blocks without data included, but for:
-//! a usage-only chunk that the client did not ask for; an error event whose text had to be sanitized or was in
-//! a shape that SDKs do not see; all that follows an error event; and a last event that lacks its blank line
-//! while the stream has not finished, which no client would see, and which would swallow the error event that
-//! the gateway puts after it.
+//! Bytes pass unchanged, including a byte order mark, comments, `id:` lines and blocks without data, with these
+//! exceptions: a usage-only chunk that the client did not ask for is dropped; an error event is rewritten if its text
+//! had to be sanitized or SDKs do not recognise its shape; everything after an error event is dropped; and a last event
+//! without its blank line is dropped while the stream has not finished, because no client would read it and it would
+//! swallow the error event that the gateway appends.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -18,34 +18,35 @@ use crate::json::{JsonFault, meant_bytes};
 use crate::sse::{Blocks, data_of};
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
-/// What one dialect's events mean.
+/// Interprets the events of one dialect.
 pub(crate) trait Judge: Debug {
-    /// What is noted of an event that is too large to be held.
+    /// The facts about an event that is too large to be held.
     type Oversized: OversizedScan;
-    /// What differs from one event with text to the next.
+    /// The parts in which consecutive text events differ.
     const VARYING: Varying;
 
-    /// What is known so far.
+    /// Returns the state of the stream.
     fn state(&self) -> &StreamState;
-    /// The same, to be changed.
+    /// Returns the state of the stream for modification.
     fn state_mut(&mut self) -> &mut StreamState;
-    /// Judges one whole event.
+    /// Judges one complete event.
     fn judge(&mut self, name: &[u8], data: &[u8]) -> Judged;
-    /// Under which member text stood in the last event that held nothing else. `None` if each must be judged.
+    /// Returns the index of the member that held the text of the last text-only event. `None` if each event must be
+    /// judged.
     fn text_key(&self) -> Option<usize>;
-    /// An event has passed that differs from one before in its text, and in its number, alone.
+    /// Records an event that differs from an earlier one only in its text and its number.
     fn passed_alike(&mut self, number: Option<u64>) {
         let _ = number;
     }
-    /// An event has passed in pieces.
+    /// Records an event that passed in pieces.
     fn note(&mut self, oversized: &Self::Oversized);
-    /// An event that passes in pieces has turned out to be an error.
+    /// Returns the verdict on an event that passes in pieces and turned out to be an error.
     fn oversized_error(&mut self, oversized: &Self::Oversized) -> EventVerdict;
-    /// The event that ends the stream in trouble.
+    /// Returns the event that ends the stream after a failure.
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes;
 }
 
-/// An event's verdict, and where its text stands under [`Judge::text_key`] if it holds nothing else.
+/// The verdict on an event and, if it holds only text, the position of the text under [`Judge::text_key`].
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) verdict: EventVerdict,
@@ -58,23 +59,23 @@ impl From<EventVerdict> for Judged {
     }
 }
 
-/// What is noted of the data of an event in pieces.
+/// Collects facts from the data of an event that passes in pieces.
 pub(crate) trait OversizedScan: Debug + Default {
-    /// The event has this name.
+    /// Sets the name of the event.
     fn named(&mut self, name: &[u8]) {
         let _ = name;
     }
     fn push(&mut self, part: &[u8]) -> Result<(), JsonFault>;
-    /// It holds output.
+    /// True if the event holds output.
     fn content(&self) -> bool;
-    /// It is an error.
+    /// True if the event is an error.
     fn error_begun(&self) -> bool;
 }
 
-/// Bytes of an event that is not whole yet that are held back. A larger one passes in pieces.
+/// The maximum size of an incomplete event that is held back, in bytes. A larger one passes in pieces.
 pub const HELD_BYTES_MAX: usize = 64 * 1024;
 
-/// The stream. One value an upstream answer.
+/// Relays the events of one upstream answer.
 #[derive(Debug)]
 pub(crate) struct PassingStream<J: Judge> {
     judge: J,
@@ -82,21 +83,21 @@ pub(crate) struct PassingStream<J: Judge> {
     held: HeldEvent,
     oversized: Option<Box<Oversized<J::Oversized>>>,
     template: Template,
-    /// The first block may begin with a byte order mark.
+    /// True once the first block, which may start with a byte order mark, has been judged.
     begun: bool,
-    /// The last event went on as it came.
+    /// True if the last event was passed on unchanged.
     passed: bool,
     stopped: bool,
 }
 
-/// The beginning of an event whose end has not come.
+/// The start of an incomplete event.
 #[derive(Debug, Default)]
 enum HeldEvent {
     #[default]
     Nothing,
-    /// In one read.
+    /// The part came in one read.
     Slice(Bytes),
-    /// Over several.
+    /// The part came in several reads.
     Copy(Vec<u8>),
 }
 
@@ -108,7 +109,7 @@ struct Oversized<S> {
 }
 
 impl<J: Judge> PassingStream<J> {
-    /// A stream before its first byte.
+    /// Creates a relay for a new stream.
     pub(crate) fn new(judge: J) -> Self {
         Self {
             judge,
@@ -130,7 +131,7 @@ impl<J: Judge> AnswerStream for PassingStream<J> {
 
     fn push(&mut self, mut chunk: Bytes, out: &mut Vec<Bytes>) {
         if self.blocks.takes_lf(&chunk) {
-            // It belongs to the event before it, and goes where that went.
+            // The LF belongs to the event before it and is treated the same way.
             let lf = chunk.split_to(1);
             if self.passed {
                 out.push(lf);
@@ -140,7 +141,7 @@ impl<J: Judge> AnswerStream for PassingStream<J> {
             return;
         }
         if self.stopped {
-            // Only what comes right after the last event can belong to it.
+            // Only bytes that directly follow the last event can belong to it.
             self.passed = false;
             return;
         }
@@ -188,9 +189,9 @@ impl<J: Judge> AnswerStream for PassingStream<J> {
 }
 
 impl<J: Judge> PassingStream<J> {
-    /// Passes on the events that end in `chunk`, in as few slices as may be, and holds the rest.
+    /// Passes on the events that end in `chunk`, in as few slices as possible, and holds the rest.
     fn pass_whole_events(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
-        // What stands before `passed` has gone out; what stands before `start` has been judged.
+        // Bytes before `passed` have been written to `out`; bytes before `start` have been judged.
         let (mut passed, mut start) = (0, self.pass_alike(&chunk));
         while let Some(length) = self.blocks.find(chunk.get(start..).unwrap_or_default()) {
             let end = start.saturating_add(length);
@@ -218,7 +219,7 @@ impl<J: Judge> PassingStream<J> {
         }
     }
 
-    /// Bytes of the events at the beginning of `rest` that differ from the last one in their text alone.
+    /// Returns the length of the events at the start of `rest` that differ from the last one only in their text.
     #[inline]
     fn pass_alike(&mut self, rest: &[u8]) -> usize {
         let mut length = 0_usize;
@@ -241,7 +242,7 @@ impl<J: Judge> PassingStream<J> {
         let before = event.len().wrapping_sub(data.len());
         let judged = self.judge.judge(name, trim_line_end(data));
         if let (Some(text), Some(key)) = (judged.text, self.judge.text_key())
-            // To a CR an LF could still belong.
+            // A CR could still be followed by its LF.
             && event.ends_with(b"\n")
         {
             self.template.learn(event, key, text.start.wrapping_add(before)..text.end.wrapping_add(before));
@@ -274,7 +275,7 @@ impl<J: Judge> PassingStream<J> {
 
     fn replace(&mut self, verdict: EventVerdict, out: &mut Vec<Bytes>) {
         match verdict {
-            // A change has become the event that it makes.
+            // A change has already been turned into a replacement event.
             EventVerdict::Pass | EventVerdict::Drop | EventVerdict::Change(_) => {}
             EventVerdict::Replace(event) => out.push(event),
             EventVerdict::LastPass => self.stopped = true,
@@ -285,7 +286,7 @@ impl<J: Judge> PassingStream<J> {
         }
     }
 
-    /// `rest` ends the held event.
+    /// Completes the held event with `rest`.
     fn complete(&mut self, rest: Bytes, out: &mut Vec<Bytes>) {
         if self.oversized.is_some() {
             self.pass_oversized(rest, out);
@@ -305,7 +306,7 @@ impl<J: Judge> PassingStream<J> {
         self.replace(verdict, out);
     }
 
-    /// No event ends in `part`: it is kept, unless that would be too much.
+    /// Holds `part`, in which no event ends. If the held event becomes too large, it passes in pieces from then on.
     fn hold(&mut self, part: Bytes, out: &mut Vec<Bytes>) {
         if self.oversized.is_some() {
             self.pass_oversized(part, out);
@@ -350,7 +351,7 @@ impl<J: Judge> PassingStream<J> {
         }
     }
 
-    /// Lets a part of an oversized event out, unless it has turned out to be an error.
+    /// Passes on a part of an oversized event, unless the event is an error.
     fn pass_part(&mut self, oversized: &Oversized<J::Oversized>, part: Bytes, out: &mut Vec<Bytes>) {
         if oversized.scan.error_begun() {
             let was_open = self.judge.state().event_open;
@@ -406,7 +407,7 @@ fn push_slice(chunk: &Bytes, from: usize, to: usize, out: &mut Vec<Bytes>) {
     }
 }
 
-/// The name and data of an event of the usual forms: a line of data, alone or after one with its name.
+/// Returns the name and data of an event in a common form: one data line, alone or after one line with the name.
 #[inline]
 fn plain_event(event: &[u8], lines: u32) -> Option<(&[u8], &[u8])> {
     let (name, data) = match lines {

@@ -1,80 +1,80 @@
-//! The last event that held nothing but text, as a pattern: most events of a stream differ from the one before
-//! them in their text alone, or in a number or padding that the vendor adds to it, and a few comparisons tell so.
+//! A template of the last text-only event. Most events of a stream differ from the one before only in their text, or
+//! also in a number or padding that the vendor adds; a few comparisons recognise them.
 //!
-//! An event that fits would be judged as the last one was. What stands around its text is the same to the byte,
-//! and the text is neither a member's name nor does it hold a quote or line end of its own.
+//! An event that fits the template would get the same verdict as the last one: all bytes around its text are identical,
+//! and the text is not a member name and contains no unescaped quote and no line end.
 
 use std::ops::Range;
 
 use crate::json::text_length;
 
-/// A larger event is not remembered.
+/// Larger events are not used as a template, in bytes.
 const TEMPLATE_BYTES_MAX: usize = 4 * 1024;
-/// Parts that differ from event to event.
+/// The maximum number of parts that differ from event to event.
 const HOLES_MAX: usize = 3;
-/// Digits of a number that differs; a longer one fits nothing.
+/// The maximum number of digits of a varying number; a longer one never fits.
 const DIGITS_MAX: usize = 18;
 
-/// What stands before padding, whose length goes up and down to hide that of the text.
+/// The text before OpenAI's padding, whose length varies to hide that of the text.
 const PADDING: &[u8] = b"\"obfuscation\":\"";
-/// The same of Amazon.
+/// The text before Amazon's padding.
 const SHORT_PADDING: &[u8] = b"\"p\":\"";
-/// What stands before a number that counts events.
+/// The text before an event's sequence number.
 const NUMBER: &[u8] = b"\"sequence_number\":";
-/// What stands before Gemini's running usage: what is counted, and a sum that says no more.
+/// The text before Gemini's running output count. The total that follows it adds no information.
 const OUTPUT: &[u8] = b"\"candidatesTokenCount\":";
 const TOTAL: &[u8] = b"\"totalTokenCount\":";
 
-/// What may differ beside the text.
+/// The parts that may differ besides the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Varying {
     /// OpenAI's padding.
     #[default]
     Padding,
-    /// The same, and the number of the event.
+    /// OpenAI's padding and the sequence number of the event.
     PaddingAndNumber,
-    /// Blanks before the last brace, Anthropic's padding.
+    /// Anthropic's padding: spaces before the last brace.
     Blanks,
     /// Amazon's padding.
     ShortPadding,
-    /// Gemini's running usage; the number is that of the output.
+    /// Gemini's running usage; the reported number is the output count.
     RunningUsage,
 }
 
-/// An event without what differs.
+/// An event with holes for the parts that differ.
 #[derive(Debug, Default)]
 pub(crate) struct Template {
     varying: Varying,
-    /// Which of the known members holds the text.
+    /// The index of the member that holds the text.
     key: usize,
-    /// Up to the first hole. Empty if nothing fits.
+    /// The bytes up to the first hole. Empty if there is no template.
     before: Vec<u8>,
-    /// The holes in their order, each with what comes after it.
+    /// The holes in order, each with the bytes after it.
     holes: [(Hole, Vec<u8>); HOLES_MAX],
 }
 
 /// A part that differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Hole {
-    /// There is none, nor any after it.
+    /// No hole here or after it.
     #[default]
     None,
     Text,
     Padding,
     Number,
-    /// A number that nobody asks for.
+    /// A number that is not reported.
     Sum,
     Blanks,
 }
 
-/// An event that fits.
+/// An event that fits the template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fit {
-    /// Bytes of the event.
+    /// The length of the event in bytes.
     pub(crate) length: usize,
-    /// Where its text begins.
+    /// The offset of its text.
     pub(crate) text_at: usize,
-    /// Bytes of its text.
+    /// The length of its text in bytes.
     pub(crate) text: usize,
     /// Its number, if it has one.
     pub(crate) number: Option<u64>,
@@ -85,7 +85,7 @@ impl Template {
         Self { varying, ..Self::default() }
     }
 
-    /// Remembers an event whose text stands at `text`, under the member `key`.
+    /// Remembers an event whose text is at `text`, under the member with index `key`.
     pub(crate) fn learn(&mut self, event: &[u8], key: usize, text: Range<usize>) {
         self.before.clear();
         if event.len() > TEMPLATE_BYTES_MAX {
@@ -112,7 +112,7 @@ impl Template {
         holes.for_each(|(hole, _)| *hole = Hole::None);
     }
 
-    /// What differs beside the text.
+    /// Finds the parts that differ besides the text.
     fn others(&self, event: &[u8]) -> [Option<(Range<usize>, Hole)>; 2] {
         match self.varying {
             Varying::Padding => [padding(event, PADDING), None],
@@ -123,7 +123,8 @@ impl Template {
         }
     }
 
-    /// The event that `rest` begins with, if it fits and is whole, and text is looked for under `key`.
+    /// Returns the event at the start of `rest` if it is complete, fits the template, and `key` is the member of its
+    /// text.
     #[inline]
     pub(crate) fn fit(&self, rest: &[u8], key: usize) -> Option<Fit> {
         if self.before.is_empty() || self.key != key {
@@ -153,7 +154,7 @@ impl Template {
     }
 }
 
-/// The length of the string that `rest` begins inside of, and what comes from its last quote on.
+/// Returns the length of the string whose contents start at `rest`, and the bytes from its closing quote on.
 #[inline]
 fn string(rest: &[u8]) -> Option<(usize, &[u8])> {
     let (length, _) = text_length(rest)?;
@@ -165,7 +166,7 @@ fn string(rest: &[u8]) -> Option<(usize, &[u8])> {
     (!odd).then_some((length, end))
 }
 
-/// The number that `rest` begins with, and what comes after it.
+/// Parses the number at the start of `rest` and returns it with the bytes after it.
 #[inline]
 fn digits(rest: &[u8]) -> Option<(u64, &[u8])> {
     let (mut at, mut number) = (0_usize, 0_u64);
@@ -195,7 +196,7 @@ fn number(event: &[u8], name: &[u8], hole: Hole) -> Option<(Range<usize>, Hole)>
     Some((from..to, hole))
 }
 
-/// Blanks before the brace that ends an event, if there are any: they stand in no string.
+/// Returns the spaces before the brace that ends an event, if there are any. They cannot be inside a string.
 fn blanks(event: &[u8]) -> Option<(Range<usize>, Hole)> {
     let data = event.trim_ascii_end().strip_suffix(b"}")?;
     let from = data.iter().rposition(|byte| *byte != b' ')?.checked_add(1)?;

@@ -1,28 +1,28 @@
-//! What becomes of an event.
+//! The verdicts on events of a stream.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
 
-/// What becomes of an event.
+/// The verdict on an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum EventVerdict {
-    /// It goes on as it came.
+    /// The event passes unchanged.
     Pass,
-    /// It does not go on.
+    /// The event is dropped.
     Drop,
-    /// Something else goes on in its place.
+    /// Other bytes are sent instead of the event.
     Replace(Bytes),
-    /// It goes on with a part of its data changed.
+    /// The event passes with a part of its data replaced.
     Change(Box<TextChange>),
-    /// It goes on as it came, and nothing comes after it.
+    /// The event passes unchanged, and nothing follows it.
     LastPass,
-    /// This, if anything, goes on in its place, and nothing comes after it.
+    /// These bytes, if any, are sent instead of the event, and nothing follows.
     Last(Option<Bytes>),
 }
 
-/// A part of some text, and what takes its place.
+/// A range of a text and its replacement.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TextChange {
     pub(crate) part: Range<usize>,
@@ -30,14 +30,15 @@ pub(crate) struct TextChange {
 }
 
 impl TextChange {
-    /// `text` with the change, `part` being `before` bytes further on in it.
+    /// Returns `text` with the replacement applied. `part` is relative to offset `before` in `text`.
     pub(crate) fn of(&self, text: &[u8], before: usize) -> Bytes {
         let at = |end: usize| text.get(..end.saturating_add(before)).unwrap_or(text);
         let rest = text.get(at(self.part.end).len()..).unwrap_or_default();
         [at(self.part.start), &self.by, rest].concat().into()
     }
 
-    /// The event whose data is `data`, which may stand in several lines of it.
+    /// Returns the event with the replacement applied to its `data`, which may be spread over several lines of the
+    /// event.
     pub(super) fn of_event(&self, event: &[u8], data: &[u8]) -> Bytes {
         if let Some(before) = memchr::memmem::find(event, data) {
             return self.of(event, before);
@@ -53,7 +54,7 @@ impl TextChange {
     }
 }
 
-/// Data that means nothing to us: it may still give something away.
+/// Sanitizes data of an unknown form, which may still contain secrets.
 pub(crate) fn opaque(data: &[u8], secrets: &[&str]) -> EventVerdict {
     let text = String::from_utf8_lossy(data);
     match shared::sanitize::diagnostic(&text, secrets) {

@@ -1,7 +1,7 @@
-//! Where one event ends and the next begins, without decoding what stands between.
+//! Finds the boundaries between events without decoding their contents.
 //!
-//! A line ends with LF, CR or CRLF, mixed as they come; an empty line ends a block. No byte is looked at twice,
-//! however the input is cut.
+//! A line ends with LF, CR or CRLF, in any mixture; an empty line ends a block. Each byte is read once, however the
+//! input is cut.
 
 use std::borrow::Cow;
 
@@ -10,18 +10,19 @@ use memchr::memchr2;
 /// Finds the ends of blocks in successive pieces of a stream.
 #[derive(Debug, Default)]
 pub struct Blocks {
-    /// Some bytes of the current line were seen.
+    /// True if the current line is not empty.
     in_line: bool,
-    /// The last byte seen was a CR: an LF right after it belongs to it.
+    /// True if the last byte was a CR; an LF right after it belongs to the same line end.
     after_cr: bool,
-    /// Lines of the current block that have ended.
+    /// The number of complete lines in the current block.
     lines: u32,
-    /// Of the block found last.
+    /// The number of lines of the block found last.
     found_lines: u32,
 }
 
 impl Blocks {
-    /// How many bytes of `piece` belong to the current block, its empty line included. `None` if it goes on.
+    /// Returns the number of bytes of `piece` that belong to the current block, its empty line included. `None` if the
+    /// block does not end in `piece`.
     #[inline]
     pub fn find(&mut self, piece: &[u8]) -> Option<usize> {
         let mut at = 0;
@@ -46,19 +47,19 @@ impl Blocks {
         }
     }
 
-    /// Whether the next byte begins a block.
+    /// True if the next byte starts a block.
     #[inline]
     pub fn at_start(&self) -> bool {
         !self.in_line && !self.after_cr && self.lines == 0
     }
 
-    /// How many lines the block found last had.
+    /// Returns the number of lines of the block found last.
     #[inline]
     pub fn found_lines(&self) -> u32 {
         self.found_lines
     }
 
-    /// Whether the last block found ended in a CR whose LF may be the next byte. If it is, it is read.
+    /// Returns true and consumes the LF if `piece` starts with the LF of a CRLF whose CR ended the last block.
     #[inline]
     pub fn takes_lf(&mut self, piece: &[u8]) -> bool {
         let takes = self.after_cr && self.lines == 0 && piece.first() == Some(&b'\n');
@@ -80,18 +81,18 @@ impl Blocks {
     }
 }
 
-/// What a block says, as far as a relay wants to know.
+/// The fields of a block that a relay needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct BlockData<'a> {
-    /// Its last `event` field; empty if it has none.
+    /// The last `event` field; empty if there is none.
     pub name: &'a [u8],
-    /// The lines of its `data` fields, joined with LF. `None` if it has none.
+    /// The `data` lines joined with LF. `None` if there are none.
     pub text: Option<Cow<'a, [u8]>>,
-    /// It has an `id` field.
+    /// True if the block has an `id` field.
     pub has_id: bool,
 }
 
-/// Reads one block.
+/// Parses one block.
 pub fn data_of(block: &[u8]) -> BlockData<'_> {
     let mut data = BlockData::default();
     for line in block.split(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -115,7 +116,7 @@ pub fn data_of(block: &[u8]) -> BlockData<'_> {
     data
 }
 
-/// The name and value of a line. A comment has an empty name.
+/// Splits a line into name and value. A comment has an empty name.
 pub(super) fn field(line: &[u8]) -> (&[u8], &[u8]) {
     let Some((name, value)) =
         memchr::memchr(b':', line).and_then(|colon| Some((line.get(..colon)?, line.get(colon + 1..)?)))

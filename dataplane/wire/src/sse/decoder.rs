@@ -1,7 +1,7 @@
-//! The whole of the WHATWG event stream rules, in pieces of any size.
+//! A decoder for event streams that implements all of the WHATWG rules on pieces of any size.
 //!
-//! The events that come out do not depend on how the input was cut, and no more than the given bound of an
-//! unfinished event is kept.
+//! The events do not depend on how the input was cut. The decoder keeps at most the given number of bytes of an
+//! unfinished event.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,24 +9,24 @@ use std::fmt;
 use super::block::field;
 use memchr::memchr2;
 
-/// The usual bound: as large as a request body may be.
+/// The default limit in bytes: the same as for a request body.
 pub const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// One dispatched event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SseEvent {
-    /// Its type; `message` if it named none.
+    /// The event type; `message` if none was given.
     pub event: String,
-    /// Its data lines, joined with LF.
+    /// The data lines joined with LF.
     pub data: String,
-    /// The last event ID then in force.
+    /// The last event ID at the time of dispatch.
     pub id: String,
 }
 
-/// An event is larger than the decoder may keep. Nothing can be read after it.
+/// An event exceeds the decoder's limit. Nothing can be read after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge {
-    /// The bound.
+    /// The limit in bytes.
     pub bytes_max: usize,
 }
 
@@ -38,13 +38,13 @@ impl fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-/// The decoder.
+/// A decoder for one event stream.
 #[derive(Debug)]
 pub struct SseDecoder {
     bytes_max: usize,
     begun: bool,
     after_cr: bool,
-    /// The line so far, if it began in an earlier piece.
+    /// The current line so far, if it began in an earlier piece.
     line: Vec<u8>,
     data: Vec<u8>,
     event: Vec<u8>,
@@ -60,7 +60,7 @@ impl Default for SseDecoder {
 }
 
 impl SseDecoder {
-    /// A decoder that keeps at most `bytes_max` of an event.
+    /// Creates a decoder that keeps at most `bytes_max` bytes of an event.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
@@ -75,7 +75,7 @@ impl SseDecoder {
         }
     }
 
-    /// Reads the next piece. Take the events out before the next one.
+    /// Reads the next piece. The caller takes the events out before the next call.
     pub fn push(&mut self, mut piece: &[u8]) -> Result<(), TooLarge> {
         while !piece.is_empty() {
             if std::mem::take(&mut self.after_cr)
@@ -106,17 +106,17 @@ impl SseDecoder {
         Ok(())
     }
 
-    /// The next whole event.
+    /// Returns the next complete event.
     pub fn next_event(&mut self) -> Option<SseEvent> {
         self.ready.pop_front()
     }
 
-    /// The last reconnection time that the stream asked for.
+    /// Returns the last reconnection time that the stream sent.
     pub fn retry_ms(&self) -> Option<u64> {
         self.retry_ms
     }
 
-    /// The stream has ended. True if that cut an event off, which is then discarded.
+    /// Ends the stream. Returns true if an event was cut off, which is then discarded.
     pub fn finish(self) -> bool {
         !self.line.is_empty() || !self.data.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Server-sent events: a decoder after the WHATWG rules, and a finder of event ends for streams that pass by.
+//! Server-sent events: a decoder that follows the WHATWG rules, and a scanner for event boundaries in relayed streams.
 
 mod block;
 mod decoder;
