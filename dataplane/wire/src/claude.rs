@@ -1,17 +1,18 @@
-//! What the name of a model of Anthropic's tells of it, as whoever runs it spells the name.
+//! Parses versions from the names of Claude models, in the spelling of any provider.
 
-/// The version of a Claude model; one whose name says none is the newest. None if it is no Claude.
+/// Returns the version of a Claude model. A name without a version counts as the newest; `None` if it is not a Claude
+/// model.
 pub(crate) fn version(model: &str) -> Option<(u64, u64)> {
     let model = model.to_ascii_lowercase();
     let (_, name) = model.split_once("claude")?;
     let words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
-    // A date is no version, and neither is what comes after it.
+    // A date is not a version, and numbers after it are not either.
     let numbers = words.filter_map(|word| word.parse::<u64>().ok()).take_while(|number| *number < 100);
     let mut numbers = numbers.fuse();
     Some((numbers.next().unwrap_or(u64::MAX), numbers.next().unwrap_or_default()))
 }
 
-/// Whether it is one of the Opus models.
+/// True if the model is one of the Opus models.
 pub(crate) fn is_opus(model: &str) -> bool {
     model.to_ascii_lowercase().contains("opus")
 }

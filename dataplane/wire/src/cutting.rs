@@ -1,11 +1,11 @@
-//! Input in pieces, for tests.
+//! Cuts input into pieces, for tests.
 
 use bytes::Bytes;
 use proptest::prelude::*;
 
 use crate::stream::{AnswerStream, StreamState};
 
-/// `bytes` cut at `cuts`.
+/// Returns `bytes` cut at `cuts`.
 pub(crate) fn cut(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<Bytes> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     cuts.sort_unstable();
@@ -19,7 +19,7 @@ pub(crate) fn cuts() -> impl Strategy<Value = Vec<prop::sample::Index>> {
     proptest::collection::vec(any::<prop::sample::Index>(), 0..8)
 }
 
-/// What a stream lets out of `pieces`, and what it then knows.
+/// Returns the output of a stream for `pieces`, and its state after them.
 pub(crate) fn relay(mut stream: impl AnswerStream, pieces: &[Bytes]) -> (Vec<u8>, StreamState) {
     let mut out = Vec::new();
     for piece in pieces {

@@ -1,23 +1,23 @@
-//! What an answer reports of its consumption beside its tokens.
+//! The consumption that an answer reports in addition to its tokens.
 
 use shared::usage::Units;
 
-/// Units, service tier, sort of picture and the vendor's own cost. Everything is a total so far: a later report replaces
+/// Units, service tier, picture kind and the vendor's own cost. Each value is a running total: a later report replaces
 /// an earlier one and is never added to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
-    /// Consumption that is not tokens.
+    /// Consumption that is not counted in tokens.
     pub units: Units,
     /// The service tier, as in [`UsageEvent::tier`](shared::usage::UsageEvent::tier).
     pub tier: Option<Box<str>>,
-    /// The sort of picture that was made: `size` or `quality/size`.
+    /// The kind of picture that was generated: `size` or `quality/size`.
     pub picture: Option<Box<str>>,
     /// The cost that the vendor reports, in nano-dollars.
     pub vendor_cost_nano_usd: Option<u64>,
 }
 
 impl Extras {
-    /// Takes over what `later` reports. Counts never go down.
+    /// Applies a later report. Counts never decrease.
     pub(crate) fn replace_by(&mut self, later: Self) {
         self.raise(&later.units);
         self.tier = later.tier.or_else(|| self.tier.take());
@@ -25,7 +25,7 @@ impl Extras {
         self.vendor_cost_nano_usd = later.vendor_cost_nano_usd.or(self.vendor_cost_nano_usd);
     }
 
-    /// Raises each count to that of `units`.
+    /// Raises each count to at least that of `units`.
     pub(crate) fn raise(&mut self, units: &Units) {
         let mut counts = self.units.list();
         for (count, other) in counts.iter_mut().zip(units.list()) {
@@ -35,9 +35,9 @@ impl Extras {
     }
 }
 
-/// Bytes of one term of a tier that are kept.
+/// The maximum length of one term of a tier; the rest is cut off.
 const TERM_BYTES_MAX: usize = 32;
-/// Names of a vendor's standard tier, and of no tier at all.
+/// Names for a vendor's standard tier, or for the absence of a tier.
 const STANDARD: [&str; 9] = [
     "auto",
     "default",
@@ -50,13 +50,14 @@ const STANDARD: [&str; 9] = [
     "not_available",
 ];
 
-/// A term of a tier as records hold it: in lower case, at most 32 safe characters. `None` for a vendor's standard.
+/// Returns a term of a tier as it is recorded: in lower case, at most 32 safe characters. `None` for a vendor's
+/// standard tier.
 pub(crate) fn term(raw: &[u8]) -> Option<Box<str>> {
     let is_standard = |name: &&str| raw.eq_ignore_ascii_case(name.as_bytes());
     if STANDARD.iter().any(is_standard) { None } else { word(raw) }
 }
 
-/// A word in lower case, at most 32 safe characters; `None` if it is empty.
+/// Returns a word in lower case, at most 32 safe characters; `None` if it is empty.
 fn word(raw: &[u8]) -> Option<Box<str>> {
     if raw.is_empty() {
         return None;
@@ -68,21 +69,21 @@ fn word(raw: &[u8]) -> Option<Box<str>> {
     Some(raw.iter().take(TERM_BYTES_MAX).map(safe).collect::<String>().into_boxed_str())
 }
 
-/// The terms as one tier: sorted, joined by `+`.
+/// Joins the terms to one tier: sorted and separated by `+`.
 pub(crate) fn joined(terms: impl IntoIterator<Item = Box<str>>) -> Option<Box<str>> {
     let mut terms: Vec<Box<str>> = terms.into_iter().collect();
     terms.sort_unstable();
     (!terms.is_empty()).then(|| terms.join("+").into_boxed_str())
 }
 
-/// The sort of a picture of this quality and size, as far as they are known; `auto` says nothing.
+/// Returns the kind of a picture of this quality and size, as far as they are known; `auto` counts as unknown.
 pub fn picture(quality: Option<&str>, size: Option<&str>) -> Option<Box<str>> {
     let known =
         |name: Option<&str>| name.filter(|name| *name != "auto").and_then(|name| word(name.as_bytes()));
     match (known(quality), known(size)) {
         (Some(quality), Some(size)) => Some(format!("{quality}/{size}").into_boxed_str()),
         (None, size) => size,
-        // A quality without a size names no sort that prices know.
+        // Price lists have no kind for a quality without a size.
         (Some(_), None) => None,
     }
 }

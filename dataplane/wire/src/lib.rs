@@ -1,7 +1,7 @@
-//! Bytes to meaning and back: every format that crosses the network, without a socket, a clock or a runtime.
+//! Readers, writers and translators of every format that crosses the network, without sockets, clocks or a runtime.
 //!
-//! All readers take input in pieces of any size, keep a bounded amount of it, take time linear in it, and answer
-//! "need more" with a value. Nothing here panics on foreign bytes.
+//! All readers accept input in pieces of any size, buffer a bounded part of it, take linear time, and return "need
+//! more" as a value. No input causes a panic.
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod adapt;

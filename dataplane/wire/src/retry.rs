@@ -1,14 +1,14 @@
-//! When an upstream wants to be asked again. Pure functions over header values; the caller brings the time.
+//! Parses the headers with which upstreams request a wait before a retry. Pure functions; the caller passes the time.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 
-/// Longest wait that is believed.
+/// The maximum wait; longer values are reduced to it.
 const WAIT_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The value of `retry-after`: seconds, also with a fraction, or an HTTP date. `now_ms` is the time since the
-/// Unix epoch. A date that has passed means no wait.
+/// Parses the value of `retry-after`: seconds, with an optional fraction, or an HTTP date. `now_ms` is the time since
+/// the Unix epoch. A date in the past yields a zero wait.
 pub fn retry_after(value: &str, now_ms: u64) -> Option<Duration> {
     let value = value.trim();
     if value.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
@@ -18,13 +18,13 @@ pub fn retry_after(value: &str, now_ms: u64) -> Option<Duration> {
     Some(then.saturating_sub(Duration::from_millis(now_ms)).min(WAIT_MAX))
 }
 
-/// The value of `retry-after-ms`.
+/// Parses the value of `retry-after-ms`.
 pub fn retry_after_ms(value: &str) -> Option<Duration> {
     seconds(value.trim()).map(|wait| wait / 1000)
 }
 
-/// The value of an `x-ratelimit-reset-..` header: a duration as Go writes it, such as `6m0s`, `1h2m3.5s` or
-/// `12ms`; or plain seconds.
+/// Parses the value of an `x-ratelimit-reset-..` header: a duration in Go's format, such as `6m0s`, `1h2m3.5s` or
+/// `12ms`, or plain seconds.
 pub fn go_duration(value: &str) -> Option<Duration> {
     let mut rest = value.trim();
     if let Some(wait) = seconds(rest) {
@@ -53,8 +53,8 @@ pub fn go_duration(value: &str) -> Option<Duration> {
     (!value.trim().is_empty()).then(|| total.min(WAIT_MAX))
 }
 
-/// The wait that an error of Google's asks for: `retryDelay` of a `google.rpc.RetryInfo` among its details. `body` may
-/// be a list of one error.
+/// Returns the wait that a Google error requests: `retryDelay` of a `google.rpc.RetryInfo` among its details. `body`
+/// may be a list of one error.
 pub fn retry_info(body: &[u8]) -> Option<Duration> {
     let document: Value = serde_json::from_slice(body).ok()?;
     let document = document.get(0).unwrap_or(&document);
@@ -69,7 +69,7 @@ fn seconds(value: &str) -> Option<Duration> {
     duration(plain_number(value)?)
 }
 
-/// Digits with at most one point: neither `1e9` nor `inf`.
+/// Parses digits with at most one decimal point: neither `1e9` nor `inf`.
 fn plain_number(value: &str) -> Option<f64> {
     let plain = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if plain { value.parse().ok() } else { None }

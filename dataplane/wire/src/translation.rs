@@ -1,4 +1,4 @@
-//! Results of a translation between dialects: whole answers, answers and requests that cannot be translated.
+//! Results of a translation between dialects: whole answers, invalid answers, and rejected requests.
 
 use bytes::Bytes;
 use shared::usage::TokenCounts;
@@ -13,21 +13,21 @@ pub struct TranslatedAnswer {
     pub body: Bytes,
     /// The usage that the upstream reports.
     pub usage: Option<TokenCounts>,
-    /// The quantities that it reports beside tokens.
+    /// The reported quantities other than tokens.
     pub extras: Extras,
-    /// Bytes of output text.
+    /// The length of the output text in bytes.
     pub output_bytes: u64,
 }
 
 /// The reason why a complete answer was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadAnswer {
-    /// It is an error in spite of its status. The text is not sanitized yet.
+    /// An error despite a success status. The text is not sanitized yet.
     Error(StreamError),
-    /// It is not an answer in the target's dialect, for this reason.
+    /// Not an answer in the target's dialect; the reason.
     Invalid(&'static str),
-    /// It is valid but holds nothing of what was requested; the text that it holds instead, not sanitized yet. The request
-    /// causes this rather than the target's health.
+    /// Valid, but without any of the requested output. Holds the text sent instead, not sanitized yet. The cause is the
+    /// request, not the target's health.
     Nothing(String),
 }
 
@@ -38,11 +38,11 @@ pub struct Rejection {
     pub param: String,
     /// The reason, for the client.
     pub message: String,
-    /// Tells if another target could help.
+    /// Determines if another target could serve the request.
     pub flaw: Flaw,
 }
 
-/// Tells an untranslatable member from a malformed one: another target could serve the former.
+/// Distinguishes an untranslatable member, which another target could serve, from a malformed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// The target's dialect has no equivalent of the member.
@@ -52,13 +52,14 @@ pub enum Flaw {
 }
 
 impl Rejection {
-    /// The member at `param` has no translation; `why` completes the sentence that begins with its name.
+    /// Rejects the member at `param`, which has no translation. `why` completes the sentence that starts with its name.
     pub fn new(param: impl Into<String>, why: &str) -> Self {
         let param = param.into();
         Self { message: format!("'{param}' {why}"), param, flaw: Flaw::Unsupported }
     }
 
-    /// The member at `param` is invalid in the client's dialect; `why` completes the sentence that begins with its name.
+    /// Rejects the member at `param`, which is invalid in the client's dialect. `why` completes the sentence that
+    /// starts with its name.
     pub fn malformed(param: impl Into<String>, why: &str) -> Self {
         Self { flaw: Flaw::Malformed, ..Self::new(param, why) }
     }

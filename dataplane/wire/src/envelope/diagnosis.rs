@@ -1,37 +1,37 @@
-//! What an upstream says went wrong, in whatever shape it says so.
+//! Reads upstream errors of any shape.
 
 use serde_json::{Map, Value, json};
 use shared::sanitize::diagnostic;
 
-/// Bytes of a message that are passed on.
+/// The maximum length of a message that is passed on, in bytes.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024;
-/// Bytes of a type, code or param that are passed on.
+/// The maximum length of a type, code or param that is passed on, in bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// Bytes of details, as JSON, that are passed on; longer ones are left out.
+/// The maximum length of details, as JSON, that are passed on, in bytes; longer ones are omitted.
 const DETAILS_BYTES_MAX: usize = 4 * 1024;
 
 /// An error that an upstream reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamError {
-    /// What it says to a person. Never empty once read from a document.
+    /// The message for a person. Never empty if read from a document.
     pub message: String,
-    /// Its `type`, or what the vendor calls that.
+    /// Its `type`, or the vendor's equivalent.
     pub kind: Option<String>,
-    /// Its `code`; a number is written out.
+    /// Its `code`; a number is converted to text.
     pub code: Option<String>,
-    /// The member of the request that it is about.
+    /// The member of the request that the error refers to.
     pub param: Option<String>,
-    /// The HTTP status that it stands for, said outright or meant by its type and code.
+    /// The HTTP status, given explicitly or derived from the type and code.
     pub status: Option<u16>,
-    /// Anthropic's `details`: the stable cause, by which its SDKs choose an exception or ask again in another way.
+    /// Anthropic's `details`: the stable cause, by which its SDKs choose an exception or a different retry.
     pub details: Option<Box<Value>>,
 }
 
 impl StreamError {
-    /// What is said of an error that is too large, or nested too deeply, to be read.
+    /// The message for an error that is too large, or nested too deeply, to be read.
     pub(crate) const UNREADABLE: &str = "The upstream sent an error that is too large to pass on.";
 
-    /// What came is no stream in the target's dialect: `why` ends the sentence.
+    /// Returns the error for a stream that is not in the target's dialect. `why` completes the sentence.
     pub(crate) fn unreadable_stream(why: &str) -> Self {
         Self {
             message: format!("The upstream's stream cannot be read: {why}."),
@@ -42,7 +42,7 @@ impl StreamError {
         }
     }
 
-    /// Reads a whole JSON error document. `None` if nothing in it is known to say what went wrong.
+    /// Reads a whole JSON error document. `None` if it contains no known error member.
     pub fn of_document(document: &Value) -> Option<Self> {
         match document {
             Value::Array(items) => Self::of_document(items.first()?),
@@ -50,7 +50,7 @@ impl StreamError {
                 if let Some(error) = members.get("error").filter(|error| is_truthy(error)) {
                     let mut read = Self::of_member(error);
                     if error.is_string() {
-                        // Its code, if there is one, stands beside it.
+                        // The code, if any, is a sibling of the `error` member.
                         read = Self { message: read.message, ..Self::of_object(members) };
                     }
                     read.status = read.status.or_else(|| status_in(members));
@@ -111,7 +111,7 @@ impl StreamError {
         self
     }
 
-    /// The same without credentials, and no longer than an error need be.
+    /// Returns the error without credentials and with its texts cut to their maximum lengths.
     pub fn sanitized(&self, known: &[&str]) -> Self {
         let name = |text: &Option<String>| text.as_deref().map(|text| clean(text, known, NAME_BYTES_MAX));
         Self {
@@ -127,7 +127,7 @@ impl StreamError {
         }
     }
 
-    /// The same where Anthropic's words for what went wrong are said in OpenAI's. Other words stay.
+    /// Returns the error with Anthropic's types replaced by OpenAI's equivalents. Other types are kept.
     pub(crate) fn in_open_ai_words(&self) -> Self {
         let kind = match self.kind.as_deref() {
             Some("not_found_error" | "request_too_large" | "conflict_error") => "invalid_request_error",
@@ -142,14 +142,14 @@ impl StreamError {
         }
     }
 
-    /// As OpenAI's SDKs expect it.
+    /// Returns the error as OpenAI's SDKs expect it.
     pub(crate) fn to_value(&self) -> Value {
         let kind = self.kind.as_deref().unwrap_or("server_error");
         json!({"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}})
     }
 }
 
-/// `text` without credentials, cut to about `bytes_max`.
+/// Returns `text` without credentials, cut to about `bytes_max`.
 pub(super) fn clean(text: &str, known: &[&str], bytes_max: usize) -> String {
     let clean = diagnostic(text, known);
     if clean.len() <= bytes_max {
@@ -159,7 +159,7 @@ pub(super) fn clean(text: &str, known: &[&str], bytes_max: usize) -> String {
     format!("{}…", clean.get(..end).unwrap_or_default())
 }
 
-/// Sanitizes every text in `value`, names of members included. True if that changed something.
+/// Sanitizes every text in `value`, member names included. Returns true if a text changed.
 pub(crate) fn sanitize_value(value: &mut Value, known: &[&str]) -> bool {
     match value {
         Value::String(text) => match diagnostic(text, known) {
@@ -227,7 +227,7 @@ fn word(value: &Value) -> Option<String> {
     }
 }
 
-/// What the official SDKs take for an error.
+/// True if the official SDKs treat the value as an error.
 fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -239,7 +239,7 @@ fn is_truthy(value: &Value) -> bool {
     }
 }
 
-/// The status that a vendor's type or code stands for.
+/// Returns the HTTP status for a vendor's type or code.
 fn meant_status(word: &str) -> Option<u16> {
     let word = word.to_ascii_lowercase();
     let has = |part: &str| word.contains(part);

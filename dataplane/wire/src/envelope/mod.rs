@@ -1,5 +1,5 @@
-//! Errors as clients read them. Every error that the gateway sends is made here, in one of two envelopes, and
-//! everything in it that came from an upstream has been sanitized.
+//! Error bodies for clients. Every error that the gateway sends is built here, in one of two envelopes, and all
+//! upstream text in it is sanitized.
 
 mod diagnosis;
 mod upstream;
@@ -13,7 +13,7 @@ pub use diagnosis::StreamError;
 pub(crate) use diagnosis::sanitize_value;
 pub use upstream::{UpstreamAnswer, diagnosed, upstream_error, with_error_type};
 
-/// Which of the two envelopes a client expects.
+/// The error envelope that a client expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnvelopeFamily {
     /// `{"error":{"message","type","code","param","request_id"}}`
@@ -23,7 +23,7 @@ pub enum EnvelopeFamily {
 }
 
 impl EnvelopeFamily {
-    /// The envelope of a dialect.
+    /// Returns the envelope of a dialect.
     pub fn of(dialect: Dialect) -> Self {
         match dialect {
             Dialect::Messages => Self::Anthropic,
@@ -40,7 +40,7 @@ impl EnvelopeFamily {
     }
 }
 
-/// The body of an error of the gateway's own. `message` is for the client as it stands.
+/// Returns the body of an error that the gateway itself reports. `message` is sent to the client unchanged.
 pub fn error_body(
     family: EnvelopeFamily,
     row: ErrorRow,
@@ -54,29 +54,29 @@ pub fn error_body(
     }
 }
 
-/// An error as an event of a chat stream. No `[DONE]` may follow it.
+/// Returns an error as an event of a chat stream. No `[DONE]` may follow it.
 pub fn chat_stream_error(row: ErrorRow, message: &str, request_id: &str) -> Bytes {
     let body = error_body(EnvelopeFamily::OpenAi, row, message, None, request_id);
     [b"data: ".as_slice(), &body, b"\n\n"].concat().into()
 }
 
-/// An error as an event of a Messages stream. No `message_stop` may follow it.
+/// Returns an error as an event of a Messages stream. No `message_stop` may follow it.
 pub(crate) fn messages_stream_error(row: ErrorRow, message: &str, request_id: &str) -> Bytes {
     let body = error_body(EnvelopeFamily::Anthropic, row, message, None, request_id);
     [b"event: error\ndata: ".as_slice(), &body, b"\n\n"].concat().into()
 }
 
-/// An upstream's error, sanitized, as an event of a Messages stream.
+/// Returns a sanitized upstream error as an event of a Messages stream.
 pub(crate) fn error_event(error: &StreamError) -> Bytes {
     named_event("error", &upstream::anthropic_error(error).to_string())
 }
 
-/// An event with a name. `data` holds no line end.
+/// Formats a named event. `data` must not contain a line end.
 pub(crate) fn named_event(name: &str, data: &str) -> Bytes {
     format!("event: {name}\ndata: {data}\n\n").into()
 }
 
-/// `value` as an event without a name.
+/// Formats `value` as an event without a name.
 pub(crate) fn event_of(value: &Value) -> Bytes {
     format!("data: {value}\n\n").into()
 }
@@ -101,8 +101,9 @@ fn anthropic(message: &str, kind: &str, details: Option<Value>, request_id: &str
     json!({"type": "error", "error": error, "request_id": request_id}).to_string().into()
 }
 
-/// What Anthropic's SDKs must read to go on without a member that cannot be said: the tool runners ask for a thread
-/// unless told that there are none, and then send the whole conversation.
+/// Returns the details that Anthropic's SDKs need in order to continue without a member that cannot be translated:
+/// their tool runners use a thread unless an error reports that threads are unsupported, and then send the whole
+/// conversation.
 fn details_of(param: Option<&str>) -> Option<Value> {
     param
         .filter(|param| *param == "thread")

@@ -1,4 +1,4 @@
-//! Both envelopes, and every shape of error that upstreams answer with.
+//! Tests both envelopes and every shape of upstream error.
 
 use serde_json::Value;
 use shared::error_kind::ErrorKind;

@@ -1,4 +1,4 @@
-//! An upstream's error answer in the gateway's envelope: what is meaningful stays, credentials do not.
+//! Converts an upstream's error response to the gateway's envelope. Keeps its meaningful parts and removes credentials.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -7,30 +7,30 @@ use shared::error_kind::ErrorKind;
 use super::diagnosis::{StreamError, clean};
 use super::{EnvelopeFamily, anthropic, open_ai};
 
-/// Bytes of a body that is not JSON that are looked at.
+/// The maximum number of bytes of a non-JSON body that are read.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
-/// Bytes of such a body that are passed on.
+/// The maximum number of bytes of such a body that are passed on.
 const EXCERPT_BYTES_MAX: usize = 512;
 
-/// An error answer as it came.
+/// An upstream's error response.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamAnswer<'a> {
-    /// Its status.
+    /// The HTTP status.
     pub status: u16,
-    /// Its content type, if it named one.
+    /// The content type, if the response has one.
     pub content_type: Option<&'a str>,
-    /// Its body, or the first part of it.
+    /// The body, or the first part of it.
     pub body: &'a [u8],
-    /// Credentials that may not show.
+    /// Credentials that must not appear in the output.
     pub secrets: &'a [&'a str],
 }
 
-/// The body that the client gets for it.
+/// Returns the client's body for an upstream error.
 pub fn upstream_error(family: EnvelopeFamily, answer: UpstreamAnswer<'_>, request_id: &str) -> Bytes {
     diagnosed(family, answer.status, answer.diagnosis(), request_id)
 }
 
-/// The body that the client gets for an error that has been read from an answer with this status, and is sanitized.
+/// Returns the client's body for an error that was read from a response with this status and is sanitized.
 pub fn diagnosed(family: EnvelopeFamily, status: u16, error: StreamError, request_id: &str) -> Bytes {
     let defaults = Defaults::of(status);
     match family {
@@ -45,7 +45,7 @@ pub fn diagnosed(family: EnvelopeFamily, status: u16, error: StreamError, reques
     }
 }
 
-/// The body of an error of AWS's with what its header `x-amzn-errortype` calls it, unless the body says so itself.
+/// Adds the error type from AWS's header `x-amzn-errortype` to an error body that does not contain one.
 pub fn with_error_type(body: &[u8], header: &str) -> Vec<u8> {
     // `com.amazonaws#ThrottlingException:http://internal.amazon.com/..`
     let name = header.rsplit_once('#').map_or(header, |(_, name)| name);
@@ -60,7 +60,7 @@ pub fn with_error_type(body: &[u8], header: &str) -> Vec<u8> {
     }
 }
 
-/// `error`, which is sanitized, in Anthropic's envelope, under one of Anthropic's types.
+/// Returns the sanitized `error` in Anthropic's envelope, with one of Anthropic's types.
 pub(super) fn anthropic_error(error: &StreamError) -> Value {
     const KINDS: [&str; 10] = [
         "invalid_request_error",
@@ -80,7 +80,7 @@ pub(super) fn anthropic_error(error: &StreamError) -> Value {
 }
 
 impl UpstreamAnswer<'_> {
-    /// What the answer says went wrong, sanitized.
+    /// Returns the error that the response contains, sanitized.
     pub fn diagnosis(&self) -> StreamError {
         let body = self.body.trim_ascii();
         let json = match body.first() {
@@ -104,7 +104,7 @@ impl UpstreamAnswer<'_> {
         error.sanitized(self.secrets)
     }
 
-    /// What can be said of a body that is no JSON error.
+    /// Returns a message for a body that is not a JSON error.
     fn excerpt(&self) -> String {
         let status = self.status;
         let body = self.body.get(..TEXT_BYTES_MAX).unwrap_or(self.body);
@@ -117,13 +117,13 @@ impl UpstreamAnswer<'_> {
         if said.is_empty() || is_binary {
             return format!("The upstream answered with status {status}.");
         }
-        // Cleaned before it is cut: a cut through a credential would hide it.
+        // Sanitized before it is cut: a cut through a credential would prevent its detection.
         let said = clean(&said, self.secrets, EXCERPT_BYTES_MAX);
         format!("The upstream answered with status {status}: {said}")
     }
 }
 
-/// The title of an HTML page.
+/// Returns the title of an HTML page.
 fn title(html: &str) -> Option<String> {
     let lower = html.to_ascii_lowercase();
     let after = lower.find("<title").and_then(|at| Some(at + lower.get(at..)?.find('>')? + 1))?;
@@ -131,7 +131,7 @@ fn title(html: &str) -> Option<String> {
     html.get(after..after.checked_add(end)?).map(str::to_owned)
 }
 
-/// What a status stands for where the upstream names no type or code.
+/// The default types and code of a status, used when the upstream sends none.
 struct Defaults {
     kind: &'static str,
     code: Option<&'static str>,

@@ -1,30 +1,30 @@
-//! The decoder: reads cut anywhere become whole messages.
+//! A decoder that assembles whole messages from reads that are cut at any byte.
 //!
 //! ```text
 //!   [total length u32][headers length u32][sum u32] [headers] [payload] [sum u32]
 //!    `------------ the first sum is over these         `-- the last one over all before it
 //! ```
 //!
-//! A message that lies in one read is not copied. Of one that does not, at most [`MESSAGE_BYTES_MAX`] are kept;
-//! its length is believed only once the sum over it is right. After a fault nothing is read.
+//! A message within one read is not copied. Of a split message at most [`MESSAGE_BYTES_MAX`] are buffered; its length
+//! is used only after the prelude's checksum has been verified. After an error nothing more is read.
 
 use std::fmt;
 
 use super::EventStreamMessage;
 
-/// The largest message: the service's own bound is 16 MiB of payload and 128 KiB of headers.
+/// The maximum message size in bytes: the service's own limits are 16 MiB of payload and 128 KiB of headers.
 pub const MESSAGE_BYTES_MAX: usize = (16 << 20) + (128 << 10) + AROUND_BYTES;
 
-/// Why nothing more can be read.
+/// The error after which a decoder reads nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventStreamFault {
-    /// A sum is not that of the bytes before it.
+    /// A checksum does not match.
     Sum,
     /// The lengths of a message contradict each other.
     Lengths,
     /// A message is larger than [`MESSAGE_BYTES_MAX`].
     TooLarge,
-    /// The headers of a message are not well formed.
+    /// The headers of a message are malformed.
     Headers,
 }
 
@@ -41,17 +41,17 @@ impl fmt::Display for EventStreamFault {
 
 impl std::error::Error for EventStreamFault {}
 
-/// See the module.
+/// A decoder for one event stream of Amazon's binary framing.
 #[derive(Debug, Default)]
 pub struct EventStreamDecoder {
-    /// The beginning of a message whose end has not come.
+    /// The start of an incomplete message.
     held: Vec<u8>,
     fault: Option<EventStreamFault>,
 }
 
 impl EventStreamDecoder {
-    /// Reads the next piece, and shows each message that ends in it. Whoever sees enough answers false: what is left
-    /// of the piece is not read.
+    /// Reads the next piece and calls `see` with each message that ends in it. If `see` returns false, the rest of the
+    /// piece is not read.
     pub fn push(
         &mut self,
         piece: &[u8],
@@ -65,7 +65,7 @@ impl EventStreamDecoder {
         result
     }
 
-    /// Whether no message has begun that has not ended.
+    /// True if the decoder holds no incomplete message.
     pub fn is_between(&self) -> bool {
         self.held.is_empty()
     }
@@ -105,14 +105,15 @@ impl EventStreamDecoder {
         Ok(())
     }
 
-    /// How many bytes the held message lacks, or the beginning of it that says so.
+    /// Returns the number of bytes that the held message still needs, or that its prelude needs if the length is not
+    /// known yet.
     fn missing(&self) -> Result<Option<usize>, EventStreamFault> {
         let wanted = length(&self.held)?.unwrap_or(PRELUDE_BYTES);
         Ok(wanted.checked_sub(self.held.len()).filter(|missing| *missing > 0))
     }
 }
 
-/// The length of the message that `bytes` begin with. `None` if they are too few to tell.
+/// Returns the length of the message at the start of `bytes`. `None` if the prelude is incomplete.
 fn length(bytes: &[u8]) -> Result<Option<usize>, EventStreamFault> {
     let Some((prelude, sum)) = bytes.get(..PRELUDE_BYTES).and_then(|bytes| bytes.split_last_chunk::<4>())
     else {
@@ -131,7 +132,7 @@ fn length(bytes: &[u8]) -> Result<Option<usize>, EventStreamFault> {
     Ok(Some(total))
 }
 
-/// Reads a whole message, whose length is right.
+/// Parses a complete message whose length has been verified.
 fn message(whole: &[u8]) -> Result<EventStreamMessage<'_>, EventStreamFault> {
     let (before, sum) = whole.split_last_chunk::<4>().ok_or(EventStreamFault::Lengths)?;
     if u32::from_be_bytes(*sum) != crc32fast::hash(before) {
@@ -147,11 +148,11 @@ fn word(bytes: &[u8], at: usize) -> usize {
     word.and_then(|word| u32::from_be_bytes(*word).try_into().ok()).unwrap_or(usize::MAX)
 }
 
-/// The two lengths and their sum.
+/// The size of the two lengths and their checksum.
 const PRELUDE_BYTES: usize = 12;
-/// What every message has around its headers and payload.
+/// The size of a message without its headers and payload.
 const AROUND_BYTES: usize = PRELUDE_BYTES + 4;
-/// Memory that is kept between two messages.
+/// The maximum memory that is kept between two messages, in bytes.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
     use crate::cutting;
 
-    /// A message with sums of its own making.
+    /// Encodes a message with correct checksums.
     fn encode(headers: &[u8], payload: &[u8]) -> Vec<u8> {
         let total = u32::try_from(AROUND_BYTES + headers.len() + payload.len()).unwrap();
         let mut bytes = total.to_be_bytes().to_vec();

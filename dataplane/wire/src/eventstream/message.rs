@@ -1,6 +1,6 @@
-//! One message: headers and a payload, both borrowed.
+//! A message with borrowed headers and payload.
 
-/// A message whose sums were right.
+/// A message whose checksums have been verified.
 ///
 /// ```text
 ///   headers:  [name length u8][name][type u8][value] ...      payload: any bytes
@@ -12,7 +12,7 @@ pub struct EventStreamMessage<'a> {
 }
 
 impl<'a> EventStreamMessage<'a> {
-    /// `None` if the headers are not well formed.
+    /// Returns `None` if the headers are malformed.
     pub(super) fn new(headers: &'a [u8], payload: &'a [u8]) -> Option<Self> {
         let mut rest = headers;
         while !rest.is_empty() {
@@ -25,7 +25,7 @@ impl<'a> EventStreamMessage<'a> {
         Some(Self { headers, payload })
     }
 
-    /// The text of the header `name`, if it has one and it is text.
+    /// Returns the value of the header `name` if it exists and is text.
     pub fn header(&self, name: &str) -> Option<&'a str> {
         let mut rest = self.headers;
         while let Some((header, after)) = header(rest) {
@@ -37,7 +37,7 @@ impl<'a> EventStreamMessage<'a> {
         None
     }
 
-    /// What it carries.
+    /// Returns the payload.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -55,7 +55,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The header that `rest` begins with, and what comes after it.
+/// Returns the header at the start of `rest` and the bytes after it.
 fn header(rest: &[u8]) -> Option<(Header<'_>, &[u8])> {
     let (&length, rest) = rest.split_first()?;
     let (name, rest) = rest.split_at_checked(length.into())?;

@@ -1,4 +1,4 @@
-//! The binary framing of Amazon's event streams: a decoder that checks every sum.
+//! Amazon's binary event stream framing: a decoder that verifies every checksum.
 
 mod decoder;
 mod message;
