@@ -1,4 +1,4 @@
-//! The body that a native target gets: the client's own bytes, cut at the few places that change.
+//! Builds the body for a native target: the client's own bytes with a few edits.
 
 use std::ops::Range;
 
@@ -9,19 +9,19 @@ use super::head::Head;
 use super::shape::{RequestShape, SystemText};
 use crate::json::quote;
 
-/// What the body tells a target of its model.
+/// How the request body identifies the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming<'a> {
-    /// Its name.
+    /// By its name.
     Model(&'a str),
-    /// Its name, and the version of the protocol as `anthropic_version`.
+    /// By its name, and with the version of the protocol as `anthropic_version`.
     ModelAndVersion(&'a str, &'a str),
-    /// The version alone: the path names the model.
+    /// With the version only: the path contains the model.
     Version(&'a str),
 }
 
 impl<'a> Naming<'a> {
-    /// The model, where the body names it.
+    /// Returns the model if the body contains it.
     fn model(self) -> Option<&'a str> {
         match self {
             Self::Model(model) | Self::ModelAndVersion(model, _) => Some(model),
@@ -29,7 +29,7 @@ impl<'a> Naming<'a> {
         }
     }
 
-    /// The members that say the version, each with a comma before it.
+    /// Returns the version member with a comma before it, if the body needs one.
     fn version(self) -> Option<String> {
         match self {
             Self::Model(_) => None,
@@ -42,9 +42,10 @@ impl<'a> Naming<'a> {
 
 const VERSION_NAME: &str = r#""anthropic_version""#;
 
-/// The upstream body as slices of `segments`, which `head` was read from. Every `model` becomes what `naming` says,
-/// the gateway's own members disappear, what the dialect has to ask for is asked for if `asks` (the usage of a stream,
-/// images inline), and `preamble`, the gateway's own system text, comes before the request's. All other bytes stay.
+/// Returns the upstream body as slices of `segments`, from which `head` was read. Each `model` is replaced according to
+/// `naming`, the gateway's own members are removed, and `preamble`, the gateway's own system text, is inserted before
+/// the request's. If `asks`, options that the dialect needs are added (the usage of a stream, inline images). All other
+/// bytes are unchanged.
 pub fn build(
     segments: &[Bytes],
     head: &Head,
@@ -93,7 +94,7 @@ pub fn build(
     splice(segments, edits)
 }
 
-/// The members that the request does not have and the target must get, as they come after another one.
+/// Returns the members that the target needs and the request lacks, each with a comma before it.
 fn missing(shape: &RequestShape, head: &Head, ask: bool, quoted: Option<&str>) -> String {
     let mut members = String::new();
     if ask && shape.asks_inline {
@@ -111,7 +112,7 @@ fn missing(shape: &RequestShape, head: &Head, ask: bool, quoted: Option<&str>) -
 }
 
 impl System {
-    /// The text, which comes as a JSON string, in this place.
+    /// Returns the system text, given as a JSON string, in the form for this position.
     fn say(self, quoted: &str) -> String {
         let comma = |only| if only { "" } else { "," };
         match self {
@@ -128,7 +129,7 @@ impl System {
     }
 }
 
-/// Replaces spans, sorted and apart, of the document that `segments` are the pieces of.
+/// Replaces ranges of a document, given as `segments`. The ranges must be sorted and must not overlap.
 pub(crate) fn splice(segments: &[Bytes], edits: Vec<(Range<usize>, Bytes)>) -> Vec<Bytes> {
     let mut source = SegmentCursor { segments: segments.iter(), current: Bytes::new(), offset: 0 };
     let mut out = Vec::with_capacity(segments.len().saturating_add(edits.len().saturating_mul(2)));
@@ -143,17 +144,17 @@ pub(crate) fn splice(segments: &[Bytes], edits: Vec<(Range<usize>, Bytes)>) -> V
     out
 }
 
-/// The document as a cursor over its pieces.
+/// A cursor over a document in segments.
 struct SegmentCursor<'a> {
     segments: std::slice::Iter<'a, Bytes>,
-    /// What is left of the piece under the cursor.
+    /// The rest of the current segment.
     current: Bytes,
-    /// Where the cursor stands.
+    /// The cursor's offset in the document.
     offset: usize,
 }
 
 impl SegmentCursor<'_> {
-    /// Moves on to `end`, or to the end of the document, and hands over what lies between.
+    /// Advances to `end`, or to the end of the document, and passes the bytes in between to `slice`.
     fn advance(&mut self, end: usize, mut slice: impl FnMut(Bytes)) {
         loop {
             let wanted = end.saturating_sub(self.offset).min(self.current.len());

@@ -1,7 +1,7 @@
-//! What the gateway must know of a request before it can route it, read while the body arrives.
+//! Reads what the gateway needs to know of a request before routing it, while the body arrives.
 //!
-//! The body is never parsed into a tree: its bytes go upstream as they came, and [`Head`] remembers the few
-//! places that change on the way.
+//! The body is never parsed into a tree: its bytes go upstream unchanged, except for the few edits that [`Head`]
+//! records.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +17,7 @@ use super::shape::RequestShape;
 use crate::json::{ByteSurvey, DEPTH_MAX, JsonFault, Scanner, Utf8Check, What, unescape, unescape_owned};
 use crate::multipart::FormFields;
 
-/// Reads a request body piece by piece.
+/// Reads a request body in pieces.
 #[derive(Debug)]
 pub struct HeadScan {
     dialect: Dialect,
@@ -26,129 +26,128 @@ pub struct HeadScan {
     fields: Fields,
 }
 
-/// What a request asks for.
+/// The facts of a request.
 #[derive(Clone, Debug)]
 pub struct Head {
-    /// What the client speaks.
+    /// The client's dialect.
     pub dialect: Dialect,
-    /// The selector. Of several the last, as every JSON parser upstream takes it.
+    /// The selector. If repeated, the last one, as in the JSON parsers of all upstreams.
     pub model: String,
-    /// Whether a stream is asked for.
+    /// True if the client requests a stream.
     pub stream: bool,
-    /// Whether the client wants the usage chunk of its stream. Only a chat client has to ask for it.
+    /// True if the client wants the usage chunk of its stream. Only chat clients have to request it.
     pub include_usage: bool,
-    /// Whether the conversation holds an image.
+    /// True if the conversation contains an image.
     pub has_image: bool,
-    /// Whether tools are offered.
+    /// True if tools are offered.
     pub has_tools: bool,
     /// The gateway's own `fallback_timeout_ms`, if it is a whole number.
     pub fallback_timeout_ms: Option<u64>,
     /// The gateway's own `affinity_key`, cut to 8 KiB.
     pub affinity_key: Option<String>,
-    /// `prompt_cache_key`: requests of one conversation have the same.
+    /// `prompt_cache_key`, the same for all requests of one conversation.
     pub prompt_cache_key: Option<String>,
-    /// The end user whom the request names: `user` or `safety_identifier`, of both the last, or `metadata.user_id` in
-    /// Messages; cut to 8 KiB.
+    /// The end user: the last of `user` and `safety_identifier`, or `metadata.user_id` in Messages; cut to 8 KiB.
     pub end_user: Option<Box<str>>,
-    /// The most tokens that any upstream could take for the client's bound on one answer.
+    /// The largest number of tokens that any upstream could read as the client's bound on one answer.
     pub max_output_tokens: Option<u64>,
-    /// Some upstream could read that an answer has no bound.
+    /// True if some upstream could read the answer as unbounded.
     pub output_is_open: bool,
-    /// The most answers, each of so many tokens, or pictures or videos that any upstream could make.
+    /// The largest number of answers (each of up to the maximum tokens), pictures or videos that any upstream could
+    /// produce.
     pub count: Option<u32>,
-    /// It asks for a service tier, or something else, that may have a price of its own.
+    /// True if the request asks for a service tier, or another option, that may have its own price.
     pub has_tier: bool,
-    /// What is asked of pictures and videos.
+    /// The requested properties of pictures and videos.
     pub media: Option<Box<MediaWish>>,
-    /// How much the conversation, the system text and the tools are.
+    /// The size of the conversation, the system text and the tools.
     pub input: Rc<InputSize>,
-    /// It asks how far an operation is, and begins none.
+    /// True if the request asks for the state of an operation and starts none.
     pub is_poll: bool,
-    /// What a Responses request wants of the provider beyond an answer.
+    /// The provider-side features that a Responses request uses.
     pub state: ProviderState,
     pub(super) edits: Vec<BodyEdit>,
     pub(super) has_options: bool,
     pub(super) has_system: bool,
 }
 
-/// What a request says of the pictures or the video that it asks for.
+/// The requested properties of pictures or a video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaWish {
-    /// `quality/size` of pictures, where both are named.
+    /// `quality/size` of pictures, if both are given.
     pub picture: Option<Box<str>>,
-    /// The size of pictures where no quality is named beside it, and the size or resolution of a video.
+    /// The size of pictures without a given quality, or the size or resolution of a video.
     pub size: Option<Box<str>>,
-    /// How long a video shall be.
+    /// The length of a video in seconds.
     pub seconds: Option<u32>,
 }
 
-/// What a Responses request keeps at the provider, or has kept there (RESP-2, RESP-3). Nothing of it in other
-/// dialects.
+/// The state that a Responses request stores, or has stored, at the provider (RESP-2, RESP-3). Empty in other dialects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderState {
     /// `background: true`.
     pub background: bool,
-    /// `store`, where it is said.
+    /// `store`, if given.
     pub store: Option<bool>,
     /// `previous_response_id`, unless it is null.
     pub previous_response_id: Option<String>,
     /// `conversation`, or its `id`, unless it is null.
     pub conversation: Option<String>,
-    /// `include` names something.
+    /// True if `include` has elements.
     pub include: bool,
-    /// `prompt` is not null.
+    /// True if `prompt` is not null.
     pub prompt: bool,
-    /// Some item of the input has `encrypted_content`, which only the account that made it can read.
+    /// True if an input item has `encrypted_content`, which only the account that created it can read.
     pub encrypted_content: bool,
 }
 
-/// Why a body is not a request in its dialect; `Display` is for the client.
+/// The reason why a body is not a request in its dialect. `Display` is the text for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanError {
-    /// What is wrong.
+    /// The kind of the error.
     pub fault: ScanFault,
-    /// The member that it is about.
+    /// The member that the error refers to.
     pub param: Option<Cow<'static, str>>,
 }
 
-/// The ways in which a body can fail to be a request.
+/// The kinds of errors in a request body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanFault {
-    /// Not JSON, or cut short, at this byte.
+    /// Not JSON, or truncated, at this byte.
     NotJson(JsonFault),
     /// JSON, but not an object.
     NotObject,
     /// Nested deeper than allowed (LIM-2).
     TooDeep,
-    /// No `model`.
+    /// `model` is missing.
     ModelMissing,
-    /// A `model` that is not a string, or not valid text.
+    /// `model` is not a string, or not valid text.
     ModelNotString,
-    /// A member whose name differs in case alone from one that the gateway reads: some upstreams read it as that one.
+    /// A member whose name differs only in case from one that the gateway reads: some upstreams treat it as that one.
     Misspelt {
-        /// The name as the client wrote it, without escapes.
+        /// The name as the client wrote it, with escapes decoded.
         written: String,
-        /// The right name, with the member that it stands in.
+        /// The correct name, with the name of its parent.
         name: String,
     },
-    /// A `model` longer than any name.
+    /// `model` is longer than the limit for names.
     ModelTooLong,
-    /// No conversation: the name of its member.
+    /// The conversation is missing: the name of its member.
     ConversationMissing(&'static str),
-    /// The conversation is of the wrong kind: the name of its member, and what it must be.
+    /// The conversation has the wrong type: the name of its member, and the expected type.
     ConversationUnfit(&'static str, &'static str),
-    /// A bound on the answer that is no whole number: the name of its member.
+    /// A bound on the answer is not a whole number: the name of its member.
     BoundUnfit(&'static str),
     /// `stream` is neither a bool nor null.
     StreamNotBool,
-    /// Images are wanted in another form than inline.
+    /// Images are requested in another form than inline.
     ImageFormat,
-    /// One member stands there again and again.
+    /// Members are repeated too often.
     TooManyRepeats,
 }
 
 impl Head {
-    /// What a form asks for, which is a transcription.
+    /// Returns the head of a transcription request, which is a form.
     pub fn of_form(form: FormFields) -> Self {
         let edit = |span| BodyEdit { span, change: BodyChange::PlainModel };
         Self {
@@ -181,7 +180,7 @@ impl Head {
 }
 
 impl HeadScan {
-    /// A scan before the first byte.
+    /// Creates a scan for a new body.
     pub fn new(dialect: Dialect) -> Self {
         let fields = Fields::new(RequestShape::of(dialect));
         Self { dialect, scanner: Scanner::new(), utf8: Utf8Check::default(), fields }
@@ -193,7 +192,7 @@ impl HeadScan {
         let structure = self.scanner.push_strict(segment, survey, &mut self.fields).err();
         let text =
             self.utf8.push(segment, survey).err().map(|offset| JsonFault { offset, what: What::NotUtf8 });
-        // The first fault is told, wherever the body is cut.
+        // Reports the first error, independent of where the body is cut.
         if let Some(fault) = structure.into_iter().chain(text).min_by_key(|fault| fault.offset) {
             return Err(fault.into());
         }
@@ -203,7 +202,7 @@ impl HeadScan {
         Ok(())
     }
 
-    /// The body has ended: what it asks for.
+    /// Ends the body and returns its facts.
     pub fn finish(mut self) -> Result<Head, ScanError> {
         self.scanner.finish()?;
         let fields = &mut self.fields;
@@ -298,7 +297,7 @@ fn model(fields: &mut Fields) -> Result<String, ScanError> {
     if raw.len() > NAME_BYTES_MAX {
         return Err(ScanFault::ModelTooLong.into());
     }
-    // Mostly it is the only name, and its bytes need not be copied.
+    // Usually this is the only name, and its bytes need not be copied.
     let is_all = raw.len() == fields.texts.len();
     let model = if is_all { unescape_owned(std::mem::take(&mut fields.texts)) } else { unescape(raw) };
     model.ok_or_else(|| ScanFault::ModelNotString.into())
@@ -312,17 +311,17 @@ fn media(fields: &Fields) -> Option<Box<MediaWish>> {
     (wish.picture.is_some() || wish.size.is_some() || wish.seconds.is_some()).then(|| Box::new(wish))
 }
 
-/// The sort of picture, where the client does not leave it to the target.
+/// Returns the picture kind, unless the client leaves the choice to the target.
 fn picture(fields: &Fields) -> Option<Box<str>> {
     Some(format!("{}/{}", named(fields, RequestMember::Quality)?, named(fields, RequestMember::Size)?).into())
 }
 
-/// A word, unless it leaves the choice to the target.
+/// Returns a string value, unless it leaves the choice to the target.
 fn named(fields: &Fields, field: RequestMember) -> Option<String> {
     text(fields, fields.value(field)).filter(|name| name != "auto")
 }
 
-/// A whole number, which OpenAI writes as a string.
+/// Returns a length in seconds. OpenAI writes this number as a string.
 fn seconds(fields: &Fields) -> Option<u32> {
     let value = fields.value(RequestMember::Seconds);
     let seconds = match value {
@@ -347,7 +346,7 @@ fn stream(value: MemberValue) -> Result<bool, ScanError> {
     }
 }
 
-/// What is no string, or an empty one, says nothing.
+/// Returns the text of a value. `None` if it is not a string, or empty.
 fn text(fields: &Fields, value: MemberValue) -> Option<String> {
     let MemberValue::Text(span) = value else { return None };
     let raw = span.of(&fields.texts);

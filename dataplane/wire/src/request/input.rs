@@ -1,61 +1,61 @@
-//! How much the input of a request is, and how many tokens that makes for a model: about, and at the most.
+//! The size of a request's input, and estimates of its tokens for a model: the likely and the maximum number.
 
 use shared::operation::Dialect;
 
 use crate::tokens::{ImageSize, ModelFamily, PAGE_BYTES, PAGE_TOKENS, PAGES_UNKNOWN, family_of};
 
-/// What the input holds, counted while it passed.
+/// The contents of an input, counted while it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputSize {
-    /// Bytes of text in the conversation, the system text and the tools, as it is meant.
+    /// The decoded bytes of text in the conversation, the system text and the tools.
     pub text_bytes: u64,
-    /// Bytes of JSON that models may read too: between the strings of a tool's arguments, and of members that are
-    /// unknown objects or arrays.
+    /// The bytes of JSON that models may read too: between the strings of a tool call's arguments, and in unknown
+    /// members that are objects or arrays.
     pub other_bytes: u64,
-    /// Characters of the text to be spoken.
+    /// The characters of the text to be spoken.
     pub characters: u64,
-    /// Tokens that are given as numbers.
+    /// The number of tokens that are given as numbers.
     pub numbers: u64,
-    /// Pictures, those whose size is known among them.
+    /// The number of pictures, including those of known size.
     pub pictures: u64,
-    /// The sizes that are known.
+    /// The known picture sizes.
     pub picture_sizes: Vec<ImageSize>,
-    /// Documents and other files that stand in the request.
+    /// The number of documents and other files within the request.
     pub files: u64,
-    /// Their bytes.
+    /// The bytes of these files.
     pub file_bytes: u64,
-    /// Files that are named by an address or an id.
+    /// The number of files that are given by address or id.
     pub files_elsewhere: u64,
-    /// Items of a stored conversation.
+    /// The number of items of a stored conversation.
     pub stored_items: u64,
-    /// Tools that the provider runs while it answers.
+    /// The number of tools that the provider runs while it answers.
     pub provider_tools: u64,
-    /// Milliseconds of sound that says how long it lasts.
+    /// The length of audio of known duration, in milliseconds.
     pub audio_ms: u64,
-    /// Bytes of other sound.
+    /// The bytes of other audio.
     pub audio_bytes: u64,
 }
 
-/// Tokens of an input by what they stand for.
+/// The tokens of an input by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InputTokens {
     /// Text and documents.
     pub text: u64,
     /// Pictures.
     pub pictures: u64,
-    /// Sound.
+    /// Audio.
     pub audio: u64,
 }
 
 impl InputTokens {
-    /// All of them.
+    /// Returns the sum of all kinds.
     pub fn total(&self) -> u64 {
         self.text.saturating_add(self.pictures).saturating_add(self.audio)
     }
 }
 
 impl InputSize {
-    /// Tokens that `model` probably counts.
+    /// Returns the number of tokens that `model` probably counts.
     pub fn likely(&self, model: &str) -> InputTokens {
         if self.is_text() {
             return InputTokens { text: self.text_bytes.div_ceil(BYTES_PER_TOKEN), ..InputTokens::default() };
@@ -73,7 +73,7 @@ impl InputSize {
         .with_sound(self.audio_bytes, AUDIO_BYTES, AUDIO_TOKENS)
     }
 
-    /// The most tokens that `model` plausibly counts.
+    /// Returns the largest number of tokens that `model` plausibly counts.
     pub fn most(&self, model: &str) -> InputTokens {
         let bytes = self.text_bytes.saturating_add(self.other_bytes);
         let text = bytes.div_ceil(BYTES_PER_TOKEN_MIN).saturating_add(self.numbers);
@@ -89,18 +89,19 @@ impl InputSize {
         .with_sound(self.audio_bytes, AUDIO_BYTES_MIN, AUDIO_TOKENS_MAX)
     }
 
-    /// Tokens to write down where no upstream counts: none of an upload, which is billed by the time that it lasts.
+    /// Returns the number of tokens to record if the upstream reports none: zero for a transcription, which is billed
+    /// by duration.
     pub fn estimate(&self, dialect: Dialect, model: &str) -> u64 {
         if dialect == Dialect::Transcription { 0 } else { self.likely(model).total() }
     }
 
-    /// The longest that all sound of the request can last, in milliseconds.
+    /// Returns the maximum duration of all audio in the request, in milliseconds.
     pub fn audio_ms_max(&self) -> u64 {
         let other = self.audio_bytes.saturating_mul(1_000) / AUDIO_BYTES_MIN;
         self.audio_ms.saturating_add(other)
     }
 
-    /// True if there is nothing but text, and bytes that only [`most`](Self::most) counts.
+    /// True if the input is only text, apart from bytes that only [`most`](Self::most) counts.
     fn is_text(&self) -> bool {
         let others = [
             self.numbers,
@@ -133,26 +134,26 @@ impl InputTokens {
     }
 }
 
-/// Tokens of `ms` of sound.
+/// Returns the tokens of `ms` milliseconds of audio.
 fn sound(ms: u64, tokens_a_second: u64) -> u64 {
     ms.saturating_mul(tokens_a_second).div_ceil(1_000)
 }
 
-/// What a token is taken for where nothing counted it, and the least bytes that texts have a token.
+/// The assumed bytes per token where nothing was counted, and the minimum.
 pub const BYTES_PER_TOKEN: u64 = 4;
 const BYTES_PER_TOKEN_MIN: u64 = 2;
-/// A file that stands in the request is at most so many tokens, and one more for each of its bytes.
+/// The maximum tokens of a file within the request are this constant plus one token per byte.
 const FILE_TOKENS_MIN: u64 = 3_000;
-/// The most tokens of a file that is elsewhere, or of a stored conversation of which nothing is known.
+/// The maximum tokens of a file given by address, or of a stored conversation of unknown size.
 pub const FILE_TOKENS_UNKNOWN: u64 = 100_000;
-/// Tokens of one item of a stored conversation, about and at most.
+/// The likely and the maximum tokens of one item of a stored conversation.
 const ITEM_TOKENS: u64 = 250;
 const ITEM_TOKENS_MAX: u64 = 4_000;
-/// The most tokens that a tool of the provider finds.
+/// The maximum tokens of the result of a provider-run tool.
 const TOOL_TOKENS_MAX: u64 = 50_000;
-/// Tokens of a second of sound, about and at most.
+/// The likely and the maximum tokens of one second of audio.
 const AUDIO_TOKENS: u64 = 10;
 const AUDIO_TOKENS_MAX: u64 = 32;
-/// Bytes of a second of packed sound, about (64 kbit/s) and at least (16 kbit/s).
+/// The likely (64 kbit/s) and the minimum (16 kbit/s) bytes of one second of compressed audio.
 const AUDIO_BYTES: u64 = 8_000;
 const AUDIO_BYTES_MIN: u64 = 2_000;

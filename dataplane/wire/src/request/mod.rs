@@ -1,5 +1,5 @@
-//! What a client asks for, read without a tree while its body arrives, and the same bytes as a native target gets
-//! them: one reader for every dialect that clients speak.
+//! Reads client requests without a tree while their bodies arrive, and builds the bodies for native targets from the
+//! same bytes. One reader serves all client dialects.
 
 mod build;
 mod fields;

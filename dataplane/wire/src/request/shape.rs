@@ -1,4 +1,4 @@
-//! What the dialects call the members of a request that the gateway looks at.
+//! Maps each dialect's member names to the members that the gateway reads.
 
 use shared::operation::Dialect;
 
@@ -7,38 +7,38 @@ use super::fields::{Kinds, RequestMember};
 /// The members of one dialect's requests.
 #[derive(Debug)]
 pub(super) struct RequestShape {
-    /// What a top-level member is.
+    /// Maps a top-level name to its member.
     pub(super) named: fn(&[u8]) -> RequestMember,
     /// The name of [`RequestMember::Conversation`].
     pub(super) conversation: &'static str,
-    /// What it may be.
+    /// The types that the conversation may have.
     pub(super) kinds: Kinds,
-    /// A request without it is one if it names something else at the provider that holds the conversation.
+    /// True if the conversation may be missing because another member refers to one stored at the provider.
     pub(super) may_be_stored: bool,
     pub(super) system: SystemText,
-    /// A stream says what was used only if it is asked to.
+    /// True if a stream reports usage only on request.
     pub(super) asks_usage: bool,
-    /// Some targets send images inline only if they are asked to.
+    /// True if some targets return images inline only on request.
     pub(super) asks_inline: bool,
-    /// Numbers in the conversation are tokens.
+    /// True if numbers in the conversation are tokens.
     pub(super) takes_tokens: bool,
-    /// The conversation is spoken, and paid for by its characters.
+    /// True if the conversation is spoken and billed by its characters.
     pub(super) counts_characters: bool,
 }
 
-/// How system text is said.
+/// The position of system text in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SystemText {
-    /// Not at all.
+    /// The dialect has no system text.
     None,
-    /// As a message of the conversation.
+    /// A message of the conversation.
     Message,
-    /// In [`RequestMember::System`], which has this name.
+    /// [`RequestMember::System`], which has this name.
     Member(&'static str),
 }
 
 impl RequestShape {
-    /// System text is a message of the conversation.
+    /// True if system text is a message of the conversation.
     pub(super) fn has_system_messages(&self) -> bool {
         self.system == SystemText::Message
     }
@@ -162,7 +162,7 @@ static VIDEOS: RequestShape = RequestShape {
         b"prompt" => RequestMember::Conversation,
         b"n" => RequestMember::Count,
         b"seconds" => RequestMember::Seconds,
-        // Either, but not both.
+        // A request has at most one of the two.
         b"size" | b"resolution" => RequestMember::Size,
         b"operation" => RequestMember::Operation,
         _ => common(name),
@@ -194,7 +194,7 @@ fn input(name: &[u8]) -> RequestMember {
     }
 }
 
-/// Members with the same name in every dialect, the gateway's own among them.
+/// Maps the names that all dialects share, including the gateway's own members.
 fn common(name: &[u8]) -> RequestMember {
     match name {
         b"model" => RequestMember::Model,

@@ -1,28 +1,28 @@
-//! What a string of base64 holds, told by its first bytes.
+//! Detects the kind of base64 data from its first bytes.
 
 use std::borrow::Cow;
 
 use crate::tokens::{ImageSize, decoded, size_of, wave_ms};
 
-/// Bytes of the string that are looked at: enough for the size of most pictures.
+/// The number of bytes of the string that are examined: enough to find the size of most pictures.
 pub(super) const HEAD_BYTES: usize = 4 * 1024;
-/// Bytes of a `data:` URL before its comma.
+/// The maximum length of a `data:` URL before its comma, in bytes.
 const URL_HEAD_BYTES_MAX: usize = 256;
 
-/// The kinds that models count differently.
+/// The kinds of data that models count differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlobKind {
-    /// With its size, where the head tells.
+    /// A picture, with its size if the header contains it.
     Picture(Option<ImageSize>),
-    /// Sound that says how many bytes a second are.
+    /// Audio whose header contains the bytes per second.
     Wave { ms: u64 },
-    /// Other sound.
+    /// Other audio.
     Audio { bytes: u64 },
     /// A document, or anything else.
     File { bytes: u64 },
 }
 
-/// What a string is that begins with `head` and has `length` bytes, where that is a `data:` URL of base64.
+/// Returns the kind of a string of `length` bytes that starts with `head`. `None` if it is not a base64 `data:` URL.
 pub(super) fn of_url(head: &[u8], length: usize) -> Option<BlobKind> {
     let head = plain(head);
     let rest = head.strip_prefix(b"data:")?;
@@ -35,7 +35,7 @@ pub(super) fn of_url(head: &[u8], length: usize) -> Option<BlobKind> {
     Some(of(media_type, data.get(1..)?, before))
 }
 
-/// The same of base64 alone, which is probably of this type, or in a `data:` URL.
+/// Returns the kind of base64 data whose declared type is `media_type`. The data may also be in a `data:` URL.
 pub(super) fn of_base64(media_type: &[u8], head: &[u8], length: usize) -> BlobKind {
     of_url(head, length).unwrap_or_else(|| of(media_type, head, length))
 }
@@ -58,7 +58,7 @@ fn of(media_type: &[u8], head: &[u8], length: usize) -> BlobKind {
     }
 }
 
-/// Without the backslash that some writers of JSON put before each slash.
+/// Removes the backslash that some JSON writers put before each slash.
 fn plain(head: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\\', head).is_none() {
         return head.into();
@@ -66,7 +66,7 @@ fn plain(head: &[u8]) -> Cow<'_, [u8]> {
     head.iter().copied().filter(|byte| *byte != b'\\').collect::<Vec<_>>().into()
 }
 
-/// The bytes that `head` begins with.
+/// Decodes the start of the data from `head`.
 fn start(head: &[u8]) -> Vec<u8> {
     let head = plain(head);
     let whole = head.len() / 4 * 4;

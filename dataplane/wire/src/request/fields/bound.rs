@@ -1,24 +1,24 @@
-//! The bounds that a client sets on its answer, read for the most that any upstream could make of them: upstreams
-//! differ in which of two names they heed, and in which of two equal ones.
+//! Reads the client's bounds on the answer as the largest value that any upstream could derive from them: upstreams
+//! differ in which of two names, or of two equal ones, takes precedence.
 
 use super::field::RequestMember;
 use super::value::MemberValue;
 
-/// The largest bounds so far.
+/// The largest bounds read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::request) struct OutputBounds {
-    /// Tokens of one answer.
+    /// The maximum tokens of one answer.
     pub(in crate::request) output: Option<u64>,
-    /// Some member asks for an answer without a bound.
+    /// True if a member requests an answer without a bound.
     pub(in crate::request) output_is_open: bool,
-    /// Answers, pictures or videos.
+    /// The number of answers, pictures or videos.
     pub(in crate::request) count: Option<u64>,
-    /// The first member that is no bound.
+    /// The first member whose value is not a valid bound.
     pub(in crate::request) unfit: Option<&'static str>,
 }
 
 impl OutputBounds {
-    /// Reads one more member, if it is a bound.
+    /// Reads one more member if it is a bound.
     #[inline]
     pub(super) fn take(&mut self, field: RequestMember, value: MemberValue) {
         let named = |names: &[(RequestMember, &'static str)]| {
@@ -31,7 +31,7 @@ impl OutputBounds {
         }
     }
 
-    /// 0 and -1 mean no bound to Ollama and llama.cpp.
+    /// Ollama and llama.cpp treat 0 and -1 as no bound.
     fn take_output(&mut self, name: &'static str, value: MemberValue) {
         match value {
             MemberValue::Absent | MemberValue::Null => {}

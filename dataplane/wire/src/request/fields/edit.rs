@@ -1,43 +1,43 @@
-//! The places of a request that may change on its way upstream.
+//! Edits that may be applied to a request on its way upstream.
 
 use std::ops::Range;
 
-/// Places in one body that may have to be edited: repeated members make more than the usual three.
+/// The maximum number of edits in one body. More than three occur only with repeated members.
 pub(in crate::request) const EDITS_MAX: usize = 256;
 
-/// One place, by its offsets from the first byte of the body.
+/// One edit; its span is in bytes from the start of the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::request) struct BodyEdit {
     pub(in crate::request) span: Range<usize>,
     pub(in crate::request) change: BodyChange,
 }
 
-/// What goes there.
+/// The replacement text of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::request) enum BodyChange {
-    /// The target's model, as a JSON string, or what stands in place of the whole member.
+    /// The target's model as a JSON string, or the replacement for the whole member.
     Model {
-        /// From the first byte of the member's name to that of its value.
+        /// The distance in bytes from the member's name to its value.
         key_bytes: usize,
     },
-    /// The same as it is.
+    /// The target's model as plain text.
     PlainModel,
-    /// Nothing: the member is the gateway's own. The comma that goes with it is in the span.
+    /// Nothing: the member is the gateway's own. The span includes the comma that belongs to it.
     Removed,
-    /// This, if a stream is to say what was used.
+    /// This text, if the stream is to report usage.
     Usage(&'static str),
     /// The gateway's own system text, if there is any.
     System(System),
 }
 
-/// Where the gateway's own system text goes.
+/// The position of the gateway's own system text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::request) enum System {
-    /// The first of the messages.
+    /// As the first message.
     Message { only: bool },
-    /// The first of the blocks of system text.
+    /// As the first block of system text.
     Block { only: bool },
-    /// Before the request's own, in one string.
+    /// In one string, before the request's own text.
     Text { only: bool },
     /// In place of null.
     Null,

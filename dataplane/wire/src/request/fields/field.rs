@@ -1,4 +1,4 @@
-//! Watches the tokens of a request go by and writes down the few that matter to the gateway.
+//! Collects the facts that the gateway needs from the tokens of a request.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,20 +12,20 @@ use crate::json::{JsonPlace, KEY_BYTES_MAX, TextLength, unescape};
 use crate::request::InputSize;
 use crate::request::shape::RequestShape;
 
-/// Bytes of a name that are looked at; a longer model is refused.
+/// The maximum length of a name that is kept, in bytes; a longer model is rejected.
 pub(in crate::request) const NAME_BYTES_MAX: usize = 8 * 1024;
-/// Service tiers and places that cost no more than what is usual.
+/// Service tiers and regions that cost no more than the standard price.
 const USUAL_TIERS: [&[u8]; 8] =
     [b"", b"auto", b"default", b"standard", b"standard_only", b"flex", b"batch", b"global"];
-/// Bytes of an ordinary string inside the conversation that are looked at.
+/// The number of bytes at the start of an ordinary conversation string that are examined.
 pub(super) const GLANCE_BYTES: usize = 96;
-/// Bytes of all names, and changes to the body, of most requests.
+/// The bytes of all names, and the edits, of most requests.
 const TEXTS_BYTES_USUAL: usize = 64;
 const EDITS_USUAL: usize = 3;
-/// Bytes of all names together: more are repeats.
+/// The maximum bytes of all names together. Only repeated members can exceed it.
 const TEXTS_BYTES_MAX: usize = 16 * NAME_BYTES_MAX;
 
-/// What was found. Offsets count from the first byte of the body.
+/// The facts of one request. Offsets are in bytes from the start of the body.
 #[derive(Debug)]
 pub(in crate::request) struct Fields {
     pub(in crate::request) shape: &'static RequestShape,
@@ -35,18 +35,18 @@ pub(in crate::request) struct Fields {
     pub(in crate::request) has_encrypted: bool,
     pub(in crate::request) bounds: OutputBounds,
     pub(in crate::request) has_tier: bool,
-    /// What stands inside the conversation and beside it.
+    /// The counts of the conversation, the system text and the tools.
     pub(super) inside: Box<ContentCounts>,
     /// The `id` of an object that names a stored conversation.
     pub(in crate::request) conversation_id: MemberValue,
     /// The `user_id` of the metadata.
     pub(in crate::request) user_id: MemberValue,
-    /// The raw bytes of strings that matter, one after the other.
+    /// The raw bytes of the kept strings, concatenated.
     pub(in crate::request) texts: Vec<u8>,
-    /// In the order of the body.
+    /// The edits, in the order of the body.
     pub(in crate::request) edits: Vec<BodyEdit>,
     pub(in crate::request) has_options: bool,
-    /// The first member whose name differs in case alone from one that the gateway reads.
+    /// The first member whose name differs only in case from one that the gateway reads.
     pub(in crate::request) misspelling: Option<Misspelling>,
 
     pub(super) field: RequestMember,
@@ -61,11 +61,12 @@ pub(in crate::request) struct Fields {
     key_start: usize,
     last_comma: Option<usize>,
     kept_one: bool,
-    /// The removed member before this comma has nothing kept before it: it takes the next comma along.
+    /// True if the removed member before this comma has no kept member before it: the next comma is removed with it.
     wants_comma: bool,
 }
 
-/// Top-level members that the gateway knows, by what they mean; [`RequestShape`] says what a dialect calls them.
+/// The top-level members that the gateway knows, by their meaning; [`RequestShape`] maps the names of each dialect to
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::request) enum RequestMember {
     #[default]
@@ -74,53 +75,53 @@ pub(in crate::request) enum RequestMember {
     Stream,
     /// The messages or other input.
     Conversation,
-    /// System text beside the conversation.
+    /// System text outside the conversation.
     System,
     Tools,
     Functions,
     Timeout,
     Affinity,
     CacheKey,
-    /// Names a service tier, or another term that has a price of its own.
+    /// A service tier, or another term with its own price.
     Tier,
     Size,
     Quality,
     Seconds,
-    /// Asks for searches without naming a tool.
+    /// Requests searches without a tool.
     Search,
     Background,
     Store,
     PreviousResponse,
     StoredConversation,
     Include,
-    /// How images are to come, which the gateway itself says to each target.
+    /// The form in which images are returned. The gateway sets it for each target itself.
     ImageFormat,
     Prompt,
-    /// What is asked for has been begun by a request before.
+    /// Refers to an operation that an earlier request started.
     Operation,
-    /// The person on whose behalf the client asks.
+    /// The person on whose behalf the client sends the request.
     EndUser,
-    // Values from here on are not kept: what matters of them is noted as they go by.
+    // The values of the following members are not kept; the facts are collected while they are read.
     StreamOptions,
     MaxTokens,
     MaxCompletionTokens,
     MaxOutputTokens,
-    /// `n`: how many answers or pictures are asked for.
+    /// `n`: the requested number of answers or pictures.
     Count,
     BestOf,
     NumCompletions,
     NumGenerations,
-    /// The version of the protocol, which the gateway itself says to a target that wants it in the body.
+    /// The version of the protocol. The gateway sets it for each target that expects it in the body.
     Version,
     /// Holds the id of the end user.
     Metadata,
 }
 
-/// Fields whose values are kept.
+/// The number of members whose values are kept.
 const FIELDS: usize = RequestMember::EndUser as usize + 1;
 
 impl RequestMember {
-    /// Its value is a name, which is kept.
+    /// True if its value is a name, which is kept.
     fn is_name(self) -> bool {
         matches!(
             self,
@@ -190,17 +191,17 @@ impl Fields {
         }
     }
 
-    /// Whether so many members repeat that the gateway refuses to edit or keep them all.
+    /// True if members are repeated so often that the request must be rejected.
     pub(in crate::request) fn too_many_repeats(&self) -> bool {
         self.edits.len() > EDITS_MAX || self.texts.len() > TEXTS_BYTES_MAX
     }
 
-    /// The last value of a member.
+    /// Returns the last value of a member.
     pub(in crate::request) fn value(&self, field: RequestMember) -> MemberValue {
         self.values.get(field as usize).copied().unwrap_or_default()
     }
 
-    /// How much the input is.
+    /// Returns the size of the input.
     pub(in crate::request) fn input_size(&mut self) -> InputSize {
         self.inside.size(self.shape)
     }
@@ -216,7 +217,7 @@ impl Fields {
         self.take_max = max;
     }
 
-    /// A top-level value begins.
+    /// Starts a top-level value.
     pub(super) fn value_begins(&mut self, at: JsonPlace) {
         self.value_start = at.offset;
         self.value_is_empty = true;
@@ -232,7 +233,7 @@ impl Fields {
         }
     }
 
-    /// A top-level value has ended.
+    /// Ends a top-level value.
     pub(super) fn value_ends(&mut self, end: usize, value: MemberValue) {
         let span = self.value_start..end;
         let is_own = self.field.is_own();
@@ -267,7 +268,7 @@ impl Fields {
         }
     }
 
-    /// The gateway's own system text would be the first of these messages.
+    /// Marks the position of the gateway's own system text as the first of these messages.
     fn mark_messages(&mut self, messages: MemberValue) {
         if let MemberValue::Array { empty } = messages
             && self.shape.has_system_messages()
@@ -276,7 +277,7 @@ impl Fields {
         }
     }
 
-    /// It would come before this system text.
+    /// Marks the position of the gateway's own system text before this system text.
     fn edit_system(&mut self, span: Range<usize>, text: MemberValue) {
         if let MemberValue::Text(_) = text {
             self.mark(BodyChange::System(System::Text { only: span.len() == 2 }));
@@ -287,14 +288,14 @@ impl Fields {
         }
     }
 
-    /// A change right after the first byte of the open value.
+    /// Adds an insertion right after the first byte of the open value.
     fn mark(&mut self, change: BodyChange) {
         let inside = self.value_start.saturating_add(1);
         self.edit(inside..inside, change);
     }
 
-    /// The member that ends at `end` does not go upstream. With a kept member before it, the comma between
-    /// them goes too; otherwise the comma after it.
+    /// Removes the member that ends at `end`. If a kept member precedes it, the comma between them is removed too,
+    /// otherwise the comma after it.
     fn remove(&mut self, end: usize) {
         match self.last_comma {
             Some(comma) if self.kept_one => self.edit(comma..end, BodyChange::Removed),
@@ -318,7 +319,7 @@ impl Fields {
         }
     }
 
-    /// A value inside `stream_options` has ended.
+    /// Ends a value inside `stream_options`.
     pub(super) fn option_ends(&mut self, end: usize, is_true: bool) {
         if self.inside.key == InnerKey::IncludeUsage {
             self.inner_includes = self.inner_includes.saturating_add(1);
@@ -330,7 +331,7 @@ impl Fields {
         self.inside.key = InnerKey::Other;
     }
 
-    /// Bytes of a string at this place that are wanted.
+    /// Returns the maximum number of bytes of a string at this position that are kept.
     #[inline]
     pub(super) fn wanted(&self, depth: u32, key: bool) -> usize {
         match (depth, key) {
@@ -348,14 +349,14 @@ impl Fields {
         }
     }
 
-    /// The string that comes next is text for the model.
+    /// True if the next string is text for the model.
     #[inline]
     pub(super) fn expects_text(&self) -> bool {
         matches!(self.field, RequestMember::Conversation | RequestMember::System)
             && self.inside.expects_text()
     }
 
-    /// The string that comes next is one whose characters are counted.
+    /// True if the characters of the next string are counted.
     #[inline]
     pub(super) fn counts_characters(&self) -> bool {
         self.shape.counts_characters && self.field == RequestMember::Conversation
@@ -375,7 +376,7 @@ impl Fields {
         }
     }
 
-    /// A member's name has ended.
+    /// Ends a member name.
     #[inline]
     pub(super) fn key_ends(&mut self, depth: u32, name: &[u8]) {
         if depth == 1 {
@@ -392,7 +393,7 @@ impl Fields {
         }
     }
 
-    /// The same inside the members that are objects in which one name is read.
+    /// Returns the misspelling of a name inside the objects from which one member is read.
     #[inline]
     fn inner_misspelling(&self, name: &[u8]) -> Option<Misspelling> {
         let (parent, known) = if self.field == RequestMember::StreamOptions {
@@ -406,7 +407,7 @@ impl Fields {
         Some(Misspelling { name: format!("{parent}.{known}"), ..found })
     }
 
-    /// Another string has ended; `taken` is what was wanted of it.
+    /// Ends a string value; `taken` is the part of it that was kept.
     #[inline]
     pub(super) fn text_value_ends(&mut self, at: JsonPlace, length: TextLength, taken: &[u8]) {
         match (at.depth, self.field) {
@@ -451,7 +452,7 @@ impl Fields {
     #[inline]
     pub(super) fn scalar_value_ends(&mut self, at: JsonPlace, raw: &[u8]) {
         match at.depth {
-            // The number of a member that the gateway does not know is not read.
+            // The numbers of unknown members are not parsed.
             1 if self.field == RequestMember::Other => self.value_ends(at.offset, MemberValue::Number),
             1 => self.value_ends(at.offset, MemberValue::of_scalar(raw)),
             2 if self.field == RequestMember::StreamOptions => self.option_ends(at.offset, raw == b"true"),
@@ -460,7 +461,7 @@ impl Fields {
         }
     }
 
-    /// A comma between two top-level members.
+    /// Reads a comma between two top-level members.
     pub(super) fn member_comma(&mut self, at: usize) {
         if std::mem::take(&mut self.wants_comma)
             && let Some(last) = self.edits.last_mut()
@@ -471,7 +472,7 @@ impl Fields {
     }
 }
 
-/// A member's name, or a glance at a value, as it is meant. Almost always that is how it is written.
+/// Decodes a member name or the start of a value. Borrows in the common case without escapes.
 pub(super) fn unescaped(raw: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\\', raw).is_none() {
         return raw.into();

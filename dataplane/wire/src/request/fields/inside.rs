@@ -1,5 +1,5 @@
-//! What stands inside the conversation, the system text and the tools, counted by what models make tokens of. What is
-//! not known to be a picture, a file or sound counts as text, so that nothing passes as something cheaper.
+//! Counts the contents of the conversation, the system text and the tools by how models tokenize them. Anything that is
+//! not known to be a picture, a file or audio counts as text, so that nothing is counted as something cheaper.
 
 use super::blob::{self, BlobKind};
 use super::field::{GLANCE_BYTES, RequestMember, unescaped};
@@ -10,12 +10,12 @@ use crate::request::shape::RequestShape;
 
 /// From what depth on members are those of a content part: root, messages, message, content, part.
 const PART_DEPTH: u32 = 5;
-/// How deep the members of a tool stand.
+/// The depth of a tool's members.
 pub(super) const TOOL_DEPTH: u32 = 3;
-/// How deep the members of an item of a Responses input stand.
+/// The depth of the members of a Responses input item.
 const ITEM_DEPTH: u32 = 3;
 
-/// The counts so far, and the place in the value that is open.
+/// The counts so far, and the position within the open value.
 #[derive(Debug, Default)]
 pub(super) struct ContentCounts {
     /// The name of the innermost member.
@@ -26,41 +26,41 @@ pub(super) struct ContentCounts {
     data_is_sound: bool,
     /// The arguments of a tool that are open, in which names mean nothing and everything is read.
     arguments: Option<ArgumentsStart>,
-    /// Of the string that is read in pieces.
+    /// The counters of the string that is read in pieces.
     pub(super) escapes: Escapes,
     pub(super) characters: Characters,
-    /// Bytes of text in the open value, as it is meant.
+    /// The decoded bytes of text in the open value.
     open_text: usize,
-    /// Bytes of all strings in the open value, as they are written.
+    /// The raw bytes of all strings in the open value.
     open_strings: usize,
-    /// Bytes of text in the conversation, the system text, the tools and the functions; of repeated ones the largest.
+    /// The bytes of text in the conversation, the system text, the tools and the functions; the largest if repeated.
     text: [usize; 4],
-    /// Bytes of what stands between the strings of arguments, and of members that are nothing of this.
+    /// The bytes between the strings of arguments, and of members that belong to no other count.
     other: usize,
     picture_types: u64,
     picture_names: u64,
     file_types: u64,
-    /// Files that are not elsewhere: they are text or stand here.
+    /// Files whose contents are in the request, as text or data.
     files_inside: u64,
     size: InputSize,
 }
 
-/// Where the arguments of a tool begin.
+/// The start of a tool call's arguments.
 #[derive(Clone, Copy, Debug)]
 struct ArgumentsStart {
     at: JsonPlace,
-    /// Bytes of strings before them.
+    /// The bytes of the strings before them.
     strings: usize,
 }
 
-/// Members inside others that the gateway knows.
+/// The nested members that the gateway knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum InnerKey {
     #[default]
     Other,
-    /// Of a part of the content.
+    /// The type of a content part.
     Type,
-    /// Of an item of the input.
+    /// The type of an input item.
     ItemType,
     /// The address of something, or all of it as a `data:` URL.
     Address,
@@ -68,20 +68,20 @@ pub(super) enum InnerKey {
     Binary,
     /// The same, and not counted.
     Signature,
-    /// Binary, unless a type beside it says that it is text.
+    /// Binary, unless a `type` member next to it declares it as text.
     Data,
     Encrypted,
-    /// What a tool is called with.
+    /// The arguments of a tool call.
     Arguments,
-    /// Of a tool that is offered.
+    /// The type of an offered tool.
     ToolType,
     IncludeUsage,
     Id,
-    /// Of the metadata.
+    /// The user id in the metadata.
     UserId,
 }
 
-/// A string that matters for more than its length.
+/// The kind of a string that has ended, if it has a meaning besides its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Image,
@@ -90,7 +90,7 @@ pub(super) enum Ended {
 }
 
 impl InnerKey {
-    /// Bytes of the member's value that are looked at.
+    /// Returns the number of bytes at the start of the member's value that are examined.
     pub(super) fn glance_bytes(self) -> usize {
         match self {
             Self::Address | Self::Binary | Self::Data => blob::HEAD_BYTES,
@@ -109,7 +109,7 @@ impl InnerKey {
 }
 
 impl ContentCounts {
-    /// The string that comes next is read as text, not as base64.
+    /// True if the next string is read as text, not as base64.
     #[inline]
     pub(super) fn expects_text(&self) -> bool {
         match self.key {
@@ -126,13 +126,13 @@ impl ContentCounts {
         }
     }
 
-    /// A top-level value begins.
+    /// Starts a top-level value.
     pub(super) fn begin(&mut self) {
         (self.open_text, self.open_strings, self.arguments) = (0, 0, None);
         self.key = InnerKey::Other;
     }
 
-    /// A top-level value of `length` bytes has ended.
+    /// Ends a top-level value of `length` bytes.
     pub(super) fn end(&mut self, field: RequestMember, length: usize, value: MemberValue) {
         let is_container = matches!(value, MemberValue::Array { .. } | MemberValue::Object);
         let [conversation, system, tools, functions] = &mut self.text;
@@ -151,19 +151,19 @@ impl ContentCounts {
         }
     }
 
-    /// A string is text.
+    /// Counts a string as text.
     #[inline]
     pub(super) fn add_text(&mut self, length: TextLength) {
         self.open_text = self.open_text.saturating_add(length.meant);
         self.open_strings = self.open_strings.saturating_add(length.raw);
     }
 
-    /// Characters of the conversation, which is one string.
+    /// Sets the character count of a conversation that is one string.
     pub(super) fn set_characters(&mut self, count: u64) {
         self.size.characters = self.size.characters.max(count);
     }
 
-    /// A container in the member that is open begins.
+    /// Opens a container within the open member.
     #[inline]
     pub(super) fn open(&mut self, at: JsonPlace) {
         if self.key == InnerKey::Arguments {
@@ -172,7 +172,7 @@ impl ContentCounts {
         self.key = InnerKey::Other;
     }
 
-    /// A container has ended.
+    /// Closes a container.
     #[inline]
     pub(super) fn close(&mut self, at: JsonPlace) {
         if let Some(arguments) = self.arguments.filter(|arguments| arguments.at.depth == at.depth) {
@@ -183,7 +183,7 @@ impl ContentCounts {
         }
     }
 
-    /// The name of a member below the root has ended.
+    /// Ends a member name below the root.
     #[inline]
     pub(super) fn key_ends(&mut self, field: RequestMember, depth: u32, name: &[u8]) {
         self.key = match (field, depth) {
@@ -216,20 +216,20 @@ impl ContentCounts {
             b"file_data" if depth >= PART_DEPTH => InnerKey::Binary,
             b"signature" if depth >= PART_DEPTH => InnerKey::Signature,
             b"encrypted_content" => InnerKey::Encrypted,
-            // Schemas of tools that a search found are no content either.
+            // The schemas of tools that a search found are not content either.
             b"input" | b"input_schema" | b"parameters" if depth >= PART_DEPTH => InnerKey::Arguments,
             _ => InnerKey::Other,
         }
     }
 
-    /// A number, `true`, `false` or `null` inside the conversation has ended.
+    /// Ends a number, `true`, `false` or `null` inside the conversation.
     #[inline]
     pub(super) fn scalar_ends(&mut self) {
         self.key = InnerKey::Other;
         self.size.numbers = self.size.numbers.saturating_add(1);
     }
 
-    /// A string inside the conversation or system text has ended; `glance` is how it begins.
+    /// Ends a string inside the conversation or system text; `glance` is its start.
     #[inline]
     pub(super) fn text_ends(&mut self, shape: &RequestShape, length: TextLength, glance: &[u8]) -> Ended {
         if self.key == InnerKey::Other {
@@ -239,7 +239,7 @@ impl ContentCounts {
         self.known_text_ends(shape, length, glance)
     }
 
-    /// The same of one under a known name.
+    /// Ends a string under a known name.
     fn known_text_ends(&mut self, shape: &RequestShape, length: TextLength, glance: &[u8]) -> Ended {
         let mut ended = Ended::Other;
         let is_binary = match std::mem::take(&mut self.key) {
@@ -282,7 +282,7 @@ impl ContentCounts {
         ended
     }
 
-    /// A string that describes a tool has ended.
+    /// Ends a string that describes a tool.
     pub(super) fn tool_text_ends(&mut self, glance: &[u8]) {
         if std::mem::take(&mut self.key) == InnerKey::ToolType {
             let name = unescaped(glance);
@@ -291,7 +291,7 @@ impl ContentCounts {
         }
     }
 
-    /// Returns true if all of it stood in the address.
+    /// Ends an address. Returns true if it contained the whole object inline.
     fn address_ends(&mut self, raw: usize, glance: &[u8]) -> bool {
         let blob = blob::of_url(glance, raw);
         let is_inline = blob.is_some();
@@ -328,7 +328,7 @@ impl ContentCounts {
             }
             b"input_file" | b"document" | b"document_url" | b"video_url" | b"input_video" | b"audio_url"
             | b"container_upload" => self.file_types = self.file_types.saturating_add(1),
-            // In Messages it is how a picture or document is named.
+            // In Messages, `file` is how a picture or document is referenced.
             b"file" if shape.has_system_messages() => self.file_types = self.file_types.saturating_add(1),
             b"content" => self.files_inside = self.files_inside.saturating_add(1),
             _ => {}
@@ -336,7 +336,7 @@ impl ContentCounts {
         Ended::Other
     }
 
-    /// All of it together.
+    /// Returns the total counts.
     pub(super) fn size(&mut self, shape: &RequestShape) -> InputSize {
         let sum = |counts: &[usize]| {
             let add = |sum: u64, count: &usize| sum.saturating_add(u64::try_from(*count).unwrap_or(u64::MAX));
@@ -352,7 +352,7 @@ impl ContentCounts {
     }
 }
 
-/// Beginnings of the types of tools that providers run themselves.
+/// Prefixes of the types of tools that providers run themselves.
 const PROVIDER_TOOLS: [&[u8]; 9] = [
     b"web_",
     b"file_search",
@@ -364,5 +364,5 @@ const PROVIDER_TOOLS: [&[u8]; 9] = [
     b"x_search",
     b"live_search",
 ];
-/// Pictures whose size is remembered; further ones count as being of unknown size.
+/// The maximum number of pictures whose size is kept; further ones count as pictures of unknown size.
 const PICTURE_SIZES_MAX: usize = 64;

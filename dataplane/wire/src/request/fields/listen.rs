@@ -1,10 +1,10 @@
-//! How the tokens of a request reach its fields: whole where they come whole, else gathered piece by piece.
+//! Passes the tokens of a request to its fields: complete tokens directly, split tokens after they have been collected.
 
 use super::field::{Fields, GLANCE_BYTES, RequestMember, unescaped};
 use super::value::MemberValue;
 use crate::json::{Characters, Escapes, JsonPlace, JsonSink, JsonText, JsonWord, TextLength};
 
-/// Stands for a number that is not read, and fits nowhere.
+/// Stands for a number that is too long to be read; valid for no member.
 const TOO_LONG: &[u8] = b"-2";
 
 impl JsonSink for Fields {
@@ -31,7 +31,7 @@ impl JsonSink for Fields {
     #[inline]
     fn skips(&self, at: JsonPlace, _object: bool) -> bool {
         let listens_inside = matches!(self.field, RequestMember::Conversation | RequestMember::System);
-        // Of these, what stands at their top matters.
+        // Inside these members only the first level is read.
         let listens_at_top = matches!(
             self.field,
             RequestMember::StreamOptions
@@ -129,7 +129,7 @@ impl JsonSink for Fields {
 
     fn scalar_end(&mut self, at: JsonPlace) {
         let taken = std::mem::take(&mut self.taken);
-        // A number longer than what is taken of it could be any.
+        // A truncated number could have any value.
         let all = if self.text_length > taken.len() { TOO_LONG } else { &taken };
         self.scalar_value_ends(at, all);
         self.taken = taken;

@@ -1,4 +1,4 @@
-//! What is noted of a request while its tokens go by.
+//! The facts that are collected from the tokens of a request.
 
 mod blob;
 mod bound;

@@ -1,20 +1,20 @@
-//! Other spellings of member names. Some JSON parsers, Go's among them, ignore the case of names: they read `Max_Tokens`
-//! as `max_tokens`, so that a bound could pass the gateway as an unknown member and still hold upstream.
+//! Detects other spellings of member names. Some JSON parsers, including Go's, ignore the case of names: they read
+//! `Max_Tokens` as `max_tokens`, so that a bound could pass the gateway as an unknown member and still apply upstream.
 
 use crate::json::KEY_BYTES_MAX;
 
 /// A member that such a parser reads as one that the gateway knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::request) struct Misspelling {
-    /// The name as the client wrote it, without escapes.
+    /// The name as the client wrote it, with escapes decoded.
     pub(in crate::request) written: String,
-    /// The right name.
+    /// The correct name.
     pub(in crate::request) name: String,
 }
 
 impl Misspelling {
-    /// Returns the misspelling if `written` differs from a name that `is_known` in case alone. Known names are of
-    /// lower-case ASCII letters and other ASCII characters that have no case.
+    /// Returns the misspelling if `written` differs only in case from a name for which `is_known` returns true. Known
+    /// names consist of lower-case ASCII letters and other ASCII characters without case.
     #[inline]
     pub(super) fn of(written: &[u8], is_known: impl FnOnce(&[u8]) -> bool) -> Option<Self> {
         let has_case = |byte: &u8| byte.is_ascii_uppercase() || !byte.is_ascii();
@@ -27,8 +27,8 @@ impl Misspelling {
     }
 }
 
-/// The lower-case ASCII letter that `character` folds to, or the character itself. Unicode folds two other characters to
-/// ASCII letters.
+/// Returns the lower-case ASCII letter that `character` folds to, or the character itself. Two non-ASCII characters
+/// fold to ASCII letters in Unicode.
 fn folded(character: char) -> char {
     match character {
         LONG_S => 's',

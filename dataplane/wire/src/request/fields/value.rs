@@ -1,4 +1,4 @@
-//! The value of one top-level member, as far as the gateway wants to know it.
+//! The parts of a top-level member's value that the gateway needs.
 
 use std::ops::Range;
 
@@ -12,9 +12,9 @@ pub(in crate::request) enum MemberValue {
     Text(TextSpan),
     Null,
     Bool(bool),
-    /// A whole number, not negative, as digits alone.
+    /// A non-negative integer, written with digits only.
     Whole(u64),
-    /// A whole number, not negative, with a fraction or an exponent, or too large for 64 bits, which saturates.
+    /// A non-negative integral number with a fraction or an exponent, or one too large for 64 bits, which saturates.
     WholeOddly(u64),
     MinusOne,
     /// Any other number.
@@ -25,7 +25,7 @@ pub(in crate::request) enum MemberValue {
     },
 }
 
-/// Where the raw bytes of a string that matters are kept.
+/// The range of a kept string's raw bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::request) struct TextSpan {
     from: u32,
@@ -34,7 +34,7 @@ pub(in crate::request) struct TextSpan {
 
 impl TextSpan {
     pub(super) fn new(range: &Range<usize>) -> Self {
-        // What is kept is bounded far below what 32 bits can say.
+        // The kept bytes are bounded far below 4 GiB.
         let place = |at: usize| at.try_into().unwrap_or(0);
         Self { from: place(range.start), to: place(range.end) }
     }
@@ -45,7 +45,7 @@ impl TextSpan {
     }
 }
 
-/// What a member may be.
+/// The types that a member may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::request) enum Kinds {
     Array,
@@ -68,12 +68,12 @@ impl MemberValue {
         }
     }
 
-    /// It is there, and not null.
+    /// True if the member is present and not null.
     pub(in crate::request) fn is_given(self) -> bool {
         !matches!(self, Self::Absent | Self::Null)
     }
 
-    /// It is an array with elements.
+    /// True if the member is an array with elements.
     pub(in crate::request) fn has_elements(self) -> bool {
         self == Self::Array { empty: false }
     }
@@ -103,7 +103,7 @@ impl Kinds {
         }
     }
 
-    /// For the client.
+    /// Returns the name of the types for error messages to the client.
     pub(in crate::request) fn name(self) -> &'static str {
         match self {
             Self::Array => "an array",

@@ -1,4 +1,4 @@
-//! The upstream body: what changes, and that nothing else does.
+//! Tests that the upstream body has the expected edits and is otherwise unchanged.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ fn upstream(pieces: &[Bytes], model: &str, usage: bool) -> Vec<u8> {
     build(pieces, &scan.finish().unwrap(), Naming::Model(model), usage, None).concat()
 }
 
-/// (name, body, what goes upstream with a usage request and the target `T`)
+/// (name, client body, upstream body with usage requested and the target model `T`)
 const CHANGES: [(&str, &str, &str); 14] = [
     ("model alone", r#"{ "model" :"a", "messages":[]}"#, r#"{ "model" :"T", "messages":[]}"#),
     ("after the messages", r#"{"messages":["model"],"model":"a"}"#, r#"{"messages":["model"],"model":"T"}"#),
@@ -98,7 +98,7 @@ fn changes_what_must_change_and_keeps_every_other_byte() {
 #[test]
 fn a_target_that_wants_the_version_in_the_body_gets_it_in_place_of_the_model() {
     const VERSION: &str = r#""anthropic_version":"v-1""#;
-    // (body, what goes upstream; V is the version)
+    // (client body, upstream body; V is the version)
     for (body, want) in [
         (r#"{ "model" : "a" , "messages":[]}"#, r#"{ V , "messages":[]}"#),
         (r#"{"messages":[], "mo\u0064el":"a"}"#, r#"{"messages":[], V}"#),
@@ -145,7 +145,7 @@ fn unchanged_bytes_are_the_very_same_memory() {
     assert_eq!(parts.len(), 3);
 }
 
-/// JSON text of any form: odd spacing, escapes, number forms, repeated names.
+/// JSON text of any form: irregular spacing, escapes, number forms, repeated names.
 fn json_text(depth: u32) -> BoxedStrategy<String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -197,7 +197,7 @@ fn other_name() -> impl Strategy<Value = String> {
     string_text().prop_map(|name| name.replacen('"', "\"k", 1))
 }
 
-/// A chat request with the members that matter anywhere, any number of times.
+/// A chat request with the known members at any position and in any number.
 fn request_text() -> impl Strategy<Value = String> {
     let options = prop_oneof![
         Just("null".to_owned()),
@@ -232,7 +232,7 @@ fn request_text() -> impl Strategy<Value = String> {
     })
 }
 
-/// The body that goes upstream, computed on a tree.
+/// The expected upstream body, computed on a tree.
 fn expected(text: &str, model: &str) -> Value {
     let mut body: Value = serde_json::from_str(text).unwrap();
     let stream = body["stream"] == true;
@@ -252,7 +252,7 @@ fn expected(text: &str, model: &str) -> Value {
     body
 }
 
-/// Whether `shorter` is `longer` with some bytes left out.
+/// True if `shorter` is `longer` with some bytes removed.
 fn is_subsequence(shorter: &[u8], longer: &[u8]) -> bool {
     let mut longer = longer.iter();
     shorter.iter().all(|byte| longer.any(|other| other == byte))
@@ -271,7 +271,7 @@ proptest! {
 
     #[test]
     fn bytes_that_do_not_change_keep_their_order(text in request_text(), cuts in cuts()) {
-        // With an empty target model and no usage asked for, bytes only ever disappear.
+        // With an empty target model and no usage requested, bytes are only removed.
         let got = upstream(&cut(text.as_bytes(), &cuts), "", false);
         prop_assert!(is_subsequence(&got, text.as_bytes()));
     }

@@ -1,4 +1,4 @@
-//! What is read of requests in each dialect.
+//! Tests the facts that are read from requests in each dialect.
 
 use shared::operation::Dialect;
 

@@ -1,4 +1,4 @@
-//! What is read from request bodies, and which bodies are refused.
+//! Tests the facts that are read from request bodies, and which bodies are rejected.
 
 use shared::operation::Dialect;
 
@@ -142,7 +142,7 @@ fn the_gateways_own_members_are_read_leniently() {
 
 #[test]
 fn the_largest_bound_that_any_upstream_could_read_counts() {
-    // (members, tokens of one answer, some member asks for no bound, answers)
+    // (members, tokens of one answer, true if unbounded, answers)
     let rows = [
         (r#""max_completion_tokens":1,"max_tokens":100000"#, Some(100_000), false, None),
         (r#""max_completion_tokens":7,"max_tokens":null"#, Some(7), false, None),
@@ -192,7 +192,7 @@ fn base64_data_is_no_text() {
     assert_eq!(text.input.text_bytes, 25);
 }
 
-/// The error of a body cut in two at `cut`.
+/// Returns the error of a body cut in two at `cut`.
 fn fault_of(body: &[u8], cut: usize) -> Option<String> {
     let (first, second) = body.split_at(cut);
     let mut scan = HeadScan::new(Dialect::Chat);

@@ -1,4 +1,4 @@
-//! How much an input is, by what models make tokens of.
+//! Tests the size of an input by kind of content.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use shared::operation::Dialect;
 use crate::request::{HeadScan, InputSize};
 use crate::tokens::ImageSize;
 
-/// Read whole and in single bytes.
+/// Reads a body whole, in single bytes and in pieces.
 fn size_of(dialect: Dialect, body: &str) -> Rc<InputSize> {
     let read = |piece: usize| {
         let mut scan = HeadScan::new(dialect);
@@ -23,7 +23,7 @@ fn size_of(dialect: Dialect, body: &str) -> Rc<InputSize> {
     whole
 }
 
-/// The size of one content part.
+/// Returns the size of one content part.
 fn part(dialect: Dialect, part: &serde_json::Value) -> Rc<InputSize> {
     let turn = json!([{"role": "user", "content": [part]}]);
     let body = match dialect {

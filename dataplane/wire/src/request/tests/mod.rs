@@ -1,4 +1,4 @@
-//! Tests of requests, by what they are about.
+//! Tests of requests, by subject.
 
 mod build;
 mod dialects;

@@ -1,4 +1,4 @@
-//! The gateway's own system text (MSG-1): before the request's own, and nothing else changes.
+//! Tests the gateway's own system text (MSG-1): it is inserted before the request's own, and nothing else changes.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ fn upstream(dialect: Dialect, pieces: &[Bytes], preamble: Option<&str>) -> Strin
     String::from_utf8(built).unwrap()
 }
 
-/// (dialect, body, the same upstream with the preamble `Be "brief".`)
+/// (dialect, client body, upstream body with the preamble `Be "brief".`)
 const PLACES: [(Dialect, &str, &str); 13] = [
     (
         Dialect::Chat,
@@ -111,7 +111,7 @@ fn without_one_nothing_is_put_anywhere() {
     }
 }
 
-/// What the target reads as system text.
+/// Returns the system text that the target reads.
 fn system_text(dialect: Dialect, body: &Value) -> Vec<String> {
     let name = if dialect == Dialect::Messages { "system" } else { "instructions" };
     let own = if dialect == Dialect::Chat { &body["messages"] } else { &body[name] };

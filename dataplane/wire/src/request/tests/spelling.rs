@@ -1,4 +1,4 @@
-//! Names of members that differ from known ones in case alone.
+//! Tests member names that differ only in case from known ones.
 
 use shared::operation::Dialect;
 
@@ -9,7 +9,7 @@ fn fault_of(dialect: Dialect, body: &str) -> Option<ScanError> {
     scan.push(body.as_bytes()).and_then(|()| scan.finish().map(drop)).err()
 }
 
-/// The spellings of `name` that a parser without regard to case reads as `name`, each as it is written and as it is meant.
+/// Returns the spellings that a case-insensitive parser reads as `name`, each in raw and decoded form.
 fn spellings(name: &str) -> Vec<(String, String)> {
     let upper = name.to_ascii_uppercase();
     let first = format!("{}{}", &upper[..1], &name[1..]);
@@ -27,7 +27,7 @@ fn spellings(name: &str) -> Vec<(String, String)> {
     all
 }
 
-/// Every member that the gateway reads at the top of a request.
+/// Every top-level member that the gateway reads.
 const MEMBERS: [(Dialect, &str, &str); 7] = [
     (
         Dialect::Chat,
