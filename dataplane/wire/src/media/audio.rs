@@ -1,4 +1,4 @@
-//! Speech and transcriptions in events (AUD-1, AUD-2). They pass as they came; what they cost is read in passing.
+//! Relays streamed speech and transcriptions (AUD-1, AUD-2). Events pass unchanged; usage is read from them.
 
 use std::borrow::Cow;
 
@@ -12,17 +12,17 @@ use crate::chat::UsageReader;
 use crate::envelope::StreamError;
 use crate::stream::StreamState;
 
-/// See the module.
+/// A stream of audio or transcription events.
 pub type AudioStream = MediaEvents<Audio>;
 
-/// Hears what events of sound, or of its text, say.
+/// Reads the events of speech and transcriptions.
 #[derive(Debug, Default)]
 pub struct Audio {
-    /// An event of OpenAI's has come, so that one more must say that it was the last.
+    /// True if an OpenAI event has been read, so that the stream is complete only after a final event.
     ends_itself: bool,
 }
 
-/// What of an event is looked at.
+/// The members of an event that are read.
 #[derive(Debug, Deserialize)]
 struct AudioEvent<'a> {
     #[serde(rename = "type", borrow)]
@@ -36,7 +36,7 @@ struct AudioEvent<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// All output of speech is sound, whether or not its usage says so.
+/// Counts all output of speech as audio, even if the usage does not declare it as such.
 fn spoken(counts: TokenCounts) -> TokenCounts {
     let audio_output = counts.audio_output.saturating_add(counts.output);
     TokenCounts { output: 0, audio_output, ..counts }
@@ -55,7 +55,7 @@ impl MediaListener for Audio {
         state.content = true;
         state.finished |= ours && kind.ends_with(".done");
         let Some(event) = &event else { return Ok(()) };
-        // An empty string is its two quotes.
+        // An empty string consists of its two quotes.
         let output = [event.audio, event.delta].into_iter().flatten().map(|raw| raw.get().len()).max();
         if let Some(bytes) = output.and_then(|bytes| bytes.checked_sub(2)).filter(|bytes| *bytes > 0) {
             state.add_text(if event.delta.is_some() { bytes } else { 0 });
@@ -70,7 +70,7 @@ impl MediaListener for Audio {
         Ok(())
     }
 
-    /// Other vendors' events end with the connection.
+    /// Streams of other vendors end with the connection.
     fn ended(&self, state: &mut StreamState) {
         state.finished |= !self.ends_itself;
     }

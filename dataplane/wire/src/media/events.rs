@@ -1,5 +1,5 @@
-//! Streams whose events pass as they came, but whole only: each is held until it has ended and somebody has heard what
-//! it says.
+//! Streams whose events pass unchanged, but only as whole events: each is held until it is complete and a listener has
+//! read it.
 
 use std::fmt::Debug;
 
@@ -10,18 +10,19 @@ use crate::envelope::{StreamError, chat_stream_error, event_of};
 use crate::sse::{Blocks, data_of};
 use crate::stream::{AnswerStream, StreamOptions, StreamState, Trouble};
 
-/// Knows what the events of one sort of answer say.
+/// Interprets the events of one kind of answer.
 pub trait MediaListener: Debug + Default {
-    /// Notes what an event says whose data begins like an object. An error ends the stream; it is not sanitized yet.
+    /// Records the facts of an event whose data starts like an object. An error ends the stream; it is not sanitized
+    /// yet.
     fn hear(&mut self, name: &[u8], document: &[u8], state: &mut StreamState) -> Result<(), StreamError>;
 
-    /// The upstream's answer has ended.
+    /// Records the end of the upstream's answer.
     fn ended(&self, state: &mut StreamState) {
         let _ = state;
     }
 }
 
-/// See the module.
+/// Relays the events of one answer and passes each to a `MediaListener`.
 #[derive(Debug)]
 pub struct MediaEvents<L> {
     listener: L,
@@ -33,11 +34,11 @@ pub struct MediaEvents<L> {
     stopped: bool,
 }
 
-/// Bytes of one event: an image in base64 and a little beside it.
+/// The maximum size of one event in bytes: an image in base64 and some metadata.
 const EVENT_BYTES_MAX: usize = 32 << 20;
 
 impl<L: MediaListener> MediaEvents<L> {
-    /// A stream before its first byte.
+    /// Creates a relay for a new stream.
     pub fn new(options: StreamOptions) -> Self {
         Self {
             listener: L::default(),
@@ -50,7 +51,7 @@ impl<L: MediaListener> MediaEvents<L> {
         }
     }
 
-    /// A whole event has come.
+    /// Handles one complete event.
     fn event(&mut self, block: Bytes, out: &mut Vec<Bytes>) {
         let mut text = &block[..];
         if !std::mem::replace(&mut self.begun, true) {
@@ -76,12 +77,12 @@ impl<L: MediaListener> MediaEvents<L> {
     }
 }
 
-/// Whether the member `error` says that there is one.
+/// True if the value of the member `error` reports an error.
 pub(super) fn is_error(raw: &RawValue) -> bool {
     !matches!(raw.get(), "null" | "false" | "\"\"")
 }
 
-/// An error in these words.
+/// Returns an error with this message.
 pub(super) fn said(message: &str) -> StreamError {
     StreamError { message: message.to_owned(), ..StreamError::default() }
 }
@@ -89,7 +90,7 @@ pub(super) fn said(message: &str) -> StreamError {
 impl<L: MediaListener> AnswerStream for MediaEvents<L> {
     fn push(&mut self, mut chunk: Bytes, out: &mut Vec<Bytes>) {
         if !self.stopped && self.held.is_empty() && self.blocks.takes_lf(&chunk) {
-            // It belongs to the event before it, which has gone out.
+            // The LF belongs to the event before it, which has been sent.
             out.push(chunk.split_to(1));
         }
         while !self.stopped && !chunk.is_empty() {
@@ -111,7 +112,7 @@ impl<L: MediaListener> AnswerStream for MediaEvents<L> {
         }
     }
 
-    /// A last event without its blank line is one that no client would see.
+    /// Drops a last event without its blank line, which no client would read.
     fn end(&mut self, _out: &mut Vec<Bytes>) {
         if !std::mem::replace(&mut self.stopped, true) {
             self.listener.ended(&mut self.state);

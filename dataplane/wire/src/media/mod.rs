@@ -1,4 +1,4 @@
-//! What is no conversation: embeddings, speech, transcriptions, images, videos.
+//! The media operations: embeddings, speech, transcriptions, images, videos.
 
 pub mod audio;
 mod events;

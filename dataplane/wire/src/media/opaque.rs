@@ -1,10 +1,10 @@
-//! An answer that only passes: sound, subtitles, plain text.
+//! Answers that are relayed without being read: audio, subtitles, plain text.
 
 use bytes::Bytes;
 
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
-/// See the module. It is whole when the upstream's connection says so.
+/// Relays an opaque answer. Only the upstream's connection determines if the answer is complete.
 #[derive(Debug, Default)]
 pub struct Opaque {
     state: StreamState,
@@ -27,7 +27,7 @@ impl AnswerStream for Opaque {
         &self.state
     }
 
-    /// Nothing can be said in the middle of a sound; that the connection breaks off says it.
+    /// Returns no bytes: an error cannot be inserted into audio. The client notices that the connection is cut off.
     fn trouble(&mut self, _trouble: Trouble<'_>) -> Bytes {
         Bytes::new()
     }

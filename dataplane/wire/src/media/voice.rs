@@ -1,4 +1,4 @@
-//! The voice of a speech request that names none.
+//! Adds a default voice to speech requests without one.
 
 use std::ops::Range;
 
@@ -7,11 +7,10 @@ use bytes::Bytes;
 use crate::json::{JsonPlace, JsonSink, JsonText, JsonWord, Scanner, quote, unescape};
 use crate::request::splice;
 
-/// The speech request that `segments` are the pieces of, with `voice` where it has no voice of its own or null in its
-/// place.
+/// Returns the speech request in `segments` with `voice` added if it has no voice, or in place of a null one.
 pub fn with_voice(segments: Vec<Bytes>, voice: &str) -> Vec<Bytes> {
     let (mut scanner, mut seen) = (Scanner::new(), VoiceScan::default());
-    // The body has been scanned before; what that let pass is JSON.
+    // The body has already been scanned and is valid JSON.
     let is_read = segments.iter().all(|segment| scanner.push(segment, &mut seen).is_ok());
     let edit: (Range<usize>, Bytes) = match seen.voice {
         _ if !is_read => return segments,
@@ -22,15 +21,15 @@ pub fn with_voice(segments: Vec<Bytes>, voice: &str) -> Vec<Bytes> {
     splice(&segments, vec![edit])
 }
 
-/// Where the last `voice` among the outermost members stands.
+/// Finds the last top-level `voice` member.
 #[derive(Debug, Default)]
 struct VoiceScan {
-    /// After the first bracket of the document.
+    /// The offset after the opening brace of the document.
     first: usize,
-    /// The last name of an outermost member, read in one piece or in several.
+    /// The last top-level member name, read in one or several pieces.
     name: Vec<u8>,
     is_key: bool,
-    /// The last voice: the place of its value if that is null.
+    /// The last voice: the range of its value if that is null.
     voice: Option<Option<Range<usize>>>,
     scalar: Option<JsonPlace>,
     word: Vec<u8>,
@@ -100,7 +99,7 @@ impl JsonSink for VoiceScan {
     }
 }
 
-/// Bytes of a name that are looked at: `voice` with an escape for each letter has 30.
+/// The maximum length of a name that is examined, in bytes: `voice` with every letter escaped has 30.
 const NAME_BYTES_MAX: usize = 32;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A stream of images: partial ones, then the whole. Half an image is of no use, and an address in its place must not
-//! pass.
+//! Streams of images: partial images, then the whole one. A truncated image is useless, and an address instead of an
+//! image must not pass.
 
 use std::borrow::Cow;
 
@@ -15,16 +15,16 @@ use crate::extras::picture;
 use crate::media::events::{MediaEvents, MediaListener, is_error, said};
 use crate::stream::StreamState;
 
-/// See the module.
+/// A stream of image events.
 pub type ImageStream = MediaEvents<Images>;
 
-/// Hears what events of images say.
+/// Reads the events of image streams.
 #[derive(Debug, Default)]
 pub struct Images;
 
 const PARTIAL: &str = "image_generation.partial_image";
 
-/// What of an event is looked at.
+/// The members of an event that are read.
 #[derive(Debug, Deserialize)]
 struct ImageEvent<'a> {
     #[serde(rename = "type", borrow)]

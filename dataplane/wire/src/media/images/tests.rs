@@ -1,4 +1,4 @@
-//! Images: requests, whole answers, and streams however they are cut.
+//! Tests images: requests, whole answers, and streams with any cuts.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ fn an_answer_without_inline_images_is_none() {
     assert!(whole(r#"{"error":null,"data":[{"b64_json":"AAAA"}]}"#.into()).is_ok());
 }
 
-/// In two pieces, cut at every byte, and in pieces of one and seven bytes.
+/// Returns the input in two pieces, cut at every byte, and in pieces of one and seven bytes.
 fn cuts(input: &[u8]) -> Vec<Vec<&[u8]>> {
     let mut cuts: Vec<Vec<&[u8]>> = (0..=input.len()).map(|at| vec![&input[..at], &input[at..]]).collect();
     cuts.extend([input.chunks(1).collect(), input.chunks(7).collect()]);

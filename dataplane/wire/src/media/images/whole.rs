@@ -1,4 +1,4 @@
-//! An answer in one piece.
+//! Whole image answers.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use crate::envelope::{StreamError, named_event};
 use crate::extras::picture;
 use crate::translation::{BadAnswer, TranslatedAnswer};
 
-/// What of an answer is looked at. The images stay where they are.
+/// The members of an answer that are read. The images are not copied.
 #[derive(Debug, Deserialize)]
 struct ImagesAnswer<'a> {
     #[serde(borrow)]
@@ -30,7 +30,7 @@ struct AnsweredImage<'a> {
     url: Option<&'a RawValue>,
 }
 
-/// Reads an answer that shall pass as it came.
+/// Reads an answer that passes unchanged.
 pub fn whole(body: Bytes) -> Result<TranslatedAnswer, BadAnswer> {
     let answer = match serde_json::from_slice::<ImagesAnswer<'_>>(&body) {
         Ok(answer) if answer.error.as_ref().is_none_or(Value::is_null) => answer,
@@ -58,13 +58,13 @@ fn text(member: Option<&Value>) -> Option<&str> {
     member.and_then(Value::as_str)
 }
 
-/// Whether this is a string that is not empty.
+/// True if the member is a non-empty string.
 pub(super) fn is_inline(member: Option<&RawValue>) -> bool {
     member.is_some_and(|raw| raw.get().len() > 2 && raw.get().starts_with('"'))
 }
 
-/// The stream that says what the answer `whole` says, for a client that asked for a stream: one image completed
-/// after the other, the usage with the last. `None` if `whole` is no answer.
+/// Converts the whole answer `whole` to a stream, for a client that requested one: one completed image after the other,
+/// the last with the usage. `None` if `whole` is not a valid answer.
 pub fn synthesize_stream(whole: &[u8]) -> Option<Vec<u8>> {
     let mut answer: Map<String, Value> = serde_json::from_slice(whole).ok()?;
     let created = answer.remove("created");

@@ -1,30 +1,30 @@
-//! What clients read of an operation, in one shape whoever makes the video.
+//! The client's view of a video operation, in one format for all providers.
 
 use bytes::Bytes;
 
 use crate::envelope::StreamError;
 use crate::json::JsonWriter;
 
-/// An operation as its client knows it.
+/// The properties of an operation that its client receives.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
-    /// Its sealed id.
+    /// The sealed operation id.
     pub operation: &'a str,
-    /// When it was started, in seconds since the Unix epoch.
+    /// The start time in seconds since the Unix epoch.
     pub created_at: u64,
-    /// The provider instance that has it.
+    /// The provider instance that runs the operation.
     pub provider: &'a str,
-    /// The model that was asked.
+    /// The requested model.
     pub model: &'a str,
 }
 
 impl About<'_> {
-    /// It has begun.
+    /// Returns the answer for an operation that has just been started.
     pub fn started(&self) -> Bytes {
         self.whole("queued", |_| {})
     }
 
-    /// It is not done; perhaps with the hundredths that are.
+    /// Returns the answer for an unfinished operation, with its progress in percent if known.
     pub fn running(&self, progress: Option<u64>) -> Bytes {
         self.whole("running", |out| {
             if let Some(progress) = progress {
@@ -33,7 +33,7 @@ impl About<'_> {
         })
     }
 
-    /// There is no video. `error` has been sanitized.
+    /// Returns the answer for a failed operation. `error` must be sanitized.
     pub fn failed(&self, error: &StreamError) -> Bytes {
         self.whole("failed", |out| {
             out.name("error").object().name("message").text(&error.message);
@@ -46,7 +46,7 @@ impl About<'_> {
         })
     }
 
-    /// The video is at an address that the client itself can read.
+    /// Returns the answer for a video at an address that the client itself can read.
     pub fn at(&self, address: &str, media_type: &str) -> Bytes {
         self.whole("completed", |out| {
             out.name("video")
@@ -59,7 +59,7 @@ impl About<'_> {
         })
     }
 
-    /// What stands before and after the base64 of the video.
+    /// Returns the parts of the answer before and after the base64 of the video.
     pub fn around(&self, media_type: &str) -> (Bytes, Bytes) {
         let mut out = self.begun("completed");
         out.name("video").object().name("mime_type").text(media_type).name("b64_json").bytes(b"\"");

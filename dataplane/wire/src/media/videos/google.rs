@@ -1,5 +1,6 @@
-//! Veo, as the Gemini API and Vertex AI have it: `:predictLongRunning`, then the operation, read (Gemini) or asked for
-//! by name (Vertex AI). The answers differ in where the video stands, and either is read from both.
+//! Google's Veo in the Gemini API and Vertex AI: an operation starts with `:predictLongRunning` and is then read
+//! (Gemini) or polled by name (Vertex AI). The answers differ in the position of the video; both forms are accepted
+//! from either API.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -12,7 +13,7 @@ use crate::envelope::StreamError;
 use crate::json::JsonWriter;
 use crate::translation::Rejection;
 
-/// A start as one instance and its parameters.
+/// Translates a start into one instance and its parameters.
 pub(super) fn start(start: &VideoStart<'_>) -> Result<Vec<u8>, Rejection> {
     let (ratio, resolution) = match start.size {
         Some(size) => named(size)?,
@@ -46,7 +47,7 @@ pub(super) fn start(start: &VideoStart<'_>) -> Result<Vec<u8>, Rejection> {
 
 type AspectAndResolution = (Option<&'static str>, Option<&'static str>);
 
-/// Shape and resolution of a size.
+/// Returns the aspect ratio and resolution of a size.
 fn named(FrameSize(width, height): FrameSize) -> Result<AspectAndResolution, Rejection> {
     let ratio = if width >= height { "16:9" } else { "9:16" };
     let resolution = match (width.max(height), width.min(height)) {
@@ -60,7 +61,7 @@ fn named(FrameSize(width, height): FrameSize) -> Result<AspectAndResolution, Rej
 
 const SIZES: &str = "can only be 1280x720, 1920x1080, 3840x2160 or one of them upright at this target.";
 
-/// The question to Vertex AI how far the operation `name` is.
+/// Returns the body that polls Vertex AI for the state of the operation `name`.
 pub fn poll_body(name: &str) -> Bytes {
     let mut out = JsonWriter::default();
     out.object().name("operationName").text(name).end_object();
@@ -77,7 +78,7 @@ struct VeoOperation<'a> {
     response: Option<VeoOutput<'a>>,
 }
 
-/// What Vertex AI's operations have made; the Gemini API's have it one level further down.
+/// The output of a Vertex AI operation; the Gemini API nests it one level deeper.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct VeoOutput<'a> {
@@ -117,7 +118,7 @@ pub(super) fn state(answer: &Bytes) -> Option<VideoState> {
         return operation.done.unwrap_or(false).then(|| VideoState::Failed(failure(&error)));
     }
     if operation.done != Some(true) {
-        // That a name stands there is all that tells an operation from any other object.
+        // Only the presence of a name distinguishes an operation from any other object.
         return operation.name.map(|_| VideoState::Running(None));
     }
     let made = operation.response.unwrap_or_default();
@@ -129,7 +130,7 @@ impl<'a> VeoOutput<'a> {
         self.generate_video_response.take().map_or(self, |inner| *inner)
     }
 
-    /// The first video, as there is never more than one asked for, or why there is none.
+    /// Returns the first video (at most one is requested), or the reason why there is none.
     fn state(self, answer: &Bytes) -> VideoState {
         let sampled = self.generated_samples.into_iter().flatten().find_map(|sample| sample.video);
         let film = self.videos.into_iter().flatten().next().or(sampled);
@@ -159,7 +160,7 @@ impl Film<'_> {
     }
 }
 
-/// A `google.rpc.Status`, whose number has a name.
+/// Reads a `google.rpc.Status` and replaces its numeric code with the code's name.
 fn failure(error: &Value) -> StreamError {
     let number = error.get("code").and_then(Value::as_u64).and_then(|code| usize::try_from(code).ok());
     let name = number.and_then(|code| CODES.get(code)).map(|name| (*name).to_owned());
@@ -167,7 +168,7 @@ fn failure(error: &Value) -> StreamError {
     StreamError { code: name.or_else(|| read.code.clone()), ..read }
 }
 
-/// The codes of google.rpc, by number.
+/// The google.rpc codes by number.
 const CODES: [&str; 17] = [
     "ok",
     "cancelled",

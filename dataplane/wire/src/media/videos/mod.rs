@@ -1,9 +1,9 @@
-//! Videos (VID-1): long-running operations of OpenAI's and Google's APIs, asked for and answered in one shape of the
+//! Videos (VID-1): long-running operations of OpenAI's and Google's APIs, in one request and answer format of the
 //! gateway's own.
 //!
-//! A start names what is wanted and is answered with the id of an operation; a request with that id is answered with
-//! how far it is, and in the end with the video, inline. A member that a target cannot be told is refused by name and
-//! never left out: a video is too dear to be another one than was asked for.
+//! A start describes the video and is answered with the id of an operation. A request with that id is answered with the
+//! state of the operation, and finally with the video, inline. A member that a target does not support is rejected by
+//! name and never dropped: videos are too expensive to produce one that differs from the request.
 
 mod answer;
 mod google;
@@ -22,49 +22,49 @@ use crate::envelope::StreamError;
 use crate::extras::Extras;
 use crate::translation::{BadAnswer, Rejection};
 
-/// In whose words a target is asked for videos.
+/// The API that a video target speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vendor {
     /// OpenAI's videos API.
     OpenAi,
-    /// Veo, behind Google's long-running predictions.
+    /// Veo, through Google's long-running predictions.
     Google,
 }
 
-/// How far an operation is.
+/// The state of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum VideoState {
-    /// It is not done; perhaps with the hundredths that are.
+    /// Unfinished, with the progress in percent if known.
     Running(Option<u64>),
-    /// There is no video, and why; not sanitized yet.
+    /// Failed, with the reason; not sanitized yet.
     Failed(StreamError),
-    /// There is one.
+    /// Finished, with the video.
     Done(Video),
 }
 
-/// Where a video is.
+/// The location of a video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Video {
-    /// In the answer itself: the inside of a JSON string.
+    /// Inline in the answer, as the contents of a JSON string.
     Inline {
-        /// Base64, as it came.
+        /// The base64, unchanged.
         base64: Bytes,
-        /// What it is.
+        /// The media type.
         media_type: String,
     },
-    /// At this address.
+    /// At an address.
     At {
-        /// As it came.
+        /// The address, unchanged.
         address: String,
-        /// What it is.
+        /// The media type.
         media_type: String,
     },
-    /// Where the target keeps what its operations make.
+    /// At the target, which stores the results of its operations.
     Kept,
 }
 
 impl Vendor {
-    /// The dialect that its targets speak.
+    /// Returns the dialect of the vendor's targets.
     pub fn dialect(self) -> Dialect {
         match self {
             Self::OpenAi => Dialect::Videos,
@@ -72,7 +72,8 @@ impl Vendor {
         }
     }
 
-    /// Says a start, whose bytes are used up, in the vendor's words. Its `model` is the target's own already.
+    /// Translates a start into the vendor's format. `body` is overwritten; its `model` must already be the target's
+    /// own.
     pub fn start(self, body: &mut [u8]) -> Result<Bytes, Rejection> {
         start::read(body, |start| match self {
             Self::OpenAi => open_ai::start(start),
@@ -80,7 +81,7 @@ impl Vendor {
         })
     }
 
-    /// What the vendor calls the operation that has begun.
+    /// Returns the vendor's name for the operation that was started.
     pub fn started(self, answer: &[u8]) -> Result<String, BadAnswer> {
         let name = match self {
             Self::OpenAi => open_ai::started(answer),
@@ -90,7 +91,7 @@ impl Vendor {
         name.ok_or_else(|| bad(answer, "it names no operation"))
     }
 
-    /// What the answer to a start says of the video: its length and size.
+    /// Returns the length and size of the video that the answer to a start reports.
     pub fn extras(self, answer: &[u8]) -> Extras {
         match self {
             Self::OpenAi => open_ai::extras(answer),
@@ -98,7 +99,7 @@ impl Vendor {
         }
     }
 
-    /// How far an operation is.
+    /// Returns the state of an operation.
     pub fn state(self, answer: &Bytes) -> Result<VideoState, BadAnswer> {
         let state = match self {
             Self::OpenAi => open_ai::state(answer),
@@ -108,12 +109,12 @@ impl Vendor {
     }
 }
 
-/// What an answer is that could not be read.
+/// Returns the error for an answer that could not be read.
 fn bad(answer: &[u8], why: &'static str) -> BadAnswer {
     StreamError::of_odd(answer).map_or(BadAnswer::Invalid(why), BadAnswer::Error)
 }
 
-/// `given`, if it looks like the type of a video.
+/// Returns `given` if it looks like the media type of a video, otherwise `video/mp4`.
 pub fn media_type(given: Option<&str>) -> String {
     let plausible = |given: &&str| {
         let rest = given.strip_prefix("video/").unwrap_or_default();
@@ -123,7 +124,7 @@ pub fn media_type(given: Option<&str>) -> String {
     given.filter(plausible).unwrap_or("video/mp4").to_owned()
 }
 
-/// Bytes of an operation's name.
+/// The maximum length of an operation's name in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::extras::{Extras, picture};
 use crate::json::JsonWriter;
 use crate::translation::Rejection;
 
-/// A start in OpenAI's words, whose seconds are a string.
+/// Translates a start into OpenAI's format, in which the seconds are a string.
 pub(super) fn start(start: &VideoStart<'_>) -> Result<Vec<u8>, Rejection> {
     let unsaid = [
         ("seed", start.seed.is_some()),
@@ -38,7 +38,7 @@ pub(super) fn start(start: &VideoStart<'_>) -> Result<Vec<u8>, Rejection> {
     Ok(out.finish())
 }
 
-/// The size that is said, or that is meant by shape and resolution.
+/// Returns the given size, or the one that the aspect ratio and resolution imply.
 fn size(start: &VideoStart<'_>) -> Result<Option<FrameSize>, Rejection> {
     let (Some(ratio), None | Some("720p")) = (start.aspect_ratio, start.resolution) else {
         return match (start.aspect_ratio, start.resolution) {
@@ -64,7 +64,7 @@ struct VideoJob {
     error: Option<Value>,
 }
 
-/// What an answer says of the video. The seconds are a number in a string.
+/// The properties of the video in an answer. The seconds are a number in a string.
 #[derive(Debug, Default, Deserialize)]
 struct VideoOutput {
     seconds: Option<Value>,
@@ -75,7 +75,7 @@ pub(super) fn started(answer: &[u8]) -> Option<String> {
     serde_json::from_slice::<VideoJob>(answer).ok()?.id
 }
 
-/// The length and size of the video that an answer names.
+/// Returns the length and size of the video that an answer reports.
 pub(super) fn extras(answer: &[u8]) -> Extras {
     let made: VideoOutput = serde_json::from_slice(answer).unwrap_or_default();
     let seconds = match made.seconds {
@@ -106,10 +106,10 @@ pub(super) fn state(answer: &Bytes) -> Option<VideoState> {
     })
 }
 
-/// Milliseconds in a second.
+/// Milliseconds per second.
 const MILLI: f64 = 1e3;
 
-/// From 0 to 100.
+/// Rounds a progress down to a whole percentage from 0 to 100.
 fn hundredths(progress: f64) -> u64 {
     (0..=100_u8).rev().find(|part| f64::from(*part) <= progress).unwrap_or(0).into()
 }

@@ -1,4 +1,4 @@
-//! What a client sends to learn how far a video is.
+//! Reads a client's poll for the state of a video.
 
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoObject as _, ValueIntoString as _};
 
@@ -6,8 +6,8 @@ use super::start::unreadable;
 use crate::json;
 use crate::translation::Rejection;
 
-/// The `operation` that `body` asks for; its bytes are used up. Nothing but that and `model` may stand in it, so that
-/// nobody takes a question for a start.
+/// Returns the `operation` that `body` asks for; `body` is overwritten. Members other than that and `model` are
+/// rejected, so that a poll cannot be mistaken for a start.
 pub fn polled(body: &mut [u8]) -> Result<String, Rejection> {
     let tape = json::parse(body).map_err(unreadable)?;
     let mut operation = None;

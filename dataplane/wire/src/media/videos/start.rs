@@ -1,4 +1,4 @@
-//! What a client asks for when it starts a video.
+//! Reads a client's request to start a video.
 
 use bytes::Bytes;
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoObject as _, ValueIntoString as _};
@@ -6,7 +6,7 @@ use simd_json::prelude::{ValueAsScalar as _, ValueIntoObject as _, ValueIntoStri
 use crate::json::{self, Tree};
 use crate::translation::{Flaw, Rejection};
 
-/// See the module. Members that are null are not there.
+/// The members of a start. Null members count as absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct VideoStart<'i> {
     pub(super) model: &'i str,
@@ -25,16 +25,16 @@ pub(super) struct VideoStart<'i> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameSize(pub(super) u32, pub(super) u32);
 
-/// The first frame, which stands in the request itself.
+/// The first frame, given inline in the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FirstFrame<'i> {
-    /// All of the data URI.
+    /// The whole data URI.
     pub(super) uri: &'i str,
     pub(super) media_type: &'i str,
     pub(super) base64: &'i str,
 }
 
-/// Reads a start and hands it to `say`.
+/// Parses a start and translates it with `say`.
 pub(super) fn read(
     body: &mut [u8],
     say: impl FnOnce(&VideoStart<'_>) -> Result<Vec<u8>, Rejection>,
@@ -43,7 +43,7 @@ pub(super) fn read(
     say(&members(tape.as_value())?).map(Bytes::from)
 }
 
-/// The body is no JSON.
+/// Returns the rejection of a body that is not JSON.
 pub(super) fn unreadable(fault: json::JsonFault) -> Rejection {
     let message = format!("The body cannot be read: {fault}.");
     Rejection { param: String::new(), message, flaw: Flaw::Malformed }
@@ -118,7 +118,7 @@ impl<'i> VideoStart<'i> {
     }
 }
 
-/// A whole number, or one in a string as OpenAI has it.
+/// Returns a whole number, which may be in a string as in OpenAI's format.
 fn whole_number(value: Tree<'_, '_>) -> Option<u64> {
     let of_text = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
     value.as_u64().or_else(|| value.into_string().and_then(of_text))
@@ -156,7 +156,7 @@ impl<'i> FirstFrame<'i> {
     }
 }
 
-/// A day, which no model comes near.
+/// The maximum length: one day, far more than any model supports.
 const SECONDS_MAX: u64 = 86_400;
 const PIXELS_MAX: u32 = 65_535;
 const SECONDS: &str = "must be a whole number of seconds, 1 or more.";

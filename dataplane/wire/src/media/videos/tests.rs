@@ -1,4 +1,4 @@
-//! Videos: what goes upstream, and what is read of the answers.
+//! Tests videos: the upstream requests and the reading of the answers.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn state(vendor: Vendor, answer: &str) -> VideoState {
     vendor.state(&Bytes::copy_from_slice(answer.as_bytes())).unwrap()
 }
 
-/// A start that says this too.
+/// Returns a start with one more member.
 fn with(name: &str, value: Value) -> Value {
     let mut body = json!({"model": "m", "prompt": "p"});
     body[name] = value;
