@@ -1,6 +1,6 @@
-//! Parameters of the two headers that say how a form is cut and what its parts are called.
+//! Parses the parameters of the two headers that define a form's boundary and the names of its parts.
 
-/// The boundary that a `Content-Type` names, if it is one of a form (RFC 2046 section 5.1.1: 1 to 70 characters).
+/// Returns the boundary from a `Content-Type` of a form (RFC 2046 section 5.1.1: 1 to 70 characters).
 pub fn boundary(content_type: &str) -> Option<String> {
     let (kind, parameters) = content_type.split_once(';')?;
     if !kind.trim().eq_ignore_ascii_case("multipart/form-data") {
@@ -9,7 +9,7 @@ pub fn boundary(content_type: &str) -> Option<String> {
     parameter(parameters, "boundary").filter(|boundary| (1..=70).contains(&boundary.len()))
 }
 
-/// The name of the part with these header lines.
+/// Returns the name of the part with these header lines.
 pub(super) fn part_name(head: &[u8]) -> Option<String> {
     let head = String::from_utf8_lossy(head);
     let value = head.split("\r\n").find_map(|line| {
@@ -20,7 +20,7 @@ pub(super) fn part_name(head: &[u8]) -> Option<String> {
     if kind.trim().eq_ignore_ascii_case("form-data") { parameter(parameters, "name") } else { None }
 }
 
-/// The value of one of `; name=value; other="quoted"`.
+/// Returns the value of a parameter in `; name=value; other="quoted"`.
 fn parameter(mut rest: &str, wanted: &str) -> Option<String> {
     loop {
         let (name, after) = rest.split_once('=')?;
@@ -39,7 +39,7 @@ fn parameter(mut rest: &str, wanted: &str) -> Option<String> {
     }
 }
 
-/// What stands before the closing quote, its escapes taken out, and what follows.
+/// Returns the unescaped text before the closing quote, and the text after it.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();

@@ -1,4 +1,4 @@
-//! Multipart forms (RFC 7578): what the gateway must know of one, found while it arrives. Files pass untouched and
+//! Scans multipart forms (RFC 7578) for the fields that the gateway needs while they arrive. Files pass unchanged and
 //! are never copied.
 
 mod disposition;

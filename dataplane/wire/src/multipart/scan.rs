@@ -1,4 +1,4 @@
-//! Reads a form piece by piece and keeps three of its fields and where the model stands.
+//! Reads a form in pieces. Keeps the values of its known fields and the positions of `model`.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,47 +8,47 @@ use memchr::memmem::{self, Finder};
 use super::disposition::part_name;
 use crate::tokens::{WAVE_HEAD_BYTES, wave_ms};
 
-/// Bytes of one part's header lines.
+/// The maximum length of one part's header lines in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Bytes of a field that is read.
+/// The maximum length of a field that is read, in bytes.
 const VALUE_BYTES_MAX: usize = 1 << 10;
-/// Parts of one form.
+/// The maximum number of parts in one form.
 const PARTS_MAX: usize = 1_000;
 
-/// What a form asks for.
+/// The facts of a form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormFields {
-    /// The selector; of several the last.
+    /// The selector; the last one if repeated.
     pub model: String,
-    /// Whether a stream is asked for.
+    /// True if the client requests a stream.
     pub stream: bool,
-    /// Where the model's values stand in the body.
+    /// The ranges of the model values in the body.
     pub models: Vec<Range<usize>>,
-    /// Bytes of all of it.
+    /// The length of the whole body in bytes.
     pub bytes: u64,
-    /// How long the only file lasts, where that is uncompressed sound, in milliseconds.
+    /// The duration of the form's only file if that is uncompressed audio, in milliseconds.
     pub wave_ms: Option<u64>,
 }
 
-/// Why a body is not a form with a model; `Display` is for the client.
+/// The reason why a body is not a form with a model. `Display` is the text for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormFault {
-    /// Something else stands where a boundary or its line end must, or the last boundary is missing.
+    /// A boundary or its line end is malformed, or the last boundary is missing.
     Broken,
     /// More parts than allowed (LIM-2).
     TooManyParts,
     /// Header lines longer than allowed (LIM-2).
     HeadTooLong,
-    /// A short field that is not.
+    /// The value of this field is too long.
     ValueTooLong(&'static str),
-    /// No `model`.
+    /// `model` is missing.
     ModelMissing,
-    /// A `model` that is not text.
+    /// `model` is not text.
     ModelNotText,
 }
 
 impl FormFault {
-    /// The field that it is about.
+    /// Returns the field that the error refers to.
     pub fn param(self) -> Option<&'static str> {
         match self {
             Self::ValueTooLong(name) => Some(name),
@@ -76,18 +76,18 @@ impl fmt::Display for FormFault {
 
 impl std::error::Error for FormFault {}
 
-/// The scan. One value a body.
+/// An incremental scan of one form.
 #[derive(Debug)]
 pub struct FormScan {
-    /// A line end, two dashes and the boundary: what ends a part.
+    /// The delimiter that ends a part: a line end, two dashes and the boundary.
     delimiter: Finder<'static>,
     state: FormScanState,
-    /// What has been read of what the state waits for, or the last bytes that may begin a delimiter.
+    /// The bytes read so far of the element that the state expects, or the last bytes that may start a delimiter.
     kept: Vec<u8>,
-    /// Bytes of the body that have been read.
+    /// The number of bytes read.
     read: usize,
     parts: usize,
-    /// The last file, and the number of files so far.
+    /// The last file; `files` is the number of files so far.
     file: FormFile,
     files: usize,
     form: FormFields,
@@ -96,22 +96,22 @@ pub struct FormScan {
 /// A file of the form.
 #[derive(Debug, Default)]
 struct FormFile {
-    /// Where its content began, while it goes on.
+    /// The offset of its content while the content is being read.
     from: Option<usize>,
     /// The first bytes of its content.
     head: Vec<u8>,
 }
 
-/// Where in the form the scan stands.
+/// The state of the scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FormScanState {
-    /// In a part, or before the first one, that ends with a delimiter and is not read.
+    /// In an ignored part, or before the first one; ends at a delimiter.
     Skip,
     /// After a delimiter: a line end follows, or the two dashes that end the form.
     Line,
     /// In the header lines of a part.
     Head,
-    /// In the value of this field, which began there.
+    /// In the value of this field, which started at this offset.
     Value(FormField, usize),
     /// After the last delimiter.
     End,
@@ -141,15 +141,15 @@ impl FormField {
     }
 }
 
-/// The name of the part that holds the sound.
+/// The name of the part with the audio.
 const FILE: &str = "file";
 const LINE_END: &[u8] = b"\r\n";
 const HEAD_END: &[u8] = b"\r\n\r\n";
-/// Spaces that may stand between a delimiter and its line end.
+/// The maximum number of spaces between a delimiter and its line end.
 const PADDING_BYTES_MAX: usize = 256;
 
 impl FormScan {
-    /// A scan before the first byte of a body that is cut by `boundary`.
+    /// Creates a scan for a new body with this boundary.
     pub fn new(boundary: &str) -> Self {
         let delimiter = format!("\r\n--{boundary}");
         Self {
@@ -181,7 +181,7 @@ impl FormScan {
         Ok(())
     }
 
-    /// The body has ended: what it asks for.
+    /// Ends the body and returns its fields.
     pub fn finish(self) -> Result<FormFields, FormFault> {
         if self.state != FormScanState::End {
             Err(FormFault::Broken)
@@ -197,12 +197,12 @@ impl FormScan {
         self.state = state;
         self.kept.clear();
         if state == FormScanState::Head {
-            // So that a part without header lines ends like any other.
+            // A part without header lines then ends like any other.
             self.kept.extend_from_slice(LINE_END);
         }
     }
 
-    /// Looks for a delimiter, first where it would begin in what came before. Returns the bytes read.
+    /// Searches for a delimiter, including one that started in earlier bytes. Returns the number of bytes read.
     fn skip(&mut self, piece: &[u8]) -> usize {
         let length = self.delimiter.needle().len();
         if self.file.from.is_some() {
@@ -231,7 +231,7 @@ impl FormScan {
         piece.len()
     }
 
-    /// The part that is skipped ends at `end`; if it is the form's only file, its length is known now.
+    /// Ends the ignored part at `end`. If it is the form's only file, sets its duration.
     fn file_ends(&mut self, end: usize) {
         if let Some(from) = self.file.from.take() {
             let length = u64::try_from(end.saturating_sub(from)).unwrap_or(u64::MAX);
@@ -299,20 +299,20 @@ impl FormScan {
     }
 }
 
-/// What [`gather`] has found.
+/// The result of [`gather`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FormSearch {
-    /// The end, after no more than is allowed.
+    /// The end was found within the limit.
     End,
-    /// More than is allowed, whether the end has come or not.
+    /// The limit was exceeded, with or without an end.
     TooMuch,
-    /// Neither yet.
+    /// Neither so far.
     Nothing,
 }
 
-/// Adds `piece` to `kept` up to `end`, which is not kept, or until more than `bytes_max` stand before it. Returns the
-/// bytes of `piece` that have been read. What is found does not depend on how the bytes are cut: the last ones may
-/// begin an `end`, and then do not count.
+/// Appends `piece` to `kept` up to `end`, which is not kept, or until more than `bytes_max` bytes precede it. Returns
+/// the number of bytes read from `piece`. The result does not depend on how the bytes are cut: trailing bytes that may
+/// start an `end` do not count towards the limit.
 fn gather(kept: &mut Vec<u8>, piece: &[u8], end: &[u8], bytes_max: usize) -> (usize, FormSearch) {
     let before = kept.len();
     let surely_more = bytes_max.saturating_add(end.len());

@@ -1,4 +1,4 @@
-//! Forms as clients send them, cut anywhere.
+//! Tests forms as clients send them, with any cuts.
 
 use super::{FormFault, FormFields, FormScan, boundary};
 
@@ -37,7 +37,8 @@ content-disposition: form-data; name=model\r\n\r\n\r\n--XyZ--";
     assert_eq!((form.model.as_str(), form.models.len(), form.stream), ("", 2, false));
 }
 
-/// audio, transcription: names and file names are written in many ways, and a file may hold what looks like a boundary.
+/// audio, transcription: names and file names are written in many ways, and a file may contain text that looks like a
+/// boundary.
 #[test]
 fn names_are_read_however_they_are_written() {
     for disposition in [

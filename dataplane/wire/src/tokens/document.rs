@@ -1,17 +1,17 @@
-//! Documents: how many tokens a page is, and how large.
+//! Estimates the tokens and size of document pages.
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// Tokens of a page of a document, its picture included.
+/// The estimated tokens of a document page, its picture included.
 pub(crate) const PAGE_TOKENS: u64 = 2_000;
-/// Bytes of a page of a document that hides its pages.
+/// The estimated bytes per page of a document whose pages cannot be counted.
 pub(crate) const PAGE_BYTES: u64 = 50_000;
-/// Pages of a document that is not in the request.
+/// The assumed pages of a document that is not in the request.
 pub(crate) const PAGES_UNKNOWN: u64 = 5;
 
-/// The bytes of `data`; nothing if it is not base64.
+/// Decodes the base64 in `data`. Returns no bytes if it is invalid.
 pub(crate) fn decoded(data: &[u8]) -> Vec<u8> {
     const ENGINE: GeneralPurpose = GeneralPurpose::new(
         &alphabet::STANDARD,

@@ -1,4 +1,4 @@
-//! What the models of one family have in common when tokens are counted.
+//! The properties of model families that affect token counts.
 
 use super::ImageSize;
 use crate::claude;
@@ -6,43 +6,43 @@ use crate::claude;
 /// A family of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelFamily {
-    /// Hundredths by which its tokens are more than the weights say.
+    /// The factor that is applied to the weights of its tokens, in percent.
     pub scale: u64,
-    /// What stands around messages and tools.
+    /// The tokens around messages and tools.
     pub frame: TokenFrame,
-    /// How it sees images.
+    /// The rule by which it counts images.
     pub(super) image: ImageRule,
 }
 
-/// Tokens that a request has beside its texts.
+/// The tokens of a request in addition to its texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenFrame {
-    /// For the request.
+    /// Per request.
     pub base: u64,
-    /// For each message.
+    /// Per message.
     pub message: u64,
-    /// Once, when there are tools.
+    /// Once per request with tools.
     pub tools: u64,
-    /// The same, when one of them must be called.
+    /// The same, if a tool call is forced.
     pub tools_forced: u64,
-    /// For each tool.
+    /// Per tool.
     pub tool: u64,
-    /// For each call of a tool.
+    /// Per tool call.
     pub call: u64,
-    /// For each result.
+    /// Per tool result.
     pub result: u64,
-    /// Thoughts of the current loop of tools are read again.
+    /// True if the thinking of the current tool loop counts as input.
     pub thoughts: bool,
 }
 
-/// How a family counts images.
+/// The rules by which families count images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ImageRule {
-    /// Patches of 28 pixels, after the image was made to fit.
+    /// Patches of 28 pixels, after the image has been scaled down to the limits.
     Patches28 { edge_max: u64, tokens_max: u64 },
-    /// Patches of 32 pixels at most, each some thousandths of a token.
+    /// Patches of 32 pixels up to a maximum number, each worth `milli` thousandths of a token.
     Patches32 { milli: u64, patches_max: u64 },
-    /// Tiles of 512 pixels, the shorter edge being 768.
+    /// Tiles of 512 pixels, with the shorter edge scaled down to 768.
     Tiles { base: u64, tile: u64 },
     /// Tiles of 768 pixels.
     Gemini,
@@ -73,7 +73,7 @@ const PATCHES_OLD: ImageRule = ImageRule::Patches28 { edge_max: 1_568, tokens_ma
 const PATCHES_NEW: ImageRule = ImageRule::Patches28 { edge_max: 2_576, tokens_max: 8_464 };
 
 const CLAUDE: ModelFamily = ModelFamily { scale: 110, frame: ANTHROPIC, image: PATCHES_OLD };
-/// Its tokenizer makes 30 % more of the same text.
+/// The newer tokenizer produces 30 % more tokens for the same text.
 const CLAUDE_NEW: ModelFamily = ModelFamily { scale: 143, frame: ANTHROPIC, image: PATCHES_NEW };
 const UNKNOWN: ModelFamily = ModelFamily { scale: 110, frame: OPEN_AI, image: PATCHES_NEW };
 const GEMINI: ModelFamily = ModelFamily { scale: 110, frame: OPEN_AI, image: ImageRule::Gemini };
@@ -86,14 +86,14 @@ const fn patches(milli: u64) -> ModelFamily {
     ModelFamily { scale: 100, frame: OPEN_AI, image: ImageRule::Patches32 { milli, patches_max: 1_536 } }
 }
 
-/// The newest ones of OpenAI, and those that are not known by name.
+/// OpenAI's newest models, and its models with unknown names.
 const GPT_NEW: ModelFamily = ModelFamily {
     scale: 100,
     frame: OPEN_AI,
     image: ImageRule::Patches32 { milli: 1_200, patches_max: 2_500 },
 };
 
-/// Beginnings of names, the longer one before the shorter.
+/// Prefixes of model names, longer ones before shorter ones.
 const FAMILIES: &[(&str, ModelFamily)] = &[
     ("gpt-5-mini", patches(1_620)),
     ("gpt-5-nano", patches(2_460)),
@@ -117,7 +117,7 @@ const FAMILIES: &[(&str, ModelFamily)] = &[
     ("gemini", GEMINI),
 ];
 
-/// The family of a model, by the name its provider gives it.
+/// Returns the family of a model, given its provider's name for it.
 pub fn family_of(model: &str) -> ModelFamily {
     if let Some(version) = claude::version(model) {
         let is_new = version >= (5, 0) || version >= (4, 7) && claude::is_opus(model);
@@ -129,12 +129,13 @@ pub fn family_of(model: &str) -> ModelFamily {
 }
 
 impl ModelFamily {
-    /// Tokens of an image; one whose size is not known counts as a square of 1,024.
+    /// Returns the tokens of an image. An unknown size counts as a square of 1,024 pixels.
     pub fn image_tokens(&self, size: Option<ImageSize>) -> u64 {
         self.image.tokens(size.unwrap_or(ImageSize { width: 1_024, height: 1_024 }))
     }
 
-    /// The most tokens of an image whose size is not known: of 4,096 by 4,096, or of the oblong that is more.
+    /// Returns the maximum tokens of an image of unknown size: 4,096 by 4,096 pixels, or 4,096 by 1,536 if that counts
+    /// more.
     pub fn image_tokens_max(&self) -> u64 {
         let of = |height| self.image.tokens(ImageSize { width: 4_096, height });
         of(4_096).max(of(1_536))

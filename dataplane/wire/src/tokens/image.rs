@@ -1,17 +1,17 @@
-//! Images: how large one is, read off its first bytes, and how many tokens that makes. Nothing is decoded.
+//! Reads image sizes from the first bytes and computes their tokens, without decoding the images.
 
 use super::family::ImageRule;
 
-/// Pixels.
+/// An image size in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSize {
-    /// Across.
+    /// The width.
     pub width: u64,
-    /// Down.
+    /// The height.
     pub height: u64,
 }
 
-/// The size that the beginning of an image names: PNG, GIF, JPEG or WebP.
+/// Returns the size in the header of a PNG, GIF, JPEG or WebP image.
 pub fn size_of(bytes: &[u8]) -> Option<ImageSize> {
     let size = match bytes {
         [0x89, b'P', b'N', b'G', ..] => ImageSize { width: big(bytes, 16, 4)?, height: big(bytes, 20, 4)? },
@@ -25,7 +25,7 @@ pub fn size_of(bytes: &[u8]) -> Option<ImageSize> {
     Some(size).filter(|size| size.width > 0 && size.height > 0)
 }
 
-/// Walks the segments to the one that begins a frame.
+/// Skips to the segment that starts a frame.
 fn jpeg(bytes: &[u8]) -> Option<ImageSize> {
     let mut at = 2_usize;
     loop {
@@ -78,7 +78,7 @@ fn little(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
 }
 
 impl ImageSize {
-    /// Made smaller so that no edge is longer than `edge_max`.
+    /// Scales the size down so that no edge is longer than `edge_max`.
     fn within(self, edge_max: u64) -> Self {
         let longer = self.width.max(self.height);
         if longer <= edge_max { self } else { self.scaled(edge_max, longer) }
@@ -89,7 +89,7 @@ impl ImageSize {
         Self { width: scale(self.width), height: scale(self.height) }
     }
 
-    /// Made smaller so that about `part` of `whole` of its area is left.
+    /// Scales the size down to about `part` of `whole` of its area.
     fn with_area(self, part: u64, whole: u64) -> Self {
         let scale = |edge: u64| {
             let square = u128::from(edge).pow(2).saturating_mul(u128::from(part));
@@ -105,7 +105,7 @@ impl ImageSize {
 }
 
 impl ImageRule {
-    /// Tokens of an image of this size.
+    /// Returns the tokens of an image of this size.
     pub(super) fn tokens(self, size: ImageSize) -> u64 {
         match self {
             Self::Patches28 { edge_max, tokens_max } => {

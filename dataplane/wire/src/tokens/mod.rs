@@ -1,5 +1,5 @@
-//! Estimates of how many tokens something is, without a vocabulary: the same number for the same input on every
-//! machine (MSG-5). Typically within a fifth of the truth; nobody should bill by it.
+//! Token estimates without a vocabulary: the same input gives the same number on every machine (MSG-5). Typically
+//! within 20 % of the real count; not suitable for billing.
 
 mod document;
 mod family;

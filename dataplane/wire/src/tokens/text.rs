@@ -1,10 +1,10 @@
-//! Text in thousandths of a token, with weights fitted to a vocabulary of 200,000 tokens (o200k).
+//! Estimates the tokens of text in thousandths, with weights fitted to a vocabulary of 200,000 tokens (o200k).
 //!
-//! Text falls into runs of letters, digits, blanks, line ends and other ASCII, and single letters of other scripts.
+//! Text is split into runs of letters, digits, blanks, line ends and other ASCII, and single letters of other scripts.
 
 const HUMP: u64 = 1_020;
 const HUMP_LETTER: u64 = 120;
-/// A hump up to this length is mostly one token.
+/// A hump of up to this length is usually one token.
 const HUMP_LETTERS: usize = 6;
 const DIGITS: u64 = 1_270;
 const BLANKS: u64 = 820;
@@ -12,7 +12,7 @@ const LINE_ENDS: u64 = 340;
 const SIGNS: u64 = 720;
 const SIGN: u64 = 140;
 
-/// Thousandths of a token of `text`.
+/// Returns the estimated tokens of `text` in thousandths.
 pub fn milli_tokens(text: &str) -> u64 {
     let bytes = text.as_bytes();
     let (mut sum, mut at) = (0_u64, 0_usize);
@@ -70,7 +70,8 @@ impl CharacterKind {
     }
 }
 
-/// `getHTTPResponse` is four humps: capitals before a word are one, without the first letter of that word.
+/// Returns the weight of a run of letters, split at case changes. `getHTTPResponseCode` has four humps: consecutive
+/// capitals are one, without the first letter of the word after them.
 fn humps(run: &[u8]) -> u64 {
     let (mut sum, mut rest) = (0_u64, run);
     while !rest.is_empty() {

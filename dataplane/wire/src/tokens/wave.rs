@@ -1,7 +1,8 @@
-//! The length of uncompressed sound by the header of its RIFF file.
+//! Reads the duration of uncompressed audio from the header of its RIFF file.
 
-/// Returns how long `bytes` of a WAV file last that begins with `head`, in milliseconds; `None` for anything else, and for
-/// compressed sound, whose header binds no decoder. Of the two rates in the header the lower is taken.
+/// Returns the duration of the first `bytes` bytes of a WAV file that starts with `head`, in milliseconds. `None` for
+/// other files and for compressed audio, whose decoders need not follow the header. Uses the lower of the header's two
+/// rates.
 pub(crate) fn wave_ms(head: &[u8], bytes: u64) -> Option<u64> {
     if !head.starts_with(b"RIFF") || head.get(8..12) != Some(b"WAVE") {
         return None;
@@ -13,7 +14,7 @@ pub(crate) fn wave_ms(head: &[u8], bytes: u64) -> Option<u64> {
         if head.get(at..chunk.min(at.checked_add(4)?)) == Some(b"fmt ") {
             return by_format(head.get(chunk..)?, bytes);
         }
-        // Chunks begin at even places.
+        // Chunks start at even offsets.
         at = chunk.checked_add(length.checked_add(length % 2)?)?;
     }
 }
@@ -25,22 +26,23 @@ fn by_format(format: &[u8], bytes: u64) -> Option<u64> {
     bytes.saturating_mul(1_000).checked_div(rate).filter(|_| is_plain)
 }
 
-/// A number of `length` bytes, little end first.
+/// Returns a little-endian number of `length` bytes.
 fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(length)?)?;
     Some(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
 }
 
-/// Bytes of a file in which its format is looked for.
+/// The number of bytes at the start of a file in which its format is searched.
 pub(crate) const WAVE_HEAD_BYTES: usize = 512;
-/// Formats of a fixed number of bytes a second: PCM, floating point, A-law, mu-law, and PCM with an extension.
+/// Formats with a fixed number of bytes per second: PCM, floating point, A-law, mu-law, and PCM with an extension.
 const PLAIN: [u64; 5] = [1, 3, 6, 7, 0xfffe];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A file of 16 bits, one channel and 8,000 samples a second, with this format and something before it.
+    /// Returns a file with 16 bits, one channel and 8,000 samples per second, with this format and the bytes `before`
+    /// in front of it.
     fn wave(format: u16, rate: u32, before: &[u8]) -> Vec<u8> {
         let fmt = [
             &format.to_le_bytes()[..],
