@@ -22,7 +22,7 @@ pub fn parse(document: &mut [u8]) -> Result<Tape<'_>, JsonFault> {
         .map_err(|error| JsonFault { offset: error.index().min(end), what: What::Unexpected(b'"') })
 }
 
-/// Writes `value` compactly: members in their order, text not escaped beyond need.
+/// Writes `value` compactly. Members keep their order, and text is escaped only where necessary.
 pub fn write(value: Tree<'_, '_>, out: &mut Vec<u8>) {
     // Writing to memory cannot fail.
     let _ = value.write(out);

@@ -22,12 +22,12 @@ impl JsonWriter {
         self
     }
 
-    /// Opens a list: `[`.
+    /// Opens a list with a left bracket.
     pub fn list(&mut self) -> &mut Self {
         self.open(b'[')
     }
 
-    /// Closes a list: `]`.
+    /// Closes a list with a right bracket.
     pub fn end_list(&mut self) -> &mut Self {
         self.out.push(b']');
         self

@@ -139,12 +139,12 @@ impl RequestMember {
         )
     }
 
-    /// It does not go upstream as it came.
+    /// True if the gateway removes the member or writes it itself.
     fn is_own(self) -> bool {
         matches!(self, Self::Timeout | Self::Affinity | Self::ImageFormat | Self::Version)
     }
 
-    /// Names inside it matter.
+    /// True if member names inside it are read.
     fn has_inner_names(self) -> bool {
         matches!(
             self,

@@ -8,7 +8,7 @@ use crate::json::{Characters, Escapes, JsonPlace, TextLength};
 use crate::request::InputSize;
 use crate::request::shape::RequestShape;
 
-/// From what depth on members are those of a content part: root, messages, message, content, part.
+/// The minimum depth of the members of a content part: root, messages, message, content, part.
 const PART_DEPTH: u32 = 5;
 /// The depth of a tool's members.
 pub(super) const TOOL_DEPTH: u32 = 3;
@@ -20,11 +20,11 @@ const ITEM_DEPTH: u32 = 3;
 pub(super) struct ContentCounts {
     /// The name of the innermost member.
     pub(super) key: InnerKey,
-    /// The last `type` in the conversation was `text`: what is called data beside it is text.
+    /// True if the last `type` in the conversation was `text`: a `data` member next to it is text.
     data_is_text: bool,
-    /// It is inside of `input_audio`.
+    /// True inside `input_audio`.
     data_is_sound: bool,
-    /// The arguments of a tool that are open, in which names mean nothing and everything is read.
+    /// The open arguments of a tool call, in which names have no meaning and everything is read.
     arguments: Option<ArgumentsStart>,
     /// The counters of the string that is read in pieces.
     pub(super) escapes: Escapes,
@@ -62,11 +62,11 @@ pub(super) enum InnerKey {
     Type,
     /// The type of an input item.
     ItemType,
-    /// The address of something, or all of it as a `data:` URL.
+    /// The address of an object, or the object itself as a `data:` URL.
     Address,
-    /// What is no text for the model.
+    /// Data that is not text for the model.
     Binary,
-    /// The same, and not counted.
+    /// Data that is not text for the model and is not counted.
     Signature,
     /// Binary, unless a `type` member next to it declares it as text.
     Data,
