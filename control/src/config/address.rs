@@ -1,5 +1,5 @@
-//! Base URLs, taken apart and checked. Link-local and metadata addresses are refused here already; names are
-//! checked again when they are resolved.
+//! Parsing and validation of base URLs. Link-local and metadata addresses are already rejected here; names are checked
+//! again when they are resolved.
 
 use std::net::IpAddr;
 
@@ -10,19 +10,19 @@ use shared::provider::ProviderKind;
 use shared::provider::path::{Missing, Paths, Place};
 use shared::routing::{HttpVersion, Origin};
 
-/// A base URL, and whether it is the instance's own or its kind's.
+/// A base URL, and whether it was configured on the instance or is the default of its kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Base<'a> {
     pub(super) url: &'a str,
     pub(super) is_own: bool,
 }
 
-/// What is wrong with an address.
+/// A fault in an address.
 #[derive(Debug)]
 pub(super) enum AddressFault {
-    /// The address itself.
+    /// The address is invalid.
     Address(String),
-    /// A field that belongs into it.
+    /// A field that is part of the address is missing.
     Missing(Missing),
 }
 
@@ -32,7 +32,7 @@ impl<T: Into<String>> From<T> for AddressFault {
     }
 }
 
-/// Takes the base URL of an instance of `kind` apart, or says what is wrong with it.
+/// Parses and validates the base URL of an instance of `kind`.
 pub(super) fn origin(
     kind: &ProviderKind,
     base: Base<'_>,
@@ -104,8 +104,8 @@ fn host(authority: &Authority) -> Result<String, String> {
     }
 }
 
-/// Resolvers read `2852039166` and `0xa9fea9fe` as IPv4 addresses, so a name that ends in a number is an
-/// address in disguise.
+/// Checks a host name. Resolvers read `2852039166` and `0xa9fea9fe` as IPv4 addresses, so a name that ends in a number
+/// is a disguised address.
 fn name(host: &str) -> Result<String, String> {
     let plain = host.trim_end_matches('.').to_ascii_lowercase();
     let last = plain.rsplit('.').next().unwrap_or_default();

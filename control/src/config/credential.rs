@@ -1,4 +1,4 @@
-//! How a provider instance signs in, and its secrets.
+//! The sign-in method of a provider instance, and its secrets.
 
 use shared::provider::{Auth, ProviderKind};
 use shared::secret::Secret;
@@ -28,7 +28,7 @@ impl ProviderReader<'_> {
         auth
     }
 
-    /// A disabled instance keeps its settings and needs no working credential.
+    /// Reads the key. A disabled instance keeps its settings and needs no working credential.
     pub(super) fn api_key(
         &mut self,
         kind: &ProviderKind,
@@ -41,7 +41,8 @@ impl ProviderReader<'_> {
         }
         match (self.raw.api_key.as_deref().map(str::trim), kind.auth) {
             (None | Some(""), _) => {
-                // One of the file may have its key elsewhere, which is known later.
+                // An instance of the file may have its key in `secrets.json` or in the database, which is checked
+                // later.
                 if self.place != WrittenIn::File && needs_key(kind, entry) && !self.has_credential_header() {
                     let name = entry.and_then(|e| e.api_key_env.as_deref()).unwrap_or("NAME");
                     self.note(&[key("api_key")], format!("api_key is missing; write it as ${{ENV:{name}}}"));
@@ -89,7 +90,8 @@ impl ProviderReader<'_> {
         self.raw.headers.keys().any(|name| is_credential(name))
     }
 
-    /// A literal, or references to the environment resolved: one `${ENV:NAME}`, or several with colons between.
+    /// Returns a literal secret, or the value of references to the environment: one `${ENV:NAME}`, or several separated
+    /// by colons.
     pub(super) fn secret(&mut self, at: &[YamlStep], text: &str) -> Option<Secret<String>> {
         if !text.contains("${") {
             return Some(Secret::new(text.to_owned()));
@@ -121,7 +123,7 @@ impl ProviderReader<'_> {
     }
 }
 
-/// Whether an upstream of this sort answers to nobody without a key.
+/// True if an upstream of this kind requires a key.
 fn needs_key(kind: &ProviderKind, entry: Option<&RegistryEntry>) -> bool {
     kind.api_key_required || entry.is_some_and(|entry| entry.api_key_env.is_some())
 }

@@ -1,4 +1,4 @@
-//! Models, prices, protocols and echo options: from what the file says to what routing reads.
+//! Conversion of models, protocols and echo options from the file's form to that of routing.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use shared::routing::{EchoOptions, Model};
 
 use super::raw;
 
-/// What a model may be called.
+/// Validates a model id.
 pub(super) fn model_id(id: &str) -> Result<(), &'static str> {
     match id {
         "" => Err("a model's id may not be empty"),
@@ -44,7 +44,7 @@ fn described(raw: &raw::DescribedModel) -> Model {
     }
 }
 
-/// Seconds to a duration. The schema has bounded the number.
+/// Converts seconds to a duration. The schema limits the number.
 pub(super) fn seconds(seconds: Option<f64>) -> Option<Duration> {
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }

@@ -1,6 +1,7 @@
-//! How many connections fit: below half of the descriptor limit, because a relayed request holds two (LIM-5).
+//! The default connection limit: less than half of the descriptor limit, because a relayed request holds two
+//! descriptors (LIM-5).
 
-/// Open client connections when nothing is configured.
+/// Returns the default limit of open client connections.
 pub(super) fn connections_max() -> usize {
     std::fs::read_to_string("/proc/self/limits")
         .ok()
@@ -18,9 +19,9 @@ fn of_limits(limits: &str) -> Option<usize> {
     Some((descriptors / 2).saturating_sub(RESERVE).clamp(MIN, MAX))
 }
 
-/// Where the limit cannot be read: half of the usual 1,024, less the reserve.
+/// Used where the limit cannot be read: half of the usual 1,024, less the reserve.
 const FALLBACK: usize = 1_024 / 2 - RESERVE;
-/// Descriptors for files, listeners and the like.
+/// Descriptors reserved for files, listeners and the like.
 const RESERVE: usize = 32;
 const MIN: usize = 16;
 const MAX: usize = 262_144;

@@ -1,16 +1,16 @@
-//! What is wrong with a configuration, and where. A fault never quotes a value that may be secret.
+//! Faults of a configuration and their places. A fault never quotes a value that may be secret.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a fault is.
+/// The place of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultPlace {
     /// An environment variable.
     Variable(String),
     /// A file as a whole: missing, unreadable, too large.
     File(PathBuf),
-    /// A spot in a file.
+    /// A position in a file.
     Spot {
         /// The file.
         file: PathBuf,
@@ -18,17 +18,17 @@ pub enum FaultPlace {
         line: usize,
         /// Column, from 1.
         column: usize,
-        /// Where in the document, e.g. `providers.groq.base_url`; empty for the document itself.
+        /// The path in the document, e.g. `providers.groq.base_url`; empty for the document itself.
         path: String,
     },
 }
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigFault {
-    /// Where.
+    /// The place of the fault.
     pub place: FaultPlace,
-    /// What, and what to do about it, in one line.
+    /// The fault and its remedy, in one line.
     pub message: String,
 }
 
@@ -37,7 +37,7 @@ impl ConfigFault {
         Self { place: FaultPlace::Variable(name.to_owned()), message: message.into() }
     }
 
-    /// Whether it is about the environment variable `name`.
+    /// True if the fault concerns the environment variable `name`.
     pub(super) fn is_of(&self, name: &str) -> bool {
         matches!(&self.place, FaultPlace::Variable(variable) if variable == name)
     }
@@ -62,7 +62,7 @@ impl fmt::Display for ConfigFault {
     }
 }
 
-/// Everything that is wrong; never empty. `Display` is one line: the first fault and how many more there are.
+/// All faults; never empty. `Display` is one line: the first fault and the number of further ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     first: ConfigFault,
@@ -70,7 +70,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// All faults as an error, or nothing where there is none.
+    /// Returns all faults as an error, or `Ok` if there are none.
     pub(super) fn check(faults: Vec<ConfigFault>) -> Result<(), Self> {
         let mut faults = faults.into_iter();
         match faults.next() {
@@ -79,7 +79,7 @@ impl ConfigError {
         }
     }
 
-    /// Every fault, in the order of the file.
+    /// Iterates over the faults in the order of the file.
     pub fn faults(&self) -> impl Iterator<Item = &ConfigFault> {
         std::iter::once(&self.first).chain(&self.others)
     }

@@ -1,4 +1,4 @@
-//! Reads the YAML file: text, tree, schema, then the typed form of whatever fits, with every fault collected.
+//! Reads the YAML file: text, tree, schema, then the typed form of the valid parts, with every fault collected.
 
 use std::io;
 use std::path::{Path as FilePath, PathBuf};
@@ -9,22 +9,22 @@ use super::schema;
 use super::yaml::{self, Position, YamlPath, YamlSpot, YamlStep};
 use crate::regular_file;
 
-/// A file that was read, as far as it could be, and what is wrong with it.
+/// The valid parts of a file, and its faults.
 pub(super) struct FileReading {
     pub(super) raw: raw::File,
     pub(super) notes: Notes,
-    /// Which content was read.
+    /// The content that was read.
     pub(super) version: Version,
 }
 
-/// What tells one content of the file from another, without keeping it.
+/// Identifies the content of the file without storing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// There is no file.
+    /// The file does not exist.
     Absent,
-    /// There is one that cannot be read.
+    /// The file cannot be read.
     Unreadable,
-    /// SHA-256 of its content.
+    /// The SHA-256 of its content.
     Content([u8; 32]),
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Notes {
     file: PathBuf,
     text: String,
     notes: Vec<(YamlPath, YamlSpot, String)>,
-    /// What has been taken out of the tree: whatever is missing below was there, and was faulty.
+    /// Paths removed from the tree because of faults: a node missing below one of them was present and faulty.
     pruned: Vec<YamlPath>,
     whole: Option<ConfigFault>,
 }
@@ -49,7 +49,7 @@ impl Notes {
         }
     }
 
-    /// Notes a fault of the node at `path`, unless the node or one around it has been refused already.
+    /// Adds a fault of the node at `path`, unless the node or an ancestor of it was already rejected.
     pub(super) fn add(&mut self, path: &[YamlStep], message: impl Into<String>) {
         let told = self.pruned.iter().any(|pruned| path.starts_with(pruned));
         if !told && self.notes.len() < NOTES_MAX {
@@ -57,7 +57,7 @@ impl Notes {
         }
     }
 
-    /// Notes what does not fit the schema and takes it out of `tree`, which stands at `place`.
+    /// Adds the schema faults and removes the faulty nodes from `tree`, whose own path is `place`.
     pub(super) fn take_out(
         &mut self,
         tree: &mut serde_json::Value,
@@ -73,13 +73,13 @@ impl Notes {
         compact(tree);
     }
 
-    /// Faults of what stands at `place` of no text at all: where below it, and what.
+    /// Returns the faults of a tree that has no text, as pairs of path below `place` and message.
     pub(super) fn into_fields(self, place: &[YamlStep]) -> Vec<(String, String)> {
         let below = |path: &YamlPath| yaml::path_text(path.strip_prefix(place).unwrap_or(path));
         self.notes.iter().map(|(path, _, message)| (below(path), message.clone())).collect()
     }
 
-    /// All faults, in the order of the text.
+    /// Returns all faults in the order of the text.
     pub(super) fn into_faults(self) -> Vec<ConfigFault> {
         let mut faults: Vec<(Position, ConfigFault)> = Vec::new();
         let told = (LOCATED_BYTES_MAX / self.text.len().max(1)).clamp(1, FAULTS_MAX);
@@ -101,7 +101,7 @@ impl Notes {
     }
 }
 
-/// Reads `file`; none is as good as an empty one.
+/// Reads `file`; a missing file counts as empty.
 pub(super) fn read(file: &FilePath) -> FileReading {
     let mut notes = Notes::new(file);
     match text_of(file) {
@@ -152,25 +152,26 @@ fn parse(text: String, mut notes: Notes) -> FileReading {
     }
     let mut tree = document.tree;
     if let Some(sections) = tree.as_object_mut() {
-        // `providers:` with nothing after it is an empty section.
+        // `providers:` with no value is an empty section.
         sections.retain(|_, section| !section.is_null());
     }
     let misfits = schema::check(&tree);
     notes.take_out(&mut tree, &[], misfits);
     let raw = serde_json::from_value(tree).unwrap_or_else(|_| {
-        // The schema is made from these types, so what fits it can be read; this is the net below that.
+        // The schema is generated from these types, so a tree that fits it can be read; this is only a safeguard.
         notes.add(&[], "does not fit the schema of the configuration");
         raw::File::default()
     });
     FileReading { raw, notes, version }
 }
 
-/// Up to the list that a refused item stands in: its neighbours move up, so their paths are no longer sure.
+/// Returns the path up to the list that contains a rejected item: removing the item shifts its neighbours, so their
+/// paths become unreliable.
 fn list_around(path: &[YamlStep]) -> YamlPath {
     path.iter().take_while(|step| matches!(step, YamlStep::Key(_))).cloned().collect()
 }
 
-/// Takes refused items out of their lists.
+/// Removes rejected items from their lists.
 fn compact(tree: &mut serde_json::Value) {
     match tree {
         serde_json::Value::Array(list) => {
@@ -182,7 +183,7 @@ fn compact(tree: &mut serde_json::Value) {
     }
 }
 
-/// Bytes of a configuration file.
+/// The largest configuration file, in bytes.
 pub(super) const FILE_BYTES_MAX: u64 = 16 << 20;
 const NOTES_MAX: usize = 10_000;
 const FAULTS_MAX: usize = 100;

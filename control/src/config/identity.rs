@@ -1,4 +1,4 @@
-//! Who may do what to the gateway, and how long it keeps things: settings that only the environment has.
+//! Administrator keys, SSO, retention and partner settings, which only the environment sets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -42,9 +42,9 @@ pub(super) fn keys(layers: &mut Layers<'_>, warnings: &mut Vec<String>) -> Optio
     first.and(encryption).map(|encryption| (keys, encryption))
 }
 
-/// The keys of an entry of `LLMGW_API_KEYS`: `NAME=KEY` names the holder of `KEY`. The whole entry is a key too, so
-/// that keys with `=` inside keep working. An entry whose part before the first `=` is no name, or whose part after it
-/// is too short for a key, has no name.
+/// Returns the keys of one entry of `LLMGW_API_KEYS`: `NAME=KEY` names the holder of `KEY`. The whole entry is a key
+/// too, so that keys that contain `=` keep working. An entry has no name if the part before the first `=` is not a
+/// valid name, or if the part after it is too short for a key.
 fn admin_keys(entry: &Secret<String>) -> Vec<AdminKey> {
     let named =
         entry.expose().split_once('=').filter(|(name, key)| is_name(name) && key.len() >= KEY_CHARS_MIN);
@@ -121,9 +121,9 @@ pub(super) fn partner(layers: &mut Layers<'_>) -> Partner {
     }
 }
 
-/// How many backups are kept unless the environment says so.
+/// The default number of backups to keep.
 pub(super) const BACKUPS_KEPT: u32 = 7;
-/// Shorter administrator keys get a warning, and no name.
+/// The minimum length of a key: a shorter administrator key causes a warning, and cannot have a name.
 const KEY_CHARS_MIN: usize = 16;
 const NAME_CHARS_MAX: usize = 32;
 /// The id of administrators without a name.

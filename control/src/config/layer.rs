@@ -1,5 +1,4 @@
-//! The three layers put together: defaults, then the file, then the environment; each setting remembers which
-//! one it came from.
+//! Merges the three layers: defaults, then the file, then the environment. Each setting records its layer.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,19 +13,19 @@ use super::seed::Seed;
 use super::{identity, plain, serving, validate};
 use crate::regular_file;
 
-/// A configuration that holds, and what deserves a word about it.
+/// A valid configuration and its warnings.
 #[derive(Debug)]
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// To be logged once, at start-up.
+    /// Warnings to log once, at start-up.
     pub warnings: Vec<String>,
 }
 
-/// Which layer a value comes from.
+/// The layer that a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingSource {
-    /// Built in.
+    /// The built-in default.
     Default,
     /// The YAML file.
     File,
@@ -35,7 +34,7 @@ pub enum SettingSource {
 }
 
 impl SettingSource {
-    /// The word for it.
+    /// Returns the name of the layer.
     pub fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -45,18 +44,18 @@ impl SettingSource {
     }
 }
 
-/// One effective value, for people.
+/// One effective value, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The variable's name, or the key in the file where there is no variable.
+    /// The variable's name, or the key in the file if there is no variable.
     pub name: String,
-    /// The value; dots for a secret.
+    /// The value; masked if it is secret.
     pub value: String,
-    /// Where it comes from.
+    /// The layer of the value.
     pub source: SettingSource,
 }
 
-/// Puts the layers together. Every fault of the environment and of the file is told at once.
+/// Loads the configuration from all layers. The error holds every fault of the environment and of the file.
 pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let mut faults = environment.faults().to_vec();
     let mut layers = Layers { environment, settings: Vec::new(), faults: Vec::new() };
@@ -120,14 +119,14 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     Ok(Loaded { config, warnings })
 }
 
-/// The state directory and the configuration file of a gateway with this environment.
+/// Returns the state directory and the configuration file for this environment.
 pub fn places_of(environment: &Arc<Environment>) -> Result<(PathBuf, PathBuf), ConfigError> {
     let mut layers = Layers { environment, settings: Vec::new(), faults: Vec::new() };
     let places = places(&mut layers);
     ConfigError::check(layers.faults).map(|()| places)
 }
 
-/// Where a gateway with this environment listens, and whether with TLS; faults elsewhere do not matter.
+/// Returns the listening address for this environment, and whether it uses TLS; ignores faults in other settings.
 pub fn listens_at(environment: &Arc<Environment>) -> Result<(SocketAddr, bool), ConfigError> {
     let mut layers = Layers { environment, settings: Vec::new(), faults: Vec::new() };
     let (_, file) = places(&mut layers);
@@ -142,8 +141,8 @@ pub fn listens_at(environment: &Arc<Environment>) -> Result<(SocketAddr, bool), 
 }
 
 impl Config {
-    /// Reads the file again, for its providers and endpoints only. Settings that hold from start to end are
-    /// checked too, so that a file that would not start is not taken while running.
+    /// Reads the file again, for its providers and endpoints only. Settings that apply from start-up are checked too,
+    /// so that a file that would prevent a start is not accepted while running.
     pub fn read_again(&self) -> Reread {
         let FileReading { raw, mut notes, version } = file::read(&self.file);
         let mut warnings = Vec::new();
@@ -161,16 +160,16 @@ impl Config {
     }
 }
 
-/// What reading the file again has led to.
+/// The result of reading the file again.
 #[derive(Debug)]
 pub struct Reread {
-    /// Which content was read.
+    /// The content that was read.
     pub version: Version,
     /// Providers and endpoints with their warnings, or every fault.
     pub result: Result<(Routing, Vec<String>), ConfigError>,
 }
 
-/// Picks values and remembers where each came from.
+/// Selects values and records the layer of each.
 pub(super) struct Layers<'a> {
     pub(super) environment: &'a Arc<Environment>,
     settings: Vec<Setting>,
@@ -221,7 +220,7 @@ impl Layers<'_> {
         self.faults.push(ConfigFault::variable(name, message));
     }
 
-    /// Whether a variable is set but faulty, so that its absence needs no word of its own.
+    /// True if a variable is set but faulty, so that no further fault need report its absence.
     pub(super) fn faulty(&self, name: &str) -> bool {
         let place = super::fault::FaultPlace::Variable(name.to_owned());
         self.environment.faults().iter().any(|fault| fault.place == place)

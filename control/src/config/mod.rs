@@ -1,7 +1,7 @@
 //! Configuration: built-in defaults, then the YAML file, then the environment (CFG-1).
 //!
-//! [`Environment`] is the only reader of environment variables, [`load`] makes a [`Config`] of everything, and
-//! [`ConfigError`] carries every fault that was found, not only the first.
+//! [`Environment`] is the only reader of environment variables, [`load`] builds a [`Config`] from all layers, and
+//! [`ConfigError`] holds every fault that was found, not only the first.
 
 mod address;
 mod credential;
@@ -49,7 +49,7 @@ pub use seed::{Seed, write_new};
 pub use show::show;
 pub(crate) use stored::{DOTS, FieldFault, WrittenProvider, provider_of, shown_provider};
 
-/// Whether `id` may name a model.
+/// True if `id` is a valid model id.
 pub fn is_model_id(id: &str) -> bool {
     describe::model_id(id).is_ok()
 }

@@ -1,6 +1,6 @@
-//! The configuration as everybody else uses it: every value checked, every name resolved.
+//! The validated configuration: every value checked, every name resolved.
 //!
-//! [`Config::routing`] is what a reload replaces; all the rest holds from start to end of the process.
+//! A reload replaces [`Config::routing`]; all other settings apply from start to end of the process.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ use crate::credential::{Around, Sign, Surroundings};
 /// A static key of an administrator.
 #[derive(Clone, Debug)]
 pub struct AdminKey {
-    /// What usage, audit and logs call its holder: `admin`, or `admin:NAME`.
+    /// The id of its holder in usage, audit and logs: `admin`, or `admin:NAME`.
     pub id: String,
     /// The key.
     pub key: Secret<String>,
@@ -42,13 +42,13 @@ pub struct Config {
     pub admin_keys: Vec<AdminKey>,
     /// `LLMGW_CREDENTIAL_ENCRYPTION_KEY`.
     pub credential_encryption_key: Secret<[u8; 32]>,
-    /// Where state lives.
+    /// The state directory.
     pub state_dir: PathBuf,
-    /// Where the YAML file is, or would be.
+    /// The path of the YAML file, whether or not it exists.
     pub file: PathBuf,
-    /// How the process serves.
+    /// Server settings.
     pub server: Server,
-    /// What is written about requests.
+    /// Log settings.
     pub logging: Logging,
     /// Retry and circuit settings; they never reload (FAIL-5).
     pub policies: Policies,
@@ -56,66 +56,66 @@ pub struct Config {
     pub sso: Option<Sso>,
     /// System text put before every request's own; empty by default (MSG-1).
     pub preamble: String,
-    /// Whether curated anonymous providers may be used (CFG-7).
+    /// True if curated anonymous providers may be used (CFG-7).
     pub anonymous_provider_automation: bool,
-    /// How long things are kept.
+    /// Retention periods.
     pub lifetimes: Lifetimes,
-    /// Whether usage is kept in a database of its own (STATE-1).
+    /// True if usage is stored in a separate database (STATE-1).
     pub usage_db: bool,
-    /// `LLMGW_PRICES_URL`: where newer price lists are fetched.
+    /// `LLMGW_PRICES_URL`: the source of newer price lists.
     pub prices_url: Option<String>,
     /// The experimental OAuth connection.
     pub partner: Partner,
     /// Providers and endpoints as they were at start-up; a reload publishes newer ones.
     pub routing: Routing,
-    /// A seed that is still to be planted; see [`Seed::plant`].
+    /// A seed that still has to be copied; see [`Seed::plant`].
     pub seed: Option<Seed>,
-    /// Every effective value with its source, for people.
+    /// Every effective value with its source, for display.
     pub settings: Vec<Setting>,
-    /// Which content of the file this is.
+    /// Identifies the file content that this configuration was read from.
     pub version: Version,
-    /// What the configuration was made from.
+    /// The environment that this configuration was read from.
     pub environment: Arc<Environment>,
 }
 
-/// How the process serves.
+/// Server settings of the process.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Where it listens.
+    /// The listening address.
     pub bind: SocketAddr,
-    /// Certificate and key, when it serves TLS itself.
+    /// Certificate and key, if the gateway serves TLS itself.
     pub tls: Option<TlsFiles>,
-    /// Bytes of one request body (LIM-1).
+    /// Maximum bytes of one request body (LIM-1).
     pub body_bytes_max: u64,
-    /// Bytes of all request bodies that are held at the same time (LIM-5).
+    /// Maximum bytes of all request bodies held at the same time (LIM-5).
     pub body_memory_bytes_max: u64,
-    /// Open client connections.
+    /// Maximum number of open client connections.
     pub connections_max: usize,
-    /// Threads of the data plane.
+    /// Number of data-plane threads.
     pub workers: usize,
-    /// How long streams may go on after a request to stop (OPS-3).
+    /// How long streams may continue after a stop request (OPS-3).
     pub drain: Duration,
-    /// How long clients may make no progress (LIM-5).
+    /// Timeouts for clients that make no progress (LIM-5).
     pub client_timeouts: ClientTimeouts,
-    /// Silence after which a waiting stream gets a keep-alive; none by default (FAIL-6).
+    /// Silence after which a waiting stream gets a keep-alive; `None` by default (FAIL-6).
     pub stream_keepalive: Option<Duration>,
-    /// How long an upstream is read on for its usage after its client has left (CAN-1, ADM-6).
+    /// How long an upstream's response is read further for its usage after the client has disconnected (CAN-1, ADM-6).
     pub usage_grace: Duration,
-    /// Whether `/metrics` needs no key.
+    /// True if `/metrics` requires no key.
     pub metrics_public: bool,
     /// The local mode: the data plane without a key, on loopback only (AUTH-3).
     pub unauthenticated_api: bool,
-    /// What the output of a request without a bound of its own reserves of quotas (ADM-4).
+    /// The output tokens that a request without an output limit reserves of quotas (ADM-4).
     pub quota_output_tokens: u64,
     /// Browser origins whose preflights are answered; none by default (ROUTE-3).
     pub cors_origins: Vec<HeaderValue>,
     /// Further certificate authorities for upstreams, PEM.
     pub extra_ca_file: Option<PathBuf>,
-    /// Whether the system's trust store is used beside the built-in roots.
+    /// True if the system's trust store is used in addition to the built-in roots.
     pub trust_system_roots: bool,
 }
 
-/// PEM files with which the gateway serves TLS.
+/// PEM files for serving TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// Certificate chain.
@@ -124,44 +124,44 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// What is written about requests and about the process.
+/// Settings of logs and request records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logging {
     /// A filter in the syntax of `tracing`.
     pub filter: String,
-    /// How lines look.
+    /// The format of log lines.
     pub format: LogFormat,
-    /// One line a request, metadata only.
+    /// True if one line of metadata is logged per request.
     pub requests: bool,
-    /// What records hold of end users.
+    /// The form in which records contain end users.
     pub end_users: EndUsers,
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// The trusted reverse-proxy identity boundary (AUTH-7).
 #[derive(Clone, Debug)]
 pub struct Sso {
-    /// What the proxy sends to prove itself.
+    /// The secret with which the proxy authenticates itself.
     pub shared_secret: Secret<String>,
-    /// Addresses from which identity headers are believed, as CIDR blocks.
+    /// Addresses whose identity headers are trusted, as CIDR blocks.
     pub trusted_proxies: Vec<(std::net::IpAddr, u8)>,
-    /// Members of this group administer.
+    /// The group whose members are administrators.
     pub admin_group: String,
-    /// Whether an unknown human becomes a principal at first sight.
+    /// True if an unknown human becomes a principal with the first request.
     pub auto_provision: bool,
     /// Header with the user's id.
     pub user_header: HeaderName,
     /// Header with the e-mail address.
     pub email_header: HeaderName,
-    /// Header with the name for people.
+    /// Header with the display name.
     pub name_header: HeaderName,
     /// Header with the groups.
     pub groups_header: HeaderName,
@@ -170,31 +170,31 @@ pub struct Sso {
 /// Retry and circuit settings of every provider instance.
 #[derive(Clone, Debug, Default)]
 pub struct Policies {
-    /// What holds where nothing else is said.
+    /// The default retry settings.
     pub retry: RetryPolicy,
-    /// What holds where nothing else is said.
+    /// The default circuit settings.
     pub circuit: CircuitPolicy,
-    /// By exact provider id, already merged with the defaults.
+    /// Settings by exact provider id, already merged with the defaults.
     pub overrides: HashMap<ProviderId, (RetryPolicy, CircuitPolicy)>,
 }
 
 impl Policies {
-    /// The settings of `provider`.
+    /// Returns the settings of `provider`.
     pub fn of(&self, provider: &ProviderId) -> (RetryPolicy, CircuitPolicy) {
         self.overrides.get(provider).copied().unwrap_or((self.retry, self.circuit))
     }
 }
 
-/// How long things are kept.
+/// Retention periods of stored data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// Days for usage records.
+    /// Days to keep usage records.
     pub usage_days: u32,
-    /// Days for audit records.
+    /// Days to keep audit records.
     pub audit_days: u32,
-    /// Days for delivered outbox records; pending ones stay.
+    /// Days to keep delivered outbox records; pending ones are kept.
     pub delivered_outbox_days: u32,
-    /// Verified archives in the default backup directory.
+    /// The number of verified archives to keep in the default backup directory.
     pub backups_kept: u32,
 }
 
@@ -209,10 +209,10 @@ pub struct Partner {
     pub public_base_url: Option<String>,
 }
 
-/// Providers and endpoints: what a reload replaces.
+/// Providers and endpoints, which a reload replaces.
 #[derive(Clone, Debug, Default)]
 pub struct Routing {
-    /// Provider instances by id, the disabled ones included.
+    /// Provider instances by id, including disabled ones.
     pub providers: Vec<Arc<Provider>>,
     /// Endpoints by name.
     pub endpoints: Vec<Endpoint>,
@@ -223,64 +223,64 @@ pub struct Routing {
 pub struct Provider {
     /// Its id.
     pub id: ProviderId,
-    /// Its sort.
+    /// Its kind.
     pub kind: &'static ProviderKind,
-    /// The entry of the embedded registry that it was filled in from.
+    /// The registry entry that its defaults come from.
     pub registry_id: Option<String>,
-    /// The base URL as configured; none for kinds that answer in the process.
+    /// The base URL as configured; `None` for kinds that run in the process.
     pub base_url: Option<String>,
-    /// `base_url` taken apart.
+    /// `base_url`, parsed.
     pub origin: Option<Origin>,
-    /// How it signs in.
+    /// Its sign-in method.
     pub auth: ConnectionAuth,
-    /// The credential; none where there is none, and none while disabled.
+    /// The credential; `None` if there is none or the instance is disabled.
     pub api_key: Option<Secret<String>>,
-    /// Whether a key from elsewhere is used where none is written.
+    /// How a key stored outside the file is used if the file has none.
     pub kept_key: KeptKey,
-    /// Fixed further headers, all marked sensitive.
+    /// Additional fixed headers, all marked sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Dialects that it speaks natively.
+    /// Dialects that the upstream supports natively.
     pub dialects: Vec<Dialect>,
     /// Features of the Responses API that it lacks, as in [`shared::routing::ProviderInstance::lacks`].
     pub lacks: Vec<String>,
-    /// What sets it apart from others of its protocol.
+    /// Its differences from other upstreams of the same protocol.
     pub quirks: Quirks,
-    /// Bounds an attempt up to the response head.
+    /// The timeout of an attempt up to the response head.
     pub timeout: Duration,
-    /// The longest silence inside a stream.
+    /// The longest silence allowed inside a stream.
     pub stream_idle_timeout: Duration,
-    /// Region, for kinds that have regions.
+    /// Region, for kinds with regions.
     pub region: Option<String>,
-    /// Project, for kinds that have projects.
+    /// Project, for kinds with projects.
     pub project: Option<String>,
-    /// Location, for kinds that have locations.
+    /// Location, for kinds with locations.
     pub location: Option<String>,
-    /// Version of the API, for kinds that have versions.
+    /// API version, for kinds with versions.
     pub api_version: Option<String>,
-    /// Where the accounts of the machine are.
+    /// Settings for machine identities from the environment.
     pub(crate) surroundings: Surroundings,
-    /// The voice where a speech request names none.
+    /// The voice of speech requests that do not name one.
     pub default_voice: Option<String>,
-    /// Kept, but out of routing.
+    /// True if the instance is kept but excluded from routing.
     pub disabled: bool,
-    /// Opts in to the experimental adaptation of Chat to Responses (CHAT-5).
+    /// True to opt in to the experimental adaptation of Chat to Responses (CHAT-5).
     pub force_api_support: bool,
-    /// Its models: the configured ones, then those that only an endpoint names.
+    /// Its models: the configured ones, and those that only an endpoint names.
     pub models: Vec<Arc<Model>>,
-    /// Models that it is known to have, where nothing lists them.
+    /// Models known in advance, for upstreams without a model list.
     pub models_known: Arc<[String]>,
     /// Options of the `echo` kind.
     pub echo: EchoOptions,
-    /// The human whose own it is; never one of the file (AUTH-4).
+    /// The human principal that owns it; never set for an instance of the file (AUTH-4).
     pub owner: Option<PrincipalId>,
-    /// Projects that may use it although it is a human's own.
+    /// Projects that may use it although a human owns it.
     pub shared_with: Vec<ProjectId>,
 }
 
 impl Provider {
-    /// How its requests are signed, or what is wrong with its key.
+    /// Returns how requests are signed. The error describes the fault in the key.
     pub(crate) fn sign(&self) -> Result<Sign, &'static str> {
-        // A header of its own is a credential too.
+        // A configured authorization header is a credential too.
         if self.api_key.is_none() && self.headers.iter().any(|(name, _)| *name == AUTHORIZATION) {
             return Ok(Sign::Nothing);
         }
@@ -292,41 +292,41 @@ impl Provider {
         Sign::of(self.kind.auth, self.api_key.as_ref(), &around)
     }
 
-    /// Whether it cannot be used because it has no key.
+    /// True if it cannot be used because it has no key.
     pub fn lacks_key(&self) -> bool {
         self.kept_key == KeptKey::Needed && self.api_key.is_none()
     }
 }
 
-/// What a key is to a provider instance that is kept for it outside the configuration file: in `secrets.json`, or
-/// sealed in the database.
+/// How a key that is stored outside the configuration file, in `secrets.json` or sealed in the database, applies to a
+/// provider instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptKey {
-    /// It is not looked at: there is another credential, or none is sent.
+    /// Not used: there is another credential, or none is sent.
     Ignored,
-    /// It is used if there is one.
+    /// Used if present.
     Used,
-    /// Without one nothing can be sent.
+    /// Required: no request can be sent without it.
     Needed,
 }
 
-/// How a provider instance signs in.
+/// The sign-in method of a provider instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionAuth {
-    /// With a key of its own.
+    /// An API key.
     ApiKey,
-    /// With tokens that a human has granted.
+    /// OAuth tokens that a human has granted.
     Oauth,
-    /// Not at all.
+    /// No credential.
     Local,
 }
 
 impl ConnectionAuth {
-    /// Every one.
+    /// All methods.
     pub const ALL: [Self; 3] = [Self::ApiKey, Self::Oauth, Self::Local];
 
-    /// The name in the API and in the database.
+    /// Returns the name in the API and in the database.
     pub fn name(self) -> &'static str {
         match self {
             Self::ApiKey => "api_key",
@@ -335,7 +335,7 @@ impl ConnectionAuth {
         }
     }
 
-    /// The one called `name`.
+    /// Returns the method called `name`.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|auth| auth.name() == name)
     }
@@ -346,13 +346,13 @@ impl ConnectionAuth {
 pub struct Endpoint {
     /// Its name.
     pub name: EndpointName,
-    /// Its members in order; those of disabled providers included.
+    /// Its members in order, including those of disabled providers.
     pub failover: Vec<Member>,
-    /// System text put before a request's own.
+    /// System text prepended to a request's own.
     pub preamble: Option<String>,
 }
 
-/// One provider and model of an endpoint.
+/// One member of an endpoint: a provider and a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The instance.

@@ -1,9 +1,9 @@
-//! The known name that a misspelt one was probably meant to be.
+//! Suggestions for misspelt names.
 
 use strsim::osa_distance;
 
-/// Returns the one of `known` nearest to `name`, if it is near enough to be worth naming. Letter case is ignored. Nothing
-/// is near a name of more than [`CHARS_MAX`] characters, so that a hostile one costs nothing.
+/// Returns the name in `known` that is nearest to `name`, if it is close enough for a suggestion. Ignores letter case.
+/// A name of more than [`CHARS_MAX`] characters matches nothing, so that hostile input costs nothing.
 pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let count = name.chars().take(CHARS_MAX + 1).count();
     if count > CHARS_MAX {

@@ -1,5 +1,5 @@
-//! What commands need that work on the state without a gateway: places, keys and how many backups to keep. Faults
-//! elsewhere in the configuration do not matter to them.
+//! Settings of commands that work on the state without a gateway: paths, keys and the number of backups to keep. Faults
+//! in other settings do not affect them.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::env::Environment;
 use super::fault::{ConfigError, ConfigFault};
 use super::layer::places_of;
 
-/// See the module.
+/// The settings of an offline command.
 #[derive(Debug)]
 pub struct Offline {
     /// The state directory.
@@ -22,7 +22,7 @@ pub struct Offline {
     pub backups_kept: u32,
 }
 
-/// Reads it from `environment`.
+/// Reads the settings from `environment`.
 pub fn offline(environment: &std::sync::Arc<Environment>) -> Result<Offline, ConfigError> {
     let faults = environment.faults().iter().filter(|fault| NAMES.iter().any(|name| fault.is_of(name)));
     ConfigError::check(faults.cloned().collect())?;
@@ -37,13 +37,13 @@ pub fn offline(environment: &std::sync::Arc<Environment>) -> Result<Offline, Con
 }
 
 impl Offline {
-    /// The key that opens the state.
+    /// Returns the key that opens the state.
     pub fn key(&self) -> Result<&Secret<[u8; 32]>, ConfigError> {
         const MESSAGE: &str = "is required: the key that the state was encrypted with";
         self.encryption_key.as_ref().ok_or_else(|| ConfigFault::variable(KEY, MESSAGE).into())
     }
 
-    /// The key that is to open it.
+    /// Returns the key that replaces it.
     pub fn new_key(&self) -> Result<&Secret<[u8; 32]>, ConfigError> {
         const MESSAGE: &str = "is required: the next key; make one with `openssl rand -base64 32`";
         self.new_encryption_key.as_ref().ok_or_else(|| ConfigFault::variable(NEW_KEY, MESSAGE).into())

@@ -1,7 +1,7 @@
-//! `secrets.json` in the state directory: keys of the configuration file's provider instances in plain text, as other
-//! gateways keep them (STATE-6). It is read and, by `credentials import`, taken away; nothing is ever written to it.
+//! `secrets.json` in the state directory: keys of the configuration file's provider instances in plain text, in the
+//! format of other gateways (STATE-6). It is only read, and removed by `credentials import`; it is never written to.
 //!
-//! No message quotes a value: a value is a secret.
+//! No message quotes a value: every value is a secret.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -18,20 +18,20 @@ use super::registry;
 use crate::credential::fits_header;
 use crate::regular_file;
 
-/// The places of the file.
+/// The paths of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Plain {
     pub(crate) file: PathBuf,
-    /// What `credentials import` calls it once its keys are sealed, and until it is gone.
+    /// The name that `credentials import` gives the file after sealing its keys, until it is removed.
     pub(crate) spent: PathBuf,
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug, Default)]
 pub(crate) struct PlainKeys {
     /// By provider id.
     pub(crate) keys: BTreeMap<String, Secret<String>>,
-    /// What in it cannot be used, and why.
+    /// Entries that cannot be used, with reasons.
     pub(crate) faults: Vec<String>,
     mode: u32,
 }
@@ -41,7 +41,7 @@ impl Plain {
         Self { file: state_dir.join("secrets.json"), spent: state_dir.join("secrets.json.imported") }
     }
 
-    /// Reads the file; none if there is none.
+    /// Reads the file; `None` if it does not exist.
     pub(crate) fn read(&self) -> io::Result<Option<PlainKeys>> {
         let path = self.file.clone();
         let read: io::Result<_> = regular_file::in_time(move || {
@@ -85,7 +85,7 @@ impl PlainKeys {
         }
         for (id, value) in map {
             if !is_name(&id) {
-                // It may be a key in the wrong place.
+                // The name may itself be a misplaced key, so do not quote it.
                 self.faults.push("has an entry whose name is not that of a provider".to_owned());
                 continue;
             }
@@ -97,7 +97,7 @@ impl PlainKeys {
     }
 }
 
-/// The key of one entry: text, or text under `api_key`.
+/// Parses the key of one entry: text, or text under `api_key`.
 fn key(value: Value) -> Result<Secret<String>, &'static str> {
     let text = match value {
         Value::String(text) => Secret::new(text),
@@ -121,7 +121,7 @@ fn key(value: Value) -> Result<Secret<String>, &'static str> {
     }
 }
 
-/// Gives the keys of the file to those who take one.
+/// Sets the keys of the file on the provider instances that use them.
 pub(super) fn fill(routing: &mut Routing, state_dir: &Path, warnings: &mut Vec<String>) {
     let plain = Plain::of(state_dir);
     let file = plain.file.display();
@@ -163,7 +163,7 @@ pub(super) fn fill(routing: &mut Routing, state_dir: &Path, warnings: &mut Vec<S
     warnings.extend(unused.keys().map(stray));
 }
 
-/// Provider instances without the key that they need, each in a sentence of what to do.
+/// Returns one sentence for each provider instance that lacks a required key, with the remedy.
 pub fn missing_keys(routing: &Routing) -> Vec<String> {
     let lacking_one = routing.providers.iter().filter(|provider| provider.lacks_key());
     lacking_one
@@ -177,7 +177,7 @@ pub fn missing_keys(routing: &Routing) -> Vec<String> {
         .collect()
 }
 
-/// What to do about a key that is missing.
+/// Returns the remedy for a missing key.
 pub(crate) fn lacking(provider: &Provider) -> String {
     let entry = provider.registry_id.as_deref().and_then(registry::entry);
     let name = entry.and_then(|entry| entry.api_key_env.as_deref()).unwrap_or("NAME");

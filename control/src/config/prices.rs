@@ -1,4 +1,4 @@
-//! The schema of `prices` in the file. Their written form itself is [`shared::prices`]'s.
+//! The JSON schema of `prices` in the file. [`shared::prices`] defines the format itself.
 
 use std::borrow::Cow;
 

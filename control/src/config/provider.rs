@@ -1,4 +1,4 @@
-//! One provider instance: from what the file says to what routing needs.
+//! Conversion of one provider instance from the file's form to that of routing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use super::registry::{self, RegistryEntry};
 use super::schema::did_you_mean;
 use super::yaml::{YamlPath, YamlStep};
 
-/// Checks one instance. Faults and warnings are noted; the instance is only made when it could be.
+/// Reads and checks one instance, and records faults and warnings. Builds the instance only if all required parts are
+/// valid.
 pub(super) struct ProviderReader<'a> {
     pub(super) id: &'a str,
     pub(super) raw: &'a raw::Provider,
@@ -28,12 +29,12 @@ pub(super) struct ProviderReader<'a> {
     pub(super) place: WrittenIn,
 }
 
-/// Where an instance is written down.
+/// The place where an instance is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WrittenIn {
-    /// In the file, where the kind says how it signs in.
+    /// The file, where the kind determines the sign-in method.
     File,
-    /// In the database, by way of the API, where the writer may say.
+    /// The database, through the API, where the client may choose the sign-in method.
     Database(Option<ConnectionAuth>),
 }
 
@@ -47,7 +48,7 @@ impl ProviderReader<'_> {
         }
         let entry = self.entry();
         let kind = self.kind(entry);
-        // Everything is looked at before the first missing piece ends the work, so that all faults are told.
+        // Check everything before returning early for a missing part, so that all faults are reported.
         let models = self.models();
         let headers = self.headers();
         let kind = kind?;
@@ -194,7 +195,7 @@ impl ProviderReader<'_> {
         }
     }
 
-    /// What is spoken natively: what is said, or what the type usually speaks.
+    /// Returns the native dialects: the configured ones, or the defaults of the type.
     fn dialects(
         &mut self,
         kind: &ProviderKind,
@@ -222,7 +223,7 @@ impl ProviderReader<'_> {
     }
 }
 
-/// Those of a well-known provider, or of its kind.
+/// Returns the known models of the registry entry, or of the kind.
 fn models_known(kind: &ProviderKind, entry: Option<&RegistryEntry>) -> Arc<[String]> {
     let of_entry = entry.map(|entry| entry.models.as_slice()).unwrap_or_default();
     if of_entry.is_empty() { kind.models.iter().map(|&id| id.to_owned()).collect() } else { of_entry.into() }
@@ -233,7 +234,7 @@ pub(super) fn key(name: &str) -> YamlStep {
 }
 
 const STREAM_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
-/// Headers that decide framing, routing and what the gateway itself negotiates.
+/// Headers for framing, routing and negotiation, which the gateway sets itself.
 const RESERVED_HEADERS: &[&str] = &[
     "accept",
     "accept-encoding",

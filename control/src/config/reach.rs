@@ -1,4 +1,4 @@
-//! Where a provider instance is reached: its place, its base URL, and the addresses below that.
+//! The address of a provider instance: location fields, base URL, and the paths below it.
 
 use shared::provider::path::{Missing, Place};
 use shared::provider::{Auth, Field, ProviderKind, Reach};
@@ -11,19 +11,19 @@ use super::raw;
 use super::registry::RegistryEntry;
 use crate::credential::{Around, Grant, Metadata, Sign, Surroundings, is_express};
 
-/// The fields of an instance that say where it is.
+/// The fields of an instance that determine its address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Placed {
     pub(super) region: Option<String>,
     pub(super) project: Option<String>,
     pub(super) location: Option<String>,
     pub(super) api_version: Option<String>,
-    /// The credential says where.
+    /// True if the credential determines the location.
     is_implied: bool,
 }
 
 impl Placed {
-    /// With the project that the credential names, where none is written.
+    /// Fills in the project of the credential if none is configured.
     pub(super) fn with_project_of(mut self, kind: &ProviderKind, api_key: Option<&Secret<String>>) -> Self {
         if self.project.is_none() && kind.has(Field::Project) {
             self.project = api_key.and_then(|key| Grant::project_of(key.expose()));
@@ -45,7 +45,7 @@ impl Placed {
 }
 
 impl ProviderReader<'_> {
-    /// The fields that say where it is. What means nothing to the kind is kept all the same.
+    /// Reads the location fields. A field that does not apply to the kind is kept, with a warning.
     pub(super) fn place(&mut self, kind: &ProviderKind) -> Placed {
         let raw = self.raw;
         let written = [
@@ -65,7 +65,7 @@ impl ProviderReader<'_> {
                 self.note(&[key(name)], "is 1 to 100 letters, digits, '.', '_', ':' or '-'");
             }
         }
-        // One that does not fit has been told; an address that fits is made all the same.
+        // An invalid value has been reported; substitute a valid one so that the address can still be built.
         let fitting = |text: &String| if is_word(text) { text.clone() } else { "x".to_owned() };
         let text = |field, text: &Option<String>| {
             let own = text.as_ref().map(|text| if kind.has(field) { fitting(text) } else { text.clone() });
@@ -115,7 +115,7 @@ impl ProviderReader<'_> {
         }
     }
 
-    /// `listed`: its models are not known from here, so that somebody can be asked for them.
+    /// Parses the base URL. If `listed` is false, its models are known in advance and no list is requested.
     pub(super) fn origin(
         &mut self,
         kind: &ProviderKind,
@@ -144,13 +144,13 @@ impl ProviderReader<'_> {
     }
 
     fn missing(&mut self, kind: &ProviderKind, Missing(field): Missing) {
-        // The rest of a disabled instance may be in a credential that is not looked at.
+        // The rest of a disabled instance may be in a credential that was not read.
         if !self.raw.disabled {
             self.note(&[key(field)], format!("{field} is missing: type {} needs it", kind.name));
         }
     }
 
-    /// Where the clouds' own tools look for the accounts of the machine.
+    /// Reads the variables in which the clouds' own tools configure machine identities.
     pub(super) fn surroundings(&self) -> Surroundings {
         let text = |name| {
             let text = self.environment.text_of(name)?;
@@ -164,14 +164,15 @@ impl ProviderReader<'_> {
         }
     }
 
-    /// The tokens of the machine's own account, which nobody has put into the configuration, go to who gives them.
+    /// Checks that tokens of the machine's own account, which the configuration does not contain, go only to the cloud
+    /// that issues them.
     pub(super) fn machine_tokens_stay_at_home(
         &mut self,
         kind: &ProviderKind,
         api_key: Option<&Secret<String>>,
         origin: Option<&Origin>,
     ) {
-        // What a disabled instance has for a key is not looked at.
+        // The key of a disabled instance is not read.
         let Some(origin) = origin.filter(|_| !self.raw.disabled && !self.has_credential_header()) else {
             return;
         };
@@ -191,7 +192,7 @@ const GOOGLE: &str = "without api_key the machine's own account signs in, and it
 const AZURE: &str = "the tokens of a managed identity go to https://*.openai.azure.com, *.services.ai.azure.com and \
                      *.cognitiveservices.azure.com alone; give another api_key";
 
-/// What can stand in an address as it is.
+/// True if `text` can be part of an address without escaping.
 fn is_word(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b':' | b'-');
     (1..=100).contains(&text.len()) && text.bytes().all(fits) && !text.starts_with('.')

@@ -1,4 +1,4 @@
-//! The well-known providers that `registry_id` names: embedded data, no code.
+//! The well-known providers that `registry_id` names, as embedded data.
 
 use std::sync::LazyLock;
 
@@ -12,41 +12,41 @@ use shared::provider::quirks::Differing;
 pub struct RegistryEntry {
     /// The value of `registry_id`.
     pub id: String,
-    /// Name for people.
+    /// Display name.
     pub name: String,
-    /// The kind of provider that it is.
+    /// Its provider kind.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The address that its own SDK takes; none where its type knows it.
+    /// The base URL that its own SDK uses; `None` if its kind provides one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// The variable that its own SDK reads the key from; none where no key is needed.
+    /// The variable that its own SDK reads the key from; `None` if no key is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
-    /// Protocols that it speaks natively, where they differ from its type's.
+    /// Its native protocols, if they differ from those of its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocols: Option<Vec<Dialect>>,
-    /// Its models, where nothing lists them.
+    /// Its models, if the upstream has no model list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
-    /// What sets it apart from others of its type.
+    /// Its differences from other providers of its kind.
     #[serde(default)]
     pub quirks: Differing,
     /// Features of the Responses API that it lacks, as in [`shared::routing::ProviderInstance::lacks`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
-    /// Where its documentation is.
+    /// The URL of its documentation.
     pub docs: String,
 }
 
-/// Every well-known provider, sorted by id.
+/// Returns all well-known providers, sorted by id.
 pub fn entries() -> &'static [RegistryEntry] {
     static ENTRIES: LazyLock<Vec<RegistryEntry>> =
         LazyLock::new(|| serde_json::from_str(REGISTRY).unwrap_or_default());
     &ENTRIES
 }
 
-/// The one that `id` names.
+/// Returns the provider with the given `id`.
 pub(super) fn entry(id: &str) -> Option<&'static RegistryEntry> {
     entries().iter().find(|entry| entry.id == id)
 }

@@ -1,7 +1,7 @@
-//! The JSON Schema of the file, made from the types in `raw`, and the check of a tree against it.
+//! The JSON Schema of the file, generated from the types in `raw`, and the validation of a tree against it.
 //!
-//! One truth for editors and for start-up: what the schema refuses, the gateway refuses, with all faults at
-//! once. [`prune`] takes refused nodes out, so that what is left can be read and checked further.
+//! Editors and the gateway use the same schema: the gateway rejects whatever the schema rejects, and reports all faults
+//! at once. [`prune`] removes rejected nodes, so that the rest can be parsed and checked further.
 
 use std::sync::LazyLock;
 
@@ -11,32 +11,32 @@ use super::nearest::nearest;
 use super::raw;
 use super::yaml::{YamlPath, YamlStep};
 
-/// The JSON Schema of the configuration file.
+/// Returns the JSON Schema of the configuration file.
 pub fn json() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(|| schemars::schema_for!(raw::File).to_value());
     &SCHEMA
 }
 
-/// The schema as the text that is committed.
+/// Returns the schema as the text that is committed.
 pub fn text() -> String {
     format!("{:#}\n", json())
 }
 
-/// A node that does not fit, and why.
+/// A node that does not fit the schema, with the reason.
 #[derive(Debug)]
 pub(super) struct Misfit {
     pub(super) path: YamlPath,
     pub(super) message: String,
 }
 
-/// Everything in `tree` that does not fit the schema, in the order of the tree.
+/// Returns all nodes of `tree` that do not fit the schema, in the order of the tree.
 pub(super) fn check(tree: &Value) -> Vec<Misfit> {
     let mut check = Check { path: YamlPath::new(), misfits: Vec::new() };
     check.node(json(), tree);
     check.misfits
 }
 
-/// Everything in `tree` that does not fit a provider instance.
+/// Returns all nodes of `tree` that do not fit the schema of a provider instance.
 pub(super) fn check_provider(tree: &Value) -> Vec<Misfit> {
     let mut check = Check { path: YamlPath::new(), misfits: Vec::new() };
     if let Some(schema) = json().pointer("/$defs/Provider") {
@@ -45,7 +45,7 @@ pub(super) fn check_provider(tree: &Value) -> Vec<Misfit> {
     check.misfits
 }
 
-/// Takes the node at `path` out of `tree`; a map in its place stays as an empty one.
+/// Removes the node at `path` from `tree`. Removing the root leaves an empty map.
 pub(super) fn prune(tree: &mut Value, path: &[YamlStep]) {
     let Some((last, above)) = path.split_last() else {
         *tree = Value::Object(Map::new());
@@ -59,7 +59,7 @@ pub(super) fn prune(tree: &mut Value, path: &[YamlStep]) {
         (Some(Value::Object(map)), YamlStep::Key(key)) => {
             map.remove(key);
         }
-        // An item keeps its place, so that the paths of its neighbours stay right.
+        // Leave null in place of a list item, so that the paths of its neighbours stay valid.
         (Some(Value::Array(list)), YamlStep::Item(index)) => {
             if let Some(item) = list.get_mut(*index) {
                 *item = Value::Null;
@@ -94,7 +94,7 @@ impl Check {
         }
     }
 
-    /// Of several shapes the one whose type fits decides; faults are told in its terms.
+    /// Checks against the first alternative whose type fits; faults are reported in its terms.
     fn branch(&mut self, branches: &[Value], node: &Value) {
         let fitting = branches.iter().find(|branch| {
             let schema = resolve(branch);
@@ -185,7 +185,7 @@ impl Check {
     }
 }
 
-/// `; did you mean X?`, or nothing where no known name is near.
+/// Returns `; did you mean X?`, or an empty text if no known name is close.
 pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default()
 }
@@ -196,7 +196,7 @@ fn resolve(schema: &Value) -> &Value {
     name.and_then(|name| json().get("$defs")?.get(name)).unwrap_or(schema)
 }
 
-/// The words of an enumeration.
+/// Returns the values of an enumeration.
 fn words_of(schema: &Value) -> Option<Vec<&str>> {
     if let Some(words) = schema.get("enum").and_then(Value::as_array) {
         return Some(words.iter().filter_map(Value::as_str).collect());

@@ -1,5 +1,5 @@
-//! The two required secrets of a machine on which nobody has set them: made once, and kept in a file beside the
-//! state directory, not inside it, so that no backup of the state holds the key that opens it.
+//! The two required secrets, generated once on a machine where they are not set. They are stored in a file beside the
+//! state directory, not inside it, so that no backup of the state contains the key that opens it.
 
 use std::fmt;
 use std::fs;
@@ -14,25 +14,25 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use super::env::Environment;
 use crate::regular_file;
 
-/// The secrets that the environment lacks, and where they are kept.
+/// The secrets that the environment lacks, and their file.
 #[derive(Debug)]
 pub struct KeptSecrets {
     /// The file.
     pub file: PathBuf,
     /// Variables to add to the environment.
     pub variables: Vec<(String, String)>,
-    /// Whether any of them is new.
+    /// True if any of them was generated now.
     pub made: bool,
 }
 
-/// Why secrets could not be kept.
+/// Secrets that could not be stored.
 #[derive(Debug)]
 pub enum SecretsError {
-    /// There is state already, and nobody knows the key that it was encrypted with; a new one would not open it.
+    /// State exists, but its encryption key is unknown; a new key would not open it.
     KeyLost {
         /// The state directory.
         state_dir: PathBuf,
-        /// Where the key was expected.
+        /// The expected file of the key.
         file: PathBuf,
     },
     /// The file cannot be read or written.
@@ -56,15 +56,15 @@ impl fmt::Display for SecretsError {
 
 impl std::error::Error for SecretsError {}
 
-/// Where the secrets of the state in `state_dir` are kept.
+/// Returns the path of the secrets file for `state_dir`.
 pub fn secrets_file(state_dir: &Path) -> PathBuf {
     let mut name = state_dir.components().collect::<PathBuf>().into_os_string();
     name.push(".secrets");
     PathBuf::from(name)
 }
 
-/// Reads the secrets that `environment` lacks from the file beside `state_dir`, and makes those that are not there
-/// either.
+/// Reads the secrets that `environment` lacks from the file beside `state_dir`, and generates those that the file
+/// lacks.
 pub fn keep_secrets(environment: &Environment, state_dir: &Path) -> Result<KeptSecrets, SecretsError> {
     let file = secrets_file(state_dir);
     let failed = |error| SecretsError::File(file.clone(), error);
@@ -95,7 +95,7 @@ pub fn keep_secrets(environment: &Environment, state_dir: &Path) -> Result<KeptS
     Ok(KeptSecrets { file, variables, made })
 }
 
-/// `NAME=VALUE` lines; comments, empty lines and a leading `export` are skipped.
+/// Reads `NAME=VALUE` lines; skips comments, empty lines and a leading `export`.
 fn read(file: &Path) -> io::Result<Vec<(String, String)>> {
     let bytes = match regular_file::read(file, BYTES_MAX) {
         Ok(bytes) => bytes,
@@ -103,7 +103,7 @@ fn read(file: &Path) -> io::Result<Vec<(String, String)>> {
         Err(error) => return Err(error),
     };
     let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))?;
-    // Whoever copied the file may have opened it to others.
+    // A copied file may be readable by others.
     fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     Ok(lines
@@ -113,7 +113,7 @@ fn read(file: &Path) -> io::Result<Vec<(String, String)>> {
         .collect())
 }
 
-/// Writes all of `secrets`, owner-only and whole or not at all.
+/// Writes all of `secrets`, readable only by the owner, atomically.
 fn write(file: &Path, secrets: &[(String, String)]) -> io::Result<()> {
     let mut fresh = file.as_os_str().to_owned();
     fresh.push(format!(".{}.new", std::process::id()));
@@ -135,7 +135,7 @@ fn random() -> io::Result<String> {
     Ok(BASE64_STANDARD.encode(bytes))
 }
 
-/// The file holds two lines.
+/// The size limit of the file, which holds two lines.
 const BYTES_MAX: u64 = 1 << 20;
 const API_KEY: &str = "LLMGW_API_KEY";
 const ENCRYPTION_KEY: &str = "LLMGW_CREDENTIAL_ENCRYPTION_KEY";

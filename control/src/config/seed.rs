@@ -1,4 +1,5 @@
-//! The seed: a file copied once to the configuration's place while that is empty, and never again (CFG-1).
+//! The seed: a file that is copied once to the configuration's path while no file exists there, and never again
+//! (CFG-1).
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -8,23 +9,23 @@ use std::path::{Path, PathBuf};
 use super::file::FILE_BYTES_MAX;
 use crate::regular_file;
 
-/// A copy that is still to be made.
+/// A copy that has not been made yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
     /// The file that `LLMGW_CONFIG_SEED` names.
     pub from: PathBuf,
-    /// The configuration's place.
+    /// The path of the configuration file.
     pub to: PathBuf,
 }
 
 impl Seed {
-    /// Makes the copy, whole or not at all. A file that has appeared there meanwhile stays as it is.
+    /// Makes the copy atomically. Keeps a file that has been created there in the meantime.
     pub fn plant(&self) -> io::Result<()> {
         write_new(&self.to, &regular_file::read(&self.from, FILE_BYTES_MAX)?)
     }
 }
 
-/// Writes a file that is not there yet, owner-only and whole or not at all; one that is there stays.
+/// Writes a file that does not exist yet, readable only by the owner, atomically. Keeps an existing file.
 pub fn write_new(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder =
         file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));

@@ -1,4 +1,4 @@
-//! How the process serves and what it logs: each setting from the environment, the file or its default.
+//! Server and log settings, each from the environment, the file or its default.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -147,7 +147,7 @@ pub(super) fn logging(layers: &mut Layers<'_>, raw: &raw::Server, warnings: &mut
             _ => EndUsers::Hashed,
         },
     };
-    // The variable has its warning from the table.
+    // The table of variables already produces the warning for the variable.
     let bodies = layers.flag("LLMGW_LOG_REQUEST_BODIES", raw.log_request_bodies);
     if bodies && environment.flag("LLMGW_LOG_REQUEST_BODIES").is_none() {
         warnings.push("server.log_request_bodies is true, but this release does not act on it".to_owned());

@@ -1,4 +1,4 @@
-//! `config show`: the effective values, each with the layer that it came from, secrets as dots.
+//! `config show`: the effective values, each with the layer that it came from; secrets are masked.
 
 use std::fmt::{self, Write as _};
 
@@ -7,7 +7,7 @@ use shared::policy::{CircuitPolicy, RetryPolicy};
 use super::layer::SettingSource;
 use super::model::{Config, Provider};
 
-/// The whole effective configuration as text for people.
+/// Returns the whole effective configuration as readable text.
 pub fn show(config: &Config) -> String {
     let mut text = String::new();
     // Writing into a string cannot fail.
@@ -94,7 +94,7 @@ fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
     writeln!(out, "    models: {}", models.join(", "))
 }
 
-/// Text that stays on its line, whatever it holds.
+/// Replaces control characters, so that the text stays on one line.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! The whole file: names resolved, references followed, everything that dangles told.
+//! Validates the whole file: resolves names, follows references, and reports dangling ones.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::raw;
 use super::schema::did_you_mean;
 use super::yaml::{YamlPath, YamlStep};
 
-/// Providers and endpoints of the file.
+/// Returns the providers and endpoints of the file.
 pub(super) fn routing(
     file: &raw::File,
     environment: &Environment,
@@ -36,7 +36,7 @@ pub(super) fn routing(
     Routing { providers: providers.into_iter().map(Arc::new).collect(), endpoints }
 }
 
-/// `endpoints`, or the deprecated `categories` where that is absent (SEL-4).
+/// Reads `endpoints`, or the deprecated `categories` if that is absent (SEL-4).
 fn endpoints(file: &raw::File, notes: &mut Notes, warnings: &mut Vec<String>) -> Vec<Endpoint> {
     let (section, map) = match (&file.endpoints, &file.categories) {
         (Some(endpoints), None) => ("endpoints", endpoints),
@@ -104,7 +104,7 @@ fn member(file: &raw::File, path: &[YamlStep], raw: &raw::Member, notes: &mut No
     })
 }
 
-/// A model that an endpoint names is known on its provider, even when the provider does not list it (SEL-4).
+/// Adds each model that an endpoint names to its provider, even if the provider does not list it (SEL-4).
 fn learn_models(providers: &mut [Provider], endpoints: &[Endpoint]) {
     let mut wanted: BTreeMap<&ProviderId, Vec<&ModelId>> = BTreeMap::new();
     for member in endpoints.iter().flat_map(|endpoint| &endpoint.failover) {
@@ -121,7 +121,7 @@ fn learn_models(providers: &mut [Provider], endpoints: &[Endpoint]) {
     }
 }
 
-/// Retry and circuit settings of the file; an override inherits field by field (FAIL-5).
+/// Reads the retry and circuit settings of the file; an override inherits field by field (FAIL-5).
 pub(super) fn policies(file: &raw::File, notes: &mut Notes, warnings: &mut Vec<String>) -> Policies {
     let built_in = (RetryPolicy::default(), CircuitPolicy::default());
     let (retry, circuit) = merge(built_in, &file.policies.defaults);

@@ -19,7 +19,7 @@ use crate::model_facts::Facts;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PriceList {
-    /// The day on which it was true, as `2026-11-04`.
+    /// The date of its prices, as `2026-11-04`.
     pub(crate) as_of: String,
     /// The packages it was generated from; for readers of the file only.
     #[serde(default, rename = "sources")]

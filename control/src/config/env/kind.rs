@@ -1,6 +1,6 @@
-//! What an environment variable may hold.
+//! The kinds of values that environment variables hold.
 
-/// What a variable may hold.
+/// The kind of value that a variable holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum VariableKind {
     Text,
@@ -10,7 +10,7 @@ pub(super) enum VariableKind {
     /// Base64 of exactly 32 bytes.
     Key,
     Flag,
-    /// A whole number, with both bounds allowed.
+    /// A whole number between two inclusive bounds.
     Count(u64, u64),
     Choice(&'static [&'static str]),
     Address,
@@ -26,7 +26,7 @@ impl VariableKind {
         matches!(self, Self::Secret | Self::Secrets | Self::Key)
     }
 
-    /// In words.
+    /// Describes the accepted values.
     pub(super) fn holds(self) -> String {
         match self {
             Self::Text => "text".to_owned(),

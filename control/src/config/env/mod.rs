@@ -1,7 +1,7 @@
 //! The only reader of the environment.
 //!
-//! Every `LLMGW_*` variable that is set is parsed strictly, also those that this start does not need; a message
-//! never quotes the value of one. An empty value counts as unset.
+//! Every `LLMGW_*` variable that is set is parsed strictly, even if this run does not use it; a message never quotes a
+//! value. An empty value counts as unset.
 
 mod kind;
 mod parse;
@@ -28,19 +28,19 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The environment of this process.
+    /// Reads the environment of this process.
     pub fn of_process() -> Self {
         Self::read(std::env::vars_os())
     }
 
-    /// The environment of this process, and `others` where it has nothing of the name.
+    /// Reads the environment of this process, with `others` for variables that it does not set.
     pub fn of_process_with(others: impl IntoIterator<Item = (String, String)>) -> Self {
         let others = others.into_iter().map(|(name, value)| (name.into(), value.into()));
         let own = std::env::vars_os().filter(|(_, value)| !value.is_empty());
         Self::read(others.chain(own))
     }
 
-    /// Parses `variables`; of two with one name the later holds.
+    /// Parses `variables`; if a name occurs twice, the later value applies.
     pub fn read(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let mut environment =
             Self { values: HashMap::new(), texts: HashMap::new(), warnings: Vec::new(), faults: Vec::new() };
@@ -90,7 +90,7 @@ impl Environment {
         }
     }
 
-    /// What deserves a word at start-up, though it keeps nobody from starting.
+    /// Returns the warnings to log at start-up; none of them prevents it.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -100,17 +100,17 @@ impl Environment {
         self.flag(CORE_DUMPS).unwrap_or(false)
     }
 
-    /// Whether a seed is named, so that the configuration's place is not to be filled otherwise.
+    /// True if a seed is configured, so that no other initial configuration file must be created.
     pub fn names_seed(&self) -> bool {
         self.path("LLMGW_CONFIG_SEED").is_some()
     }
 
-    /// Variables whose values cannot be.
+    /// Returns the faults of variables with invalid values.
     pub(super) fn faults(&self) -> &[ConfigFault] {
         &self.faults
     }
 
-    /// Any variable's text, for `${ENV:NAME}` and for `HOME`.
+    /// Returns the text of any variable, for `${ENV:NAME}` and for `HOME`.
     pub(super) fn text_of(&self, name: &str) -> Option<&Secret<String>> {
         self.texts.get(name)
     }
@@ -173,7 +173,7 @@ impl fmt::Debug for Environment {
 
 const PREFIX: &str = "LLMGW_";
 pub(super) const CORE_DUMPS: &str = "LLMGW_CORE_DUMPS";
-/// Read by earlier releases; a start warns while one of them is set (CFG-7).
+/// Variables of earlier releases; a warning is logged at start-up while one of them is set (CFG-7).
 const RETIRED: &[&str] = &["LLMGW_EXTENSION_URL", "LLMGW_EXTENSION_SECRET"];
 
 #[cfg(test)]

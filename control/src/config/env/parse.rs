@@ -1,4 +1,4 @@
-//! Strict parsing of one variable's text. A message says what was expected and never what was found.
+//! Strict parsing of one variable's text. A message names what was expected and never the value found.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -23,7 +23,7 @@ pub(in crate::config) enum VariableValue {
     Header(HeaderName),
 }
 
-/// Parses `text` as `kind` wants it.
+/// Parses `text` as a value of `kind`.
 pub(super) fn value(kind: VariableKind, text: &str) -> Result<VariableValue, String> {
     match kind {
         VariableKind::Text => Ok(VariableValue::Text(text.to_owned())),
@@ -58,8 +58,8 @@ pub(super) fn value(kind: VariableKind, text: &str) -> Result<VariableValue, Str
     }
 }
 
-/// A secret travels in headers and key files, so white space around it is a slip and anything that no header
-/// can carry could never be presented.
+/// Parses a secret. Secrets are sent in headers and key files: surrounding white space is stripped as a mistake, and
+/// characters that no header can carry are rejected.
 fn secret(text: &str) -> Result<Secret<String>, String> {
     let text = text.trim();
     if text.is_empty() {
@@ -122,7 +122,8 @@ pub(in crate::config) fn origin(text: &str) -> Result<String, String> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
-/// A URL whose answer can be trusted: TLS, or a server on this machine. Credentials in it would be logged.
+/// Parses a URL whose response can be trusted: TLS, or a server on this machine. Rejects credentials in it, because
+/// they would be logged.
 fn url(text: &str) -> Result<String, String> {
     let wrong = || {
         "must be an https URL without a user name, such as https://prices.example.com/prices.json; http is for \

@@ -1,4 +1,5 @@
-//! Every variable that llmgw reads, one row each. The list in `docs/configuration.md` and `config show` follow this table.
+//! The table of all environment variables, one row each. The list in `docs/configuration.md` and `config show` follow
+//! this table.
 
 use super::kind::VariableKind::{
     self, Address, Blocks, Choice, Count, Flag, Header, Key, Origin, Path, Secret, Secrets, Text, Url,
@@ -9,23 +10,24 @@ use super::kind::VariableKind::{
 pub struct Variable {
     /// Its name.
     pub name: &'static str,
-    /// One line for people.
+    /// A one-line description.
     pub doc: &'static str,
-    /// What it may hold.
+    /// The kind of its value.
     pub(super) kind: VariableKind,
-    /// What holds when it is unset, in words.
+    /// A description of the default.
     pub default: &'static str,
-    /// False: it is checked, but this release does not act on it, and a start that sets it warns.
+    /// False if this release validates the variable but has no effect for it; a warning is logged at start-up while it
+    /// is set.
     pub acted_on: bool,
 }
 
 impl Variable {
-    /// Whether its value must not be shown.
+    /// True if its value must not be shown.
     pub fn secret(&self) -> bool {
         self.kind.is_secret()
     }
 
-    /// What it may hold, in words.
+    /// Describes the accepted values.
     pub fn holds(&self) -> String {
         self.kind.holds()
     }

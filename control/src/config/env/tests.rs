@@ -1,4 +1,4 @@
-//! Every kind of variable, right and wrong; names that are unknown; secrets that must not be seen.
+//! Every kind of variable with valid and invalid values, unknown names, and secrets that must not be shown.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;

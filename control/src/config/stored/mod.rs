@@ -1,5 +1,5 @@
-//! Provider instances that stand in the database and not in the file, read by the very rules of the file; and a
-//! provider instance as people are shown it, wherever it stands.
+//! Parses provider instances of the database by the same rules as the file; and the API view of a provider instance
+//! from either.
 
 use std::fmt;
 use std::path::Path;
@@ -27,18 +27,18 @@ impl fmt::Debug for WrittenProvider {
 }
 
 impl WrittenProvider {
-    /// Changes what `patch` names: null takes away, maps are merged, all else is replaced (RFC 7396).
+    /// Applies `patch`: null removes a field, maps are merged, all other values are replaced (RFC 7396).
     pub(crate) fn merge(&mut self, patch: Self) {
         merge(&mut self.0, patch.0);
     }
 
-    /// Headers whose value is what an answer showed in place of one.
+    /// Returns the headers whose value is the mask that responses show in place of a secret.
     fn masked_headers(&self) -> impl Iterator<Item = &str> {
         let headers = self.0.get("headers").and_then(Value::as_object).into_iter().flatten();
         headers.filter(|(_, value)| *value == DOTS).map(|(name, _)| name.as_str())
     }
 
-    /// Without what is null: a field that is left out.
+    /// Removes null fields, which count as left out.
     pub(crate) fn without_nulls(mut self) -> Self {
         self.0.retain(|_, value| !value.is_null());
         self
@@ -59,15 +59,15 @@ fn merge(target: &mut Map<String, Value>, patch: Map<String, Value>) {
     }
 }
 
-/// What is wrong with one field of what was written.
+/// A fault in one field of the written settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldFault {
-    /// As `models[1].prices.input`; empty for the whole.
+    /// The path, as `models[1].prices.input`; empty for the whole.
     pub(crate) field: String,
     pub(crate) message: String,
 }
 
-/// The instance called `id` that `written` describes, or everything that is wrong with it.
+/// Parses the instance called `id` from `written`, or returns all its faults.
 pub(crate) fn provider_of(
     id: &str,
     written: &WrittenProvider,
@@ -87,7 +87,7 @@ pub(crate) fn provider_of(
         notes.add(&place, "does not fit the schema of a provider");
         raw::Provider::default()
     });
-    // Warnings are for what the file forgives; here it is a fault.
+    // Discarded: warnings concern what the file tolerates, which is a fault here.
     let mut warnings = Vec::new();
     let reader = ProviderReader {
         id,
@@ -113,7 +113,7 @@ pub(crate) fn provider_of(
     }
 }
 
-/// The settings in force of an instance, without its secrets.
+/// Returns the effective settings of an instance, without its secrets.
 pub(crate) fn shown_provider(provider: &Provider) -> Map<String, Value> {
     let mut shown = Map::new();
     let mut put = |name: &str, value: Value| shown.insert(name.to_owned(), value);
@@ -183,7 +183,7 @@ fn echo(echo: &EchoOptions) -> Value {
     })
 }
 
-/// What is shown in place of a secret.
+/// The mask shown in place of a secret.
 pub(crate) const DOTS: &str = "••••";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Instances of the database are read as those of the file, and shown as they can be written.
+//! Instances of the database are read by the rules of the file, and shown in the form in which they can be written.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Each kind of mistake: where it is said to be, what is said, what is suggested.
+//! Each kind of mistake: the reported position, message and suggestion.
 
 use super::*;
 
@@ -97,7 +97,7 @@ fn an_unreadable_or_binary_file_is_a_fault() {
     assert!(place.faults(&[])[0].contains("cannot be read"), "{:?}", place.faults(&[]));
 }
 
-/// A name, a file, and what its only fault says.
+/// A name, a file, and the message of its only fault.
 const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "misspelt key",

@@ -1,4 +1,4 @@
-//! Defaults, file, environment: which wins, and that each value knows where it comes from.
+//! Defaults, file, environment: their precedence, and the recorded source of each value.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a good file means.
+//! The meaning of a valid file.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The configuration as a whole: faults with their places, layers, what a good file means.
+//! The configuration as a whole: faults with their positions, layers, and the meaning of a valid file.
 
 mod faults;
 mod layers;
@@ -51,7 +51,7 @@ impl Place {
         }
     }
 
-    /// Every fault as `line:column: rest`, without the file's name.
+    /// Returns every fault as `line:column: rest`, without the file's name.
     fn faults(&self, further: &[(&str, &str)]) -> Vec<String> {
         let Err(error) = self.load(further) else { return Vec::new() };
         let prefix = format!("{}:", self.file().display());

@@ -1,5 +1,5 @@
-//! A path in the tree back to its line and column: parses again and fails on purpose at the wanted node, because
-//! the parser tells positions only with errors.
+//! Maps a path in the tree back to its line and column: parses again and fails on purpose at the wanted node, because
+//! the parser reports positions only with errors.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 
 use super::{Position, YamlSpot, YamlStep};
 
-/// Where `path` leads in `text`, or the nearest node above it that exists.
+/// Returns the position of `path` in `text`, or of its nearest existing ancestor.
 pub(crate) fn locate(text: &str, path: &[YamlStep], spot: YamlSpot) -> Position {
     for length in (0..=path.len()).rev() {
         let Some(path) = path.get(..length) else { continue };
@@ -24,7 +24,7 @@ pub(crate) fn locate(text: &str, path: &[YamlStep], spot: YamlSpot) -> Position 
     Position { line: 1, column: 1 }
 }
 
-/// Walks down `path` and fails at its end, so that the parser says where that is.
+/// Descends along `path` and fails at its end, so that the parser reports the position.
 struct Seek<'a> {
     path: &'a [YamlStep],
     spot: YamlSpot,
@@ -43,7 +43,7 @@ impl<'de> DeserializeSeed<'de> for Seek<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         if self.path.is_empty() {
-            // A visitor that takes nothing: the error of its first call gets the position of this node.
+            // A visitor that accepts nothing: the error of its first call gets the position of this node.
             return deserializer.deserialize_any(Stop(&self));
         }
         deserializer.deserialize_any(self)
@@ -97,7 +97,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
     }
 }
 
-/// Says whether a key is the wanted one, or fails there.
+/// Compares a key with the wanted one, or fails there.
 struct SeekKey<'a, 'b> {
     wanted: &'a str,
     stop: bool,
@@ -127,7 +127,7 @@ impl Visitor<'_> for SeekKey<'_, '_> {
     }
 }
 
-/// Refuses whatever node it meets.
+/// Rejects any node.
 struct Stop<'a, 'b>(&'a Seek<'b>);
 
 impl<'de> Visitor<'de> for Stop<'_, '_> {

@@ -1,8 +1,8 @@
-//! YAML text to a tree, and a path in the tree back to its line and column.
+//! Parses YAML text into a tree, and maps a path in the tree back to its line and column.
 //!
-//! The parser keeps the last of two equal keys without a word, so repeats are collected here; and it reports
-//! positions only with errors, so a spot is found by parsing again and failing there on purpose. The tree is
-//! bounded whatever aliases do (P21).
+//! The parser silently keeps the last of two equal keys, so repeats are collected here. It reports positions only with
+//! errors, so a position is found by parsing again and failing there on purpose. The tree is bounded regardless of
+//! aliases (P21).
 
 mod locate;
 
@@ -21,10 +21,10 @@ pub(crate) enum YamlStep {
     Item(usize),
 }
 
-/// Where a node is, from the document down.
+/// The path of a node, from the document down.
 pub(crate) type YamlPath = Vec<YamlStep>;
 
-/// `path` as people write it: `endpoints.fast.failover[2].model`.
+/// Formats `path` in the usual notation: `endpoints.fast.failover[2].model`.
 pub(crate) fn path_text(path: &[YamlStep]) -> String {
     let mut text = String::new();
     for step in path {
@@ -44,7 +44,7 @@ pub(crate) struct Position {
     pub(crate) column: usize,
 }
 
-/// What is looked for at the end of a path.
+/// The spot to locate at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum YamlSpot {
     /// The key, or the item itself.
@@ -61,7 +61,7 @@ pub(crate) struct Document {
     pub(crate) repeats: Vec<YamlPath>,
 }
 
-/// Text that is not YAML, or not such as we take.
+/// Text that is not valid YAML, or uses features that the gateway does not accept.
 #[derive(Debug)]
 pub(crate) struct BrokenYaml {
     pub(crate) position: Position,
@@ -96,8 +96,8 @@ fn broken(error: &serde_yaml::Error) -> BrokenYaml {
     BrokenYaml { position, message: format!("cannot be read as YAML: {cause}") }
 }
 
-/// The first line whose flow brackets nest deeper than any configuration does. The scanner behind the parser
-/// takes time with the square of that depth, so such text must not reach it.
+/// Returns the first line whose flow brackets nest deeper than in any real configuration. The parser's scanner takes
+/// time quadratic in that depth, so such text must not reach it.
 fn too_deep(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (number, line) in text.lines().enumerate() {
@@ -123,7 +123,7 @@ struct YamlState {
     bytes: usize,
 }
 
-/// Reads one node and all below it.
+/// Deserializes one node and its descendants.
 struct Node<'a> {
     state: &'a RefCell<YamlState>,
 }
@@ -231,7 +231,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
-/// A key: any scalar, as the text that stands there.
+/// A key: any scalar, as its text.
 struct YamlKey(String);
 
 impl<'de> serde::Deserialize<'de> for YamlKey {
@@ -256,7 +256,7 @@ const PATH_CHARS_MAX: usize = 200;
 const DEPTH_MAX: usize = 32;
 const BRACKETS_MAX: usize = 256;
 const NODES_MAX: usize = 200_000;
-/// What begins or ends a value; the parser takes about 150 bytes for each, so a text has a bound of these too.
+/// Characters that start or end a value. The parser needs about 150 bytes for each, so their number is bounded too.
 const STRUCTURE: &[u8] = b",[{:-?\n";
 const STRUCTURE_MAX: usize = 2_000_000;
 const EXPANDED_BYTES_MAX: usize = 16 << 20;
