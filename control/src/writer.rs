@@ -42,7 +42,7 @@ pub(crate) struct WriterDesk {
 enum WriterJob {
     /// Store queued usage now, then reply.
     Flush(oneshot::Sender<()>),
-    /// Change the state.
+    /// Execute an order that changes the state.
     Write(Box<dyn Order>),
     /// Publish the changed configuration file, and report when it is in force.
     File(Box<Routing>, ReloadReport),

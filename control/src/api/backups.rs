@@ -64,8 +64,7 @@ impl Backups {
     }
 
     /// Starts a thread that verifies the archives that have changed since their last check. Returns a receiver that
-    /// fires when it ends, or `None` if a check is already running or
-    /// the thread cannot be started.
+    /// fires when it ends, or `None` if a check is already running or the thread cannot be started.
     fn check(&self) -> Option<oneshot::Receiver<()>> {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = !std::mem::replace(&mut now.is_checking, true);

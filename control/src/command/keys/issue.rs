@@ -33,7 +33,7 @@ pub(crate) struct IssueKey {
     pub(crate) limits: Vec<KeyLimit>,
 }
 
-/// A new key, the only value that contains it in plain text.
+/// A new key with its plain text, which is never stored unsealed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Issued {
     #[serde(flatten)]
