@@ -1,5 +1,5 @@
-//! The counts of one exchange: token classes and the units that are not tokens. All classes are disjoint: a token
-//! is counted in exactly one of them (ADM-6).
+//! The counts of one exchange: token classes and units other than tokens. All classes are disjoint: each token is
+//! counted in exactly one of them (ADM-6).
 
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +64,7 @@ impl Class {
         Self::ToolCalls,
     ];
 
-    /// The name of its count in records, reports and exports.
+    /// Returns the name of the count in records, reports and exports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Input => "input",
@@ -86,7 +86,7 @@ impl Class {
         }
     }
 
-    /// The name of the column of its sums, and of its column in exports.
+    /// Returns the name of the column of the class's sums in the database and in exports.
     pub const fn column(self) -> &'static str {
         match self {
             Self::Input => "input_tokens",
@@ -108,7 +108,7 @@ impl Class {
         }
     }
 
-    /// True for input tokens of every kind.
+    /// Returns true for input tokens of every kind.
     pub fn is_input(self) -> bool {
         matches!(
             self,
@@ -126,7 +126,7 @@ impl Class {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TokenCounts {
-    /// Input that no cache served; text, and everything that the vendor bills like text.
+    /// Input that was not read from a cache; text, and everything that the vendor bills like text.
     pub input: u64,
     /// Input read from the provider's cache.
     #[serde(skip_serializing_if = "is_zero")]
@@ -148,10 +148,10 @@ pub struct TokenCounts {
     /// Audio output.
     #[serde(skip_serializing_if = "is_zero")]
     pub audio_output: u64,
-    /// Image input, where the vendor bills it apart from text.
+    /// Image input, if the vendor bills it separately from text.
     #[serde(skip_serializing_if = "is_zero")]
     pub image_input: u64,
-    /// Generated images, where the vendor counts them in tokens.
+    /// Generated images, if the vendor counts them in tokens.
     #[serde(skip_serializing_if = "is_zero")]
     pub image_output: u64,
 }
@@ -173,7 +173,7 @@ impl TokenCounts {
         image_output: 0,
     };
 
-    /// The counts in the order of [`Class::ALL`].
+    /// Returns the counts in the order of [`Class::ALL`].
     pub fn list(&self) -> [u64; Self::COUNT] {
         let Self {
             input,
@@ -201,7 +201,7 @@ impl TokenCounts {
         ]
     }
 
-    /// The counts that [`list`](Self::list) returned.
+    /// Builds the counts from the result of [`list`](Self::list).
     pub fn of_list(list: [u64; Self::COUNT]) -> Self {
         let [
             input,
@@ -229,7 +229,7 @@ impl TokenCounts {
         }
     }
 
-    /// The sums of both, class by class.
+    /// Returns the class-by-class sum of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -246,18 +246,18 @@ impl TokenCounts {
         }
     }
 
-    /// The sum of all classes.
+    /// Returns the sum of all classes.
     pub fn total(&self) -> u64 {
         self.list().into_iter().fold(0, u64::saturating_add)
     }
 
-    /// The sum of the input classes.
+    /// Returns the sum of the input classes.
     pub fn input_total(&self) -> u64 {
         let classes = Class::ALL.into_iter().zip(self.list());
         classes.filter(|(class, _)| class.is_input()).fold(0, |sum, (_, count)| sum.saturating_add(count))
     }
 
-    /// The sum of the output classes, reasoning included.
+    /// Returns the sum of the output classes, including reasoning.
     pub fn output_total(&self) -> u64 {
         let Self { output, reasoning, audio_output, image_output, .. } = *self;
         [output, reasoning, audio_output, image_output].into_iter().fold(0, u64::saturating_add)
@@ -269,23 +269,23 @@ pub fn counted(tokens: &TokenCounts, units: &Units) -> impl Iterator<Item = (Cla
     Class::ALL.into_iter().zip(tokens.list().into_iter().chain(units.list()))
 }
 
-/// Counts of what vendors bill by that is not tokens.
+/// Counts of billed units other than tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Units {
-    /// Characters of text to be spoken.
+    /// Characters of text to synthesize.
     #[serde(skip_serializing_if = "is_zero")]
     pub characters: u64,
-    /// Audio that was transcribed or made, in milliseconds.
+    /// Transcribed or generated audio, in milliseconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub audio_ms: u64,
-    /// Video that was made, in milliseconds.
+    /// Generated video, in milliseconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub video_ms: u64,
-    /// Pictures that were made.
+    /// Generated images.
     #[serde(skip_serializing_if = "is_zero")]
     pub images: u64,
-    /// Searches that the vendor made for the answer: web search, grounding.
+    /// Searches that the vendor ran for the answer: web search, grounding.
     #[serde(skip_serializing_if = "is_zero")]
     pub searches: u64,
     /// Calls of the vendor's other billed tools: file search, code execution.
@@ -296,23 +296,23 @@ pub struct Units {
 impl Units {
     /// The number of classes.
     pub const COUNT: usize = 6;
-    /// Nothing.
+    /// No units.
     pub const ZERO: Self =
         Self { characters: 0, audio_ms: 0, video_ms: 0, images: 0, searches: 0, tool_calls: 0 };
 
-    /// The counts in the order of [`Class::ALL`].
+    /// Returns the counts in the order of [`Class::ALL`].
     pub fn list(&self) -> [u64; Self::COUNT] {
         let Self { characters, audio_ms, video_ms, images, searches, tool_calls } = *self;
         [characters, audio_ms, video_ms, images, searches, tool_calls]
     }
 
-    /// The counts that [`list`](Self::list) returned.
+    /// Builds the counts from the result of [`list`](Self::list).
     pub fn of_list(list: [u64; Self::COUNT]) -> Self {
         let [characters, audio_ms, video_ms, images, searches, tool_calls] = list;
         Self { characters, audio_ms, video_ms, images, searches, tool_calls }
     }
 
-    /// The sums of both, class by class.
+    /// Returns the class-by-class sum of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -325,12 +325,13 @@ impl Units {
         }
     }
 
-    /// True if nothing was counted.
+    /// Returns true if all counts are zero.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The units that stand for tokens where a vendor bills an operation by them: sound, pictures and video.
+    /// Returns the units that replace tokens where a vendor bills an operation by them: audio, images, video and
+    /// characters.
     pub fn media(&self) -> Self {
         Self { searches: 0, tool_calls: 0, ..*self }
     }

@@ -1,4 +1,4 @@
-//! The one record of a finished exchange, and the door through which it leaves the data plane.
+//! Usage events, the records of finished exchanges, and the interface through which they leave the data plane.
 
 mod counts;
 
@@ -12,64 +12,64 @@ use crate::operation::Operation;
 
 pub use self::counts::{Class, TokenCounts, Units, counted};
 
-/// What one exchange used, and how it went. Made exactly once an exchange that reached routing, whether it
-/// succeeded, failed or was cancelled.
+/// The consumption and the result of one exchange. Exactly one is recorded per exchange that reached routing, whether
+/// it succeeded, failed or was cancelled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UsageEvent {
-    /// The id in `X-Request-Id`.
+    /// The request ID, as in `X-Request-Id`.
     pub request_id: Box<str>,
-    /// When the request's head had arrived, in milliseconds since the Unix epoch.
+    /// The arrival time of the request head, in milliseconds since the Unix epoch.
     pub started_at_ms: u64,
-    /// From then to the end, in microseconds.
+    /// The time from `started_at_ms` to the end, in microseconds.
     pub duration_us: u64,
-    /// What was asked for.
+    /// The requested operation.
     pub operation: Operation,
-    /// Whose key.
+    /// The caller's key.
     pub key: KeyId,
-    /// Whose budget.
+    /// The project that pays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<ProjectId>,
-    /// On whose behalf.
+    /// The human that the key acts as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<PrincipalId>,
     /// The `model` that the client sent, cut to 256 bytes.
     pub selector: Box<str>,
-    /// The endpoint that it named, if it named one.
+    /// The endpoint that the selector names, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<EndpointName>,
-    /// Who served, or was tried last.
+    /// The provider instance that served the request, or was tried last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<ProviderId>,
-    /// With which model.
+    /// The model of that provider instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelId>,
-    /// Whether the client asked for a stream.
+    /// True if the client requested a stream.
     pub stream: bool,
-    /// The status that the client got; 499 when it left before one was sent.
+    /// The status sent to the client; 499 if the client left before one was sent.
     pub status: u16,
-    /// How it ended.
+    /// The result of the exchange.
     pub outcome: Outcome,
-    /// Why it failed, if it did.
+    /// The reason for a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorKind>,
-    /// The tokens that the served attempt used.
+    /// The tokens used by the attempt that served the request.
     pub tokens: TokenCounts,
-    /// Consumption of the served attempt that is not tokens.
+    /// Units other than tokens used by the attempt that served the request.
     #[serde(default)]
     pub units: Units,
-    /// Source of `tokens`.
+    /// The source of `tokens`.
     pub provenance: Provenance,
-    /// The service tier that the answer names, normalized: absent for a vendor's standard tier. Several terms are
-    /// joined by `+`, as in `fast+geo:us`.
+    /// The service tier in the answer, normalized; absent for a vendor's standard tier. Several terms are joined by
+    /// `+`, as in `fast+geo:us`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<Box<str>>,
-    /// The sort of picture or video that was made: `size` or `quality/size`.
+    /// The quality and size of the generated images or video: `size` or `quality/size`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub picture: Option<Box<str>>,
-    /// The cost that the vendor itself reported, in nano-dollars.
+    /// The cost that the vendor reported, in nano-dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor_cost_nano_usd: Option<u64>,
-    /// The vendor's own id of the request, at most 128 bytes.
+    /// The vendor's ID of the request, at most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream_id: Option<Box<str>>,
     /// The caller's tags as `name=value`, sorted by name and joined by commas.
@@ -78,36 +78,36 @@ pub struct UsageEvent {
     /// The end user that the request names, as configured: hashed or plain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_user: Option<Box<str>>,
-    /// The cost of `tokens` and `units` in nano-dollars; absent where it is unknown (ADM-6). The cost of failed attempts
-    /// stands on their steps.
+    /// The cost of `tokens` and `units` in nano-dollars; absent if unknown (ADM-6). The trace steps contain the cost
+    /// of failed attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_nano_usd: Option<u64>,
-    /// The label of the prices that made the cost; none where none were needed or known.
+    /// The label of the prices that determined the cost; absent if none were needed or known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Arc<str>>,
-    /// The amount for quotas of cost while the cost is unknown: the larger of the reservation and of the part that has
-    /// a price.
+    /// The amount that counts for cost quotas while the cost is unknown: the larger of the reservation and of the
+    /// part of the cost that has prices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_nano_usd: Option<u64>,
-    /// From the request's head to the upstream's head, in microseconds.
+    /// The time from the request head to the upstream's response head, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_us: Option<u64>,
-    /// From the request's head to the first content, in microseconds.
+    /// The time from the request head to the first content, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_content_us: Option<u64>,
     /// The route trace: every target considered, in order (FAIL-8).
     pub trace: Vec<TraceStep>,
 }
 
-/// How the end users whom requests name are recorded.
+/// The way in which the end users of requests are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EndUsers {
-    /// By a pseudonym that the secret of the gateway makes of the name.
+    /// As a pseudonym derived from the name with the gateway's secret.
     #[default]
     Hashed,
-    /// By the name.
+    /// As the plain name.
     Plain,
-    /// Not at all.
+    /// Not recorded.
     Off,
 }
 
@@ -115,7 +115,7 @@ pub enum EndUsers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The client has the whole answer.
+    /// The client received the whole answer.
     Completed,
     /// No target answered, or the answer was an error.
     Failed,
@@ -123,12 +123,12 @@ pub enum Outcome {
     Cancelled,
     /// The upstream broke off after output had started.
     Cut,
-    /// The gateway ended before the exchange did; what it had reserved counts as used.
+    /// The process ended before the exchange did; its reservation counts as used.
     Interrupted,
 }
 
 impl Outcome {
-    /// The name in logs and records.
+    /// Returns the name for logs and records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -140,24 +140,24 @@ impl Outcome {
     }
 }
 
-/// Where token counts come from.
+/// The source of token counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Provenance {
-    /// The upstream said so.
+    /// The upstream reported them.
     Reported,
-    /// The gateway counted what passed.
+    /// The gateway counted the relayed data.
     Measured,
-    /// The gateway estimated.
+    /// The gateway estimated them.
     Estimated,
-    /// Nothing was used: no target began to answer.
+    /// Nothing was used: no target started to answer.
     None,
 }
 
 impl Provenance {
     const ALL: [Self; 4] = [Self::Reported, Self::Measured, Self::Estimated, Self::None];
 
-    /// The name in records.
+    /// Returns the name for records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reported => "reported",
@@ -167,31 +167,31 @@ impl Provenance {
         }
     }
 
-    /// The provenance with this [`name`](Self::name).
+    /// Returns the provenance with this [`name`](Self::name).
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|provenance| provenance.name() == name)
     }
 }
 
-/// One target that was considered for a request: tried, or passed over.
+/// One target that was considered for a request, whether it was tried or skipped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceStep {
-    /// The instance.
+    /// The provider instance.
     pub provider: ProviderId,
-    /// Its model.
+    /// The model.
     pub model: ModelId,
-    /// What came of it.
+    /// The result of the attempt, or the reason for skipping the target.
     pub result: StepResult,
-    /// The upstream's status, where it answered.
+    /// The upstream's status, if it responded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// From the start of the attempt to the upstream's head, in microseconds.
+    /// The time from the start of the attempt to the upstream's response head, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_us: Option<u64>,
-    /// From the start of the attempt to its end or first content, in microseconds.
+    /// The time from the start of the attempt to its end or first content, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_us: Option<u64>,
-    /// What the attempt used although its answer did not serve the request.
+    /// The consumption of the attempt, if its answer did not serve the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Box<Lost>>,
 }
@@ -199,65 +199,65 @@ pub struct TraceStep {
 /// The consumption of an attempt whose answer did not serve the request, as its upstream reported it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lost {
-    /// Its tokens.
+    /// The tokens used.
     pub tokens: TokenCounts,
-    /// Its consumption that is not tokens.
+    /// The units other than tokens.
     #[serde(default)]
     pub units: Units,
-    /// Its cost in nano-dollars; absent where it is unknown.
+    /// The cost in nano-dollars; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_nano_usd: Option<u64>,
-    /// Its service tier, as in [`UsageEvent::tier`].
+    /// The service tier, as in [`UsageEvent::tier`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<Box<str>>,
-    /// The sort of picture or video that was made, as in [`UsageEvent::picture`].
+    /// The quality and size of the generated images or video, as in [`UsageEvent::picture`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub picture: Option<Box<str>>,
-    /// The cost that its vendor reported, in nano-dollars.
+    /// The cost that the vendor reported, in nano-dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor_cost_nano_usd: Option<u64>,
-    /// The amount for quotas of cost while the cost is unknown, as in [`UsageEvent::quota_nano_usd`].
+    /// The amount that counts for cost quotas while the cost is unknown, as in [`UsageEvent::quota_nano_usd`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_nano_usd: Option<u64>,
 }
 
-/// What came of a target in the plan.
+/// The result of a target in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepResult {
-    /// It answered.
+    /// The target answered.
     Served,
-    /// Not tried: its circuit is open.
+    /// Skipped: its circuit is open.
     CircuitOpen,
-    /// Not tried: it cannot take images (CHAT-2).
+    /// Skipped: it does not accept images (CHAT-2).
     NoVision,
-    /// Not tried: it does not speak the dialect.
+    /// Skipped: it does not support the dialect.
     NoDialect,
-    /// Not tried: the request holds what its dialect cannot say (MSG-2, CHAT-6, RESP-2).
+    /// Skipped: its dialect cannot express the request (MSG-2, CHAT-6, RESP-2).
     Unsupported,
-    /// Not tried: what the request refers to was made by another target.
+    /// Skipped: the request refers to something that another target created.
     Elsewhere,
-    /// Not tried: its connection is not ready to be used.
+    /// Skipped: the provider instance is not ready to use.
     NotReady,
-    /// Not tried: an allowlist of the key or its project does not name it (AUTH-2).
+    /// Skipped: an allowlist of the key or its project does not contain it (AUTH-2).
     NotAllowed,
-    /// Not tried: it is a human's own, and the key does not act as that human (AUTH-4).
+    /// Skipped: it is owned by a human, and the key does not act as that human (AUTH-4).
     Private,
-    /// Not tried: the caller has a hard limit on cost, and nobody knows what it costs (ADM-4, ADM-6).
+    /// Skipped: the caller has a hard limit on cost, and the target's prices are unknown (ADM-4, ADM-6).
     NoPrice,
-    /// Not tried: a limit on it, or on the caller's use of it, is used up (ADM-4).
+    /// Skipped: a limit on the target, or on the caller's use of it, is used up (ADM-4).
     OverQuota,
-    /// Connection, TLS or protocol failure.
+    /// A connection, TLS or protocol failure.
     Unreachable,
-    /// The gateway itself had no file descriptor, port or memory for a connection.
+    /// The gateway had no file descriptor, port or memory for a connection.
     NoSocket,
-    /// Refused as an address that is never dialled (LIM-5).
+    /// The address is one that is never dialled (LIM-5).
     AddressRefused,
-    /// No answer in time.
+    /// The upstream did not answer in time.
     TimedOut,
-    /// An answer that is none.
+    /// The answer is invalid.
     Invalid,
-    /// An error status.
+    /// The upstream responded with an error status.
     Status,
     /// An error event inside a 200 stream, before any content.
     StreamError,
@@ -269,28 +269,29 @@ pub enum StepResult {
     BudgetExhausted,
 }
 
-/// An exchange that is on its way and was [noted](UsageLog::note), by its place.
+/// The place of an exchange in progress that was [noted](UsageLog::note).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Note(pub u32);
 
-/// Takes usage events from one data-plane thread. An implementation makes the event durable against a kill of
-/// the process before it returns, without a lock, an fsync or waking another thread (STATE-5).
+/// Accepts usage events from one data-plane thread. An implementation makes the event durable against a kill of the
+/// process before it returns, without a lock, an fsync or waking another thread (STATE-5).
 pub trait UsageLog: Send {
-    /// Records one exchange. Called before the client gets the last byte of its answer. False if the record is not
-    /// durable: then the client must not get that byte.
+    /// Records one exchange. Called before the last byte of the answer is sent to the client. Returns false if the
+    /// record is not durable; then that byte must not be sent.
     fn append(&mut self, event: &UsageEvent) -> bool;
 
-    /// Returns true while more exchanges may begin: there is durable room for their records, and not too many wait to be
-    /// stored. Otherwise a request gets 503 rather than an unrecorded answer.
+    /// Returns true while more exchanges may begin: there is durable room for their records, and the backlog of
+    /// unstored records is within its limit. Otherwise a request gets 503 rather than an unrecorded answer.
     fn has_room(&self) -> bool;
 
-    /// Looks for room where there is none. Called about once a second.
+    /// Tries to make room if there is none. Called about once a second.
     fn tend(&mut self);
 
     /// Notes an exchange that is about to go upstream, as durably as a record: if the process ends before the note is
-    /// struck, the next one records `running` as interrupted. `None` if there is no room, or the note cannot be written.
+    /// struck, the next process records `running` as interrupted. Returns `None` if there is no room or the note
+    /// cannot be written.
     fn note(&mut self, running: &UsageEvent) -> Option<Note>;
 
-    /// The exchange has been recorded otherwise.
+    /// Removes the note of an exchange that has been recorded.
     fn strike(&mut self, note: Note);
 }
