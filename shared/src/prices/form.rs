@@ -1,5 +1,5 @@
-//! Prices as people write them, in YAML, JSON and the price list: dollars per million tokens or characters, per second,
-//! per picture and per call.
+//! The written form of prices, in YAML, JSON and the price list: dollars per million tokens or characters, per
+//! second, per image and per call.
 
 use std::fmt;
 use std::str::FromStr as _;
@@ -10,16 +10,16 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use super::{ONE, Prices, Rates, Schedule, Tier};
 use crate::usage::Class;
 
-/// A price as it is written: its name and unit.
+/// The name and unit of a written price.
 #[derive(Clone, Copy, Debug)]
 pub struct PriceField {
-    /// The class that it is the price of.
+    /// The class to which the price applies.
     pub class: Class,
     /// The name of the field.
     pub name: &'static str,
-    /// The unit and the meaning, for people.
+    /// The unit and the meaning, as help text.
     pub description: &'static str,
-    /// Femto-dollars for one counted unit in a nano-dollar of the written price.
+    /// Femto-dollars per counted unit in one nano-dollar of the written price.
     scale: u64,
 }
 
@@ -28,18 +28,18 @@ impl PriceField {
         Self { class, name, description, scale }
     }
 
-    /// Converts a written price; `None` if it is negative, no number or too high.
+    /// Converts a written price. Returns `None` if it is negative, not a number or too high.
     fn femto(&self, dollars: f64) -> Option<u64> {
         let nano = nano(dollars).filter(|_| (0.0..=self.dollars_max()).contains(&dollars))?;
         nano.checked_mul(self.scale)
     }
 
-    /// The highest price that may be written.
+    /// Returns the highest valid price.
     pub fn dollars_max(&self) -> f64 {
         if self.scale == PER_MILLION { DOLLARS_MAX } else { DOLLARS_EACH_MAX }
     }
 
-    /// The unit of the field, for error texts.
+    /// Returns the unit and bounds of the field for error texts.
     fn bounds(&self) -> String {
         match self.scale {
             PER_MILLION => format!("dollars per million, from 0 to {}", self.dollars_max()),
@@ -48,13 +48,13 @@ impl PriceField {
     }
 }
 
-/// Converts dollars per million tokens to femto-dollars for one; `None` if that is no price.
+/// Converts dollars per million tokens to femto-dollars per token. Returns `None` if the price is invalid.
 pub fn femto_a_token(dollars: f64) -> Option<u64> {
     let [input, ..] = &FIELDS;
     input.femto(dollars)
 }
 
-/// The fields of a schedule that are prices of a class.
+/// Returns the schedule's fields for the price of a class.
 pub fn fields() -> &'static [PriceField; Class::COUNT] {
     &FIELDS
 }
@@ -103,22 +103,22 @@ static FIELDS: [PriceField; Class::COUNT] = [
     PriceField::new(Class::ToolCalls, "tool_call", EACH, "A call of another billed tool of the provider."),
 ];
 
-/// The highest price per million tokens or characters.
+/// The maximum price per million tokens or characters.
 const DOLLARS_MAX: f64 = 1e6;
-/// The highest price of a second, a picture or a call.
+/// The maximum price of a second, an image or a call.
 const DOLLARS_EACH_MAX: f64 = 1e4;
 const PER_MILLION: u64 = 1;
 const PER_SECOND: u64 = 1_000;
 const EACH: u64 = 1_000_000;
-/// Steps, tiers and sorts of pictures of one model.
+/// The maximum number of steps, of tiers and of image prices of one model.
 const PARTS_MAX: usize = 64;
 
-/// Dollars in nano-dollars, rounded.
+/// Converts dollars to nano-dollars, rounded.
 fn nano(dollars: f64) -> Option<u64> {
     format!("{:.0}", dollars * 1e9).parse().ok()
 }
 
-/// Femto-dollars in dollars of the written price. By way of text, which rounds once.
+/// Converts femto-dollars to dollars of the written price, through text, which rounds once.
 fn dollars(femto: u64, scale: u64) -> f64 {
     let nano = femto / scale;
     f64::from_str(&format!("{}.{:09}", nano / 1_000_000_000, nano % 1_000_000_000)).unwrap_or_default()
@@ -136,18 +136,18 @@ impl<'de> Deserialize<'de> for Prices {
     }
 }
 
-/// What the members of a schedule, or of an entry of `tiers`, say.
+/// The parsed members of a schedule or of an entry of `tiers`.
 #[derive(Default)]
 struct Form {
     schedule: Schedule,
     tiers: Vec<(Box<str>, Tier)>,
     times: Option<u64>,
-    /// `input_tokens` of an entry of `above`.
+    /// The `input_tokens` of an entry of `above`.
     input_tokens: Option<u64>,
 }
 
 struct FormVisitor {
-    /// True for the whole price, whose tiers have no tiers of their own.
+    /// True for the top level; the tiers themselves have no `tiers`.
     has_tiers: bool,
 }
 
@@ -210,7 +210,7 @@ fn pictures<E: de::Error>(
     written.into_iter().map(read).collect()
 }
 
-/// A factor in millionths.
+/// Converts a factor to millionths.
 fn times<E: de::Error>(factor: f64) -> Result<u64, E> {
     let millionths = format!("{:.0}", factor * 1e6).parse().ok();
     let is_factor = (0.0..=TIMES_MAX).contains(&factor);
@@ -316,7 +316,7 @@ impl Serialize for Tier {
     }
 }
 
-/// Pairs that are written as a map.
+/// Pairs that are serialized as a map.
 struct Mapped<'a>(&'a [(Box<str>, Tier)]);
 
 impl Serialize for Mapped<'_> {
@@ -326,7 +326,7 @@ impl Serialize for Mapped<'_> {
 }
 
 impl PriceField {
-    /// The written price of `femto`, as text without trailing zeros.
+    /// Returns the written price of `femto` as text without trailing zeros.
     pub(super) fn text(&self, femto: u64) -> String {
         let nano = femto / self.scale;
         let text = format!("{}.{:09}", nano / 1_000_000_000, nano % 1_000_000_000);
@@ -334,7 +334,7 @@ impl PriceField {
     }
 }
 
-/// The names that error texts suggest for an unknown field.
+/// The names that error texts list for an unknown field.
 const OTHER_FIELDS: &[&str] = &[
     "input",
     "cached_input",

@@ -1,4 +1,4 @@
-//! The short text in a record that names the prices which made its cost.
+//! The short text in a record that identifies the prices used for its cost.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use super::form::fields;
 use crate::usage::Class;
 
 impl Prices {
-    /// Returns a text that identifies these prices and their source (`source`, perhaps with a date), as
-    /// `config in 0.59 cached 0 out 0.79`: the standard tier's prices as they are written. Thresholds, tiers and sorts of
-    /// pictures are shortened to a digest. Equal prices of one source have equal labels.
+    /// Returns a text that identifies these prices and their source (`source`, optionally with a date), such as
+    /// `config in 0.59 cached 0 out 0.79`: the standard tier's prices as written. Thresholds, tiers and image prices
+    /// are shortened to a digest. Equal prices from one source have equal labels.
     pub fn label(&self, source: &str) -> Arc<str> {
         let mut label = source.to_owned();
         for field in fields() {

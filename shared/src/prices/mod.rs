@@ -1,7 +1,7 @@
 //! Prices, and the one function that computes a cost: for an exchange, for repricing and for reservations (ADM-6).
 //!
-//! A class without a price is unknown, never free. Prices are written in dollars and held in femto-dollars
-//! for one counted unit, so that no price loses a digit and a cost is rounded once.
+//! A class without a price is unknown, never free. Prices are written in dollars and stored in femto-dollars per
+//! counted unit, so that no price loses a digit and a cost is rounded once.
 
 mod form;
 mod label;
@@ -16,7 +16,7 @@ use crate::usage::{Class, Provenance, TokenCounts, Units};
 pub use self::form::{PriceField, femto_a_token, fields};
 pub use self::plausible::Plausible;
 
-/// What a model costs.
+/// The prices of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prices {
     /// The prices of the standard service tier.
@@ -25,12 +25,12 @@ pub struct Prices {
     pub tiers: Vec<(Box<str>, Tier)>,
 }
 
-/// What a service tier, or another term that an answer names, does to the prices.
+/// The effect of a service tier, or of another term in an answer, on the prices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// It has prices of its own.
+    /// The tier has its own prices.
     Own(Box<Schedule>),
-    /// It multiplies the prices of tokens; in millionths.
+    /// A factor on the prices of tokens, in millionths.
     Times(u64),
 }
 
@@ -39,20 +39,21 @@ pub enum Tier {
 pub struct Schedule {
     /// Prices by class.
     pub rates: Rates,
-    /// Input tokens, cached ones included, up to which `rates` hold.
+    /// The number of input tokens, including cached ones, up to which `rates` apply.
     pub input_tokens_max: Option<u64>,
-    /// Prices of prompts with more input tokens than the number beside them, in ascending order. Nothing is inherited.
+    /// Prices of prompts with more input tokens than the number beside them, in ascending order. Nothing is
+    /// inherited.
     pub above: Vec<(u64, Rates)>,
-    /// The price of one picture, or of a second of video, by `size` or `quality/size`, in femto-dollars; sorted.
+    /// The price of one image, or of a second of video, by `size` or `quality/size`, in femto-dollars; sorted.
     pub pictures: Vec<(Box<str>, u64)>,
 }
 
-/// Prices by class, in femto-dollars for one token, character, millisecond, picture or call.
+/// Prices by class, in femto-dollars per token, character, millisecond, image or call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates([Option<u64>; Class::COUNT]);
 
 impl Rates {
-    /// The price of one unit of `class`.
+    /// Returns the price of one unit of `class`.
     pub fn get(&self, class: Class) -> Option<u64> {
         self.0.get(class as usize).copied().flatten()
     }
@@ -64,34 +65,34 @@ impl Rates {
         }
     }
 
-    /// The same with this price for one unit of `class`.
+    /// Returns these rates with this price for one unit of `class`.
     #[must_use]
     pub fn with(mut self, class: Class, femto_usd: u64) -> Self {
         self.set(class, Some(femto_usd));
         self
     }
 
-    /// The price of `class`, or of the class that it is billed as where it has no price of its own.
+    /// Returns the price of `class`, or of the class as which it is billed if it has no price.
     fn billed(&self, class: Class) -> Option<u64> {
         let own = self.get(class);
         if class == Class::Reasoning { own.or_else(|| self.get(Class::Output)) } else { own }
     }
 }
 
-/// What is to be billed of one attempt.
+/// The billable consumption of one attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Billed<'a> {
-    /// What was asked for.
+    /// The requested operation.
     pub operation: Operation,
-    /// Source of `tokens`.
+    /// The source of `tokens`.
     pub provenance: Provenance,
-    /// Its tokens.
+    /// The tokens used.
     pub tokens: &'a TokenCounts,
-    /// Its other units.
+    /// The units other than tokens.
     pub units: &'a Units,
     /// The service tier, as in [`UsageEvent::tier`](crate::usage::UsageEvent::tier).
     pub tier: Option<&'a str>,
-    /// The sort of picture that was made.
+    /// The quality and size of the generated images or video.
     pub picture: Option<&'a str>,
     /// The cost that the vendor reported, in nano-dollars.
     pub vendor_cost: Option<u64>,
@@ -104,7 +105,7 @@ pub struct Bill {
     pub cost: Option<u64>,
     /// The sum of the parts that have a price.
     pub known: u64,
-    /// The cost is the vendor's own, because our prices do not cover it.
+    /// True if the cost is the vendor's own, because our prices do not cover the consumption.
     pub by_vendor: bool,
 }
 
@@ -116,23 +117,23 @@ impl Bill {
 }
 
 impl Billed<'_> {
-    /// True if nothing was used, so that nothing is owed whatever the prices are.
+    /// Returns true if nothing was used, so that the cost is zero at any prices.
     fn is_nothing(&self) -> bool {
         let nothing_counted = self.tokens.total() == 0 && self.units.is_empty();
-        // Sound and pictures that no one counted are not nothing.
+        // Media that was not counted may still have been used.
         let uncounted = is_media(self.operation) && self.provenance != Provenance::Reported;
         self.provenance == Provenance::None || (nothing_counted && !uncounted)
     }
 }
 
-/// True for the operations that vendors may bill by characters, seconds or pictures instead of tokens.
+/// Returns true for the operations that vendors may bill by characters, seconds or images instead of tokens.
 fn is_media(operation: Operation) -> bool {
     matches!(operation, Operation::Speech | Operation::Transcription | Operation::Images | Operation::Videos)
 }
 
-/// Returns what `billed` costs at `prices`, rounded once, half up. The prices do not cover it where a class that was used
-/// has none, the prompt is longer than they hold for, or the answer names a service tier without prices. Then the cost
-/// is the vendor's own, or else unknown.
+/// Returns the cost of `billed` at `prices`, rounded once, half up. The prices do not cover it if a used class has no
+/// price, the prompt exceeds the prices' maximum length, or the answer names a service tier without prices. Then the
+/// cost is the vendor's own, or else unknown.
 pub fn price(billed: &Billed<'_>, prices: Option<&Prices>) -> Bill {
     if billed.is_nothing() {
         return Bill::FREE;
@@ -159,22 +160,22 @@ fn by_prices(billed: &Billed<'_>, prices: &Prices) -> Bill {
     sum.bill()
 }
 
-/// True if the schedule has a price for the sound, pictures or video of `billed`, which are then billed by it.
+/// Returns true if the schedule has a price for the media of `billed`, which is then billed by it.
 fn has_media_rate(billed: &Billed<'_>, schedule: &Schedule, rates: &Rates) -> bool {
     media(billed).any(|(class, _)| schedule.media_rate(rates, class, billed.picture).is_some())
 }
 
-/// The units of `billed` that stand for tokens, where there are any.
+/// Returns the nonzero units of `billed` that replace tokens.
 fn media(billed: &Billed<'_>) -> impl Iterator<Item = (Class, u64)> + use<> {
     let counts = billed.units.media().list();
     let classes = Class::ALL.into_iter().skip(TokenCounts::COUNT);
     classes.zip(counts).filter(|(_, count)| *count > 0)
 }
 
-/// A sum that is being made.
+/// A running sum.
 struct Sum {
     femto: u128,
-    /// Everything so far has a price.
+    /// True if everything so far has a price.
     is_whole: bool,
 }
 
@@ -189,8 +190,8 @@ impl Sum {
         }
     }
 
-    /// Adds the sound, pictures and video that have prices. In operations on media, tokens may stand for those that have
-    /// none; a conversation is billed for both.
+    /// Adds the media units that have prices. In media operations, tokens may be billed instead of units without
+    /// prices; a conversation is billed for both.
     fn add_media(&mut self, billed: &Billed<'_>, schedule: &Schedule, rates: &Rates) {
         for (class, count) in media(billed) {
             let rate = schedule.media_rate(rates, class, billed.picture);
@@ -200,8 +201,8 @@ impl Sum {
         }
     }
 
-    /// Adds the tokens. Where the media are billed by the unit, tokens count only as far as they have prices too;
-    /// where they are not, an operation on media is billed by the tokens that the upstream reported, or is unknown.
+    /// Adds the tokens. If the media is billed by the unit, tokens count only as far as they also have prices;
+    /// otherwise a media operation is billed by the tokens that the upstream reported, or its cost is unknown.
     fn add_tokens(&mut self, billed: &Billed<'_>, rates: &Rates, times: u64, by_unit: bool) {
         let reported = billed.provenance == Provenance::Reported && billed.tokens.total() > 0;
         if is_media(billed.operation) && !by_unit && !reported {
@@ -224,12 +225,13 @@ impl Sum {
 }
 
 impl Prices {
-    /// Prices of one tier without thresholds.
+    /// Creates prices with one tier and no thresholds.
     pub fn flat(rates: Rates) -> Self {
         Self { base: Schedule { rates, ..Schedule::default() }, tiers: Vec::new() }
     }
 
-    /// The schedule of a tier, the factor on tokens in millionths, and true if every term of the tier has prices.
+    /// Returns the schedule of a tier, the factor on tokens in millionths, and true if every term of the tier has
+    /// prices.
     fn of_tier(&self, tier: Option<&str>) -> (&Schedule, u64, bool) {
         let (mut schedule, mut times, mut known) = (&self.base, ONE, true);
         for term in tier.into_iter().flat_map(|tier| tier.split('+')) {
@@ -244,7 +246,7 @@ impl Prices {
 }
 
 impl Schedule {
-    /// The rates for a prompt of so many tokens, and true if they hold for it.
+    /// Returns the rates for a prompt of `input_tokens` tokens, and true if they apply to that length.
     fn of_prompt(&self, input_tokens: u64) -> (&Rates, bool) {
         let above = self.above.iter().rev().find(|(from, _)| *from < input_tokens);
         match above {
@@ -253,8 +255,8 @@ impl Schedule {
         }
     }
 
-    /// The price of one unit of sound, video or a picture; that of a picture or a video by its quality and size where they
-    /// have one.
+    /// Returns the price of one unit of audio, video or an image. The price of an image or a video depends on its
+    /// quality and size if the schedule has such a price.
     fn media_rate(&self, rates: &Rates, class: Class, picture: Option<&str>) -> Option<u64> {
         let named =
             |name: &str| self.pictures.iter().find(|(known, _)| **known == *name).map(|(_, price)| *price);
@@ -263,14 +265,14 @@ impl Schedule {
             let size = sort.rsplit('/').next().unwrap_or(sort);
             named(sort).or_else(|| named(size))
         });
-        // A video is counted in milliseconds and priced by the second.
+        // Video is counted in milliseconds and priced by the second.
         let by_sort = by_sort.map(|price| if class == Class::VideoMs { price / 1_000 } else { price });
         by_sort.or_else(|| rates.get(class))
     }
 }
 
-/// The label of a cost that is the vendor's own.
+/// The label of a cost that the vendor reported.
 pub const VENDOR_LABEL: &str = "vendor";
-/// One, in millionths.
+/// The factor one, in millionths.
 pub const ONE: u64 = 1_000_000;
 const FEMTO_IN_NANO: u128 = 1_000_000;

@@ -1,33 +1,33 @@
-//! What a request may come to cost, before it runs: each amount in the class that is dearest of those that it may be
-//! billed as. The sum itself is made by the one pricing function.
+//! Estimates of a request's cost before it runs: each amount is assigned to the most expensive class as which it may
+//! be billed. The pricing function computes the sum.
 
 use super::{Bill, Billed, ONE, Prices, Schedule, Tier, price};
 use crate::operation::Operation;
 use crate::usage::{Class, Provenance, TokenCounts, Units};
 
-/// What a request may come to use.
+/// The consumption that a request may reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Plausible<'a> {
-    /// What is asked for.
+    /// The requested operation.
     pub operation: Operation,
-    /// Tokens of text in the input.
+    /// Text tokens of the input.
     pub text: u64,
-    /// Tokens of pictures in the input.
+    /// Image tokens of the input.
     pub pictures: u64,
-    /// Tokens of sound in the input.
+    /// Audio tokens of the input.
     pub audio: u64,
-    /// Tokens of output.
+    /// Output tokens.
     pub output: u64,
     /// Other units.
     pub units: Units,
-    /// The sort of picture that is asked for, where the request names one.
+    /// The requested quality and size of images, if the request specifies them.
     pub picture: Option<&'a str>,
-    /// The request asks for another service tier, or for something else that has a surcharge.
+    /// True if the request asks for another service tier or for anything else that has a surcharge.
     pub has_tier: bool,
 }
 
 impl Plausible<'_> {
-    /// Returns what this costs if nothing of it is billed in a dearer class than the usual one.
+    /// Returns the cost if nothing is billed in a more expensive class than the usual one.
     pub fn probable(&self, prices: &Prices) -> Bill {
         let rates = prices.base.of_prompt(self.input()).0;
         let own = |own: Class, usual| if rates.get(own).is_some() { own } else { usual };
@@ -41,8 +41,8 @@ impl Plausible<'_> {
         Plausible { picture, ..*self }.bill(prices, None, &self.tokens([Class::Input, image, audio, made]))
     }
 
-    /// Returns the most that this costs: input may have to be written to a cache, output may be reasoning, and a service
-    /// tier may be the dearest one.
+    /// Returns the maximum cost: input may have to be written to a cache, output may be reasoning, and the service
+    /// tier may be the most expensive one.
     pub fn at_most(&self, prices: &Prices) -> Bill {
         let mut most = self.dearest(prices, None, &prices.base);
         if !self.has_tier {
@@ -64,10 +64,10 @@ impl Plausible<'_> {
         most
     }
 
-    /// The most that it costs at one tier.
+    /// Returns the maximum cost at one tier.
     fn dearest(&self, prices: &Prices, tier: Option<&str>, schedule: &Schedule) -> Bill {
         let rates = schedule.of_prompt(self.input()).0;
-        // Of those that are as dear, or have no price at all, the last.
+        // Of classes with equal prices, or without prices, `max_by_key` selects the last.
         let dearest = |classes: &[Class]| classes.iter().copied().max_by_key(|class| rates.billed(*class));
         let input = |classes: &[Class]| dearest(classes).unwrap_or(Class::Input);
         let made = [Class::ImageOutput, Class::AudioOutput, Class::Reasoning, Class::Output];
@@ -78,7 +78,7 @@ impl Plausible<'_> {
             dearest(&made).unwrap_or(Class::Output),
         ]);
         let mut units = self.units;
-        // A request need not use them, and an unknown price of what is not used is no reason to hold less.
+        // A request need not use them, so an unknown price must not reduce the reservation.
         if rates.get(Class::Searches).is_none() {
             units.searches = 0;
         }
@@ -89,7 +89,7 @@ impl Plausible<'_> {
         Plausible { units, picture, ..*self }.bill(prices, tier, &tokens)
     }
 
-    /// The sort of picture that is asked for, or else the dearest one.
+    /// Returns the requested quality and size of images, or else the most expensive one.
     fn sort_of<'a>(&'a self, schedule: &'a Schedule) -> Option<&'a str> {
         let dearest = schedule.pictures.iter().max_by_key(|(_, price)| *price);
         self.picture.or_else(|| dearest.map(|(sort, _)| &**sort))
@@ -108,7 +108,7 @@ impl Plausible<'_> {
         price(&billed, Some(prices))
     }
 
-    /// Text, pictures, sound and output, each in one of these classes.
+    /// Builds token counts with text, images, audio and output each in the given class.
     fn tokens(&self, classes: [Class; 4]) -> TokenCounts {
         let mut list = [0_u64; TokenCounts::COUNT];
         for (class, amount) in classes.into_iter().zip([self.text, self.pictures, self.audio, self.output]) {
@@ -139,7 +139,7 @@ mod tests {
         has_tier: false,
     };
 
-    /// The probable and the highest cost, in nano-dollars.
+    /// Returns the probable and the maximum cost, in nano-dollars.
     fn costs(plausible: Plausible<'_>, prices: serde_json::Value) -> (Option<u64>, Option<u64>) {
         let prices: Prices = serde_json::from_value(prices).unwrap();
         (plausible.probable(&prices).cost, plausible.at_most(&prices).cost)

@@ -1,4 +1,4 @@
-//! The pricing function against bills worked out by hand, and the written form against itself.
+//! Tests of the pricing function against bills computed by hand, and of the round trip of the written form.
 
 use super::*;
 
