@@ -1,15 +1,15 @@
-//! What a quota has given out: one number for each calendar window, or the last minute in cells of a second.
+//! The counter of a quota: one sum per calendar window, or the last minute in cells of one second.
 //!
 //! ```text
-//!  taken    = settled + reserved      what admission compares with the limit; only a compare-and-swap adds to it
+//!  taken    = settled + reserved      admission compares it with the limit; only a compare-and-swap adds to it
 //!  reserved = holds that have not been settled
 //! ```
 //!
-//! Of the holds that are out at a time, one alone may be less than was wanted. So only one exchange can use more than it
-//! holds, though others come while it runs.
+//! At most one unsettled hold may be smaller than wanted. So only one exchange at a time can use more than it holds,
+//! even if others start while it runs.
 //!
-//! A hold knows the window that it was taken in. Settling it corrects that window, also when it is over by then
-//! and nobody asks for it any more.
+//! A hold refers to the window in which it was taken. Settling it corrects that window, even if the window is over
+//! and no longer in use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,12 +19,12 @@ use arc_swap::ArcSwap;
 use super::minute::Minute;
 use super::{Ask, Full, Ledger, Period};
 
-/// The state of one quota. It outlives snapshots.
+/// The counter of one quota. It outlives snapshots.
 #[derive(Debug)]
 pub struct Counter {
     since_ms: u64,
     kind: Kind,
-    /// The hold that is less than was wanted is out.
+    /// True while the one hold that is smaller than wanted is unsettled.
     is_short: AtomicBool,
 }
 
@@ -43,12 +43,12 @@ struct Window {
     reserved: AtomicU64,
 }
 
-/// A part of a quota that an exchange holds.
+/// An amount of a quota that an exchange holds.
 #[derive(Debug)]
 pub struct Hold {
     amount: u64,
     place: Place,
-    /// It is less than was wanted.
+    /// True if the hold is smaller than wanted.
     is_short: bool,
 }
 
@@ -58,19 +58,19 @@ enum Place {
     Second(u64),
 }
 
-/// What a counter shows of itself.
+/// The state of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Settled.
+    /// The settled amount.
     pub used: u64,
-    /// Held by exchanges that go on.
+    /// The amount held by exchanges in progress.
     pub reserved: u64,
-    /// When nothing of it counts any more, if ever.
+    /// The time at which the counted amounts expire, if ever, in milliseconds since the Unix epoch.
     pub resets_at_ms: Option<u64>,
 }
 
 impl Counter {
-    /// A counter that has given out nothing. It knows of everything that began at `since_ms` or later.
+    /// Creates an empty counter. It covers everything that began at `since_ms` or later.
     pub fn new(period: Period, since_ms: u64) -> Self {
         let kind = match period.window(since_ms) {
             Some(window) => Kind::Calendar(period, ArcSwap::from_pointee(Window::new(window))),
@@ -79,17 +79,17 @@ impl Counter {
         Self { since_ms, kind, is_short: AtomicBool::new(false) }
     }
 
-    /// A counter of what is held at the moment, in no window.
+    /// Creates a counter of currently held amounts, without windows.
     pub fn of_holds(since_ms: u64) -> Self {
         Self::new(Period::Total, since_ms)
     }
 
-    /// From when on everybody who begins holds a part of it before anything is used.
+    /// Returns the time since which every exchange holds an amount of this counter before it uses anything.
     pub fn since_ms(&self) -> u64 {
         self.since_ms
     }
 
-    /// Counts something that was used at `at_ms` without being held, as far as it still counts.
+    /// Counts an amount that was used at `at_ms` without a hold, if that time still counts.
     pub fn add(&self, at_ms: u64, amount: u64, now_ms: u64) {
         match &self.kind {
             Kind::Calendar(..) => {
@@ -103,7 +103,7 @@ impl Counter {
         }
     }
 
-    /// Changes what was used at `at_ms`, as far as it still counts: its cost was more or less by `change`.
+    /// Adjusts the amount that was used at `at_ms` by `change`, if that time still counts; used to correct costs.
     pub fn correct(&self, at_ms: u64, change: i64, now_ms: u64) {
         let amount = change.unsigned_abs();
         if change >= 0 {
@@ -121,7 +121,7 @@ impl Counter {
         }
     }
 
-    /// What it has given out.
+    /// Returns the current state.
     pub fn read(&self, now_ms: u64) -> Reading {
         match &self.kind {
             Kind::Calendar(..) => self.window(now_ms).map(|window| window.read()).unwrap_or_default(),
@@ -129,8 +129,8 @@ impl Counter {
         }
     }
 
-    /// How long until `amount` fits under `limit`, if what is settled is all there is: nothing while holds alone
-    /// stand in the way, for they may be given back at any moment.
+    /// Returns the time until `amount` fits under `limit` if only settled amounts count. Returns 0 if only holds are
+    /// in the way, because they may be released at any time, and `None` if it never fits.
     pub fn wait_ms(&self, amount: u64, limit: u64, now_ms: u64) -> Option<u64> {
         let reading = self.read(now_ms);
         if amount > limit {
@@ -145,7 +145,7 @@ impl Counter {
         }
     }
 
-    /// As much as is wanted and left.
+    /// Takes the wanted amount, or as much of it as is left.
     fn part(&self, ask: Ask, now_ms: u64) -> Result<Hold, Full> {
         let (amount, place) = match &self.kind {
             Kind::Calendar(..) => {
@@ -162,13 +162,13 @@ impl Counter {
         Ok(Hold { amount, place, is_short: false })
     }
 
-    /// The window that is current; nothing for a sliding one.
+    /// Returns the current window; `None` for a sliding counter.
     fn window(&self, now_ms: u64) -> Option<Arc<Window>> {
         let Kind::Calendar(period, current) = &self.kind else { return None };
         loop {
             let window = current.load();
             if now_ms < window.end_ms {
-                // Also where the clock was set back: a window that has been left is not begun again.
+                // This includes a clock that was set back: a past window is not reopened.
                 return Some(Arc::clone(&window));
             }
             let next = Arc::new(Window::new(period.window(now_ms)?));
@@ -208,7 +208,7 @@ impl Ledger for Counter {
                 debug_assert!(false, "a hold goes back where it came from")
             }
         }
-        // Only now: what it used counts before another one may take less than it wants.
+        // Reset only after the correction: the used amount must count before another short hold is granted.
         if is_short {
             self.is_short.store(false, Ordering::Release);
         }
@@ -216,7 +216,7 @@ impl Ledger for Counter {
 }
 
 impl Hold {
-    /// How much.
+    /// Returns the held amount.
     pub fn amount(&self) -> u64 {
         self.amount
     }
@@ -237,8 +237,8 @@ impl Window {
     }
 }
 
-/// Takes what `ask` wants, or as much of it as is left, from what `taken` leaves of the limit. This is the one
-/// place that decides; the sum never passes the limit here, however many ask at the same time.
+/// Takes the wanted amount, or as much of it as is left between `taken` and the limit. All decisions are made here;
+/// the sum never exceeds the limit through this function, regardless of concurrency.
 pub(super) fn take(taken: &AtomicU64, ask: Ask) -> Result<u64, Full> {
     let wanted = ask.wanted.min(AMOUNT_MAX);
     let mut before = taken.load(Ordering::Relaxed);
@@ -260,7 +260,7 @@ pub(super) fn take(taken: &AtomicU64, ask: Ask) -> Result<u64, Full> {
     }
 }
 
-/// Puts `after` in the place of `before` in a sum.
+/// Replaces `before` with `after` in a sum.
 pub(super) fn correct(sum: &AtomicU64, before: u64, after: u64) {
     if after < before {
         shrink(sum, before - after);
@@ -278,9 +278,9 @@ pub(super) fn shrink(sum: &AtomicU64, amount: u64) {
 }
 
 fn change(sum: &AtomicU64, change: impl Fn(u64) -> u64) {
-    // It cannot fail: there is always a new value.
+    // Cannot fail: the closure always returns a new value.
     let _ = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| Some(change(before)));
 }
 
-/// No exchange holds more than this: a client may ask for any number of tokens.
+/// The maximum amount of a hold: a client may ask for any number of tokens.
 pub(super) const AMOUNT_MAX: u64 = 1 << 44;

@@ -1,11 +1,11 @@
-//! The sliding minute: a ring of cells, one a second, and their sum.
+//! The sliding minute: a ring of cells, one per second, and their sum.
 //!
-//! A cell is one atomic: the upper bits say whose turn of the ring it is, the lower ones how much. So a cell
-//! changes hands and is added to in one step, and a hold that comes back late finds its second or does not. What
-//! a second took counts until 60 whole seconds have passed after it, so no 60 seconds ever hold more than the
-//! limit.
+//! A cell is one atomic: its upper bits contain the number of the turn of the ring, its lower bits the amount. So
+//! reusing a cell and adding to it are single steps, and a late settlement either finds its second or detects that
+//! the cell was reused. The amount of a second counts until 60 full seconds have passed after it, so no 60 seconds
+//! ever contain more than the limit.
 //!
-//! The sum is never below what the cells hold: it is added to before them and taken from after them.
+//! The sum is never below the total of the cells: it is increased before them and decreased after them.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::counter::{Reading, correct, grow, shrink, take};
 use super::{Ask, Full};
 
-/// See the module.
+/// The amounts taken in the last minute.
 #[derive(Debug, Default)]
 pub(super) struct Minute {
-    /// Settled and reserved.
+    /// Settled and reserved amounts.
     taken: Ring,
-    /// Of that, what is reserved.
+    /// The reserved part of `taken`.
     reserved: Ring,
 }
 
@@ -26,13 +26,13 @@ pub(super) struct Minute {
 #[derive(Debug)]
 struct Ring {
     sum: AtomicU64,
-    /// The second up to which old cells have been emptied.
+    /// The second up to which expired cells have been cleared.
     swept: AtomicU64,
     cells: [AtomicU64; CELLS],
 }
 
 impl Minute {
-    /// Takes from the second that runs now; tells which one that is.
+    /// Takes an amount in the current second. Returns that second and the amount.
     pub(super) fn take(&self, ask: Ask, now_ms: u64) -> Result<(u64, u64), Full> {
         let second = self.taken.sweep(now_ms);
         let amount = take(&self.taken.sum, ask)?;
@@ -42,7 +42,7 @@ impl Minute {
         Ok((second, placed))
     }
 
-    /// Counts what was used at a moment that may be over.
+    /// Counts an amount that was used at `at_ms`, which may be in the past.
     pub(super) fn add(&self, at_ms: u64, amount: u64, now_ms: u64) {
         let now = self.taken.sweep(now_ms);
         let second = (at_ms / 1_000).min(now);
@@ -51,12 +51,12 @@ impl Minute {
         }
     }
 
-    /// Takes `amount` off what was used at a moment, as far as that still counts.
+    /// Subtracts `amount` from the usage at `at_ms`, if that second still counts.
     pub(super) fn take_back(&self, at_ms: u64, amount: u64) {
         self.taken.correct(at_ms / 1_000, amount, 0);
     }
 
-    /// Puts `used` in the place of an `amount` that was taken in `second`.
+    /// Replaces an `amount` that was taken in `second` with `used`.
     pub(super) fn settle(&self, second: u64, amount: u64, used: u64) {
         self.reserved.correct(second, amount, 0);
         self.taken.correct(second, amount, used);
@@ -74,7 +74,7 @@ impl Minute {
         }
     }
 
-    /// How long until old seconds have made room for `amount` under `limit`.
+    /// Returns the time until enough seconds expire for `amount` to fit under `limit`.
     pub(super) fn wait_ms(&self, amount: u64, limit: u64, now_ms: u64) -> u64 {
         let now = self.taken.sweep(now_ms);
         let taken = self.taken.sum.load(Ordering::Relaxed);
@@ -97,19 +97,19 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Empties the cells whose second no longer counts. Tells which second it is, never an earlier one than
-    /// before: a clock that is set back frees nothing.
+    /// Clears the cells whose second no longer counts. Returns the current second, which never decreases: a clock
+    /// that is set back frees nothing.
     fn sweep(&self, now_ms: u64) -> u64 {
         let swept = self.swept.load(Ordering::Relaxed);
         let now = (now_ms / 1_000).max(swept);
         if now > swept {
-            // Each of the last 64 seconds has a cell of its own, so this looks at every cell once.
+            // Each of the last 64 seconds has its own cell, so this visits every cell once.
             for second in now.saturating_sub(SECONDS + 3)..=now {
                 let Some(cell) = self.cell(second) else { continue };
                 let held = cell.load(Ordering::Relaxed);
                 let counts = parts(held).0 == turn_of(second) && now - second <= SECONDS;
                 if !counts && parts(held).1 > 0 {
-                    // If it fails, its second has been settled at the same time; the next sweep finds it again.
+                    // Fails if the second was settled concurrently; the next sweep finds it again.
                     let _ = self.replace(cell, held, 0);
                 }
             }
@@ -123,8 +123,8 @@ impl Ring {
         self.place(second, amount);
     }
 
-    /// Writes what the sum has taken in into its second, as far as its cell goes; the rest leaves the sum again.
-    /// Tells how much was written.
+    /// Moves an amount that is already in the sum to the cell of its second, up to the cell's capacity; the rest is
+    /// removed from the sum. Returns the amount written.
     fn place(&self, second: u64, amount: u64) -> u64 {
         let placed = self.write(second, amount);
         shrink(&self.sum, amount - placed);
@@ -139,7 +139,7 @@ impl Ring {
             let (its_turn, sum) = parts(held);
             if its_turn != turn {
                 if self.swept.load(Ordering::Relaxed).saturating_sub(second) > SECONDS {
-                    // Whoever writes has slept for a minute, and the cell is another second's.
+                    // The writer was suspended for a minute, and the cell belongs to another second now.
                     return 0;
                 }
                 held = self.replace(cell, held, packed(turn, 0)).map_or_else(|now| now, |()| packed(turn, 0));
@@ -154,7 +154,7 @@ impl Ring {
         }
     }
 
-    /// Puts `after` in the place of `before` in a second, if that still counts.
+    /// Replaces `before` with `after` in a second, if that second still counts.
     fn correct(&self, second: u64, before: u64, after: u64) {
         let Some(cell) = self.cell(second) else { return };
         let more = after.saturating_sub(before);
@@ -166,13 +166,13 @@ impl Ring {
             (turn == turn_of(second)).then(|| packed(turn, changed))
         });
         match found.map(parts) {
-            // The second is over, and what was taken in it has left the sum.
+            // The second has expired, and its amount is no longer in the sum.
             Err(_) => shrink(&self.sum, more),
             Ok((_, sum)) => correct(&self.sum, sum.saturating_add(more), changed),
         }
     }
 
-    /// Takes what a cell held out of the sum, and gives the cell to another second.
+    /// Removes the amount of a cell from the sum and reuses the cell for another second.
     fn replace(&self, cell: &AtomicU64, held: u64, next: u64) -> Result<(), u64> {
         cell.compare_exchange(held, next, Ordering::Relaxed, Ordering::Relaxed)?;
         shrink(&self.sum, parts(held).1);
@@ -189,17 +189,17 @@ impl Ring {
     }
 }
 
-/// The seconds that count at `now`, oldest first.
+/// Returns the seconds that count at `now`, oldest first.
 fn seconds_before(now: u64) -> std::ops::RangeInclusive<u64> {
     now.saturating_sub(SECONDS)..=now
 }
 
-/// The first moment at which a second does not count any more.
+/// Returns the first moment at which a second no longer counts.
 fn end_ms(second: u64) -> u64 {
     second.saturating_add(SECONDS + 1).saturating_mul(1_000)
 }
 
-/// Which turn of the ring a second falls into, from 1 on; it comes again after 48 days.
+/// Returns the turn of the ring that contains a second, from 1 on; it repeats after 48 days.
 fn turn_of(second: u64) -> u64 {
     (second / CELLS as u64) % (TURN_MAX - 1) + 1
 }
@@ -212,9 +212,9 @@ fn parts(held: u64) -> (u64, u64) {
     (held >> SUM_BITS, held & SUM_MAX)
 }
 
-/// Seconds that count, besides the one that runs.
+/// The number of seconds that count, in addition to the current one.
 const SECONDS: u64 = 60;
-/// More than count at the same time.
+/// The number of cells; more than the seconds that count at the same time.
 const CELLS: usize = 64;
 const SUM_BITS: u32 = 48;
 const SUM_MAX: u64 = (1 << SUM_BITS) - 1;

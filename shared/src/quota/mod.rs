@@ -1,9 +1,9 @@
-//! Quotas: how much of what a key, a project, a human, a provider instance or the whole gateway may use in which
-//! time (ADM-4).
+//! Quotas: limits on the usage of a key, a project, a human, a provider instance or the whole gateway within a period
+//! (ADM-4).
 //!
-//! An exchange reserves before anything goes upstream what it may come to use, and settles in the end what it
-//! did use. A hard quota is therefore never overspent by more than an exchange can exceed its own reservation,
-//! however many run at the same time. Nothing here waits or locks on the request path.
+//! Before an exchange goes upstream, it reserves the amounts that it may use; at its end it settles the amounts that
+//! it used. So a hard quota is never overspent by more than an exchange can exceed its own reservation, regardless of
+//! concurrency. Nothing here blocks or locks on the request path.
 
 mod counter;
 mod minute;
@@ -25,8 +25,8 @@ pub use self::period::Period;
 pub use self::reservation::{Claim, Exceeded, Reservation, Spent};
 pub use self::scope::{Scope, Subject};
 
-/// A limit, and what has been taken of it. It stands in the [`Access`](crate::access::Access) of every caller whose
-/// requests it may count; the counter is shared by all of them and by all snapshots.
+/// A limit and the counter of its usage. It is part of the [`Access`](crate::access::Access) of every caller whose
+/// requests it may count; all of them and all snapshots share the counter.
 #[derive(Clone, Debug)]
 pub struct Quota {
     /// The id of the limit.
@@ -37,13 +37,13 @@ pub struct Quota {
     pub scope: Scope,
     /// The unit that is counted.
     pub metric: Metric,
-    /// The window in which it is counted; none for concurrent requests.
+    /// The period in which it is counted; `None` for concurrent requests.
     pub period: Option<Period>,
-    /// The amount, in the API's unit of the metric.
+    /// The limit, in the API's unit of the metric.
     pub limit: u64,
-    /// True if it refuses requests that do not fit; false if it only counts.
+    /// True if the limit rejects requests that do not fit; false if it only counts.
     pub is_hard: bool,
-    /// The amounts in use.
+    /// The counter of used and reserved amounts.
     pub counter: Arc<Counter>,
 }
 
@@ -51,18 +51,17 @@ pub struct Quota {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Exchanges that a target served, or that their client left.
+    /// Exchanges that a target served, or whose client left.
     Requests,
-    /// Exchanges that run at the same time. A hold of one lasts until the exchange is recorded, and counts for
-    /// nothing then.
+    /// Exchanges in progress. A hold of one lasts until the exchange is recorded, and counts for nothing then.
     ConcurrentRequests,
     /// Input of every class.
     InputTokens,
     /// Output and reasoning.
     OutputTokens,
-    /// Both.
+    /// Input and output tokens.
     TotalTokens,
-    /// Money; the limit is in micro-dollars, the count in nano-dollars.
+    /// Cost; the limit is in micro-dollars, the count in nano-dollars.
     CostMicroUsd,
 }
 
@@ -77,7 +76,7 @@ impl Metric {
         Self::CostMicroUsd,
     ];
 
-    /// The name in the API.
+    /// Returns the name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -89,7 +88,7 @@ impl Metric {
         }
     }
 
-    /// Units of the count in one of the limit.
+    /// Returns the number of counted units in one unit of the limit.
     pub fn units(self) -> u64 {
         match self {
             Self::CostMicroUsd => NANO_IN_MICRO,
@@ -101,7 +100,7 @@ impl Metric {
         }
     }
 
-    /// True if it counts tokens.
+    /// Returns true if the metric counts tokens.
     pub fn is_tokens(self) -> bool {
         match self {
             Self::InputTokens | Self::OutputTokens | Self::TotalTokens => true,
@@ -111,18 +110,18 @@ impl Metric {
 }
 
 impl Quota {
-    /// The limit in units of the count.
+    /// Returns the limit in counted units.
     pub fn limit_in_units(&self) -> u64 {
         self.limit.saturating_mul(self.metric.units())
     }
 
-    /// True if it refuses requests of unknown cost.
+    /// Returns true if the quota rejects requests of unknown cost.
     pub fn bounds_cost(&self) -> bool {
         self.is_hard && self.metric == Metric::CostMicroUsd
     }
 }
 
-/// As in "50 requests a minute for this project".
+/// Formats the quota as in "50 requests a minute for this project".
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { limit, period, .. } = self;
@@ -146,57 +145,57 @@ impl fmt::Display for Quota {
     }
 }
 
-/// A request for a part of a limit.
+/// A request for an amount under a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Less is no use.
+    /// The minimum amount; less is of no use.
     pub least: u64,
-    /// More is not needed.
+    /// The maximum amount needed.
     pub wanted: u64,
-    /// The limit; none where everybody gets what they want.
+    /// The limit; `None` if every request is granted in full.
     pub limit: Option<u64>,
 }
 
-/// A limit does not leave what was asked for.
+/// The limit does not leave the requested amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// Gives out parts of a limit and takes them back. One node counts in its own memory ([`Counter`]); several that
-/// share their quotas would need another implementation (SCALE-1).
+/// Grants amounts under a limit and takes them back. One node counts in its own memory ([`Counter`]); several nodes
+/// that share quotas would need another implementation (SCALE-1).
 pub trait Ledger {
-    /// A part that was given out. It must come back.
+    /// A granted amount. It must be settled.
     type Hold;
 
-    /// Gives out as much as is wanted and left.
+    /// Grants the wanted amount, or as much of it as is left.
     fn take(&self, ask: Ask, now_ms: u64) -> Result<Self::Hold, Full>;
 
-    /// Takes a part back, of which `used` was used.
+    /// Settles a hold, of which `used` was used.
     fn settle(&self, hold: Self::Hold, used: u64);
 }
 
-/// All counters of the process, by the id of their quota. Access that is published anew takes its counters from
-/// here, so that nothing is forgotten.
+/// All counters of the process, by the ID of their quota. Newly published access takes its counters from here, so
+/// that counts survive a publication.
 #[derive(Debug, Default)]
 pub struct Counters(Mutex<HashMap<Box<str>, Arc<Counter>>>);
 
 impl Counters {
-    /// The counter of a quota. Never called on the request path.
+    /// Returns the counter of a quota. Never called on the request path.
     pub fn get(&self, id: &str) -> Option<Arc<Counter>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
-    /// Takes in a counter for a quota that has none.
+    /// Adds a counter for a quota that has none, and returns the quota's counter.
     pub fn put(&self, id: &str, counter: Counter) -> Arc<Counter> {
         let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(counters.entry(id.into()).or_insert_with(|| Arc::new(counter)))
     }
 
-    /// Forgets the counter of a quota.
+    /// Removes the counter of a quota.
     pub fn remove(&self, id: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// Forgets the counters of all quotas but these.
+    /// Removes the counters of all quotas for which `is_kept` returns false.
     pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| is_kept(id));
     }

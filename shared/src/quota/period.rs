@@ -1,4 +1,4 @@
-//! The stretches of time that quotas are counted in. Calendar ones begin and end in UTC.
+//! The periods of quotas. Calendar periods begin and end in UTC.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
 use serde::{Deserialize, Serialize};
 
-/// For how long what was used counts.
+/// The time for which used amounts count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Period {
     /// The last 60 seconds, at any moment.
     Minute,
-    /// A full hour.
+    /// A clock hour.
     Hour,
-    /// A day.
+    /// A calendar day.
     Day,
     /// An ISO week, which begins on Monday.
     Week,
-    /// A month.
+    /// A calendar month.
     Month,
-    /// For good.
+    /// Unlimited.
     Total,
 }
 
@@ -29,8 +29,8 @@ impl Period {
     /// Every period.
     pub const ALL: [Self; 6] = [Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Total];
 
-    /// The window around `at_ms`: when it began, and the first moment after it. Nothing for the sliding minute,
-    /// which has no fixed windows.
+    /// Returns the window that contains `at_ms`: its start and the first moment after it. Returns `None` for the
+    /// sliding minute, which has no fixed windows.
     pub fn window(self, at_ms: u64) -> Option<(u64, u64)> {
         match self {
             Self::Minute => None,
@@ -42,7 +42,7 @@ impl Period {
         }
     }
 
-    /// The name in the API.
+    /// Returns the name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Minute => "minute",
@@ -55,7 +55,7 @@ impl Period {
     }
 }
 
-/// As in "50 requests a minute".
+/// Formats the period as in "50 requests a minute".
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,14 +71,14 @@ fn aligned(at_ms: u64, length_ms: u64) -> (u64, u64) {
     (start, start.saturating_add(length_ms))
 }
 
-/// The week around a moment. The epoch was a Thursday, so the first week is cut short.
+/// Returns the week that contains `at_ms`. The epoch was a Thursday, so the first week is shortened.
 fn week(at_ms: u64) -> (u64, u64) {
     let since_monday = at_ms.saturating_add(3 * DAY_MS) % WEEK_MS;
     let start = at_ms.saturating_sub(since_monday);
     (start, at_ms.saturating_add(WEEK_MS - since_monday))
 }
 
-/// The month around a moment. From December 9999 on, where the calendar ends, there is one.
+/// Returns the month that contains `at_ms`. From December 9999 on, where the calendar ends, there is only one.
 fn month(at_ms: u64) -> (u64, u64) {
     calendar_month(at_ms).unwrap_or((LAST_MONTH_MS, u64::MAX))
 }
@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn months_begin_and_end_as_in_the_calendar() {
-        // (a moment, its month's first moment, the next month's), in seconds, as `date -u -d ... +%s` gives them.
+        // (a moment, the first moment of its month, that of the next month), in seconds, computed with `date -u -d
+        // ... +%s`.
         for (name, at, start, end) in [
             ("the epoch", 0, 0, 2_678_400),
             ("February of a leap year", 1_709_210_096, 1_706_745_600, 1_709_251_200),
@@ -146,7 +147,7 @@ mod tests {
 
     #[test]
     fn weeks_begin_on_monday() {
-        // (a moment, its Monday, the next Monday), in seconds, as `date -u -d ... +%s` gives them.
+        // (a moment, its Monday, the next Monday), in seconds, computed with `date -u -d ... +%s`.
         for (name, at, start, end) in [
             ("the epoch, a Thursday", 0, 0, 345_600),
             ("the first Monday", 345_600, 345_600, 950_400),

@@ -1,42 +1,42 @@
-//! One exchange's part of all quotas that bind it.
+//! The share of one exchange in all quotas that apply to it.
 
 use std::sync::Arc;
 
 use super::{Ask, Hold, Ledger as _, Metric, Quota};
 use crate::usage::{Lost, Outcome, TokenCounts};
 
-/// What an exchange may come to use. The least is what it probably needs, and what is wanted is the most that it
-/// plausibly uses, so that the last request before a limit can run.
+/// The amounts that an exchange may use. The `least` amounts are those it probably needs; the `wanted` amounts are
+/// the most that it plausibly uses. Two amounts let the last request before a limit still run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
-    /// The input that is probable.
+    /// The probable input.
     pub input_least: u64,
-    /// The most input that is plausible.
+    /// The maximum plausible input.
     pub input_wanted: u64,
-    /// The least output that is worth beginning for.
+    /// The minimum output for which the exchange should start.
     pub output_least: u64,
-    /// The most output that is expected.
+    /// The maximum expected output.
     pub output_wanted: u64,
-    /// What the least costs at the dearest target, in nano-dollars.
+    /// The cost of the least amounts at the most expensive target, in nano-dollars.
     pub cost_least: u64,
-    /// What all of it costs there.
+    /// The cost of the wanted amounts at the most expensive target, in nano-dollars.
     pub cost_wanted: u64,
 }
 
-/// What an exchange did use.
+/// The amounts that an exchange used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// 1, or 0 for one that no target served.
+    /// 1, or 0 if no target served the exchange.
     pub requests: u64,
     /// Input of every class.
     pub input_tokens: u64,
     /// Output and reasoning.
     pub output_tokens: u64,
-    /// In nano-dollars; none where it is not known.
+    /// The cost in nano-dollars; `None` if unknown.
     pub cost_nano_usd: Option<u64>,
 }
 
-/// Held parts. It has to be settled: what is dropped stays taken.
+/// Held amounts of several quotas. It must be settled: the amounts of a dropped reservation stay taken.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Reservation(Vec<Part>);
@@ -45,23 +45,23 @@ pub struct Reservation(Vec<Part>);
 struct Part {
     quota: Arc<Quota>,
     hold: Hold,
-    /// The limit only counts, and would have refused this part.
+    /// True if the limit only counts, and would have rejected this amount.
     is_over: bool,
 }
 
-/// A hard quota does not leave what an exchange needs.
+/// A hard quota does not leave the amount that an exchange needs.
 #[derive(Debug)]
 pub struct Exceeded {
-    /// Which one.
+    /// The quota.
     pub quota: Arc<Quota>,
-    /// The least that the exchange needs of it, in units of the count.
+    /// The minimum amount that the exchange needs, in counted units.
     pub least: u64,
-    /// How long until there may be as much, if ever; 0: at any moment, as exchanges end.
+    /// The time until that amount may be free, if ever; 0 if it depends only on the end of other exchanges.
     pub wait_ms: Option<u64>,
 }
 
 impl Claim {
-    /// The least and the most of a metric.
+    /// Returns the least and the wanted amount of a metric.
     fn of(&self, metric: Metric) -> (u64, u64) {
         let Self { input_least, input_wanted, output_least, output_wanted, .. } = *self;
         match metric {
@@ -77,8 +77,8 @@ impl Claim {
 }
 
 impl Spent {
-    /// What an exchange counts for. One that no target served counts for nothing but the tokens it used; one
-    /// whose client left counts.
+    /// Returns the amounts that count for an exchange. An exchange that no target served counts only with the tokens
+    /// and the cost it used; one whose client left counts in full.
     pub fn of(outcome: Outcome, tokens: &TokenCounts, cost_nano_usd: Option<u64>) -> Self {
         Self {
             requests: u64::from(outcome != Outcome::Failed),
@@ -88,7 +88,7 @@ impl Spent {
         }
     }
 
-    /// The consumption of a failed attempt. An unknown cost counts as in [`Lost::quota_nano_usd`].
+    /// Returns the consumption of a failed attempt. An unknown cost counts as in [`Lost::quota_nano_usd`].
     pub fn of_lost(lost: &Lost) -> Self {
         let mut spent = Self { cost_nano_usd: Some(0), ..Self::default() };
         spent.add_lost(lost);
@@ -103,7 +103,7 @@ impl Spent {
         self.cost_nano_usd = self.cost_nano_usd.map(|cost| cost.saturating_add(lost));
     }
 
-    /// How much of a metric, in units of the count; none where it is not known.
+    /// Returns the amount of a metric, in counted units; `None` if it is unknown.
     pub fn amount(&self, metric: Metric) -> Option<u64> {
         match metric {
             Metric::Requests => Some(self.requests),
@@ -117,7 +117,7 @@ impl Spent {
 }
 
 impl Reservation {
-    /// Takes what `claim` needs of every quota, or nothing of any.
+    /// Reserves `claim` in every quota, or nothing in any of them.
     pub fn take<'a>(
         quotas: impl IntoIterator<Item = &'a Arc<Quota>>,
         claim: &Claim,
@@ -139,17 +139,17 @@ impl Reservation {
         Ok(taken)
     }
 
-    /// True if a hard quota is among them.
+    /// Returns true if any of the quotas is hard.
     pub fn is_hard(&self) -> bool {
         self.0.iter().any(|part| part.quota.is_hard)
     }
 
-    /// The most that is held of a metric under a hard quota.
+    /// Returns the largest amount of a metric that is held under a hard quota.
     pub fn held(&self, metric: Metric) -> Option<u64> {
         self.held_under(metric, |quota| quota.is_hard)
     }
 
-    /// The most that is held of a metric under a quota that only counts.
+    /// Returns the largest amount of a metric that is held under a quota that only counts.
     pub fn held_softly(&self, metric: Metric) -> Option<u64> {
         self.held_under(metric, |quota| !quota.is_hard)
     }
@@ -159,12 +159,12 @@ impl Reservation {
         parts.map(|part| part.hold.amount()).max()
     }
 
-    /// The quotas that would have refused the exchange if they were hard.
+    /// Returns the quotas that would have rejected the exchange if they were hard.
     pub fn warnings(&self) -> impl Iterator<Item = &Quota> {
         self.0.iter().filter(|part| part.is_over).map(|part| &*part.quota)
     }
 
-    /// Puts what was used in the place of what was reserved. An unknown amount is taken for what was reserved.
+    /// Replaces the reserved amounts with the used ones. An unknown amount counts as the reserved one.
     pub fn settle(self, spent: &Spent) {
         for Part { quota, hold, .. } in self.0 {
             let used = spent.amount(quota.metric).unwrap_or_else(|| hold.amount());
@@ -172,7 +172,7 @@ impl Reservation {
         }
     }
 
-    /// Gives everything back.
+    /// Releases all amounts.
     pub fn release(self) {
         for Part { quota, hold, .. } in self.0 {
             quota.counter.settle(hold, 0);
@@ -188,8 +188,8 @@ impl Exceeded {
 }
 
 impl Quota {
-    /// The refusal of a claim that does not fit under the limit now. It takes nothing, so another exchange may
-    /// change the answer at any moment.
+    /// Returns the reason for rejecting a claim that does not fit under the limit now. Reserves nothing, so a
+    /// concurrent exchange may change the result at any time.
     pub fn exceeded_by(self: &Arc<Self>, claim: &Claim, now_ms: u64) -> Option<Box<Exceeded>> {
         let (least, _) = claim.of(self.metric);
         let reading = self.counter.read(now_ms);

@@ -1,5 +1,5 @@
-//! The requests that a limit counts: those of its subject, as far as it is not narrowed to an endpoint, a provider
-//! instance or a model.
+//! The requests that a limit counts: those of its subject, optionally narrowed to an endpoint, a provider instance or
+//! a model.
 
 use std::fmt;
 
@@ -12,26 +12,26 @@ use crate::routing::Target;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// One key, with all that rotation made of it.
+    /// One key, including all keys created by rotating it.
     Key,
     /// A project: all of its keys together.
     Project,
-    /// A human: all keys that act as them.
+    /// A human: all keys that act as this human.
     Principal,
-    /// A provider instance: everything that goes to it.
+    /// A provider instance: all requests to it.
     Provider,
     /// The gateway: all project keys together.
     Gateway,
 }
 
-/// Narrows a limit to some requests of its subject.
+/// Restricts a limit to some requests of its subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     /// Only requests that name this endpoint.
     pub endpoint: Option<EndpointName>,
-    /// Only what goes to this provider instance.
+    /// Only requests to this provider instance.
     pub provider: Option<ProviderId>,
-    /// Only what goes to this model of the provider instance.
+    /// Only requests to this model of the provider instance.
     pub model: Option<ModelId>,
 }
 
@@ -39,7 +39,7 @@ impl Subject {
     /// Every subject.
     pub const ALL: [Self; 5] = [Self::Key, Self::Project, Self::Principal, Self::Provider, Self::Gateway];
 
-    /// The name in the API.
+    /// Returns the name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Key => "key",
@@ -52,19 +52,19 @@ impl Subject {
 }
 
 impl Scope {
-    /// True if it depends on the target whether the limit counts a request.
+    /// Returns true if the target determines whether the limit counts a request.
     pub fn needs_target(&self) -> bool {
         self.provider.is_some()
     }
 
-    /// True if the limit counts a request that names `endpoint`, or none, and goes to `target`.
+    /// Returns true if the limit counts a request for `endpoint`, or for no endpoint, that goes to `target`.
     pub fn covers(&self, endpoint: Option<&EndpointName>, target: &Target) -> bool {
         self.names(endpoint)
             && self.provider.as_ref().is_none_or(|provider| *provider == target.provider.id)
             && self.model.as_ref().is_none_or(|model| *model == target.model.id)
     }
 
-    /// True if the limit counts a request that names `endpoint`, or none, whatever its target is.
+    /// Returns true if the limit counts a request for `endpoint`, or for no endpoint, regardless of its target.
     pub fn covers_all(&self, endpoint: Option<&EndpointName>) -> bool {
         !self.needs_target() && self.names(endpoint)
     }
@@ -74,7 +74,7 @@ impl Scope {
     }
 }
 
-/// As in ", model openai/gpt-5, endpoint line".
+/// Formats the scope as in ", model openai/gpt-5, endpoint line".
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let (Some(provider), Some(model)) = (&self.provider, &self.model) {

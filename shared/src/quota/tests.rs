@@ -1,4 +1,4 @@
-//! The ledger against a model that keeps every entry, with the clock moved by hand; and under threads.
+//! Tests of the ledger against a model that keeps every entry, with a manual clock, and under concurrent threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -9,7 +9,7 @@ use super::*;
 use crate::id::{EndpointName, ModelId, ProviderId};
 use crate::usage::{Outcome, TokenCounts};
 
-/// A moment in the middle of an hour, a day and a month.
+/// A time in the middle of an hour, a day and a month.
 const NOON: u64 = 1_795_262_400_000;
 
 fn exactly(amount: u64, limit: u64) -> Ask {
@@ -29,14 +29,14 @@ fn quota(metric: Metric, limit: u64, is_hard: bool) -> Arc<Quota> {
     })
 }
 
-/// Every entry that was ever made: when, how much, and whether it is settled.
+/// Every entry ever made: its time, its amount, and whether it is settled.
 #[derive(Default)]
 struct Model {
     entries: Vec<(u64, u64, bool)>,
 }
 
 impl Model {
-    /// (settled, reserved) that count at `now_ms`.
+    /// Returns the (settled, reserved) amounts that count at `now_ms`.
     fn count(&self, period: Period, now_ms: u64) -> (u64, u64) {
         let counts = |at_ms: u64| match period.window(now_ms) {
             Some((start, end)) => (start..end).contains(&at_ms),
@@ -58,14 +58,14 @@ enum Step {
         least: u64,
         more: u64,
     },
-    /// The hold at this place comes back, of which this many percent were used.
+    /// Settles the hold at this index with this percentage of it used.
     Settle {
         place: usize,
         percent: u64,
     },
-    /// So many milliseconds pass.
+    /// Advances the clock by this many milliseconds.
     Pass(u64),
-    /// Something is counted that began so many milliseconds ago.
+    /// Counts an amount that was used this many milliseconds ago.
     Add {
         ago: u64,
         amount: u64,
@@ -83,11 +83,11 @@ fn step() -> impl Strategy<Value = Step> {
 
 #[derive(Clone, Debug)]
 enum Turn {
-    /// An exchange asks to run.
+    /// An exchange starts.
     Begin,
-    /// The running exchange at this place ends with this outcome.
+    /// The exchange at this index ends with this outcome.
     End { place: usize, outcome: Outcome },
-    /// So many milliseconds pass.
+    /// Advances the clock by this many milliseconds.
     Pass(u64),
 }
 
@@ -148,7 +148,7 @@ proptest! {
         let counter = Counter::new(period, NOON);
         let mut model = Model::default();
         let mut holds: Vec<(Hold, usize)> = Vec::new();
-        // The entry whose hold is less than was wanted.
+        // The index of the entry whose hold is smaller than wanted.
         let mut short = None;
         let mut now_ms = NOON;
         for step in steps {
@@ -170,7 +170,7 @@ proptest! {
                             prop_assert!(!fits);
                             let wait = counter.wait_ms(least, LIMIT, now_ms);
                             if period == Period::Minute && least > LIMIT.saturating_sub(settled) {
-                                // Not a moment later than there is room, if no hold is settled.
+                                // There must be room at exactly that time, if no hold is settled before.
                                 let at = now_ms + wait.unwrap();
                                 let (settled, reserved) = model.count(period, at);
                                 prop_assert!(settled + reserved + least <= LIMIT);
@@ -307,7 +307,7 @@ fn threads_never_take_more_than_the_limit_together() {
             let pace = if period == Period::Minute { 1_700 } else { 1_700_000 };
             for _ in 0..30 {
                 clock.fetch_add(pace, Ordering::Relaxed);
-                // A busy machine may be slow to let the threads begin.
+                // The threads may start slowly on a busy machine.
                 let before = asked.load(Ordering::Relaxed);
                 while asked.load(Ordering::Relaxed) < before + 4 {
                     thread::yield_now();
